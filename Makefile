@@ -1,0 +1,70 @@
+# Everything there is to run. Each target first sees to .venv by itself: Python 3.11+ is all that must be there.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+UV := uv==0.13.7
+CORE := src/windlass/_model/*,src/windlass/_policy/*
+COVERAGE := .coverage.core
+
+# Run a command in silence, after one line saying what it is; show what it printed only if it fails.
+define step
+@printf '  %-8s %s\n' '$(1)' '$(2)'; out=$$($(3) 2>&1) || { printf '%s\n' "$$out"; exit 1; }
+endef
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## Create or mend .venv from the lock; nothing to do is the usual case
+	@scripts/setup
+
+.PHONY: demo
+demo: setup ## Show windlass at work
+	@$(BIN)/windlass demo
+
+.PHONY: test
+test: check core ## The whole gate: check, the core's coverage, every test (PARALLEL=4 for four at once)
+	@printf '  %-8s %s\n' 'pytest' 'all tests'
+	@$(BIN)/pytest --no-header $(if $(PARALLEL),-n $(PARALLEL))
+
+.PHONY: check
+check: setup ## The quick gate: lint, format, types, layers, house rules
+	$(call step,ruff,lint,$(BIN)/ruff check)
+	$(call step,ruff,format,$(BIN)/ruff format --check)
+	$(call step,mypy,types,$(BIN)/mypy)
+	$(call step,imports,layers,$(BIN)/lint-imports)
+	$(call step,tidy,house rules,$(BIN)/pytest -q tests/test_tidy.py tests/test_exports.py)
+
+.PHONY: core
+core: setup ## Unit tests, demanding every branch of _model and _policy
+	$(call step,unit,the core,$(BIN)/coverage run --data-file=$(COVERAGE) -m pytest -q tests/unit)
+	$(call step,coverage,100 % of the core,$(BIN)/coverage report --data-file=$(COVERAGE) --include='$(CORE)' --fail-under=100)
+
+.PHONY: format
+format: setup ## Put the code into shape, mending what ruff can
+	@$(BIN)/ruff check --fix-only --quiet
+	@$(BIN)/ruff format --quiet
+
+.PHONY: bench
+bench: setup ## Measure, beside a peer
+	@$(BIN)/python -m benchmarks
+
+.PHONY: chaos
+chaos: setup ## Kill and cut at random; minutes, not seconds
+	@$(BIN)/pytest -m chaos --timeout=0
+
+.PHONY: lock
+lock: ## Pin what pyproject.toml asks for (UPGRADE=1 to take newer versions)
+	@tool=$$(mktemp -d) && trap 'rm -rf "$$tool"' EXIT \
+	  && python3 -m venv "$$tool" && "$$tool/bin/pip" install -qq --disable-pip-version-check '$(UV)' \
+	  && "$$tool/bin/uv" pip compile pyproject.toml --quiet --extra cli --group dev \
+	    --universal --python-version 3.11 --generate-hashes $(if $(UPGRADE),--upgrade) \
+	    --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
+	    --output-file requirements/dev.lock
+
+.PHONY: clean
+clean: ## Delete what can be made again, .venv too
+	@rm -rf .venv .venv.lock build dist .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,79 @@
+"""windlass: a durable task queue for Python.
+
+It holds every task it was given until that task has ended, whatever dies meanwhile.
+"""
+
+from ._client.client import Client
+from ._client.handle import Handle
+from ._client.operator import Operator
+from ._client.sync import SyncClient, SyncHandle, SyncOperator
+from ._context import INJECTED, Context
+from ._model.filter import By, Dimension, Filter, Page
+from ._model.queue import Retention
+from ._model.state import State
+from ._model.task import Task
+from ._policy.backoff import Backoff
+from ._policy.chain import Step, chain
+from ._signature import RESULT
+from ._worker.settings import WorkerSettings
+from ._worker.worker import Worker
+from .app import App
+from .errors import (
+    DuplicateTask,
+    IdempotencyConflict,
+    InvalidOption,
+    InvalidPayload,
+    NotFinished,
+    NotFound,
+    Refused,
+    StoreError,
+    TaskCancelled,
+    TaskDead,
+    TaskFinished,
+    UsageError,
+    WindlassError,
+)
+from .signals import Fatal, Retry, Snooze
+from .tasktype import TaskType
+
+__all__ = [
+    "App",
+    "Backoff",
+    "By",
+    "Client",
+    "Context",
+    "Dimension",
+    "DuplicateTask",
+    "Fatal",
+    "Filter",
+    "Handle",
+    "INJECTED",
+    "IdempotencyConflict",
+    "InvalidOption",
+    "InvalidPayload",
+    "NotFinished",
+    "NotFound",
+    "Operator",
+    "Page",
+    "RESULT",
+    "Refused",
+    "Retention",
+    "Retry",
+    "Snooze",
+    "State",
+    "Step",
+    "StoreError",
+    "SyncClient",
+    "SyncHandle",
+    "SyncOperator",
+    "Task",
+    "TaskCancelled",
+    "TaskDead",
+    "TaskFinished",
+    "TaskType",
+    "UsageError",
+    "WindlassError",
+    "Worker",
+    "WorkerSettings",
+    "chain",
+]

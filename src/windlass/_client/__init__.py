@@ -1,0 +1,1 @@
+"""What programs and people call: Client and Operator, async and blocking."""

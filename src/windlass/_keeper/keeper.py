@@ -1,0 +1,138 @@
+"""The keeper: is elected, does its chores at their intervals, resigns."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from time import monotonic
+
+from .._ids import new_id
+from .._model.lease import Heartbeat
+from .._model.queue import Retention
+from .._model.record import Session, Worker
+from .._policy.backoff import Delay
+from .._store import Store, Wake
+from ..errors import SessionLost, StoreError
+from .promotions import promote_due
+from .rescues import rescue_silent
+from .retention import prune_expired
+
+logger = logging.getLogger("windlass.keeper")
+
+LEAD_FOR = timedelta(seconds=10)
+_CAMPAIGN_EVERY = 2.5
+_PROMOTE_EVERY = 1.0
+_PRUNE_EVERY = 60.0
+
+
+class Keeper:
+    """Does the chores while it leads. Any process may run one; the store sees to it that one leads.
+
+    Every chore is safe to do twice and safe to leave half done, so a leader that is deposed without
+    noticing does no harm.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        backoff: Callable[[str], Delay],
+        retention: Retention,
+        lease: timedelta,
+        name: str = "",
+    ) -> None:
+        self._store = store
+        self._backoff = backoff
+        self._retention = retention
+        self._lease = lease
+        self._holder = new_id()
+        self._session = new_id()
+        self._name = name
+        self._changed = asyncio.Event()
+        self._due = {"promote": 0.0, "rescue": 0.0, "prune": 0.0}
+        self.leads = False
+
+    async def run(self) -> None:
+        """Keep house until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._listen())
+            try:
+                while True:
+                    wait = await self._round()
+                    self._changed.clear()
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._changed.wait(), wait)
+            finally:
+                await self._resign()
+
+    async def _round(self) -> float:
+        """One look at everything; answers with the seconds until the next."""
+        try:
+            if not await self._campaign():
+                return _CAMPAIGN_EVERY * (0.75 + random.random() / 2)
+            return await self._chores()
+        except (StoreError, SessionLost) as error:
+            logger.warning("the keeper is held up: %s", error)
+            self.leads = False
+            return 0.5 + random.random()
+
+    async def _campaign(self) -> bool:
+        if not await self._store.lead(self._holder, LEAD_FOR):
+            self.leads = False
+            return False
+        if not self.leads:
+            logger.info("keeper %s leads", self._name or self._holder)
+        self.leads = True
+        return True
+
+    async def _chores(self) -> float:
+        now = monotonic()
+        if now >= self._due["rescue"]:
+            await self._rescue()
+            self._due["rescue"] = now + max(self._lease.total_seconds() / 10, 0.2)
+        if now >= self._due["prune"]:
+            await prune_expired(self._store, self._retention)
+            self._due["prune"] = now + _PRUNE_EVERY
+        until_next = await promote_due(self._store)
+        self._due["promote"] = now + min(_PROMOTE_EVERY, until_next)
+        return max(min(self._due.values()) - monotonic(), 0.0)
+
+    async def _rescue(self) -> None:
+        """Rescued tasks are leased to the keeper's own session until they are settled."""
+        await self._beat()
+        try:
+            await rescue_silent(self._store, self._session, self._backoff)
+        except BaseException:
+            # What this session may hold by now nobody knows; without it, it is rescued anew.
+            ended, self._session = self._session, new_id()
+            with suppress(StoreError):
+                await self._store.remove(Session, ended)
+            raise
+
+    async def _beat(self) -> None:
+        await self._store.heartbeat(
+            Heartbeat(
+                session=self._session,
+                worker=Worker(name=f"keeper {self._name}".strip()),
+                lease_for=max(self._lease, LEAD_FOR),
+                opening=True,
+                through=-1,  # what it is about to settle must not be handed back meanwhile
+            )
+        )
+
+    async def _listen(self) -> None:
+        """Something new is scheduled: it may be due before the next look."""
+        while True:
+            with suppress(StoreError):
+                async for wake in self._store.wakes(()):
+                    if wake is Wake.SCHEDULED and self.leads:
+                        self._changed.set()
+            await asyncio.sleep(1.0)
+
+    async def _resign(self) -> None:
+        with suppress(StoreError):
+            if self.leads:
+                await self._store.lead(self._holder, timedelta(0))
+            await self._store.remove(Session, self._session)

@@ -1,0 +1,96 @@
+"""Asking: which tasks, how many, in which pages; and what an operator does to them."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Generic, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+from .state import State
+from .task import TaskId
+
+T = TypeVar("T")
+
+MAX_PAGE = 1000
+
+
+class Filter(Struct, frozen=True, kw_only=True):
+    """Which tasks. Every field that is set must match; an empty filter is all of them.
+
+    `created_after` and `finished_after` are inclusive, the `_before`s exclusive; `error` is a part of
+    the last error's type or message.
+    """
+
+    ids: tuple[TaskId, ...] | None = None
+    states: tuple[State, ...] | None = None
+    types: tuple[str, ...] | None = None
+    queues: tuple[str, ...] | None = None
+    tenants: tuple[str, ...] | None = None
+    root: TaskId | None = None
+    idempotency_key: str | None = None
+    error: str | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    finished_after: datetime | None = None
+    finished_before: datetime | None = None
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """One page of an answer, by id (and so by age). `cursor` is the last id of the page before."""
+
+    limit: int = 100
+    cursor: str | None = None
+    newest_first: bool = False
+
+
+class Slice(Struct, Generic[T], frozen=True, kw_only=True):
+    """What a page holds; `cursor` asks for the next one, and is None after the last."""
+
+    items: tuple[T, ...]
+    cursor: str | None = None
+
+
+class Dimension(StrEnum):
+    """What tasks can be counted by."""
+
+    STATE = "state"
+    QUEUE = "queue"
+    TYPE = "type"
+    TENANT = "tenant"
+
+
+class Count(Struct, frozen=True, kw_only=True):
+    """How many tasks share these values, one for each dimension asked for. Not `exact`: an estimate."""
+
+    values: tuple[str, ...]
+    number: int
+    exact: bool = True
+
+
+class By(Struct, frozen=True, kw_only=True):
+    """Who acts, and why: what the audit log keeps."""
+
+    who: str
+    why: str = ""
+
+
+class CancelTasks(Struct, frozen=True, kw_only=True, tag="cancel"):
+    """Pending tasks never start; running ones are asked to stop; waiting successors go with them."""
+
+    by: By
+
+
+class Replay(Struct, frozen=True, kw_only=True, tag="replay"):
+    """Dead or cancelled tasks become ready again with attempt 0; with `payload`, edited."""
+
+    by: By
+    payload: bytes | None = None
+
+
+class Discard(Struct, frozen=True, kw_only=True, tag="discard"):
+    """Dead tasks are deleted, and the audit log says so."""
+
+    by: By
+
+
+Action: TypeAlias = CancelTasks | Replay | Discard

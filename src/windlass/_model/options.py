@@ -1,0 +1,36 @@
+"""How a task may be enqueued: what a task type declares and what a caller overrides."""
+
+from datetime import datetime, timedelta
+from typing import Any, TypedDict
+
+from msgspec import Struct
+
+from .task import DEFAULT_QUEUE
+
+
+class Options(TypedDict, total=False):
+    """The options of `using` and `send`, as callers write them. They are checked by _policy/request.py."""
+
+    queue: str
+    tenant: str
+    priority: int | str
+    delay: timedelta | float | str
+    run_at: datetime
+    max_attempts: int
+    timeout: timedelta | float | str | None
+    idempotency_key: str
+    idempotency_for: timedelta | float | str
+    unique: bool
+    next: Any  # a Step or several; typed Any because steps are built by policy
+    trace: str
+
+
+class Defaults(Struct, frozen=True, kw_only=True):
+    """What a task type declares for all its tasks."""
+
+    queue: str = DEFAULT_QUEUE
+    priority: int = 0
+    max_attempts: int = 8
+    timeout: timedelta | None = None
+    unique: bool = False
+    secret: tuple[str, ...] = ()

@@ -1,0 +1,31 @@
+"""A queue's settings, and how long finished tasks are kept."""
+
+from datetime import timedelta
+
+from msgspec import Struct
+
+STRICT_MS = 1 << 44
+"""Head start of one priority level under strict order: five centuries, yet a rank fits 53 bits."""
+
+
+class Ordering(Struct, frozen=True, kw_only=True):
+    """How priority and waiting trade. `ageing`: a level is worth this much waiting; None is strict."""
+
+    ageing: timedelta | None = None
+
+
+class Retention(Struct, frozen=True, kw_only=True):
+    """How long the record of an ended task is kept; None is for ever."""
+
+    completed: timedelta | None = timedelta(days=7)
+    cancelled: timedelta | None = timedelta(days=7)
+    dead: timedelta | None = timedelta(days=14)
+
+
+class QueueSettings(Struct, frozen=True, kw_only=True):
+    """What the store knows about a queue. A queue without settings behaves like the default ones."""
+
+    name: str
+    paused: bool = False
+    ordering: Ordering = Ordering()
+    retention: Retention | None = None  # None follows the keeper's own

@@ -1,0 +1,46 @@
+"""Small named records that stores keep beside tasks."""
+
+from datetime import datetime
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from .queue import QueueSettings
+from .task import TaskId
+
+
+class Worker(Struct, frozen=True, kw_only=True):
+    """A worker process, as it describes itself."""
+
+    name: str
+    host: str = ""
+    pid: int = 0
+    queues: tuple[str, ...] = ()
+    slots: int = 0
+    busy: int = 0
+    version: str = ""
+
+
+class Session(Struct, frozen=True, kw_only=True):
+    """One start of a worker: it holds the leases of all its tasks until `expires_at`."""
+
+    id: str
+    worker: Worker
+    started_at: datetime
+    beat_at: datetime
+    expires_at: datetime
+
+
+class Audit(Struct, frozen=True, kw_only=True):
+    """Who did what to which task, and why."""
+
+    id: str
+    at: datetime
+    who: str
+    why: str
+    action: str
+    task_id: TaskId
+    detail: str = ""
+
+
+Record: TypeAlias = QueueSettings | Session | Audit

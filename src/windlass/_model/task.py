@@ -1,0 +1,116 @@
+"""A task: what was asked for (`NewTask`), and what has become of it (`Task`)."""
+
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from .state import State
+
+TaskId: TypeAlias = str
+"""A UUIDv7 in its usual spelling, made by the client."""
+
+DEFAULT_QUEUE = "default"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class Error(Struct, frozen=True, kw_only=True):
+    """What went wrong: bounded, printable, free of secrets. Never an exception object."""
+
+    type: str
+    message: str
+    traceback: str | None = None
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """How far a running task says it has come."""
+
+    fraction: float
+    message: str = ""
+
+
+class NewTask(Struct, frozen=True, kw_only=True):
+    """A validated wish. Everything about it is decided; a store only has to keep it.
+
+    `run_at` and `delay` exclude each other; with neither the task is due at once. `boost` is the head
+    start in milliseconds that the priority buys: a store sorts by `run_at - boost`, lowest first.
+    """
+
+    id: TaskId
+    type: str
+    payload: bytes
+    root: TaskId
+    queue: str = DEFAULT_QUEUE
+    tenant: str = ""  # "" is nobody in particular
+    priority: int = 0
+    boost: int = 0
+    run_at: datetime | None = None
+    delay: timedelta | None = None
+    max_attempts: int = 8
+    timeout: timedelta | None = None
+    idempotency_key: str | None = None
+    idempotency_digest: str = ""  # of type and payload: the same key must mean the same request
+    idempotency_for: timedelta | None = None  # None keeps the key for as long as the task's record
+    fingerprint: str | None = None  # set: refused while a task with the same one has not ended
+    next: bytes | None = None  # the steps that follow, as JSON; see _policy/chain.py
+    after: tuple[TaskId, ...] = ()  # waits until all of these have completed
+    result_into: str | None = None  # the parameter that takes the predecessors' results
+    secret: tuple[str, ...] = ()  # payload fields that are never shown
+    trace: str | None = None  # a W3C traceparent
+    enqueued_by: str = ""
+
+
+class Enqueued(Struct, frozen=True, kw_only=True):
+    """The answer to an enqueue: this task stands. `created` is False if it stood before."""
+
+    id: TaskId
+    created: bool
+
+
+class Task(Struct, frozen=True, kw_only=True):
+    """A task as the store knows it at one moment."""
+
+    id: TaskId
+    type: str
+    payload: bytes
+    root: TaskId
+    queue: str
+    tenant: str
+    priority: int
+    boost: int
+    state: State
+    attempt: int  # counted tries so far; the running one included
+    max_attempts: int
+    fence: int  # number of the newest lease; only rises
+    run_at: datetime
+    created_at: datetime
+    claimed_at: datetime | None = None
+    finished_at: datetime | None = None
+    timeout: timedelta | None = None
+    session: str | None = None  # of the worker that holds the lease
+    worker: str | None = None  # the name of the one that ran it last
+    duration: float | None = None  # seconds that the last attempt ran
+    cancel_requested: bool = False
+    progress: Progress | None = None
+    result: bytes | None = None
+    error: Error | None = None
+    idempotency_key: str | None = None
+    fingerprint: str | None = None
+    next: bytes | None = None
+    after: tuple[TaskId, ...] = ()
+    result_into: str | None = None
+    secret: tuple[str, ...] = ()
+    trace: str | None = None
+    enqueued_by: str = ""
+
+    @property
+    def rank(self) -> int:
+        """The one sort key of ready tasks, lowest first."""
+        return rank_of(self.run_at, self.boost)
+
+
+def rank_of(run_at: datetime, boost: int) -> int:
+    """Whole milliseconds from 1970 to `run_at`, less the head start."""
+    return (run_at - _EPOCH) // _MILLISECOND - boost

@@ -1,0 +1,234 @@
+"""ObservedStore: wraps any store and emits an event for every step. The only instrumentation of storage."""
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from .._model.attempt import Attempt
+from .._model.filter import Action, Count, Dimension, Filter, Page, Slice
+from .._model.lease import Claim, Claimed, Heartbeat, Pulse
+from .._model.queue import Retention
+from .._model.record import Record
+from .._model.task import Enqueued, NewTask, Task, TaskId
+from .._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settled, Settlement
+from .._store import Capability, Finding, Join, Migration, Promise, Promoted, Store, Wake
+from .events import Event, EventName
+from .logs import LogSink
+from .sink import Sink
+
+R = TypeVar("R", bound=Record)
+
+_POSTPONED = {
+    Reason.RETRY: EventName.RETRIED,
+    Reason.SNOOZE: EventName.SNOOZED,
+    Reason.RELEASE: EventName.RELEASED,
+}
+_ACTED = {"cancel": EventName.CANCELLED, "replay": EventName.REPLAYED, "discard": EventName.DISCARDED}
+_MAX_KNOWN = 100_000
+
+
+class ObservedStore:
+    """The store within, seen. What no sink wants costs one look a batch."""
+
+    def __init__(self, store: Store, sinks: Sequence[Sink] | None = None) -> None:
+        self.within = store
+        self._sinks: Sequence[Sink] = (LogSink(),) if sinks is None else sinks
+        self._known: dict[
+            TaskId, Task
+        ] = {}  # claimed through here and not settled: what a settlement is about
+
+    @property
+    def capabilities(self) -> Capability:
+        """Those of the store within."""
+        return self.within.capabilities
+
+    @property
+    def promise(self) -> Promise:
+        """That of the store within."""
+        return self.within.promise
+
+    async def open(self) -> None:
+        """Open the store within."""
+        await self.within.open()
+
+    async def close(self) -> None:
+        """Close the store within."""
+        await self.within.close()
+
+    def another(self) -> "ObservedStore":
+        """A further handle, observed by the same sinks."""
+        return ObservedStore(self.within.another(), self._sinks)
+
+    async def now(self) -> datetime:
+        """The store's clock."""
+        return await self.within.now()
+
+    # -- observed ------------------------------------------------------------------------------------
+
+    async def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
+        """Enqueue, and tell of what was created."""
+        answers = await self.within.enqueue(batch)
+        if self._wanted(EventName.ENQUEUED):
+            for new, answer in zip(batch, answers, strict=True):
+                if answer.created:
+                    self._tell(_of(EventName.ENQUEUED, new))
+        return answers
+
+    async def claim(self, claim: Claim) -> Sequence[Claimed]:
+        """Claim, and tell of it."""
+        return self._claimed(await self.within.claim(claim), EventName.CLAIMED)
+
+    async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
+        """Settle and claim, and tell of both."""
+        settled = await self.within.settle(batch, claim)
+        if self._sinks and (self._known or any(map(self._wanted, EventName))):
+            for settlement, receipt in zip(batch, settled.receipts, strict=True):
+                self._settled(settlement, receipt)
+        self._claimed(settled.claimed, EventName.CLAIMED)
+        return settled
+
+    async def rescue(self, session: str, limit: int) -> Sequence[Claimed]:
+        """Rescue, and tell of it."""
+        return self._claimed(await self.within.rescue(session, limit), EventName.RESCUED)
+
+    async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:
+        """Act, and tell of it."""
+        done = await self.within.apply(action, where, limit)
+        name = _ACTED[str(action.__struct_config__.tag)]
+        if self._wanted(name):
+            for task_id in done:
+                self._tell(Event(name=name, task_id=task_id, by=action.by.who))
+        return done
+
+    # -- passed on -----------------------------------------------------------------------------------
+
+    def join(self, connection: object) -> Join:
+        """Whether such a task stands is known to the caller's commit only; nothing is told."""
+        return self.within.join(connection)
+
+    async def heartbeat(self, beat: Heartbeat) -> Pulse:
+        """Passed on."""
+        return await self.within.heartbeat(beat)
+
+    def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
+        """Passed on."""
+        return self.within.wakes(queues)
+
+    async def lead(self, holder: str, lease_for: timedelta) -> bool:
+        """Passed on."""
+        return await self.within.lead(holder, lease_for)
+
+    async def promote(self, limit: int) -> Promoted:
+        """Passed on."""
+        return await self.within.promote(limit)
+
+    async def prune(self, retention: Retention, limit: int) -> int:
+        """Passed on."""
+        return await self.within.prune(retention, limit)
+
+    async def find(self, where: Filter, page: Page) -> Slice[Task]:
+        """Passed on."""
+        return await self.within.find(where, page)
+
+    async def count(self, where: Filter, by: Sequence[Dimension]) -> Sequence[Count]:
+        """Passed on."""
+        return await self.within.count(where, by)
+
+    async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
+        """Passed on."""
+        return await self.within.attempts(task_id)
+
+    async def put(self, record: Record) -> None:
+        """Passed on."""
+        await self.within.put(record)
+
+    async def records(self, kind: type[R], page: Page) -> Slice[R]:
+        """Passed on."""
+        return await self.within.records(kind, page)
+
+    async def remove(self, kind: type[Record], name: str) -> bool:
+        """Passed on."""
+        return await self.within.remove(kind, name)
+
+    async def migrations(self) -> Sequence[Migration]:
+        """Passed on."""
+        return await self.within.migrations()
+
+    async def migrate(self, target: int | None = None) -> Sequence[Migration]:
+        """Passed on."""
+        return await self.within.migrate(target)
+
+    async def check(self) -> Sequence[Finding]:
+        """Passed on."""
+        return await self.within.check()
+
+    # -- telling -------------------------------------------------------------------------------------
+
+    def _wanted(self, name: EventName) -> bool:
+        return any(sink.wants(name) for sink in self._sinks)
+
+    def _tell(self, event: Event) -> None:
+        for sink in self._sinks:
+            if sink.wants(event.name):
+                sink.take(event)
+
+    def _claimed(self, claimed: Sequence[Claimed], name: EventName) -> Sequence[Claimed]:
+        if claimed and any(map(self._wanted, EventName)):
+            if len(self._known) > _MAX_KNOWN:  # leases that were lost are never settled through here
+                self._known.clear()
+            self._known.update((one.task.id, one.task) for one in claimed)
+            if self._wanted(name):
+                for one in claimed:
+                    self._tell(_of(name, one.task))
+        return claimed
+
+    def _settled(self, settlement: Settlement, receipt: Receipt) -> None:
+        task = self._known.pop(settlement.lease.task_id, None)
+        name, delay = _told_of(settlement)
+        name = EventName.LOST if receipt is Receipt.LOST else name
+        if receipt is Receipt.REPEATED or not self._wanted(name):
+            return
+        verdict = settlement.verdict
+        self._tell(
+            Event(
+                name=name,
+                task_id=settlement.lease.task_id,
+                fence=settlement.lease.fence,
+                type=task.type if task else "",
+                queue=task.queue if task else "",
+                tenant=task.tenant if task else "",
+                attempt=task.attempt if task else 0,
+                worker=task.worker if task else None,
+                trace=task.trace if task else None,
+                duration=settlement.duration,
+                delay=delay,
+                error=None if isinstance(verdict, Complete) else verdict.error,
+            )
+        )
+
+
+def _of(name: EventName, task: Task | NewTask) -> Event:
+    moving = task if isinstance(task, Task) else None
+    return Event(
+        name=name,
+        task_id=task.id,
+        type=task.type,
+        queue=task.queue,
+        tenant=task.tenant,
+        attempt=moving.attempt if moving else 0,
+        fence=moving.fence if moving else 0,
+        worker=moving.worker if moving else None,
+        trace=task.trace,
+    )
+
+
+def _told_of(settlement: Settlement) -> tuple[EventName, float | None]:
+    match settlement.verdict:
+        case Complete():
+            return EventName.COMPLETED, None
+        case Postpone(reason=reason, delay=delay):
+            return _POSTPONED[reason], delay.total_seconds()
+        case Bury():
+            return EventName.BURIED, None
+        case Cancel():
+            return EventName.CANCELLED, None

@@ -1,0 +1,69 @@
+"""How long to wait before the next attempt. (D6)"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from ..errors import InvalidOption
+from .shown import shown
+
+_MAX_SECONDS = 10 * 365 * 86400.0
+
+
+class Backoff(Struct, frozen=True, kw_only=True):
+    """Exponential backoff: attempt n is followed by `base * factor ** (n - 1)` seconds, at most `cap`.
+
+    `jitter` spreads it by that share up and down (0.5: half to one and a half times as long), also at the
+    cap, where retries would otherwise come in herds; `spread` adds up to that many seconds. After `max_attempts` the task dies.
+    """
+
+    base: float = 1.0
+    factor: float = 2.0
+    cap: float = 3600.0
+    jitter: float = 0.25
+    spread: float = 0.0
+    max_attempts: int = 8
+
+    def __post_init__(self) -> None:
+        for name, lowest, highest in (
+            ("base", 0, _MAX_SECONDS),
+            ("factor", 1, 1000),
+            ("cap", 0, _MAX_SECONDS),
+            ("jitter", 0, 1),
+            ("spread", 0, _MAX_SECONDS),
+            ("max_attempts", 1, 10_000),
+        ):
+            value = getattr(self, name)
+            kinds = int if name == "max_attempts" else int | float
+            if isinstance(value, bool) or not isinstance(value, kinds) or not lowest <= value <= highest:
+                raise InvalidOption(
+                    f"a backoff's {name} is between {lowest} and {highest:g}, not {shown(value)}"
+                )
+
+    def __call__(self, attempt: int, draw: float) -> timedelta:
+        """The delay after this attempt (from 1); `draw` is uniform in [0, 1)."""
+        try:
+            # As floats: integers would grow without end instead of overflowing.
+            delay = min(self.base * float(self.factor) ** (attempt - 1), self.cap)
+        except OverflowError:
+            delay = self.cap if self.base else 0.0
+        jittered = delay * (1 + self.jitter * (2 * draw - 1)) + self.spread * draw
+        return timedelta(seconds=jittered)
+
+
+EXPONENTIAL = Backoff(base=2, factor=2, cap=3600, jitter=0.5)
+"""2^n seconds, at most an hour, times a jitter between a half and one and a half."""
+
+QUICK = Backoff(base=1, factor=2, cap=16, jitter=0, max_attempts=6)
+"""1, 2, 4, 8, 16 seconds, then dead."""
+
+PATIENT = Backoff(base=30, factor=2, cap=1800, jitter=0)
+"""30 s, 1 min, 2 min … at most half an hour."""
+
+ADDITIVE = Backoff(base=1, factor=2, cap=3600, jitter=0, spread=1)
+"""2^n seconds and up to one more."""
+
+Delay: TypeAlias = Callable[[int, float], timedelta]
+"""Any rule: (attempt, draw) -> how long to wait."""

@@ -1,0 +1,72 @@
+"""What shall become of a task, given what happened to it. (D6, D7, D12, D13)"""
+
+from datetime import timedelta
+from typing import assert_never
+
+from .._model.outcome import (
+    Crashed,
+    Failed,
+    Interrupted,
+    Outcome,
+    Returned,
+    Snoozed,
+    Stopped,
+    TimedOut,
+    Unhandled,
+)
+from .._model.task import Error, Task
+from .._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Verdict
+from .backoff import Delay
+from .chain import successors
+
+UNHANDLED_FOR = timedelta(hours=24)
+UNHANDLED_DELAY = timedelta(seconds=15)
+
+
+def decide(task: Task, outcome: Outcome, backoff: Delay, draw: float) -> Verdict:
+    """The verdict. `draw` is uniform in [0, 1)."""
+    match outcome:
+        case Returned(result):
+            return Complete(result=result, successors=successors(task, result) if task.next else ())
+        case Failed(error=error, fatal=True):
+            return Bury(error=error)
+        case Failed(error=error, retry_after=after):
+            return _retry(task, error, after, backoff, draw)
+        case TimedOut(after):
+            error = Error(
+                type="TimedOut", message=f"ran longer than its timeout of {after.total_seconds():g} s"
+            )
+            return _retry(task, error, None, backoff, draw)
+        case Crashed(error=error):
+            return _retry(task, error, None, backoff, draw)
+        case Snoozed(delay):
+            return Postpone(delay=delay, reason=Reason.SNOOZE)
+        case Interrupted():
+            return Postpone(delay=timedelta(0), reason=Reason.RELEASE)
+        case Stopped():
+            return Cancel()
+        case Unhandled(age):
+            return _unhandled(task, age)
+        case _:
+            assert_never(outcome)
+
+
+def _retry(task: Task, error: Error, after: timedelta | None, backoff: Delay, draw: float) -> Verdict:
+    if task.cancel_requested:
+        return Cancel(error=error)
+    if task.attempt >= task.max_attempts:
+        return Bury(error=error)
+    delay = backoff(task.attempt, draw) if after is None else after
+    return Postpone(delay=delay, reason=Reason.RETRY, error=error)
+
+
+def _unhandled(task: Task, age: timedelta) -> Verdict:
+    """A deploy may be under way: wait for a worker that knows the type, but not for ever."""
+    if age < UNHANDLED_FOR:
+        return Postpone(delay=UNHANDLED_DELAY, reason=Reason.SNOOZE)
+    return Bury(
+        error=Error(
+            type="UnknownTaskType",
+            message=f"no worker had a handler for {task.type!r} in {UNHANDLED_FOR}; deploy one and replay",
+        )
+    )

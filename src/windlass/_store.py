@@ -1,0 +1,256 @@
+"""The seam. A store keeps tasks and moves them; it decides nothing.
+
+Decisions go in as values, facts come out as values. Four roles, each with one kind of caller: programs
+enqueue, workers claim and settle, the keeper keeps house, people ask. Every verb is atomic and, on a
+durable store, durable on return. Every verb may be repeated after a lost reply without harm. The store's
+clock is the only one: durations go in, and the store adds its own now.
+
+`memory.py` is the executable specification, `windlass.testing.conformance` the suite that every store passes.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from datetime import datetime, timedelta
+from enum import Flag, StrEnum, auto
+from typing import Protocol, TypeVar
+
+from msgspec import Struct
+
+from ._model.attempt import Attempt
+from ._model.filter import Action, Count, Dimension, Filter, Page, Slice
+from ._model.lease import Claim, Claimed, Heartbeat, Pulse
+from ._model.queue import Retention
+from ._model.record import Record
+from ._model.task import Enqueued, NewTask, Task, TaskId
+from ._model.verdict import Settled, Settlement
+from .errors import NotSupported
+
+R = TypeVar("R", bound=Record)
+
+
+class Capability(Flag):
+    """What not every store can do. A store that cannot refuses (`NotSupported`); it never pretends."""
+
+    JOIN = auto()  # enqueue inside the caller's own transaction
+    SHARE = auto()  # several processes on one store
+    MIGRATE = auto()  # has a schema with versions
+
+
+class Durability(StrEnum):
+    """What an acknowledged write survives."""
+
+    DURABLE = "durable"  # the loss of power
+    RELAXED = "relaxed"  # the death of our processes, perhaps not of the machine
+    VOLATILE = "volatile"  # nothing
+
+
+class Promise(Struct, frozen=True, kw_only=True):
+    """A store's durability, and why it is so: said at start-up and to whoever asks."""
+
+    durability: Durability
+    why: str
+
+
+class Wake(StrEnum):
+    """A hint: something may be ready to claim, or something new is scheduled."""
+
+    READY = "ready"
+    SCHEDULED = "scheduled"
+
+
+class Promoted(Struct, frozen=True, kw_only=True):
+    """How many became ready, and when the next one is due (None: nothing is scheduled)."""
+
+    number: int
+    next_at: datetime | None = None
+
+
+class Severity(StrEnum):
+    """How bad a finding is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """One line of a store's health report."""
+
+    severity: Severity
+    subject: str
+    message: str
+
+
+class Migration(Struct, frozen=True, kw_only=True):
+    """One numbered step of a store's schema."""
+
+    number: int
+    name: str
+    applied: bool
+
+
+class Join(Protocol):
+    """A caller's own transaction, seen as a place to enqueue. Nothing stands until the caller commits."""
+
+    def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued] | Awaitable[Sequence[Enqueued]]:
+        """Insert the batch within the caller's transaction; awaitable where his driver is async."""
+        ...
+
+
+class EnqueueStore(Protocol):
+    """What programs need."""
+
+    async def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
+        """Keep all of the batch or none of it.
+
+        An id or an idempotency key that stands already answers with the standing task. Raises
+        DuplicateTask for a fingerprint that stands, IdempotencyConflict for a key used for something
+        else, NotFound for an unknown predecessor; then nothing of the batch is kept.
+        """
+        ...
+
+    def join(self, connection: object) -> Join:
+        """The caller's own transaction on `connection`; NotSupported if this store cannot join it."""
+        ...
+
+
+class WorkStore(Protocol):
+    """What workers need."""
+
+    async def claim(self, claim: Claim) -> Sequence[Claimed]:
+        """Lease ready tasks to a live session, lowest (rank, id) first; paused queues give none.
+
+        Raises SessionLost if the session is not alive.
+        """
+        ...
+
+    async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
+        """Apply each verdict whose lease still holds and, in the same round trip, claim.
+
+        A lost lease changes nothing. Repeating an applied settlement changes nothing. If the claim's
+        session is not alive the settlements are applied all the same and nothing is claimed.
+        """
+        ...
+
+    async def heartbeat(self, beat: Heartbeat) -> Pulse:
+        """Keep a session alive, hand back what it does not know it holds, and tell it the news."""
+        ...
+
+    def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
+        """Hints that a look is worth while: they may come late, twice or for nothing, or get lost."""
+        ...
+
+
+class KeepStore(Protocol):
+    """What the keeper needs."""
+
+    async def lead(self, holder: str, lease_for: timedelta) -> bool:
+        """Take or keep the lead for that long; zero gives it up. At most one holder leads."""
+        ...
+
+    async def promote(self, limit: int) -> Promoted:
+        """Make due tasks ready, earliest first."""
+        ...
+
+    async def rescue(self, session: str, limit: int) -> Sequence[Claimed]:
+        """Lease to a live session the running tasks of sessions that are not, raising their fences.
+
+        The attempt is not counted again and the task still names the worker that fell silent. In no
+        particular order. Sessions that hold nothing any more are forgotten. Raises SessionLost.
+        """
+        ...
+
+    async def prune(self, retention: Retention, limit: int) -> int:
+        """Delete ended tasks past their queue's retention (or else this one), and expired keys.
+
+        A task that another still waits for stays, unless it is dead: then its successors are cancelled.
+        """
+        ...
+
+
+class AskStore(Protocol):
+    """What people need."""
+
+    async def find(self, where: Filter, page: Page) -> Slice[Task]:
+        """The tasks that match, a page at a time, by id."""
+        ...
+
+    async def count(self, where: Filter, by: Sequence[Dimension]) -> Sequence[Count]:
+        """How many match, for each combination of values that occurs, in order of the values."""
+        ...
+
+    async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
+        """The settled leases of a task, oldest first."""
+        ...
+
+    async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:
+        """Do it to those that match and allow it, oldest first; audited in the same step.
+
+        Answers with the tasks it was done to. Replaying a task whose fingerprint stands again leaves
+        it as it is.
+        """
+        ...
+
+    async def put(self, record: Record) -> None:
+        """Keep this record in place of the one of the same kind and name."""
+        ...
+
+    async def records(self, kind: type[R], page: Page) -> Slice[R]:
+        """The records of a kind, by name."""
+        ...
+
+    async def remove(self, kind: type[Record], name: str) -> bool:
+        """Forget a record; says whether there was one."""
+        ...
+
+
+class AdminStore(Protocol):
+    """What installing and nursing a store needs."""
+
+    async def migrations(self) -> Sequence[Migration]:
+        """Every step of the schema that this code or the store knows, in order."""
+        ...
+
+    async def migrate(self, target: int | None = None) -> Sequence[Migration]:
+        """Go up or down to `target` (None: the newest); answers with the steps taken. One at a time."""
+        ...
+
+    async def check(self) -> Sequence[Finding]:
+        """Look for what a person should know."""
+        ...
+
+
+class Store(EnqueueStore, WorkStore, KeepStore, AskStore, AdminStore, Protocol):
+    """All of it."""
+
+    @property
+    def capabilities(self) -> Capability:
+        """What this store can do beyond the common ground."""
+        ...
+
+    @property
+    def promise(self) -> Promise:
+        """What an acknowledged write survives here."""
+        ...
+
+    async def open(self) -> None:
+        """Connect; make the schema where there is none. Opening twice is harmless."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything. Closing twice is harmless."""
+        ...
+
+    def another(self) -> "Store":
+        """A further handle on the same store, unopened, for another thread and event loop."""
+        ...
+
+    async def now(self) -> datetime:
+        """The store's clock."""
+        ...
+
+
+def require(store: Store, capability: Capability, what: str) -> None:
+    """Raise NotSupported unless the store can; `what` completes "this store cannot …"."""
+    if capability not in store.capabilities:
+        name = type(store).__name__
+        raise NotSupported(f"{name} cannot {what}; use a store that can (see docs/stores.md)")

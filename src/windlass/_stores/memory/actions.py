@@ -1,0 +1,52 @@
+"""What an operator does to a task, and the line in the audit log that says so."""
+
+from datetime import datetime
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from ..._ids import new_id
+from ..._model.filter import Action, CancelTasks, Discard, Replay
+from ..._model.record import Audit
+from ..._model.state import ENDED, PENDING, State
+from ..._model.task import Task
+from .shelf import Shelf
+
+
+def act(shelf: Shelf, action: Action, task: Task, now: datetime) -> bool:
+    """Do it if the task's state allows it, and audit it; says whether it was done."""
+    done = _do(shelf, action, task, now)
+    if done:
+        edited = isinstance(action, Replay) and action.payload is not None
+        shelf.audits.append(
+            Audit(
+                id=new_id(),
+                at=now,
+                who=action.by.who,
+                why=action.by.why,
+                action=str(action.__struct_config__.tag),
+                task_id=task.id,
+                detail="with an edited payload" if edited else "",
+            )
+        )
+    return done
+
+
+def _do(shelf: Shelf, action: Action, task: Task, now: datetime) -> bool:
+    match action:
+        case CancelTasks(by=by):
+            if task.state in PENDING:
+                shelf.cancel_pending(task, now, by.why or f"cancelled by {by.who}")
+            elif task.state is State.RUNNING:
+                shelf.keep(replace(task, cancel_requested=True))
+            return task.state not in ENDED
+        case Replay(payload=payload):
+            return shelf.replay(task, payload, now)
+        case Discard():
+            if task.state is not State.DEAD:
+                return False
+            shelf.abandon(task.id, now, "died and was discarded")
+            shelf.forget(task)
+            return True
+        case _:
+            assert_never(action)

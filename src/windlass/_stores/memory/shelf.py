@@ -1,0 +1,291 @@
+"""The rows, the indexes over them and the moves of the life of a task."""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from heapq import heappop, heappush
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..._model.attempt import Attempt
+from ..._model.queue import QueueSettings
+from ..._model.record import Audit, Session
+from ..._model.state import ENDED, REPLAYABLE, State, Verb, targets
+from ..._model.task import Enqueued, Error, NewTask, Task, TaskId
+from ..._store import Wake
+from ...errors import DuplicateTask, IdempotencyConflict, NotFound
+
+RESCUED = 0
+"""Stands for the number of the claim where a task was rescued and not claimed; real ones start at 1."""
+
+
+class Key(Struct, frozen=True):
+    """What an idempotency key stands for, and until when (None: while the task's record is kept)."""
+
+    task_id: TaskId
+    digest: str
+    until: datetime | None
+
+
+class Shelf:
+    """All state of a memory store. Every verb holds `lock` from beginning to end."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.tasks: dict[TaskId, Task] = {}
+        self.attempts: dict[TaskId, list[Attempt]] = {}
+        self.keys: dict[tuple[str, str], Key] = {}
+        self.standing: dict[str, TaskId] = {}  # fingerprint -> the task that has not ended
+        self.successors: dict[TaskId, list[TaskId]] = {}  # predecessor -> tasks that wait for it
+        self.predecessors: dict[TaskId, set[TaskId]] = {}  # waiting task -> those it still waits for
+        self.sessions: dict[str, Session] = {}
+        self.held: defaultdict[str, dict[TaskId, int]] = defaultdict(dict)  # session -> task -> claim number
+        self.queues: dict[str, QueueSettings] = {}
+        self.audits: list[Audit] = []
+        self.leader: tuple[str, datetime] | None = None
+        self.listeners: list[tuple[frozenset[str], Callable[[Wake], object]]] = []
+        # Heaps with stale entries: a row that moved on is skipped when its entry comes up.
+        self._ready: defaultdict[str, list[tuple[int, TaskId]]] = defaultdict(list)
+        self._scheduled: list[tuple[datetime, TaskId]] = []
+
+    # -- moves ---------------------------------------------------------------------------------------
+
+    def move(self, task: Task, verb: Verb, state: State, **changes: object) -> Task:
+        """The one way a task changes state: along the table, or not at all."""
+        assert state in targets(task.state, verb), f"{task.state} -> {verb} -> {state} is not in the table"
+        moved = replace(task, state=state, **changes)
+        self.keep(moved)
+        return moved
+
+    def keep(self, task: Task) -> None:
+        """Store a row and bring the indexes up to date with it."""
+        self.tasks[task.id] = task
+        if task.state is State.READY:
+            heappush(self._ready[task.queue], (task.rank, task.id))
+        elif task.state is State.SCHEDULED:
+            heappush(self._scheduled, (task.run_at, task.id))
+        if task.fingerprint is not None:
+            if task.state in ENDED:
+                if self.standing.get(task.fingerprint) == task.id:
+                    del self.standing[task.fingerprint]
+            else:
+                self.standing[task.fingerprint] = task.id
+
+    def forget(self, task: Task) -> None:
+        """Delete a row and everything about it; its idempotency key may be kept for longer."""
+        del self.tasks[task.id]
+        self.attempts.pop(task.id, None)
+        self.successors.pop(task.id, None)
+        self.predecessors.pop(task.id, None)
+        if task.idempotency_key is not None:
+            key = self.keys.get((task.tenant, task.idempotency_key))
+            if key is not None and key.task_id == task.id and key.until is None:
+                del self.keys[task.tenant, task.idempotency_key]
+
+    # -- enqueue -------------------------------------------------------------------------------------
+
+    def admit(self, batch: Sequence[NewTask], now: datetime) -> list[Enqueued]:
+        """All of the batch or none of it: first every check, then every write."""
+        answers: list[Enqueued] = []
+        new: dict[TaskId, NewTask] = {}
+        keys: dict[tuple[str, str], Key] = {}
+        standing: dict[str, TaskId] = {}
+        for task in batch:
+            existing = self._existing(task, now, new, keys)
+            if existing is None:
+                self._check_fingerprint(task, standing)
+                self._check_predecessors(task, new)
+                new[task.id] = task
+                if task.idempotency_key is not None:
+                    until = None if task.idempotency_for is None else now + task.idempotency_for
+                    keys[task.tenant, task.idempotency_key] = Key(task.id, task.idempotency_digest, until)
+            answers.append(Enqueued(id=existing or task.id, created=existing is None))
+        self.keys.update(keys)
+        for task in new.values():
+            self._insert(task, now)
+        return answers
+
+    def _existing(
+        self, task: NewTask, now: datetime, new: dict[TaskId, NewTask], keys: dict[tuple[str, str], Key]
+    ) -> TaskId | None:
+        if task.id in self.tasks or task.id in new:
+            return task.id
+        if task.idempotency_key is None:
+            return None
+        name = (task.tenant, task.idempotency_key)
+        key = keys.get(name) or self.keys.get(name)
+        if key is None or (key.until is not None and key.until <= now):
+            return None
+        if key.digest != task.idempotency_digest:
+            raise IdempotencyConflict(
+                f"the idempotency key {task.idempotency_key!r} belongs to task {key.task_id}, which has "
+                f"another type or payload; use another key for another request",
+                standing=key.task_id,
+            )
+        return key.task_id
+
+    def _check_fingerprint(self, task: NewTask, standing: dict[str, TaskId]) -> None:
+        if task.fingerprint is None:
+            return
+        other = standing.get(task.fingerprint) or self.standing.get(task.fingerprint)
+        if other is not None:
+            raise DuplicateTask(
+                f"a {task.type!r} task with this payload and priority stands as {other}; "
+                f"wait for it, cancel it, or enqueue without unique",
+                standing=other,
+            )
+        standing[task.fingerprint] = task.id
+
+    def _check_predecessors(self, task: NewTask, new: dict[TaskId, NewTask]) -> None:
+        for predecessor in task.after:
+            if predecessor not in self.tasks and predecessor not in new:
+                raise NotFound(f"task {task.id} is to wait for {predecessor}, which does not exist")
+
+    def _insert(self, new: NewTask, now: datetime) -> None:
+        run_at = new.run_at or (now if new.delay is None else now + new.delay)
+        pending = [p for p in dict.fromkeys(new.after) if self.tasks[p].state is not State.COMPLETED]
+        for predecessor in pending:
+            self.successors.setdefault(predecessor, []).append(new.id)
+        if pending:
+            self.predecessors[new.id] = set(pending)
+        cancelled = any(self.tasks[p].state is State.CANCELLED for p in pending)
+        state = State.WAITING if pending else State.SCHEDULED if run_at > now else State.READY
+        self.keep(
+            Task(
+                id=new.id,
+                type=new.type,
+                payload=new.payload,
+                root=new.root,
+                queue=new.queue,
+                tenant=new.tenant,
+                priority=new.priority,
+                boost=new.boost,
+                state=state,
+                attempt=0,
+                max_attempts=new.max_attempts,
+                fence=0,
+                run_at=run_at,
+                created_at=now,
+                timeout=new.timeout,
+                idempotency_key=new.idempotency_key,
+                fingerprint=new.fingerprint,
+                next=new.next,
+                after=new.after,
+                result_into=new.result_into,
+                secret=new.secret,
+                trace=new.trace,
+                enqueued_by=new.enqueued_by,
+            )
+        )
+        if cancelled:
+            self.cancel_pending(self.tasks[new.id], now, "a predecessor had been cancelled")
+
+    # -- order ---------------------------------------------------------------------------------------
+
+    def take_ready(self, queues: Iterable[str], limit: int) -> Iterator[Task]:
+        """Ready tasks off the heaps, lowest (rank, id) first over all of these queues."""
+        heaps = [self._ready[name] for name in dict.fromkeys(queues) if not self._is_paused(name)]
+        while limit > 0:
+            heads = [(heap[0], heap) for heap in heaps if self._fresh(heap)]
+            if not heads:
+                return
+            heap = min(heads, key=lambda head: head[0])[1]
+            yield self.tasks[heappop(heap)[1]]
+            limit -= 1
+
+    def _fresh(self, heap: list[tuple[int, TaskId]]) -> bool:
+        """Drop stale entries from the top; says whether anything is left."""
+        while heap:
+            rank, task_id = heap[0]
+            task = self.tasks.get(task_id)
+            if task is not None and task.state is State.READY and task.rank == rank:
+                return True
+            heappop(heap)
+        return False
+
+    def _is_paused(self, queue: str) -> bool:
+        settings = self.queues.get(queue)
+        return settings is not None and settings.paused
+
+    def next_scheduled(self) -> Task | None:
+        """The scheduled task that is due first."""
+        while self._scheduled:
+            run_at, task_id = self._scheduled[0]
+            task = self.tasks.get(task_id)
+            if task is not None and task.state is State.SCHEDULED and task.run_at == run_at:
+                return task
+            heappop(self._scheduled)
+        return None
+
+    # -- wakes ---------------------------------------------------------------------------------------
+
+    def wake(self, changed: Iterable[TaskId]) -> None:
+        """Hint at what became ready or scheduled among these tasks."""
+        if not self.listeners:
+            return
+        tasks = [self.tasks[task_id] for task_id in changed if task_id in self.tasks]
+        ready = {task.queue for task in tasks if task.state is State.READY}
+        for queues, hint in self.listeners:
+            if not ready.isdisjoint(queues):
+                hint(Wake.READY)
+            if any(task.state is State.SCHEDULED for task in tasks):
+                hint(Wake.SCHEDULED)
+
+    def wake_queue(self, queue: str) -> None:
+        """Hint that a queue may give tasks again."""
+        for queues, hint in self.listeners:
+            if queue in queues:
+                hint(Wake.READY)
+
+    def release(self, task: Task) -> None:
+        """Take a task out of what its session holds."""
+        if task.session is not None:
+            self.held[task.session].pop(task.id, None)
+
+    # -- what an end does to others ------------------------------------------------------------------
+
+    def unblock(self, predecessor: TaskId, now: datetime) -> list[TaskId]:
+        """A predecessor completed: tasks that waited for nothing else may go; answers with those."""
+        freed = []
+        for successor in self.successors.pop(predecessor, ()):
+            task = self.tasks.get(successor)
+            still = self.predecessors.get(successor, set())
+            still.discard(predecessor)
+            if still or task is None or task.state is not State.WAITING:
+                continue
+            early = task.run_at > now
+            self.move(task, Verb.UNBLOCK, State.SCHEDULED if early else State.READY)
+            freed.append(successor)
+        return freed
+
+    def abandon(self, predecessor: TaskId, now: datetime, why: str) -> None:
+        """A predecessor can never complete: the tasks that waited for it are cancelled, and theirs."""
+        for successor in self.successors.pop(predecessor, ()):
+            task = self.tasks.get(successor)
+            if task is not None and task.state is State.WAITING:
+                self.cancel_pending(task, now, f"task {predecessor}, which it waited for, {why}")
+
+    def cancel_pending(self, task: Task, now: datetime, why: str) -> None:
+        """Cancel a task that has not started, and what waits for it."""
+        error = Error(type="Cancelled", message=why)
+        self.move(task, Verb.CANCEL, State.CANCELLED, finished_at=now, error=error)
+        self.abandon(task.id, now, "was cancelled")
+
+    def replay(self, task: Task, payload: bytes | None, now: datetime) -> bool:
+        """Bring a dead or cancelled task back with all its attempts; False if it may not come back."""
+        if task.state not in REPLAYABLE or task.fingerprint in self.standing:
+            return False
+        self.move(
+            task,
+            Verb.REPLAY,
+            State.READY,
+            attempt=0,
+            run_at=now,
+            payload=task.payload if payload is None else payload,
+            finished_at=None,
+            cancel_requested=False,
+            progress=None,
+        )
+        return True

@@ -1,0 +1,188 @@
+"""The exchange with the store: finished work goes in, new work comes out, in one round trip. (D10)
+
+It keeps trying through outages and never drops a settlement. Batches form by themselves: whatever
+finished while the last round trip was under way goes into the next.
+"""
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+from .._model.lease import Claim, Claimed
+from .._model.task import Error
+from .._model.verdict import Bury, Settled, Settlement
+from .._store import Store
+from ..errors import StoreError
+from .holdings import Holdings
+
+logger = logging.getLogger("windlass.worker")
+
+MAX_BATCH = 1_000
+_FIRST_PAUSE, _LAST_PAUSE = 0.05, 5.0
+
+
+class Taker(Protocol):
+    """Who takes what the exchange claims: the worker, seen from here."""
+
+    def room(self) -> int:
+        """How many more tasks it can take right now."""
+        ...
+
+    def deliver(self, claimed: Sequence[Claimed]) -> None:
+        """Here they are."""
+        ...
+
+    def confirmed(self) -> None:
+        """The store has answered: settlements are applied."""
+        ...
+
+
+class Exchange:
+    """Settles and claims for a worker."""
+
+    def __init__(
+        self,
+        store: Store,
+        holdings: Holdings,
+        queues: tuple[str, ...],
+        taker: Taker,
+        *,
+        poll: float,
+    ) -> None:
+        self._store = store
+        self._holdings = holdings
+        self._queues = queues
+        self._taker = taker
+        self._poll = poll
+        self._finished: deque[Settlement] = deque()
+        self._under_way = 0
+        self._changed = asyncio.Event()
+        self._look = True  # a claim may succeed: something woke us, or the last one was full
+        self._poll_timer: asyncio.TimerHandle | None = None
+        self.claiming = True
+        self.came_up_empty = False  # the last claim found fewer than it asked for
+
+    @property
+    def unsettled(self) -> int:
+        """Settlements that the store has not confirmed."""
+        return len(self._finished) + self._under_way
+
+    def settle(self, settlement: Settlement) -> None:
+        """Hand in a settlement; it will be applied, however long that takes."""
+        self._finished.append(settlement)
+        self._changed.set()
+
+    def wake(self) -> None:
+        """A claim may succeed now."""
+        self._look = True
+        self._changed.set()
+
+    def nudge(self) -> None:
+        """Something changed that the loop should look at: room, the end of claiming."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Trade until cancelled."""
+        pause = _FIRST_PAUSE
+        while True:
+            await self._something_to_do()
+            batch = self._take_batch()
+            claim = self._next_claim()
+            if not batch and claim is None:
+                continue
+            try:
+                settled = await self._store.settle(batch, claim)
+            except BaseException as error:
+                # What the lost call may have done is safe to repeat; what it may have granted is handed back.
+                self._put_back(batch, claim)
+                if not isinstance(error, Exception):
+                    raise
+                pause = await self._after_trouble(error, batch, pause)
+                continue
+            pause = _FIRST_PAUSE
+            self._under_way = 0
+            self._accept(batch, claim, settled)
+            self._taker.confirmed()
+
+    async def _something_to_do(self) -> None:
+        while not self._finished and not (self._look and self.claiming and self._taker.room() > 0):
+            self._changed.clear()
+            self._arm_poll()
+            await self._changed.wait()
+
+    def _arm_poll(self) -> None:
+        """Look by ourselves now and then, in case a wake was lost; not all workers at the same time."""
+        if self._poll_timer is None:
+            loop = asyncio.get_running_loop()
+            self._poll_timer = loop.call_later(self._poll * (0.5 + random.random()), self._poll_due)
+
+    def _poll_due(self) -> None:
+        self._poll_timer = None
+        self.wake()
+
+    def _take_batch(self) -> list[Settlement]:
+        finished = self._finished
+        batch = [finished.popleft() for _ in range(min(len(finished), MAX_BATCH))]
+        self._under_way = len(batch)
+        return batch
+
+    def _next_claim(self) -> Claim | None:
+        room = min(self._taker.room(), MAX_BATCH) if self.claiming else 0
+        if room <= 0:
+            return None
+        self._look = False
+        return Claim(
+            session=self._holdings.session,
+            queues=self._queues,
+            limit=room,
+            number=self._holdings.next_claim(),
+        )
+
+    def _accept(self, batch: list[Settlement], claim: Claim | None, settled: Settled) -> None:
+        self._holdings.dropped([settlement.lease for settlement in batch])
+        if claim is None:
+            return
+        self._holdings.claimed(claim.number, settled.claimed)
+        self.came_up_empty = len(settled.claimed) < claim.limit
+        if not self.came_up_empty:
+            self._look = True
+        if settled.claimed:
+            self._taker.deliver(settled.claimed)
+
+    def _put_back(self, batch: list[Settlement], claim: Claim | None) -> None:
+        self._finished.extendleft(reversed(batch))
+        self._under_way = 0
+        if claim is not None:
+            self._holdings.given_up(claim.number)
+            self._look = True
+
+    async def _after_trouble(self, error: Exception, batch: list[Settlement], pause: float) -> float:
+        if isinstance(error, StoreError) and error.transient:
+            logger.warning("the store is not available, trying again: %s", error)
+        else:
+            logger.error("settling %d tasks failed, trying again: %s", len(batch), error, exc_info=error)
+            await self._isolate_trouble(batch)
+        await asyncio.sleep(pause * (0.5 + random.random()))
+        return min(pause * 2, _LAST_PAUSE)
+
+    async def _isolate_trouble(self, batch: list[Settlement]) -> None:
+        """One settlement that the store cannot take must not hold up the others for ever: bury its task."""
+        for settlement in batch:
+            try:
+                await self._store.settle([settlement])
+            except StoreError:
+                continue
+            except Exception as error:
+                logger.exception("task %s cannot be settled and is buried", settlement.lease.task_id)
+                index = self._finished.index(settlement)
+                self._finished[index] = _buried(settlement, error)
+
+
+def _buried(settlement: Settlement, error: Exception) -> Settlement:
+    told = Error(type="Unsettled", message=f"its outcome could not be recorded ({type(error).__name__})")
+    return Settlement(
+        lease=settlement.lease, verdict=Bury(error=told), outcome="unsettled", duration=settlement.duration
+    )

@@ -1,0 +1,52 @@
+"""From an exception to a bounded, printable error without secrets. Describing a failure never fails."""
+
+import traceback
+from collections.abc import Iterable
+
+from .._model.task import Error
+from .._policy.redact import scrub
+
+MAX_MESSAGE = 2_000
+MAX_TRACEBACK = 16_000
+
+
+def describe(error: BaseException, secrets: Iterable[str] = ()) -> Error:
+    """What is recorded of an exception. Local variables are never part of it."""
+    secrets = tuple(secrets)
+    return Error(
+        type=_clean(_type_name(error), secrets, 200),
+        message=_clean(_message(error), secrets, MAX_MESSAGE),
+        traceback=_clean(_traceback(error), secrets, MAX_TRACEBACK),
+    )
+
+
+def _type_name(error: BaseException) -> str:
+    kind = type(error)
+    return (
+        kind.__qualname__
+        if kind.__module__ in {"builtins", "__main__"}
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as problem:  # noqa: BLE001 - a handler's exception may do anything
+        return f"(its message cannot be told: {type(problem).__name__})"
+
+
+def _traceback(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error))
+    except Exception:  # noqa: BLE001 - a handler's exception may do anything
+        return "".join(traceback.format_tb(error.__traceback__))
+
+
+def _clean(text: str, secrets: tuple[str, ...], limit: int) -> str:
+    """Printable in every store: no NUL, no lone surrogates, no secrets, head and tail of what is too long."""
+    text = scrub(text, secrets).replace("\0", "\ufffd").encode("utf-8", "backslashreplace").decode()
+    if len(text) <= limit:
+        return text
+    half = limit // 2 - 20
+    return f"{text[:half]}\n… {len(text) - 2 * half:,} characters left out …\n{text[-half:]}"

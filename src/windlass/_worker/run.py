@@ -1,0 +1,56 @@
+"""One run of one task in this worker, and how it may be stopped."""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+from .._declared import Declared
+from .._model.lease import Lease
+from .._model.outcome import Interrupted, Outcome, Stopped, TimedOut
+from .._model.task import Progress, Task
+
+
+class Stop(StrEnum):
+    """Why a run is stopped from outside."""
+
+    TIMEOUT = "timeout"
+    CANCEL = "cancel"
+    SHUTDOWN = "shutdown"
+    FENCED = "fenced"  # the lease is another's: whatever comes of it is dropped
+
+
+class Run:
+    """A task while its handler runs here."""
+
+    __slots__ = ("deadline", "declared", "enforce", "report", "stop", "task")
+
+    def __init__(self, task: Task, declared: Declared, report: Callable[["Run", Progress], None]) -> None:
+        self.task = task
+        self.declared = declared
+        self.report = report
+        self.deadline = float("inf")
+        self.stop: Stop | None = None
+        self.enforce: Callable[[], Any] | None = None  # None: can only be asked, not made, to stop
+
+    @property
+    def lease(self) -> Lease:
+        """The lease it runs under."""
+        return Lease(self.task.id, self.task.fence)
+
+    def ask_to_stop(self, why: Stop) -> None:
+        """Ask, and make it where that is possible. Being fenced overrides every other reason."""
+        if self.stop is None or why is Stop.FENCED:
+            self.stop = why
+        self.deadline = float("inf")
+        if self.enforce is not None:
+            self.enforce()
+
+    def stopped(self) -> Outcome:
+        """What a run that gave in to being stopped has come to."""
+        match self.stop:
+            case Stop.TIMEOUT if self.task.timeout is not None:
+                return TimedOut(self.task.timeout)
+            case Stop.CANCEL:
+                return Stopped()
+            case _:
+                return Interrupted()

@@ -1,0 +1,132 @@
+"""One task: from its payload to its outcome. (D7, D8, D13)"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from .._context import Context
+from .._model.filter import Filter, Page
+from .._model.outcome import Crashed, Failed, Outcome, Returned, Snoozed, Stopped
+from .._model.task import Error, Task
+from .._policy.chain import results_list, with_result
+from .._policy.payload import decode, encode
+from .._policy.redact import secret_values
+from .._store import Store
+from ..errors import InvalidPayload, NotFound
+from ..signals import Fatal, Retry, Snooze
+from ..signals import Stop as StopSignal
+from .failure import describe
+from .isolate import isolated
+from .processes import ChildDied, ChildFailed, Processes
+from .run import Run
+from .threads import Threads
+
+
+class Runner:
+    """Runs handlers where they belong: async ones in the loop, others in threads or child processes."""
+
+    def __init__(self, store: Store, threads: Threads, processes: Processes) -> None:
+        self._store = store
+        self._threads = threads
+        self._processes = processes
+
+    async def outcome(self, run: Run) -> Outcome:
+        """Run it to its end, whatever that is. Raises nothing but the cancellation of its own slot."""
+        if run.task.cancel_requested:
+            return Stopped()
+        try:
+            return Returned(await self._call(run))
+        except asyncio.CancelledError:
+            if run.stop is None and _is_cancelled():
+                raise  # the slot itself is being cancelled
+            return run.stopped() if run.stop else _failed(run, RuntimeError("the handler cancelled itself"))
+        except StopSignal as signal:
+            return run.stopped() if run.stop else _failed(run, signal)
+        except ChildDied as death:
+            return run.stopped() if run.stop else Crashed(error=Error(type="ProcessDied", message=str(death)))
+        except ChildFailed as failure:
+            return failure.outcome
+        except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its outcome
+            return failed(run.task, error, run.declared.fatal)
+
+    async def _call(self, run: Run) -> bytes | None:
+        declared = run.declared
+        payload = run.task.payload
+        if run.task.result_into is not None and run.task.after:
+            payload = await self._with_results(run.task)
+        if declared.process:
+            return await self._processes.run(run, payload)
+        try:
+            arguments = declared.signature.arguments(payload)
+        except InvalidPayload as error:
+            raise Fatal(str(error)) from None
+        if declared.signature.context_name is not None:
+            arguments[declared.signature.context_name] = context_of(run)
+        if declared.is_async:
+            current = asyncio.current_task()
+            assert current is not None
+            run.enforce = current.cancel
+            return _result(await isolated(declared.handler(**arguments)))
+        return _result(await self._in_thread(run, arguments))
+
+    async def _in_thread(self, run: Run, arguments: dict[str, Any]) -> Any:
+        """A thread cannot be stopped, so nothing about the run is decided until it has ended."""
+        future = self._threads.run(run.declared.handler, arguments)
+        run.enforce = None
+        return await asyncio.shield(future)
+
+    async def _with_results(self, task: Task) -> bytes:
+        """The payload of a group's last task, with its predecessors' results."""
+        assert task.result_into is not None
+        found = await self._store.find(Filter(ids=task.after), Page(limit=len(task.after)))
+        results = {predecessor.id: predecessor.result for predecessor in found.items}
+        missing = [task_id for task_id in task.after if task_id not in results]
+        if missing:
+            raise NotFound(f"the result of {missing[0]} is gone: its record was pruned before this task ran")
+        return with_result(
+            task.payload, task.result_into, results_list(tuple(results[t] for t in task.after))
+        )
+
+
+def context_of(run: Run) -> Context:
+    """What the handler may ask and tell."""
+    return Context(
+        run.task,
+        report=lambda progress: run.report(run, progress),
+        stopping=lambda: run.stop is not None,
+    )
+
+
+def failed(task: Task, error: BaseException, fatal: tuple[type[BaseException], ...]) -> Outcome:
+    """What an exception that left a handler means."""
+    match error:
+        case Snooze(delay=delay):
+            return Snoozed(delay)
+        case Retry(after=after):
+            return Failed(error=_described(task, error), retry_after=after)
+        case _:
+            return Failed(error=_described(task, error), fatal=isinstance(error, (Fatal, *fatal)))
+
+
+def _failed(run: Run, error: BaseException) -> Outcome:
+    return failed(run.task, error, run.declared.fatal)
+
+
+def _described(task: Task, error: BaseException) -> Error:
+    secrets: Iterable[str] = secret_values(decode(task.payload), task.secret)
+    return describe(error, secrets)
+
+
+def _result(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    try:
+        return encode(value, "result")
+    except InvalidPayload as error:
+        # The work is done, and doing it again would not make its result JSON.
+        raise Fatal(f"the handler ran, but {error}") from None
+
+
+def _is_cancelled() -> bool:
+    current = asyncio.current_task()
+    return current is not None and current.cancelling() > 0

@@ -1,0 +1,41 @@
+"""How a worker works: one frozen value, checked once."""
+
+import os
+from datetime import timedelta
+
+from msgspec import Struct
+
+from ..errors import InvalidOption
+
+
+class WorkerSettings(Struct, frozen=True, kw_only=True):
+    """A worker's settings.
+
+    `slots` is how many tasks run at once; `processes` how many of them may be in child processes.
+    Without a sign of life for `lease` its tasks are rescued. At shutdown running tasks get `grace` to
+    finish. `poll` is the slow safety net beneath the wake-ups. `drain` ends the worker when nothing is
+    ready. No queues means all that the app's task types use.
+    """
+
+    queues: tuple[str, ...] = ()
+    slots: int = 32
+    processes: int = os.cpu_count() or 1
+    lease: timedelta = timedelta(seconds=30)
+    heartbeat: timedelta = timedelta(seconds=5)
+    grace: timedelta = timedelta(seconds=25)
+    poll: timedelta = timedelta(seconds=2)
+    drain: bool = False
+    keeper: bool = True
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        for name, number, highest in (("slots", self.slots, 10_000), ("processes", self.processes, 1_000)):
+            if not 1 <= number <= highest:
+                raise InvalidOption(f"a worker has 1 to {highest:,} {name}, not {number}")
+        if self.heartbeat * 3 > self.lease:
+            raise InvalidOption(
+                f"the heartbeat of {self.heartbeat.total_seconds():g} s is too slow for a lease of "
+                f"{self.lease.total_seconds():g} s; it must come at least three times within it"
+            )
+        if self.heartbeat <= timedelta(0) or self.poll <= timedelta(0) or self.grace < timedelta(0):
+            raise InvalidOption("heartbeat and poll are longer than nothing, and grace is not negative")

@@ -1,0 +1,173 @@
+"""Slots: room for so many tasks at once, and the coroutines that fill it.
+
+A slot pulls tasks from a local inbox and awaits their handlers itself: no asyncio task, timer or
+timeout object is made for a task. One sweeper watches all deadlines.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from time import perf_counter
+from typing import Protocol
+
+from .._declared import Declared
+from .._model.outcome import Outcome
+from .._model.task import Progress, Task, TaskId
+from .run import Run, Stop
+
+
+class Finish(Protocol):
+    """What is called with each run's end."""
+
+    def __call__(self, task: Task, outcome: Outcome, seconds: float, *, cancelled: bool) -> None:
+        """`cancelled`: it was asked to stop because its task is to be cancelled."""
+        ...
+
+
+_NUDGE_AGAIN = 1.0  # seconds until a handler that ignored its cancellation is cancelled once more
+
+
+class Slots:
+    """Runs claimed tasks, at most `number` at once."""
+
+    def __init__(
+        self,
+        number: int,
+        execute: Callable[[Run], Awaitable[Outcome]],
+        finish: Finish,
+        report: Callable[[Run, Progress], None],
+    ) -> None:
+        self.number = number
+        self.inbox: deque[tuple[Task, Declared]] = deque()
+        self.running: dict[TaskId, Run] = {}
+        self._execute = execute
+        self._finish = finish
+        self._report = report
+        self._parked: deque[asyncio.Future[None]] = deque()
+        self._slots: set[asyncio.Task[None]] = set()
+        self._waking = False
+        self._sweep: asyncio.TimerHandle | None = None
+
+    @property
+    def occupied(self) -> int:
+        """Tasks that run or wait for a slot."""
+        return len(self.inbox) + len(self.running)
+
+    def add(self, tasks: Iterable[tuple[Task, Declared]]) -> None:
+        """Take in claimed tasks."""
+        self.inbox.extend(tasks)
+        self._wake_one()
+
+    def take_unstarted(self) -> list[Task]:
+        """Empty the inbox: what has not started can be handed back."""
+        tasks = [task for task, _ in self.inbox]
+        self.inbox.clear()
+        return tasks
+
+    def stop(self, task_id: TaskId, why: Stop) -> bool:
+        """Ask one run to stop; says whether it runs here."""
+        run = self.running.get(task_id)
+        if run is not None:
+            run.ask_to_stop(why)
+        return run is not None
+
+    def stop_all(self, why: Stop) -> None:
+        """Ask every run to stop."""
+        for run in list(self.running.values()):
+            run.ask_to_stop(why)
+
+    def abandon(self) -> list[Run]:
+        """Stop waiting for runs that cannot be made to stop; answers with them."""
+        left = list(self.running.values())
+        for slot in self._slots:
+            slot.cancel()
+        return left
+
+    async def close(self) -> None:
+        """End the slots themselves. Runs still under way are cancelled with them."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for slot in self._slots:
+            slot.cancel()
+        await asyncio.gather(*self._slots, return_exceptions=True)
+
+    # -- one slot ------------------------------------------------------------------------------------
+
+    async def _slot(self) -> None:
+        me = asyncio.current_task()
+        assert me is not None
+        loop = asyncio.get_running_loop()
+        while True:
+            self._waking = False
+            while self.inbox:
+                task, declared = self.inbox.popleft()
+                if self.inbox:
+                    self._wake_one()
+                await self._run(task, declared, me)
+            ticket = loop.create_future()
+            self._parked.append(ticket)
+            await ticket
+
+    async def _run(self, task: Task, declared: Declared, me: "asyncio.Task[None]") -> None:
+        run = self.running[task.id] = Run(task, declared, self._report)
+        started = perf_counter()
+        if task.timeout is not None:
+            self._watch(run, started + task.timeout.total_seconds())
+        try:
+            outcome = await self._execute(run)
+            await _absorb_cancellation(me)
+        finally:
+            if self.running.get(task.id) is run:
+                del self.running[task.id]
+        if run.stop is not Stop.FENCED:
+            self._finish(task, outcome, perf_counter() - started, cancelled=run.stop is Stop.CANCEL)
+
+    def _wake_one(self) -> None:
+        """Wake or make one slot; it wakes the next before it starts. A burst that never waits needs one."""
+        if self._waking or not self.inbox:
+            return
+        if self._parked:
+            self._waking = True
+            self._parked.popleft().set_result(None)
+        elif len(self._slots) < self.number:
+            self._waking = True
+            slot = asyncio.get_running_loop().create_task(self._slot(), name="windlass-slot")
+            self._slots.add(slot)
+            slot.add_done_callback(self._slots.discard)
+
+    # -- deadlines -----------------------------------------------------------------------------------
+
+    def _watch(self, run: Run, deadline: float) -> None:
+        run.deadline = deadline
+        self._sweep_at(deadline)
+
+    def _sweep_at(self, moment: float) -> None:
+        loop = asyncio.get_running_loop()
+        at = loop.time() + max(moment - perf_counter(), 0)
+        if self._sweep is None or self._sweep.cancelled() or at < self._sweep.when():
+            if self._sweep is not None:
+                self._sweep.cancel()
+            self._sweep = loop.call_at(at, self._stop_overdue)
+
+    def _stop_overdue(self) -> None:
+        self._sweep = None
+        now = perf_counter()
+        for run in list(self.running.values()):
+            if run.deadline <= now:
+                run.ask_to_stop(run.stop or Stop.TIMEOUT)
+                if run.enforce is not None:
+                    run.deadline = now + _NUDGE_AGAIN
+        nearest = min((run.deadline for run in self.running.values()), default=float("inf"))
+        if nearest < float("inf"):
+            self._sweep_at(nearest)
+
+
+async def _absorb_cancellation(me: "asyncio.Task[None]") -> None:
+    """A run that was cancelled has ended: its slot must not be cancelled in its place."""
+    if not me.cancelling():
+        return
+    with suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)  # a cancellation not yet delivered comes out here
+    while me.cancelling():
+        me.uncancel()

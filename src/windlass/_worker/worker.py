@@ -1,0 +1,350 @@
+"""The worker: one session, its slots, its exchange with the store and its heartbeat, from start to stop."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from .._declared import Declared
+from .._keeper.keeper import Keeper
+from .._model.lease import Claimed, Lease, Pulse, Reported
+from .._model.outcome import Interrupted, Outcome, Unhandled
+from .._model.queue import Retention
+from .._model.record import Session
+from .._model.record import Worker as WorkerRecord
+from .._model.task import DEFAULT_QUEUE, Progress, Task
+from .._model.verdict import Settlement, Verdict
+from .._policy.backoff import Backoff, Delay
+from .._policy.verdict import decide
+from .._store import Store, Wake
+from ..errors import StoreError
+from .exchange import Exchange
+from .heartbeat import Heart
+from .holdings import Holdings
+from .processes import Processes
+from .run import Run, Stop
+from .runner import Runner
+from .settings import WorkerSettings
+from .slots import Slots
+from .threads import Threads
+
+logger = logging.getLogger("windlass.worker")
+
+__all__ = ["Worker", "WorkerSettings"]
+
+_QUICK = 0.005  # tasks this short are claimed ahead, so that slots do not wait for the store
+_OPEN_AGAIN = 0.5
+_CLEANING_UP = 2.0
+
+
+class Worker:
+    """Runs an app's tasks until told to stop. Make a new one for each run."""
+
+    def __init__(
+        self,
+        store: Store,
+        types: Mapping[str, Declared],
+        settings: WorkerSettings,
+        *,
+        retention: Retention,
+        default_backoff: Delay,
+        prepare: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.settings = settings
+        self.queues = settings.queues or queues_of(types)
+        self.name = settings.name or f"{socket.gethostname()}-{os.getpid()}"
+        self._store = store
+        self._types = types
+        self._backoff = default_backoff
+        self._retention = retention
+        self._prepare = prepare
+        self._stop = asyncio.Event()
+        self._at_once = asyncio.Event()
+        self._moved = asyncio.Event()  # a run ended, settlements were confirmed, or a stop was asked for
+        self._mean = 0.0  # of recent run times, in seconds
+        self.holdings = Holdings()
+        self.ran = 0
+
+    # -- from outside --------------------------------------------------------------------------------
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """Stop claiming and finish; `at_once` without waiting for running tasks. To be called on the loop."""
+        if at_once or self._stop.is_set():
+            self._at_once.set()
+        self._stop.set()
+        self._moved.set()
+
+    async def run(self, *, signals: bool = False, ready: Callable[[], None] | None = None) -> None:
+        """Work until stopped or, draining, until nothing is ready.
+
+        `signals` makes SIGTERM and SIGINT stop it. `ready` is called once tasks will be claimed.
+        """
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        await self._until_open()
+        self._threads = Threads(loop)
+        self._processes = Processes(self.settings.processes)
+        runner = Runner(self._store, self._threads, self._processes)
+        self._slots = Slots(self.settings.slots, runner.outcome, self._finish, self._report)
+        poll = self.settings.poll.total_seconds()
+        self._exchange = Exchange(self._store, self.holdings, self.queues, self, poll=poll)
+        with _handled(loop, self.stop) if signals else contextlib.nullcontext():
+            await self._serve(ready)
+
+    # -- the whole -----------------------------------------------------------------------------------
+
+    async def _until_open(self) -> None:
+        """Open store and session, waiting for a store that is not there yet."""
+        self._heart = Heart(
+            self._store, self.holdings, self, interval=self.settings.heartbeat, lease=self.settings.lease
+        )
+        while not self._stop.is_set():
+            try:
+                await self._prepare()
+                await self._heart.open()
+            except StoreError as error:
+                if not error.transient:
+                    raise
+                logger.warning("the store is not available, trying again: %s", error)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stop.wait(), _OPEN_AGAIN * (1 + random.random()))
+            else:
+                return
+
+    async def _serve(self, ready: Callable[[], None] | None) -> None:
+        self._heart.start()
+        logger.info(
+            "worker %s serves %s with %d slots", self.name, ", ".join(self.queues), self.settings.slots
+        )
+        try:
+            async with asyncio.TaskGroup() as group:
+                loops = [group.create_task(self._exchange.run()), group.create_task(self._listen())]
+                if self.settings.keeper:
+                    loops.append(group.create_task(self._keep()))
+                if ready is not None:
+                    ready()
+                await self._until_told()
+                await self._wind_down()
+                for one in loops:
+                    one.cancel()
+        finally:
+            await self._let_go()
+
+    async def _until_told(self) -> None:
+        if self.settings.drain:
+            await self._until(lambda: self._stop.is_set() or self._is_drained())
+        else:
+            await self._stop.wait()
+
+    def _is_drained(self) -> bool:
+        return self._exchange.came_up_empty and not self._slots.occupied and not self._exchange.unsettled
+
+    async def _wind_down(self) -> None:
+        """Claim no more, hand back what has not started, give the rest its grace, settle all. (D11)"""
+        self._exchange.claiming = False
+        for task in self._slots.take_unstarted():
+            self._settle(task, Interrupted(), 0.0)
+        grace = self.settings.grace.total_seconds()
+        if self._slots.running:
+            logger.info("stopping: %d tasks are given %g s to finish", len(self._slots.running), grace)
+        await self._until(lambda: not self._slots.running or self._at_once.is_set(), grace)
+        if self._slots.running:
+            self._slots.stop_all(Stop.SHUTDOWN)
+            # Cancelled handlers may need a moment to clean up; threads cannot be stopped, and stay behind.
+            if not await self._until(lambda: not self._slots.running, _CLEANING_UP):
+                self._slots.abandon()
+        await self._settle_all()
+
+    async def _settle_all(self) -> None:
+        """Until every settlement is confirmed; what takes longer than a lease is rescued."""
+        lease = self.settings.lease.total_seconds()
+        if not await self._until(lambda: not self._exchange.unsettled and not self._slots.running, lease):
+            left = self._exchange.unsettled + len(self._slots.running)
+            logger.error("%d settlements could not be delivered; their tasks will be rescued", left)
+
+    async def _until(self, condition: Callable[[], bool], seconds: float = float("inf")) -> bool:
+        """Wait for a condition that only changes when something moves; says whether it came true in time."""
+        deadline = self._loop.time() + seconds
+        while not condition():
+            left = deadline - self._loop.time()
+            if left <= 0:
+                return False
+            self._moved.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._moved.wait(), None if left == float("inf") else left)
+        return True
+
+    async def _let_go(self) -> None:
+        await self._slots.close()
+        self._threads.close()
+        await self._processes.close()
+        await self._heart.stop()
+        with contextlib.suppress(StoreError):
+            await self._store.remove(Session, self.holdings.session)
+        logger.info("worker %s has stopped after %d tasks", self.name, self.ran)
+
+    async def _listen(self) -> None:
+        """Turn the store's hints into looks; a lost listener is replaced, the poll covers the meantime."""
+        while True:
+            try:
+                async for wake in self._store.wakes(self.queues):
+                    if wake is Wake.READY:
+                        self._exchange.wake()
+            except StoreError as error:
+                logger.warning("wake-ups are interrupted: %s", error)
+            await asyncio.sleep(1.0)
+            self._exchange.wake()
+
+    async def _keep(self) -> None:
+        keeper = Keeper(
+            self._store,
+            backoff=self._backoff_of,
+            retention=self._retention,
+            lease=self.settings.lease,
+            name=self.name,
+        )
+        await keeper.run()
+
+    # -- tasks in and out ----------------------------------------------------------------------------
+
+    def room(self) -> int:
+        """How many more tasks can be claimed: free slots, and a few ahead while tasks are quick."""
+        slots = self.settings.slots
+        if self._exchange.unsettled > 4 * slots:
+            return 0
+        ahead = slots if self._mean < _QUICK else 0
+        return slots + ahead - self._slots.occupied
+
+    def deliver(self, claimed: Sequence[Claimed]) -> None:
+        """Take in claimed tasks; what cannot run here goes straight back."""
+        known: list[tuple[Task, Declared]] = []
+        for one in claimed:
+            declared = self._types.get(one.task.type)
+            if declared is None:
+                self._unhandled(one.task)
+            elif self._stop.is_set():
+                self._settle(one.task, Interrupted(), 0.0)
+            else:
+                known.append((one.task, declared))
+        self._slots.add(known)
+
+    def confirmed(self) -> None:
+        """Settlements have been applied."""
+        self._moved.set()
+
+    def _unhandled(self, task: Task) -> None:
+        logger.warning("no handler for %r here; task %s is put back for another worker", task.type, task.id)
+        age = (task.claimed_at or task.created_at) - task.created_at
+        self._settle(task, Unhandled(age), 0.0)
+
+    def _finish(self, task: Task, outcome: Outcome, seconds: float, *, cancelled: bool) -> None:
+        self.ran += 1
+        self._mean += (seconds - self._mean) * 0.05
+        self._settle(replace(task, cancel_requested=True) if cancelled else task, outcome, seconds)
+        self._moved.set()
+
+    def _settle(self, task: Task, outcome: Outcome, seconds: float) -> None:
+        self._exchange.settle(
+            Settlement(
+                lease=Lease(task.id, task.fence),
+                verdict=self._decide(task, outcome),
+                outcome=type(outcome).__name__.lower(),
+                duration=seconds,
+            )
+        )
+
+    def _decide(self, task: Task, outcome: Outcome) -> Verdict:
+        try:
+            return decide(task, outcome, self._backoff_of(task.type), random.random())
+        except Exception:
+            # A backoff of the user's own may do anything; the task must be settled all the same.
+            logger.exception("the backoff of %r failed; the default one is used", task.type)
+            return decide(task, outcome, Backoff(), random.random())
+
+    def _backoff_of(self, type_name: str) -> Delay:
+        declared = self._types.get(type_name)
+        return declared.backoff if declared else self._backoff
+
+    def _report(self, run: Run, progress: Progress) -> None:
+        self._heart.report(Reported(run.lease, progress))
+
+    # -- from the heart ------------------------------------------------------------------------------
+
+    def describe(self) -> WorkerRecord:
+        """What the store should know about this worker."""
+        return WorkerRecord(
+            name=self.name,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            queues=self.queues,
+            slots=self.settings.slots,
+            busy=len(self.holdings),
+        )
+
+    def on_pulse(self, session: str, pulse: Pulse) -> None:
+        """Hear the store's answer to a heartbeat."""
+        self._on_loop(self._on_pulse, session, pulse)
+
+    def on_silence(self, seconds: float) -> None:
+        """Hear that no heartbeat gets through."""
+        self._on_loop(self._on_silence, seconds)
+
+    def _on_loop(self, callback: Callable[..., None], *args: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has closed
+            self._loop.call_soon_threadsafe(callback, *args)
+
+    def _on_pulse(self, session: str, pulse: Pulse) -> None:
+        if session != self.holdings.session:
+            return  # news of a session that has ended
+        if not pulse.alive:
+            self._start_over()
+            return
+        for task_id in pulse.cancel:
+            self._slots.stop(task_id, Stop.CANCEL)
+        for lease in pulse.lost:
+            run = self._slots.running.get(lease.task_id)
+            if run is not None and run.task.fence == lease.fence:
+                logger.warning("the lease of task %s is lost; its run is stopped", lease.task_id)
+                run.ask_to_stop(Stop.FENCED)
+                self.holdings.dropped([lease])
+
+    def _on_silence(self, seconds: float) -> None:
+        """Nobody has heard of us for so long that others may soon take over: stop before that. (D5)"""
+        if self._slots.occupied:
+            logger.error("no heartbeat for %.1f s: stopping %d tasks", seconds, self._slots.occupied)
+        self._drop_everything()
+
+    def _start_over(self) -> None:
+        """The session is gone, and its tasks may be others': drop them all and open a new one."""
+        logger.error("session %s was given up by the store; starting over", self.holdings.session)
+        self._drop_everything()
+        self.holdings.renew()
+
+    def _drop_everything(self) -> None:
+        dropped = [Lease(task.id, task.fence) for task in self._slots.take_unstarted()]
+        dropped += [run.lease for run in self._slots.running.values()]
+        self._slots.stop_all(Stop.FENCED)
+        self.holdings.dropped(dropped)
+
+
+def queues_of(types: Mapping[str, Declared]) -> tuple[str, ...]:
+    """The queues that these types use; the default one if there are none."""
+    return tuple(sorted({declared.defaults.queue for declared in types.values()} or {DEFAULT_QUEUE}))
+
+
+@contextlib.contextmanager
+def _handled(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> Iterator[None]:
+    """SIGTERM and SIGINT stop the worker: once gently, twice at once."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)

@@ -1,0 +1,82 @@
+"""The promises of a store, as tests that any store can be held to: ours, and yours.
+
+To hold your own store to them, put this into `tests/test_my_store.py`, with pytest-asyncio in auto mode:
+
+    import pytest
+    from my_package import MyStore
+    from windlass.testing.clock import ManualClock
+    from windlass.testing.conformance import *  # every promise, as test classes
+
+    @pytest.fixture
+    def clock():
+        return ManualClock()
+
+    @pytest.fixture
+    async def store(clock, tmp_path):
+        store = MyStore(tmp_path / "tasks", clock=clock)
+        await store.open()
+        yield store
+        await store.close()
+
+A store comes empty and opened, and its clock is the fixture `clock`. To leave a promise out, subclass the
+class that holds it and set the test to None, where a reader can see it. `windlass.testing.twins` goes
+further: it compares a store with the memory store, step by step, along roads that no scenario foresaw.
+"""
+
+from .admin import TestCheck, TestHandles
+from .apply import TestAudit, TestCancel, TestDiscard, TestFilters, TestReplay
+from .ask import TestAttempts, TestCount, TestFind, TestPages
+from .chains import TestGroups, TestSuccessors
+from .claim import TestClaim, TestDue, TestOrder, TestPause
+from .enqueue import TestEnqueue, TestFingerprints, TestIdempotencyKeys
+from .fences import TestFences
+from .heartbeat import TestLostReplies, TestNews, TestSessions
+from .lead import TestLead
+from .life import TestLife
+from .payloads import TestPayloads
+from .promote import TestPromote
+from .prune import TestPrune
+from .records import TestRecords
+from .refusals import TestRefusals
+from .rescue import TestRescue
+from .settle import TestBatches, TestFlagged, TestVerdicts
+from .wakes import TestWakes
+
+__all__ = [
+    "TestAttempts",
+    "TestAudit",
+    "TestBatches",
+    "TestCancel",
+    "TestCheck",
+    "TestClaim",
+    "TestCount",
+    "TestDiscard",
+    "TestDue",
+    "TestEnqueue",
+    "TestFences",
+    "TestFilters",
+    "TestFind",
+    "TestFingerprints",
+    "TestFlagged",
+    "TestGroups",
+    "TestHandles",
+    "TestIdempotencyKeys",
+    "TestLead",
+    "TestLife",
+    "TestLostReplies",
+    "TestNews",
+    "TestOrder",
+    "TestPages",
+    "TestPause",
+    "TestPayloads",
+    "TestPromote",
+    "TestPrune",
+    "TestRecords",
+    "TestRefusals",
+    "TestReplay",
+    "TestRescue",
+    "TestSessions",
+    "TestSuccessors",
+    "TestVerdicts",
+    "TestWakes",
+]

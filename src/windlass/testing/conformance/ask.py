@@ -1,0 +1,299 @@
+"""Find, count, attempts: what people see."""
+
+from datetime import timedelta
+from itertools import permutations
+
+import pytest
+from msgspec.structs import replace
+
+from ..._model.attempt import Attempt
+from ..._model.filter import Count, Dimension, Filter, Page
+from ..._model.state import State
+from ..._model.task import Error, TaskId
+from ..._store import Store
+from ..clock import ManualClock
+from .steps import (
+    BOOM,
+    a_task,
+    all_tasks,
+    applied,
+    bury,
+    complete,
+    get,
+    replay,
+    retry,
+    running,
+    snooze,
+    some_tasks,
+    stand,
+    worker_on,
+)
+
+
+async def found(store: Store, **fields: object) -> list[TaskId]:
+    """The ids that a filter finds, oldest first."""
+    return [task.id for task in await all_tasks(store, Filter(**fields))]  # type: ignore[arg-type]  # by name
+
+
+class TestFind:
+    async def test_an_empty_filter_is_all(self, store: Store) -> None:
+        ids = [await stand(store) for _ in range(3)]
+
+        assert await found(store) == ids
+
+    async def test_by_ids(self, store: Store) -> None:
+        ids = [await stand(store) for _ in range(3)]
+
+        assert await found(store, ids=(ids[2], ids[0], "no such id")) == [ids[0], ids[2]]
+
+    async def test_by_many_ids(self, store: Store) -> None:
+        batch = some_tasks(1200)
+        await store.enqueue(batch)
+
+        assert len(await found(store, ids=tuple(new.id for new in batch))) == 1200
+
+    @pytest.mark.parametrize("field", ["ids", "states", "types", "queues", "tenants"])
+    async def test_none_of_nothing(self, store: Store, field: str) -> None:
+        await stand(store)
+
+        assert await found(store, **{field: ()}) == []
+
+    async def test_by_state(self, store: Store) -> None:
+        worker = await worker_on(store)
+        ready = await stand(store)
+        scheduled = await stand(store, delay=timedelta(seconds=9))
+        held = (await running(store, worker)).task.id
+
+        assert await found(store, states=(State.READY,)) == [ready]
+        assert await found(store, states=(State.RUNNING, State.SCHEDULED)) == [scheduled, held]
+        assert await found(store, states=(State.DEAD,)) == []
+
+    @pytest.mark.parametrize(
+        ("field", "name"), [("types", "type"), ("queues", "queue"), ("tenants", "tenant")]
+    )
+    async def test_by_type_queue_and_tenant(self, store: Store, field: str, name: str) -> None:
+        ids = [await stand(store, **{name: value}) for value in ("a", "b", "c", "a", "A", "a%")]
+
+        assert await found(store, **{field: ("a",)}) == [ids[0], ids[3]]
+        assert await found(store, **{field: ("b", "c")}) == [ids[1], ids[2]]
+        assert await found(store, **{field: ("d",)}) == []
+
+    async def test_by_tenant_nobody_in_particular(self, store: Store) -> None:
+        ids = [await stand(store, tenant=tenant) for tenant in ("", "acme")]
+
+        assert await found(store, tenants=("",)) == [ids[0]]
+
+    async def test_by_root(self, store: Store) -> None:
+        root = await stand(store)
+        step = await stand(store, root=root)
+        await stand(store)
+
+        assert await found(store, root=root) == [root, step]
+
+    async def test_by_idempotency_key(self, store: Store) -> None:
+        ids = [
+            await stand(store, tenant=tenant, idempotency_key=key)
+            for tenant, key in (("", "k"), ("a", "k"), ("", "other"))
+        ]
+
+        assert await found(store, idempotency_key="k") == ids[:2]
+
+    async def test_by_a_part_of_the_error(self, store: Store) -> None:
+        worker = await worker_on(store)
+        ids = []
+        for error in (
+            Error(type="ValueError", message="100% of it_is gone"),
+            Error(type="KeyError", message="100 of it is gone"),
+        ):
+            claimed = await running(store, worker)
+            await applied(store, bury(claimed, error))
+            ids.append(claimed.task.id)
+        await stand(store)
+
+        assert await found(store, error="Error") == ids
+        assert await found(store, error="ValueErr") == [ids[0]]
+        assert await found(store, error="gone") == ids
+        assert await found(store, error="GONE") == ids
+        assert await found(store, error="0% o") == [ids[0]]
+        assert await found(store, error="t_i") == [ids[0]]
+        assert await found(store, error="nothing of it") == []
+
+    async def test_by_creation(self, store: Store, clock: ManualClock) -> None:
+        ids = []
+        for _ in range(4):
+            ids.append(await stand(store))
+            clock.advance(1)
+        second, last = (await get(store, ids[1])).created_at, (await get(store, ids[3])).created_at
+
+        assert await found(store, created_after=second) == ids[1:]
+        assert await found(store, created_before=last) == ids[:3]
+        assert await found(store, created_after=second, created_before=last) == ids[1:3]
+        assert await found(store, created_before=second, created_after=last) == []
+
+    async def test_by_finish(self, store: Store, clock: ManualClock) -> None:
+        worker = await worker_on(store)
+        await stand(store)
+        ids, ends = [], []
+        for _ in range(3):
+            claimed = await running(store, worker)
+            clock.advance(1)
+            await applied(store, complete(claimed))
+            ids.append(claimed.task.id)
+            ends.append(clock.now())
+
+        assert await found(store, finished_after=ends[1]) == ids[1:]
+        assert await found(store, finished_before=ends[1]) == ids[:1]
+        assert await found(store, finished_after=ends[0], finished_before=ends[2]) == ids[:2]
+
+    async def test_every_field_must_match(self, store: Store) -> None:
+        both = await stand(store, queue="a", tenant="t")
+        await stand(store, queue="a")
+        await stand(store, tenant="t")
+
+        assert await found(store, queues=("a",), tenants=("t",), states=(State.READY,)) == [both]
+        assert await found(store, queues=("a",), tenants=("t",), states=(State.DEAD,)) == []
+
+
+class TestPages:
+    @pytest.mark.parametrize("newest_first", [False, True])
+    @pytest.mark.parametrize("limit", [1, 3, 7, 10, 11])
+    async def test_pages_are_complete_and_without_doubles(
+        self, store: Store, limit: int, *, newest_first: bool
+    ) -> None:
+        batch = some_tasks(10)
+        await store.enqueue(batch[::-1])
+        page = Page(limit=limit, newest_first=newest_first)
+        pages = [await store.find(Filter(), page)]
+        while pages[-1].cursor is not None:
+            pages.append(await store.find(Filter(), replace(page, cursor=pages[-1].cursor)))
+
+        ids = [task.id for part in pages for task in part.items]
+        assert ids == sorted((new.id for new in batch), reverse=newest_first)
+        assert [len(part.items) for part in pages[:-1]] == [limit] * (len(pages) - 1)
+        assert len(pages) == -(-10 // limit)
+
+    @pytest.mark.parametrize("newest_first", [False, True])
+    async def test_what_arrives_meanwhile_neither_hides_nor_doubles_anything(
+        self, store: Store, *, newest_first: bool
+    ) -> None:
+        batch = some_tasks(10)
+        await store.enqueue(batch)
+        page, ids = Page(limit=3, newest_first=newest_first), []
+        while True:
+            part = await store.find(Filter(), page)
+            ids += [task.id for task in part.items]
+            if part.cursor is None:
+                break
+            if len(ids) < 10:
+                await stand(store)
+            page = replace(page, cursor=part.cursor)
+
+        assert len(ids) == len(set(ids))
+        assert set(ids) >= {new.id for new in batch}
+        assert ids == sorted(ids, reverse=newest_first)
+
+    async def test_pages_of_a_filter_hold_only_what_matches(self, store: Store) -> None:
+        batch = [a_task(queue="ab"[n % 2]) for n in range(10)]
+        await store.enqueue(batch)
+
+        assert await all_tasks(store, Filter(queues=("b",)), limit=2) == [
+            await get(store, new.id) for new in batch[1::2]
+        ]
+
+
+class TestCount:
+    async def test_nothing_counts_as_zero(self, store: Store) -> None:
+        assert list(await store.count(Filter(), ())) == [Count(values=(), number=0)]
+        assert list(await store.count(Filter(), (Dimension.STATE,))) == []
+
+    async def test_without_dimensions_it_is_the_number_that_match(self, store: Store) -> None:
+        await store.enqueue([a_task(queue=queue) for queue in "aab"])
+
+        (all_of_them,) = await store.count(Filter(), ())
+        (some,) = await store.count(Filter(queues=("a",)), ())
+
+        assert (all_of_them.values, all_of_them.number, some.number) == ((), 3, 2)
+
+    @pytest.mark.parametrize(
+        "by",
+        [by for size in range(1, 5) for by in permutations(Dimension, size)],
+        ids="-".join,
+    )
+    async def test_by_every_combination_of_dimensions(self, store: Store, by: tuple[Dimension, ...]) -> None:
+        await store.enqueue(
+            [
+                a_task(queue="ab"[n % 2], type="xyz"[n % 3], tenant=("", "t")[n // 4 % 2], delay=_delay(n))
+                for n in range(12)
+            ]
+        )
+        expected: dict[tuple[str, ...], int] = {}
+        for task in await all_tasks(store):
+            values = tuple(str(getattr(task, dimension.value)) for dimension in by)
+            expected[values] = expected.get(values, 0) + 1
+
+        counts = await store.count(Filter(), by)
+
+        assert [(count.values, count.number) for count in counts] == sorted(expected.items())
+
+    async def test_only_what_matches_is_counted(self, store: Store) -> None:
+        await store.enqueue([a_task(queue=queue, tenant=tenant) for queue in "ab" for tenant in "stt"])
+
+        counts = await store.count(Filter(tenants=("t",)), (Dimension.QUEUE,))
+
+        assert [(count.values, count.number) for count in counts] == [(("a",), 2), (("b",), 2)]
+
+
+def _delay(n: int) -> timedelta | None:
+    return timedelta(seconds=9) if n % 5 == 0 else None
+
+
+class TestAttempts:
+    async def test_every_settled_lease_has_a_line(self, store: Store, clock: ManualClock) -> None:
+        worker = await worker_on(store, "w7")
+        trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+        claimed = await running(store, worker, trace=trace)
+        expected = []
+        for number, ending in ((1, retry), (2, snooze), (2, complete)):
+            claimed_at = clock.now()
+            clock.advance(1)
+            done = ending(claimed)
+            await applied(store, done)
+            expected.append(
+                Attempt(
+                    task_id=claimed.task.id,
+                    number=number,
+                    fence=claimed.task.fence,
+                    worker="w7",
+                    claimed_at=claimed_at,
+                    finished_at=clock.now(),
+                    duration=0.25,
+                    outcome=done.outcome,
+                    error=BOOM if ending is retry else None,
+                    trace=trace,
+                )
+            )
+            if ending is not complete:
+                claimed = await worker.claim_one(claimed.task.queue)
+
+        assert list(await store.attempts(claimed.task.id)) == expected
+
+    async def test_a_task_that_never_ran_has_none(self, store: Store) -> None:
+        assert list(await store.attempts(await stand(store))) == []
+
+    async def test_an_unknown_task_has_none(self, store: Store) -> None:
+        assert list(await store.attempts(a_task().id)) == []
+
+    async def test_lines_outlive_a_replay(self, store: Store) -> None:
+        worker = await worker_on(store)
+        claimed = await running(store, worker)
+        await applied(store, bury(claimed))
+        await replay(store, claimed.task.id)
+        again = await worker.claim_one(claimed.task.queue)
+        await applied(store, complete(again))
+
+        lines = await store.attempts(claimed.task.id)
+
+        assert [(line.number, line.fence) for line in lines] == [
+            (1, claimed.task.fence),
+            (1, again.task.fence),
+        ]

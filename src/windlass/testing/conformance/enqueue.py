@@ -1,0 +1,357 @@
+"""Enqueue: what was asked for is kept, whole or not at all, and once."""
+
+from datetime import timedelta
+
+import pytest
+
+from ..._ids import new_id
+from ..._model.filter import Filter
+from ..._model.queue import Retention
+from ..._model.state import State
+from ..._model.task import Task
+from ..._store import Store
+from ...errors import DuplicateTask, IdempotencyConflict, NotFound
+from ..clock import ManualClock
+from .steps import (
+    a_task,
+    all_tasks,
+    applied,
+    bury,
+    cancel,
+    complete,
+    discard,
+    dump,
+    exists,
+    get,
+    replay,
+    retry,
+    running,
+    some_tasks,
+    stand,
+    state_of,
+    worker_on,
+)
+
+AT_ONCE = Retention(completed=timedelta(0), cancelled=timedelta(0), dead=timedelta(0))
+
+
+class TestEnqueue:
+    async def test_every_field_comes_back_as_it_was_given(self, store: Store, clock: ManualClock) -> None:
+        root = await stand(store)
+        clock.advance(timedelta(microseconds=123_457))
+        new = a_task(
+            type="reports.weekly",
+            payload=b'{"n": 1,"s":"\\u00e9"}',
+            root=root,
+            queue="reports",
+            tenant="acme",
+            priority=-3,
+            boost=-180_000,
+            run_at=clock.now() + timedelta(microseconds=654_321),
+            max_attempts=3,
+            timeout=timedelta(seconds=1.5),
+            idempotency_key="key",
+            idempotency_digest="digest",
+            fingerprint="print",
+            next=b'[{"id":"x"}]',
+            after=(root,),
+            result_into="results",
+            secret=("password", "token"),
+            trace="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            enqueued_by="web",
+        )
+
+        await store.enqueue([new])
+
+        assert await get(store, new.id) == Task(
+            state=State.WAITING,
+            attempt=0,
+            fence=0,
+            run_at=clock.now() + timedelta(microseconds=654_321),
+            created_at=clock.now(),
+            **{name: getattr(new, name) for name in Task.__struct_fields__ if name in _GIVEN},
+        )
+
+    async def test_an_answer_for_each_in_their_order(self, store: Store) -> None:
+        batch = some_tasks(5)[::-1]
+
+        answers = await store.enqueue(batch)
+
+        assert [(answer.id, answer.created) for answer in answers] == [(new.id, True) for new in batch]
+
+    async def test_an_empty_batch_is_harmless(self, store: Store) -> None:
+        assert list(await store.enqueue([])) == []
+
+    async def test_a_large_batch_is_one_step(self, store: Store) -> None:
+        batch = some_tasks(1000)
+
+        await store.enqueue(batch)
+
+        assert [task.id for task in await all_tasks(store)] == [new.id for new in batch]
+
+    async def test_due_now_is_ready_and_due_later_is_scheduled(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        due = await stand(store, run_at=clock.now())
+        past = await stand(store, run_at=clock.now() - timedelta(days=1))
+        zero = await stand(store, delay=timedelta(0))
+        later = await stand(store, delay=timedelta(seconds=1))
+        dated = await stand(store, run_at=clock.now() + timedelta(microseconds=1))
+
+        assert [await state_of(store, task_id) for task_id in (due, past, zero)] == [State.READY] * 3
+        assert [await state_of(store, task_id) for task_id in (later, dated)] == [State.SCHEDULED] * 2
+
+    async def test_a_delay_counts_from_the_stores_now(self, store: Store, clock: ManualClock) -> None:
+        clock.advance(3600)
+
+        task_id = await stand(store, delay=timedelta(minutes=5))
+
+        assert (await get(store, task_id)).run_at == clock.now() + timedelta(minutes=5)
+        assert await store.now() == clock.now()
+
+    async def test_the_same_id_repeated_is_harmless(self, store: Store, clock: ManualClock) -> None:
+        batch = some_tasks(3, delay=timedelta(seconds=5), fingerprint=None)
+        await store.enqueue(batch)
+        before = await dump(store)
+        clock.advance(1)
+
+        answers = await store.enqueue(batch)
+
+        assert [(answer.id, answer.created) for answer in answers] == [(new.id, False) for new in batch]
+        assert await dump(store) == before
+
+    async def test_the_same_id_twice_in_a_batch_is_kept_once(self, store: Store) -> None:
+        new = a_task()
+
+        answers = await store.enqueue([new, new])
+
+        assert [answer.created for answer in answers] == [True, False]
+        assert len(await all_tasks(store)) == 1
+
+    async def test_an_unknown_predecessor_is_refused(self, store: Store) -> None:
+        before = await dump(store)
+
+        with pytest.raises(NotFound):
+            await store.enqueue([a_task(), a_task(after=(new_id(),)), a_task()])
+
+        assert await dump(store) == before
+
+
+_GIVEN = frozenset(a_task().__struct_fields__) - {"run_at"}
+
+
+class TestIdempotencyKeys:
+    async def test_a_repeat_answers_with_the_first_and_keeps_nothing(self, store: Store) -> None:
+        first = await stand(store, idempotency_key="k", idempotency_digest="d")
+        before = await dump(store)
+
+        (answer,) = await store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
+
+        assert (answer.id, answer.created) == (first, False)
+        assert await dump(store) == before
+
+    async def test_a_repeat_within_a_batch_is_kept_once(self, store: Store) -> None:
+        batch = some_tasks(2, idempotency_key="k", idempotency_digest="d")
+
+        answers = await store.enqueue(batch)
+
+        assert [(answer.id, answer.created) for answer in answers] == [
+            (batch[0].id, True),
+            (batch[0].id, False),
+        ]
+        assert [task.id for task in await all_tasks(store)] == [batch[0].id]
+
+    async def test_another_request_under_the_same_key_conflicts_and_keeps_nothing(self, store: Store) -> None:
+        first = await stand(store, idempotency_key="k", idempotency_digest="d")
+        before = await dump(store)
+
+        with pytest.raises(IdempotencyConflict) as refusal:
+            await store.enqueue([a_task(), a_task(idempotency_key="k", idempotency_digest="other"), a_task()])
+
+        assert refusal.value.standing == first
+        assert await dump(store) == before
+
+    async def test_a_conflict_within_a_batch_keeps_nothing(self, store: Store) -> None:
+        batch = [a_task(idempotency_key="k", idempotency_digest=digest) for digest in ("d", "e")]
+
+        with pytest.raises(IdempotencyConflict):
+            await store.enqueue(batch)
+
+        assert await all_tasks(store) == []
+
+    async def test_a_refused_batch_leaves_its_keys_free(self, store: Store) -> None:
+        with pytest.raises(NotFound):
+            await store.enqueue(
+                [a_task(idempotency_key="k", idempotency_digest="d"), a_task(after=(new_id(),))]
+            )
+
+        (answer,) = await store.enqueue([a_task(idempotency_key="k", idempotency_digest="other")])
+
+        assert answer.created
+
+    async def test_each_tenant_has_keys_of_its_own(self, store: Store) -> None:
+        batch = [
+            a_task(tenant=tenant, idempotency_key="k", idempotency_digest=tenant) for tenant in ("", "a", "b")
+        ]
+
+        answers = await store.enqueue(batch)
+
+        assert [answer.created for answer in answers] == [True, True, True]
+
+    async def test_a_key_outlives_its_tasks_end(self, store: Store) -> None:
+        worker = await worker_on(store)
+        claimed = await running(store, worker, idempotency_key="k", idempotency_digest="d")
+        await applied(store, complete(claimed))
+
+        (answer,) = await store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
+
+        assert (answer.id, answer.created) == (claimed.task.id, False)
+
+    async def test_a_key_without_a_term_goes_with_its_tasks_record(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        worker = await worker_on(store)
+        claimed = await running(store, worker, idempotency_key="k", idempotency_digest="d")
+        await applied(store, complete(claimed))
+        clock.advance(1)
+        assert await store.prune(AT_ONCE, limit=10) == 1
+
+        (answer,) = await store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
+
+        assert answer.created
+
+    async def test_a_key_is_kept_for_its_term_beyond_pruning_and_discarding(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        worker = await worker_on(store)
+        term = {"idempotency_digest": "d", "idempotency_for": timedelta(hours=1)}
+        pruned = await running(store, worker, idempotency_key="pruned", **term)
+        discarded = await running(store, worker, idempotency_key="discarded", **term)
+        await applied(store, complete(pruned), bury(discarded))
+        await discard(store, discarded.task.id)
+        clock.advance(timedelta(hours=1) - timedelta(microseconds=1))
+        assert await store.prune(AT_ONCE, limit=10) == 1
+
+        answers = await store.enqueue(
+            [a_task(idempotency_key=key, **term) for key in ("pruned", "discarded")]
+        )
+
+        assert [(answer.id, answer.created) for answer in answers] == [
+            (pruned.task.id, False),
+            (discarded.task.id, False),
+        ]
+        assert await all_tasks(store) == []
+
+    async def test_a_key_is_free_again_after_its_term(self, store: Store, clock: ManualClock) -> None:
+        term = {"idempotency_key": "k", "idempotency_for": timedelta(hours=1)}
+        first = await stand(store, idempotency_digest="d", **term)
+        clock.advance(timedelta(hours=1))
+
+        (answer,) = await store.enqueue([a_task(idempotency_digest="other", **term)])
+
+        assert answer.created
+        found = await all_tasks(store, Filter(idempotency_key="k"))
+        assert [task.id for task in found] == [first, answer.id]
+
+    async def test_a_key_taken_anew_is_not_freed_by_the_old_tasks_pruning(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        worker = await worker_on(store)
+        old = await running(
+            store, worker, idempotency_key="k", idempotency_digest="d", idempotency_for=timedelta(seconds=1)
+        )
+        await applied(store, complete(old))
+        clock.advance(2)
+        second = await stand(store, idempotency_key="k", idempotency_digest="d")
+        assert await store.prune(AT_ONCE, limit=10) == 1
+
+        (answer,) = await store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
+
+        assert (answer.id, answer.created) == (second, False)
+
+
+class TestFingerprints:
+    async def test_a_second_one_is_refused_and_names_the_first(self, store: Store) -> None:
+        first = await stand(store, fingerprint="f")
+        before = await dump(store)
+
+        with pytest.raises(DuplicateTask) as refusal:
+            await store.enqueue([a_task(), a_task(fingerprint="f"), a_task()])
+
+        assert refusal.value.standing == first
+        assert await dump(store) == before
+
+    async def test_two_in_a_batch_are_refused_together(self, store: Store) -> None:
+        with pytest.raises(DuplicateTask):
+            await store.enqueue([a_task(fingerprint="f"), a_task(fingerprint="f")])
+
+        assert await all_tasks(store) == []
+
+    async def test_repeating_the_first_itself_is_harmless(self, store: Store) -> None:
+        new = a_task(fingerprint="f", idempotency_key="k", idempotency_digest="d")
+        await store.enqueue([new])
+
+        by_id = await store.enqueue([new])
+        by_key = await store.enqueue([a_task(fingerprint="f", idempotency_key="k", idempotency_digest="d")])
+
+        assert [(answer.id, answer.created) for answer in (*by_id, *by_key)] == [(new.id, False)] * 2
+
+    async def test_it_stands_until_the_end_through_running_and_retrying(self, store: Store) -> None:
+        worker = await worker_on(store)
+        claimed = await running(store, worker, fingerprint="f")
+        with pytest.raises(DuplicateTask):
+            await store.enqueue([a_task(fingerprint="f")])
+        await applied(store, retry(claimed, timedelta(seconds=5)))
+
+        with pytest.raises(DuplicateTask):
+            await store.enqueue([a_task(fingerprint="f")])
+
+    @pytest.mark.parametrize("end", ["completed", "dead", "cancelled"])
+    async def test_it_is_free_after_the_end(self, store: Store, end: str) -> None:
+        worker = await worker_on(store)
+        claimed = await running(store, worker, fingerprint="f")
+        if end == "cancelled":
+            await cancel(store, claimed.task.id)
+            await applied(store, retry(claimed))
+        else:
+            await applied(store, complete(claimed) if end == "completed" else bury(claimed))
+        assert await state_of(store, claimed.task.id) == end
+
+        (answer,) = await store.enqueue([a_task(fingerprint="f")])
+
+        assert answer.created
+
+    async def test_a_replay_is_refused_while_another_stands(self, store: Store) -> None:
+        worker = await worker_on(store)
+        dead = await running(store, worker, fingerprint="f")
+        await applied(store, bury(dead))
+        await stand(store, fingerprint="f")
+        before = await dump(store)
+
+        done = await replay(store, dead.task.id)
+
+        assert list(done) == []
+        assert await dump(store) == before
+
+    async def test_of_two_dead_twins_only_the_older_is_replayed(self, store: Store) -> None:
+        worker = await worker_on(store)
+        twins = []
+        for _ in range(2):
+            twins.append(await running(store, worker, fingerprint="f"))
+            await applied(store, bury(twins[-1]))
+
+        done = await replay(store, *(twin.task.id for twin in twins))
+
+        assert list(done) == [twins[0].task.id]
+
+    async def test_a_replayed_one_stands_again(self, store: Store) -> None:
+        worker = await worker_on(store)
+        dead = await running(store, worker, fingerprint="f")
+        await applied(store, bury(dead))
+        await replay(store, dead.task.id)
+
+        with pytest.raises(DuplicateTask) as refusal:
+            await store.enqueue([a_task(fingerprint="f")])
+
+        assert refusal.value.standing == dead.task.id
+        assert await exists(store, dead.task.id)

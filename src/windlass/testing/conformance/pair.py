@@ -1,0 +1,93 @@
+"""A store and the memory store side by side: every step is done to both, and both must answer alike."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..._clock import Clock
+from ..._model.filter import Slice
+from ..._model.lease import Claimed, Pulse
+from ..._model.record import Audit
+from ..._model.task import Error, Task
+from ..._model.verdict import Settled
+from ..._store import Store
+from ..._stores.memory import MemoryStore
+from ...errors import WindlassError
+from ..clock import ManualClock
+from .steps import Dump, dump
+
+T = TypeVar("T")
+Factory = Callable[[Clock], Store]
+"""Makes an unopened, empty store; called once for every pair."""
+
+CANCELLED = Error(type="Cancelled", message="")
+
+
+class Refusal(Struct, frozen=True):
+    """An error as both stores must give it; the wording is each store's own."""
+
+    code: str
+    standing: str | None
+
+
+class Pair:
+    """The memory store and the one it is compared with, on one clock and one loop."""
+
+    def __init__(self, factory: Factory) -> None:
+        self.clock = ManualClock()
+        self._loop = asyncio.new_event_loop()
+        self._stores = (MemoryStore(clock=self.clock), factory(self.clock))
+        for store in self._stores:
+            self._loop.run_until_complete(store.open())
+
+    def both(self, verb: Callable[[Store], Awaitable[T]]) -> T | Refusal:
+        """Do it to both; they must answer alike, and this is the answer."""
+        expected, actual = (self._loop.run_until_complete(_answer(verb, store)) for store in self._stores)
+        assert actual == expected, f"memory says {expected!r}, the other store {actual!r}"
+        return expected
+
+    def compare(self) -> None:
+        """Everything that can be seen of them is equal."""
+        expected, actual = (self._loop.run_until_complete(dump(store)) for store in self._stores)
+        for name in Dump.__struct_fields__:
+            assert _plain(getattr(actual, name)) == _plain(getattr(expected, name)), f"{name} differ"
+
+    def close(self) -> None:
+        """Close both and the loop they ran on."""
+        for store in self._stores:
+            self._loop.run_until_complete(store.close())
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+
+async def _answer(verb: Callable[[Store], Awaitable[T]], store: Store) -> T | Refusal:
+    try:
+        answer: T = _plain(await verb(store))
+    except WindlassError as error:
+        return Refusal(error.code, getattr(error, "standing", None))
+    return answer
+
+
+def _plain(value: Any) -> Any:
+    """A value without what a store may word or number in its own way."""
+    match value:
+        case Task(error=Error(type="Cancelled")):
+            return replace(value, error=CANCELLED)
+        case Claimed(task=task):
+            return Claimed(_plain(task))
+        case Settled():
+            return replace(value, claimed=_plain(value.claimed))
+        case Pulse():
+            return (value.alive, frozenset(value.lost), frozenset(value.cancel))
+        case list() | tuple():
+            return tuple(_plain(one) for one in value)
+        case Slice(items=items):
+            return replace(value, items=_plain(items))
+        case Audit(detail=detail):
+            return replace(value, id="", detail="some" if detail else "")
+        case _:
+            return value

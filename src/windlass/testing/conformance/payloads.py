@@ -1,0 +1,85 @@
+"""Payloads: the bytes that went in come out, whatever JSON they are."""
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ..._model.task import Error
+from ..._store import Store
+from .steps import applied, bury, complete, get, replay, running, stand, worker_on
+
+HOSTILE = [
+    "",
+    "'; DROP TABLE task; --",
+    "\\",
+    '"',
+    "%s %(x)s {} ${x} ?1 :a @b $1",
+    "\u2028\u2029\x7f\x85\ufeff\ufffe",
+    "🚢e\u0301\u202eright to left",
+    "\\u0000",
+    "line\r\nbreak\ttab",
+]
+strings = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | strings,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(strings, inner, max_size=4),
+    max_leaves=12,
+)
+documents = st.dictionaries(strings | st.sampled_from(HOSTILE), values | st.sampled_from(HOSTILE), max_size=5)
+
+
+async def comes_back(store: Store, payload: bytes) -> None:
+    """Send it through enqueue, claim, a result and a look."""
+    worker = await worker_on(store)
+
+    claimed = await running(store, worker, payload=payload)
+    await applied(store, complete(claimed, payload))
+
+    task = await get(store, claimed.task.id)
+    assert claimed.task.payload == task.payload == task.result == payload
+
+
+class TestPayloads:
+    @given(document=documents, spaced=st.booleans(), ascii_only=st.booleans())
+    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    async def test_any_json_object_comes_back_byte_for_byte(
+        self, store: Store, document: dict[str, object], *, spaced: bool, ascii_only: bool
+    ) -> None:
+        text = json.dumps(document, ensure_ascii=ascii_only, indent=1 if spaced else None)
+
+        await comes_back(store, text.encode())
+
+    @pytest.mark.parametrize("size", [0, 1 << 10, 1 << 16, 1 << 20], ids=lambda size: f"{size}-bytes")
+    async def test_any_size_up_to_a_mebibyte_comes_back(self, store: Store, size: int) -> None:
+        await comes_back(store, b'{"x":"%s"}' % ("é" * (size // 2)).encode())
+
+    @pytest.mark.parametrize("text", HOSTILE)
+    async def test_hostile_names_are_just_names(self, store: Store, text: str) -> None:
+        names = {"type": f"t{text}", "tenant": text, "idempotency_key": f"k{text}", "enqueued_by": text}
+        error = Error(type=f"E{text}", message=text, traceback=text)
+        worker = await worker_on(store, f"w{text}")
+
+        claimed = await running(store, worker, queue=f"q{text}", **names)
+        await applied(store, bury(claimed, error))
+
+        task = await get(store, claimed.task.id)
+        assert {name: getattr(task, name) for name in names} == names
+        assert (task.queue, task.error, task.worker) == (f"q{text}", error, f"w{text}")
+
+    async def test_an_edited_payload_comes_back_too(self, store: Store) -> None:
+        edited = json.dumps({"x": HOSTILE}, ensure_ascii=False).encode()
+        held = await running(store, await worker_on(store))
+        await applied(store, bury(held))
+
+        await replay(store, held.task.id, payload=edited)
+
+        assert (await get(store, held.task.id)).payload == edited
+
+    async def test_steps_that_follow_come_back_too(self, store: Store) -> None:
+        steps = json.dumps([{"payload": {"x": HOSTILE}}], ensure_ascii=False).encode()
+
+        task_id = await stand(store, next=steps)
+
+        assert (await get(store, task_id)).next == steps

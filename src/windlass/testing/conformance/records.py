@@ -1,0 +1,88 @@
+"""Records: the settings of queues, and what the store writes about workers and operators itself."""
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from ..._model.filter import Page
+from ..._model.queue import Ordering, QueueSettings, Retention
+from ..._model.record import Audit, Session, Worker
+from ..._store import Store
+from ...errors import NotSupported
+from ..clock import ManualClock
+from .steps import all_records, cancel, dump, stand, worker_on
+
+FULL = QueueSettings(
+    name="reports/ünï",
+    paused=True,
+    ordering=Ordering(ageing=timedelta(seconds=90)),
+    retention=Retention(completed=None, cancelled=timedelta(hours=1), dead=timedelta(days=400)),
+)
+
+
+class TestRecords:
+    async def test_settings_come_back_as_they_were_given(self, store: Store) -> None:
+        plain = QueueSettings(name="plain")
+        await store.put(FULL)
+        await store.put(plain)
+
+        assert await all_records(store, QueueSettings) == (plain, FULL)
+
+    async def test_putting_again_replaces(self, store: Store) -> None:
+        await store.put(FULL)
+        changed = replace(FULL, paused=False, retention=None)
+
+        await store.put(changed)
+
+        assert await all_records(store, QueueSettings) == (changed,)
+
+    async def test_removing_says_whether_there_was_one(self, store: Store) -> None:
+        await store.put(FULL)
+
+        assert [await store.remove(QueueSettings, FULL.name) for _ in range(2)] == [True, False]
+        assert await all_records(store, QueueSettings) == ()
+
+    async def test_removing_a_session_says_whether_there_was_one(self, store: Store) -> None:
+        worker = await worker_on(store)
+
+        assert [await store.remove(Session, worker.session) for _ in range(2)] == [True, False]
+        assert await all_records(store, Session) == ()
+
+    @pytest.mark.parametrize("newest_first", [False, True])
+    async def test_pages_of_records_are_complete_and_in_order(
+        self, store: Store, *, newest_first: bool
+    ) -> None:
+        names = [f"queue-{letter}" for letter in "dbeac"]
+        for name in names:
+            await store.put(QueueSettings(name=name))
+        page = Page(limit=2, newest_first=newest_first)
+        pages = [await store.records(QueueSettings, page)]
+        while (cursor := pages[-1].cursor) is not None:
+            pages.append(await store.records(QueueSettings, replace(page, cursor=cursor)))
+
+        found = [settings.name for part in pages for settings in part.items]
+        assert found == sorted(names, reverse=newest_first)
+        assert [len(part.items) for part in pages] == [2, 2, 1]
+
+    async def test_the_store_alone_writes_sessions_and_audits(self, store: Store, clock: ManualClock) -> None:
+        now = clock.now()
+        before = await dump(store)
+
+        with pytest.raises(NotSupported):
+            await store.put(
+                Session(id="s", worker=Worker(name="w"), started_at=now, beat_at=now, expires_at=now)
+            )
+        with pytest.raises(NotSupported):
+            await store.put(Audit(id="a", at=now, who="eve", why="", action="cancel", task_id="t"))
+
+        assert await dump(store) == before
+
+    async def test_the_audit_log_cannot_be_shortened(self, store: Store) -> None:
+        await cancel(store, await stand(store))
+        (line,) = await all_records(store, Audit)
+
+        with pytest.raises(NotSupported):
+            await store.remove(Audit, line.id)
+
+        assert await all_records(store, Audit) == (line,)

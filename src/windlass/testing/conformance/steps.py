@@ -1,0 +1,263 @@
+"""What the scenarios are told with: a wish, a worker moved by hand, settlements, and a look at everything."""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..._ids import new_id
+from ..._model.attempt import Attempt
+from ..._model.filter import Action, By, CancelTasks, Count, Dimension, Discard, Filter, Page, Replay, Slice
+from ..._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse, Reported
+from ..._model.queue import QueueSettings
+from ..._model.record import Audit, Record, Session, Worker
+from ..._model.state import State
+from ..._model.task import DEFAULT_QUEUE, Error, NewTask, Task, TaskId
+from ..._model.verdict import (
+    Bury,
+    Cancel,
+    Complete,
+    Postpone,
+    Reason,
+    Receipt,
+    Settled,
+    Settlement,
+    Verdict,
+)
+from ..._store import Store
+from ..clock import ManualClock
+
+R = TypeVar("R", bound=Record)
+
+LEASE = timedelta(seconds=30)
+NO_DELAY = timedelta(0)
+BOOM = Error(type="ValueError", message="boom")
+SOMEBODY = By(who="ada", why="a test")
+EVERYTHING = Filter()
+
+
+def a_task(**changes: Any) -> NewTask:
+    """A valid wish with a fresh id, alone in its chain; `changes` are fields of NewTask."""
+    task_id = changes.pop("id", None) or new_id()
+    fields = {"id": task_id, "root": task_id, "type": "mail.send", "payload": b'{"to":"ada"}'}
+    return NewTask(**{**fields, **changes})
+
+
+def some_tasks(number: int, **changes: Any) -> list[NewTask]:
+    """So many equal wishes, their ids rising."""
+    return [a_task(**changes) for _ in range(number)]
+
+
+async def stand(store: Store, **changes: Any) -> TaskId:
+    """Enqueue one task; answers with its id."""
+    new = a_task(**changes)
+    await store.enqueue([new])
+    return new.id
+
+
+async def get(store: Store, task_id: TaskId) -> Task:
+    """The task as it stands."""
+    found = await store.find(Filter(ids=(task_id,)), Page())
+    assert [task.id for task in found.items] == [task_id], f"there is no task {task_id}"
+    return found.items[0]
+
+
+async def exists(store: Store, task_id: TaskId) -> bool:
+    """Whether the store has such a task."""
+    return bool((await store.find(Filter(ids=(task_id,)), Page())).items)
+
+
+async def state_of(store: Store, task_id: TaskId) -> State:
+    """The task's state."""
+    return (await get(store, task_id)).state
+
+
+class ManualWorker:
+    """A worker whose every move the test makes. It numbers its claims and sends nothing by itself."""
+
+    def __init__(self, store: Store, name: str = "worker") -> None:
+        self.store = store
+        self.name = name
+        self.session = new_id()
+        self.claims = 0
+
+    async def beat(self, *held: Lease, lease_for: timedelta = LEASE, **changes: Any) -> Pulse:
+        """Send a heartbeat; `changes` are fields of Heartbeat."""
+        worker = Worker(name=self.name, host="host", pid=7, queues=(DEFAULT_QUEUE,), slots=4, version="1")
+        fields = {"session": self.session, "worker": worker, "lease_for": lease_for, "held": held}
+        return await self.store.heartbeat(Heartbeat(**{**fields, **changes}))
+
+    async def report(self, *reports: Reported, held: Sequence[Lease] = ()) -> Pulse:
+        """Send a heartbeat with news of how far tasks have come."""
+        return await self.beat(*held, progress=reports)
+
+    def ask(self, limit: int = 1, *queues: str) -> Claim:
+        """The next claim, numbered, not sent yet."""
+        self.claims += 1
+        return Claim(session=self.session, queues=queues or (DEFAULT_QUEUE,), limit=limit, number=self.claims)
+
+    async def claim(self, limit: int = 1, *queues: str) -> Sequence[Claimed]:
+        """Claim up to so many tasks."""
+        return await self.store.claim(self.ask(limit, *queues))
+
+    async def claim_one(self, *queues: str) -> Claimed:
+        """Claim the one task that must be there."""
+        claimed = await self.claim(1, *queues)
+        assert len(claimed) == 1, "nothing was ready to claim"
+        return claimed[0]
+
+
+async def worker_on(store: Store, name: str = "worker", lease_for: timedelta = LEASE) -> ManualWorker:
+    """A worker with an open session."""
+    worker = ManualWorker(store, name)
+    pulse = await worker.beat(lease_for=lease_for, opening=True)
+    assert pulse.alive
+    return worker
+
+
+async def running(store: Store, worker: ManualWorker, **changes: Any) -> Claimed:
+    """Enqueue one task in a queue of its own and claim it."""
+    queue = changes.pop("queue", new_id())
+    task_id = await stand(store, queue=queue, **changes)
+    claimed = await worker.claim_one(queue)
+    assert claimed.task.id == task_id
+    return claimed
+
+
+def settlement(of: Claimed | Lease, verdict: Verdict, outcome: str = "returned") -> Settlement:
+    """The lease and the verdict that ends it."""
+    lease = of.lease if isinstance(of, Claimed) else of
+    return Settlement(lease=lease, verdict=verdict, outcome=outcome, duration=0.25)
+
+
+def complete(of: Claimed | Lease, result: bytes | None = None, *successors: NewTask) -> Settlement:
+    """It returned."""
+    return settlement(of, Complete(result=result, successors=successors))
+
+
+def retry(of: Claimed | Lease, delay: timedelta = NO_DELAY, error: Error = BOOM) -> Settlement:
+    """It failed, and shall be tried again."""
+    return settlement(of, Postpone(delay=delay, reason=Reason.RETRY, error=error), "failed")
+
+
+def snooze(of: Claimed | Lease, delay: timedelta = NO_DELAY) -> Settlement:
+    """It asked to be called later."""
+    return settlement(of, Postpone(delay=delay, reason=Reason.SNOOZE), "snoozed")
+
+
+def release(of: Claimed | Lease) -> Settlement:
+    """Its worker hands it back."""
+    return settlement(of, Postpone(delay=NO_DELAY, reason=Reason.RELEASE), "interrupted")
+
+
+def bury(of: Claimed | Lease, error: Error = BOOM) -> Settlement:
+    """It is beyond help."""
+    return settlement(of, Bury(error=error), "failed")
+
+
+def stop(of: Claimed | Lease) -> Settlement:
+    """It stopped on request."""
+    return settlement(of, Cancel(), "stopped")
+
+
+ENDINGS: dict[str, Callable[[Claimed | Lease], Settlement]] = {
+    "complete": complete,
+    "retry": retry,
+    "snooze": snooze,
+    "release": release,
+    "bury": bury,
+    "cancel": stop,
+}
+"""Every way to settle, by its verdict and reason."""
+
+
+async def settle(store: Store, *batch: Settlement) -> tuple[Receipt, ...]:
+    """Settle without claiming; answers with the receipts."""
+    settled: Settled = await store.settle(batch)
+    assert settled.claimed == ()
+    return settled.receipts
+
+
+async def applied(store: Store, *batch: Settlement) -> None:
+    """Settle what must be settled."""
+    assert set(await settle(store, *batch)) <= {Receipt.APPLIED}
+
+
+async def taken_over(store: Store, clock: ManualClock, stalled: Claimed) -> tuple[ManualWorker, Claimed]:
+    """The stalled worker's lease runs out and another worker takes the task over."""
+    clock.advance(LEASE)
+    rescuer = await worker_on(store, "rescuer")
+    (rescued,) = await store.rescue(rescuer.session, limit=10)
+    assert rescued.task.id == stalled.task.id
+    return rescuer, rescued
+
+
+async def do(store: Store, action: Action, *ids: TaskId) -> Sequence[TaskId]:
+    """Do it to these tasks; answers with those it was done to."""
+    return await store.apply(action, Filter(ids=ids), limit=1000)
+
+
+async def cancel(store: Store, *ids: TaskId) -> Sequence[TaskId]:
+    """An operator cancels these."""
+    return await do(store, CancelTasks(by=SOMEBODY), *ids)
+
+
+async def replay(store: Store, *ids: TaskId, payload: bytes | None = None) -> Sequence[TaskId]:
+    """An operator replays these."""
+    return await do(store, Replay(by=SOMEBODY, payload=payload), *ids)
+
+
+async def discard(store: Store, *ids: TaskId) -> Sequence[TaskId]:
+    """An operator discards these."""
+    return await do(store, Discard(by=SOMEBODY), *ids)
+
+
+async def all_tasks(store: Store, where: Filter = EVERYTHING, *, limit: int = 1000) -> list[Task]:
+    """Every task that matches, oldest first, over as many pages as it takes."""
+    found: list[Task] = []
+    page = Page(limit=limit)
+    while True:
+        part: Slice[Task] = await store.find(where, page)
+        found += part.items
+        if part.cursor is None:
+            return found
+        page = replace(page, cursor=part.cursor)
+
+
+async def all_records(store: Store, kind: type[R]) -> tuple[R, ...]:
+    """Every record of a kind, by name."""
+    found: list[R] = []
+    page = Page(limit=1000)
+    while True:
+        part = await store.records(kind, page)
+        found += part.items
+        if part.cursor is None:
+            return tuple(found)
+        page = replace(page, cursor=part.cursor)
+
+
+class Dump(Struct, frozen=True, kw_only=True):
+    """All that can be seen of a store at one moment."""
+
+    tasks: tuple[Task, ...]
+    attempts: tuple[Attempt, ...]
+    counts: tuple[Count, ...]
+    queues: tuple[QueueSettings, ...]
+    sessions: tuple[Session, ...]
+    audits: tuple[Audit, ...]
+
+
+async def dump(store: Store) -> Dump:
+    """Look at everything. Nothing may move meanwhile."""
+    found = await all_tasks(store)
+    lines = [line for task in found for line in await store.attempts(task.id)]
+    return Dump(
+        tasks=tuple(found),
+        attempts=tuple(lines),
+        counts=tuple(await store.count(EVERYTHING, tuple(Dimension))),
+        queues=await all_records(store, QueueSettings),
+        sessions=await all_records(store, Session),
+        audits=await all_records(store, Audit),
+    )

@@ -1,0 +1,10 @@
+"""What all tests share: how hypothesis behaves."""
+
+import os
+
+from hypothesis import settings
+
+# The same examples every time, so that a red run is red again; HYPOTHESIS_PROFILE=fresh looks for new ones.
+settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("fresh", derandomize=False, deadline=None, max_examples=2_000, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))

@@ -1,0 +1,3 @@
+"""Every store keeps every promise of the seam."""
+
+from windlass.testing.conformance import *  # noqa: F403  the promises, as test classes

@@ -1,0 +1,19 @@
+"""No store ever differs from the memory store, whatever is done to both."""
+
+from itertools import count
+from pathlib import Path
+
+from windlass._clock import Clock
+from windlass._store import Store
+from windlass.testing.twins import run_twins
+
+
+def test_a_store_is_a_twin_of_memory(factory, tmp_path: Path) -> None:
+    numbers = count()
+
+    def fresh(clock: Clock) -> Store:
+        folder = tmp_path / str(next(numbers))
+        folder.mkdir()
+        return factory(folder, clock)
+
+    run_twins(fresh)

@@ -1,0 +1,309 @@
+"""The house rules, as tests. A rule that is not here is advice.
+
+Each rule reads one file and yields its complaints. It is held against every file it applies to, and against a
+sample that breaks it: a rule that cannot complain is no rule.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "windlass"
+PYTHON = sorted(SOURCE.rglob("*.py"))
+SQL = sorted(SOURCE.rglob("*.sql"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
+MAX_SEAM_VERBS = 20
+SEAM_ROLES = ("EnqueueStore", "WorkStore", "KeepStore", "AskStore", "AdminStore")
+
+# Stems, so that "jobs", "acked" and "reaper" are found as well.
+BANNED_WORDS = {
+    "job": "task",
+    "ack": "settle",
+    "nack": "settle",
+    "dequeu": "claim",
+    "broker": "store",
+    "backend": "store",
+    "actor": "handler",
+    "eta": "run_at",
+    "countdown": "delay",
+    "dlq": "dead letter",
+    "morgue": "dead letter",
+    "janitor": "keeper",
+    "reap": "rescue",
+    "requeu": "postpone",
+    "purg": "discard (a person) or prune (retention)",
+}
+BANNED_STEM = re.compile(rf"({'|'.join(BANNED_WORDS)})(e|es|s|ed|er|ers|ing)?")
+BANNED_FILES = {"base", "common", "helpers", "manager", "misc", "util", "utils"}
+UNSAFE_MODULES = {"cloudpickle", "dill", "marshal", "pickle", "shelve"}
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass(frozen=True)
+class File:
+    """A file to judge: where it is, seen from its root, and what it says."""
+
+    path: Path
+    text: str
+
+    @property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+
+Rule = Callable[[File], Iterator[str]]
+
+
+def words(identifier: str) -> list[str]:
+    """`JobState` and `job_state` alike are job, state."""
+    return re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", identifier)
+
+
+def advice(identifier: str) -> Iterator[str]:
+    for word in words(identifier):
+        if found := BANNED_STEM.fullmatch(word.lower()):
+            yield f"{identifier!r}: say {BANNED_WORDS[found[1]]!r}, not {word.lower()!r}"
+
+
+def names_given(node: ast.AST) -> Iterator[str]:
+    """The names that a node brings into being; what other libraries call their things is theirs."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case (
+            ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name)
+        ):
+            yield name
+        case ast.arg(arg=name) | ast.alias(asname=str(name)) | ast.ExceptHandler(name=str(name)):
+            yield name
+        case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            yield name
+
+
+def one_word_per_concept(file: File) -> Iterator[str]:
+    if file.path.parts[0] == "integrations":  # There, the words are the other ecosystem's.
+        return
+    for part in file.path.with_suffix("").parts:
+        yield from advice(part)
+    for node in ast.walk(file.tree):
+        for name in names_given(node):
+            yield from advice(name)
+
+
+def one_word_per_concept_in_sql(file: File) -> Iterator[str]:
+    for identifier in re.findall(r"[A-Za-z_]\w*", without_comments(file.text)):
+        yield from advice(identifier)
+
+
+def files_named_for_what_they_hold(file: File) -> Iterator[str]:
+    if file.path.stem.strip("_") in BANNED_FILES:
+        yield f"{file.path.stem!r} says nothing: name the noun or the verb that the file is about"
+
+
+def short_files(file: File) -> Iterator[str]:
+    if (lines := len(file.text.splitlines())) > MAX_FILE_LINES:
+        yield f"{lines} lines, at most {MAX_FILE_LINES}: which second noun or verb lives here?"
+
+
+def short_functions(file: File) -> Iterator[str]:
+    for node in ast.walk(file.tree):
+        if isinstance(node, FUNCTIONS) and node.end_lineno is not None:
+            lines = node.end_lineno - node.lineno + 1
+            if lines > MAX_FUNCTION_LINES:
+                yield f"{node.name} has {lines} lines, at most {MAX_FUNCTION_LINES}"
+
+
+def a_small_seam(file: File) -> Iterator[str]:
+    if file.path != Path("_store.py"):
+        return
+    verbs = [
+        verb.name
+        for protocol in ast.walk(file.tree)
+        if isinstance(protocol, ast.ClassDef) and protocol.name in SEAM_ROLES
+        for verb in protocol.body
+        if isinstance(verb, FUNCTIONS)
+    ]
+    if not verbs:
+        yield "no verbs found in its roles: is the seam still here?"
+    if len(verbs) > MAX_SEAM_VERBS:
+        yield f"{len(verbs)} verbs, at most {MAX_SEAM_VERBS}; let an old one take a new value: {verbs}"
+
+
+def opens_with_its_purpose(file: File) -> Iterator[str]:
+    if not ast.get_docstring(file.tree):
+        yield "no docstring: open with one sentence saying what this file is for"
+
+
+def no_loose_ends(file: File) -> Iterator[str]:
+    for number, line in enumerate(file.text.splitlines(), 1):
+        if re.search(r"\b(TODO|FIXME|XXX)\b(?!.*#\d)", line):
+            yield f"line {number}: a loose end without a number; do it, or open an issue and name it (#12)"
+
+
+def nothing_unsafe(file: File) -> Iterator[str]:
+    for node in ast.walk(file.tree):
+        for module, name in imports(node):
+            if module.split(".")[0] in UNSAFE_MODULES:
+                yield f"line {node.lineno}: {module} runs what it reads; tasks travel as JSON"
+            if (module, name) == ("yaml", "load"):
+                yield f"line {node.lineno}: yaml.load runs what it reads; use yaml.safe_load"
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"eval", "exec", "yaml.load"}:
+            yield f"line {node.lineno}: {ast.unparse(node.func)}() runs what it reads"
+
+
+def environment_read_in_one_place(file: File) -> Iterator[str]:
+    if file.path == Path("config.py"):
+        return
+    for node in ast.walk(file.tree):
+        named = isinstance(node, ast.Attribute) and ast.unparse(node) in {
+            "os.environ",
+            "os.environb",
+            "os.getenv",
+        }
+        if named or {("os", "environ"), ("os", "environb"), ("os", "getenv")} & set(imports(node)):
+            yield f"line {node.lineno}: only config.py reads the environment; take a setting as an argument"
+
+
+def no_sleeping(file: File) -> Iterator[str]:
+    for node in ast.walk(file.tree):
+        if {("time", "sleep"), ("asyncio", "sleep")} & set(imports(node)):
+            yield f"line {node.lineno}: import the module and not its sleep, so that it can be seen"
+        if not isinstance(node, ast.Call) or ast.unparse(node.func) not in {"time.sleep", "asyncio.sleep"}:
+            continue
+        if [ast.unparse(argument) for argument in node.args] != ["0"]:
+            yield f"line {node.lineno}: tests wait for an event or turn the clock, they do not sleep"
+
+
+def no_policy_in_sql(file: File) -> Iterator[str]:
+    depth = 0
+    for word in re.findall(r"[a-z_]+", without_comments(file.text).lower()):
+        depth += (word == "case") - (word == "end" and depth > 0)
+        if depth and word == "max_attempts":
+            yield "max_attempts in a CASE: SQL moves and guards rows; _policy decides and passes a verdict"
+
+
+def imports(node: ast.AST) -> list[tuple[str, str]]:
+    """(module, name) for each thing a statement imports; the name is empty for a whole module."""
+    match node:
+        case ast.Import(names=names):
+            return [(alias.name, "") for alias in names]
+        case ast.ImportFrom(module=str(module), names=names):
+            return [(module, alias.name) for alias in names]
+    return []
+
+
+def without_comments(sql: str) -> str:
+    return re.sub(r"--[^\n]*|/\*.*?\*/", " ", sql, flags=re.DOTALL)
+
+
+PYTHON_RULES: list[Rule] = [
+    one_word_per_concept,
+    files_named_for_what_they_hold,
+    short_files,
+    short_functions,
+    a_small_seam,
+    opens_with_its_purpose,
+    no_loose_ends,
+    nothing_unsafe,
+    environment_read_in_one_place,
+]
+SQL_RULES: list[Rule] = [one_word_per_concept_in_sql, short_files, no_loose_ends, no_policy_in_sql]
+TEST_RULES: list[Rule] = [opens_with_its_purpose, no_sleeping]
+
+BREACHES: list[tuple[Rule, str, str]] = [
+    (one_word_per_concept, "a.py", "class JobState: ..."),
+    (one_word_per_concept, "a.py", "def f(*, acked): ..."),
+    (one_word_per_concept, "a.py", "self.reaper = 1"),
+    (one_word_per_concept, "a.py", "import task as job"),
+    (one_word_per_concept, "_broker/a.py", ""),
+    (one_word_per_concept_in_sql, "a.sql", "SELECT id FROM dlq"),
+    (one_word_per_concept_in_sql, "a.sql", "CREATE TABLE purged_jobs (eta INTEGER)"),
+    (files_named_for_what_they_hold, "_utils.py", ""),
+    (short_files, "a.py", "\n" * (MAX_FILE_LINES + 1)),
+    (short_functions, "a.py", "async def f():\n" + "    g()\n" * MAX_FUNCTION_LINES),
+    (a_small_seam, "_store.py", "def enqueue(): ..."),
+    (
+        a_small_seam,
+        "_store.py",
+        "class AskStore(Protocol):\n" + "    def v(self): ...\n" * (MAX_SEAM_VERBS + 1),
+    ),
+    (opens_with_its_purpose, "a.py", "x = 1"),
+    (no_loose_ends, "a.py", "# TODO: later"),
+    (nothing_unsafe, "a.py", "import pickle"),
+    (nothing_unsafe, "a.py", "from marshal import loads"),
+    (nothing_unsafe, "a.py", "eval('1')"),
+    (nothing_unsafe, "a.py", "def f(): exec('1')"),
+    (nothing_unsafe, "a.py", "yaml.load(text)"),
+    (nothing_unsafe, "a.py", "from yaml import load"),
+    (environment_read_in_one_place, "app.py", "import os; os.environ['X']"),
+    (environment_read_in_one_place, "_cli/config.py", "import os; os.getenv('X')"),
+    (environment_read_in_one_place, "app.py", "from os import environ"),
+    (no_sleeping, "a.py", "time.sleep(1)"),
+    (no_sleeping, "a.py", "async def f(): await asyncio.sleep(0.1)"),
+    (no_sleeping, "a.py", "from time import sleep"),
+    (no_policy_in_sql, "a.sql", "SELECT CASE WHEN attempt >= max_attempts THEN 'dead' END"),
+]
+ALLOWED: list[tuple[Rule, str, str]] = [
+    (one_word_per_concept, "package.py", "def feedback(beta, package, objective): theirs.ack()"),
+    (one_word_per_concept, "integrations/django.py", "class Backend: ..."),
+    (one_word_per_concept_in_sql, "a.sql", "-- no job here\nSELECT id FROM task"),
+    (a_small_seam, "_store.py", "class AskStore(Protocol):\n" + "    def v(self): ...\n" * MAX_SEAM_VERBS),
+    (no_loose_ends, "a.py", "# TODO(#12): later"),
+    (nothing_unsafe, "a.py", "re.compile('x'); yaml.safe_load(text); connection.exec(1)"),
+    (environment_read_in_one_place, "config.py", "import os; os.environ['X']"),
+    (no_sleeping, "a.py", "async def f(): await asyncio.sleep(0)"),
+    (no_policy_in_sql, "a.sql", "SELECT CASE WHEN a THEN 1 END, max_attempts FROM task"),
+]
+
+
+def each_rule_on(paths: list[Path], rules: list[Rule], root: Path) -> pytest.MarkDecorator:
+    """Parametrise by rule and file. No files is a test of its own, below."""
+    pairs = [(rule, path) for path in paths for rule in rules]
+    ids = [f"{path.relative_to(root)}-{rule.__name__}" for rule, path in pairs]
+    return pytest.mark.parametrize(("rule", "path"), pairs, ids=ids)
+
+
+def test_the_rules_have_something_to_rule() -> None:
+    assert PYTHON, f"no Python files below {SOURCE}"
+    assert TESTS, "no tests"
+    assert SQL or not (SOURCE / "_stores" / "sqlite" / "store.py").exists(), (
+        "the SQLite store without its .sql files"
+    )
+    assert (SOURCE / "_store.py").exists(), "the seam is gone, or has moved: tell this file where to"
+
+
+@each_rule_on(PYTHON, PYTHON_RULES, SOURCE)
+def test_source_keeps_the_house_rules(rule: Rule, path: Path) -> None:
+    assert not list(rule(File(path.relative_to(SOURCE), path.read_text())))
+
+
+@each_rule_on(SQL, SQL_RULES, SOURCE)
+def test_sql_keeps_the_house_rules(rule: Rule, path: Path) -> None:
+    assert not list(rule(File(path.relative_to(SOURCE), path.read_text())))
+
+
+@each_rule_on(TESTS, TEST_RULES, ROOT)
+def test_tests_keep_the_house_rules(rule: Rule, path: Path) -> None:
+    assert not list(rule(File(path.relative_to(ROOT), path.read_text())))
+
+
+@pytest.mark.parametrize(("rule", "name", "text"), BREACHES)
+def test_a_rule_finds_its_breach(rule: Rule, name: str, text: str) -> None:
+    assert list(rule(File(Path(name), text)))
+
+
+@pytest.mark.parametrize(("rule", "name", "text"), ALLOWED)
+def test_a_rule_lets_the_innocent_pass(rule: Rule, name: str, text: str) -> None:
+    assert not list(rule(File(Path(name), text)))
+
+
+def test_every_rule_is_shown_to_fail() -> None:
+    assert {*PYTHON_RULES, *SQL_RULES, *TEST_RULES} == {rule for rule, _, _ in BREACHES}

@@ -1,0 +1,32 @@
+"""What users write, as the type checker sees it. Never run."""
+
+from typing import assert_type
+
+from windlass import INJECTED, App, Backoff, Context
+
+app = App("memory://")
+
+
+@app.task(queue="mail", backoff=Backoff(base=1, factor=2, cap=3600, max_attempts=8), timeout=30)
+async def welcome(user_id: int, *, ctx: Context = INJECTED) -> str:
+    return f"{user_id}"
+
+
+@app.task
+def resize(path: str, width: int = 800) -> None: ...
+
+
+def enqueueing_checks_the_arguments() -> None:
+    welcome.enqueue(user_id=1)
+    resize.enqueue(path="a.png")
+    welcome.enqueue(user_id="one")  # type: ignore[arg-type]
+    resize.enqueue(pth="a.png")  # type: ignore[call-arg]
+
+
+async def enqueueing_from_a_coroutine() -> None:
+    await welcome.aenqueue(user_id=1)
+    await welcome.using(delay="5m", tenant="acme", priority="high", idempotency_key="u1").aenqueue(user_id=1)
+
+
+def a_decorated_function_stays_a_function() -> None:
+    assert_type(resize("a.png", 100), None)

@@ -1,0 +1,109 @@
+"""Values are frozen, can be hashed, and come back from JSON as they went: they travel over HTTP."""
+
+import importlib
+import pkgutil
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec import Struct
+
+import windlass._model
+from windlass._model.attempt import Attempt
+from windlass._model.filter import Action, Count, Filter, Page, Slice
+from windlass._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
+from windlass._model.queue import QueueSettings
+from windlass._model.record import Audit, Record, Session
+from windlass._model.task import Enqueued, NewTask, Task
+from windlass._model.verdict import Settled, Settlement, Verdict
+
+AT_THE_SEAM: list[Any] = [
+    *(NewTask, Enqueued, Task, Claim, Claimed, Settlement, Settled, Heartbeat, Pulse, Lease),
+    *(Filter, Page, Slice[Task], Slice[Session], Count, Attempt, Session, Audit, QueueSettings),
+    *(Verdict, Action),
+]
+
+PLAIN: dict[Any, st.SearchStrategy[Any]] = {
+    str: st.text(max_size=8),
+    bytes: st.binary(max_size=8),
+    bool: st.booleans(),
+    int: st.integers(-(1 << 63), (1 << 63) - 1),
+    float: st.floats(allow_nan=False, allow_infinity=False),
+    datetime: st.datetimes(timezones=st.just(UTC)),
+    timedelta: st.timedeltas(),
+    NoneType: st.none(),
+}
+
+
+def values(wanted: Any) -> st.SearchStrategy[Any]:
+    """Values of a type, with every field filled in."""
+    origin = get_origin(wanted)
+    if wanted in PLAIN:
+        return PLAIN[wanted]
+    if origin in {Union, UnionType}:
+        return st.one_of([values(one) for one in get_args(wanted)])
+    if origin is tuple:
+        return st.lists(values(get_args(wanted)[0]), max_size=2).map(tuple)
+    if issubclass(origin or wanted, Enum):
+        return st.sampled_from(wanted)
+    fields = {field.name: values(field.type) for field in msgspec.structs.fields(wanted)}
+    return st.builds(origin or wanted, **fields)
+
+
+def structs() -> list[type[Struct]]:
+    modules = [
+        importlib.import_module(f"windlass._model.{module.name}")
+        for module in pkgutil.iter_modules(windlass._model.__path__)
+    ]
+    found = {
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Struct) and value is not Struct
+    }
+    return sorted(found, key=lambda struct: struct.__name__)
+
+
+@pytest.mark.parametrize("struct", structs())
+def test_every_value_is_frozen(struct: type[Struct]) -> None:
+    assert struct.__struct_config__.frozen
+
+
+@pytest.mark.parametrize("wanted", AT_THE_SEAM, ids=str)
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_a_value_comes_back_from_json_as_it_went(wanted: Any, data: st.DataObject) -> None:
+    value = data.draw(values(wanted))
+
+    returned = msgspec.json.decode(msgspec.json.encode(value), type=wanted)
+
+    assert returned == value
+    assert type(returned) is type(value)
+    assert hash(returned) == hash(value)
+
+
+@pytest.mark.parametrize("wanted", [*get_args(Verdict), *get_args(Action)])
+def test_a_member_of_a_union_is_told_by_its_tag(wanted: type[Struct]) -> None:
+    assert wanted.__struct_config__.tag
+
+
+def test_a_record_is_kept_under_its_own_type() -> None:
+    assert set(get_args(Record)) <= set(AT_THE_SEAM)
+
+
+def test_a_value_cannot_be_changed() -> None:
+    lease = Lease("t1", 1)
+
+    with pytest.raises(AttributeError):
+        lease.fence = 2  # type: ignore[misc]
+
+
+@given(task=values(Task))
+@settings(max_examples=10)
+def test_a_claimed_task_is_settled_under_the_fence_it_was_claimed_with(task: Task) -> None:
+    assert Claimed(task).lease == Lease(task.id, task.fence)

@@ -1,0 +1,180 @@
+"""Chains: steps travel inside their predecessor and come out as they went in, with its result."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from tests.unit.samples import running
+from windlass._policy.chain import (
+    MAX_LEVELS,
+    Step,
+    chain,
+    decode_steps,
+    encode_steps,
+    results_list,
+    successors,
+    with_result,
+)
+from windlass._policy.payload import encode, encode_payload
+from windlass.errors import InvalidOption
+
+text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
+results = (
+    st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | text | st.lists(text, max_size=3)
+)
+payloads = st.dictionaries(text, results, max_size=3).map(encode_payload)
+durations = st.none() | st.timedeltas(timedelta(0), timedelta(days=3660))
+
+
+def step_with(below: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
+    return st.builds(
+        Step,
+        id=text,
+        type=text,
+        payload=payloads.map(Raw),
+        queue=text,
+        tenant=text,
+        priority=st.integers(-100, 100),
+        boost=st.integers(-(1 << 52), 1 << 52),
+        delay=durations,
+        max_attempts=st.integers(1, 10_000),
+        timeout=durations,
+        result_into=st.none() | text.filter(bool),
+        secret=st.lists(text, max_size=2).map(tuple),
+        next=below,
+    )
+
+
+steps = st.recursive(
+    st.just(()), lambda below: st.lists(step_with(below), max_size=3).map(tuple), max_leaves=5
+)
+
+
+def step(id: str, *below: Step, payload: bytes = b"{}", **options: Any) -> Step:
+    return Step(id=id, type=f"type.{id}", payload=Raw(payload), next=below, **options)
+
+
+def test_a_chain_is_its_steps_one_inside_the_other() -> None:
+    assert chain(step("a")) == step("a")
+    assert chain(step("a"), step("b"), step("c")) == step("a", step("b", step("c")))
+
+
+def test_a_chain_comes_after_what_a_step_was_given_before() -> None:
+    assert chain(step("a", step("b")), step("c")) == step("a", step("b"), step("c"))
+
+
+def test_no_steps_are_carried_as_nothing() -> None:
+    assert encode_steps(()) is None
+    assert decode_steps(None) == decode_steps(b"") == ()
+    assert successors(running(), b"1") == ()
+
+
+@given(steps)
+def test_steps_come_out_as_they_went_in(carried: tuple[Step, ...]) -> None:
+    assert decode_steps(encode_steps(carried)) == carried
+
+
+@given(step_with(st.just(())))
+def test_a_successor_is_its_step_in_every_field_and_its_predecessors_where_it_has_none(one: Step) -> None:
+    task = running()
+
+    (new,) = successors(running(next=encode_steps((one,))), b"1")
+
+    for name in (
+        "id",
+        "type",
+        "queue",
+        "tenant",
+        "priority",
+        "boost",
+        "delay",
+        "max_attempts",
+        "timeout",
+        "secret",
+    ):
+        assert getattr(new, name) == getattr(one, name)
+    assert (new.root, new.trace, new.enqueued_by) == (task.root, task.trace, task.enqueued_by)
+    assert (new.next, new.after, new.run_at) == (None, (), None)
+
+
+def test_a_payload_reaches_its_task_byte_for_byte() -> None:
+    payload = '{ "b": 1.50 ,"a":"\\u00e9é", "n": 9223372036854775807 }'.encode()
+
+    first = running(next=encode_steps((step("t2", step("t3", payload=payload), payload=payload),)))
+    (second,) = successors(first, b"1")
+    (third,) = successors(running(next=second.next), b"2")
+
+    assert second.payload == third.payload == payload
+
+
+def test_nested_steps_follow_one_another_under_the_ids_they_were_given() -> None:
+    task = running(next=encode_steps((step("t2", step("t3", step("t4"))),)))
+    ids = []
+
+    while task.next:
+        (new,) = successors(task, None)
+        ids.append(new.id)
+        task = running(id=new.id, root=new.root, next=new.next)
+
+    assert ids == ["t2", "t3", "t4"]
+    assert task.root == "t0"
+
+
+def test_several_steps_follow_one_task_side_by_side() -> None:
+    task = running(next=encode_steps((step("a", step("c")), step("b"))))
+
+    assert [(new.id, bool(new.next)) for new in successors(task, None)] == [("a", True), ("b", False)]
+
+
+def test_repeating_a_completion_makes_the_same_tasks() -> None:
+    task = running(next=encode_steps((step("t2", step("t3")),)))
+
+    assert successors(task, b"1") == successors(task, b"1")
+
+
+@pytest.mark.parametrize(
+    ("result", "handed_on"), [(b"42", 42), (b'{"a":[1]}', {"a": [1]}), (b"null", None), (None, None)]
+)
+def test_a_result_is_handed_on_under_the_name_asked_for(result: bytes | None, handed_on: object) -> None:
+    task = running(next=encode_steps((step("t2", payload=b'{"x":1}', result_into="before"),)))
+
+    (new,) = successors(task, result)
+
+    assert json.loads(new.payload) == {"x": 1, "before": handed_on}
+
+
+def test_a_result_is_not_handed_on_unasked() -> None:
+    (new,) = successors(running(next=encode_steps((step("t2", payload=b'{"x":1}'),))), b"42")
+
+    assert new.payload == b'{"x":1}'
+
+
+@given(payloads, text, results)
+def test_handing_on_a_result_changes_nothing_else(payload: bytes, name: str, result: object) -> None:
+    made = with_result(payload, name, encode(result, "result"))
+
+    assert json.loads(made) == {**json.loads(payload), name: result}
+
+
+@given(st.lists(results))
+def test_the_results_of_a_group_keep_their_order(given_results: list[object]) -> None:
+    made = results_list(tuple(None if one is None else encode(one, "result") for one in given_results))
+
+    assert json.loads(made) == given_results
+
+
+def test_the_longest_chain_can_be_carried() -> None:
+    longest = (chain(*map(step, map(str, range(MAX_LEVELS)))),)
+
+    assert decode_steps(encode_steps(longest)) == longest
+
+
+@pytest.mark.parametrize("levels", [MAX_LEVELS + 1, 50_000])
+def test_a_longer_chain_is_refused_before_anything_recurses(levels: int) -> None:
+    with pytest.raises(InvalidOption, match="a chain goes at most 200 tasks deep; let the last one enqueue"):
+        encode_steps((chain(*map(step, map(str, range(levels)))),))

@@ -1,0 +1,88 @@
+"""Keys: the same request has the same key, a different one has not."""
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from windlass._policy.keys import MAX_KEY_BYTES, external_key, fingerprint, idempotency_key, request_digest
+from windlass.errors import InvalidOption
+
+words = st.text("ab|:/", max_size=4)
+
+
+@pytest.mark.parametrize(
+    "key", ["a", "order-1", "ключ", "a b", "x" * MAX_KEY_BYTES, "é" * (MAX_KEY_BYTES // 2)]
+)
+def test_plain_text_is_a_key_as_it_is(key: str) -> None:
+    assert idempotency_key(key) == key
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("", "non-empty string, not ''"),
+        (None, "non-empty string, not None"),
+        (b"key", "non-empty string, not a bytes"),
+        pytest.param(10**5000, "non-empty string, not an int", id="endless number"),
+        ("a\0", "cannot be printed"),
+        ("a\nb", "cannot be printed"),
+        ("\ud800", "cannot be printed"),
+        ("a\u202eb", "cannot be printed"),
+        ("x" * (MAX_KEY_BYTES + 1), "longer than 255 bytes; pass a hash of it"),
+        ("é" * (MAX_KEY_BYTES // 2 + 1), "longer than 255 bytes"),
+        pytest.param("\0" * 1_000_000, "cannot be printed", id="endless text"),
+    ],
+)
+def test_what_a_store_could_not_keep_is_no_key(key: object, message: str) -> None:
+    with pytest.raises(InvalidOption, match=message) as caught:
+        idempotency_key(key)
+
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 300
+
+
+def test_the_same_request_has_the_same_digest_however_its_keys_are_ordered() -> None:
+    assert request_digest("a", b'{"x":1,"y":2}') == request_digest("a", b'{"y":2,"x":1}')
+
+
+def test_a_different_type_or_payload_is_a_different_request() -> None:
+    digests = {
+        request_digest("a", b'{"x":1}'),
+        request_digest("b", b'{"x":1}'),
+        request_digest("a", b'{"x":2}'),
+    }
+
+    assert len(digests) == 3
+
+
+def test_a_fingerprint_is_of_type_payload_priority_and_tenant() -> None:
+    same = fingerprint("a", b'{"x":1,"y":2}', 0, "t")
+    different = [
+        fingerprint("b", b'{"x":1,"y":2}', 0, "t"),
+        fingerprint("a", b'{"x":1,"y":3}', 0, "t"),
+        fingerprint("a", b'{"x":1,"y":2}', 1, "t"),
+        fingerprint("a", b'{"x":1,"y":2}', 0, "u"),
+    ]
+
+    assert fingerprint("a", b'{"y":2,"x":1}', 0, "t") == same
+    assert len({same, *different}) == 5
+
+
+@given(words, words, words, words)
+def test_no_two_ways_of_cutting_a_text_have_the_same_fingerprint(a: str, b: str, c: str, d: str) -> None:
+    assume((a, b) != (c, d))
+
+    assert fingerprint(a, b"{}", 1, b) != fingerprint(c, b"{}", 1, d)
+    assert external_key(a, b) != external_key(c, d)
+
+
+def test_an_external_key_is_the_same_at_every_attempt_and_different_for_each_call() -> None:
+    assert external_key("t1", "charge") == external_key("t1", "charge")
+    assert len({external_key("t1"), external_key("t1", "charge"), external_key("t2")}) == 3
+
+
+def test_an_external_key_suits_the_header_of_any_api() -> None:
+    key = external_key("t1", "ключ")
+
+    assert len(key) == 40
+    assert set(key) <= set("0123456789abcdef")

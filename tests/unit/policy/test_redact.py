@@ -1,0 +1,133 @@
+"""Redaction: what is secret is masked in a payload, and its text in whatever an error says."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windlass._policy.redact import MASK, redact, scrub, secret_values
+
+payloads = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_characters="\0")),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "b", "pin", "password", "note"]), inner, max_size=4)
+    ),
+    max_leaves=10,
+)
+
+
+def test_a_declared_field_is_masked_wherever_it_is() -> None:
+    payload = {"pin": 1234, "card": {"pin": "5678", "name": "Ann"}, "all": [{"pin": None}]}
+
+    assert redact(payload, ["pin"]) == {
+        "pin": MASK,
+        "card": {"pin": MASK, "name": "Ann"},
+        "all": [{"pin": MASK}],
+    }
+
+
+def test_a_declared_path_is_masked_only_there() -> None:
+    payload = {"number": 1, "card": {"number": 2, "old": {"number": 3}}}
+
+    assert redact(payload, ["card.number"]) == {"number": 1, "card": {"number": MASK, "old": {"number": 3}}}
+
+
+def test_a_path_goes_through_lists() -> None:
+    payload = {"cards": [{"number": 1}, [{"number": 2}]]}
+
+    assert redact(payload, ["cards.number"]) == {"cards": [{"number": MASK}, [{"number": MASK}]]}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("password", "Passwd", "user_password", "passphrase", "client_secret", "access_token", "TOKEN"),
+        *("api_key", "apiKey", "api-key", "Authorization", "authorisation", "credentials"),
+        *("private_key", "privateKey", "cvv", "ssn", "SSN", "user_ssn", "userSSN", "userSsn"),
+    ],
+)
+def test_a_telling_name_is_masked_unasked(name: str) -> None:
+    assert redact({"a": [{name: "x"}]}) == {"a": [{name: MASK}]}
+
+
+@pytest.mark.parametrize("name", ["className", "businessName", "key", "author", "user", "pass", ""])
+def test_an_innocent_name_is_left_alone(name: str) -> None:
+    assert redact({name: "x"}) == {name: "x"}
+
+
+@pytest.mark.parametrize("value", [None, True, 1, 1.5, "text", [1], {"a": 1}, [], {}])
+def test_a_secret_of_any_type_is_masked_whole(value: object) -> None:
+    assert redact({"password": value}) == {"password": MASK}
+
+
+@pytest.mark.parametrize("value", [None, True, 1, 1.5, "password", [1, "a"], {"a": {"b": [None]}}])
+def test_what_is_not_secret_stays_as_it_is(value: object) -> None:
+    assert redact(value) == value
+
+
+def test_the_payload_itself_is_not_changed() -> None:
+    payload = {"password": "x", "a": [{"token": "y"}]}
+
+    redact(payload)
+
+    assert payload == {"password": "x", "a": [{"token": "y"}]}
+
+
+def test_secret_values_are_the_texts_behind_the_masks() -> None:
+    payload = {"password": "hunter2", "pins": [1234, {"x": 5.25}], "note": "plain", "token": {"a": ["deep"]}}
+
+    assert secret_values(payload, ["pins"]) == ("hunter2", "1234", "5.25", "deep")
+
+
+def test_values_too_short_or_too_common_to_be_told_from_text_are_not_looked_for() -> None:
+    assert secret_values({"password": ["ab", 12, None, True, False, ""]}) == ()
+
+
+def test_the_longest_secret_is_masked_first() -> None:
+    values = secret_values({"token": ["abc", "abcdef"]})
+
+    assert values == ("abcdef", "abc")
+    assert scrub("abcdef abc", values) == f"{MASK} {MASK}"
+
+
+def test_a_secret_is_masked_also_as_errors_quote_it() -> None:
+    payload = {"password": "it's\n\"é\\x"}
+    text = (
+        f"{payload!r} {json.dumps(payload)} {payload['password']} {json.dumps(payload, ensure_ascii=False)}"
+    )
+
+    scrubbed = scrub(text, secret_values(payload))
+
+    assert "it" not in scrubbed
+    assert scrubbed.count(MASK) == 4
+
+
+def test_secrets_that_look_like_the_mask_do_not_make_it_grow() -> None:
+    parts = {MASK[start:end] for start in range(len(MASK)) for end in range(start + 3, len(MASK) + 1)}
+
+    scrubbed = scrub("ret", secret_values({"token": sorted(parts)}))
+
+    assert scrubbed == MASK
+
+
+@given(payloads, st.text(max_size=5), st.text(max_size=5), st.data())
+def test_no_secret_survives_a_scrub(payload: Any, before: str, after: str, data: st.DataObject) -> None:
+    values = secret_values({"wrap": payload}, ["a", "wrap.pin"])
+    quoted = data.draw(st.lists(st.sampled_from(values), max_size=4)) if values else []
+    text = before + "".join(quoted) + after
+
+    scrubbed = scrub(text, values)
+
+    for piece in scrubbed.split(MASK):
+        assert not [value for value in values if value in piece]
+
+
+@given(payloads)
+def test_nothing_secret_is_left_in_a_redacted_payload(payload: Any) -> None:
+    masked = redact(payload, ["pin"])
+
+    assert secret_values(masked, ["pin"]) in ((), (MASK,))
+    assert redact(masked, ["pin"]) == masked or masked != masked  # noqa: PLR0124 - a NaN equals nothing

@@ -1,0 +1,175 @@
+"""Requests: a caller's options become a validated task, or are refused before anything is stored."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec import Raw
+from msgspec.structs import replace
+
+from tests.unit.samples import HOUR, NOW
+from windlass._model.options import Defaults
+from windlass._model.queue import STRICT_MS, Ordering
+from windlass._model.task import NewTask
+from windlass._policy import keys
+from windlass._policy.chain import Step, decode_steps
+from windlass._policy.request import Origin, check_options, follow, group, new_step, new_task, steps
+from windlass.errors import InvalidOption
+
+ORIGIN = Origin(trace="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", enqueued_by="web")
+TRACE = "00-ffffffffffffffffffffffffffffffff-ffffffffffffffff-00"
+AGEING = {"mail": Ordering(ageing=timedelta(seconds=1))}
+
+
+def step(defaults: Defaults | None = None, **options: Any) -> Step:
+    return new_step(
+        "mail.send",
+        b'{"to":1}',
+        defaults or Defaults(),
+        options,
+        id="t1",
+        ordering=lambda queue: AGEING.get(queue, Ordering()),
+    )
+
+
+def task(**options: Any) -> NewTask:
+    return new_task(step(**options), options, ORIGIN)
+
+
+def test_without_options_a_task_is_what_its_type_declares() -> None:
+    defaults = Defaults(queue="slow", priority=2, max_attempts=3, timeout=HOUR, secret=("pin",))
+
+    made = new_task(step(defaults), {}, ORIGIN)
+
+    assert made == NewTask(
+        id="t1",
+        type="mail.send",
+        payload=b'{"to":1}',
+        root="t1",
+        queue="slow",
+        priority=2,
+        boost=2 * STRICT_MS,
+        max_attempts=3,
+        timeout=HOUR,
+        secret=("pin",),
+        trace=ORIGIN.trace,
+        enqueued_by="web",
+    )
+
+
+def test_the_callers_options_win() -> None:
+    made = task(
+        queue="mail", tenant="acme", priority="high", delay="5m", max_attempts=2, timeout=9, trace=TRACE
+    )
+
+    assert (made.queue, made.tenant, made.priority, made.boost) == ("mail", "acme", 10, 10_000)
+    assert (made.delay, made.max_attempts) == (timedelta(minutes=5), 2)
+    assert (made.timeout, made.trace) == (timedelta(seconds=9), TRACE)
+
+
+def test_no_timeout_overrides_the_types_own() -> None:
+    assert step(Defaults(timeout=HOUR), timeout=None).timeout is None
+
+
+def test_an_instant_is_kept_as_an_instant() -> None:
+    assert task(run_at=NOW).run_at == NOW
+
+
+def test_an_idempotency_key_comes_with_what_it_stands_for() -> None:
+    made = task(idempotency_key="k", idempotency_for="1h")
+
+    assert (made.idempotency_key, made.idempotency_for) == ("k", HOUR)
+    assert made.idempotency_digest == keys.request_digest("mail.send", b'{"to":1}')
+
+
+def test_a_unique_task_has_a_fingerprint_and_another_has_none() -> None:
+    fingerprint = keys.fingerprint("mail.send", b'{"to":1}', 0, "")
+
+    assert task().fingerprint is None
+    assert task(unique=True).fingerprint == fingerprint
+    assert new_task(step(), {}, ORIGIN, unique=True).fingerprint == fingerprint
+    assert new_task(step(), {"unique": False}, ORIGIN, unique=True).fingerprint is None
+
+
+def test_a_task_can_be_given_the_root_of_another() -> None:
+    assert new_task(step(), {}, ORIGIN, root="t0").root == "t0"
+
+
+def test_what_follows_is_carried_along() -> None:
+    below = Step(id="t2", type="after", payload=Raw(b"{}"))
+
+    assert decode_steps(task(next=below).next) == decode_steps(task(next=[below]).next) == (below,)
+    assert steps(None) == steps([]) == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"que": "mail"}, "there is no option 'que'; did you mean 'queue'"),
+        ({"zzz": 1}, "there is no option 'zzz'; the options are queue, tenant"),
+        ({"z" * 100_000: 1}, "there is no option"),
+        ({"queue": "a b"}, "the queue 'a b' is not a name"),
+        ({"tenant": "a b"}, "the tenant 'a b' is not a name"),
+        ({"priority": "urgent"}, "priority"),
+        ({"delay": "soon"}, "a delay is"),
+        ({"delay": -1}, "a delay is"),
+        ({"run_at": "tomorrow"}, "a run_at is a datetime"),
+        ({"run_at": NOW, "delay": 1}, "run_at and delay exclude each other"),
+        ({"max_attempts": 0}, "max_attempts is a whole number from 1 to 10000, not 0"),
+        ({"max_attempts": 10_001}, "max_attempts"),
+        ({"max_attempts": 1.5}, "max_attempts"),
+        ({"max_attempts": True}, "max_attempts"),
+        ({"max_attempts": 10**5000}, "max_attempts"),
+        ({"timeout": 0}, "a timeout is longer than nothing; None means no timeout"),
+        ({"timeout": "never"}, "a timeout is"),
+        ({"idempotency_for": 1}, "how long to keep an idempotency_key, and there is none"),
+        ({"idempotency_key": ""}, "idempotency key"),
+        ({"next": "t2"}, "next takes steps, made by a task type's step\\(\\), not 't2'"),
+        ({"next": 5}, "next takes steps"),
+        ({"next": [5]}, "next takes steps"),
+        ({"trace": "abc"}, "the trace 'abc' is not a W3C traceparent"),
+        ({"trace": None}, "the trace None is not"),
+        ({"trace": TRACE + "\n"}, "the trace .* is not"),
+    ],
+)
+def test_a_wrong_option_is_refused_by_name(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidOption, match=message) as caught:
+        task(**options)
+
+    assert len(str(caught.value)) < 500
+
+
+def test_a_type_has_a_proper_name() -> None:
+    with pytest.raises(InvalidOption, match="the task type 'a b' is not a name"):
+        new_step("a b", b"{}", Defaults(), {}, id="t1", ordering=lambda queue: Ordering())
+
+
+def test_every_option_is_known() -> None:
+    check_options(dict.fromkeys(("queue", "tenant", "delay", "run_at", "next", "unique", "trace")))
+
+
+def test_a_later_step_takes_the_result_where_it_is_told() -> None:
+    assert follow(step(), {}, "before") == replace(step(), result_into="before")
+
+
+@pytest.mark.parametrize("option", ["run_at", "idempotency_key", "idempotency_for", "unique", "trace"])
+def test_what_only_a_first_task_may_ask_for_is_refused_in_a_later_step(option: str) -> None:
+    with pytest.raises(InvalidOption, match=f"{option} is for the first task of a chain"):
+        follow(step(), {option: None}, None)
+
+
+def test_the_last_of_a_group_waits_for_all_the_others_under_one_root() -> None:
+    first = [replace(task(), id=id, root=id) for id in ("a", "b")]
+
+    made = group(iter(first), replace(task(), id="z", root="z"))
+
+    assert [(new.id, new.root, new.after) for new in made] == [
+        ("a", "a", ()),
+        ("b", "a", ()),
+        ("z", "a", ("a", "b")),
+    ]
+
+
+def test_a_group_waits_for_something() -> None:
+    with pytest.raises(InvalidOption, match="at least one task to wait for"):
+        group([], task())

@@ -105,7 +105,7 @@ class _Injected:
         return "INJECTED"
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"there is no {name}: no worker runs this; pass a Context of your own to the call")
+        raise AttributeError(f"there is no {name}: no worker runs this; pass a Context of your own")
 
 
 INJECTED: Context = cast(Context, _Injected())

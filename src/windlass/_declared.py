@@ -1,13 +1,21 @@
 """The declaration behind a task type: what a worker must know to run its tasks."""
 
 import inspect
+import logging
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from ._model.options import Defaults
-from ._policy.backoff import Delay
+from ._policy.backoff import Backoff, Delay
+from ._policy.options import duration
 from ._policy.options import name as checked_name
 from ._signature import Signature
+from .errors import InvalidOption
+
+logger = logging.getLogger("windlass.task")
+
+_DEFAULT = Backoff()
 
 
 class Declared:
@@ -28,11 +36,31 @@ class Declared:
         self.name = checked_name(name or default_name(handler), "task type")
         self.handler = handler
         self.defaults = defaults
-        self.backoff = backoff
+        self.backoff = sure(backoff)
         self.fatal = fatal
         self.process = process
+        if process and "<" in getattr(handler, "__qualname__", "<"):
+            raise InvalidOption(
+                f"the handler of {self.name!r} is to run in a child process, which finds it by its name; "
+                f"define it at the top level of a module"
+            )
         self.is_async = inspect.iscoroutinefunction(handler)
         self.signature = Signature(handler, self.name)
+
+
+def sure(backoff: Delay) -> Delay:
+    """A backoff of the user's own may do anything; asked through this, it always gives a delay that will do."""
+    if isinstance(backoff, Backoff):
+        return backoff
+
+    def asked(attempt: int, draw: float) -> timedelta:
+        try:
+            return duration(backoff(attempt, draw), "backoff's delay")
+        except Exception:
+            logger.exception("a backoff failed; the default one is used instead")
+            return _DEFAULT(attempt, draw)
+
+    return asked
 
 
 def default_name(handler: Callable[..., Any]) -> str:

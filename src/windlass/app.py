@@ -4,7 +4,7 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, overload
@@ -14,10 +14,11 @@ from ._client.handle import Handle
 from ._client.loop import LoopThread
 from ._client.operator import Operator
 from ._client.sync import SyncClient, SyncHandle, SyncOperator
+from ._clock import Clock
 from ._declared import Declared
 from ._model.options import Defaults
 from ._model.queue import Ordering, QueueSettings, Retention
-from ._model.task import DEFAULT_QUEUE, NewTask
+from ._model.task import DEFAULT_QUEUE, NewTask, Task
 from ._observe.observed import ObservedStore
 from ._policy.backoff import Backoff, Delay
 from ._policy.options import duration, name
@@ -48,10 +49,10 @@ class App:
         identity: str | None = None,
     ) -> None:
         found = open_store(store) if isinstance(store, str) else store
-        self.store: Store = ObservedStore(found)
-        self.types: dict[str, Declared] = {}
+        self.store = ObservedStore(found)
+        self.types: Mapping[str, Declared] = {}
         self.retention = retention or Retention()
-        self._backoff = backoff or Backoff()
+        self.backoff: Delay = backoff or Backoff()
         self._secret = tuple(secret)
         self._queues: dict[str, QueueSettings] = {}
         self._identity = identity or _identity()
@@ -96,7 +97,7 @@ class App:
 
     def declare(self, function: Callable[..., Any], options: dict[str, Any]) -> TaskType[Any, Any, Any]:
         """Make a task type of a function; `task` is the polite way to call this."""
-        backoff: Delay = options.get("backoff") or self._backoff
+        backoff: Delay = options.get("backoff") or self.backoff
         attempts = options.get("max_attempts")
         if attempts is None:
             attempts = getattr(backoff, "max_attempts", Backoff().max_attempts)
@@ -117,7 +118,7 @@ class App:
         )
         if declared.name in self.types:
             raise InvalidOption(f"the task type {declared.name!r} is declared twice; give one of them a name")
-        self.types[declared.name] = declared
+        self.types = {**self.types, declared.name: declared}
         return TaskType(declared, function, self)
 
     def queue(
@@ -158,6 +159,15 @@ class App:
             if standing != wanted:
                 await self.store.put(wanted)
 
+    def use_store(self, store: str | Store) -> Store:
+        """Keep tasks elsewhere from now on; answers with the store so far, which is not closed."""
+        before, self.store.within = self.store.within, open_store(store) if isinstance(store, str) else store
+        return before
+
+    def use_memory(self, clock: Clock) -> Store:
+        """Keep tasks in memory from now on, by this clock: for tests. Answers with the store so far."""
+        return self.use_store(open_store("memory://", clock=clock))
+
     async def close(self) -> None:
         """Let go of the store. Using the app afterwards opens it again."""
         await self.store.close()
@@ -166,16 +176,17 @@ class App:
         """Open the store, blocking: makes the schema of a new one."""
         self._loop.run(self.open())
 
-    def worker(self, settings: WorkerSettings | None = None) -> Worker:
-        """A worker for this app's types. `await worker.run()` works until it is told to stop."""
-        return Worker(
-            self.store,
-            self.types,
-            settings or WorkerSettings(),
-            retention=self.retention,
-            default_backoff=self._backoff,
-            prepare=self.open,
-        )
+    def worker(
+        self,
+        settings: WorkerSettings | None = None,
+        *,
+        on_error: Callable[[Task, BaseException], None] | None = None,
+    ) -> Worker:
+        """A worker for this app's types. `await worker.run()` works until it is told to stop.
+
+        `on_error` sees every exception that leaves a handler in this process, beside what becomes of it.
+        """
+        return Worker(self, settings or WorkerSettings(), on_error=on_error)
 
     # -- the door of task types ----------------------------------------------------------------------
 

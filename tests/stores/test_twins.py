@@ -3,11 +3,14 @@
 from itertools import count
 from pathlib import Path
 
+import pytest
+
 from windlass._clock import Clock
 from windlass._store import Store
 from windlass.testing.twins import run_twins
 
 
+@pytest.mark.timeout(600)  # where they differ, hypothesis takes its time to find the shortest way there
 def test_a_store_is_a_twin_of_memory(factory, tmp_path: Path) -> None:
     numbers = count()
 

@@ -60,8 +60,8 @@ class Keeper:
             group.create_task(self._listen())
             try:
                 while True:
+                    self._changed.clear()  # before the look: what is scheduled during it must not be missed
                     wait = await self._round()
-                    self._changed.clear()
                     with suppress(TimeoutError):
                         await asyncio.wait_for(self._changed.wait(), wait)
             finally:
@@ -77,6 +77,9 @@ class Keeper:
             logger.warning("the keeper is held up: %s", error)
             self.leads = False
             return 0.5 + random.random()
+        except Exception:
+            logger.exception("a chore failed; it is left for the next time")
+            return 0.5 + random.random()
 
     async def _campaign(self) -> bool:
         if not await self._store.lead(self._holder, LEAD_FOR):
@@ -89,12 +92,13 @@ class Keeper:
 
     async def _chores(self) -> float:
         now = monotonic()
+        # The next time is set first: a chore that fails must not keep those after it from being done.
         if now >= self._due["rescue"]:
-            await self._rescue()
             self._due["rescue"] = now + max(self._lease.total_seconds() / 10, 0.2)
+            await self._rescue()
         if now >= self._due["prune"]:
-            await prune_expired(self._store, self._retention)
             self._due["prune"] = now + _PRUNE_EVERY
+            await prune_expired(self._store, self._retention)
         until_next = await promote_due(self._store)
         self._due["promote"] = now + min(_PROMOTE_EVERY, until_next)
         return max(min(self._due.values()) - monotonic(), 0.0)

@@ -5,6 +5,7 @@ import importlib
 import os
 import queue
 import runpy
+import signal
 import sys
 import threading
 from operator import attrgetter
@@ -53,7 +54,9 @@ def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
 def _listen(inbound: BinaryIO, orders: "queue.SimpleQueue[Message]") -> None:
     while (message := receive_blocking(inbound)) is not None:
         orders.put(message)
-    os._exit(0)  # the worker is gone: whatever runs here can no longer be settled
+    if os.getpgrp() == os.getpid():  # the worker is gone: whatever runs here can no longer be settled
+        os.killpg(0, signal.SIGKILL)
+    os._exit(0)
 
 
 def _load_script(path: str) -> ModuleType:
@@ -92,7 +95,10 @@ def _find(order: Order, programs: dict[str, ModuleType]) -> Declared:
 
 
 def _call(declared: Declared, order: Order, outbound: BinaryIO) -> Any:
-    arguments = declared.signature.arguments(order.payload)
+    try:
+        arguments = declared.signature.arguments(order.payload)
+    except InvalidPayload as error:
+        raise Fatal(str(error)) from None
     if declared.signature.context_name is not None:
         arguments[declared.signature.context_name] = Context(
             order.task,

@@ -22,6 +22,7 @@ logger = logging.getLogger("windlass.worker")
 
 MAX_BATCH = 1_000
 _FIRST_PAUSE, _LAST_PAUSE = 0.05, 5.0
+_UNSETTLED = "unsettled"
 
 
 class Taker(Protocol):
@@ -59,6 +60,7 @@ class Exchange:
         self._poll = poll
         self._finished: deque[Settlement] = deque()
         self._under_way = 0
+        self._asking = False  # a claim is under way
         self._changed = asyncio.Event()
         self._look = True  # a claim may succeed: something woke us, or the last one was full
         self._poll_timer: asyncio.TimerHandle | None = None
@@ -69,6 +71,11 @@ class Exchange:
     def unsettled(self) -> int:
         """Settlements that the store has not confirmed."""
         return len(self._finished) + self._under_way
+
+    @property
+    def is_busy(self) -> bool:
+        """Something is out: settlements that are not confirmed, or a claim that is not answered."""
+        return bool(self.unsettled) or self._asking
 
     def settle(self, settlement: Settlement) -> None:
         """Hand in a settlement; it will be applied, however long that takes."""
@@ -86,6 +93,13 @@ class Exchange:
 
     async def run(self) -> None:
         """Trade until cancelled."""
+        try:
+            await self._trade()
+        finally:
+            if self._poll_timer is not None:
+                self._poll_timer.cancel()
+
+    async def _trade(self) -> None:
         pause = _FIRST_PAUSE
         while True:
             await self._something_to_do()
@@ -104,6 +118,7 @@ class Exchange:
                 continue
             pause = _FIRST_PAUSE
             self._under_way = 0
+            self._asking = False
             self._accept(batch, claim, settled)
             self._taker.confirmed()
 
@@ -134,6 +149,7 @@ class Exchange:
         if room <= 0:
             return None
         self._look = False
+        self._asking = True
         return Claim(
             session=self._holdings.session,
             queues=self._queues,
@@ -144,6 +160,8 @@ class Exchange:
     def _accept(self, batch: list[Settlement], claim: Claim | None, settled: Settled) -> None:
         self._holdings.dropped([settlement.lease for settlement in batch])
         if claim is None:
+            self.came_up_empty = False  # what was settled may have made others ready
+            self._look = True
             return
         self._holdings.claimed(claim.number, settled.claimed)
         self.came_up_empty = len(settled.claimed) < claim.limit
@@ -155,6 +173,8 @@ class Exchange:
     def _put_back(self, batch: list[Settlement], claim: Claim | None) -> None:
         self._finished.extendleft(reversed(batch))
         self._under_way = 0
+        self._asking = False
+        self._taker.confirmed()
         if claim is not None:
             self._holdings.given_up(claim.number)
             self._look = True
@@ -176,13 +196,20 @@ class Exchange:
             except StoreError:
                 continue
             except Exception as error:
-                logger.exception("task %s cannot be settled and is buried", settlement.lease.task_id)
-                index = self._finished.index(settlement)
-                self._finished[index] = _buried(settlement, error)
+                place = self._finished.index(settlement)
+                if settlement.outcome != _UNSETTLED:
+                    logger.exception("task %s cannot be settled and is buried", settlement.lease.task_id)
+                    self._finished[place] = _buried(settlement, error)
+                    continue
+                logger.exception("task %s cannot even be buried; it is kept", settlement.lease.task_id)
+                del self._finished[place]  # its lease ends with this worker, and it is rescued then
+            else:
+                self._finished.remove(settlement)
+                self._holdings.dropped([settlement.lease])
 
 
 def _buried(settlement: Settlement, error: Exception) -> Settlement:
     told = Error(type="Unsettled", message=f"its outcome could not be recorded ({type(error).__name__})")
     return Settlement(
-        lease=settlement.lease, verdict=Bury(error=told), outcome="unsettled", duration=settlement.duration
+        lease=settlement.lease, verdict=Bury(error=told), outcome=_UNSETTLED, duration=settlement.duration
     )

@@ -32,14 +32,14 @@ def _type_name(error: BaseException) -> str:
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as problem:  # noqa: BLE001 - a handler's exception may do anything
+    except BaseException as problem:  # noqa: BLE001 - a handler's exception may do anything
         return f"(its message cannot be told: {type(problem).__name__})"
 
 
 def _traceback(error: BaseException) -> str:
     try:
         return "".join(traceback.format_exception(error))
-    except Exception:  # noqa: BLE001 - a handler's exception may do anything
+    except BaseException:  # noqa: BLE001 - a handler's exception may do anything
         return "".join(traceback.format_tb(error.__traceback__))
 
 

@@ -54,11 +54,13 @@ class Heart:
         self._body = body
         self._interval = interval.total_seconds()
         self._lease = lease
+        self._patience = lease.total_seconds() * FENCE_AT
         self._lock = threading.Lock()
         self._progress: dict[TaskId, Reported] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._hurry: asyncio.Event | None = None
         self._stopping = False
+        self._soon = False  # the next beat should not wait for its turn
         self._thread: threading.Thread | None = None
 
     def report(self, reported: Reported) -> None:
@@ -85,10 +87,16 @@ class Heart:
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
 
+    def hurry(self) -> None:
+        """Beat soon: there is a new session to open."""
+        self._soon = True
+        self._nudge()
+
     def _nudge(self) -> None:
         loop, hurry = self._loop, self._hurry
-        if loop is not None and hurry is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(hurry.set)
+        if loop is not None and hurry is not None:
+            with suppress(RuntimeError):  # the loop has closed
+                loop.call_soon_threadsafe(hurry.set)
 
     def _run(self) -> None:
         try:
@@ -105,20 +113,27 @@ class Heart:
                 wait = self._interval
                 sent = monotonic()
                 try:
-                    await asyncio.wait_for(self._once(store), self._lease.total_seconds() * FENCE_AT)
+                    # Neither a call that hangs nor a pause may outlast the moment to stop by.
+                    await asyncio.wait_for(self._once(store), self._left(renewed) or self._patience)
                     renewed = sent
                 except Exception as error:  # noqa: BLE001 - nothing may end the heartbeat
                     logger.warning("the heartbeat failed, trying again: %r", error)
                     wait = min(self._interval, 1.0) * (0.5 + random.random())
-                silence = monotonic() - renewed
-                if silence > self._lease.total_seconds() * FENCE_AT:
-                    self._body.on_silence(silence)
+                    wait = min(wait, self._left(renewed) or wait)
                 await self._rest(wait)
         finally:
             await store.close()
 
+    def _left(self, renewed: float) -> float:
+        """Seconds from here to the moment to stop by; none, and the worker is told, once that is past."""
+        silence = monotonic() - renewed
+        if silence >= self._patience:
+            self._body.on_silence(silence)
+        return max(self._patience - silence, 0.0)
+
     async def _once(self, store: Store) -> None:
         await store.open()
+        self._soon = False
         beat = self._beat()
         pulse = await store.heartbeat(beat)
         if pulse.alive:
@@ -130,14 +145,14 @@ class Heart:
         self._body.on_pulse(beat.session, pulse)
 
     def _beat(self) -> Heartbeat:
-        session, held, through = self._holdings.snapshot()
+        session, opened, held, through = self._holdings.snapshot()
         with self._lock:
             progress = tuple(self._progress.values())
         return Heartbeat(
             session=session,
             worker=self._body.describe(),
             lease_for=self._lease,
-            opening=not self._holdings.opened,
+            opening=not opened,
             held=held,
             through=through,
             progress=progress,
@@ -151,14 +166,14 @@ class Heart:
             return
         short = min(_PROGRESS_EVERY, seconds)
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._stop_only(), short)
-        if seconds > short and not self._progress and not self._stopping:
+            await asyncio.wait_for(self._urgent(), short)
+        if seconds > short and not self._progress and not self._stopping and not self._soon:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), seconds - short)
 
-    async def _stop_only(self) -> None:
+    async def _urgent(self) -> None:
+        """Until there is something more urgent than progress."""
         assert self._hurry is not None
-        while not self._stopping:
+        while not self._stopping and not self._soon:
             await self._hurry.wait()
-            if not self._stopping:
-                self._hurry.clear()
+            self._hurry.clear()

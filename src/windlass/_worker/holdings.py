@@ -51,12 +51,12 @@ class Holdings:
             if session == self.session:
                 self.opened = True
 
-    def snapshot(self) -> tuple[str, tuple[Lease, ...], int]:
-        """Session, leases, and the highest claim number that is no longer awaited, at one moment."""
+    def snapshot(self) -> tuple[str, bool, tuple[Lease, ...], int]:
+        """Session, whether it is known, leases, highest claim number no longer awaited: at one moment."""
         with self._lock:
             through = min(self._awaited, default=self._number + 1) - 1
             held = tuple([Lease(task_id, fence) for task_id, fence in self._fences.items()])
-            return self.session, held, through
+            return self.session, self.opened, held, through
 
     def renew(self) -> str:
         """A fresh session that holds nothing; answers with the one that ended."""

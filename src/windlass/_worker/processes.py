@@ -1,6 +1,7 @@
 """Child processes for handlers that must be killable. One child's death costs one attempt, not the worker."""
 
 import asyncio
+import os
 import signal
 import sys
 from contextlib import suppress
@@ -24,6 +25,9 @@ class ChildFailed(Exception):
         self.outcome = outcome
 
 
+_LAST_BREATH = 1.0  # seconds for a child that no longer talks to be gone by itself
+
+
 class Processes:
     """At most `number` children, each running one task at a time and kept for the next."""
 
@@ -33,20 +37,22 @@ class Processes:
 
     async def run(self, run: Run, payload: bytes) -> bytes | None:
         """The JSON of the handler's result, from a child. Stopping the run kills the child."""
+        waiting = asyncio.current_task()
+        assert waiting is not None
+        run.enforce = waiting.cancel
         async with self._free:
-            child = self._idle.pop() if self._idle else await _Child.start()
+            child = await self._take()
             run.enforce = child.kill
-            if run.stop is not None:  # asked to stop while the child was being started
-                child.kill()
+            run.begin()
             try:
                 result = await child.ask(run, payload)
             except ChildFailed:
-                self._keep(child)
+                await self._keep(child)
                 raise
             except BaseException:
                 await child.end()
                 raise
-            self._keep(child)
+            await self._keep(child)
             return result
 
     async def close(self) -> None:
@@ -54,13 +60,29 @@ class Processes:
         while self._idle:
             await self._idle.pop().end()
 
-    def _keep(self, child: "_Child") -> None:
-        self._idle.append(child)
+    async def _take(self) -> "_Child":
+        while self._idle:
+            child = self._idle.pop()
+            if child.is_alive:
+                return child
+        return await _Child.start()
+
+    async def _keep(self, child: "_Child") -> None:
+        """For the next task, unless it was killed while it gave its answer."""
+        if child.is_alive:
+            self._idle.append(child)
+        else:
+            await child.end()
 
 
 class _Child:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+        self._killed = False
+
+    @property
+    def is_alive(self) -> bool:
+        return not self._killed and self._process.returncode is None
 
     @classmethod
     async def start(cls) -> "_Child":
@@ -74,7 +96,11 @@ class _Child:
             start_new_session=True,  # the terminal's Ctrl-C is for the worker, which will decide
         )
         child = cls(process)
-        await child._send(pack(Hello(path=tuple(sys.path), script=_script())))
+        try:
+            await child._send(pack(Hello(path=tuple(sys.path), script=_script())))
+        except BaseException:
+            await child.end()
+            raise
         return child
 
     async def ask(self, run: Run, payload: bytes) -> bytes | None:
@@ -100,8 +126,11 @@ class _Child:
             raise ChildDied(await self._epitaph()) from None
 
     def kill(self) -> None:
-        with suppress(ProcessLookupError):
-            self._process.kill()
+        """Kill it, and what it started in turn."""
+        self._killed = True
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     async def end(self) -> None:
         self.kill()
@@ -118,7 +147,11 @@ class _Child:
         return self._process.stdout
 
     async def _epitaph(self) -> str:
-        code = await self._process.wait()
+        try:
+            code = await asyncio.wait_for(self._process.wait(), _LAST_BREATH)
+        except TimeoutError:  # it closed its pipes and went on
+            await self.end()
+            return "the child process stopped talking and was killed"
         if code < 0:
             with suppress(ValueError):
                 return f"the child process was ended by {signal.Signals(-code).name}"

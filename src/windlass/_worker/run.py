@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from enum import StrEnum
+from time import perf_counter
 from typing import Any
 
 from .._declared import Declared
@@ -22,12 +23,20 @@ class Stop(StrEnum):
 class Run:
     """A task while its handler runs here."""
 
-    __slots__ = ("deadline", "declared", "enforce", "report", "stop", "task")
+    __slots__ = ("_watch", "deadline", "declared", "enforce", "report", "started", "stop", "task")
 
-    def __init__(self, task: Task, declared: Declared, report: Callable[["Run", Progress], None]) -> None:
+    def __init__(
+        self,
+        task: Task,
+        declared: Declared,
+        report: Callable[["Run", Progress], None],
+        watch: Callable[["Run"], None],
+    ) -> None:
         self.task = task
         self.declared = declared
         self.report = report
+        self._watch = watch
+        self.started = perf_counter()
         self.deadline = float("inf")
         self.stop: Stop | None = None
         self.enforce: Callable[[], Any] | None = None  # None: can only be asked, not made, to stop
@@ -36,6 +45,13 @@ class Run:
     def lease(self) -> Lease:
         """The lease it runs under."""
         return Lease(self.task.id, self.task.fence)
+
+    def begin(self) -> None:
+        """The handler begins: its time runs from here, not from when it had to wait for a child process."""
+        self.started = perf_counter()
+        if self.task.timeout is not None:
+            self.deadline = self.started + self.task.timeout.total_seconds()
+            self._watch(self)
 
     def ask_to_stop(self, why: Stop) -> None:
         """Ask, and make it where that is possible. Being fenced overrides every other reason."""

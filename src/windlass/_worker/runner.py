@@ -1,7 +1,8 @@
 """One task: from its payload to its outcome. (D7, D8, D13)"""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from .._context import Context
@@ -9,23 +10,33 @@ from .._model.filter import Filter, Page
 from .._model.outcome import Crashed, Failed, Outcome, Returned, Snoozed, Stopped
 from .._model.task import Error, Task
 from .._policy.chain import results_list, with_result
+from .._policy.options import MAX_DELAY
 from .._policy.payload import decode, encode
 from .._policy.redact import secret_values
 from .._store import Store
-from ..errors import InvalidPayload, NotFound
+from ..errors import InvalidPayload, StoreUnavailable
 from ..signals import Fatal, Retry, Snooze
 from ..signals import Stop as StopSignal
 from .failure import describe
 from .isolate import isolated
 from .processes import ChildDied, ChildFailed, Processes
-from .run import Run
+from .run import Run, Stop
 from .threads import Threads
+
+_ASK_AGAIN = 1.0  # seconds until a task is tried again that could not be given its predecessors' results
 
 
 class Runner:
     """Runs handlers where they belong: async ones in the loop, others in threads or child processes."""
 
-    def __init__(self, store: Store, threads: Threads, processes: Processes) -> None:
+    def __init__(
+        self,
+        store: Store,
+        threads: Threads,
+        processes: Processes,
+        on_error: Callable[[Task, BaseException], None] | None = None,
+    ) -> None:
+        self._on_error = on_error
         self._store = store
         self._threads = threads
         self._processes = processes
@@ -37,8 +48,6 @@ class Runner:
         try:
             return Returned(await self._call(run))
         except asyncio.CancelledError:
-            if run.stop is None and _is_cancelled():
-                raise  # the slot itself is being cancelled
             return run.stopped() if run.stop else _failed(run, RuntimeError("the handler cancelled itself"))
         except StopSignal as signal:
             return run.stopped() if run.stop else _failed(run, signal)
@@ -47,19 +56,27 @@ class Runner:
         except ChildFailed as failure:
             return failure.outcome
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its outcome
+            if self._on_error is not None and not isinstance(error, Snooze):
+                self._on_error(run.task, error)
             return failed(run.task, error, run.declared.fatal)
 
     async def _call(self, run: Run) -> bytes | None:
         declared = run.declared
         payload = run.task.payload
         if run.task.result_into is not None and run.task.after:
-            payload = await self._with_results(run.task)
+            try:
+                payload = await self._with_results(run.task)
+            except StoreUnavailable as error:  # no fault of the task's: it loses no attempt
+                raise Snooze(_ASK_AGAIN) from error
+        if run.stop is not None:
+            raise StopSignal("the task was asked to stop before its handler began")
         if declared.process:
             return await self._processes.run(run, payload)
         try:
             arguments = declared.signature.arguments(payload)
         except InvalidPayload as error:
             raise Fatal(str(error)) from None
+        run.begin()
         if declared.signature.context_name is not None:
             arguments[declared.signature.context_name] = context_of(run)
         if declared.is_async:
@@ -73,7 +90,12 @@ class Runner:
         """A thread cannot be stopped, so nothing about the run is decided until it has ended."""
         future = self._threads.run(run.declared.handler, arguments)
         run.enforce = None
-        return await asyncio.shield(future)
+        while True:
+            try:
+                return await asyncio.shield(future)
+            except asyncio.CancelledError:
+                if future.done() or run.stop is Stop.FENCED:
+                    raise
 
     async def _with_results(self, task: Task) -> bytes:
         """The payload of a group's last task, with its predecessors' results."""
@@ -82,7 +104,7 @@ class Runner:
         results = {predecessor.id: predecessor.result for predecessor in found.items}
         missing = [task_id for task_id in task.after if task_id not in results]
         if missing:
-            raise NotFound(f"the result of {missing[0]} is gone: its record was pruned before this task ran")
+            raise Fatal(f"the result of {missing[0]} is gone: its record was pruned before this task ran")
         return with_result(
             task.payload, task.result_into, results_list(tuple(results[t] for t in task.after))
         )
@@ -101,8 +123,9 @@ def failed(task: Task, error: BaseException, fatal: tuple[type[BaseException], .
     """What an exception that left a handler means."""
     match error:
         case Snooze(delay=delay):
-            return Snoozed(delay)
+            return Snoozed(_bounded(delay))
         case Retry(after=after):
+            after = None if after is None else _bounded(after)
             return Failed(error=_described(task, error), retry_after=after)
         case _:
             return Failed(error=_described(task, error), fatal=isinstance(error, (Fatal, *fatal)))
@@ -112,8 +135,16 @@ def _failed(run: Run, error: BaseException) -> Outcome:
     return failed(run.task, error, run.declared.fatal)
 
 
+def _bounded(delay: timedelta) -> timedelta:
+    """No longer than any delay may be: what a handler asks for must fit every store's calendar."""
+    return min(max(delay, timedelta(0)), MAX_DELAY)
+
+
 def _described(task: Task, error: BaseException) -> Error:
-    secrets: Iterable[str] = secret_values(decode(task.payload), task.secret)
+    try:
+        secrets = secret_values(decode(task.payload), task.secret)
+    except ValueError:  # not JSON: nothing in it can be told apart, so nothing of the error is told
+        return Error(type=type(error).__name__, message="the payload is not JSON")
     return describe(error, secrets)
 
 
@@ -125,8 +156,3 @@ def _result(value: Any) -> bytes | None:
     except InvalidPayload as error:
         # The work is done, and doing it again would not make its result JSON.
         raise Fatal(f"the handler ran, but {error}") from None
-
-
-def _is_cancelled() -> bool:
-    current = asyncio.current_task()
-    return current is not None and current.cancelling() > 0

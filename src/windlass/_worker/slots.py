@@ -11,7 +11,10 @@ from contextlib import suppress
 from time import perf_counter
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from .._declared import Declared
+from .._model.lease import Lease
 from .._model.outcome import Outcome
 from .._model.task import Progress, Task, TaskId
 from .run import Run, Stop
@@ -20,12 +23,13 @@ from .run import Run, Stop
 class Finish(Protocol):
     """What is called with each run's end."""
 
-    def __call__(self, task: Task, outcome: Outcome, seconds: float, *, cancelled: bool) -> None:
-        """`cancelled`: it was asked to stop because its task is to be cancelled."""
+    def __call__(self, run: Run, outcome: Outcome, seconds: float) -> None:
+        """A fenced run ends here as well; whatever came of it is to be dropped."""
         ...
 
 
 _NUDGE_AGAIN = 1.0  # seconds until a handler that ignored its cancellation is cancelled once more
+_LAST_WORD = 1.0  # seconds that handlers which ignore their cancellation can hold up the end of their slots
 
 
 class Slots:
@@ -47,6 +51,7 @@ class Slots:
         self._parked: deque[asyncio.Future[None]] = deque()
         self._slots: set[asyncio.Task[None]] = set()
         self._waking = False
+        self._closing = False
         self._sweep: asyncio.TimerHandle | None = None
 
     @property
@@ -65,12 +70,27 @@ class Slots:
         self.inbox.clear()
         return tasks
 
-    def stop(self, task_id: TaskId, why: Stop) -> bool:
-        """Ask one run to stop; says whether it runs here."""
+    def cancel(self, task_id: TaskId) -> None:
+        """Its task is to be cancelled: ask the run to stop, or never start it."""
         run = self.running.get(task_id)
         if run is not None:
-            run.ask_to_stop(why)
-        return run is not None
+            run.ask_to_stop(Stop.CANCEL)
+            return
+        for place, (task, declared) in enumerate(self.inbox):
+            if task.id == task_id:
+                self.inbox[place] = (replace(task, cancel_requested=True), declared)
+
+    def lose(self, lease: Lease) -> bool:
+        """The lease is another's: stop the run, or never start it; says whether there was one."""
+        run = self.running.get(lease.task_id)
+        if run is not None and run.lease == lease:
+            run.ask_to_stop(Stop.FENCED)
+            return True
+        kept = [(task, d) for task, d in self.inbox if Lease(task.id, task.fence) != lease]
+        lost = len(kept) < len(self.inbox)
+        if lost:
+            self.inbox = deque(kept)
+        return lost
 
     def stop_all(self, why: Stop) -> None:
         """Ask every run to stop."""
@@ -78,50 +98,60 @@ class Slots:
             run.ask_to_stop(why)
 
     def abandon(self) -> list[Run]:
-        """Stop waiting for runs that cannot be made to stop; answers with them."""
+        """Stop waiting for runs that did not stop, and drop what comes of them; answers with them."""
         left = list(self.running.values())
+        self.running.clear()
+        for run in left:
+            run.stop = Stop.FENCED
         for slot in self._slots:
             slot.cancel()
         return left
 
     async def close(self) -> None:
-        """End the slots themselves. Runs still under way are cancelled with them."""
+        """End the slots themselves. Runs still under way are abandoned."""
+        self._closing = True
         if self._sweep is not None:
             self._sweep.cancel()
-        for slot in self._slots:
-            slot.cancel()
-        await asyncio.gather(*self._slots, return_exceptions=True)
+        self.abandon()
+        if self._slots:
+            await asyncio.wait(self._slots, timeout=_LAST_WORD)
 
     # -- one slot ------------------------------------------------------------------------------------
 
     async def _slot(self) -> None:
         me = asyncio.current_task()
         assert me is not None
-        loop = asyncio.get_running_loop()
-        while True:
+        while not self._closing:
             self._waking = False
             while self.inbox:
                 task, declared = self.inbox.popleft()
                 if self.inbox:
                     self._wake_one()
                 await self._run(task, declared, me)
-            ticket = loop.create_future()
-            self._parked.append(ticket)
+            await self._park(me)
+
+    async def _park(self, me: "asyncio.Task[None]") -> None:
+        """Wait to be woken. A cancellation left behind by a handler that has ended does not end the slot."""
+        ticket = asyncio.get_running_loop().create_future()
+        self._parked.append(ticket)
+        try:
             await ticket
+        except asyncio.CancelledError:
+            if self._closing:
+                raise
+            with suppress(ValueError):
+                self._parked.remove(ticket)
+            await _absorb_cancellation(me)
 
     async def _run(self, task: Task, declared: Declared, me: "asyncio.Task[None]") -> None:
-        run = self.running[task.id] = Run(task, declared, self._report)
-        started = perf_counter()
-        if task.timeout is not None:
-            self._watch(run, started + task.timeout.total_seconds())
+        run = self.running[task.id] = Run(task, declared, self._report, self._watch)
         try:
             outcome = await self._execute(run)
             await _absorb_cancellation(me)
         finally:
             if self.running.get(task.id) is run:
                 del self.running[task.id]
-        if run.stop is not Stop.FENCED:
-            self._finish(task, outcome, perf_counter() - started, cancelled=run.stop is Stop.CANCEL)
+        self._finish(run, outcome, perf_counter() - run.started)
 
     def _wake_one(self) -> None:
         """Wake or make one slot; it wakes the next before it starts. A burst that never waits needs one."""
@@ -138,9 +168,8 @@ class Slots:
 
     # -- deadlines -----------------------------------------------------------------------------------
 
-    def _watch(self, run: Run, deadline: float) -> None:
-        run.deadline = deadline
-        self._sweep_at(deadline)
+    def _watch(self, run: Run) -> None:
+        self._sweep_at(run.deadline)
 
     def _sweep_at(self, moment: float) -> None:
         loop = asyncio.get_running_loop()

@@ -7,11 +7,12 @@ import os
 import random
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from msgspec.structs import replace
 
-from .._declared import Declared
+from .._declared import Declared, sure
 from .._keeper.keeper import Keeper
 from .._model.lease import Claimed, Lease, Pulse, Reported
 from .._model.outcome import Interrupted, Outcome, Unhandled
@@ -19,12 +20,13 @@ from .._model.queue import Retention
 from .._model.record import Session
 from .._model.record import Worker as WorkerRecord
 from .._model.task import DEFAULT_QUEUE, Progress, Task
-from .._model.verdict import Settlement, Verdict
-from .._policy.backoff import Backoff, Delay
+from .._model.verdict import Bury, Settlement, Verdict
+from .._policy.backoff import Delay
 from .._policy.verdict import decide
 from .._store import Store, Wake
 from ..errors import StoreError
 from .exchange import Exchange
+from .failure import describe
 from .heartbeat import Heart
 from .holdings import Holdings
 from .processes import Processes
@@ -43,31 +45,46 @@ _OPEN_AGAIN = 0.5
 _CLEANING_UP = 2.0
 
 
+class Program(Protocol):
+    """What a worker serves: an app, seen from below."""
+
+    types: Mapping[str, Declared]
+    retention: Retention
+    backoff: Delay
+
+    @property
+    def store(self) -> Store:
+        """Where its tasks are kept."""
+        ...
+
+    async def open(self) -> None:
+        """Open the store and tell it what the program declares."""
+        ...
+
+
 class Worker:
     """Runs an app's tasks until told to stop. Make a new one for each run."""
 
     def __init__(
         self,
-        store: Store,
-        types: Mapping[str, Declared],
+        program: Program,
         settings: WorkerSettings,
         *,
-        retention: Retention,
-        default_backoff: Delay,
-        prepare: Callable[[], Awaitable[None]],
+        on_error: Callable[[Task, BaseException], None] | None = None,
     ) -> None:
         self.settings = settings
-        self.queues = settings.queues or queues_of(types)
+        self.queues = settings.queues or queues_of(program.types)
         self.name = settings.name or f"{socket.gethostname()}-{os.getpid()}"
-        self._store = store
-        self._types = types
-        self._backoff = default_backoff
-        self._retention = retention
-        self._prepare = prepare
+        self._program = program
+        self._store = program.store
+        self._types = program.types
+        self._on_error = on_error
         self._stop = asyncio.Event()
         self._at_once = asyncio.Event()
         self._moved = asyncio.Event()  # a run ended, settlements were confirmed, or a stop was asked for
-        self._mean = 0.0  # of recent run times, in seconds
+        self._mean = _QUICK  # of recent run times, in seconds
+        self._starting_over = False  # a new session is to be opened
+        self._stalled = False  # no run has ended between two heartbeats
         self.holdings = Holdings()
         self.ran = 0
 
@@ -87,10 +104,11 @@ class Worker:
         """
         loop = asyncio.get_running_loop()
         self._loop = loop
-        await self._until_open()
+        if not await self._until_open():
+            return
         self._threads = Threads(loop)
         self._processes = Processes(self.settings.processes)
-        runner = Runner(self._store, self._threads, self._processes)
+        runner = Runner(self._store, self._threads, self._processes, self._on_error)
         self._slots = Slots(self.settings.slots, runner.outcome, self._finish, self._report)
         poll = self.settings.poll.total_seconds()
         self._exchange = Exchange(self._store, self.holdings, self.queues, self, poll=poll)
@@ -99,14 +117,14 @@ class Worker:
 
     # -- the whole -----------------------------------------------------------------------------------
 
-    async def _until_open(self) -> None:
-        """Open store and session, waiting for a store that is not there yet."""
+    async def _until_open(self) -> bool:
+        """Open store and session, waiting for a store that is not there yet; False if stopped meanwhile."""
         self._heart = Heart(
             self._store, self.holdings, self, interval=self.settings.heartbeat, lease=self.settings.lease
         )
         while not self._stop.is_set():
             try:
-                await self._prepare()
+                await self._program.open()
                 await self._heart.open()
             except StoreError as error:
                 if not error.transient:
@@ -115,7 +133,8 @@ class Worker:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stop.wait(), _OPEN_AGAIN * (1 + random.random()))
             else:
-                return
+                return True
+        return False
 
     async def _serve(self, ready: Callable[[], None] | None) -> None:
         self._heart.start()
@@ -143,7 +162,7 @@ class Worker:
             await self._stop.wait()
 
     def _is_drained(self) -> bool:
-        return self._exchange.came_up_empty and not self._slots.occupied and not self._exchange.unsettled
+        return self._exchange.came_up_empty and not self._slots.occupied and not self._exchange.is_busy
 
     async def _wind_down(self) -> None:
         """Claim no more, hand back what has not started, give the rest its grace, settle all. (D11)"""
@@ -157,15 +176,16 @@ class Worker:
         if self._slots.running:
             self._slots.stop_all(Stop.SHUTDOWN)
             # Cancelled handlers may need a moment to clean up; threads cannot be stopped, and stay behind.
-            if not await self._until(lambda: not self._slots.running, _CLEANING_UP):
-                self._slots.abandon()
+            await self._until(lambda: not self._slots.running, _CLEANING_UP)
+            for run in self._slots.abandon():
+                self._settle(run.task, Interrupted(), 0.0)
         await self._settle_all()
 
     async def _settle_all(self) -> None:
         """Until every settlement is confirmed; what takes longer than a lease is rescued."""
         lease = self.settings.lease.total_seconds()
-        if not await self._until(lambda: not self._exchange.unsettled and not self._slots.running, lease):
-            left = self._exchange.unsettled + len(self._slots.running)
+        if not await self._until(lambda: not self._exchange.is_busy, lease):
+            left = self._exchange.unsettled
             logger.error("%d settlements could not be delivered; their tasks will be rescued", left)
 
     async def _until(self, condition: Callable[[], bool], seconds: float = float("inf")) -> bool:
@@ -186,6 +206,9 @@ class Worker:
         await self._processes.close()
         await self._heart.stop()
         with contextlib.suppress(StoreError):
+            # What a lost reply may have granted was never run: it is handed back before the session ends.
+            await self._heart.open()
+        with contextlib.suppress(StoreError):
             await self._store.remove(Session, self.holdings.session)
         logger.info("worker %s has stopped after %d tasks", self.name, self.ran)
 
@@ -205,7 +228,7 @@ class Worker:
         keeper = Keeper(
             self._store,
             backoff=self._backoff_of,
-            retention=self._retention,
+            retention=self._program.retention,
             lease=self.settings.lease,
             name=self.name,
         )
@@ -218,7 +241,7 @@ class Worker:
         slots = self.settings.slots
         if self._exchange.unsettled > 4 * slots:
             return 0
-        ahead = slots if self._mean < _QUICK else 0
+        ahead = slots if self._mean < _QUICK and not self._stalled else 0
         return slots + ahead - self._slots.occupied
 
     def deliver(self, claimed: Sequence[Claimed]) -> None:
@@ -228,7 +251,7 @@ class Worker:
             declared = self._types.get(one.task.type)
             if declared is None:
                 self._unhandled(one.task)
-            elif self._stop.is_set():
+            elif not self._exchange.claiming:
                 self._settle(one.task, Interrupted(), 0.0)
             else:
                 known.append((one.task, declared))
@@ -243,11 +266,15 @@ class Worker:
         age = (task.claimed_at or task.created_at) - task.created_at
         self._settle(task, Unhandled(age), 0.0)
 
-    def _finish(self, task: Task, outcome: Outcome, seconds: float, *, cancelled: bool) -> None:
+    def _finish(self, run: Run, outcome: Outcome, seconds: float) -> None:
+        self._moved.set()
+        self._stalled = False
+        if run.stop is Stop.FENCED:
+            return  # its lease is another's
         self.ran += 1
         self._mean += (seconds - self._mean) * 0.05
-        self._settle(replace(task, cancel_requested=True) if cancelled else task, outcome, seconds)
-        self._moved.set()
+        cancelled = run.stop is Stop.CANCEL
+        self._settle(replace(run.task, cancel_requested=True) if cancelled else run.task, outcome, seconds)
 
     def _settle(self, task: Task, outcome: Outcome, seconds: float) -> None:
         self._exchange.settle(
@@ -262,14 +289,14 @@ class Worker:
     def _decide(self, task: Task, outcome: Outcome) -> Verdict:
         try:
             return decide(task, outcome, self._backoff_of(task.type), random.random())
-        except Exception:
-            # A backoff of the user's own may do anything; the task must be settled all the same.
-            logger.exception("the backoff of %r failed; the default one is used", task.type)
-            return decide(task, outcome, Backoff(), random.random())
+        except Exception as error:
+            # The task must be settled all the same, or its lease would be held for ever.
+            logger.exception("nobody can say what shall become of task %s; it is buried", task.id)
+            return Bury(error=describe(error))
 
     def _backoff_of(self, type_name: str) -> Delay:
         declared = self._types.get(type_name)
-        return declared.backoff if declared else self._backoff
+        return declared.backoff if declared else sure(self._program.backoff)
 
     def _report(self, run: Run, progress: Progress) -> None:
         self._heart.report(Reported(run.lease, progress))
@@ -306,13 +333,22 @@ class Worker:
             self._start_over()
             return
         for task_id in pulse.cancel:
-            self._slots.stop(task_id, Stop.CANCEL)
+            self._slots.cancel(task_id)
         for lease in pulse.lost:
-            run = self._slots.running.get(lease.task_id)
-            if run is not None and run.task.fence == lease.fence:
+            if self._slots.lose(lease):
                 logger.warning("the lease of task %s is lost; its run is stopped", lease.task_id)
-                run.ask_to_stop(Stop.FENCED)
                 self.holdings.dropped([lease])
+        if self._starting_over:
+            self._starting_over = False
+            self._exchange.wake()
+        self._hand_back_stalled()
+
+    def _hand_back_stalled(self) -> None:
+        """Tasks claimed ahead must not wait here behind a long run while other workers are free."""
+        if self._stalled:
+            for task in self._slots.take_unstarted():
+                self._settle(task, Interrupted(), 0.0)
+        self._stalled = bool(self._slots.inbox) or self._stalled
 
     def _on_silence(self, seconds: float) -> None:
         """Nobody has heard of us for so long that others may soon take over: stop before that. (D5)"""
@@ -325,6 +361,8 @@ class Worker:
         logger.error("session %s was given up by the store; starting over", self.holdings.session)
         self._drop_everything()
         self.holdings.renew()
+        self._starting_over = True
+        self._heart.hurry()
 
     def _drop_everything(self) -> None:
         dropped = [Lease(task.id, task.fence) for task in self._slots.take_unstarted()]

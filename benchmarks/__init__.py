@@ -1,0 +1,1 @@
+"""`python -m benchmarks`: windlass measured on this machine, beside a peer, in one run."""

@@ -1,0 +1,73 @@
+"""Figures: what one variant gave in each round, as median and spread; and the targets they are held to."""
+
+from dataclasses import dataclass, field
+from statistics import median
+
+RATE, MILLISECONDS, MICROSECONDS, TIMES, MEGABYTES, PERCENT = "/s", "ms", "µs", "×", "MB", "%"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the table. `values` holds one number a round, in the order of the rounds."""
+
+    part: str
+    what: str
+    who: str
+    unit: str
+    values: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return median(self.values)
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        return min(self.values), max(self.values)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound that the median of a figure must keep; the process fails if it does not."""
+
+    name: str
+    figure: Figure
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @property
+    def is_met(self) -> bool:
+        low = self.at_least is None or self.figure.median >= self.at_least
+        high = self.at_most is None or self.figure.median <= self.at_most
+        return low and high
+
+    @property
+    def bound(self) -> str:
+        return f"at least {self.at_least:g}" if self.at_least is not None else f"at most {self.at_most:g}"
+
+
+@dataclass
+class Findings:
+    """What a part brings home."""
+
+    figures: list[Figure] = field(default_factory=list)
+    targets: list[Target] = field(default_factory=list)
+
+    def add(self, figure: Figure) -> Figure:
+        self.figures.append(figure)
+        return figure
+
+    def extend(self, other: "Findings") -> None:
+        self.figures += other.figures
+        self.targets += other.targets
+
+
+def ratio(part: str, what: str, above: Figure, below: Figure) -> Figure:
+    """Round by round, so that a slow moment of the machine weighs on both sides."""
+    pairs = zip(above.values, below.values, strict=True)
+    return Figure(part, what, f"{above.who} : {below.who}", TIMES, tuple(a / b for a, b in pairs))
+
+
+def percentile(values: list[float], share: float) -> float:
+    """The smallest value that at least this share of them does not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, round(share * len(ordered) + 0.5) - 1))]

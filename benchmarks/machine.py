@@ -1,0 +1,48 @@
+"""The machine and the versions that figures belong to; without these, figures mean nothing."""
+
+import os
+import platform
+import sqlite3
+import time
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+SYNCS = 200
+
+
+def described(folder: Path) -> dict[str, str]:
+    """What goes above the table. `folder` is on the disk that the stores will be on."""
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "processor": f"{os.cpu_count()} × {_processor()}",
+        "load": f"{os.getloadavg()[0]:.2f} before the run",
+        "system": f"{platform.system()} {platform.release()}",
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "sqlite": sqlite3.sqlite_version,
+        "windlass": version("windlass"),
+        "huey": version("huey"),
+        "fdatasync": f"{_sync_milliseconds(folder):.2f} ms for 4 kB (median of {SYNCS})",
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def _sync_milliseconds(folder: Path) -> float:
+    path = folder / "sync.probe"
+    taken = []
+    with path.open("wb", buffering=0) as file:
+        for _ in range(SYNCS):
+            file.write(bytes(4096))
+            started = time.perf_counter()
+            os.fdatasync(file.fileno())
+            taken.append(time.perf_counter() - started)
+    path.unlink()
+    return sorted(taken)[SYNCS // 2] * 1000

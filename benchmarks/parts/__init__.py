@@ -1,0 +1,1 @@
+"""What is measured: each part runs its variants in turn, round after round."""

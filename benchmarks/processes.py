@@ -1,0 +1,72 @@
+"""Fresh processes: every measured run starts in one, so that no run warms or burdens the next."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+LIMIT_SECONDS = 120
+READY = "ready"
+
+Answer = dict[str, Any]
+
+
+class RunFailed(Exception):
+    """A run did not end well; its figures would be worth nothing."""
+
+
+def run(program: str, verb: str, **options: Any) -> Answer:
+    """Run `benchmarks.runs.<program>`, and give what it answered."""
+    with _started(program, verb, options) as process:
+        return _answer(process, f"{program} {verb}")
+
+
+@contextmanager
+def running(program: str, verb: str, **options: Any) -> Iterator["Running"]:
+    """Start one that works until it has seen enough; it is ready when the block begins."""
+    with _started(program, verb, options) as process:
+        assert process.stdout is not None
+        if process.stdout.readline().strip() != READY:
+            raise RunFailed(f"{program} {verb} did not get ready:\n{process.communicate()[1]}")
+        yield Running(process, f"{program} {verb}")
+
+
+class Running:
+    """A process at work."""
+
+    def __init__(self, process: "subprocess.Popen[str]", name: str) -> None:
+        self._process = process
+        self._name = name
+
+    def answer(self) -> Answer:
+        """Wait for its end, and give what it answered."""
+        return _answer(self._process, self._name)
+
+
+@contextmanager
+def _started(program: str, verb: str, options: dict[str, Any]) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, "-m", f"benchmarks.runs.{program}", verb, json.dumps(options)]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def _answer(process: "subprocess.Popen[str]", name: str) -> Answer:
+    try:
+        out, err = process.communicate(timeout=LIMIT_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise RunFailed(f"{name} took longer than {LIMIT_SECONDS} s") from None
+    if process.returncode != 0:
+        raise RunFailed(f"{name} failed:\n{err}")
+    answer: Answer = json.loads(out.strip().splitlines()[-1])
+    return answer

@@ -1,0 +1,1 @@
+"""What a freshly started process does for one measured run."""

@@ -1,0 +1,33 @@
+"""The program that windlass runs here: tasks that do nothing, in each of the places a handler can be."""
+
+import time
+
+from windlass import App
+
+app = App("memory://")
+seen: list[int] = []
+latencies: list[float] = []
+
+
+@app.task
+async def note(n: int) -> None:
+    """In the event loop."""
+    seen.append(n)
+
+
+@app.task
+def note_in_thread(n: int) -> None:
+    """In a thread."""
+    seen.append(n)
+
+
+@app.task(process=True)
+def note_in_process(n: int) -> int:
+    """In a child process."""
+    return n
+
+
+@app.task
+async def stamp(sent: float) -> None:
+    """How long ago it was asked for; the monotonic clock is the same in all processes of a machine."""
+    latencies.append(time.monotonic() - sent)

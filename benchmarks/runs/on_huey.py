@@ -1,0 +1,120 @@
+"""Huey's side, one verb a run: SqliteHuey in WAL mode, synced at every commit, one worker thread.
+
+Nothing is stored about a task that has run (`results=False`): that is Huey's quickest documented way. It
+deletes a task when it takes it, so a consumer that is killed loses what it was running; nothing is written
+at the task's end, and its last durable step is the taking.
+"""
+
+import threading
+import time
+from contextlib import contextmanager
+from typing import Any
+
+from benchmarks.runs import probe
+from huey import SqliteHuey
+
+huey = SqliteHuey("bench", filename=":memory:", results=False, store_none=False)
+seen: list[int] = []
+latencies: list[float] = []
+enough = threading.Event()
+wanted = 0
+
+
+@huey.task()
+def note(n: int) -> None:
+    seen.append(n)
+    if len(seen) == wanted:
+        enough.set()
+
+
+@huey.task()
+def stamp(sent: float) -> None:
+    latencies.append(time.monotonic() - sent)
+    if len(latencies) == wanted:
+        enough.set()
+
+
+def _use(path: str, number: int = 0, *, fsync: bool = True) -> None:
+    global wanted  # noqa: PLW0603 - one run a process
+    wanted = number
+    huey.storage = huey.get_storage(filename=path, fsync=fsync)
+
+
+def preload(path: str, number: int) -> dict[str, Any]:
+    """Enqueue so many, unsynced: nothing is measured here."""
+    _use(path, fsync=False)
+    for n in range(number):
+        note(n)
+    return {}
+
+
+def drain(path: str, number: int) -> dict[str, Any]:
+    """Work off what is there: from the start of the consumer to the end of the last handler."""
+    _use(path, number)
+    processor, started = time.process_time(), time.perf_counter()
+    with _consuming(delay=0.01):
+        assert enough.wait(100), "the queue was not drained in time"
+        taken, used = time.perf_counter() - started, time.process_time() - processor
+    probe.exactly_once(seen, number)
+    assert huey.storage.queue_size() == 0, "something is left in the queue"
+    return {"rate": number / taken, "processor": used / number * 1e6}
+
+
+def enqueue(path: str, number: int) -> dict[str, Any]:
+    """One by one: the time of each call, synced on return."""
+    _use(path)
+    taken = []
+    for n in range(number):
+        started = time.perf_counter()
+        note(n)
+        taken.append(time.perf_counter() - started)
+    assert huey.storage.queue_size() == number, "not every enqueued task stands"
+    return probe.spread(taken) | {"rate": number / sum(taken)}
+
+
+def pickup(path: str, number: int, gap: float, delay: float) -> dict[str, Any]:
+    """Enqueue to an idle consumer in the same process."""
+    _use(path, number)
+    with _consuming(delay):
+        _sent(number, gap)
+        assert enough.wait(100), "not everything was picked up"
+    return probe.spread(latencies)
+
+
+def serve(path: str, number: int, delay: float) -> dict[str, Any]:
+    """The consumer's side of pickup across processes."""
+    _use(path, number)
+    with _consuming(delay):
+        idle = probe.idle_share()
+        probe.ready()
+        assert enough.wait(100), "not everything was picked up"
+    return probe.spread(latencies) | {"idle": idle}
+
+
+def send(path: str, number: int, gap: float) -> dict[str, Any]:
+    """The caller's side of it."""
+    _use(path)
+    _sent(number, gap)
+    return {}
+
+
+def _sent(number: int, gap: float) -> None:
+    for _ in range(number):
+        stamp(time.monotonic())
+        time.sleep(gap)
+
+
+@contextmanager
+def _consuming(delay: float) -> Any:
+    """One worker thread, looking every `delay` seconds when there is nothing; 0.1 is Huey's own default."""
+    growing = {} if delay >= 0.1 else {"backoff": 1.0, "max_delay": delay}
+    consumer = huey.create_consumer(workers=1, periodic=False, initial_delay=delay, **growing)
+    consumer.start()
+    try:
+        yield
+    finally:
+        consumer.stop(graceful=True)
+
+
+if __name__ == "__main__":
+    probe.main({verb.__name__: verb for verb in (preload, drain, enqueue, pickup, serve, send)})

@@ -1,0 +1,239 @@
+"""Windlass's side, one verb a run. Its settings are those that docs/benchmarks.md names."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.runs import probe
+from benchmarks.runs.app import app, latencies, note, note_in_process, note_in_thread, seen, stamp
+from windlass import State, TaskType, Worker, WorkerSettings
+
+KINDS: dict[str, TaskType[Any, Any, Any]] = {
+    "loop": note,
+    "thread": note_in_thread,
+    "process": note_in_process,
+}
+AT_ONCE = 1_000
+SAMPLED = 100
+
+
+def preload(url: str, number: int, kind: str = "loop") -> dict[str, Any]:
+    """Enqueue so many, in batches."""
+    app.use_store(url)
+
+    async def work() -> float:
+        await app.open()
+        started = time.perf_counter()
+        for first in range(0, number, AT_ONCE):
+            await KINDS[kind].aenqueue_many(
+                [{"n": n} for n in range(first, min(first + AT_ONCE, number))]
+            )
+        taken = time.perf_counter() - started
+        await app.close()
+        return taken
+
+    return {"rate": number / asyncio.run(work())}
+
+
+def drain(url: str, number: int, slots: int, kind: str = "loop", *, memory: bool = False) -> dict[str, Any]:
+    """Work off what is there: from the start of the worker to the return of the last settle."""
+    app.use_store(url)
+
+    async def work() -> dict[str, Any]:
+        await app.open()
+        before = probe.resident()
+        taken, processor = await _drained(slots)
+        after = probe.resident()
+        if kind != "process":
+            probe.exactly_once(seen, number)
+        await _recorded(number)
+        await app.close()
+        return {"rate": number / taken, "processor": processor / number * 1e6, "before": before, "after": after}
+
+    if memory:
+        assert url == "memory://"
+        return asyncio.run(_preloaded(number, kind, work))
+    return asyncio.run(work())
+
+
+async def _preloaded(number: int, kind: str, work: Any) -> dict[str, Any]:
+    for first in range(0, number, AT_ONCE):
+        await KINDS[kind].aenqueue_many([{"n": n} for n in range(first, min(first + AT_ONCE, number))])
+    answer: dict[str, Any] = await work()
+    return answer
+
+
+async def _drained(slots: int) -> tuple[float, float]:
+    """Seconds, and seconds of processor time, until the last settlement was durable."""
+    settle = app.store.settle
+    last = 0.0
+
+    async def timed(batch: Sequence[Any], claim: Any = None) -> Any:
+        nonlocal last
+        settled = await settle(batch, claim)
+        if batch:
+            last = time.perf_counter()
+        return settled
+
+    app.store.settle = timed  # type: ignore[method-assign]
+    processor, started = time.process_time(), time.perf_counter()
+    await app.worker(WorkerSettings(slots=slots, drain=True)).run()
+    return last - started, time.process_time() - processor
+
+
+async def _recorded(number: int) -> None:
+    """Every task has its end and (of a sample) its line in the attempt log."""
+    counts = await app.operator.count()
+    completed = [task async for task in app.operator.every() if task.state is State.COMPLETED]
+    assert sum(count.number for count in counts) == len(completed) == number, "not all tasks are recorded"
+    for task in completed[:: max(1, number // SAMPLED)]:
+        attempts = await app.operator.attempts(task.id)
+        assert [attempt.outcome for attempt in attempts] == ["returned"], "no single attempt recorded"
+
+
+def enqueue(url: str, number: int) -> dict[str, Any]:
+    """One by one, blocking: the time of each call, durable on return."""
+    app.use_store(url)
+    app.setup()
+    taken = []
+    for n in range(number):
+        started = time.perf_counter()
+        note.enqueue(n=n)
+        taken.append(time.perf_counter() - started)
+    asyncio.run(_standing(number))
+    return probe.spread(taken) | {"rate": number / sum(taken)}
+
+
+def aenqueue(url: str, number: int, callers: int) -> dict[str, Any]:
+    """One by one from an event loop, by so many callers at a time."""
+    app.use_store(url)
+    taken: list[float] = []
+
+    async def call(numbers: range) -> None:
+        for n in numbers:
+            started = time.perf_counter()
+            await note.aenqueue(n=n)
+            taken.append(time.perf_counter() - started)
+
+    async def work() -> float:
+        await app.open()
+        started = time.perf_counter()
+        async with asyncio.TaskGroup() as group:
+            for caller in range(callers):
+                group.create_task(call(range(caller, number, callers)))
+        whole = time.perf_counter() - started
+        await _standing(number)
+        await app.close()
+        return whole
+
+    return {"rate": number / asyncio.run(work())} | probe.spread(taken)
+
+
+async def _standing(number: int) -> None:
+    counts = await app.operator.count()
+    assert sum(count.number for count in counts) == number, "not every enqueued task stands"
+
+
+def pickup(url: str, number: int, gap: float) -> dict[str, Any]:
+    """Enqueue to an idle worker in the same process."""
+    app.use_store(url)
+
+    async def work() -> None:
+        async with _at_work() as worker:
+            await _sent(number, gap)
+            await _seen(number, worker)
+
+    asyncio.run(work())
+    return probe.spread(latencies)
+
+
+def serve(url: str, number: int) -> dict[str, Any]:
+    """The worker's side of pickup across processes: until so many have been picked up."""
+    app.use_store(url)
+
+    async def work() -> float:
+        async with _at_work() as worker:
+            idle = await asyncio.to_thread(probe.idle_share)
+            probe.ready()
+            await _seen(number, worker)
+        return idle
+
+    idle = asyncio.run(work())
+    return probe.spread(latencies) | {"idle": idle}
+
+
+def send(url: str, number: int, gap: float) -> dict[str, Any]:
+    """The caller's side of it."""
+    app.use_store(url)
+
+    async def work() -> None:
+        await app.open()
+        await _sent(number, gap)
+        await app.close()
+
+    asyncio.run(work())
+    return {}
+
+
+@contextlib.asynccontextmanager
+async def _at_work() -> Any:
+    """A worker that is ready for the length of the block."""
+    up = asyncio.Event()
+    worker = app.worker()
+    running = asyncio.create_task(worker.run(ready=up.set))
+    await up.wait()
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        await running
+        await app.close()
+
+
+async def _sent(number: int, gap: float) -> None:
+    for _ in range(number):
+        await stamp.aenqueue(sent=time.monotonic())
+        await asyncio.sleep(gap)
+
+
+async def _seen(number: int, worker: Worker) -> None:
+    while worker.ran < number:
+        await asyncio.sleep(0.01)
+
+
+def loop(number: int, slots: int) -> dict[str, Any]:
+    """A task claimed, run, settled and recorded in memory, beside a bare asyncio task made and awaited."""
+
+    async def work() -> dict[str, Any]:
+        for first in range(0, number, AT_ONCE):
+            await note.aenqueue_many([{"n": n} for n in range(first, first + AT_ONCE)])
+        bare = await _bare(number)
+        taken, _ = await _drained(slots)
+        bare = min(bare, await _bare(number))
+        probe.exactly_once(seen, number)
+        await _recorded(number)
+        return {"windlass": taken / number * 1e6, "bare": bare / number * 1e6}
+
+    return asyncio.run(work())
+
+
+async def _bare(number: int) -> float:
+    async def nothing(n: int) -> None:
+        noted.append(n)
+
+    noted: list[int] = []
+    started = time.perf_counter()
+    for n in range(number):
+        await asyncio.create_task(nothing(n))
+    return time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    probe.main(
+        {
+            verb.__name__: verb
+            for verb in (preload, drain, enqueue, aenqueue, pickup, serve, send, loop)
+        }
+    )

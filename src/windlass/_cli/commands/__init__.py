@@ -1,0 +1,1 @@
+"""One file for each noun of the command line; imported when it is asked for."""

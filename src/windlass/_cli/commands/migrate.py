@@ -1,0 +1,61 @@
+"""`windlass migrate`: bring the store's schema up, or down."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from ..._store import Migration
+from ...errors import InvalidOption, Refused
+from ..asked import Asked, Command, pass_asked
+from ..documents import migration_document
+from ..render import Column
+
+if TYPE_CHECKING:
+    from ...app import App
+
+_COLUMNS = (
+    Column[Migration]("number", lambda step: f"{step.number:04d}", right=True),
+    Column[Migration]("name", lambda step: step.name),
+    Column[Migration]("applied", lambda step: ("yes", "green") if step.applied else ("no", "yellow")),
+)
+
+
+@click.command("migrate", cls=Command)
+@click.option("--to", "target", type=click.IntRange(0, 9999), metavar="N", help="Up or down to this number.")
+@click.option("--list", "only_list", is_flag=True, help="Only list the steps of the schema.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask before going down.")
+@pass_asked
+def migrate(asked: Asked, target: int | None, only_list: bool, yes: bool) -> None:
+    """Bring the store's schema to this version of windlass, or to the one named."""
+
+    async def work(app: "App") -> None:
+        steps = await app.operator.migrations()
+        if only_list:
+            asked.output.items(steps, _COLUMNS, migration_document, none="this store has no schema")
+            return
+        if not steps:
+            asked.output.say(f"the store {app.place} has no schema to migrate")
+            return
+        _check(steps, target, yes=yes)
+        taken = await app.operator.migrate(target)
+        asked.output.items(taken, _COLUMNS, migration_document, none="nothing to do: the schema is there already")
+
+    asked.run_anywhere(work)
+
+
+def _check(steps: Sequence[Migration], target: int | None, *, yes: bool) -> None:
+    if target is None:
+        return
+    highest = max(step.number for step in steps)
+    if target > highest:
+        raise InvalidOption(f"there is no migration {target}; the newest is {highest}")
+    undone = [step for step in steps if step.applied and step.number > target]
+    if not undone or yes:
+        return
+    try:
+        agreed = click.confirm(f"undo {len(undone)} steps, down to {target}? What they hold is lost", err=True)
+    except click.Abort:
+        agreed = False
+    if not agreed:
+        raise Refused("the schema was left as it is; --yes skips the question")

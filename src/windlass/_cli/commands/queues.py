@@ -1,0 +1,134 @@
+"""`windlass queues`: how full they are, and whether they flow. (F6)"""
+
+from collections import defaultdict
+from datetime import datetime
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec import Struct
+
+from ..._model.filter import Dimension, Filter, Page
+from ..._model.queue import QueueSettings
+from ..._model.state import State
+from ..asked import Asked, Commands, pass_asked
+from ..documents import settings_document
+from ..moments import span
+from ..render import Column, Styled
+
+if TYPE_CHECKING:
+    from ...app import App
+
+_COUNTED = (State.WAITING, State.SCHEDULED, State.READY, State.RUNNING, State.DEAD)
+_LOOKED_AT = 20
+
+
+class Line(Struct, frozen=True, kw_only=True):
+    """A queue, with what is in it."""
+
+    settings: QueueSettings
+    counts: dict[str, int]
+    oldest: float | None  # seconds that the oldest ready task has been due
+
+
+@click.group(cls=Commands)
+def queues() -> None:
+    """See how full queues are, pause and resume them."""
+
+
+@queues.command("list")
+@pass_asked
+def list_queues(asked: Asked) -> None:
+    """List queues with the number of tasks in each state."""
+
+    async def work(app: "App") -> None:
+        asked.output.items(await overview(app), _COLUMNS, _document, none="no queue has a task yet")
+
+    asked.run(work)
+
+
+@queues.command("pause")
+@click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
+@pass_asked
+def pause(asked: Asked, queues: tuple[str, ...]) -> None:
+    """Claim no more tasks of these queues; running ones go on."""
+
+    async def work(app: "App") -> None:
+        known = await names(app)
+        for queue in queues:
+            await app.operator.pause(queue)
+            asked.output.say(f"paused {queue}", {"queue": queue, "paused": True})
+            if queue not in known:
+                close = get_close_matches(queue, known, n=1)
+                hint = f"; did you mean {close[0]!r}?" if close else ""
+                asked.output.note(f"no task of the queue {queue} has been seen{hint}", warning=True)
+
+    asked.run(work)
+
+
+@queues.command("resume")
+@click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
+@pass_asked
+def resume(asked: Asked, queues: tuple[str, ...]) -> None:
+    """Let these queues flow again."""
+
+    async def work(app: "App") -> None:
+        for queue in queues:
+            await app.operator.resume(queue)
+            asked.output.say(f"resumed {queue}", {"queue": queue, "paused": False})
+
+    asked.run(work)
+
+
+async def overview(app: "App") -> list[Line]:
+    """Every queue that has tasks or settings."""
+    counted: dict[str, dict[str, int]] = defaultdict(dict)
+    for count in await app.operator.count(Filter(states=_COUNTED), (Dimension.QUEUE, Dimension.STATE)):
+        queue, state = count.values
+        counted[queue][state] = count.number
+    settings = {found.name: found for found in await app.operator.queues()}
+    now = await app.operator.now()
+    return [
+        Line(
+            settings=settings.get(queue) or QueueSettings(name=queue),
+            counts={str(state): counted[queue].get(state, 0) for state in _COUNTED},
+            oldest=await _oldest(app, queue, now) if counted[queue].get(State.READY) else None,
+        )
+        for queue in sorted({*counted, *settings})
+    ]
+
+
+async def names(app: "App") -> list[str]:
+    """The queues that any task was ever in, as far as the store remembers."""
+    counts = await app.operator.count(None, (Dimension.QUEUE,))
+    return [count.values[0] for count in counts]
+
+
+async def _oldest(app: "App", queue: str, now: datetime) -> float | None:
+    """How long the longest due of the first few ready tasks has been due."""
+    where = Filter(states=(State.READY,), queues=(queue,))
+    found = await app.operator.find(where, Page(limit=_LOOKED_AT))
+    due = [max(task.run_at, task.created_at) for task in found.items]
+    return max((now - min(due)).total_seconds(), 0.0) if due else None
+
+
+def _document(line: Line) -> dict[str, Any]:
+    return {**settings_document(line.settings), **line.counts, "oldest_ready": line.oldest}
+
+
+def _number(state: State) -> Column[Line]:
+    style = "bold red" if state is State.DEAD else ""
+
+    def cell(line: Line) -> Styled:
+        number = line.counts[state]
+        return f"{number:,}", style if number else "dim"
+
+    return Column(str(state), cell, right=True)
+
+
+_COLUMNS = (
+    Column[Line]("queue", lambda line: line.settings.name, elastic=True),
+    *(_number(state) for state in _COUNTED),
+    Column[Line]("oldest", lambda line: "" if line.oldest is None else span(line.oldest), right=True),
+    Column[Line]("", lambda line: ("paused", "yellow") if line.settings.paused else ""),
+)

@@ -1,0 +1,121 @@
+"""`windlass worker`: run an app's tasks until told to stop."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import version
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..._worker.settings import WorkerSettings
+from ...config import LOG_FORMATS, LOG_LEVELS, Settings
+from ...errors import InvalidOption
+from ..asked import Asked, Command, pass_asked
+from ..logs import set_up
+from ..params import DURATION
+from ..terminal import stderr
+
+if TYPE_CHECKING:
+    from ..._worker.worker import Worker
+    from ...app import App
+
+logger = logging.getLogger("windlass.worker")
+
+
+@click.command("worker", cls=Command)
+@click.argument("target", required=False, metavar="[APP]")
+@click.option("--queue", "-q", "queues", multiple=True, help="Only this queue (repeatable).")
+@click.option("--slots", type=int, help="How many tasks run at once.")
+@click.option("--processes", type=int, help="How many of them may be in child processes.")
+@click.option("--grace", type=DURATION, help="How long running tasks may finish when it stops.")
+@click.option("--lease", type=DURATION, help="Silent for so long, its tasks go to others.")
+@click.option("--heartbeat", type=DURATION, help="How often it gives a sign of life.")
+@click.option("--poll", type=DURATION, help="How often it looks without having been woken.")
+@click.option("--drain", is_flag=True, help="Stop once nothing is ready.")
+@click.option("--no-keeper", is_flag=True, help="Leave the housekeeping to other workers.")
+@click.option("--name", help="What to call it (default: host and process id).")
+@click.option("--log-level", type=click.Choice(LOG_LEVELS), help="Log from this level on.")
+@click.option("--log-format", type=click.Choice(LOG_FORMATS), help="Lines for people, or JSON.")
+@pass_asked
+def worker(
+    asked: Asked,
+    target: str | None,
+    queues: tuple[str, ...],
+    drain: bool,
+    no_keeper: bool,
+    **flags: Any,
+) -> None:
+    """Run the tasks of APP (module:attribute, as in shop.tasks:app) until told to stop.
+
+    SIGTERM or Ctrl-C lets running tasks finish; a second one does not wait for them.
+    """
+    asked.flags |= {**flags, "queues": queues or None, "keeper": False if no_keeper else None}
+    if target is not None:
+        asked.flags["app"] = target
+    settings = asked.settings
+    if settings.app is None:
+        raise InvalidOption(
+            "which app? `windlass worker shop.tasks:app` runs the tasks of `app` in shop/tasks.py; "
+            "WINDLASS_APP or `app` in windlass.toml can name it too"
+        )
+    set_up(settings.log_level, settings.log_format, colour=stderr().is_terminal and not stderr().no_color)
+    app = asked.app
+    made = app.worker(_worker_settings(settings, drain=drain))
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(app, made, settings.app))
+
+
+async def _serve(app: "App", made: "Worker", target: str) -> None:
+    # The worker handles signals once its store is open; until then this does.
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, made.stop)
+    _introduce(app, made, target)
+    try:
+        await made.run(signals=True)
+    finally:
+        await app.close()
+
+
+def _introduce(app: "App", made: "Worker", target: str) -> None:
+    """Say who starts, and what an acknowledged write survives here."""
+    promise = app.operator.promise
+    told = (
+        f"windlass {version('windlass')} runs {target} ({len(app.types)} task types) as {made.name}; "
+        f"store {app.place} ({promise.durability}: {promise.why}); "
+        f"queues {', '.join(made.queues)}; {made.settings.slots} slots"
+    )
+    level = logging.INFO if promise.durability == "durable" else logging.WARNING
+    logger.log(
+        level,
+        "%s",
+        told,
+        extra={
+            "app": target,
+            "store": app.place,
+            "durability": str(promise.durability),
+            "queues": list(made.queues),
+            "slots": made.settings.slots,
+        },
+    )
+
+
+def _worker_settings(settings: Settings, *, drain: bool) -> WorkerSettings:
+    chosen = {
+        name: getattr(settings, name)
+        for name in ("slots", "processes", "lease", "heartbeat", "grace", "poll", "keeper", "name")
+    }
+    said = {name: value for name, value in chosen.items() if value is not None}
+    return WorkerSettings(queues=settings.queues, drain=drain, **said)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, where it is installed."""
+    if find_spec("uvloop") is None:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = import_module("uvloop").new_event_loop
+    return factory

@@ -1,0 +1,107 @@
+"""What an operator does to tasks, and the lines in the audit log that say so."""
+
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from ..._ids import new_id
+from ..._model.filter import Action, CancelTasks, Discard, Filter, Page, Replay
+from ..._model.state import ENDED, PENDING, REPLAYABLE, State, Verb
+from ..._model.task import Task, TaskId
+from .endings import abandon, cancel_pending, forget
+from .filters import finding
+from .rows import read_tasks
+from .transaction import Transaction
+
+_CHUNK = 500
+
+
+def apply(tx: Transaction, action: Action, where: Filter, limit: int) -> list[TaskId]:
+    """Do it to those that match and allow it, oldest first, and audit it."""
+    states = _allowing(action)
+    asked = states if where.states is None else tuple(s for s in where.states if s in states)
+    where = replace(where, states=asked)
+    done: list[TaskId] = []
+    cursor: str | None = None
+    while len(done) < limit:
+        query = finding(where, Page(limit=_CHUNK, cursor=cursor))
+        found = read_tasks(tx.select(query.sql, query.parameters))
+        for task in found:
+            # An earlier one's cancellation may have changed this one.
+            current = tx.get(task.id)
+            if current is not None and current.state in asked and _act(tx, action, current):
+                done.append(task.id)
+            if len(done) == limit:
+                break
+        if len(found) < _CHUNK:
+            break
+        cursor = found[-1].id
+    return done
+
+
+def _allowing(action: Action) -> tuple[State, ...]:
+    """The states from which the table of transitions lets this be done."""
+    match action:
+        case CancelTasks():
+            return tuple(state for state in State if state not in ENDED)
+        case Replay():
+            return tuple(sorted(REPLAYABLE))
+        case Discard():
+            return (State.DEAD,)
+        case _:
+            assert_never(action)
+
+
+def _act(tx: Transaction, action: Action, task: Task) -> bool:
+    done = _do(tx, action, task)
+    if done:
+        edited = isinstance(action, Replay) and action.payload is not None
+        tx.run(
+            "audit",
+            {
+                "id": new_id(),
+                "at": tx.at,
+                "who": action.by.who,
+                "why": action.by.why,
+                "action": str(action.__struct_config__.tag),
+                "task_id": task.id,
+                "detail": "with an edited payload" if edited else "",
+            },
+        )
+    return done
+
+
+def _do(tx: Transaction, action: Action, task: Task) -> bool:
+    match action:
+        case CancelTasks(by=by):
+            if task.state in PENDING:
+                cancel_pending(tx, task, by.why or f"cancelled by {by.who}")
+            else:
+                tx.keep(task, replace(task, cancel_requested=True))
+            return True
+        case Replay(payload=payload):
+            return _replay(tx, task, payload)
+        case Discard():
+            abandon(tx, task.id, "died and was discarded")
+            forget(tx, task.id, task.tenant, task.idempotency_key)
+            return True
+        case _:
+            assert_never(action)
+
+
+def _replay(tx: Transaction, task: Task, payload: bytes | None) -> bool:
+    """Bring it back with all its attempts; False if its fingerprint stands again."""
+    if task.fingerprint is not None and tx.value("standing", {"fingerprint": task.fingerprint}) is not None:
+        return False
+    tx.move(
+        task,
+        Verb.REPLAY,
+        State.READY,
+        attempt=0,
+        run_at=tx.now,
+        payload=task.payload if payload is None else payload,
+        finished_at=None,
+        cancel_requested=False,
+        progress=None,
+    )
+    return True

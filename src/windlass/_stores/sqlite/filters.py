@@ -1,0 +1,109 @@
+"""From a filter to a condition. Values are parameters; only our own words and the states' become text."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from ..._model.filter import Dimension, Filter, Page
+from ..._model.state import State
+from .rows import instant
+from .statements import listed, statement
+
+_FEW = frozenset({State.RUNNING, State.DEAD})
+"""States with an index of their own that never hold very many tasks, or in the order of a page."""
+
+
+class Query(Struct, frozen=True):
+    """A statement and its parameters."""
+
+    sql: str
+    parameters: dict[str, Any]
+
+
+def finding(where: Filter, page: Page, edge: str | None = None) -> Query:
+    """The tasks that match, a page by id, none of them beyond the edge."""
+    conditions, parameters = _conditions(where)
+    _within(conditions, (page.cursor, edge), newest_first=page.newest_first)
+    sql = _with(statement("find"), conditions)
+    if page.newest_first:
+        sql = sql.replace("ORDER BY task.id", "ORDER BY task.id DESC")
+    return Query(sql, {**parameters, "cursor": page.cursor, "edge": edge, "limit": page.limit})
+
+
+def counting(where: Filter, by: Sequence[Dimension], window: tuple[str | None, str | None]) -> Query:
+    """How many match, by these dimensions, within a window of ids: the first not included, the last is."""
+    conditions, parameters = _conditions(where)
+    _within(conditions, window, newest_first=False)
+    columns = ", ".join(f"task.{dimension.value}" for dimension in by)
+    sql = statement("count").replace("count(*), 1", f"count(*), {columns}" if by else "count(*)")
+    sql = sql.replace("GROUP BY 2", f"GROUP BY {columns}" if by else "")
+    return Query(_with(sql, conditions), {**parameters, "cursor": window[0], "edge": window[1]})
+
+
+def _within(conditions: list[str], window: tuple[str | None, str | None], *, newest_first: bool) -> None:
+    cursor, edge = window
+    if cursor is not None:
+        conditions.append("task.id < :cursor" if newest_first else "task.id > :cursor")
+    if edge is not None:
+        conditions.append("task.id >= :edge" if newest_first else "task.id <= :edge")
+
+
+def is_selective(where: Filter) -> bool:
+    """Whether an index finds the tasks that match, so that no window is needed to keep the read short."""
+    named = where.ids is not None or where.root is not None or where.idempotency_key is not None
+    return named or (where.states is not None and _FEW.issuperset(where.states))
+
+
+def _with(sql: str, conditions: list[str]) -> str:
+    return sql.replace("WHERE TRUE", "WHERE " + " AND ".join(conditions)) if conditions else sql
+
+
+def _conditions(where: Filter) -> tuple[list[str], dict[str, Any]]:
+    conditions: list[str] = []
+    parameters: dict[str, Any] = {}
+    if where.states is not None:
+        # As text, so that the planner sees which partial index holds them.
+        named = ", ".join(f"'{State(state).value}'" for state in where.states)
+        conditions.append(f"task.state = {named}" if len(where.states) == 1 else f"task.state IN ({named})")
+    for name, condition in _LISTS.items():
+        values = getattr(where, name)
+        if values is not None:
+            conditions.append(condition)
+            parameters[name] = listed(values)
+    if where.root is not None:
+        conditions.append(
+            "((task.id = :root AND task.root = :root) OR (task.root = :root AND task.root <> task.id))"
+        )
+        parameters["root"] = where.root
+    if where.idempotency_key is not None:
+        conditions.append("task.idempotency_key = :idempotency_key")
+        parameters["idempotency_key"] = where.idempotency_key
+    if where.error is not None:
+        conditions.append("windlass_mentions(task.error_type, task.error_message, :error)")
+        parameters["error"] = where.error.lower()
+    for name, condition in _BOUNDS.items():
+        at = getattr(where, name)
+        if at is not None:
+            conditions.append(condition)
+            parameters[name] = instant(at)
+    return conditions, parameters
+
+
+_LISTS = {
+    "ids": "task.id IN (SELECT value FROM json_each(:ids))",
+    "types": "task.type IN (SELECT value FROM json_each(:types))",
+    "queues": "task.queue IN (SELECT value FROM json_each(:queues))",
+    "tenants": "task.tenant IN (SELECT value FROM json_each(:tenants))",
+}
+_BOUNDS = {
+    "created_after": "task.created_at >= :created_after",
+    "created_before": "task.created_at < :created_before",
+    "finished_after": "task.finished_at >= :finished_after",
+    "finished_before": "task.finished_at < :finished_before",
+}
+
+
+def mentions(error_type: str | None, message: str | None, text: str) -> bool:
+    """Whether an error's type or message has this lower-case text in it. LIKE folds ASCII only."""
+    return error_type is not None and (text in error_type.lower() or text in (message or "").lower())

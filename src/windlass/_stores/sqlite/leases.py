@@ -1,0 +1,179 @@
+"""Granting leases and ending them."""
+
+from collections.abc import Sequence
+from heapq import merge
+from itertools import islice
+from typing import assert_never
+
+from ..._model.lease import Claim, Claimed
+from ..._model.state import State, Verb
+from ..._model.task import Error, Task
+from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settled, Settlement
+from ...errors import SessionLost
+from .endings import abandon, unblock
+from .enqueueing import enqueue
+from .rows import Row, error_row, instant, read_tasks
+from .statements import listed
+from .transaction import Transaction
+
+# -- claim -------------------------------------------------------------------------------------------
+
+
+def claim(tx: Transaction, wish: Claim) -> list[Claimed]:
+    """Lease ready tasks to a live session; raises SessionLost if it is not."""
+    return _grant(tx, wish, alive(tx, wish.session))
+
+
+def alive(tx: Transaction, session: str) -> str:
+    """The name of a live session's worker; raises SessionLost if the session is not alive."""
+    worker = _worker(tx, session)
+    if worker is None:
+        raise SessionLost(f"session {session} has expired or was never opened; open a new one")
+    return worker
+
+
+def _worker(tx: Transaction, session: str) -> str | None:
+    found: str | None = tx.value("session", {"session": session, "now": tx.at})
+    return found
+
+
+def _grant(tx: Transaction, wish: Claim, worker: str) -> list[Claimed]:
+    first = _first_ready(tx, wish)
+    if not first:
+        return []
+    lease = {"session": wish.session, "worker": worker, "number": wish.number, "now": tx.at}
+    return lease_out(tx, "claim", [row[2] for row in first], lease)
+
+
+def _first_ready(tx: Transaction, wish: Claim) -> list[Row]:
+    paused = {row[0] for row in tx.rows("paused")}
+    limit = max(wish.limit, 0)
+    heads = [
+        tx.rows("ready", {"queue": queue, "limit": limit})
+        for queue in dict.fromkeys(wish.queues)
+        if queue not in paused
+    ]
+    return heads[0] if len(heads) == 1 else list(islice(merge(*heads), limit))
+
+
+def lease_out(tx: Transaction, verb: str, rowids: Sequence[int], lease: dict[str, object]) -> list[Claimed]:
+    """Run a statement that leases these rows; answers with the tasks as they then are, in this order."""
+    these = listed(rowids)
+    changed = tx.run(verb, {**lease, "rowids": these})
+    assert changed == len(rowids), f"{changed} of {len(rowids)} tasks were there to {verb}"
+    return [Claimed(task) for task in read_tasks(tx.rows("tasks", {"rowids": these}))]
+
+
+# -- settle ------------------------------------------------------------------------------------------
+
+
+def settle(tx: Transaction, batch: Sequence[Settlement], wish: Claim | None) -> Settled:
+    """Apply the verdicts whose leases hold, then claim."""
+    receipts = _settle_batch(tx, batch)
+    if wish is None or (worker := _worker(tx, wish.session)) is None:
+        return Settled(receipts=receipts)
+    return Settled(receipts=receipts, claimed=tuple(_grant(tx, wish, worker)))
+
+
+def _settle_batch(tx: Transaction, batch: Sequence[Settlement]) -> tuple[Receipt, ...]:
+    completions = [settlement for settlement in batch if isinstance(settlement.verdict, Complete)]
+    once_each = len({settlement.lease.task_id for settlement in batch}) == len(batch)
+    if not once_each or not _complete(tx, completions):
+        return tuple([_settle_one(tx, settlement) for settlement in batch])
+    return tuple(
+        [
+            Receipt.APPLIED if isinstance(settlement.verdict, Complete) else _settle_one(tx, settlement)
+            for settlement in batch
+        ]
+    )
+
+
+def _complete(tx: Transaction, batch: Sequence[Settlement]) -> bool:
+    """Complete all of these if every lease holds, as it nearly always does; otherwise change nothing."""
+    if not batch:
+        return True
+    tx.save()
+    if tx.run_many("complete", [_completion(tx, settlement) for settlement in batch]) != len(batch):
+        tx.undo()
+        return False
+    tx.forget_saved()
+    _after_completion(tx, batch)
+    return True
+
+
+def _completion(tx: Transaction, settlement: Settlement) -> Row:
+    """The parameters of complete.sql, in its order."""
+    lease, verdict = settlement.lease, settlement.verdict
+    assert isinstance(verdict, Complete)
+    return (tx.at, settlement.duration, settlement.outcome, verdict.result, lease.task_id, lease.fence)
+
+
+def _after_completion(tx: Transaction, batch: Sequence[Settlement]) -> None:
+    unblock(tx, [settlement.lease.task_id for settlement in batch])
+    successors = [new for s in batch if isinstance(s.verdict, Complete) for new in s.verdict.successors]
+    if successors:
+        enqueue(tx, successors)
+
+
+def _settle_one(tx: Transaction, settlement: Settlement) -> Receipt:
+    """Apply a verdict if its lease still holds; otherwise change nothing."""
+    task = tx.get(settlement.lease.task_id)
+    # A task that is gone had ended, and while it is leased only its holder can end it: this is a repeat.
+    if task is None:
+        return Receipt.REPEATED
+    if task.fence != settlement.lease.fence:
+        return Receipt.LOST
+    if task.state is not State.RUNNING:
+        return Receipt.REPEATED
+    if isinstance(settlement.verdict, Complete):
+        tx.run_many("complete", [_completion(tx, settlement)])
+        _after_completion(tx, [settlement])
+    else:
+        _apply(tx, task, settlement.verdict, settlement.duration)
+        _record(tx, task, settlement, settlement.verdict.error)
+    return Receipt.APPLIED
+
+
+def _apply(tx: Transaction, task: Task, verdict: Postpone | Bury | Cancel, duration: float) -> None:
+    end = {"session": None, "finished_at": tx.now, "duration": duration}
+    match verdict:
+        case Postpone() if task.cancel_requested:
+            tx.move(task, Verb.CANCEL, State.CANCELLED, error=verdict.error or task.error, **end)
+            abandon(tx, task.id, "was cancelled")
+        case Postpone(delay=delay, reason=reason, error=error):
+            tx.move(
+                task,
+                Verb.POSTPONE,
+                State.SCHEDULED if delay else State.READY,
+                # Handed back, it keeps its place in the queue.
+                run_at=task.run_at if reason is Reason.RELEASE and not delay else tx.now + delay,
+                attempt=task.attempt if reason is Reason.RETRY else task.attempt - 1,
+                session=None,
+                duration=duration,
+                error=error or task.error,
+            )
+        case Bury(error=error):
+            tx.move(task, Verb.BURY, State.DEAD, error=error, **end)
+        case Cancel(error=error):
+            tx.move(task, Verb.CANCEL, State.CANCELLED, error=error or task.error, **end)
+            abandon(tx, task.id, "was cancelled")
+        case _:
+            assert_never(verdict)
+
+
+def _record(tx: Transaction, task: Task, settlement: Settlement, error: Error | None) -> None:
+    tx.run(
+        "record",
+        {
+            "task_id": task.id,
+            "fence": task.fence,
+            "number": task.attempt,
+            "worker": task.worker,
+            "claimed_at": tx.at if task.claimed_at is None else instant(task.claimed_at),
+            "finished_at": tx.at,
+            "duration": settlement.duration,
+            "outcome": settlement.outcome,
+            "trace": task.trace,
+            **error_row(error),
+        },
+    )

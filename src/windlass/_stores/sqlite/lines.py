@@ -1,0 +1,295 @@
+"""Threads that serve requests: one writes, in groups that share a commit, and one reads."""
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from ..._clock import Clock
+from ...errors import StoreError, StoreUnavailable, WindlassError
+from . import schema
+from .asking import Reader
+from .connection import connect, is_wal, set_journal
+from .faults import translate
+from .transaction import News, Transaction
+from .turnstile import Turnstile
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+DEADLINE_SECONDS = 30.0
+"""How long a request may take, waiting for others included, before its caller is told to try again."""
+
+MAX_GROUP = 1000
+MAX_GROUP_SECONDS = 0.02
+"""A group takes no further request after this long, so that nobody's commit waits for everybody's work."""
+
+GAP_SHARE = 0.25
+MIN_GAP_SECONDS = 0.0001
+MAX_GAP_SECONDS = 0.05
+"""The file is left unlocked for this share of the time it was held. Programs that do not know our turnstile
+only look now and then whether it is free; without a gap they would never get in. Asking and answering take
+time too, so that mostly little is left to wait."""
+
+
+class Request:
+    """Work for a line's thread, and the loop that waits for its result."""
+
+    __slots__ = ("error", "future", "loop", "news", "result", "work")
+
+    def __init__(self, work: Callable[[Any], Any], loop: asyncio.AbstractEventLoop) -> None:
+        self.work = work
+        self.loop = loop
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.news: News | None = None
+
+
+class Line(Generic[P]):
+    """A thread of its own with a connection of its own, that serves requests in order.
+
+    Any thread and any event loop may ask. The thread starts at once and connects; `ready` says how that went.
+    """
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.ready: Future[None] = _uncancellable()
+        self.path = path
+        self._requests: SimpleQueue[Request | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._closing = False
+        self._ended: Future[None] = _uncancellable()
+        self._thread = threading.Thread(target=self._live, name=f"windlass-{name}", daemon=True)
+        self._thread.start()
+
+    async def ask(self, work: Callable[[P], R]) -> R:
+        """Have the work done and wait for its result. What is given up before its turn is not done."""
+        request = Request(work, asyncio.get_running_loop())
+        with self._lock:
+            if self._closing:
+                raise StoreError(f"the store on {self.path} is closed; open it again to use it")
+            self._requests.put(request)
+        try:
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                result: R = await request.future
+        except TimeoutError as error:
+            raise StoreUnavailable(
+                f"{self.path} was not to be had within {DEADLINE_SECONDS:.0f} s: look for a stopped or "
+                f"hanging process that has {self.path.name}-lock open, or for a slow disk; what was asked "
+                f"for may still be done, and asking again does no harm"
+            ) from error
+        return result
+
+    def close(self) -> "Future[None]":
+        """Serve what has been asked for, then end; the answer is done when the thread has ended."""
+        with self._lock:
+            if not self._closing:
+                self._closing = True
+                self._requests.put(None)
+        return self._ended
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it takes no more requests."""
+        return self._closing
+
+    def _live(self) -> None:
+        try:
+            self._open()
+        except BaseException as error:  # noqa: BLE001 - handed to whoever opens the store
+            self._refuse(error)
+            return
+        self.ready.set_result(None)
+        try:
+            while (request := self._requests.get()) is not None:
+                self._serve(request)
+        finally:
+            self._shut()
+            self._ended.set_result(None)
+
+    def _refuse(self, error: BaseException) -> None:
+        """It could not be opened: say so to everybody who has asked already."""
+        self.close()
+        while (request := self._requests.get()) is not None:
+            request.error = error
+            deliver([request])
+        self._ended.set_result(None)
+        self.ready.set_exception(error)
+
+    def _open(self) -> None:
+        raise NotImplementedError
+
+    def _shut(self) -> None:
+        raise NotImplementedError
+
+    def _serve(self, request: Request) -> None:
+        raise NotImplementedError
+
+
+def _uncancellable() -> "Future[None]":
+    """A future that a caller may stop waiting for without ending it."""
+    future: Future[None] = Future()
+    future.set_running_or_notify_cancel()
+    return future
+
+
+def deliver(requests: list[Request]) -> None:
+    """Hand results to the loops that wait, one call a loop. A loop that is gone waits for nothing."""
+    by_loop: defaultdict[asyncio.AbstractEventLoop, list[Request]] = defaultdict(list)
+    for request in requests:
+        by_loop[request.loop].append(request)
+    for loop, answered in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_resolve, answered)
+        except RuntimeError:
+            continue
+
+
+def _resolve(requests: list[Request]) -> None:
+    for request in requests:
+        if request.future.done():
+            continue
+        if request.error is None:
+            request.future.set_result(request.result)
+        else:
+            request.future.set_exception(request.error)
+
+
+class ReadLine(Line[Reader]):
+    """Serves questions one by one, each in short reads of its own."""
+
+    def _open(self) -> None:
+        self._connection = connect(self.path)
+        self._reader = Reader(self._connection)
+
+    def _shut(self) -> None:
+        self._connection.close()
+
+    def _serve(self, request: Request) -> None:
+        if request.future.cancelled():
+            return
+        try:
+            request.result = request.work(self._reader)
+        except sqlite3.Error as error:
+            request.error = translate(error, self.path)
+        except BaseException as error:  # noqa: BLE001 - the caller's, whatever it is
+            request.error = error
+        deliver([request])
+
+
+class WriteLine(Line[Transaction]):
+    """Serves writes in groups: one transaction and one sync for all that have come in meanwhile."""
+
+    def __init__(self, path: Path, clock: Clock, wake: Callable[[News], None]) -> None:
+        self._clock = clock
+        self._wake = wake
+        self._freed_at = self._held_for = 0.0
+        super().__init__(path, "write")
+
+    def _open(self) -> None:
+        self._connection = connect(self.path)
+        try:
+            self._turn = Turnstile(self.path)
+            schema.ensure(schema.File(self.path, self._connection, self._turn))
+        except sqlite3.Error as error:
+            self._shut()
+            raise translate(error, self.path) from error
+        except WindlassError:
+            self._shut()
+            raise
+
+    def _shut(self) -> None:
+        self._connection.close()
+        self._turn.close()
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: let go of the locks' files, and leave the connection to the parent."""
+        self._turn.close()
+
+    # -- groups --------------------------------------------------------------------------------------
+
+    def _serve(self, request: Request) -> None:
+        group: list[Request] = []
+        news = News()
+        try:
+            with self._turn:
+                self._leave_gap()
+                began = time.perf_counter()
+                self._begin()
+                self._serve_group(request, group, began)
+                if self._connection.in_transaction:  # A single request that was refused has been rolled back.
+                    self._connection.execute("COMMIT")
+                self._freed_at = time.perf_counter()
+                self._held_for = self._freed_at - began
+            for done in group:
+                if done.news is not None:
+                    news.add(done.news)
+            deliver(group)
+        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait must hear of it
+            self._fail(group or [request], error)
+        if news:
+            self._wake(news)
+
+    def _begin(self) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+        if is_wal(self._connection):
+            self._connection.execute("ROLLBACK")
+            set_journal(self._connection, self.path)
+            self._connection.execute("BEGIN IMMEDIATE")
+
+    def _serve_group(self, request: Request, group: list[Request], began: float) -> None:
+        """Do the request, and those that wait behind it."""
+        if self._requests.empty():
+            self._do(request, group, undo="ROLLBACK")
+            return
+        following: Request | None = request
+        while following is not None:
+            self._connection.execute("SAVEPOINT windlass_request")
+            self._do(following, group, undo="ROLLBACK TO windlass_request")
+            self._connection.execute("RELEASE windlass_request")
+            following = self._next(len(group), time.perf_counter() - began)
+
+    def _next(self, served: int, elapsed: float) -> Request | None:
+        if served >= MAX_GROUP or elapsed > MAX_GROUP_SECONDS:
+            return None
+        try:
+            following = self._requests.get_nowait()
+        except Empty:
+            return None
+        if following is None:
+            self._requests.put(None)  # The end of the line: for the outer loop to see.
+        return following
+
+    def _do(self, request: Request, group: list[Request], *, undo: str) -> None:
+        if request.future.cancelled():
+            return
+        group.append(request)
+        transaction = Transaction(self._connection, self._clock.now())
+        try:
+            request.result = request.work(transaction)
+            request.news = transaction.news
+        except BaseException as error:
+            request.error = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
+            if not self._connection.in_transaction:
+                raise  # A full disk, say: SQLite has undone the whole group.
+            self._connection.execute(undo)
+
+    def _leave_gap(self) -> None:
+        """Sleep until the file has been free for its share of the time. Inside the turnstile, so that the gap
+        is for programs that do not know it."""
+        owed = min(GAP_SHARE * self._held_for, MAX_GAP_SECONDS) - (time.perf_counter() - self._freed_at)
+        if owed > MIN_GAP_SECONDS:
+            time.sleep(owed)
+
+    def _fail(self, group: list[Request], error: Exception) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+        for request in group:
+            request.error = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
+        deliver(group)

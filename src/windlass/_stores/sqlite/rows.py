@@ -1,0 +1,182 @@
+"""Rows to tasks and back. Instants and durations are whole microseconds in the file."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
+
+import msgspec
+
+from ..._model.attempt import Attempt
+from ..._model.state import State
+from ..._model.task import Error, NewTask, Progress, Task, TaskId, rank_of
+
+Row: TypeAlias = tuple[Any, ...]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_STATES = {state.value: state for state in State}
+_texts = msgspec.json.Decoder(tuple[str, ...])
+_encoder = msgspec.json.Encoder()
+
+
+def instant(at: datetime) -> int:
+    """Microseconds from 1970 to `at`."""
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def optional_instant(at: datetime | None) -> int | None:
+    """The same, or None for None."""
+    return None if at is None else (at - _EPOCH) // _MICROSECOND
+
+
+def duration(of: timedelta | None) -> int | None:
+    """Microseconds of a duration, or None for None."""
+    return None if of is None else of // _MICROSECOND
+
+
+def moment(microseconds: int) -> datetime:
+    """The instant that so many microseconds after 1970 are."""
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+class Moments(dict[Any, Any]):
+    """Instants of one batch. Many are equal, and making one costs ten times as much as finding it."""
+
+    def __missing__(self, microseconds: int) -> datetime:
+        made = self[microseconds] = moment(microseconds)
+        return made
+
+
+def task_reader() -> Callable[[Row], Task]:
+    """Reads tasks off the rows of one batch; their columns are those of tasks.sql, in its order."""
+    moments = Moments({None: None})
+
+    def read(row: Row) -> Task:
+        # Taken apart by position: the claims of a busy worker come through here, every microsecond counts.
+        (id_, type_, payload, root, queue, tenant, priority, boost, state, attempt, max_attempts, fence,
+         run_at, created_at, claimed_at, finished_at, timeout, session, worker, ran_for, cancel_requested,
+         fraction, message, result, error_type, error_message, error_traceback, idempotency_key, fingerprint,
+         next_, after, result_into, secret, trace, enqueued_by) = row  # fmt: skip
+        return Task(
+            id=id_,
+            type=type_,
+            payload=payload,
+            root=root,
+            queue=queue,
+            tenant=tenant,
+            priority=priority,
+            boost=boost,
+            state=_STATES[state],
+            attempt=attempt,
+            max_attempts=max_attempts,
+            fence=fence,
+            run_at=moments[run_at],
+            created_at=moments[created_at],
+            claimed_at=moments[claimed_at],
+            finished_at=moments[finished_at],
+            timeout=None if timeout is None else timedelta(microseconds=timeout),
+            session=session,
+            worker=worker,
+            duration=ran_for,
+            cancel_requested=cancel_requested == 1,
+            progress=None if fraction is None else Progress(fraction=fraction, message=message),
+            result=result,
+            error=_error(error_type, error_message, error_traceback),
+            idempotency_key=idempotency_key,
+            fingerprint=fingerprint,
+            next=next_,
+            after=() if after is None else _texts.decode(after),
+            result_into=result_into,
+            secret=() if secret is None else _texts.decode(secret),
+            trace=trace,
+            enqueued_by=enqueued_by,
+        )
+
+    return read
+
+
+def read_tasks(rows: Sequence[Row]) -> list[Task]:
+    """The tasks of one batch of rows."""
+    return list(map(task_reader(), rows))
+
+
+def new_row(new: NewTask, state: State, run_at: datetime, now: int) -> Row:
+    """The parameters of enqueue.sql, in its order."""
+    return (
+        new.id,
+        new.type,
+        new.payload,
+        new.root,
+        new.queue,
+        new.tenant,
+        new.priority,
+        new.boost,
+        state.value,
+        new.max_attempts,
+        instant(run_at),
+        rank_of(run_at, new.boost),
+        now,
+        duration(new.timeout),
+        new.idempotency_key,
+        new.fingerprint,
+        new.next,
+        _list(new.after),
+        new.result_into,
+        _list(new.secret),
+        new.trace,
+        new.enqueued_by,
+    )
+
+
+def changed_row(task: Task) -> dict[str, Any]:
+    """Everything about a task that can change, as parameters of keep.sql."""
+    return {
+        "id": task.id,
+        "payload": task.payload,
+        "state": task.state.value,
+        "attempt": task.attempt,
+        "fence": task.fence,
+        "run_at": instant(task.run_at),
+        "rank": task.rank,
+        "finished_at": optional_instant(task.finished_at),
+        "session": task.session,
+        "duration": task.duration,
+        "cancel_requested": int(task.cancel_requested),
+        "progress_fraction": None if task.progress is None else task.progress.fraction,
+        "progress_message": None if task.progress is None else task.progress.message,
+        **error_row(task.error),
+    }
+
+
+def error_row(error: Error | None) -> dict[str, str | None]:
+    """The three columns of an error."""
+    return {
+        "error_type": None if error is None else error.type,
+        "error_message": None if error is None else error.message,
+        "error_traceback": None if error is None else error.traceback,
+    }
+
+
+def read_attempt(task_id: TaskId, row: Row) -> Attempt:
+    """The attempt of one row of attempts.sql."""
+    fence, number, worker, claimed_at, finished_at, ran_for, outcome, *error, trace = row
+    return Attempt(
+        task_id=task_id,
+        number=number,
+        fence=fence,
+        worker=worker,
+        claimed_at=moment(claimed_at),
+        finished_at=moment(finished_at),
+        duration=ran_for,
+        outcome=outcome,
+        error=_error(*error),
+        trace=trace,
+    )
+
+
+def _error(type_: str | None, message: str | None, traceback: str | None) -> Error | None:
+    return None if type_ is None else Error(type=type_, message=message or "", traceback=traceback)
+
+
+def _list(texts: tuple[str, ...]) -> str | None:
+    return _encoder.encode(texts).decode() if texts else None

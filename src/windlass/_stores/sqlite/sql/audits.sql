@@ -1,0 +1,6 @@
+-- Lines of the audit log, a page by id. Uses the primary key.
+SELECT id, at, who, why, action, task_id, detail
+FROM windlass_audit
+WHERE id > :after
+ORDER BY id
+LIMIT :limit

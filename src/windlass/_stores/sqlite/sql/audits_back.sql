@@ -1,0 +1,6 @@
+-- Lines of the audit log, a page by id, last first. Uses the primary key.
+SELECT id, at, who, why, action, task_id, detail
+FROM windlass_audit
+WHERE :before IS NULL OR id < :before
+ORDER BY id DESC
+LIMIT :limit

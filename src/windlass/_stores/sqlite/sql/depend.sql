@@ -1,0 +1,3 @@
+-- Let a waiting task wait for another.
+INSERT INTO windlass_dependency (predecessor, successor)
+VALUES (:predecessor, :successor)

@@ -1,0 +1,6 @@
+-- What is due, earliest first. Uses windlass_task_scheduled.
+SELECT rowid, queue
+FROM windlass_task
+WHERE state = 'scheduled' AND run_at <= :now
+ORDER BY run_at, id
+LIMIT :limit

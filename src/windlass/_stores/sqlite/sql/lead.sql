@@ -1,0 +1,3 @@
+-- Take or keep the lead.
+INSERT OR REPLACE INTO windlass_lead (only, holder, until)
+VALUES (1, :holder, :until)

@@ -1,0 +1,6 @@
+-- Settings of queues, a page by name. Uses the primary key.
+SELECT settings
+FROM windlass_queue
+WHERE name > :after
+ORDER BY name
+LIMIT :limit

@@ -1,0 +1,6 @@
+-- Settings of queues, a page by name, last first. Uses the primary key.
+SELECT settings
+FROM windlass_queue
+WHERE :before IS NULL OR name < :before
+ORDER BY name DESC
+LIMIT :limit

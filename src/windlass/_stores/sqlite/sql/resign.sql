@@ -1,0 +1,2 @@
+-- Nobody leads.
+DELETE FROM windlass_lead

@@ -1,0 +1,240 @@
+"""The verbs of the seam over one SQLite file."""
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TypeVar
+from weakref import WeakSet
+
+from ..._clock import Clock, SystemClock
+from ..._model.attempt import Attempt
+from ..._model.filter import Action, Count, Dimension, Filter, Page, Slice
+from ..._model.lease import Claim, Claimed, Heartbeat, Pulse
+from ..._model.queue import QueueSettings, Retention
+from ..._model.record import Record, Session
+from ..._model.task import Enqueued, NewTask, Task, TaskId
+from ..._model.verdict import Settled, Settlement
+from ..._store import Capability, Durability, Finding, Join, Migration, Promise, Promoted, Wake
+from ...errors import InvalidOption, NotSupported, StoreError
+from . import actions, checks, enqueueing, keeping, leases, schema, sessions
+from .asking import Reader
+from .joining import join
+from .lines import DEADLINE_SECONDS, Line, ReadLine, WriteLine
+from .transaction import Transaction
+from .wakes import Switchboard
+
+R = TypeVar("R", bound=Record)
+A = TypeVar("A")
+
+_PROMISE = Promise(
+    durability=Durability.DURABLE,
+    why="a commit returns once file, journal and directory are synced (rollback journal, synchronous=EXTRA)",
+)
+
+
+class SQLiteStore:
+    """A store in one file, for any number of threads, event loops and processes of one machine.
+
+    A handle has a thread that writes and one that reads, each with a connection of its own. It opens itself
+    at first use; once closed it must be opened again. A forked child opens connections of its own.
+    """
+
+    capabilities = Capability.JOIN | Capability.SHARE | Capability.MIGRATE
+    promise = _PROMISE
+
+    def __init__(self, path: str | Path, *, clock: Clock | None = None) -> None:
+        if str(path) in ("", ".", ":memory:"):
+            raise InvalidOption(
+                f"SQLiteStore keeps tasks in a file, and {str(path)!r} names none: "
+                f"use sqlite:///windlass.db, or memory:// for a store that forgets"
+            )
+        self.path = Path(path).absolute()
+        self.clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._writing: WriteLine | None = None
+        self._reading: ReadLine | None = None
+        self._switchboard = Switchboard(self.path)
+        _handles.add(self)
+
+    @classmethod
+    def from_url(cls, rest: str, *, clock: Clock | None = None) -> "SQLiteStore":
+        """The store for what follows sqlite:// in a URL: one slash and a relative or absolute path."""
+        if rest and not rest.startswith("/") and rest != ":memory:":
+            raise InvalidOption(f"sqlite://{rest} has too few slashes: write sqlite:///{rest}")
+        return cls(rest.removeprefix("/"), clock=clock)
+
+    def another(self) -> "SQLiteStore":
+        """A further handle on the same file, with threads and connections of its own."""
+        return SQLiteStore(self.path, clock=self.clock)
+
+    async def now(self) -> datetime:
+        """The clock's now."""
+        return self.clock.now()
+
+    # -- open and close ------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Connect; make the schema where there is none."""
+        self._closed = False
+        await asyncio.wrap_future(self._writer().ready)
+
+    async def close(self) -> None:
+        """Serve what has been asked for, then let go of the file."""
+        with self._lock:
+            self._closed = True
+            lines: list[Line[Transaction] | Line[Reader]] = [
+                line for line in (self._writing, self._reading) if line is not None
+            ]
+            self._writing = self._reading = None
+        for ended in [line.close() for line in lines]:
+            # A thread that hangs in a system call is left behind; it ends with the process.
+            await asyncio.wait([asyncio.wrap_future(ended)], timeout=DEADLINE_SECONDS)
+
+    def _writer(self) -> WriteLine:
+        with self._lock:
+            if self._closed:
+                raise StoreError(f"the store on {self.path} is closed; open it again to use it")
+            if self._writing is None or self._writing.is_over:
+                self._writing = WriteLine(self.path, self.clock, self._switchboard.tell)
+            return self._writing
+
+    async def _reader(self) -> ReadLine:
+        writer = self._writer()
+        if not writer.ready.done():  # The first read may come before the schema is made.
+            await asyncio.wrap_future(writer.ready)
+        with self._lock:
+            if self._reading is None or self._reading.is_over:
+                self._reading = ReadLine(self.path, "read")
+            return self._reading
+
+    async def _write(self, work: Callable[[Transaction], A]) -> A:
+        return await self._writer().ask(work)
+
+    async def _read(self, work: Callable[[Reader], A]) -> A:
+        return await (await self._reader()).ask(work)
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: forget the parent's threads and connections, without touching them."""
+        if self._writing is not None:
+            self._writing.leave_to_parent()
+        _parents.append((self._writing, self._reading))
+        self._writing = self._reading = None
+        self._lock = threading.Lock()
+        self._switchboard = Switchboard(self.path)
+
+    # -- enqueue -------------------------------------------------------------------------------------
+
+    async def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
+        """Keep all of the batch or none of it."""
+        return await self._write(lambda tx: enqueueing.enqueue(tx, batch))
+
+    def join(self, connection: object) -> Join:
+        """The caller's own transaction on a sqlite3.Connection to the same file; see SQLiteJoin."""
+        return join(connection, self.clock, self.path)
+
+    # -- work ----------------------------------------------------------------------------------------
+
+    async def claim(self, claim: Claim) -> Sequence[Claimed]:
+        """Lease ready tasks to a live session."""
+        return await self._write(lambda tx: leases.claim(tx, claim))
+
+    async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
+        """Apply the verdicts whose leases hold, then claim."""
+        return await self._write(lambda tx: leases.settle(tx, batch, claim))
+
+    async def heartbeat(self, beat: Heartbeat) -> Pulse:
+        """Renew the session; hand back strangers; report losses and requests to stop."""
+        return await self._write(lambda tx: sessions.heartbeat(tx, beat))
+
+    async def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
+        """A hint for every change that may matter to these queues; several at once become one."""
+        with self._switchboard.listen(queues) as listener:
+            while True:
+                for wake in await listener.hints(self._read):
+                    yield wake
+
+    # -- keep ----------------------------------------------------------------------------------------
+
+    async def lead(self, holder: str, lease_for: timedelta) -> bool:
+        """Take, keep or give up the lead."""
+        return await self._write(lambda tx: keeping.lead(tx, holder, lease_for))
+
+    async def promote(self, limit: int) -> Promoted:
+        """Make due tasks ready."""
+        return await self._write(lambda tx: keeping.promote(tx, limit))
+
+    async def rescue(self, session: str, limit: int) -> Sequence[Claimed]:
+        """Take over the running tasks of sessions that have expired."""
+        return await self._write(lambda tx: sessions.rescue(tx, session, limit))
+
+    async def prune(self, retention: Retention, limit: int) -> int:
+        """Delete what retention no longer covers, longest ended first in each queue."""
+        return await self._write(lambda tx: keeping.prune(tx, retention, limit))
+
+    # -- ask -----------------------------------------------------------------------------------------
+
+    async def find(self, where: Filter, page: Page) -> Slice[Task]:
+        """The tasks that match, by id."""
+        return await self._read(lambda reader: reader.find(where, page))
+
+    async def count(self, where: Filter, by: Sequence[Dimension]) -> Sequence[Count]:
+        """How many match; not exact where too many tasks would have to be read in one go."""
+        return await self._read(lambda reader: reader.count(where, by))
+
+    async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
+        """The lines of a task's attempts."""
+        return await self._read(lambda reader: tuple(reader.attempts(task_id)))
+
+    async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:
+        """Do it to those that match and allow it."""
+        return await self._write(lambda tx: actions.apply(tx, action, where, limit))
+
+    async def put(self, record: Record) -> None:
+        """Keep a queue's settings. Sessions and audits are the store's own to write."""
+        if not isinstance(record, QueueSettings):
+            raise NotSupported(f"a {type(record).__name__} is written by the store itself")
+        await self._write(lambda tx: keeping.put_queue(tx, record))
+
+    async def records(self, kind: type[R], page: Page) -> Slice[R]:
+        """The records of a kind, by name."""
+        return await self._read(lambda reader: reader.records(kind, page))
+
+    async def remove(self, kind: type[Record], name: str) -> bool:
+        """Forget a queue's settings or a session; what a session held becomes rescuable."""
+        if kind is QueueSettings:
+            return await self._write(lambda tx: keeping.remove_queue(tx, name))
+        if kind is Session:
+            return await self._write(lambda tx: tx.run("remove_session", {"name": name}) > 0)
+        raise NotSupported("the audit log is kept")
+
+    # -- admin ---------------------------------------------------------------------------------------
+
+    async def migrations(self) -> Sequence[Migration]:
+        """Every step of the schema that this code or the file knows."""
+        return await asyncio.to_thread(schema.on_file, self.path, schema.migrations)
+
+    async def migrate(self, target: int | None = None) -> Sequence[Migration]:
+        """Go up or down, each step in a transaction; any number of processes may try at once."""
+        return await asyncio.to_thread(schema.on_file, self.path, lambda file: schema.migrate(file, target))
+
+    async def check(self) -> Sequence[Finding]:
+        """Look at the file, its discipline and what lies about in it."""
+        return await asyncio.to_thread(checks.check, self.path, self.clock.now())
+
+
+_handles: "WeakSet[SQLiteStore]" = WeakSet()
+_parents: list[object] = []
+"""What a forked child has of its parent's: kept, so that no destructor closes the parent's connections."""
+
+
+def _after_fork() -> None:
+    for handle in list(_handles):
+        handle.leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

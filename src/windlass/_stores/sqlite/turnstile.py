@@ -1,0 +1,87 @@
+"""Fair turns at writing among processes. SQLite's own waiting is by lot, and starves whoever is unlucky."""
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+if sys.platform != "win32":
+    import fcntl
+
+
+class Turnstile:
+    """Two locks on side files: whoever holds `turn` is next, whoever holds `lock` writes.
+
+    The kernel queues waiters in order, and a process that dies lets go. The database file itself is never
+    opened here: closing any descriptor of it would drop SQLite's locks. The side files are never deleted.
+    Where they cannot be made, or flock is not to be had, everybody just goes through.
+    """
+
+    def __init__(self, database: Path) -> None:
+        self._files: tuple[int, int] | None = None
+        if sys.platform == "win32":  # It has no flock: SQLite's own waiting must do.
+            return
+        turn = _side_file(database, "-turn")
+        lock = _side_file(database, "-lock")
+        if turn is not None and lock is not None:
+            self._files = (turn, lock)
+
+    def __enter__(self) -> None:
+        """Wait for the turn, for as long as it takes: whoever waits for the result has a deadline."""
+        if self._files is not None:
+            turn, lock = self._files
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            finally:
+                fcntl.flock(turn, fcntl.LOCK_UN)
+
+    def __exit__(self, *_: object) -> None:
+        """Let the next one through."""
+        if self._files is not None:
+            fcntl.flock(self._files[1], fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close the side files. In a forked child this leaves its parent's locks alone."""
+        files, self._files = self._files, None
+        for file in files or ():
+            os.close(file)
+
+
+def _side_file(database: Path, suffix: str) -> int | None:
+    """Open a file beside the database that whoever may write the one may lock the other."""
+    path = database.with_name(database.name + suffix)
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        like_database(database, path)
+    except OSError:
+        return None
+    if _can_lock(file):
+        return file
+    os.close(file)
+    return None
+
+
+def _can_lock(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True  # Somebody has it, so it works.
+    except OSError:
+        return False
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return True
+
+
+def like_database(database: Path, beside: Path) -> None:
+    """Give what lies beside the database its permissions, and as root its owner, as SQLite itself does."""
+    original, copy = database.stat(), beside.stat()
+    if copy.st_uid != os.geteuid():
+        return
+    mode = stat.S_IMODE(original.st_mode) & 0o666
+    if stat.S_ISDIR(copy.st_mode):
+        mode |= (mode & 0o444) >> 2
+    if stat.S_IMODE(copy.st_mode) != mode:
+        beside.chmod(mode)
+    if os.geteuid() == 0 and (copy.st_uid, copy.st_gid) != (original.st_uid, original.st_gid):
+        os.chown(beside, original.st_uid, original.st_gid)

@@ -1,0 +1,198 @@
+"""Wakes: hints go straight to listeners of the same handle, and through FIFOs to those of other processes.
+
+The FIFOs lie in a folder beside the database, one for each listener. One byte says that something is ready,
+another that something was scheduled. Hints may get lost, so every listener also looks now and then by itself
+whether the file has changed; that is also how it hears of a commit of the caller's own.
+"""
+
+import asyncio
+import errno
+import os
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from random import uniform
+from typing import Self
+
+from msgspec import Struct
+
+from ..._store import Wake
+from ...errors import StoreError
+from .asking import Reader
+from .transaction import News
+from .turnstile import like_database
+
+LOOK_SECONDS = 0.25
+
+_BYTES = {Wake.READY: b"r", Wake.SCHEDULED: b"s"}
+_MAX_READ = 65_536
+
+
+class Sight(Struct, frozen=True, kw_only=True):
+    """What a look at the file has shown."""
+
+    version: int | None = None  # of the data: changes with every commit of another connection
+    ready: bool = False
+    next_due: int | None = None
+
+
+def look(reader: Reader, queues: Sequence[str], seen: Sight) -> Sight:
+    """Look again. Costs some ten microseconds if nobody has committed anything."""
+    version = reader.data_version()
+    if version == seen.version:
+        return seen
+    return Sight(version=version, ready=reader.has_ready(queues), next_due=reader.next_due())
+
+
+class Switchboard:
+    """The listeners of one handle, and the way to those of others."""
+
+    def __init__(self, database: Path) -> None:
+        self._database = database
+        self._folder = database.with_name(database.name + "-wakes")
+        self._listeners: list[Listener] = []
+
+    def listen(self, queues: Sequence[str]) -> "Listener":
+        """A listener in the running loop; it hears nothing before it is entered."""
+        return Listener(self._database, self._folder, frozenset(queues), self._listeners)
+
+    def tell(self, news: News) -> None:
+        """Pass on what a commit has brought. From any thread; never fails, for it is only a hint."""
+        wakes = [Wake.READY] * bool(news.ready) + [Wake.SCHEDULED] * news.scheduled
+        own = tuple(self._listeners)
+        for listener in own:
+            listener.hear(news)
+        try:
+            names = os.listdir(self._folder)  # noqa: PTH208 - called at every enqueue
+        except OSError:
+            return
+        if names:
+            data = b"".join(_BYTES[wake] for wake in wakes)
+            mine = {listener.name for listener in own}
+            for name in names:
+                if not name.startswith(".") and name not in mine:
+                    _write(self._folder / name, data)
+
+
+class Listener:
+    """Collects hints for one `async for`, in the loop that runs it."""
+
+    def __init__(
+        self, database: Path, folder: Path, queues: frozenset[str], listeners: list["Listener"]
+    ) -> None:
+        self.name = f"{os.getpid()}-{secrets.token_hex(4)}"
+        self._database = database
+        self._folder = folder
+        self._queues = queues
+        self._listeners = listeners
+        self._loop = asyncio.get_running_loop()
+        self._hints: set[Wake] = set()
+        self._changed = asyncio.Event()
+        self._fifo: int | None = None
+        self._seen = Sight()
+        self._look_at = 0.0  # the monotonic clock's time for the next look
+
+    def __enter__(self) -> Self:
+        self._listeners.append(self)
+        self._make_fifo()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listeners.remove(self)
+        if self._fifo is not None:
+            self._loop.remove_reader(self._fifo)
+            os.close(self._fifo)
+            (self._folder / self.name).unlink(missing_ok=True)
+
+    def hear(self, news: News) -> None:
+        """A commit of this handle has brought something; from any thread."""
+        wakes = [Wake.READY] * (not news.ready.isdisjoint(self._queues)) + [Wake.SCHEDULED] * news.scheduled
+        if wakes:
+            try:
+                self._loop.call_soon_threadsafe(self._note, wakes)
+            except RuntimeError:
+                return  # The loop has ended, and with it whoever listened.
+
+    async def hints(self, ask: Callable[[Callable[[Reader], Sight]], Awaitable[Sight]]) -> list[Wake]:
+        """Wait for hints. `ask` has a look done on the store's reading thread."""
+        while not self._hints:
+            try:
+                async with asyncio.timeout(max(self._look_at - time.monotonic(), 0)):
+                    await self._changed.wait()
+            except TimeoutError:
+                await self._look(ask)
+        self._changed.clear()
+        wakes = sorted(self._hints)
+        self._hints.clear()
+        return wakes
+
+    async def _look(self, ask: Callable[[Callable[[Reader], Sight]], Awaitable[Sight]]) -> None:
+        # Not all processes at the same instant.
+        self._look_at = time.monotonic() + LOOK_SECONDS * uniform(0.8, 1.2)
+        seen = self._seen
+        try:
+            now = self._seen = await ask(lambda reader: look(reader, tuple(self._queues), seen))
+        except StoreError:
+            return  # Only a look: whoever claims will hear what is wrong.
+        if now.version != seen.version and now.ready:
+            self._note([Wake.READY])
+        if now.next_due is not None and now.next_due != seen.next_due:
+            self._note([Wake.SCHEDULED])
+        if self._fifo is not None and not (self._folder / self.name).exists():
+            self._loop.remove_reader(self._fifo)
+            os.close(self._fifo)
+            self._make_fifo()
+
+    def _note(self, wakes: Sequence[Wake]) -> None:
+        self._hints.update(wakes)
+        self._changed.set()
+
+    # -- the FIFO ------------------------------------------------------------------------------------
+
+    def _make_fifo(self) -> None:
+        """Open a FIFO and only then give it its name: one that has a name and no reader is a dead one's."""
+        self._fifo = None
+        unnamed = self._folder / f".{self.name}"
+        try:
+            self._folder.mkdir(exist_ok=True)
+            like_database(self._database, self._folder)
+            os.mkfifo(unnamed, 0o600)
+            like_database(self._database, unnamed)
+            # Open for writing as well, so that the last writer's leaving is no end of file.
+            self._fifo = os.open(unnamed, os.O_RDWR | os.O_NONBLOCK)
+            unnamed.rename(self._folder / self.name)
+            self._loop.add_reader(self._fifo, self._drain)
+        except (OSError, AttributeError, NotImplementedError):
+            # No FIFOs here, or no right to make one: looking now and then must do.
+            self._drop_fifo(unnamed)
+
+    def _drop_fifo(self, unnamed: Path) -> None:
+        if self._fifo is not None:
+            os.close(self._fifo)
+            self._fifo = None
+        for path in (unnamed, self._folder / self.name):
+            try:
+                path.unlink(missing_ok=True)
+            except OSError:
+                continue
+
+    def _drain(self) -> None:
+        assert self._fifo is not None
+        data = os.read(self._fifo, _MAX_READ)
+        self._note([wake for wake, byte in _BYTES.items() if byte in data])
+
+
+def _write(fifo: Path, data: bytes) -> None:
+    try:
+        file = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # Nobody reads it: its listener has died.
+            fifo.unlink(missing_ok=True)
+        return
+    try:
+        os.write(file, data)
+    except OSError:
+        return  # Full, so plenty of hints wait already; or its reader has just gone.
+    finally:
+        os.close(file)

@@ -1,0 +1,215 @@
+"""Settings: defaults, then a file, then the environment, then flags, as one frozen value.
+
+The file is `windlass.toml`, or `[tool.windlass]` in `pyproject.toml`, in the folder where the command is run.
+The environment names each key as `WINDLASS_` and the key in capitals; an empty variable says nothing.
+"""
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from ._policy.options import duration, name
+from ._policy.shown import shown
+from .errors import InvalidOption
+
+PREFIX = "WINDLASS_"
+FILE_VARIABLE = f"{PREFIX}CONFIG"
+LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMATS = ("text", "json")
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """How the command line works here. None leaves a choice to the app, or else to windlass."""
+
+    store: str | None = None
+    app: str | None = None
+    queues: tuple[str, ...] = ()
+    slots: int | None = None
+    processes: int | None = None
+    lease: timedelta | None = None
+    heartbeat: timedelta | None = None
+    grace: timedelta | None = None
+    poll: timedelta | None = None
+    keeper: bool | None = None
+    name: str | None = None
+    log_level: str = "info"
+    log_format: str = "text"
+
+    @classmethod
+    def load(
+        cls,
+        file: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        flags: Mapping[str, Any] | None = None,
+    ) -> "Settings":
+        """The settings in force; InvalidOption names everything that is wrong with them."""
+        reading = read(file, env, flags)
+        if reading.errors:
+            raise InvalidOption("; ".join(reading.errors))
+        return reading.settings
+
+
+class Reading(Struct, frozen=True, kw_only=True):
+    """The settings, what is wrong with them, and what is merely odd."""
+
+    settings: Settings
+    errors: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def read(
+    file: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Reading:
+    """Read every source; what is wrong in one of them is left out and told. A flag of None says nothing."""
+    reader = _Reader()
+    environment = os.environ if env is None else env
+    named = environment.get(FILE_VARIABLE)
+    path = file or (Path(named) if named else None)
+    reader.take_file(path) if path else reader.take_folder(Path())
+    reader.take_environment(environment)
+    for key, value in (flags or {}).items():
+        if value is not None:
+            reader.take(key, value, f"--{key.replace('_', '-')}")
+    settings = Settings(**reader.values)
+    return Reading(settings=settings, errors=tuple(reader.errors), warnings=tuple(reader.warnings))
+
+
+class _Reader:
+    """Takes one source after the other; the later one wins."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.errors: list[str] = []
+        self.warnings: list[str] = []
+
+    def take_folder(self, folder: Path) -> None:
+        own, shared = folder / "windlass.toml", folder / "pyproject.toml"
+        table = self._table(shared) if shared.is_file() else None
+        if own.is_file():
+            self.take_file(own)
+            if table is not None:
+                self.warnings.append("windlass.toml is here, so [tool.windlass] in pyproject.toml is not read")
+        elif table is not None:
+            self._take_table(table, "pyproject.toml")
+
+    def take_file(self, path: Path) -> None:
+        if path.name == "pyproject.toml":
+            table = self._table(path)
+        else:
+            table = self._document(path)
+        if table is not None:
+            self._take_table(table, str(path))
+
+    def take_environment(self, environment: Mapping[str, str]) -> None:
+        for variable in sorted(environment):
+            value = environment[variable]
+            if not variable.startswith(PREFIX) or variable == FILE_VARIABLE or not value:
+                continue
+            key = variable.removeprefix(PREFIX).lower()
+            if key in _FIELDS:
+                self.take(key, value, variable)
+            else:  # perhaps another program's
+                close = _closest(key)
+                hint = f"; did you mean {PREFIX}{close.upper()}?" if close else ""
+                self.warnings.append(f"{variable} is not a setting of windlass{hint}")
+
+    def take(self, key: str, value: object, source: str) -> None:
+        try:
+            self.values[key] = _FIELDS[key](value, key)
+        except InvalidOption as error:
+            self.errors.append(f"{source}: {error}")
+
+    def _take_table(self, table: Mapping[str, Any], source: str) -> None:
+        for key, value in table.items():
+            if key in _FIELDS:
+                self.take(key, value, f"{source}, {key}")
+            else:
+                close = _closest(key)
+                hint = f"did you mean {close!r}?" if close else f"the keys are {', '.join(_FIELDS)}"
+                self.errors.append(f"{source}: there is no setting {shown(key)}; {hint}")
+
+    def _table(self, path: Path) -> dict[str, Any] | None:
+        tool = (self._document(path) or {}).get("tool", {})
+        table = tool.get("windlass")
+        return table if isinstance(table, dict) else None
+
+    def _document(self, path: Path) -> dict[str, Any] | None:
+        try:
+            return tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            self.errors.append(f"{path}: cannot be read: {error.strerror}")
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            self.errors.append(f"{path}: not TOML: {error}")
+        return None
+
+
+def _closest(key: str) -> str | None:
+    return next(iter(get_close_matches(key.lower().replace("-", "_"), _FIELDS, n=1)), None)
+
+
+def _text(value: object, key: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise InvalidOption(f"{key} is text, not {shown(value)}")
+    return value
+
+
+def _whole(value: object, key: str) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidOption(f"{key} is a whole number, not {shown(value)}")
+    return value
+
+
+def _switch(value: object, key: str) -> bool:
+    spelled = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    found = spelled.get(value.lower()) if isinstance(value, str) else value
+    if not isinstance(found, bool):
+        raise InvalidOption(f"{key} is true or false, not {shown(value)}")
+    return found
+
+
+def _names(value: object, key: str) -> tuple[str, ...]:
+    parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple):
+        raise InvalidOption(f"{key} is a list of names, not {shown(value)}")
+    return tuple(name(part, key.removesuffix("s")) for part in parts)
+
+
+def _duration(value: Any, key: str) -> timedelta:
+    digits = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10
+    return duration(int(value) if digits else value, key)
+
+
+def _one_of(choices: tuple[str, ...]) -> Callable[[object, str], str]:
+    def choose(value: object, key: str) -> str:
+        if not isinstance(value, str) or value.lower() not in choices:
+            raise InvalidOption(f"{key} is one of {', '.join(choices)}, not {shown(value)}")
+        return value.lower()
+
+    return choose
+
+
+_FIELDS: dict[str, Callable[[object, str], Any]] = {
+    "store": _text,
+    "app": _text,
+    "queues": _names,
+    "slots": _whole,
+    "processes": _whole,
+    "lease": _duration,
+    "heartbeat": _duration,
+    "grace": _duration,
+    "poll": _duration,
+    "keeper": _switch,
+    "name": _text,
+    "log_level": _one_of(LOG_LEVELS),
+    "log_format": _one_of(LOG_FORMATS),
+}

@@ -1,0 +1,265 @@
+"""The twins' single steps: each verb of the seam, at random, in any order."""
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    MultipleResults,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+)
+from msgspec.structs import replace
+
+from ..._model.filter import Action, CancelTasks, Dimension, Discard, Filter, Page, Replay
+from ..._model.lease import Claim, Claimed, Heartbeat, Lease
+from ..._model.queue import QueueSettings, Retention
+from ..._model.record import Session, Worker
+from ..._model.state import State
+from ..._model.task import NewTask, TaskId
+from ..._model.verdict import Settlement
+from ..._store import Store
+from ..._stores.memory import MemoryStore
+from .pair import Factory, Pair, Refusal
+from .steps import ENDINGS, SOMEBODY, a_task, complete, retry, snooze
+
+LEASE = timedelta(seconds=10)
+EVERY = 1000
+SESSIONS = ("s1", "s2", "s3")
+QUEUES = ("a", "b")
+
+
+sessions = st.sampled_from(SESSIONS)
+queue_sets = st.sampled_from([("a",), ("b",), ("a", "b"), ("b", "a")])
+endings = st.sampled_from([*ENDINGS, "complete with a successor", "retry later", "snooze for longer"])
+seconds = st.sampled_from([0, 0.0004, 1, 3, 10, 60])
+delays = st.sampled_from([None, timedelta(0), timedelta(seconds=1), timedelta(seconds=5)])
+wishes = st.fixed_dictionaries(
+    {"queue": st.sampled_from(QUEUES), "boost": st.sampled_from([0, 0, 2000, -2000])},
+    optional={
+        "type": st.sampled_from(["x", "y"]),
+        "tenant": st.sampled_from(["", "t"]),
+        "delay": delays,
+        "idempotency_key": st.sampled_from(["k1", "k2"]),
+        "idempotency_digest": st.sampled_from(["", "other"]),
+        "idempotency_for": st.sampled_from([None, timedelta(seconds=20)]),
+        "fingerprint": st.sampled_from(["f1", "f2"]),
+    },
+)
+filters = st.builds(
+    Filter,
+    states=st.none() | st.lists(st.sampled_from(State), max_size=3, unique=True).map(tuple),
+    queues=st.none() | queue_sets,
+    types=st.none() | st.just(("x",)),
+    tenants=st.none() | st.just(("t",)),
+    idempotency_key=st.none() | st.just("k1"),
+    error=st.none() | st.just("boo"),
+)
+actions: st.SearchStrategy[Action] = st.sampled_from(
+    [CancelTasks(by=SOMEBODY), Replay(by=SOMEBODY), Replay(by=SOMEBODY, payload=b"{}"), Discard(by=SOMEBODY)]
+)
+terms = st.sampled_from([None, timedelta(0), timedelta(seconds=20)])
+retentions = st.builds(Retention, completed=terms, cancelled=terms, dead=terms)
+
+
+class RandomSteps(RuleBasedStateMachine):
+    """Single steps, and what aimed ones are made of. Workers are three sessions.
+
+    Aimed steps run in lanes: queues that no other step uses.
+    """
+
+    factory: ClassVar[Factory] = staticmethod(lambda clock: MemoryStore(clock=clock))
+    leases: Bundle[Lease] = Bundle("leases")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pair = Pair(type(self).factory)
+        self.ids: list[TaskId] = []
+        self.lanes = 0
+        self.claims = dict.fromkeys(SESSIONS, 0)
+        self.held: dict[str, dict[TaskId, Lease]] = {session: {} for session in SESSIONS}
+
+    def teardown(self) -> None:
+        """Close the stores of this example."""
+        self.pair.close()
+
+    @invariant()
+    def everything_is_equal(self) -> None:
+        """After every step."""
+        self.pair.compare()
+
+    # -- what the steps are made of --------------------------------------------------------------------
+
+    def _wish(self, **fields: Any) -> NewTask:
+        number = len(self.ids) + 1
+        self.ids.append(f"{number:08x}-0000-7000-8000-{number:012x}")
+        return a_task(id=self.ids[-1], **fields)
+
+    def _enqueue(self, *batch: NewTask) -> None:
+        self.pair.both(lambda store: store.enqueue(batch))
+
+    def _lane(self, number: int = 1, **fields: Any) -> tuple[str, list[NewTask]]:
+        """A queue of its own with so many tasks in it, each waiting for the one before."""
+        self.lanes += 1
+        lane = f"lane-{self.lanes}"
+        batch: list[NewTask] = []
+        for _ in range(number):
+            batch.append(self._wish(queue=lane, after=tuple(new.id for new in batch[-1:]), **fields))
+        self._enqueue(*batch)
+        return lane, batch
+
+    def _open(self, session: str) -> None:
+        self._beat(session, tuple(self.held[session].values()), opening=True)
+
+    def _beat(self, session: str, held: Sequence[Lease], **changes: Any) -> None:
+        fields = {"session": session, "worker": Worker(name=f"w-{session}"), "lease_for": LEASE}
+        beat = Heartbeat(**{**fields, "held": tuple(held), **changes})
+        self.pair.both(lambda store: store.heartbeat(beat))
+
+    def _ask(self, session: str, limit: int, *queues: str) -> Claim:
+        self.claims[session] += 1
+        return Claim(session=session, queues=queues, limit=limit, number=self.claims[session])
+
+    def _claim(self, session: str, limit: int, *queues: str) -> list[Lease]:
+        claim = self._ask(session, limit, *queues)
+        return self._learn(session, self.pair.both(lambda store: store.claim(claim)))
+
+    def _learn(self, session: str, answer: Iterable[Claimed] | Refusal) -> list[Lease]:
+        got = [] if isinstance(answer, Refusal) else [claimed.lease for claimed in answer]
+        self.held[session].update({lease.task_id: lease for lease in got})
+        return got
+
+    def _rescue(self, session: str) -> list[Lease]:
+        async def rescue(store: Store) -> list[Claimed]:
+            return sorted(await store.rescue(session, EVERY), key=lambda one: one.task.id)
+
+        return self._learn(session, self.pair.both(rescue))
+
+    def _settlement(self, lease: Lease, ending: str) -> Settlement:
+        for held in self.held.values():
+            if held.get(lease.task_id) == lease:
+                del held[lease.task_id]
+        match ending:
+            case "complete with a successor":
+                return complete(lease, b"1", self._wish(queue="a", root=lease.task_id))
+            case "retry later":
+                return retry(lease, timedelta(seconds=3))
+            case "snooze for longer":
+                return snooze(lease, timedelta(seconds=3))
+            case _:
+                return ENDINGS[ending](lease)
+
+    def _settle(self, lease: Lease, *several: str) -> None:
+        for ending in several:
+            settlement = self._settlement(lease, ending)
+            self.pair.both(lambda store, one=settlement: store.settle([one]))  # type: ignore[misc]  # bound now
+
+    def _apply(self, action: Action, *ids: TaskId) -> None:
+        self.pair.both(lambda store: store.apply(action, Filter(ids=ids), EVERY))
+
+    # -- steps at random -------------------------------------------------------------------------------
+
+    @initialize(target=leases)
+    def begin(self) -> Lease:
+        """One worker with one task."""
+        self._open("s1")
+        lane, _ = self._lane()
+        return self._claim("s1", 1, lane)[0]
+
+    @rule(batch=st.lists(wishes, min_size=1, max_size=4), behind=st.integers(0, 50), chained=st.booleans())
+    def enqueue(self, batch: list[dict[str, Any]], behind: int, *, chained: bool) -> None:
+        """Some tasks; the last perhaps behind an older one, each perhaps behind the one before."""
+        after = (self.ids[-behind],) if 0 < behind <= len(self.ids) else ()
+        made: list[NewTask] = []
+        for fields in batch:
+            before = tuple(new.id for new in made[-1:]) if chained else ()
+            made.append(self._wish(**fields, after=before))
+        made[-1] = replace(made[-1], after=(*made[-1].after, *after))
+        self._enqueue(*made)
+
+    @rule(numbers=st.lists(st.integers(0, 50), min_size=1, max_size=3))
+    def enqueue_again(self, numbers: list[int]) -> None:
+        """Ids that stand, or stood once, or were refused."""
+        self._enqueue(*(a_task(id=self.ids[n % len(self.ids)], queue="b") for n in numbers))
+
+    @rule(session=sessions, known=st.booleans(), through=st.booleans(), opening=st.booleans())
+    def beat(self, session: str, *, known: bool, through: bool, opening: bool) -> None:
+        """A sign of life, by a worker that may have forgotten everything."""
+        held = tuple(self.held[session].values()) if known else ()
+        self._beat(session, held, opening=opening, through=self.claims[session] if through else 0)
+
+    @rule(target=leases, session=sessions, queues=queue_sets, limit=st.integers(1, 4))
+    def claim(self, session: str, queues: tuple[str, ...], limit: int) -> MultipleResults[Lease]:
+        """Some of what is ready."""
+        return multiple(*self._claim(session, limit, *queues))
+
+    @rule(lease=leases, ending=endings)
+    def settle(self, lease: Lease, ending: str) -> None:
+        """With a lease that may be stale by far."""
+        self._settle(lease, ending)
+
+    @rule(
+        target=leases, some=st.lists(leases, max_size=4), ending=endings, session=sessions, queues=queue_sets
+    )
+    def settle_and_claim(
+        self, some: list[Lease], ending: str, session: str, queues: tuple[str, ...]
+    ) -> MultipleResults[Lease]:
+        """Several at once, perhaps one of them twice, and claim in the same step."""
+        batch = [self._settlement(lease, ending) for lease in some]
+        claim = self._ask(session, 2, *queues)
+        settled = self.pair.both(lambda store: store.settle(batch, claim))
+        return multiple(*self._learn(session, settled if isinstance(settled, Refusal) else settled.claimed))
+
+    @rule(by=seconds)
+    def advance(self, by: float) -> None:
+        """Time goes by."""
+        self.pair.clock.advance(by)
+
+    @rule(limit=st.integers(1, 3))
+    def promote(self, limit: int) -> None:
+        """What is due."""
+        self.pair.both(lambda store: store.promote(limit))
+
+    @rule(target=leases, session=sessions)
+    def rescue(self, session: str) -> MultipleResults[Lease]:
+        """Everything at once: which come first is nobody's promise."""
+        return multiple(*self._rescue(session))
+
+    @rule(retention=retentions)
+    def prune(self, retention: Retention) -> None:
+        """Everything at once, for the same reason."""
+        self.pair.both(lambda store: store.prune(retention, EVERY))
+
+    @rule(action=actions, where=filters, limit=st.sampled_from([1, 2, EVERY]))
+    def apply(self, action: Action, where: Filter, limit: int) -> None:
+        """An operator acts on many."""
+        self.pair.both(lambda store: store.apply(action, where, limit))
+
+    @rule(name=st.sampled_from(QUEUES), paused=st.booleans(), retention=st.none() | retentions)
+    def put(self, name: str, retention: Retention | None, *, paused: bool) -> None:
+        """Pause, resume, keep for longer."""
+        self.pair.both(lambda store: store.put(QueueSettings(name=name, paused=paused, retention=retention)))
+
+    @rule(kind_and_name=st.sampled_from([(QueueSettings, "a"), (Session, "s1"), (Session, "s2")]))
+    def remove(self, kind_and_name: tuple[Any, str]) -> None:
+        """Forget settings, or a session that may hold tasks."""
+        self.pair.both(lambda store: store.remove(*kind_and_name))
+
+    @rule(holder=st.sampled_from(["k1", "k2"]), term=st.sampled_from([timedelta(0), LEASE]))
+    def lead(self, holder: str, term: timedelta) -> None:
+        """Two keepers at odds."""
+        self.pair.both(lambda store: store.lead(holder, term))
+
+    @rule(where=filters, limit=st.integers(1, 5), at=st.integers(0, 50), newest_first=st.booleans())
+    def find(self, where: Filter, limit: int, at: int, *, newest_first: bool) -> None:
+        """A page, and how many there are."""
+        page = Page(
+            limit=limit, cursor=self.ids[at % len(self.ids)] if at else None, newest_first=newest_first
+        )
+        self.pair.both(lambda store: store.find(where, page))
+        self.pair.both(lambda store: store.count(where, (Dimension.TYPE, Dimension.STATE)))

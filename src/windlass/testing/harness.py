@@ -1,0 +1,90 @@
+"""Running an app's tasks inside a test: the real engine, a memory store, a clock that the test turns. (I6)"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from .._model.filter import Dimension, Filter, Page
+from .._model.state import State
+from .._model.task import Task
+from .._policy.options import duration
+from .._store import Store
+from .._worker.settings import WorkerSettings
+from ..app import App
+from ..tasktype import TaskType
+from .clock import ManualClock
+
+_MAX_ROUNDS = 10_000
+
+
+class Harness:
+    """An app whose tasks are kept in memory and run only when the test says so."""
+
+    def __init__(self, app: App, store: Store, clock: ManualClock) -> None:
+        self.app = app
+        self.clock = clock
+        self._store = store
+
+    def run_until_idle(self, *, raise_errors: bool = True, slots: int = 1) -> int:
+        """Run everything that is due, and what follows from it; answers with how many runs that took.
+
+        The first exception that leaves a handler is raised here, as itself, unless `raise_errors` is
+        False: then it is retried or buried as in production.
+        """
+        return asyncio.run(self.arun_until_idle(raise_errors=raise_errors, slots=slots))
+
+    async def arun_until_idle(self, *, raise_errors: bool = True, slots: int = 1) -> int:
+        """`run_until_idle` for a test that has an event loop."""
+        total = 0
+        for _ in range(_MAX_ROUNDS):
+            await self._store.promote(1_000)
+            queues = await self._store.count(Filter(states=(State.READY,)), [Dimension.QUEUE])
+            if not queues:
+                return total
+            ran = await self._drain(
+                tuple(count.values[0] for count in queues), slots, raise_errors=raise_errors
+            )
+            if not ran:  # what is ready belongs to a paused queue
+                return total
+            total += ran
+        raise AssertionError(
+            f"still not idle after {_MAX_ROUNDS:,} rounds: do tasks enqueue themselves for ever?"
+        )
+
+    def advance(self, by: timedelta | float | str) -> None:
+        """Turn the clock on. What becomes due runs with the next `run_until_idle`."""
+        self.clock.advance(duration(by, "advance"))
+
+    def tasks(self, of: TaskType[Any, Any, Any] | str | None = None, *states: State) -> list[Task]:
+        """The tasks in the store, oldest first: of one type, in these states, or all."""
+        name = of.name if isinstance(of, TaskType) else of
+        where = Filter(types=None if name is None else (name,), states=states or None)
+        return [*asyncio.run(self._store.find(where, Page(limit=1_000_000))).items]
+
+    async def _drain(self, queues: tuple[str, ...], slots: int, *, raise_errors: bool) -> int:
+        errors: list[BaseException] = []
+        settings = WorkerSettings(queues=queues, slots=slots, drain=True, keeper=False, name="test")
+
+        def note(_: Task, error: BaseException) -> None:
+            errors.append(error)
+            if raise_errors:
+                worker.stop(at_once=True)
+
+        worker = self.app.worker(settings, on_error=note)
+        await worker.run()
+        if errors and raise_errors:
+            raise errors[0]
+        return worker.ran
+
+
+@contextmanager
+def harness(app: App) -> Iterator[Harness]:
+    """The app on a fresh memory store with a manual clock; its own store is put back afterwards."""
+    clock = ManualClock()
+    before = app.use_memory(clock)
+    try:
+        yield Harness(app, app.store, clock)
+    finally:
+        app.use_store(before)

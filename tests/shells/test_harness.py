@@ -1,0 +1,159 @@
+"""Testing for users: the real engine on a memory store, run when the test says so. (I6)"""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from windlass import INJECTED, RESULT, App, Backoff, Context, Snooze, State, chain
+from windlass.testing.harness import Harness
+
+Make = Callable[[App], Harness]
+
+
+@pytest.fixture
+def app() -> App:
+    return App("sqlite:///not-made-by-this-test.db")
+
+
+@pytest.fixture
+def harness(windlass_harness: Make, app: App) -> Harness:
+    return windlass_harness(app)
+
+
+def test_what_is_due_runs_when_the_test_says_so(harness: Harness, app: App) -> None:
+    @app.task(name="greet")
+    async def greet(name: str) -> str:
+        return f"hello {name}"
+
+    handle = greet.enqueue("ada")
+    assert handle.state() is State.READY
+
+    assert harness.run_until_idle() == 1
+    assert handle.result() == "hello ada"
+
+
+def test_the_clock_is_the_tests(harness: Harness, app: App) -> None:
+    @app.task(name="later")
+    def later() -> None: ...
+
+    handle = later.using(delay="1h").enqueue()
+    assert harness.run_until_idle() == 0
+
+    harness.advance("59m")
+    assert harness.run_until_idle() == 0
+
+    harness.advance(timedelta(minutes=1))
+    assert harness.run_until_idle() == 1
+    assert handle.state() is State.COMPLETED
+
+
+def test_a_handlers_own_exception_comes_out(harness: Harness, app: App) -> None:
+    class OutOfStock(Exception):
+        pass
+
+    @app.task(name="order")
+    def order(item: str) -> None:
+        raise OutOfStock(item)
+
+    order.enqueue(item="rope")
+
+    with pytest.raises(OutOfStock, match="rope"):
+        harness.run_until_idle()
+
+
+def test_an_exception_in_a_thread_and_in_the_loop_come_out_alike(harness: Harness, app: App) -> None:
+    @app.task(name="loop")
+    async def in_loop() -> None:
+        raise KeyError("loop")
+
+    in_loop.enqueue()
+
+    with pytest.raises(KeyError, match="loop"):
+        harness.run_until_idle()
+
+
+def test_left_alone_errors_are_retried_and_buried_as_in_production(harness: Harness, app: App) -> None:
+    @app.task(name="fails", backoff=Backoff(base=10, jitter=0, max_attempts=2))
+    async def fails(*, ctx: Context = INJECTED) -> None:
+        raise ValueError(f"attempt {ctx.attempt}")
+
+    fails.enqueue()
+    harness.run_until_idle(raise_errors=False)
+    assert [task.state for task in harness.tasks(fails)] == [State.SCHEDULED]
+
+    harness.advance(10)
+    harness.run_until_idle(raise_errors=False)
+    (dead,) = harness.tasks(fails, State.DEAD)
+    assert dead.error is not None
+    assert dead.error.message == "attempt 2"
+
+
+def test_a_snooze_is_not_an_error(harness: Harness, app: App) -> None:
+    @app.task(name="patient")
+    async def patient() -> None:
+        raise Snooze(60)
+
+    patient.enqueue()
+
+    assert harness.run_until_idle() == 1
+    assert [task.attempt for task in harness.tasks(patient, State.SCHEDULED)] == [0]
+
+
+def test_what_follows_runs_too(harness: Harness, app: App) -> None:
+    @app.task(name="double")
+    async def double(n: int) -> int:
+        return 2 * n
+
+    first = app.sync_client.enqueue(chain(double.step(n=1), double.step(n=RESULT), double.step(n=RESULT)))
+
+    assert harness.run_until_idle() == 3
+    assert [task.result for task in harness.tasks(double)] == [b"2", b"4", b"8"]
+    assert {task.root for task in harness.tasks()} == {first.id}
+
+
+def test_every_queue_is_served(harness: Harness, app: App) -> None:
+    @app.task(name="anywhere")
+    async def anywhere() -> None: ...
+
+    anywhere.using(queue="elsewhere").enqueue()
+
+    assert harness.run_until_idle() == 1
+
+
+def test_a_paused_queue_stays_as_it_is(harness: Harness, app: App) -> None:
+    @app.task(name="held")
+    async def held() -> None: ...
+
+    app.sync_operator.pause("default")
+    held.enqueue()
+
+    assert harness.run_until_idle() == 0
+    assert [task.state for task in harness.tasks()] == [State.READY]
+
+
+async def test_a_test_with_a_loop_awaits_it(harness: Harness, app: App) -> None:
+    @app.task(name="plain")
+    async def plain() -> int:
+        return 1
+
+    handle = await plain.aenqueue()
+
+    assert await harness.arun_until_idle() == 1
+    assert await handle.result() == 1
+
+
+def test_the_apps_own_store_is_put_back(app: App) -> None:
+    from windlass.testing.harness import harness as on_memory
+
+    before = app.store.within
+
+    with on_memory(app):
+        assert app.store.within is not before
+
+    assert app.store.within is before
+
+
+def test_a_function_called_without_a_worker_says_who_injects() -> None:
+    with pytest.raises(AttributeError, match="no worker runs this"):
+        _ = INJECTED.attempt

@@ -1,9 +1,10 @@
 """Figures: what one variant gave in each round, as median and spread; and the targets they are held to."""
 
 from dataclasses import dataclass, field
+from math import ceil
 from statistics import median
 
-RATE, MILLISECONDS, MICROSECONDS, TIMES, MEGABYTES, PERCENT = "/s", "ms", "µs", "×", "MB", "%"
+RATE, MILLISECONDS, MICROSECONDS, TIMES, MEGABYTES, PERCENT = "/s", "ms", "µs", "x", "MB", "%"
 
 
 @dataclass(frozen=True)
@@ -70,4 +71,4 @@ def ratio(part: str, what: str, above: Figure, below: Figure) -> Figure:
 def percentile(values: list[float], share: float) -> float:
     """The smallest value that at least this share of them does not exceed."""
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, max(0, round(share * len(ordered) + 0.5) - 1))]
+    return ordered[max(0, ceil(share * len(ordered)) - 1)]

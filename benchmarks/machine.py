@@ -15,8 +15,8 @@ def described(folder: Path) -> dict[str, str]:
     """What goes above the table. `folder` is on the disk that the stores will be on."""
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "processor": f"{os.cpu_count()} × {_processor()}",
-        "load": f"{os.getloadavg()[0]:.2f} before the run",
+        "processor": f"{os.cpu_count()} x {_processor()}",
+        "load": _load(),
         "system": f"{platform.system()} {platform.release()}",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "sqlite": sqlite3.sqlite_version,
@@ -24,6 +24,12 @@ def described(folder: Path) -> dict[str, str]:
         "huey": version("huey"),
         "fdatasync": f"{_sync_milliseconds(folder):.2f} ms for 4 kB (median of {SYNCS})",
     }
+
+
+def _load() -> str:
+    """Busy or not: a busy machine slows whoever syncs most, and no ratio measured on one can be trusted."""
+    load = os.getloadavg()[0]
+    return f"{load:.2f} before the run{'; BUSY, so trust no figure below' if load > 1 else ''}"
 
 
 def _processor() -> str:

@@ -50,9 +50,7 @@ class Running:
 @contextmanager
 def _started(program: str, verb: str, options: dict[str, Any]) -> Iterator["subprocess.Popen[str]"]:
     command = [sys.executable, "-m", f"benchmarks.runs.{program}", verb, json.dumps(options)]
-    process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         yield process
     finally:

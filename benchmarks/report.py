@@ -26,7 +26,7 @@ def table(findings: Findings) -> str:
         low, high = figure.spread
         spread = f"({_shown(low, figure)} to {_shown(high, figure)})" if len(figure.values) > 1 else ""
         value = f"{_shown(figure.median, figure)} {figure.unit}"
-        lines.append(f"  {figure.what:<28} {figure.who:<20} {value:>12}  {spread}".rstrip())
+        lines.append(f"  {figure.what:<28} {figure.who:<29} {value:>11}  {spread}".rstrip())
     return "\n".join(lines)
 
 

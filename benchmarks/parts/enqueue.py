@@ -18,7 +18,11 @@ def measure(plan: Plan) -> Findings:
             answers.setdefault(way, []).append(answer)
     findings = Findings()
     for (what, who), several in answers.items():
-        for key, unit, tail in (("p50", MILLISECONDS, ", p50"), ("p99", MILLISECONDS, ", p99"), ("rate", RATE, "")):
+        for key, unit, tail in (
+            ("p50", MILLISECONDS, ", p50"),
+            ("p99", MILLISECONDS, ", p99"),
+            ("rate", RATE, ""),
+        ):
             if key in several[0] and not (key == "rate" and "one" in what):
                 values = tuple(answer[key] for answer in several)
                 findings.add(Figure(PART, f"{what}{tail}", who, unit, values))

@@ -10,8 +10,8 @@ class Plan:
 
     folder: Path
     rounds: int = 5
-    drained: int = 10_000  # tasks of one drain; the same for both sides
-    slots: int = 200
+    drained: int = 20_000  # tasks of one drain; the same for both sides
+    slots: int = 500
     enqueued: int = 500  # calls timed one by one
     bulk: int = 20_000
     picked_up: int = 300

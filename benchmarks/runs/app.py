@@ -1,12 +1,13 @@
 """The program that windlass runs here: tasks that do nothing, in each of the places a handler can be."""
 
+import asyncio
 import time
 
 from windlass import App
 
 app = App("memory://")
 seen: list[int] = []
-latencies: list[float] = []
+latencies: asyncio.Queue[float] = asyncio.Queue()
 
 
 @app.task
@@ -30,4 +31,4 @@ def note_in_process(n: int) -> int:
 @app.task
 async def stamp(sent: float) -> None:
     """How long ago it was asked for; the monotonic clock is the same in all processes of a machine."""
-    latencies.append(time.monotonic() - sent)
+    latencies.put_nowait(time.monotonic() - sent)

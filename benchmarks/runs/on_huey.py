@@ -10,8 +10,9 @@ import time
 from contextlib import contextmanager
 from typing import Any
 
-from benchmarks.runs import probe
 from huey import SqliteHuey
+
+from benchmarks.runs import probe
 
 huey = SqliteHuey("bench", filename=":memory:", results=False, store_none=False)
 seen: list[int] = []
@@ -48,9 +49,13 @@ def preload(path: str, number: int) -> dict[str, Any]:
     return {}
 
 
-def drain(path: str, number: int) -> dict[str, Any]:
-    """Work off what is there: from the start of the consumer to the end of the last handler."""
+def drain(path: str, number: int, *, results: bool = False) -> dict[str, Any]:
+    """Work off what is there: from the start of the consumer to the end of the last handler.
+
+    With `results` Huey writes down that a task has run, which is the nearest it has to a record.
+    """
     _use(path, number)
+    huey.results = huey.store_none = results
     processor, started = time.process_time(), time.perf_counter()
     with _consuming(delay=0.01):
         assert enough.wait(100), "the queue was not drained in time"

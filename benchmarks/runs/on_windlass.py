@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.runs import probe
 from benchmarks.runs.app import app, latencies, note, note_in_process, note_in_thread, seen, stamp
-from windlass import State, TaskType, Worker, WorkerSettings
+from windlass import State, TaskType, WorkerSettings
 
 KINDS: dict[str, TaskType[Any, Any, Any]] = {
     "loop": note,
@@ -27,9 +27,7 @@ def preload(url: str, number: int, kind: str = "loop") -> dict[str, Any]:
         await app.open()
         started = time.perf_counter()
         for first in range(0, number, AT_ONCE):
-            await KINDS[kind].aenqueue_many(
-                [{"n": n} for n in range(first, min(first + AT_ONCE, number))]
-            )
+            await KINDS[kind].aenqueue_many([{"n": n} for n in range(first, min(first + AT_ONCE, number))])
         taken = time.perf_counter() - started
         await app.close()
         return taken
@@ -50,7 +48,12 @@ def drain(url: str, number: int, slots: int, kind: str = "loop", *, memory: bool
             probe.exactly_once(seen, number)
         await _recorded(number)
         await app.close()
-        return {"rate": number / taken, "processor": processor / number * 1e6, "before": before, "after": after}
+        return {
+            "rate": number / taken,
+            "processor": processor / number * 1e6,
+            "before": before,
+            "after": after,
+        }
 
     if memory:
         assert url == "memory://"
@@ -140,28 +143,25 @@ def pickup(url: str, number: int, gap: float) -> dict[str, Any]:
     """Enqueue to an idle worker in the same process."""
     app.use_store(url)
 
-    async def work() -> None:
-        async with _at_work() as worker:
+    async def work() -> list[float]:
+        async with _at_work():
             await _sent(number, gap)
-            await _seen(number, worker)
+            return await _seen(number)
 
-    asyncio.run(work())
-    return probe.spread(latencies)
+    return probe.spread(asyncio.run(work()))
 
 
 def serve(url: str, number: int) -> dict[str, Any]:
     """The worker's side of pickup across processes: until so many have been picked up."""
     app.use_store(url)
 
-    async def work() -> float:
-        async with _at_work() as worker:
+    async def work() -> dict[str, Any]:
+        async with _at_work():
             idle = await asyncio.to_thread(probe.idle_share)
             probe.ready()
-            await _seen(number, worker)
-        return idle
+            return probe.spread(await _seen(number)) | {"idle": idle}
 
-    idle = asyncio.run(work())
-    return probe.spread(latencies) | {"idle": idle}
+    return asyncio.run(work())
 
 
 def send(url: str, number: int, gap: float) -> dict[str, Any]:
@@ -185,7 +185,7 @@ async def _at_work() -> Any:
     running = asyncio.create_task(worker.run(ready=up.set))
     await up.wait()
     try:
-        yield worker
+        yield
     finally:
         worker.stop()
         await running
@@ -198,9 +198,8 @@ async def _sent(number: int, gap: float) -> None:
         await asyncio.sleep(gap)
 
 
-async def _seen(number: int, worker: Worker) -> None:
-    while worker.ran < number:
-        await asyncio.sleep(0.01)
+async def _seen(number: int) -> list[float]:
+    return [await latencies.get() for _ in range(number)]
 
 
 def loop(number: int, slots: int) -> dict[str, Any]:
@@ -232,8 +231,5 @@ async def _bare(number: int) -> float:
 
 if __name__ == "__main__":
     probe.main(
-        {
-            verb.__name__: verb
-            for verb in (preload, drain, enqueue, aenqueue, pickup, serve, send, loop)
-        }
+        {verb.__name__: verb for verb in (preload, drain, enqueue, aenqueue, pickup, serve, send, loop)}
     )

@@ -49,7 +49,7 @@ class Declared:
 
 
 def sure(backoff: Delay) -> Delay:
-    """A backoff of the user's own may do anything; asked through this, it always gives a delay that will do."""
+    """A backoff of the user's own may do anything; asked through this, it always gives a delay."""
     if isinstance(backoff, Backoff):
         return backoff
 

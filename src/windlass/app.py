@@ -25,7 +25,7 @@ from ._policy.options import duration, name
 from ._policy.rank import priority_of
 from ._policy.request import Origin, checked_timeout, max_attempts
 from ._store import Store
-from ._stores import open_store
+from ._stores import open_store, place_of
 from ._worker.worker import Worker, WorkerSettings
 from .errors import InvalidOption, UnknownTaskType
 from .tasktype import TaskType
@@ -50,6 +50,7 @@ class App:
     ) -> None:
         found = open_store(store) if isinstance(store, str) else store
         self.store = ObservedStore(found)
+        self.place = place_of(store)
         self.types: Mapping[str, Declared] = {}
         self.retention = retention or Retention()
         self.backoff: Delay = backoff or Backoff()
@@ -162,6 +163,7 @@ class App:
     def use_store(self, store: str | Store) -> Store:
         """Keep tasks elsewhere from now on; answers with the store so far, which is not closed."""
         before, self.store.within = self.store.within, open_store(store) if isinstance(store, str) else store
+        self.place = place_of(store)
         return before
 
     def use_memory(self, clock: Clock) -> Store:

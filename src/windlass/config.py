@@ -10,13 +10,16 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from ._policy.options import duration, name
 from ._policy.shown import shown
 from .errors import InvalidOption
+
+Environment: TypeAlias = Mapping[str, str]
+Flags: TypeAlias = Mapping[str, Any]
 
 PREFIX = "WINDLASS_"
 FILE_VARIABLE = f"{PREFIX}CONFIG"
@@ -43,10 +46,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def load(
-        cls,
-        file: Path | None = None,
-        env: Mapping[str, str] | None = None,
-        flags: Mapping[str, Any] | None = None,
+        cls, file: Path | None = None, env: Environment | None = None, flags: Flags | None = None
     ) -> "Settings":
         """The settings in force; InvalidOption names everything that is wrong with them."""
         reading = read(file, env, flags)
@@ -55,7 +55,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return reading.settings
 
 
-class Reading(Struct, frozen=True, kw_only=True):
+class Reading(Struct, frozen=True):
     """The settings, what is wrong with them, and what is merely odd."""
 
     settings: Settings
@@ -63,23 +63,19 @@ class Reading(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def read(
-    file: Path | None = None,
-    env: Mapping[str, str] | None = None,
-    flags: Mapping[str, Any] | None = None,
-) -> Reading:
+def read(file: Path | None = None, env: Environment | None = None, flags: Flags | None = None) -> Reading:
     """Read every source; what is wrong in one of them is left out and told. A flag of None says nothing."""
     reader = _Reader()
     environment = os.environ if env is None else env
-    named = environment.get(FILE_VARIABLE)
-    path = file or (Path(named) if named else None)
-    reader.take_file(path) if path else reader.take_folder(Path())
+    if path := file or environment.get(FILE_VARIABLE):
+        reader.take_file(Path(path))
+    else:
+        reader.take_folder(Path())
     reader.take_environment(environment)
     for key, value in (flags or {}).items():
         if value is not None:
             reader.take(key, value, f"--{key.replace('_', '-')}")
-    settings = Settings(**reader.values)
-    return Reading(settings=settings, errors=tuple(reader.errors), warnings=tuple(reader.warnings))
+    return Reading(Settings(**reader.values), tuple(reader.errors), tuple(reader.warnings))
 
 
 class _Reader:
@@ -92,34 +88,24 @@ class _Reader:
 
     def take_folder(self, folder: Path) -> None:
         own, shared = folder / "windlass.toml", folder / "pyproject.toml"
-        table = self._table(shared) if shared.is_file() else None
-        if own.is_file():
-            self.take_file(own)
-            if table is not None:
-                self.warnings.append("windlass.toml is here, so [tool.windlass] in pyproject.toml is not read")
-        elif table is not None:
-            self._take_table(table, "pyproject.toml")
+        for path in [path for path in (own, shared) if path.is_file()][:1]:
+            self.take_file(path)
+        if own.is_file() and shared.is_file() and self._table(shared) is not None:
+            self.warnings.append("[tool.windlass] in pyproject.toml is not read: windlass.toml is here")
 
     def take_file(self, path: Path) -> None:
-        if path.name == "pyproject.toml":
-            table = self._table(path)
-        else:
-            table = self._document(path)
+        table = self._table(path) if path.name == "pyproject.toml" else self._document(path)
         if table is not None:
             self._take_table(table, str(path))
 
-    def take_environment(self, environment: Mapping[str, str]) -> None:
-        for variable in sorted(environment):
-            value = environment[variable]
-            if not variable.startswith(PREFIX) or variable == FILE_VARIABLE or not value:
-                continue
-            key = variable.removeprefix(PREFIX).lower()
+    def take_environment(self, environment: Environment) -> None:
+        ours = {variable for variable in environment if variable.startswith(PREFIX)} - {FILE_VARIABLE}
+        for variable in sorted(variable for variable in ours if environment[variable]):
+            value, key = environment[variable], variable.removeprefix(PREFIX).lower()
             if key in _FIELDS:
                 self.take(key, value, variable)
             else:  # perhaps another program's
-                close = _closest(key)
-                hint = f"; did you mean {PREFIX}{close.upper()}?" if close else ""
-                self.warnings.append(f"{variable} is not a setting of windlass{hint}")
+                self.warnings.append(f"{variable} is not a setting of windlass; {_hint(key)}")
 
     def take(self, key: str, value: object, source: str) -> None:
         try:
@@ -132,13 +118,11 @@ class _Reader:
             if key in _FIELDS:
                 self.take(key, value, f"{source}, {key}")
             else:
-                close = _closest(key)
-                hint = f"did you mean {close!r}?" if close else f"the keys are {', '.join(_FIELDS)}"
-                self.errors.append(f"{source}: there is no setting {shown(key)}; {hint}")
+                self.errors.append(f"{source}: there is no setting {shown(key)}; {_hint(key)}")
 
     def _table(self, path: Path) -> dict[str, Any] | None:
-        tool = (self._document(path) or {}).get("tool", {})
-        table = tool.get("windlass")
+        tool = (self._document(path) or {}).get("tool")
+        table = tool.get("windlass") if isinstance(tool, dict) else None
         return table if isinstance(table, dict) else None
 
     def _document(self, path: Path) -> dict[str, Any] | None:
@@ -146,13 +130,14 @@ class _Reader:
             return tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             self.errors.append(f"{path}: cannot be read: {error.strerror}")
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except ValueError as error:
             self.errors.append(f"{path}: not TOML: {error}")
         return None
 
 
-def _closest(key: str) -> str | None:
-    return next(iter(get_close_matches(key.lower().replace("-", "_"), _FIELDS, n=1)), None)
+def _hint(key: str) -> str:
+    close = get_close_matches(key.lower().replace("-", "_"), _FIELDS, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"the settings are {', '.join(_FIELDS)}"
 
 
 def _text(value: object, key: str) -> str:
@@ -161,20 +146,19 @@ def _text(value: object, key: str) -> str:
     return value
 
 
-def _whole(value: object, key: str) -> int:
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
-        return int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
+def _whole(value: Any, key: str) -> int:
+    found = int(value) if _is_number(value) else value
+    if isinstance(found, bool) or not isinstance(found, int):
         raise InvalidOption(f"{key} is a whole number, not {shown(value)}")
-    return value
+    return found
 
 
 def _switch(value: object, key: str) -> bool:
     spelled = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
     found = spelled.get(value.lower()) if isinstance(value, str) else value
-    if not isinstance(found, bool):
-        raise InvalidOption(f"{key} is true or false, not {shown(value)}")
-    return found
+    if isinstance(found, bool):
+        return found
+    raise InvalidOption(f"{key} is true or false, not {shown(value)}")
 
 
 def _names(value: object, key: str) -> tuple[str, ...]:
@@ -185,17 +169,18 @@ def _names(value: object, key: str) -> tuple[str, ...]:
 
 
 def _duration(value: Any, key: str) -> timedelta:
-    digits = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10
-    return duration(int(value) if digits else value, key)
+    return duration(int(value) if _is_number(value) else value, key)
 
 
-def _one_of(choices: tuple[str, ...]) -> Callable[[object, str], str]:
-    def choose(value: object, key: str) -> str:
-        if not isinstance(value, str) or value.lower() not in choices:
-            raise InvalidOption(f"{key} is one of {', '.join(choices)}, not {shown(value)}")
-        return value.lower()
+def _is_number(value: Any) -> bool:
+    return isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10
 
-    return choose
+
+def _choice(value: object, key: str) -> str:
+    choices = LOG_LEVELS if key == "log_level" else LOG_FORMATS
+    if not isinstance(value, str) or value.lower() not in choices:
+        raise InvalidOption(f"{key} is one of {', '.join(choices)}, not {shown(value)}")
+    return value.lower()
 
 
 _FIELDS: dict[str, Callable[[object, str], Any]] = {
@@ -210,6 +195,6 @@ _FIELDS: dict[str, Callable[[object, str], Any]] = {
     "poll": _duration,
     "keeper": _switch,
     "name": _text,
-    "log_level": _one_of(LOG_LEVELS),
-    "log_format": _one_of(LOG_FORMATS),
+    "log_level": _choice,
+    "log_format": _choice,
 }

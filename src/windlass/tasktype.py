@@ -58,7 +58,7 @@ class TaskType(Generic[P, C, R]):
         """The dotted name that tasks of this type carry."""
         return self.declared.name
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> C:
         """Run the function here and now; no queue is involved."""
         return self._function(*args, **kwargs)
 
@@ -73,11 +73,11 @@ class TaskType(Generic[P, C, R]):
         check_options(options)
         return Prepared(self.declared, self.door, options, within)
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> SyncHandle[R]:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> SyncHandle[R]:
         """Enqueue, blocking; returns a handle once the task is durable."""
         return self._plain.enqueue(*args, **kwargs)
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Enqueue from an event loop; returns a handle once the task is durable."""
         return await self._plain.aenqueue(*args, **kwargs)
 
@@ -89,7 +89,7 @@ class TaskType(Generic[P, C, R]):
         """Enqueue one task for each payload, all or none."""
         return await self._plain.aenqueue_many(payloads)
 
-    def step(self, *args: Any, **kwargs: Any) -> Step:
+    def step(self, /, *args: Any, **kwargs: Any) -> Step:
         """A task to be, for a chain or group. `RESULT` as an argument takes the predecessor's result."""
         return self._plain.step(*args, **kwargs)
 
@@ -107,11 +107,11 @@ class Prepared(Generic[P, R]):
         self._options = options
         self._within = within
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> SyncHandle[R]:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> SyncHandle[R]:
         """Enqueue, blocking; returns a handle once the task is durable (or, within, once it is inserted)."""
         return self._hand_in([self._task(args, kwargs)])[0]
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Enqueue from an event loop."""
         return (await self._ahand_in([self._task(args, kwargs)]))[0]
 
@@ -123,7 +123,7 @@ class Prepared(Generic[P, R]):
         """Enqueue one task for each payload, all or none."""
         return await self._ahand_in(self._tasks(payloads))
 
-    def step(self, *args: Any, **kwargs: Any) -> Step:
+    def step(self, /, *args: Any, **kwargs: Any) -> Step:
         """A task to be, for a chain or group."""
         if self._within is not None:
             raise InvalidOption("within is for enqueueing; a step is enqueued later, when it follows")

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.loops.working import block, drained, eventually, pause, tasks, watched, working
+from tests.loops.working import block, drained, eventually, pause, tasks, working
 from windlass import INJECTED, App, Context, InvalidPayload, State, TaskDead
 
 tenant_of: ContextVar[str] = ContextVar("tenant_of", default="nobody")
@@ -318,9 +317,3 @@ def test_a_handler_of_positional_values_is_refused_at_its_declaration(app: App) 
 
         @app.task
         def bad(a: int, /) -> None: ...
-
-
-@pytest.fixture
-def quiet_store() -> Iterator[App]:
-    app, _ = watched()
-    yield app

@@ -1,4 +1,4 @@
-"""What the tests of the loops share: a worker at work, waiting for what must come, a store that is watched."""
+"""What the tests of the loops share: a worker at work, waiting for what must come, a watched store."""
 
 import asyncio
 import threading

@@ -15,7 +15,8 @@ from typing import Any, Protocol
 OK = 0
 FULL = 13
 
-_Open = CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_int, POINTER(c_int))
+# The name is passed on as the pointer it is: SQLite keeps it, and reads what stands behind it.
+_Open = CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_int, POINTER(c_int))
 _Delete = CFUNCTYPE(c_int, c_void_p, c_char_p, c_int)
 _Close = CFUNCTYPE(c_int, c_void_p)
 _Write = CFUNCTYPE(c_int, c_void_p, c_void_p, c_int, c_int64)
@@ -103,6 +104,10 @@ def library() -> ctypes.CDLL:
     return found
 
 
+_installed: list["Beneath"] = []
+"""For as long as the process lives: SQLite has pointers to them."""
+
+
 class Beneath:
     """A file system for SQLite that tells a watcher. Once installed, it serves all later connections."""
 
@@ -131,6 +136,7 @@ class Beneath:
         _SetCall(self._plain.set_call)(ctypes.addressof(self._plain), b"openDirectory", hook)
         if code := sqlite.sqlite3_vfs_register(ctypes.byref(self._system), 1):
             raise RuntimeError(f"SQLite did not take the file system: {code}")
+        _installed.append(self)
 
     def _pointer(self, function: Any) -> int | None:
         self._kept.append(function)
@@ -138,11 +144,11 @@ class Beneath:
 
     # -- called by SQLite ----------------------------------------------------------------------------
 
-    def _open(self, system: int, name: bytes | None, file: int, flags: int, out: Any) -> int:
+    def _open(self, system: int, name: int | None, file: int, flags: int, out: Any) -> int:
         code = self._plain_open(system, name, file, flags, out)
         if code != OK or name is None:
             return code
-        self._paths[file] = name.decode()
+        self._paths[file] = ctypes.string_at(name).decode()
         methods = c_void_p.from_address(file)
         assert methods.value is not None
         methods.value = self._watched(methods.value)
@@ -166,7 +172,9 @@ class Beneath:
             table.methods[_TRUNCATE] = self._pointer(
                 _Truncate(lambda file, size: self._truncate(originals, file, size))
             )
-            table.methods[_SYNC] = self._pointer(_Sync(lambda file, flags: self._sync(originals, file, flags)))
+            table.methods[_SYNC] = self._pointer(
+                _Sync(lambda file, flags: self._sync(originals, file, flags))
+            )
             self._tables[plain] = table, originals
         return ctypes.addressof(self._tables[plain][0])
 

@@ -1,7 +1,6 @@
 """The stores that the conformance suite and the twins run against."""
 
 from collections.abc import AsyncIterator, Callable
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from windlass._clock import Clock
 from windlass._store import Store
 from windlass._stores.memory import MemoryStore
+from windlass._stores.sqlite import SQLiteStore
 from windlass.testing.clock import ManualClock
 from windlass.testing.faults import FaultyStore, scripted
 
@@ -18,18 +18,11 @@ Factory = Callable[[Path, Clock], Store]
 """Makes an unopened store in an empty folder."""
 
 
-def sqlite(folder: Path, clock: Clock) -> Store:
-    from windlass._stores.sqlite import SQLiteStore
-
-    return SQLiteStore(folder / "windlass.db", clock=clock)
-
-
 STORES: dict[str, Factory] = {
     "memory": lambda _, clock: MemoryStore(clock=clock),
     "without faults": lambda _, clock: FaultyStore(MemoryStore(clock=clock), scripted()),
+    "sqlite": lambda folder, clock: SQLiteStore(folder / "windlass.db", clock=clock),
 }
-if find_spec("windlass._stores.sqlite") is not None:
-    STORES["sqlite"] = sqlite
 
 
 @pytest.fixture(params=STORES)

@@ -12,7 +12,7 @@ from msgspec import Struct
 from .._model.filter import By, Filter
 from ..errors import NotFound, Refused
 from .exits import ExitCode, report
-from .params import ID, stacked
+from .params import stacked, task_id
 
 if TYPE_CHECKING:
     from .._client.operator import Operator
@@ -28,17 +28,17 @@ class Deed(Struct, frozen=True, kw_only=True):
     verb: str
     past: str
     one: Callable[["Operator", str], Awaitable[str | None]]  # what else there is to say
-    many: Callable[["Operator", Filter, int], Awaitable[int]]
+    many: Callable[["Operator", Filter, int | None], Awaitable[int]]
 
 
 def acting_options(verb: str, *, why_needed: bool = False) -> Callable[[F], F]:
     """The options of a command that acts."""
     why = "Why: kept in the audit log" + (" (required)." if why_needed else ".")
     return stacked(
-        click.argument("ids", nargs=-1, type=ID, metavar="[ID]..."),
+        click.argument("ids", nargs=-1, type=task_id, metavar="[ID]..."),
         click.option("--all", "everything", is_flag=True, help=f"{verb.capitalize()} all that match."),
         click.option("--why", default="", metavar="TEXT", help=why),
-        click.option("--who", metavar="NAME", help="Who: kept in the audit log (default: you, on this host)."),
+        click.option("--who", metavar="NAME", help="Who: kept in the audit log (default: you@host)."),
         click.option("--yes", "-y", is_flag=True, help="Do not ask before touching many."),
     )
 
@@ -48,7 +48,9 @@ def by(who: str | None, why: str) -> By:
     return By(who=who or _user_at_host(), why=why)
 
 
-def perform(asked: "Asked", deed: Deed, ids: tuple[str, ...], where: Filter, *, chosen: bool, yes: bool) -> None:
+def perform(
+    asked: "Asked", deed: Deed, ids: tuple[str, ...], where: Filter, *, chosen: bool, yes: bool
+) -> None:
     """Do it to these ids, or to what matches once that is confirmed; `chosen`: somebody did ask for that."""
     context = click.get_current_context()
     if ids and chosen:
@@ -64,36 +66,37 @@ def perform(asked: "Asked", deed: Deed, ids: tuple[str, ...], where: Filter, *, 
 async def _each(asked: "Asked", app: "App", deed: Deed, ids: tuple[str, ...]) -> None:
     """One by one; several that are refused are each told, and the others done all the same."""
     refused = False
-    for task_id in ids:
+    for one in ids:
         try:
-            aside = await deed.one(app.operator, task_id)
+            aside = await deed.one(app.operator, one)
         except (Refused, NotFound) as error:
             if len(ids) == 1:
                 raise
             report(error.code, str(error), as_json=asked.as_json)
             refused = True
         else:
-            asked.output.say(f"{deed.past} {task_id}{aside or ''}", {"id": task_id, "done": deed.past})
+            asked.output.say(f"{deed.past} {one}{aside or ''}", {"id": one, "done": deed.past})
     if refused:
         raise click.exceptions.Exit(ExitCode.REFUSED)
 
 
 async def _matching(asked: "Asked", app: "App", deed: Deed, where: Filter, *, yes: bool) -> None:
-    found = sum(count.number for count in await app.operator.count(where))
-    if found and not yes and not _confirmed(deed, found):
+    counts = await app.operator.count(where)
+    found, exact = sum(count.number for count in counts), all(count.exact for count in counts)
+    if found and not yes and not _confirmed(deed, found, exact=exact):
         raise Refused(f"nothing was done to the {found:,} tasks that match; --yes skips the question")
     # No more than was agreed to, should others come to match meanwhile.
-    done = await deed.many(app.operator, where, found) if found else 0
+    done = await deed.many(app.operator, where, found if exact else None) if found else 0
     plural = "task" if done == 1 else "tasks"
     asked.output.say(f"{deed.past} {done:,} {plural}", {"done": deed.past, "number": done})
-    if done < found:
+    if exact and done < found:
         asked.output.note(f"{found - done:,} that matched had moved on, or could not be {deed.past}")
 
 
-def _confirmed(deed: Deed, found: int) -> bool:
+def _confirmed(deed: Deed, found: int, *, exact: bool) -> bool:
+    about, plural = "" if exact else "about ", "task" if found == 1 else "tasks"
     try:
-        plural = "task" if found == 1 else "tasks"
-        return click.confirm(f"{deed.verb} {found:,} {plural}?", err=True)
+        return click.confirm(f"{deed.verb} {about}{found:,} {plural}?", err=True)
     except click.Abort:  # no answer is no
         return False
 

@@ -41,7 +41,7 @@ class Asked:
     @cached_property
     def app(self) -> "App":
         """The app named, on the store named; without an app one that declares nothing."""
-        from ..app import App, DEFAULT_STORE
+        from ..app import DEFAULT_STORE, App
         from .target import load_app
 
         settings = self.settings
@@ -104,7 +104,7 @@ class Command(click.Command):
 class Commands(click.Group):
     """A group of such commands."""
 
-    command_class = Command
+    command_class: type[click.Command] | None = Command
 
 
 def shared_options() -> Iterator[click.Option]:

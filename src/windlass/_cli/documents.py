@@ -1,4 +1,4 @@
-"""Values as JSON documents: the vocabulary's names, instants in ISO 8601, durations in seconds, no secrets."""
+"""Values as JSON documents: the vocabulary's names, instants in ISO 8601, durations in seconds."""
 
 from datetime import datetime, timedelta
 from typing import Any

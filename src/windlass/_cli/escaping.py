@@ -23,7 +23,7 @@ def lines(text: str) -> list[str]:
     return [printable(one.expandtabs(4)) for one in text.split("\n")]
 
 
-def document(value: Any, *, indent: int | None = None) -> str:
-    """JSON whose every character is printable."""
-    text = json.dumps(value, ensure_ascii=False, indent=indent)
-    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+def document(value: Any, *, encoding: str = "utf-8") -> str:
+    """JSON whose every character is printable, and can be said in this encoding."""
+    text = json.dumps(value, ensure_ascii=not encoding.lower().startswith("utf"))
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)

@@ -88,10 +88,11 @@ def report(code: str, message: str, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"error": {"code": code, "message": message}}), file=sys.stderr)
         return
+    from rich.text import Text
+
     from .terminal import stderr
 
-    stderr().print(f"[bold red]error\\[{code}]:[/] ", end="", highlight=False)
-    stderr().print(line(message), markup=False, highlight=False, soft_wrap=True)
+    stderr().print(Text.assemble((f"error[{code}]:", "bold red"), " ", line(message)))
 
 
 def _with_hint(error: click.UsageError) -> str:

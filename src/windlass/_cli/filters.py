@@ -8,7 +8,7 @@ import click
 
 from .._model.filter import Filter
 from .._model.state import State
-from .params import ID, MOMENT, stacked
+from .params import stacked, task_id, when
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,28 +36,24 @@ def filter_options(since: str) -> Callable[[F], F]:
         click.option(
             "--tenant", "tenants", multiple=True, metavar="TENANT", help="Of this tenant (repeatable)."
         ),
-        click.option("--root", type=ID, help="Of the chain or group with this first task."),
+        click.option("--root", type=task_id, help="Of the chain or group with this first task."),
         click.option("--key", metavar="KEY", help="With this idempotency key."),
         click.option("--error", metavar="TEXT", help="Whose last error holds this text."),
         click.option(
-            "--since", type=MOMENT, help=f"{since.capitalize()} since: an instant, or how long ago (2h)."
+            "--since", type=when, help=f"{since.capitalize()} since: an instant, or how long ago (2h)."
         ),
-        click.option("--until", type=MOMENT, help=f"{since.capitalize()} before: likewise."),
+        click.option("--until", type=when, help=f"{since.capitalize()} before: likewise."),
     )
 
 
 def created(wanted: Wanted, states: tuple[State, ...] = ()) -> Filter:
     """A filter whose times are those of creation."""
-    return Filter(
-        **_common(wanted, states), created_after=wanted["since"], created_before=wanted["until"]
-    )
+    return Filter(**_common(wanted, states), created_after=wanted["since"], created_before=wanted["until"])
 
 
 def finished(wanted: Wanted, states: tuple[State, ...] = ()) -> Filter:
     """A filter whose times are those of the end."""
-    return Filter(
-        **_common(wanted, states), finished_after=wanted["since"], finished_before=wanted["until"]
-    )
+    return Filter(**_common(wanted, states), finished_after=wanted["since"], finished_before=wanted["until"])
 
 
 def is_set(wanted: Wanted) -> bool:

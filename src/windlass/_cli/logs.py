@@ -34,3 +34,5 @@ def set_up(level: str, form: str, *, colour: bool) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter(colour=colour))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    if level == "debug":
+        logging.getLogger("asyncio").setLevel(logging.INFO)  # whose debugging is not of tasks

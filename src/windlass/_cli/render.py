@@ -1,5 +1,7 @@
 """One value, two looks: a table that people read, or a line of JSON for each item that scripts read."""
 
+import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -26,6 +28,7 @@ class Column(Struct, Generic[T], frozen=True):
     elastic: bool = False
     optional: bool = False
     keeps_end: bool = False  # when cut, for dotted names, whose end says most
+    wraps: bool = False  # goes on below instead of being cut; for the last column
 
 
 class Output(Struct, frozen=True):
@@ -50,9 +53,9 @@ class Output(Struct, frozen=True):
         else:
             _print_table(values, columns)
 
-    def document(self, value: dict[str, Any]) -> None:
-        """One JSON object on a line."""
-        print(document(value))
+    def document(self, value: Any) -> None:
+        """One JSON value on a line."""
+        print(document(value, encoding=sys.stdout.encoding or "utf-8"))
 
     def fields(self, pairs: Iterable[tuple[str, str | Styled]]) -> None:
         """One thing, a field a line; empty ones are left out."""
@@ -79,7 +82,7 @@ class Output(Struct, frozen=True):
         """An aside for people, on stderr: never part of the answer."""
         if not self.as_json:
             style = "yellow" if warning else "dim"
-            stderr().print(line(text), style=style, markup=False, soft_wrap=True)
+            stderr().print(line(text), style=style, markup=False)
 
 
 def _print_table(values: Sequence[T], columns: Sequence[Column[T]]) -> None:
@@ -87,8 +90,17 @@ def _print_table(values: Sequence[T], columns: Sequence[Column[T]]) -> None:
     rows = [[(line(text), style) for text, style in row] for row in cells]
     widths = _fit(rows, columns, stdout().width)
     shown = [index for index, width in enumerate(widths) if width]
+    if columns[-1].wraps and widths[-1]:
+        rows = [part for row in rows for part in _wrapped(row, widths[-1])]
     head = [(column.title, "bold") for column in columns]
     _print_lines(([_pad(*row[i], widths[i], columns[i]) for i in shown] for row in [head, *rows]), gap=_GAP)
+
+
+def _wrapped(row: list[Styled], width: int) -> list[list[Styled]]:
+    """The row, its last cell going on below."""
+    text, style = row[-1]
+    first, *rest = textwrap.wrap(text, width) or [""]
+    return [[*row[:-1], (first, style)], *([*(("", "") for _ in row[:-1]), (part, style)] for part in rest)]
 
 
 def _fit(rows: list[list[Styled]], columns: Sequence[Column[Any]], width: int) -> list[int]:
@@ -128,9 +140,12 @@ def _slack(widths: list[int], columns: Sequence[Column[Any]]) -> int:
 def _pad(text: str, style: str, width: int, column: Column[Any]) -> Styled:
     from rich.cells import cell_len
 
+    whole = text
     while cell_len(text) > width:
         most = len(text) - max(1, (cell_len(text) - width) // 2)
         text = f"…{text[-most + 1 :]}" if column.keeps_end else f"{text[: most - 1]}…"
+    if text != whole and column.keeps_end and "." in text:  # better whole parts of a dotted name
+        text = f"…{text.partition('.')[2]}"
     blank = " " * (width - cell_len(text))
     return (f"{blank}{text}" if column.right else f"{text}{blank}"), style
 

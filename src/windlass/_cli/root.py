@@ -2,13 +2,14 @@
 
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 import click
 
-from .asked import Command, shared_options
+from .asked import shared_options
 from .exits import MEANINGS, guarded
 from .terminal import soften
 
@@ -34,37 +35,62 @@ _COMPLETE_VARIABLE = "_WINDLASS_COMPLETE"
 class Root(click.Group):
     """A group whose commands are imported by need, and whose errors are one line."""
 
-    command_class = Command
-
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Every command there is."""
-        return [name for name in _COMMANDS if name != "demo" or _has_demo()]
+        here = [name for name in _COMMANDS if name != "demo" or _has_demo()]
+        return sorted({*super().list_commands(ctx), *here})
 
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, imported now."""
-        if name not in self.list_commands(ctx):
+        if cmd_name not in self.list_commands(ctx):
             return None
-        module, _, attribute = _COMMANDS[name].partition(":")
+        module, _, attribute = _COMMANDS[cmd_name].partition(":")
         found: click.Command = getattr(import_module(module), attribute)
         return found
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first word names, or a hint at the one that was probably meant."""
+        meant = get_close_matches(args[0], self.list_commands(ctx), n=1)
+        if meant and args[0] not in self.list_commands(ctx):
+            raise click.UsageError(f"No such command {args[0]!r}; did you mean {meant[0]!r}?", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """What the exit codes mean."""
+        super().format_epilog(ctx, formatter)
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(int(code)), meaning) for code, meaning in MEANINGS.items()])
 
-    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:
-        """Run, and leave with the exit code."""
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run, and leave with the exit code: the one entrance, also for click's test runner."""
+        del standalone_mode, windows_expand_args
         given = list(sys.argv[1:] if args is None else args)
-        extra.pop("standalone_mode", None)
+        name = prog_name or "windlass"
 
         def work() -> None:
             soften()
-            self._main_shell_completion({}, "windlass", _COMPLETE_VARIABLE)
-            with self.make_context("windlass", given, **extra) as ctx:
-                self.invoke(ctx)
+            self._main_shell_completion(extra, name, complete_var or _COMPLETE_VARIABLE)
+            if any(not _is_text(argument) for argument in given):
+                raise click.UsageError("The command line holds bytes that are not UTF-8 text")
+            with self.make_context("windlass", given, **extra) as context:
+                self.invoke(context)
 
         sys.exit(guarded(work, given))
+
+
+def _is_text(argument: str) -> bool:
+    """Whether it was UTF-8: what was not arrives as lone surrogates, which no store keeps."""
+    return not any("\ud800" <= char <= "\udfff" for char in argument)
 
 
 def _has_demo() -> bool:

@@ -37,7 +37,7 @@ def task_columns(now: datetime) -> Sequence[Column[Task]]:
         Column("when", lambda task: ago(_moment(task), now)),
         Column("queue", lambda task: task.queue, optional=True),
         Column("tenant", lambda task: task.tenant, optional=True),
-        Column("error", lambda task: _error(task.error), elastic=True, optional=True),
+        Column("error", lambda task: _brief(task.error), elastic=True, optional=True),
     )
 
 
@@ -47,7 +47,7 @@ def dead_columns(now: datetime) -> Sequence[Column[Task]]:
         Column("id", lambda task: task.id),
         Column("died", lambda task: ago(task.finished_at, now)),
         Column("type", lambda task: task.type, elastic=True, keeps_end=True),
-        Column("error", lambda task: (_error(task.error), "red"), elastic=True),
+        Column("error", lambda task: (_brief(task.error), "red"), elastic=True),
         Column("tries", _tries, right=True, optional=True),
         Column("queue", lambda task: task.queue, optional=True),
         Column("tenant", lambda task: task.tenant, optional=True),
@@ -62,7 +62,7 @@ def attempt_columns(now: datetime) -> Sequence[Column[Attempt]]:
         Column("ran", lambda attempt: span(attempt.duration), right=True),
         Column("outcome", lambda attempt: attempt.outcome),
         Column("worker", lambda attempt: attempt.worker or "", elastic=True, keeps_end=True),
-        Column("error", lambda attempt: (_error(attempt.error), "red"), elastic=True, optional=True),
+        Column("error", lambda attempt: (_brief(attempt.error), "red"), elastic=True, optional=True),
     )
 
 
@@ -125,6 +125,11 @@ def _moment(task: Task) -> datetime:
 
 def _error(error: Error | None) -> str:
     return "" if error is None else f"{error.type}: {error.message}"
+
+
+def _brief(error: Error | None) -> str:
+    """An error for a narrow cell: its type without the modules."""
+    return "" if error is None else f"{error.type.rpartition('.')[2]}: {error.message}"
 
 
 def _progress(task: Task) -> str:

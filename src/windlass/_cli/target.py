@@ -40,15 +40,16 @@ def _module(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise InvalidOption(
-                f"there is no module {shown(name)} here or on the Python path; {_modules_like(name)}"
+                f"there is no module {shown(name)} here or on the Python path; {_modules_like(error.name)}"
             ) from None
         raise _failed(name, error) from error
-    except Exception as error:  # noqa: BLE001 - importing runs the user's own code, which may raise anything
+    except Exception as error:  # importing runs the user's own code, which may raise anything
         raise _failed(name, error) from error
 
 
 def _failed(name: str, error: Exception) -> InvalidOption:
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    trail = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in trail if "importlib" not in frame.filename]
     where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if len(frames) > 1 else ""
     return InvalidOption(
         f"importing {name} failed: {type(error).__name__}: {error}{where}; --debug shows the traceback"
@@ -67,10 +68,7 @@ def _apps_of(module: ModuleType, near: str = "") -> str:
 def _modules_like(name: str) -> str:
     """A hint: a module beside the missing one that is spelt nearly so."""
     parent, _, last = name.rpartition(".")
-    try:
-        path = importlib.import_module(parent).__path__ if parent else [str(Path.cwd())]
-    except (ImportError, AttributeError):
-        return f"is {shown(parent)} the package you mean?"
+    path = getattr(sys.modules.get(parent), "__path__", ()) if parent else [str(Path.cwd())]
     meant = get_close_matches(last, [module.name for module in pkgutil.iter_modules(path)], n=1)
     if not meant:
         return f"commands look in {Path.cwd()} first: are you in the right folder?"

@@ -22,10 +22,14 @@ def stderr() -> "Console":
 def _console(*, error: bool) -> "Console":
     from rich.console import Console
 
+    class Quiet(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # to be met where every command ends, in exits.py
+
     stream = sys.stderr if error else sys.stdout
     # A pipe has no width: whoever reads it wants the whole of it.
     width = None if stream.isatty() else UNBOUNDED
-    return Console(file=stream, width=width, highlight=False, markup=True, emoji=False)
+    return Quiet(file=stream, width=width, highlight=False, markup=True, emoji=False)
 
 
 def soften() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+import weakref
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -15,7 +16,9 @@ class LoopThread:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._pid = 0
+        self._inherited: list[asyncio.AbstractEventLoop] = []
+        self._end: weakref.finalize[Any, Any] | None = None
+        _all.add(self)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run it there and wait for its result."""
@@ -27,9 +30,37 @@ class LoopThread:
             future.cancel()  # the caller was interrupted; nobody waits for it any more
             raise
 
+    def renew(self) -> None:
+        """Start afresh in a forked child: the thread stayed with the parent, perhaps with the lock."""
+        self._lock = threading.Lock()
+        if self._loop is not None:
+            self._inherited.append(self._loop)  # never closed here: its pipes are the parent's
+            self._loop = None
+        if self._end is not None:
+            self._end.detach()
+
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
-            if self._loop is None or self._pid != os.getpid():
-                self._loop, self._pid = asyncio.new_event_loop(), os.getpid()
-                threading.Thread(target=self._loop.run_forever, name="windlass-sync", daemon=True).start()
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=_serve, args=(self._loop,), name="windlass-sync", daemon=True).start()
+                self._end = weakref.finalize(self, self._loop.call_soon_threadsafe, self._loop.stop)
+                self._end.atexit = False
             return self._loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    """Until nobody can call any more."""
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+def _renew_all() -> None:
+    for one in _all:
+        one.renew()
+
+
+_all: "weakref.WeakSet[LoopThread]" = weakref.WeakSet()
+os.register_at_fork(after_in_child=_renew_all)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ from .._model.record import Audit, Record, Session
 from .._model.state import PENDING, REPLAYABLE, State
 from .._model.task import Task, TaskId
 from .._policy.options import name as checked_name
+from .._policy.payload import parse_payload
 from .._store import Finding, Migration, Promise, Store
 from ..errors import InvalidOption, NotFound, TaskFinished
 
@@ -121,8 +123,13 @@ class Operator:
         """Bring dead or cancelled tasks back, perhaps edited, perhaps no faster than `per_second`."""
         if payload is not None and (where.ids is None or len(where.ids) != 1):
             raise InvalidOption("an edited payload is for one task; name its id")
+        if payload is not None:
+            payload = parse_payload(payload)
         if per_second is not None and per_second <= 0:
             raise InvalidOption(f"a rate is more than 0 tasks a second, not {per_second:g}")
+        if where.finished_before is None:
+            # What dies again while this goes on has been replayed already.
+            where = replace(where, finished_before=await self.now() + timedelta(microseconds=1))
         action = Replay(by=by, payload=payload)
         return await self._in_batches(action, where, limit, per_second=per_second)
 
@@ -177,6 +184,11 @@ class Operator:
         """What an acknowledged write survives in this store."""
         return self._store.promise
 
+    async def now(self) -> datetime:
+        """The store's clock, by which every instant here is told."""
+        await self._store.open()
+        return await self._store.now()
+
     async def check(self) -> Sequence[Finding]:
         """What a person should know about the store."""
         return await self._store.check()
@@ -208,7 +220,7 @@ class Operator:
                 room = max(1, min(room, int(per_second)))
             number = len(await self._store.apply(action, where, room))
             done += number
-            if number < room:
+            if number < room or done == limit:
                 break
             if per_second is not None:
                 await asyncio.sleep(number / per_second)

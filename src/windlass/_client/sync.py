@@ -1,7 +1,7 @@
 """Client and Operator for callers without an event loop: the same verbs, blocking."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar, Unpack
 
 from msgspec.structs import replace
@@ -9,12 +9,12 @@ from msgspec.structs import replace
 from .._model.attempt import Attempt
 from .._model.filter import MAX_PAGE, By, Count, Dimension, Filter, Page, Slice
 from .._model.options import Options
-from .._model.queue import QueueSettings
+from .._model.queue import QueueSettings, Retention
 from .._model.record import Audit, Session
 from .._model.state import State
 from .._model.task import NewTask, Progress, Task, TaskId
 from .._policy.chain import Step
-from .._store import Finding, Migration
+from .._store import Finding, Migration, Promise
 from .client import Client
 from .handle import Handle
 from .loop import LoopThread
@@ -184,6 +184,22 @@ class SyncOperator:
         """Delete dead tasks for good. It takes a reason."""
         return self._loop.run(self._operator.discard(where, by=by, limit=limit))
 
+    def cancel_one(self, task_id: TaskId, *, by: By) -> State:
+        """Cancel this one, or say why not; RUNNING means that it has been asked to stop."""
+        return self._loop.run(self._operator.cancel_one(task_id, by=by))
+
+    def replay_one(self, task_id: TaskId, *, by: By, payload: bytes | None = None) -> None:
+        """Replay this one, or say why not."""
+        self._loop.run(self._operator.replay_one(task_id, by=by, payload=payload))
+
+    def discard_one(self, task_id: TaskId, *, by: By) -> None:
+        """Discard this one, or say why not."""
+        self._loop.run(self._operator.discard_one(task_id, by=by))
+
+    def prune(self, retention: Retention | None = None) -> int:
+        """Delete what retention no longer covers, now."""
+        return self._loop.run(self._operator.prune(retention))
+
     def pause(self, queue: str) -> None:
         """No task of this queue is claimed until it is resumed."""
         self._loop.run(self._operator.pause(queue))
@@ -192,9 +208,22 @@ class SyncOperator:
         """Let the queue go on."""
         self._loop.run(self._operator.resume(queue))
 
+    def now(self) -> datetime:
+        """The store's clock, by which every instant here is told."""
+        return self._loop.run(self._operator.now())
+
     def check(self) -> Sequence[Finding]:
         """What a person should know about the store."""
         return self._loop.run(self._operator.check())
+
+    @property
+    def promise(self) -> Promise:
+        """What an acknowledged write survives in this store."""
+        return self._operator.promise
+
+    def migrations(self) -> Sequence[Migration]:
+        """The steps of the store's schema."""
+        return self._loop.run(self._operator.migrations())
 
     def migrate(self, target: int | None = None) -> Sequence[Migration]:
         """Bring the schema up, or down, to a version."""

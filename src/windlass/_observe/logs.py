@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from msgspec.structs import asdict
 
+from .._policy.shown import printable
 from .events import Event, EventName
 
 logger = logging.getLogger("windlass.events")
@@ -82,5 +83,5 @@ def _tail(event: Event) -> str:
         parts.append(f"again in {event.delay:.1f} s")
     if event.error is not None:
         first_line = event.error.message.partition("\n")[0]
-        parts.append(f"{event.error.type}: {first_line}")
+        parts.append(printable(f"{event.error.type}: {first_line}"))
     return f" ({', '.join(parts)})" if parts else ""

@@ -4,14 +4,18 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from .._model.attempt import Attempt
 from .._model.filter import Action, Count, Dimension, Filter, Page, Slice
 from .._model.lease import Claim, Claimed, Heartbeat, Pulse
 from .._model.queue import Retention
 from .._model.record import Record
+from .._model.state import State
 from .._model.task import Enqueued, NewTask, Task, TaskId
 from .._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settled, Settlement
 from .._store import Capability, Finding, Join, Migration, Promise, Promoted, Store, Wake
+from ..errors import StoreError
 from .events import Event, EventName
 from .logs import LogSink
 from .sink import Sink
@@ -93,11 +97,19 @@ class ObservedStore:
 
     async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:
         """Act, and tell of it."""
-        done = await self.within.apply(action, where, limit)
         name = _ACTED[str(action.__struct_config__.tag)]
-        if self._wanted(name):
-            for task_id in done:
-                self._tell(Event(name=name, task_id=task_id, by=action.by.who))
+        if not self._wanted(name):
+            return await self.within.apply(action, where, limit)
+        # What is discarded is gone afterwards, so it is looked at before.
+        known = await self._about(where, limit) if name is EventName.DISCARDED else {}
+        done = await self.within.apply(action, where, limit)
+        known = known or await self._about(Filter(ids=tuple(done)), len(done))
+        for task_id in done:
+            task = known.get(task_id)
+            if task is not None and task.state is State.RUNNING:
+                continue  # it was only asked to stop; its end will be told
+            event = Event(name=name, task_id=task_id) if task is None else _of(name, task)
+            self._tell(replace(event, by=action.by.who))
         return done
 
     # -- passed on -----------------------------------------------------------------------------------
@@ -172,6 +184,15 @@ class ObservedStore:
             if sink.wants(event.name):
                 sink.take(event)
 
+    async def _about(self, where: Filter, limit: int) -> dict[TaskId, Task]:
+        """What an event says of these tasks. An act that was done is not undone by not knowing it."""
+        if not limit:
+            return {}
+        try:
+            return {task.id: task for task in (await self.within.find(where, Page(limit=limit))).items}
+        except StoreError:
+            return {}
+
     def _claimed(self, claimed: Sequence[Claimed], name: EventName) -> Sequence[Claimed]:
         if claimed and any(map(self._wanted, EventName)):
             if len(self._known) > _MAX_KNOWN:  # leases that were lost are never settled through here
@@ -184,6 +205,9 @@ class ObservedStore:
 
     def _settled(self, settlement: Settlement, receipt: Receipt) -> None:
         task = self._known.pop(settlement.lease.task_id, None)
+        if receipt is Receipt.APPLIED and isinstance(settlement.verdict, Complete):
+            for new in settlement.verdict.successors:
+                self._tell(_of(EventName.ENQUEUED, new))
         name, delay = _told_of(settlement)
         name = EventName.LOST if receipt is Receipt.LOST else name
         if receipt is Receipt.REPEATED or not self._wanted(name):

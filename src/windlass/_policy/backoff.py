@@ -15,8 +15,9 @@ _MAX_SECONDS = 10 * 365 * 86400.0
 class Backoff(Struct, frozen=True, kw_only=True):
     """Exponential backoff: attempt n is followed by `base * factor ** (n - 1)` seconds, at most `cap`.
 
-    `jitter` spreads it by that share up and down (0.5: half to one and a half times as long), also at the
-    cap, where retries would otherwise come in herds; `spread` adds up to that many seconds. After `max_attempts` the task dies.
+    `jitter` spreads it by that share up and down (0.5: half to one and a half times as long), also at
+    the cap, where retries would otherwise come in herds; `spread` adds up to that many seconds. After
+    `max_attempts` the task dies.
     """
 
     base: float = 1.0

@@ -21,14 +21,16 @@ def open_store(url: str, *, clock: Clock | None = None) -> "Store":
 
         return SQLiteStore.from_url(rest, clock=clock)
     raise InvalidOption(
-        f"no store goes by the URL {_without_password(url)!r}; use sqlite:///windlass.db (a file here), "
+        f"no store goes by the URL {place_of(url)!r}; use sqlite:///windlass.db (a file here), "
         f"sqlite:////var/lib/app.db (an absolute path) or memory://"
     )
 
 
-def _without_password(url: str) -> str:
-    """The URL as it may be shown."""
-    scheme, separator, rest = url.partition("://")
+def place_of(store: "str | Store") -> str:
+    """Where a store is, as it may be shown: its URL without the password, or what kind it is."""
+    if not isinstance(store, str):
+        return type(store).__name__
+    scheme, separator, rest = store.partition("://")
     credentials, at, host = rest.rpartition("@")
     user, colon, _ = credentials.partition(":")
     return f"{scheme}{separator}{user}{':***' if colon else ''}{at}{host}"

@@ -45,7 +45,7 @@ def _traceback(error: BaseException) -> str:
 
 def _clean(text: str, secrets: tuple[str, ...], limit: int) -> str:
     """Printable in every store: no NUL, no lone surrogates, no secrets, head and tail of what is too long."""
-    text = scrub(text, secrets).replace("\0", "\ufffd").encode("utf-8", "backslashreplace").decode()
+    text = scrub(text.replace("\0", "\ufffd"), secrets).encode("utf-8", "backslashreplace").decode()
     if len(text) <= limit:
         return text
     half = limit // 2 - 20

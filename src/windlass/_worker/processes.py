@@ -25,6 +25,7 @@ class ChildFailed(Exception):
         self.outcome = outcome
 
 
+_CHILD = "windlass._worker.child"
 _LAST_BREATH = 1.0  # seconds for a child that no longer talks to be gone by itself
 
 
@@ -82,14 +83,21 @@ class _Child:
 
     @property
     def is_alive(self) -> bool:
-        return not self._killed and self._process.returncode is None
+        """Whether it can take a task. The loop hears of a death late, so this asks the system."""
+        if self._killed or self._process.returncode is not None:
+            return False
+        try:
+            died = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+        return died is None
 
     @classmethod
     async def start(cls) -> "_Child":
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "windlass._worker.child",
+            _CHILD,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=MAX_FRAME,
@@ -162,6 +170,12 @@ def _outcome(failure: Failure) -> Outcome:
     if failure.error is None:
         return Snoozed(failure.snooze or timedelta(0))
     return Failed(error=failure.error, fatal=failure.fatal, retry_after=failure.retry_after)
+
+
+def is_child() -> bool:
+    """Whether this very process is such a child."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return spec is not None and spec.name == _CHILD
 
 
 def _script() -> str | None:

@@ -92,10 +92,14 @@ class Runner:
         run.enforce = None
         while True:
             try:
-                return await asyncio.shield(future)
+                result, error = await asyncio.shield(future)
             except asyncio.CancelledError:
-                if future.done() or run.stop is Stop.FENCED:
+                if run.stop is Stop.FENCED:
                     raise
+                continue
+            if error is not None:
+                raise error
+            return result
 
     async def _with_results(self, task: Task) -> bytes:
         """The payload of a group's last task, with its predecessors' results."""

@@ -128,7 +128,8 @@ class Slots:
                 if self.inbox:
                     self._wake_one()
                 await self._run(task, declared, me)
-            await self._park(me)
+            if not self._closing:
+                await self._park(me)
 
     async def _park(self, me: "asyncio.Task[None]") -> None:
         """Wait to be woken. A cancellation left behind by a handler that has ended does not end the slot."""

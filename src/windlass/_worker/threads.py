@@ -13,7 +13,7 @@ class _Work(NamedTuple):
     function: Callable[..., Any]
     arguments: dict[str, Any]
     context: contextvars.Context
-    future: asyncio.Future[Any]
+    future: asyncio.Future[tuple[Any, BaseException | None]]
 
 
 class Threads:
@@ -28,8 +28,13 @@ class Threads:
         self._threads = 0
         self._open = 0  # runs handed in and not finished
 
-    def run(self, function: Callable[..., Any], arguments: dict[str, Any]) -> asyncio.Future[Any]:
-        """Start it in a thread; the future has its result. To be called on the loop."""
+    def run(
+        self, function: Callable[..., Any], arguments: dict[str, Any]
+    ) -> asyncio.Future[tuple[Any, BaseException | None]]:
+        """Start it in a thread; the future has its result and its error. To be called on the loop.
+
+        An error is handed over as a value: there are some that no future can raise.
+        """
         work = _Work(function, arguments, contextvars.copy_context(), self._loop.create_future())
         self._open += 1
         if self._open > self._threads:
@@ -73,9 +78,4 @@ class Threads:
             self._open -= 1
             if work.future.done():  # abandoned at shutdown
                 continue
-            if error is None:
-                work.future.set_result(result)
-            elif isinstance(error, StopIteration):  # a future cannot carry it
-                work.future.set_exception(RuntimeError(f"the handler raised {error!r}"))
-            else:
-                work.future.set_exception(error)
+            work.future.set_result((result, error))

@@ -8,6 +8,7 @@ import random
 import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import metadata
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -24,12 +25,12 @@ from .._model.verdict import Bury, Settlement, Verdict
 from .._policy.backoff import Delay
 from .._policy.verdict import decide
 from .._store import Store, Wake
-from ..errors import StoreError
+from ..errors import InvalidOption, StoreError
 from .exchange import Exchange
 from .failure import describe
 from .heartbeat import Heart
 from .holdings import Holdings
-from .processes import Processes
+from .processes import Processes, is_child
 from .run import Run, Stop
 from .runner import Runner
 from .settings import WorkerSettings
@@ -102,6 +103,11 @@ class Worker:
 
         `signals` makes SIGTERM and SIGINT stop it. `ready` is called once tasks will be claimed.
         """
+        if is_child():
+            raise InvalidOption(
+                "a worker was started while a child process loaded the program it belongs to; "
+                'start it below `if __name__ == "__main__":`'
+            )
         loop = asyncio.get_running_loop()
         self._loop = loop
         if not await self._until_open():
@@ -312,6 +318,7 @@ class Worker:
             queues=self.queues,
             slots=self.settings.slots,
             busy=len(self.holdings),
+            version=metadata.version("windlass"),
         )
 
     def on_pulse(self, session: str, pulse: Pulse) -> None:

@@ -26,7 +26,7 @@ def _severity(finding: Finding) -> Styled:
 _COLUMNS = (
     Column[Finding]("severity", _severity),
     Column[Finding]("subject", lambda finding: finding.subject),
-    Column[Finding]("finding", lambda finding: finding.message),
+    Column[Finding]("finding", lambda finding: finding.message, elastic=True, wraps=True),
 )
 
 

@@ -12,7 +12,7 @@ from ..acting import Deed, acting_options, by, perform
 from ..asked import Asked, Commands, pass_asked
 from ..documents import task_document
 from ..filters import Wanted, filter_options, finished, is_set
-from ..params import ID, LIMIT, RATE
+from ..params import LIMIT, rate, task_id
 from ..tables import dead_columns
 from .tasks import gather, show_one
 
@@ -31,7 +31,9 @@ def dead() -> None:
 @dead.command("list")
 @filter_options("died")
 @click.option("--limit", type=LIMIT, default=50, show_default=True, help="At most so many.")
-@click.option("--cursor", type=ID, metavar="ID", help="Go on after this one, the last of the page before.")
+@click.option(
+    "--cursor", type=task_id, metavar="ID", help="Go on after this one, the last of the page before."
+)
 @click.option("--oldest", is_flag=True, help="Oldest first.")
 @click.option("--reveal", is_flag=True, help="Show secrets in payloads.")
 @pass_asked
@@ -57,7 +59,7 @@ def list_dead(
 
 
 @dead.command("show")
-@click.argument("id", type=ID)
+@click.argument("id", type=task_id)
 @click.option("--reveal", is_flag=True, help="Show secrets in the payload.")
 @pass_asked
 def show(asked: Asked, id: str, reveal: bool) -> None:
@@ -76,10 +78,12 @@ def show(asked: Asked, id: str, reveal: bool) -> None:
 @acting_options("replay")
 @filter_options("died")
 @click.option("--payload", metavar="JSON", help="Replay one task with this payload instead.")
-@click.option("--rate", type=RATE, help="No faster than this: 5/s, 300/m.")
+@click.option("--rate", type=rate, help="No faster than this: 5/s, 300/m.")
 @pass_asked
 def replay(
     asked: Asked,
+    /,
+    *,
     ids: tuple[str, ...],
     everything: bool,
     why: str,
@@ -114,6 +118,8 @@ def replay(
 @pass_asked
 def discard(
     asked: Asked,
+    /,
+    *,
     ids: tuple[str, ...],
     everything: bool,
     why: str,

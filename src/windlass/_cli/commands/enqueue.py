@@ -1,5 +1,6 @@
 """`windlass enqueue`: have work done later, from a shell. (P1, P2)"""
 
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
@@ -15,9 +16,8 @@ from ..._policy.request import new_step, new_task
 from ...errors import InvalidOption, InvalidPayload
 from ..asked import Asked, Command, pass_asked
 from ..documents import shown_payload, task_document
-from ..escaping import document
 from ..exits import ExitCode
-from ..params import DURATION, INSTANT, PRIORITY
+from ..params import duration, instant, priority
 
 if TYPE_CHECKING:
     from ..._client.handle import Handle
@@ -31,23 +31,25 @@ if TYPE_CHECKING:
 @click.argument("payload", required=False, metavar="[JSON]")
 @click.option("--queue", "-q", help="Into this queue (default: the type's own).")
 @click.option("--tenant", help="On behalf of this tenant.")
-@click.option("--priority", type=PRIORITY, help="Higher first: -100 to 100, or high, medium, low.")
-@click.option("--delay", type=DURATION, help="Not before this much time: 90, 5m, 1h30m.")
-@click.option("--run-at", type=INSTANT, help="Not before this instant: 2026-11-15T08:00:00Z.")
+@click.option("--priority", type=priority, help="Higher first: -100 to 100, or high, medium, low.")
+@click.option("--delay", type=duration, help="Not before this much time: 90, 5m, 1h30m.")
+@click.option("--run-at", type=instant, help="Not before this instant: 2026-11-15T08:00:00Z.")
 @click.option("--max-attempts", type=int, help="Dead after so many failed attempts.")
-@click.option("--timeout", type=DURATION, help="How long an attempt may run.")
+@click.option("--timeout", type=duration, help="How long an attempt may run.")
 @click.option("--key", "idempotency_key", help="Idempotency key: a repeat answers with the first task.")
-@click.option("--key-for", "idempotency_for", type=DURATION, help="Keep the key for at least this long.")
+@click.option("--key-for", "idempotency_for", type=duration, help="Keep the key for at least this long.")
 @click.option("--unique/--not-unique", default=None, help="Refuse it while an equal task has not ended.")
 @click.option("--trace", help="A W3C traceparent to go on with.")
 @click.option("--stdin", "from_stdin", is_flag=True, help="A payload on each line of stdin; all or none.")
 @click.option("--undeclared", is_flag=True, help="Of a type that the app does not declare.")
 @click.option("--wait", is_flag=True, help="Wait for its end and print its result.")
-@click.option("--wait-at-most", type=DURATION, help="Likewise, but no longer than this.")
+@click.option("--wait-at-most", type=duration, help="Likewise, but no longer than this.")
 @click.option("--reveal", is_flag=True, help="Show secrets in the result.")
 @pass_asked
 def enqueue(
     asked: Asked,
+    /,
+    *,
     type: str,
     payload: str | None,
     from_stdin: bool,
@@ -85,8 +87,9 @@ def enqueue(
 
 def _lines() -> Iterator[tuple[str, str | bytes]]:
     """The lines of stdin that are not blank, each with its number; one that is far too long is cut."""
-    stream = click.get_binary_stream("stdin")
-    for number, line in enumerate(iter(lambda: stream.readline(2 * MAX_BYTES), b""), 1):
+    number = 0
+    while line := sys.stdin.buffer.readline(2 * MAX_BYTES):
+        number += 1
         if number > MAX_BATCH:
             raise InvalidOption(f"--stdin takes at most {MAX_BATCH:,} lines at once; split it")
         if line.strip():
@@ -124,4 +127,4 @@ async def _follow(asked: Asked, handle: "Handle[Any]", at_most: timedelta | None
         return
     await handle.result(at_most)  # raises what it died of
     result = None if task.result is None else shown_payload(task.result, task.secret, reveal=reveal)
-    print(document(result))
+    asked.output.document(result)

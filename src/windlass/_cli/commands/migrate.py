@@ -39,7 +39,7 @@ def migrate(asked: Asked, target: int | None, only_list: bool, yes: bool) -> Non
             return
         _check(steps, target, yes=yes)
         taken = await app.operator.migrate(target)
-        asked.output.items(taken, _COLUMNS, migration_document, none="nothing to do: the schema is there already")
+        asked.output.items(taken, _COLUMNS, migration_document, none="nothing to do")
 
     asked.run_anywhere(work)
 
@@ -54,7 +54,7 @@ def _check(steps: Sequence[Migration], target: int | None, *, yes: bool) -> None
     if not undone or yes:
         return
     try:
-        agreed = click.confirm(f"undo {len(undone)} steps, down to {target}? What they hold is lost", err=True)
+        agreed = click.confirm(f"undo {len(undone)} steps? What they hold is lost", err=True)
     except click.Abort:
         agreed = False
     if not agreed:

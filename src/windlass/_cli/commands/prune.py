@@ -8,16 +8,16 @@ import click
 from ..._model.queue import Retention
 from ...errors import InvalidOption
 from ..asked import Asked, Command, pass_asked
-from ..params import DURATION
+from ..params import duration
 
 if TYPE_CHECKING:
     from ...app import App
 
 
 @click.command("prune", cls=Command)
-@click.option("--completed", type=DURATION, help="Delete completed tasks older than this.")
-@click.option("--cancelled", type=DURATION, help="Delete cancelled tasks older than this.")
-@click.option("--dead", type=DURATION, help="Delete dead tasks older than this.")
+@click.option("--completed", type=duration, help="Delete completed tasks older than this.")
+@click.option("--cancelled", type=duration, help="Delete cancelled tasks older than this.")
+@click.option("--dead", type=duration, help="Delete dead tasks older than this.")
 @pass_asked
 def prune(
     asked: Asked, completed: timedelta | None, cancelled: timedelta | None, dead: timedelta | None

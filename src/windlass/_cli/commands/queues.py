@@ -28,6 +28,7 @@ class Line(Struct, frozen=True, kw_only=True):
 
     settings: QueueSettings
     counts: dict[str, int]
+    exact: bool  # False: some of the counts are estimates
     oldest: float | None  # seconds that the oldest ready task has been due
 
 
@@ -83,15 +84,18 @@ def resume(asked: Asked, queues: tuple[str, ...]) -> None:
 async def overview(app: "App") -> list[Line]:
     """Every queue that has tasks or settings."""
     counted: dict[str, dict[str, int]] = defaultdict(dict)
+    estimated: set[str] = set()
     for count in await app.operator.count(Filter(states=_COUNTED), (Dimension.QUEUE, Dimension.STATE)):
         queue, state = count.values
         counted[queue][state] = count.number
+        estimated |= set() if count.exact else {queue}
     settings = {found.name: found for found in await app.operator.queues()}
     now = await app.operator.now()
     return [
         Line(
             settings=settings.get(queue) or QueueSettings(name=queue),
             counts={str(state): counted[queue].get(state, 0) for state in _COUNTED},
+            exact=queue not in estimated,
             oldest=await _oldest(app, queue, now) if counted[queue].get(State.READY) else None,
         )
         for queue in sorted({*counted, *settings})
@@ -113,7 +117,12 @@ async def _oldest(app: "App", queue: str, now: datetime) -> float | None:
 
 
 def _document(line: Line) -> dict[str, Any]:
-    return {**settings_document(line.settings), **line.counts, "oldest_ready": line.oldest}
+    return {
+        **settings_document(line.settings),
+        **line.counts,
+        "exact": line.exact,
+        "oldest_ready": line.oldest,
+    }
 
 
 def _number(state: State) -> Column[Line]:
@@ -121,7 +130,7 @@ def _number(state: State) -> Column[Line]:
 
     def cell(line: Line) -> Styled:
         number = line.counts[state]
-        return f"{number:,}", style if number else "dim"
+        return f"{'' if line.exact else '~'}{number:,}", style if number else "dim"
 
     return Column(str(state), cell, right=True)
 

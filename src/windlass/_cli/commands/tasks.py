@@ -12,7 +12,7 @@ from ..acting import Deed, acting_options, by, perform
 from ..asked import Asked, Commands, pass_asked
 from ..documents import attempt_document, task_document
 from ..filters import Wanted, created, filter_options, is_set
-from ..params import ID, LIMIT
+from ..params import LIMIT, task_id
 from ..tables import attempt_columns, show_task, show_traceback, task_columns
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ def tasks() -> None:
 @click.option("--state", "states", type=_STATES, multiple=True, help="In this state (repeatable).")
 @filter_options("created")
 @click.option("--limit", type=LIMIT, default=50, show_default=True, help="At most so many.")
-@click.option("--cursor", type=ID, metavar="ID", help="Go on after this one, the last of the page before.")
+@click.option(
+    "--cursor", type=task_id, metavar="ID", help="Go on after this one, the last of the page before."
+)
 @click.option("--oldest", is_flag=True, help="Oldest first.")
 @click.option("--reveal", is_flag=True, help="Show secrets in payloads and results.")
 @pass_asked
@@ -61,7 +63,7 @@ def list_tasks(
 
 
 @tasks.command("show")
-@click.argument("id", type=ID)
+@click.argument("id", type=task_id)
 @click.option("--reveal", is_flag=True, help="Show secrets in payload and result.")
 @pass_asked
 def show(asked: Asked, id: str, reveal: bool) -> None:
@@ -74,7 +76,7 @@ def show(asked: Asked, id: str, reveal: bool) -> None:
 
 
 @tasks.command("attempts")
-@click.argument("id", type=ID)
+@click.argument("id", type=task_id)
 @pass_asked
 def attempts(asked: Asked, id: str) -> None:
     """List the attempts of a task, oldest first."""
@@ -95,6 +97,8 @@ def attempts(asked: Asked, id: str) -> None:
 @pass_asked
 def cancel(
     asked: Asked,
+    /,
+    *,
     ids: tuple[str, ...],
     everything: bool,
     why: str,

@@ -16,7 +16,7 @@ from ...config import LOG_FORMATS, LOG_LEVELS, Settings
 from ...errors import InvalidOption
 from ..asked import Asked, Command, pass_asked
 from ..logs import set_up
-from ..params import DURATION
+from ..params import duration
 from ..terminal import stderr
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ logger = logging.getLogger("windlass.worker")
 @click.option("--queue", "-q", "queues", multiple=True, help="Only this queue (repeatable).")
 @click.option("--slots", type=int, help="How many tasks run at once.")
 @click.option("--processes", type=int, help="How many of them may be in child processes.")
-@click.option("--grace", type=DURATION, help="How long running tasks may finish when it stops.")
-@click.option("--lease", type=DURATION, help="Silent for so long, its tasks go to others.")
-@click.option("--heartbeat", type=DURATION, help="How often it gives a sign of life.")
-@click.option("--poll", type=DURATION, help="How often it looks without having been woken.")
+@click.option("--grace", type=duration, help="How long running tasks may finish when it stops.")
+@click.option("--lease", type=duration, help="Silent for so long, its tasks go to others.")
+@click.option("--heartbeat", type=duration, help="How often it gives a sign of life.")
+@click.option("--poll", type=duration, help="How often it looks without having been woken.")
 @click.option("--drain", is_flag=True, help="Stop once nothing is ready.")
 @click.option("--no-keeper", is_flag=True, help="Leave the housekeeping to other workers.")
 @click.option("--name", help="What to call it (default: host and process id).")
@@ -43,6 +43,8 @@ logger = logging.getLogger("windlass.worker")
 @pass_asked
 def worker(
     asked: Asked,
+    /,
+    *,
     target: str | None,
     queues: tuple[str, ...],
     drain: bool,

@@ -41,10 +41,15 @@ def _columns(now: datetime) -> Sequence[Column[Session]]:
     return (
         Column("name", lambda session: session.worker.name, elastic=True, keeps_end=True),
         Column("state", life),
-        Column("busy", lambda session: f"{session.worker.busy}/{session.worker.slots}", right=True),
+        Column("busy", _busy, right=True),
         Column("beat", lambda session: ago(session.beat_at, now)),
         Column("started", lambda session: ago(session.started_at, now)),
         Column("queues", lambda session: ", ".join(session.worker.queues), elastic=True),
         Column("host", lambda session: session.worker.host, elastic=True, optional=True),
-        Column("pid", lambda session: str(session.worker.pid), right=True, optional=True),
+        Column("pid", lambda session: str(session.worker.pid or ""), right=True, optional=True),
     )
+
+
+def _busy(session: Session) -> str:
+    """How many slots are taken; a keeper has none."""
+    return f"{session.worker.busy}/{session.worker.slots}" if session.worker.slots else ""

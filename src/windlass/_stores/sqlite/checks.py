@@ -148,8 +148,8 @@ def _clock(file: File, now: datetime) -> Iterator[Finding]:
 
 _LOST = {
     "expired_sessions": "worker sessions have expired; the keeper rescues their tasks, so see that one runs",
-    "running_without_session": "tasks run for nobody, which should never be: report it, with a copy of the file",
-    "waiting_for_nothing": "tasks wait for nothing, which should never be: cancel and replay them, and report it",
+    "running_without_session": "tasks run for nobody, which should never be: report it with the file",
+    "waiting_for_nothing": "tasks wait for nothing, which should never be: cancel and replay them",
 }
 
 

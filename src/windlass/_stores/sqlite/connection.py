@@ -1,5 +1,6 @@
 """A connection under the discipline of decision 0002: a rollback journal, synced before commits return."""
 
+import ctypes
 import sqlite3
 from pathlib import Path
 
@@ -46,18 +47,28 @@ def _unopened(error: sqlite3.Error, path: Path) -> StoreError:
 
 
 def set_journal(connection: sqlite3.Connection, path: Path) -> None:
-    """Choose the rollback journal; a file in WAL mode is converted. Decision 0002 says what WAL may lose."""
+    """Choose the rollback journal. Where WAL can lose commits (decision 0002), such a file is converted."""
+    if is_wal(connection) and has_wal_fix(sqlite3.sqlite_version_info):
+        return  # Somebody wants it so; a library with the fix can live with that, and syncs as well.
     try:
         connection.execute("PRAGMA journal_mode=TRUNCATE")
     except sqlite3.OperationalError as error:
-        # Others have it open in WAL mode. A library with the fix can live with that, and syncs as well.
-        if has_wal_fix(sqlite3.sqlite_version_info):
-            return
+        if not is_wal(connection):
+            raise
         raise StoreError(
             f"{path} is in WAL mode, and SQLite {sqlite3.sqlite_version} can lose commits there "
             f"(sqlite.org/wal.html#walresetbug): close the programs that have it open, then windlass "
             f"converts it, or upgrade SQLite everywhere to 3.51.3 or newer"
         ) from error
+
+
+def never_free(connection: sqlite3.Connection) -> None:
+    """Keep a connection from being closed, also at the interpreter's end.
+
+    For a forked child: closing what it has of its parent's connection would roll the parent's transaction
+    back under its feet.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
 def is_wal(connection: sqlite3.Connection) -> bool:

@@ -10,8 +10,8 @@ from ..._model.state import State
 from .rows import instant
 from .statements import listed, statement
 
-_FEW = frozenset({State.RUNNING, State.DEAD})
-"""States with an index of their own that never hold very many tasks, or in the order of a page."""
+_OWN_INDEX = {(State.RUNNING,): "windlass_task_running", (State.DEAD,): "windlass_task_dead"}
+"""States that are few, or kept in the order of a page. Named, for the planner would rather avoid sorting."""
 
 
 class Query(Struct, frozen=True):
@@ -25,7 +25,7 @@ def finding(where: Filter, page: Page, edge: str | None = None) -> Query:
     """The tasks that match, a page by id, none of them beyond the edge."""
     conditions, parameters = _conditions(where)
     _within(conditions, (page.cursor, edge), newest_first=page.newest_first)
-    sql = _with(statement("find"), conditions)
+    sql = _with(statement("find"), conditions, where)
     if page.newest_first:
         sql = sql.replace("ORDER BY task.id", "ORDER BY task.id DESC")
     return Query(sql, {**parameters, "cursor": page.cursor, "edge": edge, "limit": page.limit})
@@ -38,7 +38,7 @@ def counting(where: Filter, by: Sequence[Dimension], window: tuple[str | None, s
     columns = ", ".join(f"task.{dimension.value}" for dimension in by)
     sql = statement("count").replace("count(*), 1", f"count(*), {columns}" if by else "count(*)")
     sql = sql.replace("GROUP BY 2", f"GROUP BY {columns}" if by else "")
-    return Query(_with(sql, conditions), {**parameters, "cursor": window[0], "edge": window[1]})
+    return Query(_with(sql, conditions, where), {**parameters, "cursor": window[0], "edge": window[1]})
 
 
 def _within(conditions: list[str], window: tuple[str | None, str | None], *, newest_first: bool) -> None:
@@ -51,11 +51,16 @@ def _within(conditions: list[str], window: tuple[str | None, str | None], *, new
 
 def is_selective(where: Filter) -> bool:
     """Whether an index finds the tasks that match, so that no window is needed to keep the read short."""
-    named = where.ids is not None or where.root is not None or where.idempotency_key is not None
-    return named or (where.states is not None and _FEW.issuperset(where.states))
+    return _is_named(where) or where.states in _OWN_INDEX
 
 
-def _with(sql: str, conditions: list[str]) -> str:
+def _is_named(where: Filter) -> bool:
+    return where.ids is not None or where.root is not None or where.idempotency_key is not None
+
+
+def _with(sql: str, conditions: list[str], where: Filter) -> str:
+    if where.states in _OWN_INDEX and not _is_named(where):
+        sql = sql.replace("AS task", f"AS task INDEXED BY {_OWN_INDEX[where.states]}")
     return sql.replace("WHERE TRUE", "WHERE " + " AND ".join(conditions)) if conditions else sql
 
 

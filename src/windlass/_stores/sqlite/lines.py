@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -15,7 +16,7 @@ from ..._clock import Clock
 from ...errors import StoreError, StoreUnavailable, WindlassError
 from . import schema
 from .asking import Reader
-from .connection import connect, is_wal, set_journal
+from .connection import connect, has_wal_fix, is_wal, never_free, set_journal
 from .faults import translate
 from .transaction import News, Transaction
 from .turnstile import Turnstile
@@ -73,7 +74,7 @@ class Line(Generic[P]):
         request = Request(work, asyncio.get_running_loop())
         with self._lock:
             if self._closing:
-                raise StoreError(f"the store on {self.path} is closed; open it again to use it")
+                raise self._why_over()
             self._requests.put(request)
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
@@ -99,8 +100,19 @@ class Line(Generic[P]):
         """Whether it takes no more requests."""
         return self._closing
 
+    def _why_over(self) -> BaseException:
+        failed = self.ready.exception(0) if self.ready.done() else None
+        return failed or StoreError(f"the store on {self.path} is closed; open it again to use it")
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: the connection is the parent's, and even freeing it would do harm."""
+        connection: sqlite3.Connection | None = getattr(self, "_connection", None)
+        if connection is not None:  # The fork may have come before the thread had connected.
+            never_free(connection)
+
     def _live(self) -> None:
         try:
+            self._connection = connect(self.path)
             self._open()
         except BaseException as error:  # noqa: BLE001 - handed to whoever opens the store
             self._refuse(error)
@@ -115,12 +127,12 @@ class Line(Generic[P]):
 
     def _refuse(self, error: BaseException) -> None:
         """It could not be opened: say so to everybody who has asked already."""
+        self.ready.set_exception(error)
         self.close()
         while (request := self._requests.get()) is not None:
             request.error = error
             deliver([request])
         self._ended.set_result(None)
-        self.ready.set_exception(error)
 
     def _open(self) -> None:
         raise NotImplementedError
@@ -165,7 +177,6 @@ class ReadLine(Line[Reader]):
     """Serves questions one by one, each in short reads of its own."""
 
     def _open(self) -> None:
-        self._connection = connect(self.path)
         self._reader = Reader(self._connection)
 
     def _shut(self) -> None:
@@ -190,12 +201,12 @@ class WriteLine(Line[Transaction]):
         self._clock = clock
         self._wake = wake
         self._freed_at = self._held_for = 0.0
+        self._turn = Turnstile()
         super().__init__(path, "write")
 
     def _open(self) -> None:
-        self._connection = connect(self.path)
         try:
-            self._turn = Turnstile(self.path)
+            self._turn.open_beside(self.path)
             schema.ensure(schema.File(self.path, self._connection, self._turn))
         except sqlite3.Error as error:
             self._shut()
@@ -211,6 +222,7 @@ class WriteLine(Line[Transaction]):
     def leave_to_parent(self) -> None:
         """In a forked child: let go of the locks' files, and leave the connection to the parent."""
         self._turn.close()
+        super().leave_to_parent()
 
     # -- groups --------------------------------------------------------------------------------------
 
@@ -227,10 +239,12 @@ class WriteLine(Line[Transaction]):
                     self._connection.execute("COMMIT")
                 self._freed_at = time.perf_counter()
                 self._held_for = self._freed_at - began
-            for done in group:
-                if done.news is not None:
-                    news.add(done.news)
-            deliver(group)
+                for done in group:
+                    if done.news is not None:
+                        news.add(done.news)
+                deliver(group)
+                if self._turn.is_wanted():
+                    self._leave_gap()
         except Exception as error:  # noqa: BLE001 - whatever it is, those who wait must hear of it
             self._fail(group or [request], error)
         if news:
@@ -238,7 +252,7 @@ class WriteLine(Line[Transaction]):
 
     def _begin(self) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
-        if is_wal(self._connection):
+        if is_wal(self._connection) and not has_wal_fix(sqlite3.sqlite_version_info):
             self._connection.execute("ROLLBACK")
             set_journal(self._connection, self.path)
             self._connection.execute("BEGIN IMMEDIATE")
@@ -289,7 +303,8 @@ class WriteLine(Line[Transaction]):
 
     def _fail(self, group: list[Request], error: Exception) -> None:
         if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+            with suppress(sqlite3.Error):  # Then the next BEGIN will say what is wrong.
+                self._connection.execute("ROLLBACK")
         for request in group:
             request.error = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
         deliver(group)

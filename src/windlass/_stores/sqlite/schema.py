@@ -56,7 +56,8 @@ class File(Struct, frozen=True):
 def on_file(path: Path, work: Callable[[File], A]) -> A:
     """Do something with a connection for the occasion, whatever schema the file has."""
     connection = connect(path)
-    file = File(path, connection, Turnstile(path))
+    file = File(path, connection, Turnstile())
+    file.turn.open_beside(path)
     try:
         return work(file)
     except sqlite3.Error as error:

@@ -119,9 +119,10 @@ class SQLiteStore:
 
     def leave_to_parent(self) -> None:
         """In a forked child: forget the parent's threads and connections, without touching them."""
-        if self._writing is not None:
-            self._writing.leave_to_parent()
-        _parents.append((self._writing, self._reading))
+        for line in (self._writing, self._reading):
+            if line is not None:
+                line.leave_to_parent()
+        self._switchboard.leave_to_parent()
         self._writing = self._reading = None
         self._lock = threading.Lock()
         self._switchboard = Switchboard(self.path)
@@ -227,8 +228,6 @@ class SQLiteStore:
 
 
 _handles: "WeakSet[SQLiteStore]" = WeakSet()
-_parents: list[object] = []
-"""What a forked child has of its parent's: kept, so that no destructor closes the parent's connections."""
 
 
 def _after_fork() -> None:

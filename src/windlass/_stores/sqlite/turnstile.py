@@ -17,8 +17,11 @@ class Turnstile:
     Where they cannot be made, or flock is not to be had, everybody just goes through.
     """
 
-    def __init__(self, database: Path) -> None:
+    def __init__(self) -> None:
         self._files: tuple[int, int] | None = None
+
+    def open_beside(self, database: Path) -> None:
+        """Open the side files of a database, making them if need be."""
         if sys.platform == "win32":  # It has no flock: SQLite's own waiting must do.
             return
         turn = _side_file(database, "-turn")
@@ -40,6 +43,18 @@ class Turnstile:
         """Let the next one through."""
         if self._files is not None:
             fcntl.flock(self._files[1], fcntl.LOCK_UN)
+
+    def is_wanted(self) -> bool:
+        """Whether another process waits behind us."""
+        if self._files is None:
+            return False
+        turn, _ = self._files
+        try:
+            fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        fcntl.flock(turn, fcntl.LOCK_UN)
+        return False
 
     def close(self) -> None:
         """Close the side files. In a forked child this leaves its parent's locks alone."""

@@ -11,6 +11,7 @@ import os
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from random import uniform
 from typing import Self
@@ -74,6 +75,11 @@ class Switchboard:
                 if not name.startswith(".") and name not in mine:
                     _write(self._folder / name, data)
 
+    def leave_to_parent(self) -> None:
+        """In a forked child: close its copies of the FIFOs, lest they outlive their listeners."""
+        for listener in self._listeners:
+            listener.leave_to_parent()
+
 
 class Listener:
     """Collects hints for one `async for`, in the loop that runs it."""
@@ -105,6 +111,12 @@ class Listener:
             os.close(self._fifo)
             (self._folder / self.name).unlink(missing_ok=True)
 
+    def leave_to_parent(self) -> None:
+        """In a forked child: close its copy of the FIFO. The loop that watches it is the parent's."""
+        if self._fifo is not None:
+            os.close(self._fifo)
+            self._fifo = None
+
     def hear(self, news: News) -> None:
         """A commit of this handle has brought something; from any thread."""
         wakes = [Wake.READY] * (not news.ready.isdisjoint(self._queues)) + [Wake.SCHEDULED] * news.scheduled
@@ -116,13 +128,16 @@ class Listener:
 
     async def hints(self, ask: Callable[[Callable[[Reader], Sight]], Awaitable[Sight]]) -> list[Wake]:
         """Wait for hints. `ask` has a look done on the store's reading thread."""
-        while not self._hints:
-            try:
-                async with asyncio.timeout(max(self._look_at - time.monotonic(), 0)):
-                    await self._changed.wait()
-            except TimeoutError:
+        while True:
+            # Also while hints keep coming: the one that was lost may be the other kind.
+            if time.monotonic() >= self._look_at:
                 await self._look(ask)
-        self._changed.clear()
+            if self._hints:
+                break
+            self._changed.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._look_at - time.monotonic()):
+                    await self._changed.wait()
         wakes = sorted(self._hints)
         self._hints.clear()
         return wakes

@@ -1,0 +1,149 @@
+"""What the shop has to do: tasks of many types, tenants and priorities, as lists of steps."""
+
+from collections.abc import Iterator
+from itertools import cycle, islice
+from typing import Protocol
+
+from msgspec import Struct
+
+from ... import RESULT, Step, chain
+from ..._model.task import TaskId
+from . import shop
+
+TENANTS = ("acme", "globex", "initech", "umbra")
+LEAVING = "umbra"
+NIGHT = "6s"
+POISON = "n/a"
+
+
+class Acknowledged(Protocol):
+    """A handle: proof that an enqueue was acknowledged."""
+
+    id: TaskId
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """How many of what, for about `tasks` in all."""
+
+    receipts: int
+    photos: int
+    items: int
+    charges: int
+    rows: int
+    poisoned: int = 5
+    chains: int = 12
+    albums: int = 8
+    album_photos: int = 5
+    letters: int = 40
+
+    @classmethod
+    def of(cls, tasks: int) -> "Plan":
+        """The shares of a busy day."""
+        small = min(1.0, tasks / 1_000)
+        fixed = cls(
+            receipts=0,
+            photos=0,
+            items=0,
+            charges=0,
+            rows=0,
+            chains=max(1, round(12 * small)),
+            albums=max(1, round(8 * small)),
+            letters=max(3, round(40 * small)),
+        )
+        rest = max(tasks - fixed.extra, 40)
+        return Plan(
+            receipts=rest * 42 // 100,
+            photos=rest * 20 // 100,
+            items=rest * 15 // 100,
+            charges=rest * 15 // 100,
+            rows=rest - rest * 92 // 100,
+            chains=fixed.chains,
+            albums=fixed.albums,
+            letters=fixed.letters,
+        )
+
+    @property
+    def extra(self) -> int:
+        """What is not part of the daily bulk."""
+        return self.poisoned + 3 * self.chains + self.albums * (self.album_photos + 1) + self.letters + 4
+
+
+def backlog(plan: Plan) -> list[Step]:
+    """What has piled up overnight; types and tenants mixed as they come."""
+    tenants = cycle(TENANTS)
+    piles: list[list[Step]] = [
+        [shop.send_receipt.using(tenant=next(tenants)).step(order=n) for n in range(plan.receipts)],
+        [shop.resize_photo.using(tenant=next(tenants)).step(photo=n) for n in range(plan.photos)],
+        [shop.sync_inventory.using(tenant=next(tenants)).step(item=n) for n in range(plan.items)],
+        [shop.import_row.using(tenant="acme").step(row=n, price=f"{n}.95") for n in range(plan.rows)],
+    ]
+    return [*_shuffled(piles), *poisoned(plan)]
+
+
+def poisoned(plan: Plan) -> list[Step]:
+    """Rows that no number of attempts can help."""
+    return [
+        shop.import_row.using(tenant="acme").step(row=10_000 + n, price=POISON) for n in range(plan.poisoned)
+    ]
+
+
+def reports(plan: Plan) -> list[Step]:
+    """Chains of three, each step given the result of the one before."""
+    return [
+        chain(
+            shop.collect_sales.step(week=week),
+            shop.build_report.step(sales=RESULT),
+            shop.mail_report.step(report=RESULT),
+        )
+        for week in range(1, plan.chains + 1)
+    ]
+
+
+def albums(plan: Plan) -> Iterator[tuple[list[Step], Step]]:
+    """Groups: photos, and what waits for all of them."""
+    for album in range(plan.albums):
+        photos = [
+            shop.resize_photo.using(tenant="globex").step(photo=100 * album + n)
+            for n in range(plan.album_photos)
+        ]
+        yield photos, shop.publish_album.using(tenant="globex").step(photos=RESULT)
+
+
+def odds_and_ends() -> list[Step]:
+    """The nightly cleanup, a task that is all processor, and one that nobody will wait for."""
+    return [
+        shop.clean_up.using(delay=NIGHT).step(),
+        shop.reprice_catalogue.step(rounds=800_000),
+        shop.export_orders.using(tenant=LEAVING, priority="high").step(year=2025),
+    ]
+
+
+def letters(plan: Plan) -> list[Step]:
+    """For tomorrow, so that there is time to think better of it."""
+    return [
+        shop.send_newsletter.using(delay="1d", tenant=LEAVING).step(reader=n) for n in range(plan.letters)
+    ]
+
+
+def _shuffled(piles: list[list[Step]]) -> list[Step]:
+    """One pile, in which each of the given ones is spread over the whole length."""
+    spread = [
+        (position / max(len(pile), 1), number, step)
+        for number, pile in enumerate(piles)
+        for position, step in enumerate(pile)
+    ]
+    return [step for _, _, step in sorted(spread, key=lambda entry: entry[:2])]
+
+
+def ids_of(step: Step) -> Iterator[str]:
+    """The ids of a step and of all that follow it."""
+    yield step.id
+    for below in step.next:
+        yield from ids_of(below)
+
+
+def parts(steps: list[Step], size: int) -> Iterator[list[Step]]:
+    """The list in pieces."""
+    pieces = iter(steps)
+    while piece := list(islice(pieces, size)):
+        yield piece

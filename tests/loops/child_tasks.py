@@ -1,0 +1,108 @@
+"""Task types that run in child processes, where a child can find them: at the top of a module."""
+
+import asyncio
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+from windlass import App, Backoff, Context, Fatal, Retry, Snooze
+
+app = App("memory://", backoff=Backoff(base=0, jitter=0))
+
+
+class Declined(Exception):
+    pass
+
+
+@app.task(process=True)
+def double(n: int, at: datetime | None = None) -> dict[str, Any]:
+    return {"double": 2 * n, "year": at.year if at else None}
+
+
+@app.task(process=True)
+async def triple(n: int) -> int:
+    await asyncio.sleep(0)
+    return 3 * n
+
+
+@app.task(process=True)
+def pid() -> int:
+    return os.getpid()
+
+
+@app.task(process=True, max_attempts=1)
+def fail(password: str) -> NoReturn:
+    raise ValueError(f"cannot log in with {password}")
+
+
+@app.task(process=True, max_attempts=3, fatal=(Declined,))
+def steer(how: str) -> str:
+    match how:
+        case "retry":
+            raise Retry("busy", after=60)
+        case "snooze":
+            raise Snooze(60)
+        case "fatal":
+            raise Fatal("hopeless")
+        case "declared":
+            raise Declined("not this card")
+        case "exit":
+            sys.exit(4)
+        case "odd result":
+            return object()  # type: ignore[return-value]
+    return how
+
+
+@app.task(process=True, max_attempts=1)
+def die(how: str) -> None:
+    match how:
+        case "exit":
+            os._exit(7)
+        case "kill":
+            os.kill(os.getpid(), 9)
+        case "segfault":
+            os.close(2)  # nobody wants to read its last words
+            ctypes.string_at(0)
+        case "deaf":
+            os.closerange(3, 64)
+            threading.Event().wait(30)
+
+
+@app.task(process=True)
+def wait(file: str) -> None:
+    Path(file).write_text(str(os.getpid()))
+    threading.Event().wait(60)
+
+
+@app.task(process=True)
+def spawn_and_wait(file: str) -> None:
+    grandchild = subprocess.Popen([sys.executable, "-c", "import threading; threading.Event().wait(60)"])
+    Path(file).write_text(f"{os.getpid()} {grandchild.pid}")
+    threading.Event().wait(60)
+
+
+@app.task(process=True)
+def talk(n: int) -> int:
+    print("a line" * 1000)  # noqa: T201
+    os.write(1, b"\0\0\0\5hello")
+    assert sys.stdin.read() == ""
+    return n
+
+
+@app.task(process=True)
+def report(file: str, *, ctx: Context) -> str:
+    ctx.progress(0.25, "a quarter")
+    while not Path(file).exists():
+        threading.Event().wait(0.01)
+    assert not ctx.stopping
+    return f"{ctx.attempt} {ctx.task_id}"
+
+
+@app.task(process=True, max_attempts=1)
+def nap(seconds: float) -> None:
+    threading.Event().wait(seconds)

@@ -1,0 +1,335 @@
+"""The heartbeat: keeps leases, carries progress, and knows when to stop before others take over. (D4, D5)"""
+
+import asyncio
+import threading
+from datetime import timedelta
+from time import monotonic
+
+import pytest
+
+from tests.loops.working import (
+    assert_nothing_held,
+    block,
+    eventually,
+    pause,
+    sessions,
+    settings,
+    tasks,
+    watched,
+    working,
+)
+from windlass import App, Context, State
+from windlass._model.lease import Heartbeat, Lease, Reported
+from windlass._model.record import Session
+from windlass._model.record import Worker as WorkerRecord
+from windlass._model.task import Progress
+from windlass._model.verdict import Postpone, Reason, Settlement
+from windlass.errors import InvalidOption
+from windlass.testing.faults import Hold
+
+
+@pytest.fixture
+def app() -> App:
+    return App("memory://")
+
+
+async def test_progress_reaches_the_store_in_about_a_second_at_the_usual_heartbeat(app: App) -> None:
+    gate = asyncio.Event()
+
+    @app.task
+    async def long(*, ctx: Context) -> None:
+        ctx.progress(0.1)
+        ctx.progress(0.5, "half way")
+        await gate.wait()
+
+    async with working(app, heartbeat=5, lease=30):
+        handle = await long.aenqueue()  # type: ignore[call-arg]
+        began = monotonic()
+        progress = await eventually(handle.progress, within=3)
+        took = monotonic() - began
+        gate.set()
+
+    assert (progress.fraction, progress.message) == (0.5, "half way")
+    assert took < 2
+
+
+async def test_progress_of_a_thread_reaches_the_store(app: App) -> None:
+    gate = threading.Event()
+
+    @app.task
+    def long(*, ctx: Context) -> None:
+        ctx.progress(1, "x" * 1000)
+        gate.wait(5)
+
+    async with working(app):
+        handle = await long.aenqueue()  # type: ignore[call-arg]
+        progress = await eventually(handle.progress)
+        gate.set()
+
+    assert progress.fraction == 1
+    assert len(progress.message) == 500
+
+
+@pytest.mark.parametrize("fraction", [-0.1, 1.1, float("nan")])
+async def test_progress_beyond_all_bounds_is_refused(app: App, fraction: float) -> None:
+    @app.task(max_attempts=1)
+    async def odd(*, ctx: Context) -> None:
+        ctx.progress(fraction)
+
+    async with working(app):
+        handle = await odd.aenqueue()  # type: ignore[call-arg]
+        task = await handle.wait(timeout=5)
+
+    assert task.error is not None
+    assert "a fraction from 0 to 1" in task.error.message
+
+
+async def test_progress_is_fenced(app: App) -> None:
+    gate = asyncio.Event()
+
+    @app.task
+    async def long() -> None:
+        await gate.wait()
+
+    async with working(app):
+        handle = await long.aenqueue()
+        task = await eventually(lambda: _running(app))
+        await app.store.heartbeat(
+            Heartbeat(
+                session="stranger",
+                worker=WorkerRecord(name="stranger"),
+                lease_for=timedelta(seconds=1),
+                opening=True,
+                progress=(Reported(Lease(task.id, task.fence - 1), Progress(fraction=0.9)),),
+            )
+        )
+
+        assert await handle.progress() is None
+        await app.store.remove(Session, "stranger")
+        gate.set()
+
+
+async def _running(app: App) -> "object":
+    found = await tasks(app, State.RUNNING)
+    return found[0] if found else None
+
+
+@pytest.mark.parametrize("spin", [False, True], ids=["blocked", "computing"])
+async def test_a_blocked_loop_loses_no_lease(app: App, spin: bool) -> None:
+    """A bad handler keeps the loop for two leases; another worker's keeper is ready to rescue."""
+    attempts: list[int] = []
+
+    @app.task(backoff=lambda _attempt, _draw: timedelta(0))
+    async def bad(*, ctx: Context) -> str:
+        attempts.append(ctx.attempt)
+        until = monotonic() + 1.2
+        while monotonic() < until:
+            if not spin:
+                block(0.2)
+        return "mine"
+
+    keeper = threading.Thread(target=_keep_house, args=(app, stop := threading.Event()))
+    keeper.start()
+    try:
+        async with working(app, lease=0.6, heartbeat=0.1):
+            handle = await bad.aenqueue()  # type: ignore[call-arg]
+            result = await handle.result(timeout=10)
+    finally:
+        stop.set()
+        keeper.join()
+
+    assert (result, attempts) == ("mine", [1])
+    assert [line.outcome for line in await app.operator.attempts(handle.id)] == ["returned"]
+
+
+def _keep_house(app: App, stop: threading.Event) -> None:
+    async def keep() -> None:
+        worker = app.worker(settings(queues=("nothing",), keeper=True, lease=0.6, heartbeat=0.1, name="bob"))
+        run = asyncio.create_task(worker.run())
+        await eventually(stop.is_set, within=20)
+        worker.stop()
+        await run
+
+    asyncio.run(keep())
+
+
+async def test_a_worker_that_cannot_renew_stops_itself_before_its_lease_runs_out() -> None:
+    app, watch = watched()
+    stopped_at: list[float] = []
+    entered = asyncio.Event()
+
+    @app.task
+    async def long() -> None:
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped_at.append(monotonic())
+
+    async with working(app, lease=1, heartbeat=0.1) as worker:
+        handle = await long.aenqueue()
+        await asyncio.wait_for(entered.wait(), 5)
+        entered.clear()
+        watch.down.add("heartbeat")
+        (session,) = await sessions(app)
+        cut = monotonic()
+        await eventually(lambda: stopped_at)
+
+        assert 0.6 < stopped_at[0] - cut < 1
+        assert (await handle.task()).fence == 1
+        assert len(worker.holdings) == 0
+        watch.down.clear()
+        await asyncio.wait_for(entered.wait(), 5)  # handed back, claimed and begun again
+        task = await handle.task()
+        assert task.attempt == 1
+        assert task.fence > 2
+        assert session.id == worker.holdings.session
+        await handle.cancel()
+        await handle.wait(timeout=5)
+
+
+async def test_a_heartbeat_that_hangs_is_as_good_as_none() -> None:
+    app, watch = watched()
+    stopped_at: list[float] = []
+    entered = asyncio.Event()
+
+    @app.task
+    async def long() -> None:
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped_at.append(monotonic())
+
+    hold = Hold()
+    async with working(app, lease=1, heartbeat=0.3):
+        handle = await long.aenqueue()
+        await asyncio.wait_for(entered.wait(), 5)
+        watch.then("heartbeat", hold)
+        await asyncio.wait_for(hold.reached(), 5)
+        (session,) = await sessions(app)
+        await eventually(lambda: stopped_at)
+        left = (session.expires_at - await app.store.now()).total_seconds()
+
+        assert left > 0, "it stopped after its lease had run out"
+        hold.let_go()
+        await handle.cancel()
+        await handle.wait(timeout=5)
+
+
+async def test_a_session_that_the_store_gave_up_is_replaced_and_the_work_goes_on(app: App) -> None:
+    runs: list[tuple[int, int]] = []
+    dropped = asyncio.Event()
+
+    @app.task(backoff=lambda _attempt, _draw: timedelta(0))
+    async def long(*, ctx: Context) -> str:
+        runs.append((ctx.attempt, ctx.fence))
+        if len(runs) == 1:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                dropped.set()
+                return "of a session that is gone"
+        return "good"
+
+    async with working(app, keeper=True, lease=2, heartbeat=0.05) as worker:
+        handle = await long.aenqueue()  # type: ignore[call-arg]
+        await eventually(lambda: runs)
+        ended = worker.holdings.session
+        await app.store.remove(Session, ended)
+        await asyncio.wait_for(dropped.wait(), 5)
+
+        assert await handle.result(timeout=8) == "good"
+        assert worker.holdings.session != ended
+    assert [line.outcome for line in await app.operator.attempts(handle.id)] == ["crashed", "returned"]
+    assert runs == [(1, 1), (2, 3)]
+    await assert_nothing_held(app)
+
+
+async def test_a_new_session_is_opened_without_waiting_for_the_next_heartbeat(app: App) -> None:
+    @app.task
+    async def quick() -> str:
+        return "good"
+
+    async with working(app, lease=30, heartbeat=1, poll=5) as worker:
+        await app.store.remove(Session, worker.holdings.session)
+        ended = worker.holdings.session
+        await eventually(lambda: worker.holdings.session != ended)
+        began = monotonic()
+        await eventually(lambda: worker.holdings.opened)
+        assert await (await quick.aenqueue()).result(timeout=5) == "good"
+
+        assert monotonic() - began < 0.5
+
+
+async def test_a_lease_that_became_anothers_stops_its_run_and_drops_its_outcome(app: App) -> None:
+    entered, dropped = asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def long() -> str:
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            dropped.set()
+        return "of a lease that is another's"
+
+    async with working(app, heartbeat=0.2):
+        handle = await long.aenqueue()
+        await asyncio.wait_for(entered.wait(), 5)
+        settlement = Settlement(
+            lease=Lease(handle.id, 1),
+            verdict=Postpone(delay=timedelta(hours=1), reason=Reason.RETRY),
+            outcome="taken over",
+        )
+        await app.store.settle([settlement])
+        await asyncio.wait_for(dropped.wait(), 5)
+        await pause(0.1)
+
+        assert await handle.state() is State.SCHEDULED
+    assert [line.outcome for line in await app.operator.attempts(handle.id)] == ["taken over"]
+    await assert_nothing_held(app)
+
+
+async def test_a_worker_tells_the_store_who_it_is(app: App) -> None:
+    gate = asyncio.Event()
+
+    @app.task(queue="mail")
+    async def long() -> None:
+        await gate.wait()
+
+    async with working(app, slots=3, name="alice"):
+        await long.aenqueue()
+        (session,) = await sessions(app)
+        await eventually(lambda: _is_busy(app))
+        gate.set()
+
+    assert (session.worker.name, session.worker.queues, session.worker.slots) == ("alice", ("mail",), 3)
+
+
+async def _is_busy(app: App) -> bool:
+    return (await sessions(app))[0].worker.busy == 1
+
+
+def test_a_heartbeat_too_slow_for_its_lease_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="too slow"):
+        settings(heartbeat=1, lease=2.9)
+
+
+async def test_a_worker_waits_for_a_store_that_is_not_there_yet() -> None:
+    app, watch = watched()
+    watch.down.add("heartbeat")
+
+    @app.task
+    async def quick() -> str:
+        return "at last"
+
+    handle = await quick.aenqueue()
+    worker = app.worker(settings())
+    run = asyncio.create_task(worker.run())
+    await eventually(lambda: watch.calls["heartbeat"] >= 2)
+    watch.down.clear()
+
+    assert await handle.result(timeout=5) == "at last"
+    worker.stop()
+    await run

@@ -1,0 +1,302 @@
+"""The keeper: promotes on time, rescues after expiry only, prunes, and is replaced when it goes. (D3, D12)"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.loops.working import (
+    assert_nothing_held,
+    dead_worker,
+    eventually,
+    pause,
+    sessions,
+    tasks,
+    watched,
+    working,
+)
+from windlass import App, Backoff, Retention, State
+from windlass._keeper import keeper as keeper_module
+from windlass._keeper.keeper import Keeper
+from windlass._policy.backoff import Delay
+from windlass._stores.memory import MemoryStore
+from windlass.testing.clock import ManualClock
+from windlass.testing.faults import Fault, Hold
+
+AT_ONCE = Backoff(base=0, jitter=0)
+
+
+@pytest.fixture
+def app() -> App:
+    return App("memory://", backoff=AT_ONCE)
+
+
+def keeper_of(app: App, *, lease: float = 1.0, backoff: Delay = AT_ONCE, retention: Any = None) -> Keeper:
+    return Keeper(
+        app.store,
+        backoff=lambda _type: backoff,
+        retention=retention or Retention(),
+        lease=timedelta(seconds=lease),
+        name="test",
+    )
+
+
+@asynccontextmanager
+async def keeping(keeper: Keeper) -> AsyncIterator[Keeper]:
+    run = asyncio.create_task(keeper.run())
+    try:
+        yield keeper
+    finally:
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+
+
+async def test_a_scheduled_task_runs_when_it_is_due_and_not_before(app: App) -> None:
+    @app.task
+    async def note() -> None: ...
+
+    async with working(app, keeper=True, poll=30):
+        handles = [await note.using(delay=delay).aenqueue() for delay in (0.1, 0.25, 0.4)]
+        ended = [await handle.wait(timeout=5) for handle in handles]
+
+    late = [(task.claimed_at - task.run_at).total_seconds() for task in ended if task.claimed_at]
+    assert all(0 <= seconds < 0.1 for seconds in late), late
+
+
+async def test_a_task_scheduled_after_the_keeper_looked_is_not_late(app: App) -> None:
+    @app.task
+    async def note() -> None: ...
+
+    await note.using(delay=3600).aenqueue()
+    async with working(app, keeper=True, poll=30):
+        await pause(0.3)
+        handle = await note.using(delay=0.15).aenqueue()
+        task = await handle.wait(timeout=5)
+
+    assert task.claimed_at is not None
+    assert 0 <= (task.claimed_at - task.run_at).total_seconds() < 0.1
+
+
+async def test_a_task_scheduled_while_the_keeper_looks_is_not_late() -> None:
+    app, watch = watched()
+
+    @app.task
+    async def note() -> None: ...
+
+    hold = Hold()
+    async with working(app, keeper=True, poll=30):
+        watch.then("rescue", hold)  # it has not promoted yet
+        await asyncio.wait_for(hold.reached(), 10)
+        handle = await note.using(delay=0.05).aenqueue()
+        hold.let_go()
+        task = await handle.wait(timeout=5)
+
+    assert task.claimed_at is not None
+    assert (task.claimed_at - task.run_at).total_seconds() < 0.3
+
+
+async def test_the_tasks_of_a_silent_worker_are_rescued_after_their_lease_and_not_before() -> None:
+    clock = ManualClock()
+    app = App(MemoryStore(clock=clock), backoff=AT_ONCE)
+
+    @app.task
+    async def note() -> None: ...
+
+    handle = await note.aenqueue()
+    (claimed,) = await dead_worker(app, lease=30)
+    async with keeping(keeper_of(app)):
+        clock.advance(29.9)
+        await pause(0.5)
+        assert (await handle.task()).fence == claimed.task.fence
+        clock.advance(0.2)
+        task = await eventually(lambda: _in_state(app, State.READY))
+
+    assert (task.attempt, task.error.type) == (1, "WorkerLost")
+    assert "worker ghost fell silent" in task.error.message
+    assert [line.outcome for line in await app.operator.attempts(handle.id)] == ["crashed"]
+
+
+async def test_a_task_that_kills_every_worker_dies_in_the_end(app: App) -> None:
+    @app.task(max_attempts=3)
+    async def poison() -> None: ...
+
+    handle = await poison.aenqueue()
+    async with keeping(keeper_of(app)):
+        for _ in range(3):
+            await eventually(lambda: _in_state(app, State.READY))
+            await dead_worker(app)
+        task = await handle.wait(timeout=5)
+
+    assert (task.state, task.attempt) == (State.DEAD, 3)
+    assert [line.outcome for line in await app.operator.attempts(handle.id)] == ["crashed"] * 3
+
+
+async def test_a_rescued_task_that_was_to_be_cancelled_is_cancelled(app: App) -> None:
+    @app.task
+    async def note() -> None: ...
+
+    handle = await note.aenqueue()
+    await dead_worker(app)
+    await handle.cancel()
+    async with keeping(keeper_of(app)):
+        task = await handle.wait(timeout=5)
+
+    assert task.state is State.CANCELLED
+    assert [line.outcome for line in await app.operator.attempts(handle.id)] == ["stopped"]
+
+
+@pytest.mark.parametrize("when", list(Fault))
+@pytest.mark.parametrize("verb", ["settle", "rescue"])
+async def test_a_keeper_that_fails_in_the_middle_of_a_rescue_leaves_nothing_in_limbo(
+    verb: str, when: Fault
+) -> None:
+    app, watch = watched()
+
+    @app.task(max_attempts=5)
+    async def note() -> None: ...
+
+    await note.aenqueue_many([{} for _ in range(5)])
+    await dead_worker(app, limit=5)
+    watch.then(verb, when)
+    async with keeping(keeper_of(app)):
+        await eventually(lambda: _all_in(app, 5, State.READY))
+
+    assert {task.attempt for task in await tasks(app)} == {1}
+    assert await sessions(app) == []
+
+
+async def test_a_keeper_stopped_in_the_middle_of_a_rescue_leaves_nothing_in_limbo() -> None:
+    app, watch = watched()
+
+    @app.task
+    async def note() -> None: ...
+
+    handle = await note.aenqueue()
+    await dead_worker(app)
+    hold = Hold()
+    watch.then("settle", hold)
+    async with keeping(keeper_of(app)):
+        await asyncio.wait_for(hold.reached(), 5)
+    hold.let_go()
+    assert await sessions(app) == []
+
+    async with keeping(keeper_of(app)):
+        await eventually(lambda: _in_state(app, State.READY))
+    assert (await handle.task()).attempt == 1
+    await assert_nothing_held(app)
+
+
+async def test_a_backoff_that_raises_stops_no_keeper(app: App) -> None:
+    def broken(_attempt: int, _draw: float) -> timedelta:
+        raise ZeroDivisionError
+
+    @app.task(backoff=broken)
+    async def note() -> None: ...
+
+    await note.aenqueue()
+    await dead_worker(app)
+    async with working(app, keeper=True, queues=("nothing",)) as worker:
+        task = await eventually(lambda: _in_state(app, State.SCHEDULED))
+
+        assert task.error.type == "WorkerLost"
+        assert worker.holdings.opened
+
+
+async def test_one_keeper_leads_and_another_takes_over_when_it_resigns(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_module, "_CAMPAIGN_EVERY", 0.1)
+    first, second = keeper_of(app), keeper_of(app)
+    async with keeping(second):
+        async with keeping(first):
+            await eventually(lambda: first.leads or second.leads)
+            leader, other = (first, second) if first.leads else (second, first)
+            await pause(0.3)
+            assert (leader.leads, other.leads) == (True, False)
+        await eventually(lambda: second.leads)
+
+
+async def test_a_leader_that_dies_is_replaced_when_its_lead_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper_module, "_CAMPAIGN_EVERY", 0.05)
+    clock = ManualClock()
+    app = App(MemoryStore(clock=clock))
+    assert await app.store.lead("one that has died", keeper_module.LEAD_FOR)
+    async with keeping(keeper_of(app)) as keeper:
+        await pause(0.2)
+        assert not keeper.leads
+        clock.advance(keeper_module.LEAD_FOR)
+
+        await eventually(lambda: keeper.leads)
+
+
+async def test_what_retention_no_longer_covers_is_pruned_and_the_rest_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(keeper_module, "_PRUNE_EVERY", 0.05)
+    clock = ManualClock()
+    retention = Retention(completed=timedelta(days=1), dead=None)
+    app = App(MemoryStore(clock=clock), retention=retention)
+
+    @app.task(max_attempts=1)
+    async def note(fail: bool) -> None:
+        assert not fail
+
+    handles = [await note.aenqueue(fail=False), await note.aenqueue(fail=True)]
+    async with working(app, keeper=True, lease=300):
+        for handle in handles:
+            await handle.wait(timeout=5)
+        await pause(0.2)
+        assert len(await tasks(app)) == 2
+        clock.advance(timedelta(days=1, seconds=1))
+        await eventually(lambda: _number(app, 1))
+        await pause(0.2)
+
+    assert [task.state for task in await tasks(app)] == [State.DEAD]
+
+
+@pytest.mark.parametrize("verb", ["lead", "promote", "rescue", "prune"])
+async def test_a_keeper_gets_over_an_outage(verb: str) -> None:
+    app, watch = watched()
+
+    @app.task
+    async def note() -> None: ...
+
+    watch.then(verb, Fault.BEFORE, Fault.AFTER)
+    await note.using(delay=0.1).aenqueue()
+    async with keeping(keeper_of(app)):
+        await eventually(lambda: _in_state(app, State.READY))
+
+
+async def test_a_chore_with_a_bug_does_not_keep_the_others_from_being_done(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> int:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(keeper_module, "prune_expired", broken)
+
+    @app.task
+    async def note() -> None: ...
+
+    await note.using(delay=0.1).aenqueue()
+    async with keeping(keeper_of(app)):
+        await eventually(lambda: _in_state(app, State.READY))
+
+
+async def _in_state(app: App, state: State) -> Any:
+    found = await tasks(app, state)
+    return found[0] if found else None
+
+
+async def _all_in(app: App, number: int, state: State) -> bool:
+    return len(await tasks(app, state)) == number
+
+
+async def _number(app: App, number: int) -> bool:
+    return len(await tasks(app)) == number
+
+

@@ -1,0 +1,168 @@
+"""The operator: replay, discard, cancel, pause; every act is bounded and leaves a line that says who and why. (L2)"""
+
+from time import monotonic
+
+import pytest
+
+from tests.loops.working import drained, tasks
+from windlass import App, Filter, InvalidOption, InvalidPayload, NotFound, Page, State, TaskFinished
+from windlass._model.filter import By, Dimension
+
+ANN = By(who="ann", why="the API is back")
+
+
+@pytest.fixture
+def app() -> App:
+    return App("memory://")
+
+
+@pytest.fixture
+async def dead(app: App) -> list[str]:
+    """Six dead letters of two types; odd numbers work when they are replayed."""
+
+    @app.task(name="mail", max_attempts=1)
+    async def mail(n: int) -> int:
+        if n < 10:
+            raise ValueError(f"no mail {n}")
+        return n
+
+    @app.task(name="sms", max_attempts=1)
+    async def sms(n: int) -> int:
+        if n < 10:
+            raise TimeoutError(f"no sms {n}")
+        return n
+
+    handles = [await (mail if n % 2 else sms).aenqueue(n) for n in range(6)]
+    await drained(app, slots=1)
+    return [handle.id for handle in handles]
+
+
+async def test_replaying_by_filter_brings_back_what_matches_with_all_attempts(app: App, dead: list[str]) -> None:
+    number = await app.operator.replay(Filter(types=("mail",), states=(State.DEAD,)), by=ANN)
+
+    ready = await tasks(app, State.READY)
+    assert number == 3
+    assert {(task.type, task.attempt, task.finished_at) for task in ready} == {("mail", 0, None)}
+    audit = await app.operator.audit()
+    assert {(line.who, line.why, line.action) for line in audit.items} == {("ann", "the API is back", "replay")}
+
+
+async def test_replaying_by_error_and_with_a_limit(app: App, dead: list[str]) -> None:
+    assert await app.operator.replay(Filter(error="no sms"), by=ANN, limit=2) == 2
+    assert len(await tasks(app, State.READY)) == 2
+
+
+async def test_replaying_at_a_rate_takes_its_time(app: App, dead: list[str]) -> None:
+    began = monotonic()
+    number = await app.operator.replay(by=ANN, per_second=20)
+
+    assert number == 6
+    assert monotonic() - began < 3
+    with pytest.raises(InvalidOption, match="a rate is more than 0"):
+        await app.operator.replay(by=ANN, per_second=0)
+
+
+async def test_an_edited_payload_is_for_one_task_and_must_be_one(app: App, dead: list[str]) -> None:
+    with pytest.raises(InvalidOption, match="an edited payload is for one task"):
+        await app.operator.replay(by=ANN, payload=b"{}")
+    for wrong in (b"[1]", b"{", b'{"n": NaN}', b"\xff"):
+        with pytest.raises(InvalidPayload):
+            await app.operator.replay(Filter(ids=(dead[0],)), by=ANN, payload=wrong)
+    assert len(await tasks(app, State.DEAD)) == 6
+
+    await app.operator.replay_one(dead[0], by=ANN, payload=b'{"n": 11}')
+    await drained(app)
+
+    task = await app.operator.task(dead[0])
+    assert (task.state, task.result) == (State.COMPLETED, b"11")
+    assert (await app.operator.audit()).items[0].detail == "with an edited payload"
+
+
+async def test_only_what_may_be_replayed_or_discarded_is(app: App, dead: list[str]) -> None:
+    await app.operator.replay_one(dead[0], by=ANN, payload=b'{"n": 11}')
+    await drained(app)
+
+    with pytest.raises(TaskFinished, match="only dead or cancelled tasks are replayed"):
+        await app.operator.replay_one(dead[0], by=ANN)
+    with pytest.raises(TaskFinished, match="only dead tasks are discarded"):
+        await app.operator.discard_one(dead[0], by=ANN)
+    with pytest.raises(TaskFinished, match="an end is final"):
+        await app.operator.cancel_one(dead[0], by=ANN)
+    with pytest.raises(NotFound):
+        await app.operator.cancel_one("01900000-0000-7000-8000-000000000000", by=ANN)
+
+
+async def test_discarding_demands_a_reason_and_is_for_ever(app: App, dead: list[str]) -> None:
+    for why in ("", "  "):
+        with pytest.raises(InvalidOption, match="say why"):
+            await app.operator.discard(Filter(), by=By(who="ann", why=why))
+    assert len(await tasks(app)) == 6
+
+    number = await app.operator.discard(Filter(types=("sms",)), by=By(who="ann", why="customer left"))
+
+    assert number == 3
+    assert {task.type for task in await tasks(app)} == {"mail"}
+    audit = await app.operator.audit()
+    assert sorted(line.task_id for line in audit.items) == sorted(dead[::2])
+
+
+async def test_cancelling_by_filter_is_audited_and_tells_how_many(app: App, dead: list[str]) -> None:
+    for n in range(3):
+        await app.client.send("mail", {"n": n}, delay=60)
+    number = await app.operator.cancel(Filter(types=("mail",)), by=ANN, limit=2)
+
+    assert number == 2
+    assert len(await tasks(app, State.CANCELLED)) == 2
+    assert len(await tasks(app, State.SCHEDULED)) == 1
+
+
+async def test_cancelling_a_pending_task_says_so_at_once(app: App, dead: list[str]) -> None:
+    handle = await app.client.send("mail", {"n": 1})
+
+    assert await app.operator.cancel_one(handle.id, by=ANN) is State.CANCELLED
+
+
+async def test_every_task_is_found_page_by_page(app: App) -> None:
+    await app.open()
+    for n in range(7):
+        await app.client.send("mail", {"n": n}, queue="mail" if n % 2 else "post")
+
+    first = await app.operator.find(page=Page(limit=3))
+    assert len(first.items) == 3
+    assert len([task async for task in app.operator.every()]) == 7
+    counts = await app.operator.count(by=[Dimension.QUEUE, Dimension.STATE])
+    assert [(count.values, count.number) for count in counts] == [
+        (("mail", "ready"), 3),
+        (("post", "ready"), 4),
+    ]
+    for limit in (0, 1001):
+        with pytest.raises(InvalidOption, match="a page holds"):
+            await app.operator.find(page=Page(limit=limit))
+
+
+async def test_pausing_is_remembered_over_a_declaration_of_the_queue(app: App) -> None:
+    await app.operator.pause("mail")
+    app.queue("mail", ageing="5m")
+    await app.open()
+
+    (settings,) = await app.operator.queues()
+    assert settings.paused
+    assert settings.ordering.ageing is not None
+
+
+def test_blocking_operators_do_the_same(app: App) -> None:
+    handle = app.sync_client.send("mail", {"n": 1})
+    operator = app.sync_operator
+
+    assert operator.task(handle.id).state is State.READY
+    assert operator.cancel(Filter(), by=ANN) == 1
+    assert operator.replay(Filter(ids=(handle.id,)), by=ANN) == 1
+    operator.pause("mail")
+    operator.resume("mail")
+    assert [queue.paused for queue in operator.queues()] == [False]
+    assert [count.number for count in operator.count()] == [1]
+    assert {line.action for line in operator.audit().items} == {"cancel", "replay"}
+    assert operator.discard(Filter(), by=ANN) == 0
+    assert operator.workers() == []
+    assert operator.attempts(handle.id) == ()
+    assert operator.check()

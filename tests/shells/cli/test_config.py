@@ -1,0 +1,175 @@
+"""Settings: who wins, what is refused, what is merely odd."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windlass import InvalidOption
+from windlass.config import Settings, read
+
+
+@pytest.fixture(autouse=True)
+def here(folder: Path) -> Path:
+    return folder
+
+
+def test_nothing_said_leaves_every_choice_open() -> None:
+    assert Settings.load(env={}) == Settings()
+
+
+@given(
+    file=st.none() | st.integers(1, 99),
+    env=st.none() | st.integers(1, 99),
+    flag=st.none() | st.integers(1, 99),
+)
+def test_flags_win_over_the_environment_and_that_over_the_file(
+    tmp_path_factory: pytest.TempPathFactory, file: int | None, env: int | None, flag: int | None
+) -> None:
+    path = tmp_path_factory.mktemp("settings") / "mine.toml"
+    path.write_text("" if file is None else f"slots = {file}")
+
+    settings = Settings.load(path, {} if env is None else {"WINDLASS_SLOTS": str(env)}, {"slots": flag})
+
+    assert settings.slots == next((value for value in (flag, env, file) if value is not None), None)
+
+
+def test_every_key_can_be_said_in_a_file() -> None:
+    Path("windlass.toml").write_text(
+        """
+        store = "sqlite:///a.db"
+        app = "shop:app"
+        queues = ["mail", "default"]
+        slots = 4
+        processes = 2
+        lease = "1m"
+        heartbeat = 5
+        grace = 0.5
+        poll = "250ms"
+        keeper = false
+        name = "w1"
+        log_level = "debug"
+        log_format = "json"
+        """
+    )
+
+    assert Settings.load(env={}) == Settings(
+        store="sqlite:///a.db",
+        app="shop:app",
+        queues=("mail", "default"),
+        slots=4,
+        processes=2,
+        lease=timedelta(minutes=1),
+        heartbeat=timedelta(seconds=5),
+        grace=timedelta(seconds=0.5),
+        poll=timedelta(seconds=0.25),
+        keeper=False,
+        name="w1",
+        log_level="debug",
+        log_format="json",
+    )
+
+
+def test_every_key_can_be_said_in_the_environment() -> None:
+    env = {
+        "WINDLASS_STORE": "sqlite:///a.db",
+        "WINDLASS_QUEUES": "mail, default",
+        "WINDLASS_LEASE": "60",
+        "WINDLASS_KEEPER": "no",
+        "WINDLASS_LOG_LEVEL": "DEBUG",
+        "WINDLASS_NAME": "",
+    }
+
+    settings = Settings.load(env=env)
+
+    assert settings == Settings(
+        store="sqlite:///a.db",
+        queues=("mail", "default"),
+        lease=timedelta(minutes=1),
+        keeper=False,
+        log_level="debug",
+    )
+
+
+def test_pyproject_is_read_where_there_is_no_file_of_our_own() -> None:
+    Path("pyproject.toml").write_text('[tool.windlass]\napp = "shop:app"')
+    assert Settings.load(env={}).app == "shop:app"
+
+    Path("windlass.toml").write_text('app = "other:app"')
+    reading = read(env={})
+    assert reading.settings.app == "other:app"
+    assert "pyproject.toml" in reading.warnings[0]
+
+
+@pytest.mark.parametrize("text", ["", "tool = 3", "[tool]\nwindlass = 3", '[project]\nname = "x"'])
+def test_a_pyproject_that_is_not_about_us_says_nothing(text: str) -> None:
+    Path("pyproject.toml").write_text(text)
+
+    assert read(env={}).settings == Settings()
+
+
+def test_the_environment_can_name_the_file(tmp_path: Path) -> None:
+    (tmp_path / "prod.toml").write_text("slots = 7")
+
+    assert Settings.load(env={"WINDLASS_CONFIG": str(tmp_path / "prod.toml")}).slots == 7
+
+
+def test_an_unknown_key_is_an_error_that_names_the_closest() -> None:
+    Path("windlass.toml").write_text('log-level = "debug"\nslots = 3')
+
+    reading = read(env={})
+
+    assert reading.settings.slots == 3
+    assert "did you mean 'log_level'?" in reading.errors[0]
+    with pytest.raises(InvalidOption, match="log_level"):
+        Settings.load(env={})
+
+
+def test_an_unknown_variable_is_only_odd() -> None:
+    reading = read(env={"WINDLASS_SLOT": "3"})
+
+    assert not reading.errors
+    assert "did you mean 'slots'?" in reading.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("slots = true", "whole number"),
+        ("slots = 'many'", "whole number"),
+        ("lease = 'soon'", "lease"),
+        ("lease = -1", "between"),
+        ("keeper = 'maybe'", "true or false"),
+        ("queues = 3", "list of names"),
+        ("queues = ['a b']", "not a name"),
+        ("log_level = 'loud'", "one of debug"),
+        ("store = 3", "text"),
+        ("slots = ", "not TOML"),
+        ("slots = 1\nslots = 2", "not TOML"),
+    ],
+)
+def test_a_wrong_value_is_an_error(line: str, complaint: str) -> None:
+    Path("windlass.toml").write_text(line)
+
+    (error,) = read(env={}).errors
+
+    assert "windlass.toml" in error
+    assert complaint in error
+
+
+def test_every_error_is_told_at_once() -> None:
+    with pytest.raises(InvalidOption, match=r"WINDLASS_LEASE.*WINDLASS_SLOTS.*--grace"):
+        Settings.load(env={"WINDLASS_SLOTS": "x", "WINDLASS_LEASE": "y"}, flags={"grace": "z"})
+
+
+def test_a_named_file_must_be_there() -> None:
+    with pytest.raises(InvalidOption, match="cannot be read"):
+        Settings.load(Path("missing.toml"), env={})
+
+
+def test_a_file_that_is_not_text_is_an_error() -> None:
+    Path("windlass.toml").write_bytes(b"\xff\xfe")
+
+    assert "not TOML" in read(env={}).errors[0]

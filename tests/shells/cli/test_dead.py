@@ -1,0 +1,123 @@
+"""`windlass dead`: see dead letters, bring them back, be rid of them. (L1, L2)"""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from .conftest import Run
+
+Dead = Callable[..., list[str]]
+
+
+def states(run: Run) -> dict[str, str]:
+    return {row["id"]: row["state"] for row in run("tasks", "list", "--json").rows}
+
+
+def test_dead_letters_are_listed_with_what_they_died_of(run: Run, dead: Dead) -> None:
+    (task_id,) = dead("no such customer")
+    run("enqueue", "shop.explode")
+
+    head, line = run("dead", "list").out.splitlines()
+
+    assert head.split()[:4] == ["id", "died", "type", "error"]
+    assert task_id in line
+    assert "Fatal: no such customer" in line
+    assert [row["id"] for row in run("dead", "list", "--json").rows] == [task_id]
+
+
+@pytest.mark.parametrize(
+    ("options", "number"),
+    [(("--error", "alpha"), 1), (("--error", "a"), 2), (("--since", "1h"), 2), (("--until", "1h"), 0)],
+)
+def test_they_are_found_by_error_and_by_time_of_death(
+    run: Run, dead: Dead, options: tuple[str, ...], number: int
+) -> None:
+    dead("alpha", "beta")
+
+    assert len(run("dead", "list", "--json", *options).rows) == number
+
+
+def test_only_the_dead_are_shown(run: Run, dead: Dead, enqueue: Callable[..., str]) -> None:
+    (task_id,) = dead("boom")
+    living = enqueue("shop.explode")
+
+    assert "Fatal: boom" in run("dead", "show", task_id).out
+    assert run("dead", "show", task_id, "--json").row["state"] == "dead"
+    ran = run("dead", "show", living)
+    assert ran.code == 3
+    assert f"windlass tasks show {living}" in ran.err
+
+
+def test_one_is_replayed_and_audited(run: Run, dead: Dead) -> None:
+    one, other = dead("a", "b")
+
+    ran = run("dead", "replay", one, "--why", "mended", "--json")
+
+    assert ran.row == {"id": one, "done": "replayed"}
+    assert states(run) == {one: "ready", other: "dead"}
+    entry = run("audit", "--json").row
+    assert (entry["action"], entry["why"]) == ("replay", "mended")
+    assert "@" in entry["who"]
+    again = run("dead", "replay", one)
+    assert (again.code, "error[task-finished]" in again.err) == (3, True)
+
+
+def test_one_is_replayed_with_an_edited_payload(run: Run, dead: Dead) -> None:
+    (task_id,) = dead("a")
+
+    wrong = run("dead", "replay", task_id, "--payload", '{"text": NaN}')
+    many = run("dead", "replay", "--all", "--yes", "--payload", "{}")
+    right = run("dead", "replay", task_id, "--payload", '{"text": "better"}')
+
+    assert (wrong.code, many.code, right.code) == (2, 2, 0)
+    assert run("tasks", "show", task_id, "--json").row["payload"] == {"text": "better"}
+
+
+def test_many_are_replayed_by_filter_after_a_question(run: Run, dead: Dead) -> None:
+    dead("alpha", "beta", "gamma")
+
+    asked = run("dead", "replay", "--error", "a", stdin="no\n")
+    done = run("dead", "replay", "--error", "alpha", "--yes")
+    rest = run("dead", "replay", "--all", "--rate", "100/s", stdin="y\n")
+    none = run("dead", "replay", "--all", "--json")
+
+    assert "replay 3 tasks?" in asked.err
+    assert "error[refused]" in asked.err
+    assert asked.code == 3
+    assert (done.out, rest.out) == ("replayed 1 task\n", "replayed 2 tasks\n")
+    assert none.row == {"done": "replayed", "number": 0}
+
+
+@pytest.mark.parametrize("rate", ["0", "0/s", "-1", "fast", "5/d", "nan", "1e9", ""])
+def test_a_rate_must_be_one(run: Run, rate: str) -> None:
+    assert run("dead", "replay", "--all", "--rate", rate).code == 2
+
+
+def test_discarding_takes_a_reason(run: Run, dead: Dead) -> None:
+    one, other = dead("a", "b")
+
+    without = run("dead", "discard", one)
+    blank = run("dead", "discard", "--all", "--yes", "--why", "  ")
+    done = run("dead", "discard", one, "--why", "the customer has gone", "--who", "ada")
+    rest = run("dead", "discard", "--all", "--why", "likewise", "--json", stdin="y\n")
+
+    assert (without.code, blank.code) == (2, 2)
+    assert "--why" in without.err
+    assert done.out == f"discarded {one}\n"
+    assert rest.out.splitlines()[-1] == json.dumps({"done": "discarded", "number": 1})
+    assert states(run) == {}
+    entries = run("audit", "--json").rows
+    assert [(entry["task_id"], entry["why"]) for entry in entries] == [
+        (other, "likewise"),
+        (one, "the customer has gone"),
+    ]
+
+
+def test_the_living_are_not_discarded(run: Run, enqueue: Callable[..., str]) -> None:
+    task_id = enqueue("shop.explode")
+
+    ran = run("dead", "discard", task_id, "--why", "x")
+
+    assert ran.code == 3
+    assert states(run) == {task_id: "ready"}

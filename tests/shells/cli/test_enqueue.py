@@ -1,0 +1,250 @@
+"""`windlass enqueue`: the id once it is durable; a wrong call is told and stores nothing. (P1, P13)"""
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import Run
+
+DEEP = '{"a": ' * 70 + "1" + "}" * 70
+
+
+@pytest.fixture
+def stored(run: Run) -> Callable[[], int]:
+    """How many tasks there are."""
+
+    def count() -> int:
+        return len(run("tasks", "list", "--json").rows)
+
+    return count
+
+
+def test_it_prints_the_id_of_a_task_that_is_there(run: Run) -> None:
+    ran = run("enqueue", "shop.welcome", '{"user_id": 1}')
+
+    assert ran.code == 0
+    task = run("tasks", "show", ran.out.strip(), "--json").row
+    assert (task["type"], task["payload"], task["state"]) == ("shop.welcome", {"user_id": 1}, "ready")
+
+
+def test_a_payload_may_be_left_out(run: Run) -> None:
+    ran = run("enqueue", "t", "--json")
+
+    assert ran.row["created"] is True
+    assert run("tasks", "show", ran.row["id"], "--json").row["payload"] == {}
+
+
+def test_every_option_arrives(run: Run) -> None:
+    ran = run(
+        *("enqueue", "t", "{}", "-q", "mail", "--tenant", "acme", "--priority", "high", "--delay", "1h"),
+        *("--max-attempts", "2", "--timeout", "90", "--key", "k", "--key-for", "1d", "--unique"),
+    )
+
+    task = run("tasks", "show", ran.out.strip(), "--json").row
+    assert task["queue"] == "mail"
+    assert task["tenant"] == "acme"
+    assert task["priority"] == 10
+    assert task["state"] == "scheduled"
+    assert task["max_attempts"] == 2
+    assert task["timeout"] == 90.0
+    assert task["idempotency_key"] == "k"
+    assert task["enqueued_by"]
+
+
+def test_an_instant_with_a_zone_is_kept_in_utc(run: Run) -> None:
+    ran = run("enqueue", "t", "--run-at", "2099-01-01T01:00+01:00")
+
+    assert run("tasks", "show", ran.out.strip(), "--json").row["run_at"] == "2099-01-01T00:00:00.000Z"
+
+
+def test_an_app_lends_its_types_defaults_and_checks_the_payload(run: Run, stored: Callable[[], int]) -> None:
+    good = run("enqueue", "--app", "shop:app", "shop.welcome", '{"user_id": 1}', "--json")
+    wrong = run("enqueue", "--app", "shop:app", "shop.welcome", '{"user_id": "one"}')
+    unknown = run("enqueue", "--app", "shop:app", "shop.welcom", "{}")
+    foreign = run("enqueue", "--app", "shop:app", "shop.welcom", "{}", "--undeclared")
+
+    task = run("tasks", "show", good.row["id"], "--json").row
+    assert (task["queue"], task["max_attempts"], task["secret"]) == ("mail", 3, ["card"])
+    assert (wrong.code, unknown.code, foreign.code) == (2, 2, 0)
+    assert "error[invalid-payload]" in wrong.err
+    assert "error[unknown-task-type]" in unknown.err
+    assert stored() == 2
+
+
+def test_a_repeat_of_a_key_answers_with_the_first_task(run: Run) -> None:
+    first = run("enqueue", "t", "--key", "k", "--json").row
+    again = run("enqueue", "t", "--key", "k", "--json").row
+    other = run("enqueue", "u", "--key", "k")
+
+    assert (again["id"], again["created"]) == (first["id"], False)
+    assert other.code == 3
+    assert "error[idempotency-conflict]" in other.err
+
+
+def test_a_duplicate_is_refused_and_names_the_one_that_stands(run: Run) -> None:
+    first = run("enqueue", "t", "--unique").out.strip()
+    second = run("enqueue", "t", "--unique", "--json")
+
+    assert second.code == 3
+    error = json.loads(second.err)["error"]
+    assert error["code"] == "duplicate-task"
+    assert first in error["message"]
+
+
+def test_lines_of_stdin_become_tasks_all_or_none(run: Run, stored: Callable[[], int]) -> None:
+    good = run("enqueue", "t", "--stdin", "-q", "mail", stdin='{"n": 1}\n\n{"n": 2}\n{"n": 3}')
+    bad = run("enqueue", "t", "--stdin", stdin='{"n": 1}\n{"n": NaN}\n')
+    none = run("enqueue", "t", "--stdin", stdin="")
+
+    assert len(good.out.split()) == 3
+    assert bad.code == 2
+    assert "line 2: the payload holds NaN" in bad.err
+    assert (none.code, none.out) == (0, "")
+    assert stored() == 3
+
+
+@pytest.mark.parametrize("options", [("{}",), ("--key", "k"), ("--wait",)])
+def test_stdin_refuses_what_only_one_task_can_have(run: Run, options: tuple[str, ...]) -> None:
+    ran = run("enqueue", "t", "--stdin", *options, stdin="{}")
+
+    assert ran.code == 2
+    assert "--stdin" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("payload", "complaint"),
+    [
+        ('{"a": "\\u0000"}', "NUL"),
+        ('{"a": NaN}', "NaN"),
+        ('{"a": -Infinity}', "Infinity"),
+        ('{"a": 1e999}', "inf"),
+        ('{"a": "\\ud800"}', "surrogate"),
+        ('{"\\ud800": 1}', "surrogate"),
+        ('{"a": 9223372036854775808}', "64 bits"),
+        ('{"a": ' + "9" * 5000 + "}", "digits"),
+        (DEEP, "deeper"),
+        ('{"a": "' + "x" * (1 << 20) + '"}', "bytes"),
+        ("[1]", "object"),
+        ("3", "object"),
+        ("{", "not JSON"),
+        ("{'a': 1}", "not JSON"),
+        ('{"a": 1, "a": 2}', "twice"),
+        ("\udcff", "UTF-8"),
+    ],
+)
+def test_a_payload_that_no_store_could_keep_is_refused(
+    run: Run, stored: Callable[[], int], payload: str, complaint: str
+) -> None:
+    run("migrate")
+    ran = run("enqueue", "t", payload)
+
+    assert ran.code == 2
+    assert ran.err.startswith("error[")
+    assert ran.err.count("\n") == 1
+    assert complaint in ran.err
+    assert stored() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--run-at", "2026-01-01T00:00:00"), "naive"),
+        (("--run-at", "2026-01-01"), "naive"),
+        (("--run-at", "tomorrow"), "not an instant"),
+        (("--run-at", "0001-01-01T00:00+14:00"), "beyond"),
+        (("--delay", "-5"), "duration"),
+        (("--delay", "soon"), "duration"),
+        (("--delay", "nan"), "duration"),
+        (("--delay", "11000d"), "duration"),
+        (("--delay", "5m", "--run-at", "2026-01-01T00:00Z"), "exclude"),
+        (("--priority", "urgent"), "priority"),
+        (("--priority", "101"), "priority"),
+        (("--queue", "a b"), "not a name"),
+        (("--queue", ""), "not a name"),
+        (("--queue", "x" * 129), "not a name"),
+        (("--queue", "\x1b[31m"), "not a name"),
+        (("--tenant", "\n"), "not a name"),
+        (("--max-attempts", "0"), "max_attempts"),
+        (("--max-attempts", "x"), "integer"),
+        (("--timeout", "0"), "timeout"),
+        (("--key", ""), "idempotency key"),
+        (("--key", "k" * 256), "idempotency key"),
+        (("--key-for", "1d"), "idempotency_key"),
+        (("--trace", "x"), "traceparent"),
+        (("--colour", "red"), "No such option"),
+        (("{}", "{}"), "unexpected extra argument"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused(
+    run: Run, stored: Callable[[], int], options: tuple[str, ...], complaint: str
+) -> None:
+    run("migrate")
+    ran = run("enqueue", "t", *options)
+
+    assert ran.code == 2
+    assert ran.err.startswith("error[")
+    assert "\x1b" not in ran.err
+    assert complaint in ran.err
+    assert stored() == 0
+
+
+@pytest.mark.parametrize("type_name", ["", "a b", "\x1b[31m", "x" * 200])
+def test_a_type_must_be_a_name(run: Run, stored: Callable[[], int], type_name: str) -> None:
+    run("migrate")
+    ran = run("enqueue", type_name)
+
+    assert ran.code == 2
+    assert "task type" in ran.err
+    assert stored() == 0
+
+
+@pytest.mark.system
+def test_waiting_gives_the_result_with_its_secrets_masked(
+    run: Run, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    worker = start("worker", "shop:app")
+    plain = run("enqueue", "--app", "shop:app", "shop.welcome", '{"user_id": 1}', "--wait")
+    revealed = run("enqueue", "--app", "shop:app", "shop.welcome", '{"user_id": 2}', "--wait", "--reveal")
+    as_json = run("enqueue", "--app", "shop:app", "shop.welcome", '{"user_id": 3}', "--wait", "--json")
+    died = run("enqueue", "--app", "shop:app", "shop.explode", "--wait")
+    died_json = run("enqueue", "--app", "shop:app", "shop.explode", "--wait", "--json")
+
+    assert (plain.code, json.loads(plain.out)) == (0, {"user": 1, "token": "[secret]"})
+    assert json.loads(revealed.out) == {"user": 2, "token": "t0ps3cret"}
+    assert (as_json.row["state"], as_json.row["result"]) == ("completed", {"user": 3, "token": "[secret]"})
+    assert (died.code, died.out) == (1, "")
+    assert "error[task-dead]" in died.err
+    assert (died_json.code, died_json.row["state"]) == (1, "dead")
+    assert worker.poll() is None
+
+
+def test_waiting_ends_when_patience_does(run: Run) -> None:
+    ran = run("enqueue", "t", "--wait-at-most", "50ms")
+
+    assert ran.code == 1
+    assert "error[not-finished]" in ran.err
+
+
+@pytest.mark.system
+def test_an_interrupted_wait_says_so(run: Run, start: Callable[..., subprocess.Popen[str]]) -> None:
+    waiting = start("enqueue", "t", "--wait")
+    assert waiting.stderr is not None
+    assert waiting.stderr.readline().startswith("enqueued ")
+
+    waiting.send_signal(signal.SIGINT)
+    out, err = waiting.communicate(timeout=20)
+
+    assert waiting.returncode == 130
+    assert (out, err) == ("", "")
+    assert len(run("tasks", "list", "--json").rows) == 1
+
+
+def test_a_store_that_only_this_process_could_see_is_refused(run: Run, folder: Path) -> None:
+    ran = run("enqueue", "t", "--store", "memory://")
+
+    assert ran.code == 2
+    assert "memory://" in ran.err

@@ -1,0 +1,144 @@
+"""`windlass worker`: finds the app, says what it promises, stops cleanly."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import Run
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.mark.parametrize(
+    ("target", "complaint"),
+    [
+        ("shop", "did you mean shop:app?"),
+        ("shop:ap", "did you mean shop:app?"),
+        ("shop:welcome", "is a TaskType, not a windlass.App; did you mean shop:app?"),
+        ("shopp:app", "did you mean shop?"),
+        ("nowhere.at.all:app", "right folder"),
+        ("empty:app", "no windlass.App is made in empty"),
+        ("broken:app", "importing broken failed: ZeroDivisionError: division by zero (broken.py:1)"),
+        ("lacking:app", "No module named 'lacked'"),
+        (":app", "module:attribute"),
+        ("shop:", "module:attribute"),
+        ("..:app", "module:attribute"),
+        ("\x1b[2J:app", "no module"),
+    ],
+)
+def test_an_app_that_cannot_be_found_comes_with_a_hint(
+    run: Run, folder: Path, target: str, complaint: str
+) -> None:
+    (folder / "empty.py").write_text("")
+    (folder / "broken.py").write_text("1 / 0")
+    (folder / "lacking.py").write_text("import lacked")
+
+    ran = run("worker", target)
+
+    assert ran.code == 2
+    assert complaint in ran.err
+    assert "Traceback" not in ran.err
+    assert "\x1b" not in ran.err
+
+
+def test_debug_shows_the_traceback(run: Run, folder: Path) -> None:
+    (folder / "broken.py").write_text("1 / 0")
+
+    assert "ZeroDivisionError" in run("worker", "broken:app", "--debug").err
+    assert "Traceback" in run("worker", "broken:app", "--debug").err
+
+
+def test_an_app_must_be_named_somewhere(run: Run) -> None:
+    ran = run("worker")
+
+    assert ran.code == 2
+    assert "WINDLASS_APP" in ran.err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--slots", "0"),
+        ("--slots", "x"),
+        ("--lease", "1", "--heartbeat", "1"),
+        ("--queue", "a b"),
+        ("--grace", "-1"),
+        ("--log-format", "xml"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(run: Run, options: tuple[str, ...]) -> None:
+    assert run("worker", "shop:app", *options).code == 2
+
+
+@pytest.mark.system
+def test_a_draining_worker_does_what_is_ready_and_stops(
+    run: Run, start: Start, enqueue: Callable[..., str]
+) -> None:
+    done, left = enqueue("shop.welcome", '{"user_id": 1}'), enqueue("shop.explode")
+
+    worker = start("worker", "--drain", "-q", "mail", env={"WINDLASS_APP": "shop:app"})
+    out, err = worker.communicate(timeout=30)
+
+    assert worker.returncode == 0, err
+    assert out == ""
+    first = err.splitlines()[0]
+    for said in ("shop:app", "sqlite:///windlass.db", "durable: ", "queues mail", "32 slots"):
+        assert said in first
+    states = {row["id"]: row["state"] for row in run("tasks", "list", "--json").rows}
+    assert states == {done: "completed", left: "ready"}
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_gently(
+    run: Run, start: Start, enqueue: Callable[..., str], number: signal.Signals
+) -> None:
+    task_id = enqueue("shop.stay")
+    worker = start("worker", "shop:app", "--grace", "0", "--log-format", "json", "--log-level", "debug")
+    assert worker.stderr is not None
+    lines = [json.loads(worker.stderr.readline())]
+    while lines[-1].get("event") != "claimed":
+        lines.append(json.loads(worker.stderr.readline()))
+
+    worker.send_signal(number)
+    _, rest = worker.communicate(timeout=30)
+
+    assert worker.returncode == 0, rest
+    assert lines[0]["durability"] == "durable"
+    task = run("tasks", "show", task_id, "--json").row
+    assert (task["state"], task["attempt"]) == ("ready", 0)
+
+
+@pytest.mark.system
+def test_a_store_named_on_the_line_takes_the_place_of_the_apps(run: Run, start: Start, folder: Path) -> None:
+    run("--store", "sqlite:///other.db", "enqueue", "shop.welcome", '{"user_id": 1}', "-q", "mail")
+
+    worker = start("worker", "shop:app", "--drain", "--store", "sqlite:///other.db")
+    _, err = worker.communicate(timeout=30)
+
+    assert worker.returncode == 0, err
+    assert run("--store", "sqlite:///other.db", "tasks", "list", "--json").row["state"] == "completed"
+    assert not (folder / "windlass.db").exists()
+
+
+@pytest.mark.system
+def test_a_volatile_store_is_warned_of(start: Start, folder: Path) -> None:
+    worker = start("worker", "shop:app", "--drain", "--store", "memory://", "--log-format", "json")
+    _, err = worker.communicate(timeout=30)
+
+    first = json.loads(err.splitlines()[0])
+    assert (first["level"], first["durability"], first["store"]) == ("warning", "volatile", "memory://")
+
+
+@pytest.mark.system
+def test_a_worker_whose_store_is_not_there_can_be_stopped(start: Start, folder: Path) -> None:
+    """A lasting fault ends it with a line; it does not spin for ever."""
+    worker = start("worker", "shop:app", "--store", f"sqlite:///{folder}/missing/windlass.db")
+    _, err = worker.communicate(timeout=30)
+
+    assert worker.returncode == 4
+    assert "does not exist" in err.splitlines()[-1]

@@ -1,0 +1,64 @@
+"""The benchmarks run, check their own runs, and say which targets were met. Their figures are not tested."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.figures import Figure, Findings, Target, percentile, ratio  # noqa: E402
+from benchmarks.report import table, verdicts  # noqa: E402
+
+
+def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "benchmarks", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=55, check=False)
+
+
+@pytest.mark.system
+def test_a_quick_run_measures_every_part_and_keeps_it_as_json(tmp_path: Path) -> None:
+    done = bench("--quick", "--results", str(tmp_path))
+
+    assert done.returncode in {0, 1}, done.stderr  # so small a run may miss any target
+    assert "void" not in done.stderr
+    (kept,) = tmp_path.glob("*.json")
+    parts = {figure["part"].partition(",")[0] for figure in json.loads(kept.read_text())["figures"]}
+    assert parts == {"drain", "enqueue", "pickup", "worker loop", "other handlers", "worker memory"}
+
+
+@pytest.mark.system
+def test_an_unknown_part_is_refused() -> None:
+    done = bench("nonsense")
+
+    assert done.returncode == 2
+    assert "no part nonsense" in done.stderr
+
+
+def test_a_ratio_is_taken_round_by_round() -> None:
+    ours = Figure("p", "w", "windlass", "/s", (100.0, 30.0, 80.0))
+    theirs = Figure("p", "w", "huey", "/s", (10.0, 2.0, 8.0))
+
+    assert ratio("p", "w", ours, theirs).values == (10.0, 15.0, 10.0)
+
+
+def test_a_missed_target_is_said_to_be_missed() -> None:
+    figure = Figure("p", "w", "windlass : huey", "x", (9.0, 9.5, 11.0))
+    findings = Findings([figure], [Target("drain", figure, at_least=10), Target("loop", figure, at_most=10)])
+
+    assert [target.is_met for target in findings.targets] == [False, True]
+    assert "at least 10 x, found 9.50 x: NOT MET" in verdicts(findings)
+
+
+def test_the_table_shows_median_and_spread() -> None:
+    figure = Figure("drain", "tasks", "windlass", "/s", (900.0, 1200.0, 40_000.0))
+
+    assert "1,200 /s  (900 to 40,000)" in table(Findings([figure]))
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.5, 50), (0.99, 99), (1.0, 100), (0.0, 1)])
+def test_a_percentile_is_a_value_that_occurred(share: float, expected: float) -> None:
+    assert percentile([float(n) for n in range(1, 101)], share) == expected

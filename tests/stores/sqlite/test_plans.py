@@ -1,0 +1,102 @@
+"""No hot statement scans or sorts the table, whatever is in it."""
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from windlass._model.filter import Filter, Page
+from windlass._model.state import State
+from windlass._stores.sqlite import SQLiteStore
+from windlass._stores.sqlite.connection import connect
+from windlass._stores.sqlite.filters import finding
+from windlass._stores.sqlite.statements import statement
+from windlass.testing.conformance.steps import complete, settle, some_tasks, worker_on
+
+HOT = {
+    "ready": "windlass_task_ready",
+    "claim": "INTEGER PRIMARY KEY",
+    "tasks": "INTEGER PRIMARY KEY",
+    "complete": "sqlite_autoindex_windlass_task_1",
+    "keep": "sqlite_autoindex_windlass_task_1",
+    "existing": "sqlite_autoindex_windlass_task_1",
+    "standing": "windlass_task_fingerprint",
+    "granted": "windlass_task_running",
+    "silent": "windlass_task_running",
+    "rescue": "INTEGER PRIMARY KEY",
+    "due": "windlass_task_scheduled",
+    "next_due": "windlass_task_scheduled",
+    "promote": "INTEGER PRIMARY KEY",
+    "ended_queues": "windlass_task_ended",
+    "expired": "windlass_task_ended",
+    "forget": "sqlite_autoindex_windlass_task_1",
+    "any_ready": "windlass_task_ready",
+    "window": "sqlite_autoindex_windlass_task_1",
+    "window_back": "sqlite_autoindex_windlass_task_1",
+}
+
+
+@pytest.fixture
+async def filled(store: SQLiteStore, path: Path) -> Iterator[sqlite3.Connection]:
+    """A table with a few thousand tasks in every state that matters."""
+    await store.enqueue(some_tasks(2000))
+    await store.enqueue(some_tasks(500, queue="other"))
+    worker = await worker_on(store)
+    claimed = await worker.claim(1000)
+    await settle(store, *[complete(c) for c in claimed[:900]])
+    with closing(connect(path)) as connection:
+        yield connection
+
+
+def plan(connection: sqlite3.Connection, sql: str, parameters: object) -> list[str]:
+    return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", parameters)]
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_hot_statements_go_by_their_index(name: str, filled: sqlite3.Connection) -> None:
+    sql = statement(name)
+    values = {"limit": 10, "rows": 10, "queue": "default", "state": "completed"}
+    names = {word: values.get(word, 1) for word in re.findall(r":(\w+)", sql)}
+
+    steps = plan(filled, sql, names or (None,) * sql.count("?"))
+
+    on_tasks = [step for step in steps if re.search(r"windlass_task\b|\btask\b", step)]
+    assert any(HOT[name] in step for step in on_tasks), steps
+    for step in on_tasks:
+        assert not re.fullmatch(r"SCAN (windlass_task|task)", step), steps
+    assert not any("TEMP B-TREE" in step for step in steps), steps
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        Filter(ids=("a", "b")),
+        Filter(root="a"),
+        Filter(idempotency_key="a"),
+        Filter(states=(State.DEAD,)),
+        Filter(states=(State.RUNNING,)),
+    ],
+    ids=["ids", "root", "key", "dead", "running"],
+)
+def test_selective_filters_go_by_an_index(where: Filter, filled: sqlite3.Connection) -> None:
+    query = finding(where, Page())
+
+    steps = plan(filled, query.sql, query.parameters)
+
+    assert not any(
+        step in ("SCAN task", "SCAN task USING INDEX sqlite_autoindex_windlass_task_1") for step in steps
+    ), steps
+
+
+async def test_a_claim_over_many_queues_is_in_order_over_all(store: SQLiteStore) -> None:
+    batch = [task for n in range(20) for task in some_tasks(3, queue=f"q{n}", boost=n * 7 % 5)]
+    await store.enqueue(batch)
+    worker = await worker_on(store)
+
+    claimed = await worker.claim(25, *[f"q{n}" for n in range(20)])
+
+    expected = sorted(batch, key=lambda new: (-new.boost, new.id))[:25]
+    assert [c.task.id for c in claimed] == [new.id for new in expected]

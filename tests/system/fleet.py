@@ -1,0 +1,326 @@
+"""Real workers and producers on one file, what is done to them, and their end. Every process is ended by its id."""
+
+import asyncio
+import fcntl
+import json
+import os
+import select
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from tests.system import program
+from tests.system.checker import Report, check
+from tests.system.full import SIGN
+from tests.system.history import Acknowledged, Diary, Fault, History, Tried, Wanted, now, read
+from windlass import App, Filter, Page, State
+
+ROOT = Path(__file__).parent.parent.parent
+UNENDED = (State.SCHEDULED, State.READY, State.RUNNING, State.WAITING)
+START_SECONDS = 20.0
+QUICK: dict[str, Any] = {"lease": 2.0, "heartbeat": 0.4, "grace": 5.0, "slots": 16, "processes": 1}
+"""A lease short enough to be lost in a test."""
+
+
+def wait_until(condition: Callable[[], bool], seconds: float, *, what: str, every: float = 0.05) -> None:
+    """Look now and then until it is so; AssertionError if it is not in time."""
+    deadline = monotonic() + seconds
+    while not condition():
+        assert monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        threading.Event().wait(every)
+
+
+@dataclass
+class Member:
+    """A process of ours."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    errors: Path
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def wait_ready(self, seconds: float = START_SECONDS) -> None:
+        assert self.process.stdout is not None
+        readable, _, _ = select.select([self.process.stdout], [], [], seconds)
+        line = self.process.stdout.readline() if readable else b""
+        assert line == b"ready\n", f"{self.name} did not start: {self.errors.read_text()[-2000:]}"
+
+
+@dataclass
+class Fleet:
+    """Workers and producers in one folder."""
+
+    folder: Path
+    settings: dict[str, Any] = field(default_factory=lambda: dict(QUICK))
+    workers: list[Member] = field(default_factory=list)
+    gone: list[Member] = field(default_factory=list)
+    faults: int = 0
+
+    def __post_init__(self) -> None:
+        self.app = App(f"sqlite:///{self.folder.absolute()}/windlass.db")
+        self.app.setup()
+        self._diary = Diary(self.folder / "faults.jsonl")
+        self._wish_diary = Diary(self.folder / "wishes-here.jsonl")
+        self._wishes = 0
+        self._numbers = 0
+        self._frozen: dict[str, int] = {}
+        self._full_since: int | None = None
+
+    # -- processes -----------------------------------------------------------------------------------
+
+    def start(self, **settings: Any) -> Member:
+        """One more worker, without waiting for it to be ready."""
+        self._numbers += 1
+        worker = self._spawn("work", f"w{self._numbers}", self.settings | settings)
+        self.workers.append(worker)
+        return worker
+
+    def start_ready(self, number: int = 1, **settings: Any) -> list[Member]:
+        """So many workers, all of them ready."""
+        started = [self.start(**settings) for _ in range(number)]
+        for worker in started:
+            worker.wait_ready()
+        return started
+
+    def produce(self, name: str, **options: Any) -> Member:
+        """A producer; see produce.py for its options."""
+        return self._spawn("produce", name, {"name": name, **options})
+
+    def _spawn(self, module: str, name: str, options: dict[str, Any]) -> Member:
+        errors = self.folder / f"errors-{name}.log"
+        environment = os.environ | {
+            "WINDLASS_TEST_FOLDER": str(self.folder),
+            "WINDLASS_TEST_WORKER": name,
+            "PYTHONWARNINGS": "ignore",
+        }
+        with errors.open("ab") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-m", f"tests.system.{module}", json.dumps(options)],
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if module == "work" else subprocess.DEVNULL,
+                stderr=file,
+                start_new_session=True,
+            )
+        member = Member(name, process, errors)
+        self.gone.append(member)  # so that close() ends it, whatever happens
+        return member
+
+    def enqueue(self, kind: str, number: int = 1, *, delay: float = 0.0, **payload: Any) -> list[str]:
+        """Enqueue tasks of a kind from here, and write it down as a producer would; answers with their ids."""
+        self._wishes += 1
+        wish = f"here{self._wishes}"
+        keys = [f"{wish}.{n}" for n in range(number)]
+        declared = program.app.declared(f"{program.__name__}.{kind}").defaults
+        options: Any = {"max_attempts": declared.max_attempts}
+        if delay:
+            options["delay"] = delay
+        want = Wanted(kind=kind, delay=delay)
+        self._wish_diary.write(Tried(wish=wish, tasks=dict.fromkeys(keys, want)))
+        named = [
+            self.app.client.named(f"{program.__name__}.{kind}", {"key": key, **payload}, options) for key in keys
+        ]
+        ids = [handle.id for handle in self.app.sync_client.enqueue_tasks(named)]
+        self._wish_diary.write(Acknowledged(wish=wish, ids=dict(zip(keys, ids, strict=True))))
+        return ids
+
+    def running(self) -> int:
+        """How many tasks run."""
+        return len(self.app.sync_operator.find(Filter(states=(State.RUNNING,)), Page(limit=1000)).items)
+
+    def states(self, ids: Iterable[str]) -> list[str]:
+        """Where these tasks are in their lives."""
+        return [self.app.sync_operator.task(task_id).state.value for task_id in ids]
+
+    # -- faults --------------------------------------------------------------------------------------
+
+    def kill(self, worker: Member) -> None:
+        """The end without a warning."""
+        self._note("kill", worker.name)
+        worker.process.kill()
+        worker.process.wait()
+        self._forget(worker)
+
+    def freeze(self, worker: Member) -> None:
+        """It stands still, until it is thawed."""
+        self._frozen[worker.name] = now()
+        worker.process.send_signal(signal.SIGSTOP)
+
+    def freeze_unlocked(self, worker: Member) -> None:
+        """Freeze it at a moment when it does not hold the file: with it held, everybody would stand still."""
+        for _ in range(50):
+            self.freeze(worker)
+            if self._is_writable():
+                return
+            self.thaw(worker)
+        raise AssertionError(f"{worker.name} always holds the file")
+
+    def _is_writable(self) -> bool:
+        """Whether those who are not frozen can write."""
+        file = self.folder / "windlass.db"
+        with (self.folder / "windlass.db-lock").open("rb") as lock, closing(sqlite3.connect(file, timeout=1)) as db:
+            try:
+                wait_until(lambda: _try_lock(lock.fileno()), 1, what="the turn", every=0.005)
+                db.execute("BEGIN EXCLUSIVE")
+            except (AssertionError, sqlite3.OperationalError):
+                return False
+            db.execute("ROLLBACK")
+        return True
+
+    def thaw(self, worker: Member) -> None:
+        """It goes on, and knows nothing of the time between."""
+        worker.process.send_signal(signal.SIGCONT)
+        self._note("freeze", worker.name, began=self._frozen.pop(worker.name))
+
+    def terminate(self, worker: Member, seconds: float = 30.0) -> int:
+        """Ask it to stop, and wait; answers with its exit code."""
+        worker.process.terminate()
+        code = worker.process.wait(seconds)
+        self._forget(worker)
+        return code
+
+    def bury(self, worker: Member) -> int:
+        """It has died by itself; answers with its exit code."""
+        code = worker.process.wait(0)
+        self._note("kill", worker.name)
+        self._forget(worker)
+        return code
+
+    def kill_child(self, worker: Member) -> bool:
+        """End one child process of a worker; says whether it had one."""
+        for pid in _children(worker.process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                self._note("child", worker.name)
+                return True
+        return False
+
+    def fill_disk(self) -> None:
+        """No file of the store can grow any more."""
+        self._full_since = now()
+        (self.folder / SIGN).touch()
+
+    def free_disk(self) -> None:
+        """There is space again."""
+        (self.folder / SIGN).unlink()
+        assert self._full_since is not None
+        self._note("full", "", began=self._full_since)
+
+    def _note(self, kind: str, worker: str, *, began: int | None = None) -> None:
+        self.faults += 1
+        moment = now()
+        self._diary.write(Fault(kind=kind, worker=worker, began=began or moment, ended=moment))
+
+    def _forget(self, worker: Member) -> None:
+        if worker in self.workers:
+            self.workers.remove(worker)
+
+    # -- the end -------------------------------------------------------------------------------------
+
+    def leader(self) -> Member | None:
+        """The worker whose keeper said last that it leads."""
+        told = []
+        for worker in self.workers:
+            lines = worker.errors.read_text().splitlines()
+            told += [(line[:23], worker.name) for line in lines if line.endswith("leads")]
+        last = max(told, default=("", ""))[1]
+        return next((worker for worker in self.workers if worker.name == last), None)
+
+    def is_drained(self) -> bool:
+        """Whether every task has ended, but for what waits for a dead one."""
+        left = self.app.sync_operator.find(Filter(states=UNENDED[:3]), Page(limit=1)).items
+        if left:
+            return False
+        waiting = self.app.sync_operator.find(Filter(states=(State.WAITING,)), Page(limit=1000)).items
+        return all(self._waits_for_dead(task.after) for task in waiting)
+
+    def _waits_for_dead(self, ids: tuple[str, ...]) -> bool:
+        found = self.app.sync_operator.find(Filter(ids=ids), Page(limit=100)).items
+        return any(task.state is State.DEAD for task in found)
+
+    def drain(self, seconds: float) -> None:
+        """Until everything has ended and the sessions of the dead are forgotten; then stop the workers."""
+        wait_until(self.is_drained, seconds, what="every task ends", every=0.2)
+        wait_until(self._only_living_sessions, seconds, what="dead sessions are forgotten", every=0.2)
+        for worker in self.workers:
+            worker.process.terminate()
+        for worker in list(self.workers):
+            assert worker.process.wait(30) == 0, worker.errors.read_text()[-2000:]
+            self._forget(worker)
+
+    def _only_living_sessions(self) -> bool:
+        living = {worker.name for worker in self.workers}
+        return all(s.worker.name.split()[-1] in living for s in self.app.sync_operator.workers())
+
+    def checked(self) -> Report:
+        """The checker's report on all that happened here, which must be without a violation."""
+        report = check(asyncio.run(self.history()))
+        print(report.lines())  # noqa: T201 - seen if the test fails
+        assert report.violations == []
+        return report
+
+    async def history(self) -> History:
+        """All that happened here."""
+        history = History()
+        patterns = ("wishes-*.jsonl", "runs-*.jsonl", "faults.jsonl")
+        history.hear(read([path for pattern in patterns for path in self.folder.glob(pattern)]))
+        await history.ask(self.app)
+        return history
+
+    def close(self) -> None:
+        """End every process that was started here and is still there."""
+        for member in self.gone:
+            if member.alive:
+                with suppress(ProcessLookupError):
+                    os.killpg(member.process.pid, signal.SIGCONT)
+                    os.killpg(member.process.pid, signal.SIGKILL)
+                member.process.wait(10)
+            if member.process.stdout is not None:
+                member.process.stdout.close()
+
+
+class Schedule:
+    """What is to be done when, in seconds from the beginning."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[float, int, Callable[[], object]]] = []
+
+    def at(self, seconds: float, action: Callable[[], object]) -> None:
+        """Do this then."""
+        self._entries.append((seconds, len(self._entries), action))
+
+    def run(self) -> None:
+        """All of it, in order; what is late is done at once."""
+        began = monotonic()
+        for seconds, _, action in sorted(self._entries, key=lambda entry: entry[:2]):
+            threading.Event().wait(began + seconds - monotonic())
+            action()
+
+
+def _try_lock(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _children(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    found = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += [int(child) for child in path.read_text().split()]
+    return found

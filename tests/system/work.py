@@ -1,0 +1,41 @@
+"""A worker process: `python -m tests.system.work '{"slots": 8}'`. Says `ready` on stdout when it is."""
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import windlass._keeper.keeper
+from tests.system.full import watch_for_full
+from tests.system.program import FOLDER, WORKER, app
+from windlass import WorkerSettings
+
+DURATIONS = ("lease", "heartbeat", "grace", "poll")
+
+
+def main(options: dict[str, Any]) -> None:
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("windlass.keeper").setLevel(logging.INFO)
+    if "lead_for" in options:
+        windlass._keeper.keeper.LEAD_FOR = timedelta(seconds=options.pop("lead_for"))
+    if options.pop("may_fill", False):
+        watch_for_full(FOLDER)
+    for name in DURATIONS:
+        if name in options:
+            options[name] = timedelta(seconds=options[name])
+    settings = WorkerSettings(name=WORKER, **options)
+    asyncio.run(app.worker(settings).run(signals=True, ready=_say_ready))
+
+
+def _say_ready() -> None:
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    Path(FOLDER / f"pid-{WORKER}").write_text(str(os.getpid()))
+    main(json.loads(sys.argv[1]))

@@ -36,9 +36,9 @@ def blocks_of(page: Path) -> Iterator[Block]:
 class Reader:
     """Follows a page in an empty folder.
 
-    `python NAME` and `toml NAME` write a file; plain `python` is run. `bash` is run; `bash exits=N` ends with that
-    status, `bash another-terminal` goes on beside the rest. `text` is what the block before printed, where … stands
-    for anything. Other languages (`sh` among them) are only read.
+    `python NAME` and `toml NAME` write a file; plain `python` is run. `bash` is run; `bash exits=N` ends with
+    that status, `bash another-terminal` goes on beside the rest. `text` is what the block before printed;
+    … stands for anything in it. Other languages (`sh` among them) are only read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -58,7 +58,7 @@ class Reader:
 
     def take(self, block: Block, where: str) -> None:
         match block.language, block.info:
-            case ("python" | "toml"), name if name:
+            case (("python" | "toml"), name) if name:
                 (self._folder / name).write_text(block.text)
             case "python", _:
                 self._run([sys.executable, "-W", "error", "-c", block.text], 0, where)
@@ -89,8 +89,8 @@ class Reader:
             timeout=_SECONDS,
             check=False,
         )
-        # What a person is told beside the answer is shown only where there is no answer.
-        self._printed = done.stdout or done.stderr.rpartition("error[")[1] + done.stderr.rpartition("error[")[2]
+        # The answer; without one, the error. Notes on the way are for the person who waits.
+        self._printed = done.stdout or done.stderr[max(done.stderr.rfind("error["), 0) :]
         assert done.returncode == status, f"{where}: status {done.returncode}\n{done.stdout}{done.stderr}"
 
     def _start(self, text: str) -> "subprocess.Popen[str]":

@@ -5,7 +5,16 @@ import threading
 
 import pytest
 
-from tests.loops.working import assert_nothing_held, block, drained, eventually, pause, tasks, watched, working
+from tests.loops.working import (
+    assert_nothing_held,
+    block,
+    drained,
+    eventually,
+    pause,
+    tasks,
+    watched,
+    working,
+)
 from windlass import App, Context, Filter, Retry, State, TaskCancelled, TaskFinished
 from windlass._model.filter import By
 from windlass.testing.faults import Hold

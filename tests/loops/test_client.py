@@ -152,7 +152,7 @@ async def test_waiting_ends_with_the_task_or_with_the_timeout(app: App) -> None:
         return "done"
 
     handle = await slow.aenqueue()
-    with pytest.raises(NotFinished, match="is still ready after 0.05 s; it goes on regardless"):
+    with pytest.raises(NotFinished, match=r"is still ready after 0\.05 s; it goes on regardless"):
         await handle.wait(timeout=0.05)
     async with working(app):
         waiting = asyncio.create_task(handle.result(timeout="5s"))
@@ -289,7 +289,7 @@ def test_a_forked_child_can_enqueue(app: App) -> None:
     if pid == 0:  # pragma: no cover - the child's coverage is not collected
         try:
             os._exit(0 if note.enqueue(2).created and len(app.sync_operator.find().items) == 2 else 1)
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - a forked child of pytest must never go on
             os._exit(2)
     app._loop._lock.release()
 

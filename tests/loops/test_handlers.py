@@ -129,7 +129,9 @@ async def test_the_context_knows_the_task_and_gives_one_key_for_all_attempts(app
 
     @app.task(max_attempts=2, backoff=lambda _attempt, _draw: 0)  # type: ignore[arg-type,return-value]
     async def charge(*, ctx: Context) -> None:
-        seen.append((ctx.attempt, ctx.is_last_attempt, ctx.fence, ctx.idempotency_key(), ctx.idempotency_key("b")))
+        seen.append(
+            (ctx.attempt, ctx.is_last_attempt, ctx.fence, ctx.idempotency_key(), ctx.idempotency_key("b"))
+        )
         raise ValueError("once more")
 
     await charge.aenqueue()  # type: ignore[call-arg]
@@ -257,7 +259,9 @@ async def test_a_type_that_this_worker_does_not_know_is_put_back_uncounted(app: 
 
 
 @pytest.mark.parametrize("payload", [{}, {"a": 1, "b": 2, "c": 3}, {"a": "one", "b": 2}, {"a": None, "b": 1}])
-async def test_wrong_names_and_types_are_refused_and_nothing_is_stored(app: App, payload: dict[str, Any]) -> None:
+async def test_wrong_names_and_types_are_refused_and_nothing_is_stored(
+    app: App, payload: dict[str, Any]
+) -> None:
     @app.task
     async def add(a: int, b: int) -> int:
         return a + b

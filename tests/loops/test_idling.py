@@ -1,4 +1,4 @@
-"""Idling, draining, claiming ahead: a worker asks for little, takes what it can run, and is quick. (D9, D10)"""
+"""Idling, draining, claiming ahead: asks for little, takes what it can run, is quick. (D9, D10)"""
 
 import asyncio
 from time import monotonic, perf_counter

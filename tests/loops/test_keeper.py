@@ -298,5 +298,3 @@ async def _all_in(app: App, number: int, state: State) -> bool:
 
 async def _number(app: App, number: int) -> bool:
     return len(await tasks(app)) == number
-
-

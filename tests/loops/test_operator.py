@@ -1,4 +1,4 @@
-"""The operator: replay, discard, cancel, pause; every act is bounded and leaves a line that says who and why. (L2)"""
+"""The operator: replay, discard, cancel, pause; every act leaves a line that says who and why. (L2)"""
 
 from time import monotonic
 
@@ -37,14 +37,18 @@ async def dead(app: App) -> list[str]:
     return [handle.id for handle in handles]
 
 
-async def test_replaying_by_filter_brings_back_what_matches_with_all_attempts(app: App, dead: list[str]) -> None:
+async def test_replaying_by_filter_brings_back_what_matches_with_all_attempts(
+    app: App, dead: list[str]
+) -> None:
     number = await app.operator.replay(Filter(types=("mail",), states=(State.DEAD,)), by=ANN)
 
     ready = await tasks(app, State.READY)
     assert number == 3
     assert {(task.type, task.attempt, task.finished_at) for task in ready} == {("mail", 0, None)}
     audit = await app.operator.audit()
-    assert {(line.who, line.why, line.action) for line in audit.items} == {("ann", "the API is back", "replay")}
+    assert {(line.who, line.why, line.action) for line in audit.items} == {
+        ("ann", "the API is back", "replay")
+    }
 
 
 async def test_replaying_by_error_and_with_a_limit(app: App, dead: list[str]) -> None:
@@ -54,10 +58,10 @@ async def test_replaying_by_error_and_with_a_limit(app: App, dead: list[str]) ->
 
 async def test_replaying_at_a_rate_takes_its_time(app: App, dead: list[str]) -> None:
     began = monotonic()
-    number = await app.operator.replay(by=ANN, per_second=20)
+    number = await app.operator.replay(by=ANN, per_second=4)
 
     assert number == 6
-    assert monotonic() - began < 3
+    assert 0.9 < monotonic() - began < 5
     with pytest.raises(InvalidOption, match="a rate is more than 0"):
         await app.operator.replay(by=ANN, per_second=0)
 

@@ -20,7 +20,7 @@ from tests.loops.working import (
     working,
 )
 from windlass import RESULT, App, Backoff, Context, State, chain
-from windlass._model.verdict import Bury, Complete
+from windlass._model.verdict import Complete
 from windlass._stores.memory import MemoryStore
 from windlass.testing.faults import Fault, FaultyStore, Hold, seeded
 
@@ -230,9 +230,7 @@ async def test_a_store_that_fails_one_call_in_five_still_gets_everything_done(se
         return n
 
     quiet_flaky = quiet.task(flaky._function)  # type: ignore[arg-type]
-    await quiet.client.enqueue_many(
-        [quiet_flaky.using(max_attempts=100).step(n) for n in range(60)]
-    )
+    await quiet.client.enqueue_many([quiet_flaky.using(max_attempts=100).step(n) for n in range(60)])
     async with working(app, keeper=True, lease=1.5, heartbeat=0.05, poll=0.05):
         await eventually(lambda: _completed(quiet, 60))
 

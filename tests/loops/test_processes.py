@@ -115,7 +115,9 @@ async def test_a_payload_that_no_longer_fits_is_fatal_in_a_child_too(app: App) -
         ("deaf", "the child process stopped talking and was killed"),
     ],
 )
-async def test_the_death_of_a_child_costs_one_attempt_and_no_neighbour(app: App, how: str, message: str) -> None:
+async def test_the_death_of_a_child_costs_one_attempt_and_no_neighbour(
+    app: App, how: str, message: str
+) -> None:
     dying = await child_tasks.die.aenqueue(how=how)
     neighbours = [await child_tasks.double.aenqueue(n) for n in range(6)]
     worker = await drained(app, slots=3, processes=2)
@@ -142,7 +144,9 @@ async def test_a_child_that_died_while_idle_costs_nobody_an_attempt(app: App) ->
 
 
 async def test_a_child_out_of_time_is_killed_with_all_that_it_started(app: App, tmp_path: Path) -> None:
-    handle = await child_tasks.spawn_and_wait.using(timeout=1, max_attempts=1).aenqueue(str(tmp_path / "pids"))
+    handle = await child_tasks.spawn_and_wait.using(timeout=1, max_attempts=1).aenqueue(
+        str(tmp_path / "pids")
+    )
     await drained(app)
 
     pids = await read(tmp_path / "pids")

@@ -1,4 +1,4 @@
-"""Stopping: nothing new, time for what runs, and everything else handed back. Nothing is left behind. (D11)"""
+"""Stopping: nothing new, time for what runs, and everything else handed back. Nothing stays behind. (D11)"""
 
 import asyncio
 import os

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -188,8 +189,6 @@ async def test_a_cancellation_of_an_idle_slot_by_a_handler_of_old_does_not_end_t
 
 
 async def test_a_stray_cancellation_decides_nothing_while_a_thread_runs(app: App) -> None:
-    import threading
-
     gate, entered = threading.Event(), threading.Event()
     slots: list[asyncio.Task[Any]] = []
 

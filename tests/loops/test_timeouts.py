@@ -150,7 +150,9 @@ async def test_a_cancellation_that_comes_as_the_handler_ends_never_hits_the_next
 
     ended = await app.operator.count(by=())
     outcomes = {task.id: task for task in [t async for t in app.operator.every()]}
-    dead_witnesses = [t for t in outcomes.values() if t.type == witness.name and t.state is not State.COMPLETED]
+    dead_witnesses = [
+        t for t in outcomes.values() if t.type == witness.name and t.state is not State.COMPLETED
+    ]
     assert ended[0].number == 3000
     assert dead_witnesses == []
     assert innocent == 1500

@@ -249,7 +249,9 @@ async def test_a_group_is_followed_by_one_task_with_all_results_in_order(app: Ap
     def total(numbers: list[int], plus: int) -> int:
         return sum(numbers) + plus + numbers[0]
 
-    handles = await app.client.enqueue_group([square.step(n) for n in (5, 2, 3)], total.step(RESULT, plus=100))
+    handles = await app.client.enqueue_group(
+        [square.step(n) for n in (5, 2, 3)], total.step(RESULT, plus=100)
+    )
     assert await handles[-1].state() is State.WAITING
     await drained(app)
 

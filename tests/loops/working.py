@@ -107,7 +107,9 @@ async def assert_nothing_held(app: App) -> None:
     assert await tasks(app, State.RUNNING) == []
 
 
-async def dead_worker(app: App, *, limit: int = 1, lease: float = 0.0, queue: str = "default") -> list[Claimed]:
+async def dead_worker(
+    app: App, *, limit: int = 1, lease: float = 0.0, queue: str = "default"
+) -> list[Claimed]:
     """Claim as a worker that then falls silent for ever; its lease ends after so many seconds."""
     session = f"ghost-{monotonic()}"
     beat = Heartbeat(

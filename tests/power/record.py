@@ -1,7 +1,7 @@
 """Runs the real SQLite store on a watched file and writes down all that reached the disk, in order.
 
-`python -m tests.power.record FOLDER SEED STEPS [SYNCHRONOUS]` leaves FOLDER/trace. It is a process of its own,
-because what watches beneath SQLite cannot be taken away again.
+`python -m tests.power.record FOLDER SEED STEPS [SYNCHRONOUS]` leaves FOLDER/trace. It is a process of its
+own, because what watches beneath SQLite cannot be taken away again.
 """
 
 import asyncio

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.system
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory where there is one: it is the model that loses power, so real syncs only cost time."""
+    """A folder in memory, where there is one: the model loses power, so real syncs would only cost time."""
     memory = Path("/dev/shm")
     if not os.access(memory, os.W_OK):
         yield tmp_path

@@ -4,6 +4,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import pairwise
 
 from msgspec import Struct, field
 
@@ -217,7 +218,7 @@ class Life:
         if max([*fences, *lines], default=0) > self.task.fence:
             yield "fences do not rise", f"{fences} and {lines} beyond the task's {self.task.fence}"
         in_time = sorted(self.runs, key=lambda run: run.started.at)
-        for earlier, later in zip(in_time, in_time[1:], strict=False):
+        for earlier, later in pairwise(in_time):
             if later.started.fence < earlier.started.fence:
                 if self._was_taken_over(later) and self._checker.excuse(later.started.worker):
                     self.numbers["starts under a lease already lost"] += 1
@@ -271,7 +272,7 @@ class Life:
 
     def _again(self) -> Iterator[tuple[str, str]]:
         """A second run only after a failure, a release, a crash or a lost lease."""
-        for earlier, later in zip(self.runs, self.runs[1:], strict=False):
+        for earlier, later in pairwise(self.runs):
             line = self.by_fence.get(earlier.started.fence)
             why = line.outcome if line else "lost lease"
             self.numbers["runs again"] += 1
@@ -300,7 +301,7 @@ class Life:
 
     def _overlaps(self) -> Iterator[tuple[str, str]]:
         """Two runs at once only where the first one's lease had been lost."""
-        for earlier, later in zip(self.runs, self.runs[1:], strict=False):
+        for earlier, later in pairwise(self.runs):
             if later.started.at < self._stopped_at(earlier):
                 self.numbers["overlaps"] += 1
                 if earlier.started.fence in self.by_fence:
@@ -309,7 +310,11 @@ class Life:
     def _stopped_at(self, run: Run) -> int:
         if run.ended is not None:
             return run.ended.at
-        mine = [f.began for f in self._checker.history.faults if f.kind == "kill" and f.worker == run.started.worker]
+        mine = [
+            f.began
+            for f in self._checker.history.faults
+            if f.kind == "kill" and f.worker == run.started.worker
+        ]
         return min(mine, default=run.started.at)
 
     def _early(self) -> Iterator[tuple[str, str]]:

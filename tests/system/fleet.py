@@ -1,7 +1,8 @@
-"""Real workers and producers on one file, what is done to them, and their end. Every process is ended by its id."""
+"""Real workers and producers on one file, what is done to them, and their end by their process ids."""
 
 import asyncio
 import fcntl
+import itertools
 import json
 import os
 import select
@@ -13,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -20,7 +22,7 @@ from typing import Any
 from tests.system import program
 from tests.system.checker import Report, check
 from tests.system.full import SIGN
-from tests.system.history import Acknowledged, Diary, Fault, History, Tried, Wanted, now, read
+from tests.system.history import Acknowledged, Diary, Fault, History, Run, Tried, Wanted, now, read
 from windlass import App, Filter, Page, State
 
 ROOT = Path(__file__).parent.parent.parent
@@ -119,7 +121,7 @@ class Fleet:
         return member
 
     def enqueue(self, kind: str, number: int = 1, *, delay: float = 0.0, **payload: Any) -> list[str]:
-        """Enqueue tasks of a kind from here, and write it down as a producer would; answers with their ids."""
+        """Enqueue tasks of a kind from here, written down as a producer would; answers with their ids."""
         self._wishes += 1
         wish = f"here{self._wishes}"
         keys = [f"{wish}.{n}" for n in range(number)]
@@ -130,11 +132,18 @@ class Fleet:
         want = Wanted(kind=kind, delay=delay)
         self._wish_diary.write(Tried(wish=wish, tasks=dict.fromkeys(keys, want)))
         named = [
-            self.app.client.named(f"{program.__name__}.{kind}", {"key": key, **payload}, options) for key in keys
+            self.app.client.named(f"{program.__name__}.{kind}", {"key": key, **payload}, options)
+            for key in keys
         ]
         ids = [handle.id for handle in self.app.sync_client.enqueue_tasks(named)]
         self._wish_diary.write(Acknowledged(wish=wish, ids=dict(zip(keys, ids, strict=True))))
         return ids
+
+    def runs(self) -> list[Run]:
+        """Every run so far."""
+        history = History()
+        history.hear(read(self.folder.glob("runs-*.jsonl")))
+        return history.runs
 
     def running(self) -> int:
         """How many tasks run."""
@@ -170,7 +179,10 @@ class Fleet:
     def _is_writable(self) -> bool:
         """Whether those who are not frozen can write."""
         file = self.folder / "windlass.db"
-        with (self.folder / "windlass.db-lock").open("rb") as lock, closing(sqlite3.connect(file, timeout=1)) as db:
+        with (
+            (self.folder / "windlass.db-lock").open("rb") as lock,
+            closing(sqlite3.connect(file, timeout=1)) as db,
+        ):
             try:
                 wait_until(lambda: _try_lock(lock.fileno()), 1, what="the turn", every=0.005)
                 db.execute("BEGIN EXCLUSIVE")
@@ -296,16 +308,23 @@ class Schedule:
 
     def __init__(self) -> None:
         self._entries: list[tuple[float, int, Callable[[], object]]] = []
+        self._numbers = itertools.count()
+        self._began = 0.0
 
     def at(self, seconds: float, action: Callable[[], object]) -> None:
         """Do this then."""
-        self._entries.append((seconds, len(self._entries), action))
+        heappush(self._entries, (seconds, next(self._numbers), action))
+
+    def after(self, seconds: float, action: Callable[[], object]) -> None:
+        """Do this so long from now; for actions that are being done."""
+        self.at(monotonic() - self._began + seconds, action)
 
     def run(self) -> None:
         """All of it, in order; what is late is done at once."""
-        began = monotonic()
-        for seconds, _, action in sorted(self._entries, key=lambda entry: entry[:2]):
-            threading.Event().wait(began + seconds - monotonic())
+        self._began = monotonic()
+        while self._entries:
+            seconds, _, action = heappop(self._entries)
+            threading.Event().wait(max(self._began + seconds - monotonic(), 0))
             action()
 
 

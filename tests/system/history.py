@@ -1,4 +1,4 @@
-"""What happened: wishes, runs and faults as they were written down, and the store's own account at the end."""
+"""What happened: wishes, runs and faults as they were written down, and the store's account at the end."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence

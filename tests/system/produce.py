@@ -1,7 +1,7 @@
 """A producer process: enqueues wishes of every kind, and writes down what was tried and what acknowledged.
 
-`python -m tests.system.produce '{"name": "p", "seed": 1, "wishes": 100, "per_second": 50}'`. Started again under
-the same name, it first repeats what it may have failed to hear of, then goes on where it was killed.
+`python -m tests.system.produce '{"name": "p", "seed": 1, "wishes": 100, "per_second": 50}'`. Started again
+under the same name, it repeats what it may have failed to hear of, and goes on where it was killed.
 """
 
 import json
@@ -70,7 +70,7 @@ def _single(name: str, random: Random) -> Wish:
 
 def _seconds(random: Random) -> float:
     """Mostly milliseconds; a few long enough to be running whenever something happens."""
-    return round(random.uniform(0.5, 3.0) if random.random() < 0.1 else random.uniform(0.005, 0.05), 4)
+    return round(random.uniform(0.5, 3.0) if random.random() < 0.25 else random.uniform(0.005, 0.05), 4)
 
 
 def _many(name: str, random: Random) -> Wish:

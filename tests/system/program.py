@@ -1,8 +1,8 @@
 """The program that the system tests run: handlers of many kinds that write down when they start and end."""
 
 import asyncio
+import ctypes
 import os
-import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -127,11 +127,12 @@ def isolated_poison(key: str, how: str, ctx: Context = INJECTED) -> None:
 async def blocker(key: str, seconds: float, ctx: Context = INJECTED) -> None:
     """Blocks the event loop, as a careless handler does."""
     with written(ctx):
-        threading.Event().wait(seconds)  # noqa: ASYNC251
+        threading.Event().wait(seconds)
 
 
 @app.task(max_attempts=3)
-async def hog(key: str, size: int, ctx: Context = INJECTED) -> None:
-    """Holds the interpreter's lock: no thread of this process runs meanwhile."""
+async def hog(key: str, seconds: float, ctx: Context = INJECTED) -> None:
+    """Holds the interpreter's lock, as a careless extension does: no thread of this process runs meanwhile."""
     with written(ctx):
-        re.match(r"(a+)+$", "a" * size + "b")
+        ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
+        await pause(0.3)

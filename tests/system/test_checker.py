@@ -60,7 +60,9 @@ class Sound:
             self.moment += 10
             self.notes.append(Ended(at=self.moment, how=how, **about))
 
-    def line(self, key: str, fence: int = 1, number: int = 1, outcome: str = "returned", **more: object) -> None:
+    def line(
+        self, key: str, fence: int = 1, number: int = 1, outcome: str = "returned", **more: object
+    ) -> None:
         fields: dict[str, object] = {
             "task_id": f"id-{key}",
             "number": number,

@@ -1,4 +1,4 @@
-"""The disk is full for a while: nothing acknowledged is lost, nothing settled twice, and it goes on by itself."""
+"""The disk is full for a while: nothing is lost, nothing settled twice, and work goes on by itself."""
 
 import pytest
 

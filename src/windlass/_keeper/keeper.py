@@ -25,6 +25,7 @@ LEAD_FOR = timedelta(seconds=10)
 _CAMPAIGN_EVERY = 2.5
 _PROMOTE_EVERY = 1.0
 _PRUNE_EVERY = 60.0
+_TRY_AGAIN = 0.5
 
 
 class Keeper:
@@ -76,10 +77,9 @@ class Keeper:
         except (StoreError, SessionLost) as error:
             logger.warning("the keeper is held up: %s", error)
             self.leads = False
-            return 0.5 + random.random()
         except Exception:
             logger.exception("a chore failed; it is left for the next time")
-            return 0.5 + random.random()
+        return _TRY_AGAIN * (1 + 2 * random.random())
 
     async def _campaign(self) -> bool:
         if not await self._store.lead(self._holder, LEAD_FOR):

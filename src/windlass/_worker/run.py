@@ -7,8 +7,13 @@ from typing import Any
 
 from .._declared import Declared
 from .._model.lease import Lease
-from .._model.outcome import Interrupted, Outcome, Stopped, TimedOut
-from .._model.task import Progress, Task
+from .._model.outcome import Crashed, Interrupted, Outcome, Stopped, TimedOut
+from .._model.task import Error, Progress, Task
+
+# Counted: it may be the task that silences its worker, and would do so again and again.
+_SILENT = Error(
+    type="WorkerSilent", message="stopped, as no heartbeat got through and others could soon take over"
+)
 
 
 class Stop(StrEnum):
@@ -17,6 +22,7 @@ class Stop(StrEnum):
     TIMEOUT = "timeout"
     CANCEL = "cancel"
     SHUTDOWN = "shutdown"
+    SILENT = "silent"  # no heartbeat gets through: others may soon take over
     FENCED = "fenced"  # the lease is another's: whatever comes of it is dropped
 
 
@@ -68,5 +74,7 @@ class Run:
                 return TimedOut(self.task.timeout)
             case Stop.CANCEL:
                 return Stopped()
+            case Stop.SILENT:
+                return Crashed(error=_SILENT)
             case _:
                 return Interrupted()

@@ -361,7 +361,9 @@ class Worker:
         """Nobody has heard of us for so long that others may soon take over: stop before that. (D5)"""
         if self._slots.occupied:
             logger.error("no heartbeat for %.1f s: stopping %d tasks", seconds, self._slots.occupied)
-        self._drop_everything()
+        for task in self._slots.take_unstarted():
+            self._settle(task, Interrupted(), 0.0)
+        self._slots.stop_all(Stop.SILENT)
 
     def _start_over(self) -> None:
         """The session is gone, and its tasks may be others': drop them all and open a new one."""

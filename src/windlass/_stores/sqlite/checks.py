@@ -29,7 +29,10 @@ _NETWORK = frozenset(
 
 
 def check(path: Path, now: datetime) -> tuple[Finding, ...]:
-    """Every finding, the good ones included."""
+    """Every finding, the good ones included. Asking makes no file where there is none."""
+    if not path.exists() and path.parent.is_dir():
+        message = f"there is no {path} yet: it is made when a program first opens it, or by windlass migrate"
+        return (Finding(severity=Severity.ERROR, subject="file", message=message),)
     return schema.on_file(path, lambda file: tuple(_findings(file, now)))
 
 

@@ -95,6 +95,10 @@ class Line(Generic[P]):
                 self._requests.put(None)
         return self._ended
 
+    def join(self) -> None:
+        """Wait for the thread's last breath, once it has said that it ends."""
+        self._thread.join()
+
     @property
     def is_over(self) -> bool:
         """Whether it takes no more requests."""

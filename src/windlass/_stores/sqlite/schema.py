@@ -11,7 +11,7 @@ from msgspec import Struct
 from ..._store import Migration
 from ..migrations import Move, Step, load_steps, next_move, overview, require_current
 from .connection import connect
-from .faults import translate
+from .faults import cannot_open, translate
 from .turnstile import Turnstile
 
 A = TypeVar("A")
@@ -86,9 +86,13 @@ def migrate(file: File, target: int | None) -> list[Migration]:
     return taken
 
 
-def migrations(file: File) -> tuple[Migration, ...]:
-    """Every step that this code or the file knows."""
-    return overview(steps(), number(file.connection))
+def listed(path: Path) -> tuple[Migration, ...]:
+    """Every step that this code or the file knows. Asking makes no file where there is none."""
+    if not path.exists():
+        if not path.parent.is_dir():
+            raise cannot_open(path)
+        return overview(steps(), 0)
+    return on_file(path, lambda file: overview(steps(), number(file.connection)))
 
 
 def _take_step(file: File, target: int | None) -> Move | None:

@@ -90,23 +90,29 @@ class SQLiteStore:
                 line for line in (self._writing, self._reading) if line is not None
             ]
             self._writing = self._reading = None
-        for ended in [line.close() for line in lines]:
+        for line, ended in [(line, line.close()) for line in lines]:
             # A thread that hangs in a system call is left behind; it ends with the process.
             await asyncio.wait([asyncio.wrap_future(ended)], timeout=DEADLINE_SECONDS)
+            if ended.done():
+                line.join()
 
     def _writer(self) -> WriteLine:
         with self._lock:
-            if self._closed:
-                raise StoreError(f"the store on {self.path} is closed; open it again to use it")
+            self._check_open()
             if self._writing is None or self._writing.is_over:
                 self._writing = WriteLine(self.path, self.clock, self._switchboard.tell)
             return self._writing
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError(f"the store on {self.path} is closed; open it again to use it")
 
     async def _reader(self) -> ReadLine:
         writer = self._writer()
         if not writer.ready.done():  # The first read may come before the schema is made.
             await asyncio.wrap_future(writer.ready)
         with self._lock:
+            self._check_open()
             if self._reading is None or self._reading.is_over:
                 self._reading = ReadLine(self.path, "read")
             return self._reading
@@ -216,7 +222,7 @@ class SQLiteStore:
 
     async def migrations(self) -> Sequence[Migration]:
         """Every step of the schema that this code or the file knows."""
-        return await asyncio.to_thread(schema.on_file, self.path, schema.migrations)
+        return await asyncio.to_thread(schema.listed, self.path)
 
     async def migrate(self, target: int | None = None) -> Sequence[Migration]:
         """Go up or down, each step in a transaction; any number of processes may try at once."""

@@ -1,0 +1,14 @@
+"""Every worker and keeper here is impatient: it waits less before it tries again, so that tests are quick."""
+
+import pytest
+
+from windlass._keeper import keeper
+from windlass._worker import slots, worker
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "_TRY_AGAIN", 0.05)
+    monkeypatch.setattr(worker, "_OPEN_AGAIN", 0.05)
+    monkeypatch.setattr(worker, "_CLEANING_UP", 0.5)
+    monkeypatch.setattr(slots, "_LAST_WORD", 0.3)

@@ -30,14 +30,18 @@ class Declared:
         name: str | None,
         defaults: Defaults,
         backoff: Delay,
-        fatal: tuple[type[BaseException], ...] = (),
+        fatal: type[BaseException] | tuple[type[BaseException], ...] = (),
         process: bool = False,
     ) -> None:
+        if not callable(handler):
+            raise InvalidOption(
+                f"a task type is made of a function, not {handler!r}; options need their names"
+            )
         self.name = checked_name(name or default_name(handler), "task type")
         self.handler = handler
         self.defaults = defaults
         self.backoff = sure(backoff)
-        self.fatal = fatal
+        self.fatal = _exceptions(fatal)
         self.process = process
         if process and "<" in getattr(handler, "__qualname__", "<"):
             raise InvalidOption(
@@ -48,10 +52,22 @@ class Declared:
         self.signature = Signature(handler, self.name)
 
 
+def _exceptions(
+    fatal: type[BaseException] | tuple[type[BaseException], ...],
+) -> tuple[type[BaseException], ...]:
+    found = (fatal,) if isinstance(fatal, type) else tuple(fatal)
+    for one in found:
+        if not isinstance(one, type) or not issubclass(one, BaseException):
+            raise InvalidOption(f"fatal takes exception classes, not {one!r}")
+    return found
+
+
 def sure(backoff: Delay) -> Delay:
     """A backoff of the user's own may do anything; asked through this, it always gives a delay."""
     if isinstance(backoff, Backoff):
         return backoff
+    if not callable(backoff):
+        raise InvalidOption(f"a backoff is a Backoff or a function of (attempt, draw), not {backoff!r}")
 
     def asked(attempt: int, draw: float) -> timedelta:
         try:

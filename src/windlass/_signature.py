@@ -3,6 +3,7 @@
 import inspect
 import typing
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any, get_type_hints
 
 import msgspec
@@ -63,6 +64,11 @@ class Signature:
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         if self.context_name is not None and self.context_name in kwargs:
             raise InvalidOption(f"{self.context_name} is given to the handler by the worker, not enqueued")
+        if not self._open_ended and (unknown := set(kwargs) - self.names):
+            wrong = min(unknown)
+            close = get_close_matches(wrong, self.names, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise InvalidPayload(f"{self.type_name}{self._shown()} has no parameter {wrong!r}{hint}")
         try:
             parameters = self._parameters
             if self.context_name is not None:

@@ -252,5 +252,4 @@ class Store(EnqueueStore, WorkStore, KeepStore, AskStore, AdminStore, Protocol):
 def require(store: Store, capability: Capability, what: str) -> None:
     """Raise NotSupported unless the store can; `what` completes "this store cannot …"."""
     if capability not in store.capabilities:
-        name = type(store).__name__
-        raise NotSupported(f"{name} cannot {what}; use a store that can (see docs/stores.md)")
+        raise NotSupported(f"this store cannot {what} ({store.promise.why}); docs/stores.md says which can")

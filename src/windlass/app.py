@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from ._client.client import Client
 from ._client.handle import Handle
@@ -20,10 +20,12 @@ from ._model.options import Defaults
 from ._model.queue import Ordering, QueueSettings, Retention
 from ._model.task import DEFAULT_QUEUE, NewTask, Task
 from ._observe.observed import ObservedStore
+from ._policy import request
 from ._policy.backoff import Backoff, Delay
-from ._policy.options import duration, name
+from ._policy.options import duration, names
+from ._policy.options import name as checked_name
 from ._policy.rank import priority_of
-from ._policy.request import Origin, checked_timeout, max_attempts
+from ._policy.request import Origin
 from ._store import Store
 from ._stores import open_store, place_of
 from ._worker.worker import Worker, WorkerSettings
@@ -54,7 +56,7 @@ class App:
         self.types: Mapping[str, Declared] = {}
         self.retention = retention or Retention()
         self.backoff: Delay = backoff or Backoff()
-        self._secret = tuple(secret)
+        self._secret = names(secret, "secret")
         self._queues: dict[str, QueueSettings] = {}
         self._identity = identity or _identity()
         self._loop = LoopThread()
@@ -74,6 +76,7 @@ class App:
     @overload
     def task(
         self,
+        /,
         *,
         name: str | None = None,
         queue: str = DEFAULT_QUEUE,
@@ -81,46 +84,58 @@ class App:
         timeout: timedelta | float | str | None = None,
         backoff: Delay | None = None,
         max_attempts: int | None = None,
-        fatal: tuple[type[BaseException], ...] = (),
+        fatal: type[BaseException] | tuple[type[BaseException], ...] = (),
         unique: bool = False,
         secret: Iterable[str] = (),
         process: bool = False,
-    ) -> "_Decorator": ...
+    ) -> "TaskDecorator": ...
 
-    def task(self, *function: Callable[..., Any], **options: Any) -> Any:
+    def task(
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = DEFAULT_QUEUE,
+        priority: int | str = 0,
+        timeout: timedelta | float | str | None = None,
+        backoff: Delay | None = None,
+        max_attempts: int | None = None,
+        fatal: type[BaseException] | tuple[type[BaseException], ...] = (),
+        unique: bool = False,
+        secret: Iterable[str] = (),
+        process: bool = False,
+    ) -> Any:
         """Declare a function as a task type.
 
         `fatal` are exceptions that retrying cannot help; `secret` are payload fields never shown;
         `process=True` runs it in a child process, which can be killed when its time is up.
         """
-        declare = _Decorator(self, options)
-        return declare(*function) if function else declare
-
-    def declare(self, function: Callable[..., Any], options: dict[str, Any]) -> TaskType[Any, Any, Any]:
-        """Make a task type of a function; `task` is the polite way to call this."""
-        backoff: Delay = options.get("backoff") or self.backoff
-        attempts = options.get("max_attempts")
-        if attempts is None:
-            attempts = getattr(backoff, "max_attempts", Backoff().max_attempts)
-        declared = Declared(
-            function,
-            name=options.get("name"),
-            defaults=Defaults(
-                queue=name(options.get("queue", DEFAULT_QUEUE), "queue"),
-                priority=priority_of(options.get("priority", 0)),
-                max_attempts=max_attempts(attempts),
-                timeout=checked_timeout(options.get("timeout")),
-                unique=bool(options.get("unique", False)),
-                secret=(*self._secret, *options.get("secret", ())),
-            ),
-            backoff=backoff,
-            fatal=tuple(options.get("fatal", ())),
-            process=bool(options.get("process", False)),
+        delay = self.backoff if backoff is None else backoff
+        if max_attempts is None:
+            max_attempts = getattr(delay, "max_attempts", Backoff().max_attempts)
+        defaults = Defaults(
+            queue=checked_name(queue, "queue"),
+            priority=priority_of(priority),
+            max_attempts=request.max_attempts(max_attempts),
+            timeout=request.checked_timeout(timeout),
+            unique=unique,
+            secret=(*self._secret, *names(secret, "secret")),
         )
+
+        def declare(handler: Callable[..., Any]) -> TaskType[Any, Any, Any]:
+            declared = Declared(
+                handler, name=name, defaults=defaults, backoff=delay, fatal=fatal, process=process
+            )
+            return TaskType(self._added(declared), handler, self)
+
+        return declare if function is None else declare(function)
+
+    def _added(self, declared: Declared) -> Declared:
         if declared.name in self.types:
             raise InvalidOption(f"the task type {declared.name!r} is declared twice; give one of them a name")
         self.types = {**self.types, declared.name: declared}
-        return TaskType(declared, function, self)
+        return declared
 
     def queue(
         self,
@@ -131,7 +146,7 @@ class App:
     ) -> None:
         """Declare how a queue is ordered and how long its ended tasks are kept."""
         aged = None if ageing is None else duration(ageing, "ageing")
-        self._queues[name(queue, "queue")] = QueueSettings(
+        self._queues[checked_name(queue, "queue")] = QueueSettings(
             name=queue, ordering=Ordering(ageing=aged), retention=retention
         )
 
@@ -216,12 +231,8 @@ class App:
         )
 
 
-class _Decorator:
+class TaskDecorator(Protocol):
     """`@app.task(...)` with options: what the parentheses give."""
-
-    def __init__(self, app: App, options: dict[str, Any]) -> None:
-        self._app = app
-        self._options = options
 
     @overload
     def __call__(
@@ -229,9 +240,6 @@ class _Decorator:
     ) -> TaskType[P, Coroutine[Any, Any, R], R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> TaskType[P, R, R]: ...
-
-    def __call__(self, function: Callable[..., Any], /) -> Any:
-        return self._app.declare(function, self._options)
 
 
 _STRICT = Ordering()

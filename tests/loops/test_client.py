@@ -308,8 +308,9 @@ async def test_the_thread_of_an_app_that_nobody_uses_any_more_ends() -> None:
     await asyncio.to_thread(note.enqueue)
     assert [t.name for t in threading.enumerate() if t not in before and "sync" in t.name]
     del app, note
-    gc.collect()
 
-    await eventually(
-        lambda: not [t for t in threading.enumerate() if t not in before and t.name == "windlass-sync"]
-    )
+    def is_over() -> bool:
+        gc.collect()
+        return not [t for t in threading.enumerate() if t not in before and t.name == "windlass-sync"]
+
+    await eventually(is_over)

@@ -18,7 +18,7 @@ from tests.loops.working import (
     watched,
     working,
 )
-from windlass import App, Context, State
+from windlass import App, Backoff, Context, State
 from windlass._model.lease import Heartbeat, Lease, Reported
 from windlass._model.record import Session
 from windlass._model.record import Worker as WorkerRecord
@@ -158,7 +158,7 @@ async def test_a_worker_that_cannot_renew_stops_itself_before_its_lease_runs_out
     stopped_at: list[float] = []
     entered = asyncio.Event()
 
-    @app.task
+    @app.task(backoff=Backoff(base=0))
     async def long() -> None:
         entered.set()
         try:
@@ -176,13 +176,11 @@ async def test_a_worker_that_cannot_renew_stops_itself_before_its_lease_runs_out
         await eventually(lambda: stopped_at)
 
         assert 0.6 < stopped_at[0] - cut < 1
-        assert (await handle.task()).fence == 1
-        assert len(worker.holdings) == 0
         watch.down.clear()
-        await asyncio.wait_for(entered.wait(), 5)  # handed back, claimed and begun again
+        await asyncio.wait_for(entered.wait(), 5)  # claimed and begun again
         task = await handle.task()
-        assert task.attempt == 1
-        assert task.fence > 2
+        assert task.attempt == 2  # It may be the task that silences its worker: it counts.
+        assert task.fence == 2
         assert session.id == worker.holdings.session
         await handle.cancel()
         await handle.wait(timeout=5)

@@ -174,7 +174,8 @@ class Checker:
         A worker that is frozen with the file locked, and a full disk, stop all of them.
         """
         return any(
-            fault.worker in (worker, "") or fault.kind in ("freeze", "full") for fault in self.history.faults
+            fault.kind in ("freeze", "full") or (fault.kind == "kill" and fault.worker == worker)
+            for fault in self.history.faults
         )
 
 
@@ -256,9 +257,7 @@ class Life:
             elif not self._checker.excuse(started.worker):
                 yield "taken over without cause", f"fence {started.fence} from {started.worker}"
             elif not self._counted_after(run):
-                self.numbers["starts handed back uncounted"] += 1
-                if not any(f.kind in ("freeze", "full") for f in self._checker.history.faults):
-                    yield "start not counted", f"fence {started.fence} on {started.worker}"
+                yield "start not counted", f"fence {started.fence} on {started.worker}"
 
     def _was_taken_over(self, run: Run) -> bool:
         return run.started.fence not in self.by_fence and self.task.fence > run.started.fence

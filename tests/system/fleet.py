@@ -77,6 +77,7 @@ class Fleet:
         self._wishes = 0
         self._numbers = 0
         self._frozen: dict[str, int] = {}
+        self._leaving: list[Member] = []  # asked to stop
         self._full_since: int | None = None
 
     # -- processes -----------------------------------------------------------------------------------
@@ -203,6 +204,13 @@ class Fleet:
         self._forget(worker)
         return code
 
+    def ask_to_stop(self, worker: Member) -> None:
+        """Ask it to stop, without waiting; drain() waits for it."""
+        self._note("terminate", worker.name)
+        worker.process.terminate()
+        self._forget(worker)
+        self._leaving.append(worker)
+
     def bury(self, worker: Member) -> int:
         """It has died by itself; answers with its exit code."""
         code = worker.process.wait(0)
@@ -266,14 +274,16 @@ class Fleet:
         """Until everything has ended and the sessions of the dead are forgotten; then stop the workers."""
         wait_until(self.is_drained, seconds, what="every task ends", every=0.2)
         wait_until(self._only_living_sessions, seconds, what="dead sessions are forgotten", every=0.2)
-        for worker in self.workers:
-            worker.process.terminate()
         for worker in list(self.workers):
-            assert worker.process.wait(30) == 0, worker.errors.read_text()[-2000:]
+            worker.process.terminate()
             self._forget(worker)
+            self._leaving.append(worker)
+        for worker in self._leaving:
+            code = worker.process.wait(30)
+            assert code == 0, f"{worker.name} exited with {code}: {worker.errors.read_text()[-2000:]}"
 
     def _only_living_sessions(self) -> bool:
-        living = {worker.name for worker in self.workers}
+        living = {worker.name for worker in [*self.workers, *self._leaving] if worker.alive}
         return all(s.worker.name.split()[-1] in living for s in self.app.sync_operator.workers())
 
     def checked(self) -> Report:

@@ -132,7 +132,7 @@ async def blocker(key: str, seconds: float, ctx: Context = INJECTED) -> None:
 
 @app.task(max_attempts=3)
 async def hog(key: str, seconds: float, ctx: Context = INJECTED) -> None:
-    """Holds the interpreter's lock, as a careless extension does: no thread of this process runs meanwhile."""
+    """Holds the interpreter's lock, as a careless extension does: none of our threads runs meanwhile."""
     with written(ctx):
         ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
         await pause(0.3)

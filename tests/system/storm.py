@@ -63,10 +63,8 @@ class Storm:
         self.produce(name, **options)
 
     def terminate(self) -> None:
-        """Ask a worker to stop, and start another; it must go in peace."""
-        worker = self._any_worker()
-        code = self.fleet.terminate(worker)
-        assert code == 0, f"{worker.name} exited with {code}: {worker.errors.read_text()[-2000:]}"
+        """Ask a worker to stop, and start another; drain() sees to it that it goes in peace."""
+        self.fleet.ask_to_stop(self._any_worker())
         self.fleet.start(**self.settings)
 
     def freeze(self, seconds: float = 5.0) -> None:

@@ -1,4 +1,4 @@
-"""The demo, as people run it: in a pipe, interrupted, killed; and its reckoning, on records that do not add up."""
+"""The demo, as people run it: in a pipe, interrupted, killed; and its reckoning on records that lie."""
 
 import os
 import re
@@ -15,8 +15,16 @@ import pytest
 from msgspec.structs import replace
 
 from windlass import State, Task
-from windlass._cli.demo.proof import FAILED, REPLAYED, RESCUED, UNEXPLAINED, Evidence, Execution, Settlement
-from windlass._cli.demo.proof import reckon
+from windlass._cli.demo.proof import (
+    FAILED,
+    REPLAYED,
+    RESCUED,
+    UNEXPLAINED,
+    Evidence,
+    Execution,
+    Settlement,
+    reckon,
+)
 from windlass._model.attempt import Attempt
 from windlass._model.record import Audit
 

@@ -65,6 +65,8 @@ class Client:
 
     def task(self, step: Step, options: Options | None = None) -> NewTask:
         """The first task of a request."""
+        if not isinstance(step, Step):
+            raise InvalidOption(f"a step is enqueued, not {step!r}; make one with a task type's step()")
         return new_task(step, options or {}, self._origin())
 
     def group(self, steps: Iterable[Step], then: Step) -> tuple[NewTask, ...]:

@@ -5,7 +5,9 @@ from enum import StrEnum
 from typing import Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
+from ..errors import InvalidOption
 from .state import State
 from .task import TaskId
 
@@ -33,6 +35,14 @@ class Filter(Struct, frozen=True, kw_only=True):
     created_before: datetime | None = None
     finished_after: datetime | None = None
     finished_before: datetime | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("ids", "states", "types", "queues", "tenants"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                raise InvalidOption(f"a filter's {name} takes several; for one alone write ({value!r},)")
+            if value is not None and not isinstance(value, tuple):
+                force_setattr(self, name, tuple(value))
 
 
 class Page(Struct, frozen=True, kw_only=True):

@@ -4,6 +4,8 @@ from datetime import timedelta
 
 from msgspec import Struct
 
+from ..errors import InvalidOption
+
 STRICT_MS = 1 << 44
 """Head start of one priority level under strict order: five centuries, yet a rank fits 53 bits."""
 
@@ -20,6 +22,12 @@ class Retention(Struct, frozen=True, kw_only=True):
     completed: timedelta | None = timedelta(days=7)
     cancelled: timedelta | None = timedelta(days=7)
     dead: timedelta | None = timedelta(days=14)
+
+    def __post_init__(self) -> None:
+        for name in ("completed", "cancelled", "dead"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, timedelta) or value < timedelta(0)):
+                raise InvalidOption(f"retention of {name} tasks is a timedelta or None, not {value!r}")
 
 
 class QueueSettings(Struct, frozen=True, kw_only=True):

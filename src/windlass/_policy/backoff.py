@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from msgspec import Struct
 
@@ -26,6 +26,11 @@ class Backoff(Struct, frozen=True, kw_only=True):
     jitter: float = 0.25
     spread: float = 0.0
     max_attempts: int = 8
+
+    EXPONENTIAL: ClassVar["Backoff"]
+    QUICK: ClassVar["Backoff"]
+    PATIENT: ClassVar["Backoff"]
+    ADDITIVE: ClassVar["Backoff"]
 
     def __post_init__(self) -> None:
         for name, lowest, highest in (
@@ -65,6 +70,8 @@ PATIENT = Backoff(base=30, factor=2, cap=1800, jitter=0)
 
 ADDITIVE = Backoff(base=1, factor=2, cap=3600, jitter=0, spread=1)
 """2^n seconds and up to one more."""
+
+Backoff.EXPONENTIAL, Backoff.QUICK, Backoff.PATIENT, Backoff.ADDITIVE = EXPONENTIAL, QUICK, PATIENT, ADDITIVE
 
 Delay: TypeAlias = Callable[[int, float], timedelta]
 """Any rule: (attempt, draw) -> how long to wait."""

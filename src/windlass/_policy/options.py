@@ -1,6 +1,7 @@
 """Options as users write them, made exact: durations, names, instants."""
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from ..errors import InvalidOption
@@ -57,3 +58,14 @@ def name(value: str, what: str) -> str:
             f"beginning with a letter, a digit or _"
         )
     return value
+
+
+def names(value: Iterable[str], what: str) -> tuple[str, ...]:
+    """Several names. One string alone is a slip: it would be read as its letters."""
+    if isinstance(value, str):
+        raise InvalidOption(f"{what} takes several names; for one alone write ({shown(value)},)")
+    found = tuple(value)
+    for one in found:
+        if not isinstance(one, str) or not one:
+            raise InvalidOption(f"{what} takes names, not {shown(one)}")
+    return found

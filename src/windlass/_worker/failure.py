@@ -2,9 +2,13 @@
 
 import traceback
 from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
 
 from .._model.task import Error
 from .._policy.redact import scrub
+
+_HERE = str(Path(__file__).parents[1])
 
 MAX_MESSAGE = 2_000
 MAX_TRACEBACK = 16_000
@@ -37,10 +41,19 @@ def _message(error: BaseException) -> str:
 
 
 def _traceback(error: BaseException) -> str:
+    frames = _handlers_own(error.__traceback__)
     try:
-        return "".join(traceback.format_exception(error))
+        return "".join(traceback.format_exception(type(error), error, frames))
     except BaseException:  # noqa: BLE001 - a handler's exception may do anything
-        return "".join(traceback.format_tb(error.__traceback__))
+        return "".join(traceback.format_tb(frames))
+
+
+def _handlers_own(frames: TracebackType | None) -> TracebackType | None:
+    """The traceback from the handler on; how windlass came to call it says nothing to its author."""
+    own = frames
+    while own is not None and own.tb_frame.f_code.co_filename.startswith(_HERE):
+        own = own.tb_next
+    return own or frames
 
 
 def _clean(text: str, secrets: tuple[str, ...], limit: int) -> str:

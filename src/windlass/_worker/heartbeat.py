@@ -112,12 +112,17 @@ class Heart:
             while not self._stopping:
                 wait = self._interval
                 sent = monotonic()
+                # Neither a call that hangs nor a pause may outlast the moment to stop by.
+                left = self._left(renewed)
+                if not left:
+                    self._body.on_silence(sent - renewed)
                 try:
-                    # Neither a call that hangs nor a pause may outlast the moment to stop by.
-                    await asyncio.wait_for(self._once(store), self._left(renewed) or self._patience)
+                    await asyncio.wait_for(self._once(store), left or self._patience)
                     renewed = sent
                 except Exception as error:  # noqa: BLE001 - nothing may end the heartbeat
                     logger.warning("the heartbeat failed, trying again: %r", error)
+                    if left and not self._left(renewed):
+                        self._body.on_silence(monotonic() - renewed)
                     wait = min(self._interval, 1.0) * (0.5 + random.random())
                     wait = min(wait, self._left(renewed) or wait)
                 await self._rest(wait)
@@ -125,11 +130,8 @@ class Heart:
             await store.close()
 
     def _left(self, renewed: float) -> float:
-        """Seconds from here to the moment to stop by; none, and the worker is told, once that is past."""
-        silence = monotonic() - renewed
-        if silence >= self._patience:
-            self._body.on_silence(silence)
-        return max(self._patience - silence, 0.0)
+        """Seconds from here to the moment to stop by, seen from the last renewal."""
+        return max(renewed + self._patience - monotonic(), 0.0)
 
     async def _once(self, store: Store) -> None:
         await store.open()

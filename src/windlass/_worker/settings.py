@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from msgspec import Struct
 
+from .._policy.options import names
 from ..errors import InvalidOption
 
 
@@ -29,6 +30,10 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     name: str = ""
 
     def __post_init__(self) -> None:
+        names(self.queues, "queues")
+        for name in ("lease", "heartbeat", "grace", "poll"):
+            if not isinstance(getattr(self, name), timedelta):
+                raise InvalidOption(f"a worker's {name} is a timedelta, not {getattr(self, name)!r}")
         for name, number, highest in (("slots", self.slots, 10_000), ("processes", self.processes, 1_000)):
             if not 1 <= number <= highest:
                 raise InvalidOption(f"a worker has 1 to {highest:,} {name}, not {number}")

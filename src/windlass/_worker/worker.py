@@ -5,9 +5,8 @@ import contextlib
 import logging
 import os
 import random
-import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from typing import Protocol
 
@@ -35,6 +34,7 @@ from .run import Run, Stop
 from .runner import Runner
 from .settings import WorkerSettings
 from .slots import Slots
+from .stopping import stopped_by_signals
 from .threads import Threads
 
 logger = logging.getLogger("windlass.worker")
@@ -84,7 +84,7 @@ class Worker:
         self._at_once = asyncio.Event()
         self._moved = asyncio.Event()  # a run ended, settlements were confirmed, or a stop was asked for
         self._mean = _QUICK  # of recent run times, in seconds
-        self._starting_over = False  # a new session is to be opened
+        self._unheard = False  # the leases were given up, and no heartbeat has got through since
         self._stalled = False  # no run has ended between two heartbeats
         self.holdings = Holdings()
         self.ran = 0
@@ -118,7 +118,7 @@ class Worker:
         self._slots = Slots(self.settings.slots, runner.outcome, self._finish, self._report)
         poll = self.settings.poll.total_seconds()
         self._exchange = Exchange(self._store, self.holdings, self.queues, self, poll=poll)
-        with _handled(loop, self.stop) if signals else contextlib.nullcontext():
+        with stopped_by_signals(loop, self.stop) if signals else contextlib.nullcontext():
             await self._serve(ready)
 
     # -- the whole -----------------------------------------------------------------------------------
@@ -144,9 +144,10 @@ class Worker:
 
     async def _serve(self, ready: Callable[[], None] | None) -> None:
         self._heart.start()
-        logger.info(
-            "worker %s serves %s with %d slots", self.name, ", ".join(self.queues), self.settings.slots
-        )
+        promise = self._store.promise
+        queues = ", ".join(self.queues)
+        logger.info("worker %s serves %s with %d slots", self.name, queues, self.settings.slots)
+        logger.info("what its store acknowledges is %s: %s", promise.durability, promise.why)
         try:
             async with asyncio.TaskGroup() as group:
                 loops = [group.create_task(self._exchange.run()), group.create_task(self._listen())]
@@ -245,7 +246,7 @@ class Worker:
     def room(self) -> int:
         """How many more tasks can be claimed: free slots, and a few ahead while tasks are quick."""
         slots = self.settings.slots
-        if self._exchange.unsettled > 4 * slots:
+        if self._unheard or self._exchange.unsettled > 4 * slots:
             return 0
         ahead = slots if self._mean < _QUICK and not self._stalled else 0
         return slots + ahead - self._slots.occupied
@@ -268,7 +269,12 @@ class Worker:
         self._moved.set()
 
     def _unhandled(self, task: Task) -> None:
-        logger.warning("no handler for %r here; task %s is put back for another worker", task.type, task.id)
+        last = task.type.rpartition(".")[2]
+        alike = [name for name in self._types if name.rpartition(".")[2] == last]
+        hint = f" (there is one for {alike[0]!r}: was the task enqueued by a script?)" if alike else ""
+        logger.warning(
+            "no handler for %r here%s; task %s is put back for another worker", task.type, hint, task.id
+        )
         age = (task.claimed_at or task.created_at) - task.created_at
         self._settle(task, Unhandled(age), 0.0)
 
@@ -345,8 +351,8 @@ class Worker:
             if self._slots.lose(lease):
                 logger.warning("the lease of task %s is lost; its run is stopped", lease.task_id)
                 self.holdings.dropped([lease])
-        if self._starting_over:
-            self._starting_over = False
+        if self._unheard:
+            self._unheard = False
             self._exchange.wake()
         self._hand_back_stalled()
 
@@ -364,13 +370,14 @@ class Worker:
         for task in self._slots.take_unstarted():
             self._settle(task, Interrupted(), 0.0)
         self._slots.stop_all(Stop.SILENT)
+        self._unheard = True
 
     def _start_over(self) -> None:
         """The session is gone, and its tasks may be others': drop them all and open a new one."""
         logger.error("session %s was given up by the store; starting over", self.holdings.session)
         self._drop_everything()
         self.holdings.renew()
-        self._starting_over = True
+        self._unheard = True
         self._heart.hurry()
 
     def _drop_everything(self) -> None:
@@ -383,15 +390,3 @@ class Worker:
 def queues_of(types: Mapping[str, Declared]) -> tuple[str, ...]:
     """The queues that these types use; the default one if there are none."""
     return tuple(sorted({declared.defaults.queue for declared in types.values()} or {DEFAULT_QUEUE}))
-
-
-@contextlib.contextmanager
-def _handled(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM and SIGINT stop the worker: once gently, twice at once."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    try:
-        yield
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)

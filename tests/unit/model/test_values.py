@@ -35,7 +35,7 @@ PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     int: st.integers(-(1 << 63), (1 << 63) - 1),
     float: st.floats(allow_nan=False, allow_infinity=False),
     datetime: st.datetimes(timezones=st.just(UTC)),
-    timedelta: st.timedeltas(),
+    timedelta: st.timedeltas(min_value=timedelta(0)),
     NoneType: st.none(),
 }
 

@@ -2,12 +2,13 @@
 
 import math
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass._policy.options import MAX_DELAY, duration, instant, name
+from windlass._policy.options import MAX_DELAY, duration, instant, name, names
 from windlass.errors import InvalidOption
 
 
@@ -181,3 +182,18 @@ def test_a_name_is_printable_and_short(value: str) -> None:
 
     assert value.isprintable()
     assert 1 <= len(value) <= 128
+
+
+def test_several_names_come_as_a_tuple() -> None:
+    assert names(["card", "cvv"], "secret") == ("card", "cvv")
+
+
+def test_one_text_is_not_read_as_its_letters() -> None:
+    with pytest.raises(InvalidOption, match=r"secret takes several names; for one alone write \('card',\)"):
+        names("card", "secret")
+
+
+@pytest.mark.parametrize("wrong", [[1], [""], [None]])
+def test_what_is_no_name_is_refused_among_names(wrong: Any) -> None:
+    with pytest.raises(InvalidOption, match="secret takes names"):
+        names(wrong, "secret")

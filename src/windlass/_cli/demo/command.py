@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..asked import Command
-
 if TYPE_CHECKING:
     from .display import Display
     from .proof import Proof
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 _TASKS, _WORKERS, _SECONDS = click.IntRange(100, 50_000), click.IntRange(2, 16), click.IntRange(5, 3600)
 
 
-@click.command(cls=Command)
+@click.command()
 @click.option("--tasks", default=3_000, show_default=True, type=_TASKS, help="About how many.")
 @click.option("--workers", default=3, show_default=True, type=_WORKERS, help="Worker processes.")
 @click.option("--seconds", default=120, show_default=True, type=_SECONDS, help="Give up after this long.")

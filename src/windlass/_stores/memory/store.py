@@ -64,7 +64,7 @@ class MemoryStore:
 
     def join(self, connection: object) -> Join:  # noqa: ARG002  the seam's shape
         """There is no transaction to join."""
-        raise NotSupported("the memory store has no transactions to enqueue within; use SQLite or Postgres")
+        raise NotSupported("the memory store has no transactions to enqueue within; use sqlite:///…")
 
     # -- work ----------------------------------------------------------------------------------------
 

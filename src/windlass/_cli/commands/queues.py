@@ -43,7 +43,7 @@ def list_queues(asked: Asked) -> None:
     """List queues with the number of tasks in each state."""
 
     async def work(app: "App") -> None:
-        asked.output.items(await overview(app), _COLUMNS, _document, none="no queue has a task yet")
+        asked.output.items(await overview(app), _COLUMNS, _document, none="nothing is open in any queue")
 
     asked.run(work)
 

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -287,6 +288,7 @@ def test_a_forked_child_can_enqueue(app: App) -> None:
     app._loop._lock.acquire()  # as another thread of the parent may at the moment of the fork
     pid = os.fork()
     if pid == 0:  # pragma: no cover - the child's coverage is not collected
+        signal.alarm(10)  # a child that hangs is not left behind
         try:
             os._exit(0 if note.enqueue(2).created and len(app.sync_operator.find().items) == 2 else 1)
         except BaseException:  # noqa: BLE001 - a forked child of pytest must never go on

@@ -203,6 +203,7 @@ async def test_a_heartbeat_that_hangs_is_as_good_as_none() -> None:
     async with working(app, lease=1, heartbeat=0.3):
         handle = await long.aenqueue()
         await asyncio.wait_for(entered.wait(), 5)
+        await eventually(lambda: watch.calls["heartbeat"] >= 2)  # the next one comes late in the lease
         watch.then("heartbeat", hold)
         await asyncio.wait_for(hold.reached(), 5)
         (session,) = await sessions(app)

@@ -77,8 +77,8 @@ async def test_a_worker_whose_tasks_take_long_claims_no_more_than_it_has_room_fo
         await gate.wait()
 
     await slow.aenqueue_many([{} for _ in range(10)])
-    async with working(app, slots=2):
-        await eventually(lambda: _running(app, 2))
+    async with working(app, slots=2, heartbeat=1.5):
+        await eventually(lambda: _running(app, 2), within=1)
         await pause(0.1)
         assert len(await tasks(app, State.RUNNING)) == 2  # from the very first claim on
         gate.set()

@@ -1,5 +1,6 @@
 """From what a handler does to what becomes of its task: signals, backoff, chains and groups. (D6, D7, P10)"""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -324,3 +325,22 @@ async def test_an_outage_while_results_are_gathered_costs_the_last_task_no_attem
 
         assert await handles[-1].result(timeout=5) == 4
         assert (await handles[-1].task()).attempt == 1
+
+
+async def test_a_signal_raised_within_a_task_group_is_understood(app: App) -> None:
+    async def stop() -> None:
+        raise Fatal("no such customer")
+
+    @app.task
+    async def grouped() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(stop())
+
+    handle = await grouped.aenqueue()
+    await drained(app)
+
+    task = await handle.task()
+    assert task.state is State.DEAD
+    assert task.attempt == 1
+    assert task.error is not None
+    assert task.error.message == "no such customer"

@@ -17,6 +17,10 @@ NOT_COUNTED = {"snoozed", "interrupted", "unhandled"}
 AGAIN = NOT_COUNTED | {"failed", "timedout", "crashed"}
 MAY_DIE = {"doomed", "poison", "isolated_poison"}
 LOST_WORKER = "WorkerLost"
+SECOND = 1_000_000_000
+FAR = 2**63
+AFTERMATH = 30 * SECOND
+"""How long after a freeze or a full disk its consequences may still come: a lease, and a new leader."""
 
 
 class Violation(Struct, frozen=True):
@@ -168,15 +172,27 @@ class Checker:
         for ended in self.history.ends_without_start:
             yield Violation("ended without a start", ended.task_id)
 
-    def excuse(self, worker: str) -> bool:
-        """Whether something was done that explains why this worker lost its leases.
+    def excuse(self, worker: str, since: int, until: int) -> bool:
+        """Whether something was done that explains why this worker lost leases between these moments.
 
-        A worker that is frozen with the file locked, and a full disk, stop all of them.
+        A worker that is frozen with the file locked, and a full disk, stop all of them for a while.
         """
-        return any(
-            fault.kind in ("freeze", "full") or (fault.kind == "kill" and fault.worker == worker)
-            for fault in self.history.faults
-        )
+        for fault in self.history.faults:
+            if fault.kind == "kill" and fault.worker == worker:
+                return True
+            if fault.kind in ("freeze", "full") and fault.began <= until and fault.ended + AFTERMATH >= since:
+                return True
+        return False
+
+    def excuse_run(self, run: Run) -> bool:
+        """Whether this run's lease may have been lost."""
+        until = run.ended.at if run.ended else FAR
+        return self.excuse(run.started.worker, run.started.at, until)
+
+    def excuse_line(self, line: Attempt) -> bool:
+        """Whether the worker of this line may have been rescued from."""
+        rescued = int(line.finished_at.timestamp() * 1e9) - self.history.wall
+        return self.excuse(line.worker or "", rescued, rescued + SECOND)
 
 
 class Life:
@@ -221,7 +237,7 @@ class Life:
         in_time = sorted(self.runs, key=lambda run: run.started.at)
         for earlier, later in pairwise(in_time):
             if later.started.fence < earlier.started.fence:
-                if self._was_taken_over(later) and self._checker.excuse(later.started.worker):
+                if self._was_taken_over(later) and self._checker.excuse_run(later):
                     self.numbers["starts under a lease already lost"] += 1
                 else:
                     yield "fences do not rise", f"{later.started.fence} started after {earlier.started.fence}"
@@ -237,7 +253,7 @@ class Life:
                 break
             if line.error is not None and line.error.type == LOST_WORKER:
                 self.numbers["attempts lost with a worker"] += 1
-                if not self._checker.excuse(line.worker or ""):
+                if not self._checker.excuse_line(line):
                     yield "rescued without cause", f"from {line.worker}"
         if self.task.attempt != counted:
             yield "attempts not accounted for", f"the task says {self.task.attempt}, its lines {counted}"
@@ -254,7 +270,7 @@ class Life:
                     yield "settled by another", f"{started.worker} ran what {line.worker} settled"
             elif not self._was_taken_over(run):
                 yield "start without a trace", f"fence {started.fence} on {started.worker}"
-            elif not self._checker.excuse(started.worker):
+            elif not self._checker.excuse_run(run):
                 yield "taken over without cause", f"fence {started.fence} from {started.worker}"
             elif not self._counted_after(run):
                 yield "start not counted", f"fence {started.fence} on {started.worker}"

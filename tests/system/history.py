@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from time import monotonic_ns
+from time import monotonic_ns, time_ns
 
 import msgspec
 from msgspec import Struct, field
@@ -116,6 +116,7 @@ class History(Struct, kw_only=True):
     tasks: list[Task] = field(default_factory=list)
     attempts: dict[str, Sequence[Attempt]] = field(default_factory=dict)
     sessions: list[Session] = field(default_factory=list)
+    wall: int = 0  # what to add to a moment to get nanoseconds since 1970
 
     def hear(self, notes: Iterable[Note]) -> None:
         """Take in what was written down."""
@@ -147,6 +148,7 @@ class History(Struct, kw_only=True):
         for task in self.tasks:
             self.attempts[task.id] = await app.operator.attempts(task.id)
         self.sessions = list(await app.operator.workers())
+        self.wall = time_ns() - monotonic_ns()
 
 
 def _moment(note: Note) -> int:

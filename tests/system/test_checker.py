@@ -23,7 +23,7 @@ class Sound:
     """A history in which everything went as it should; scenes are added one by one."""
 
     def __init__(self) -> None:
-        self.history = History()
+        self.history = History(wall=int(BEGAN.timestamp() * 1e9))
         self.notes: list[Started | Ended] = []
         self.moment = 0
 

@@ -10,7 +10,7 @@ from tests.system.fleet import Fleet, Schedule
 from tests.system.storm import Storm
 
 SECONDS = 20
-WISHES = 2000  # more than 5,000 tasks
+WISHES = 2200  # some 6,000 tasks
 pytestmark = [pytest.mark.system, pytest.mark.timeout(150)]
 
 

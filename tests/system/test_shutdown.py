@@ -1,5 +1,6 @@
 """Workers are asked to stop under load: nothing is lost, no attempt is burned, they go quickly. (D11)"""
 
+import fcntl
 from time import monotonic
 
 import pytest
@@ -59,3 +60,20 @@ def test_a_rolling_restart_loses_nothing(fleet: Fleet) -> None:
 
     assert report.numbers["attempts lost with a worker"] == 0
     assert report.numbers["tasks"] > 500
+
+
+def test_a_worker_stops_soon_although_the_store_is_out_of_reach(fleet: Fleet) -> None:
+    (worker,) = fleet.start_ready(1)
+    ids = fleet.enqueue("nap", 5, seconds=0.5)
+    wait_until(lambda: fleet.running() == 5, 20, what="five run")
+
+    with (fleet.folder / "windlass.db-lock").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        began = monotonic()
+        assert fleet.terminate(worker) == 0
+        seconds = monotonic() - began
+    fleet.start_ready(1)
+    wait_until(fleet.is_drained, 30, what="the tasks are rescued, and end")
+
+    assert seconds < fleet.settings["grace"] + 10
+    assert set(fleet.states(ids)) == {"completed"}

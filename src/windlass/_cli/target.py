@@ -20,8 +20,8 @@ def load_app(target: str) -> App:
         sys.path.insert(0, here)
     module_name, colon, attribute = target.partition(":")
     if module_name.endswith(".py"):
-        module = module_name.removesuffix(".py").removeprefix("./").replace("/", ".")
-        raise InvalidOption(f"an app is named by its module, not its file: try {module}:{attribute or 'app'}")
+        dotted = module_name.removesuffix(".py").removeprefix("./").replace("/", ".")
+        raise InvalidOption(f"an app is named by its module, not its file: try {dotted}:{attribute or 'app'}")
     if not module_name or (colon and not attribute) or any(not part for part in module_name.split(".")):
         raise InvalidOption(f"an app is named module:attribute, as in shop.tasks:app, not {shown(target)}")
     module = _module(module_name)

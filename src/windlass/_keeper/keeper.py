@@ -22,6 +22,7 @@ from .retention import prune_expired
 logger = logging.getLogger("windlass.keeper")
 
 LEAD_FOR = timedelta(seconds=10)
+FAREWELL = 2.0  # seconds for last words to a store that may be out of reach; what is not said runs out
 _CAMPAIGN_EVERY = 2.5
 _PROMOTE_EVERY = 1.0
 _PRUNE_EVERY = 60.0
@@ -136,7 +137,8 @@ class Keeper:
             await asyncio.sleep(1.0)
 
     async def _resign(self) -> None:
-        with suppress(StoreError):
-            if self.leads:
-                await self._store.lead(self._holder, timedelta(0))
-            await self._store.remove(Session, self._session)
+        with suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(FAREWELL):
+                if self.leads:
+                    await self._store.lead(self._holder, timedelta(0))
+                await self._store.remove(Session, self._session)

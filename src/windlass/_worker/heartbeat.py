@@ -9,6 +9,7 @@ from datetime import timedelta
 from time import monotonic
 from typing import Protocol
 
+from .._keeper.keeper import FAREWELL
 from .._model.lease import Heartbeat, Pulse, Reported
 from .._model.record import Worker
 from .._model.task import TaskId
@@ -81,11 +82,11 @@ class Heart:
         self._thread.start()
 
     async def stop(self) -> None:
-        """Beat no more, and wait until the thread has let go of its store."""
+        """Beat no more, and wait until the thread has let go of its store, or for long enough."""
         self._stopping = True
         self._nudge()
         if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)
+            await asyncio.to_thread(self._thread.join, FAREWELL)
 
     def hurry(self) -> None:
         """Beat soon: there is a new session to open."""

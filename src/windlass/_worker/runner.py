@@ -124,7 +124,9 @@ def context_of(run: Run) -> Context:
 
 
 def failed(task: Task, error: BaseException, fatal: tuple[type[BaseException], ...]) -> Outcome:
-    """What an exception that left a handler means."""
+    """What an exception that left a handler means. One alone in a TaskGroup's group speaks for it."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
     match error:
         case Snooze(delay=delay):
             return Snoozed(_bounded(delay))

@@ -28,7 +28,7 @@ class Finish(Protocol):
         ...
 
 
-_NUDGE_AGAIN = 1.0  # seconds until a handler that ignored its cancellation is cancelled once more
+_NUDGE_AGAIN = 10.0  # seconds to clean up in, until a handler that goes on is cancelled once more
 _LAST_WORD = 1.0  # seconds that handlers which ignore their cancellation can hold up the end of their slots
 
 

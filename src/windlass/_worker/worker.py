@@ -13,7 +13,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from .._declared import Declared, sure
-from .._keeper.keeper import Keeper
+from .._keeper.keeper import FAREWELL, Keeper
 from .._model.lease import Claimed, Lease, Pulse, Reported
 from .._model.outcome import Interrupted, Outcome, Unhandled
 from .._model.queue import Retention
@@ -212,11 +212,11 @@ class Worker:
         self._threads.close()
         await self._processes.close()
         await self._heart.stop()
-        with contextlib.suppress(StoreError):
-            # What a lost reply may have granted was never run: it is handed back before the session ends.
-            await self._heart.open()
-        with contextlib.suppress(StoreError):
-            await self._store.remove(Session, self.holdings.session)
+        with contextlib.suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(FAREWELL):
+                # What a lost reply may have granted was never run: it is handed back before the session ends.
+                await self._heart.open()
+                await self._store.remove(Session, self.holdings.session)
         logger.info("worker %s has stopped after %d tasks", self.name, self.ran)
 
     async def _listen(self) -> None:
@@ -228,6 +228,8 @@ class Worker:
                         self._exchange.wake()
             except StoreError as error:
                 logger.warning("wake-ups are interrupted: %s", error)
+            except Exception:
+                logger.exception("wake-ups are interrupted")
             await asyncio.sleep(1.0)
             self._exchange.wake()
 

@@ -17,6 +17,7 @@ Start = Callable[..., subprocess.Popen[str]]
     ("target", "complaint"),
     [
         ("shop", "did you mean shop:app?"),
+        ("./shop.py", "try shop:app"),
         ("shop:ap", "did you mean shop:app?"),
         ("shop:welcome", "is a TaskType, not a windlass.App; did you mean shop:app?"),
         ("shopp:app", "did you mean shop?"),

@@ -1,0 +1,170 @@
+"""Mutants: windlass with one mistake put in. The harness must catch each, or its silence proves nothing."""
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+import windlass
+from tests.system.checker import check
+from tests.system.fleet import Fleet, Schedule, wait_until
+from tests.system.storm import Storm
+
+pytestmark = pytest.mark.chaos
+SOURCE = Path(windlass.__file__).parent
+
+
+class Mutant(NamedTuple):
+    """A mistake: in these files, this text becomes that."""
+
+    name: str
+    changes: tuple[tuple[str, str, str], ...]
+    provoke: Callable[[Fleet], None]
+
+
+def freeze_them(fleet: Fleet) -> None:
+    """Long tasks, frozen workers, and late settlements when they wake."""
+    schedule = Schedule()
+    storm = Storm(fleet, Random(1), schedule)
+    for second in (1.0, 5.0, 9.0):
+        schedule.at(second, lambda: storm.freeze(3.5))
+    fleet.start_ready(4, lead_for=2.0)
+    fleet.enqueue("nap", 150, seconds=1.5)
+    fleet.enqueue("threaded", 150, seconds=1.5)
+    schedule.run()
+
+
+def kill_them(fleet: Fleet) -> None:
+    """Running tasks lose their workers."""
+    schedule = Schedule()
+    storm = Storm(fleet, Random(1), schedule, lead_for=2.0)
+    for second in range(1, 6):
+        schedule.at(second, storm.kill)
+    fleet.start_ready(3, lead_for=2.0)
+    fleet.enqueue("nap", 200, seconds=0.8)
+    schedule.run()
+
+
+def stop_them(fleet: Fleet) -> None:
+    """Workers are asked to stop with more to do than their grace allows."""
+    fleet.settings["grace"] = 0.2
+    fleet.start_ready(2)
+    fleet.enqueue("nap", 60, seconds=1.0)
+    for _ in range(3):
+        wait_until(lambda: fleet.running() > 0, 20, what="something runs")
+        fleet.terminate(fleet.workers[0])
+        fleet.start_ready(1)
+
+
+def block_them(fleet: Fleet) -> None:
+    """A handler blocks the event loop for longer than a lease."""
+    fleet.start_ready(2, lead_for=2.0)
+    fleet.enqueue("blocker", 2, seconds=2.5 * fleet.settings["lease"])
+    wait_until(fleet.is_drained, 40, what="they end")
+
+
+def chain_them(fleet: Fleet) -> None:
+    """Whatever producers wish for."""
+    fleet.start_ready(2)
+    assert fleet.produce("p", seed=1, wishes=100, per_second=100).process.wait(30) == 0
+
+
+MUTANTS = [
+    Mutant(
+        "a settlement is not fenced",
+        (
+            ("_stores/sqlite/sql/complete.sql", "AND fence = ?", "AND ? > 0"),
+            ("_stores/sqlite/leases.py", "if task.fence != settlement.lease.fence:", "if False:"),
+        ),
+        freeze_them,
+    ),
+    Mutant(
+        "a rescue does not raise the fence",
+        (("_stores/sqlite/sql/rescue.sql", "fence = fence + 1", "fence = fence"),),
+        freeze_them,
+    ),
+    Mutant(
+        "a crash does not count",
+        (
+            ("_keeper/rescues.py", "decide(task, Crashed(error=error),", "decide(task, Interrupted(),"),
+            ("_keeper/rescues.py", "import Crashed, Stopped", "import Crashed, Interrupted, Stopped"),
+        ),
+        kill_them,
+    ),
+    Mutant(
+        "an attempt is counted late",
+        (("_stores/sqlite/sql/claim.sql", "attempt = attempt + 1", "attempt = attempt"),),
+        kill_them,
+    ),
+    Mutant(
+        "a release keeps its attempt",
+        (("_stores/sqlite/leases.py", "else task.attempt - 1,", "else task.attempt,"),),
+        stop_them,
+    ),
+    Mutant(
+        "a stopping worker forgets what it ran",
+        (("_worker/worker.py", "self._slots.stop_all(Stop.SHUTDOWN)", "self._slots.stop_all(Stop.FENCED)"),),
+        stop_them,
+    ),
+    Mutant(
+        "the heart beats on the event loop",
+        (
+            ("_worker/heartbeat.py", "self._thread.start()", "pass"),
+            (
+                "_worker/heartbeat.py",
+                'self._thread = threading.Thread(target=self._run, name="windlass-heartbeat", daemon=True)',
+                "self._beating = asyncio.get_running_loop().create_task(self._live())",
+            ),
+        ),
+        block_them,
+    ),
+    Mutant(
+        "what follows a task is forgotten",
+        (("_stores/sqlite/leases.py", "        enqueue(tx, successors)", "        pass"),),
+        chain_them,
+    ),
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
+def test_a_mutant_is_caught(fleet: Fleet, tmp_path: Path, mutant: Mutant) -> None:
+    fleet.package = tmp_path / "mutant"
+    mutate(mutant, fleet.package)
+
+    complaint = survive(fleet, mutant)
+
+    print(f"{mutant.name}: {complaint}")  # noqa: T201
+    assert complaint, "it was not noticed"
+
+
+@pytest.mark.parametrize("provoke", [freeze_them, kill_them, stop_them, block_them, chain_them])
+def test_the_sound_one_is_not(fleet: Fleet, provoke: Callable[[Fleet], None]) -> None:
+    provoke(fleet)
+    fleet.drain(60)
+
+    fleet.checked()
+
+
+def mutate(mutant: Mutant, folder: Path) -> None:
+    """A copy of the package with the mistake in it."""
+    shutil.copytree(SOURCE, folder / "windlass", ignore=shutil.ignore_patterns("__pycache__"))
+    for name, old, new in mutant.changes:
+        path = folder / "windlass" / name
+        text = path.read_text()
+        assert old in text, f"{name} has changed: {old!r} is not in it any more"
+        path.write_text(text.replace(old, new))
+
+
+def survive(fleet: Fleet, mutant: Mutant) -> str:
+    """What was noticed: violated rules, or a fleet that did not come to an end."""
+    try:
+        mutant.provoke(fleet)
+        fleet.drain(25)
+    except AssertionError as error:
+        return str(error).splitlines()[0]
+    report = check(asyncio.run(fleet.history()))
+    return ", ".join(sorted({violation.rule for violation in report.violations}))

@@ -9,6 +9,7 @@ from typing import Any
 from benchmarks.runs import probe
 from benchmarks.runs.app import app, latencies, note, note_in_process, note_in_thread, seen, stamp
 from windlass import State, TaskType, WorkerSettings
+from windlass._worker.process import calm_collector
 
 KINDS: dict[str, TaskType[Any, Any, Any]] = {
     "loop": note,
@@ -81,6 +82,7 @@ async def _drained(slots: int) -> tuple[float, float]:
         return settled
 
     app.store.settle = timed  # type: ignore[method-assign]
+    calm_collector()  # as `windlass worker` does
     processor, started = time.process_time(), time.perf_counter()
     await app.worker(WorkerSettings(slots=slots, drain=True)).run()
     return last - started, time.process_time() - processor

@@ -28,6 +28,7 @@ from ._policy.rank import priority_of
 from ._policy.request import Origin
 from ._store import Store
 from ._stores import open_store, place_of
+from ._worker.process import run_process
 from ._worker.worker import Worker, WorkerSettings
 from .errors import InvalidOption, UnknownTaskType
 from .tasktype import TaskType
@@ -204,6 +205,10 @@ class App:
         `on_error` sees every exception that leaves a handler in this process, beside what becomes of it.
         """
         return Worker(self, settings or WorkerSettings(), on_error=on_error)
+
+    def run_worker(self, settings: WorkerSettings | None = None) -> None:
+        """Be a worker process, as `windlass worker` is: work until SIGTERM or SIGINT, then close."""
+        run_process(self.worker(settings), self.close)
 
     # -- the door of task types ----------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Mutants: windlass with one mistake put in. The harness must catch each, or its silence proves nothing."""
 
 import asyncio
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ SOURCE = Path(windlass.__file__).parent
 
 
 class Mutant(NamedTuple):
-    """A mistake: in these files, this text becomes that."""
+    """A mistake: in these files, what matches this expression becomes that."""
 
     name: str
     changes: tuple[tuple[str, str, str], ...]
@@ -30,11 +31,10 @@ def freeze_them(fleet: Fleet) -> None:
     """Long tasks, frozen workers, and late settlements when they wake."""
     schedule = Schedule()
     storm = Storm(fleet, Random(1), schedule)
-    for second in (1.0, 5.0, 9.0):
-        schedule.at(second, lambda: storm.freeze(3.5))
+    for second in (0.0, 8.0, 16.0):
+        schedule.at(second, lambda: fleet.enqueue("threaded", 40, seconds=4.0))
+        schedule.at(second + 1.0, lambda: storm.freeze(1.0 + 2 * fleet.settings["lease"]))
     fleet.start_ready(4, lead_for=2.0)
-    fleet.enqueue("nap", 150, seconds=1.5)
-    fleet.enqueue("threaded", 150, seconds=1.5)
     schedule.run()
 
 
@@ -77,27 +77,31 @@ MUTANTS = [
     Mutant(
         "a settlement is not fenced",
         (
-            ("_stores/sqlite/sql/complete.sql", "AND fence = ?", "AND ? > 0"),
+            ("_stores/sqlite/sql/complete.sql", r"(windlass_task\.)?fence = (\?|given\.fence)", r"\2 > 0"),
             ("_stores/sqlite/leases.py", "if task.fence != settlement.lease.fence:", "if False:"),
         ),
         freeze_them,
     ),
     Mutant(
         "a rescue does not raise the fence",
-        (("_stores/sqlite/sql/rescue.sql", "fence = fence + 1", "fence = fence"),),
+        (("_stores/sqlite/sql/rescue.sql", re.escape("fence = fence + 1"), "fence = fence"),),
         freeze_them,
     ),
     Mutant(
         "a crash does not count",
         (
-            ("_keeper/rescues.py", "decide(task, Crashed(error=error),", "decide(task, Interrupted(),"),
+            (
+                "_keeper/rescues.py",
+                re.escape("decide(task, Crashed(error=error),"),
+                "decide(task, Interrupted(),",
+            ),
             ("_keeper/rescues.py", "import Crashed, Stopped", "import Crashed, Interrupted, Stopped"),
         ),
         kill_them,
     ),
     Mutant(
         "an attempt is counted late",
-        (("_stores/sqlite/sql/claim.sql", "attempt = attempt + 1", "attempt = attempt"),),
+        (("_stores/sqlite/sql/claim.sql", re.escape("attempt = attempt + 1"), "attempt = attempt"),),
         kill_them,
     ),
     Mutant(
@@ -107,16 +111,22 @@ MUTANTS = [
     ),
     Mutant(
         "a stopping worker forgets what it ran",
-        (("_worker/worker.py", "self._slots.stop_all(Stop.SHUTDOWN)", "self._slots.stop_all(Stop.FENCED)"),),
+        (
+            (
+                "_worker/worker.py",
+                re.escape("self._slots.stop_all(Stop.SHUTDOWN)"),
+                "self._slots.stop_all(Stop.FENCED)",
+            ),
+        ),
         stop_them,
     ),
     Mutant(
         "the heart beats on the event loop",
         (
-            ("_worker/heartbeat.py", "self._thread.start()", "pass"),
+            ("_worker/heartbeat.py", re.escape("self._thread.start()"), "pass"),
             (
                 "_worker/heartbeat.py",
-                'self._thread = threading.Thread(target=self._run, name="windlass-heartbeat", daemon=True)',
+                r"self\._thread = threading\.Thread\(.*\)",
                 "self._beating = asyncio.get_running_loop().create_task(self._live())",
             ),
         ),
@@ -124,7 +134,7 @@ MUTANTS = [
     ),
     Mutant(
         "what follows a task is forgotten",
-        (("_stores/sqlite/leases.py", "        enqueue(tx, successors)", "        pass"),),
+        (("_stores/sqlite/leases.py", re.escape("        enqueue(tx, successors)"), "        pass"),),
         chain_them,
     ),
 ]
@@ -155,8 +165,9 @@ def mutate(mutant: Mutant, folder: Path) -> None:
     for name, old, new in mutant.changes:
         path = folder / "windlass" / name
         text = path.read_text()
-        assert old in text, f"{name} has changed: {old!r} is not in it any more"
-        path.write_text(text.replace(old, new))
+        changed, number = re.subn(old, new, text)
+        assert number, f"{name} has changed: {old!r} is not in it any more"
+        path.write_text(changed)
 
 
 def survive(fleet: Fleet, mutant: Mutant) -> str:

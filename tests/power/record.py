@@ -214,17 +214,16 @@ class Story:
             else:
                 batch.append(retry(one) if verdict == "retry" else ENDINGS[verdict](one))
             if verdict in ("complete", "successor", "cancel", "bury"):
-                ended.append(one.task.id)
+                ended.append(one.lease)
             if verdict == "bury":
                 self._dead.append(one.task.id)
         worker = self.random.choice(self._workers)
 
         def facts(settled: Any) -> dict[str, Any]:
             self._held += settled.claimed
-            applied = {
-                s.lease.task_id for s, r in zip(batch, settled.receipts, strict=True) if r == "applied"
-            }
-            return {"ended": tuple(task_id for task_id in ended if task_id in applied)}
+            # A stale lease of the same task may be in the batch: what it asks for is not done.
+            pairs = zip(batch, settled.receipts, strict=True)
+            return {"ended": tuple(s.lease.task_id for s, r in pairs if r == "applied" and s.lease in ended)}
 
         return "settle", lambda: self.store.settle(batch, worker.ask(5)), facts
 

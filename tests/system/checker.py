@@ -189,9 +189,13 @@ class Checker:
         until = run.ended.at if run.ended else FAR
         return self.excuse(run.started.worker, run.started.at, until)
 
+    def moment(self, line: Attempt) -> int:
+        """When a line was written, by the clock of the runs."""
+        return int(line.finished_at.timestamp() * 1e9) - self.history.wall
+
     def excuse_line(self, line: Attempt) -> bool:
         """Whether the worker of this line may have been rescued from."""
-        rescued = int(line.finished_at.timestamp() * 1e9) - self.history.wall
+        rescued = self.moment(line)
         return self.excuse(line.worker or "", rescued, rescued + SECOND)
 
 
@@ -268,6 +272,8 @@ class Life:
             if line is not None:
                 if line.worker != started.worker:
                     yield "settled by another", f"{started.worker} ran what {line.worker} settled"
+                if run.ended and self._checker.moment(line) + SECOND // 4 < run.ended.at:
+                    yield "settled before it ended", f"fence {started.fence} on {started.worker}"
             elif not self._was_taken_over(run):
                 yield "start without a trace", f"fence {started.fence} on {started.worker}"
             elif not self._checker.excuse_run(run):

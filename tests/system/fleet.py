@@ -48,16 +48,24 @@ class Member:
     name: str
     process: subprocess.Popen[bytes]
     errors: Path
+    _said_ready: bool = False
 
     @property
     def alive(self) -> bool:
         return self.process.poll() is None
 
+    def was_ready(self) -> bool:
+        """Whether it had come so far as to handle signals; for one that has exited."""
+        assert self.process.stdout is not None
+        self._said_ready = self._said_ready or bool(self.process.stdout.readline())
+        return self._said_ready
+
     def wait_ready(self, seconds: float = START_SECONDS) -> None:
         assert self.process.stdout is not None
         readable, _, _ = select.select([self.process.stdout], [], [], seconds)
         line = self.process.stdout.readline() if readable else b""
-        assert line == b"ready\n", f"{self.name} did not start: {self.errors.read_text()[-2000:]}"
+        self._said_ready = line == b"ready\n"
+        assert self._said_ready, f"{self.name} did not start: {self.errors.read_text()[-2000:]}"
 
 
 @dataclass
@@ -281,7 +289,8 @@ class Fleet:
             self._leaving.append(worker)
         for worker in self._leaving:
             code = worker.process.wait(30)
-            assert code == 0, f"{worker.name} exited with {code}: {worker.errors.read_text()[-2000:]}"
+            went_well = code == 0 or (code == -signal.SIGTERM and not worker.was_ready())
+            assert went_well, f"{worker.name} exited with {code}: {worker.errors.read_text()[-2000:]}"
 
     def _only_living_sessions(self) -> bool:
         living = {worker.name for worker in [*self.workers, *self._leaving] if worker.alive}

@@ -333,6 +333,11 @@ def _end_without_start(sound: Sound) -> None:
     sound.notes.append(Ended(task_id="id-plain", fence=1, worker="w5", at=1, how="returned"))
 
 
+def _settled_too_soon(sound: Sound) -> None:
+    ends = [note for note in sound.notes if note.task_id == "id-plain" and isinstance(note, Ended)]
+    sound.notes[sound.notes.index(ends[0])] = replace(ends[0], at=10**9)
+
+
 SEEDED: list[tuple[Callable[[Sound], None], str]] = [
     (_lost, "lost"),
     (_chain_lost, "lost"),
@@ -353,6 +358,7 @@ SEEDED: list[tuple[Callable[[Sound], None], str]] = [
     (_rescued_without_cause, "taken over without cause"),
     (_start_without_trace, "start without a trace"),
     (_settled_by_another, "settled by another"),
+    (_settled_too_soon, "settled before it ended"),
     (_ran_after_end, "ran after its end"),
     (_ran_after_end, "ended twice"),
     (_never_ran, "completed without a run"),

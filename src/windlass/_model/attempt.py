@@ -7,7 +7,7 @@ from msgspec import Struct
 from .task import Error, TaskId
 
 
-class Attempt(Struct, frozen=True, kw_only=True):
+class Attempt(Struct, frozen=True, gc=False, kw_only=True):
     """One lease's story, from claim to settlement. A snooze or release has a line, but no new `number`."""
 
     task_id: TaskId

@@ -16,7 +16,7 @@ T = TypeVar("T")
 MAX_PAGE = 1000
 
 
-class Filter(Struct, frozen=True, kw_only=True):
+class Filter(Struct, frozen=True, gc=False, kw_only=True):
     """Which tasks. Every field that is set must match; an empty filter is all of them.
 
     `created_after` and `finished_after` are inclusive, the `_before`s exclusive; `error` is a part of
@@ -45,7 +45,7 @@ class Filter(Struct, frozen=True, kw_only=True):
                 force_setattr(self, name, tuple(value))
 
 
-class Page(Struct, frozen=True, kw_only=True):
+class Page(Struct, frozen=True, gc=False, kw_only=True):
     """One page of an answer, by id (and so by age). `cursor` is the last id of the page before."""
 
     limit: int = 100
@@ -53,7 +53,7 @@ class Page(Struct, frozen=True, kw_only=True):
     newest_first: bool = False
 
 
-class Slice(Struct, Generic[T], frozen=True, kw_only=True):
+class Slice(Struct, Generic[T], frozen=True, gc=False, kw_only=True):
     """What a page holds; `cursor` asks for the next one, and is None after the last."""
 
     items: tuple[T, ...]
@@ -69,7 +69,7 @@ class Dimension(StrEnum):
     TENANT = "tenant"
 
 
-class Count(Struct, frozen=True, kw_only=True):
+class Count(Struct, frozen=True, gc=False, kw_only=True):
     """How many tasks share these values, one for each dimension asked for. Not `exact`: an estimate."""
 
     values: tuple[str, ...]
@@ -77,27 +77,27 @@ class Count(Struct, frozen=True, kw_only=True):
     exact: bool = True
 
 
-class By(Struct, frozen=True, kw_only=True):
+class By(Struct, frozen=True, gc=False, kw_only=True):
     """Who acts, and why: what the audit log keeps."""
 
     who: str
     why: str = ""
 
 
-class CancelTasks(Struct, frozen=True, kw_only=True, tag="cancel"):
+class CancelTasks(Struct, frozen=True, gc=False, kw_only=True, tag="cancel"):
     """Pending tasks never start; running ones are asked to stop; waiting successors go with them."""
 
     by: By
 
 
-class Replay(Struct, frozen=True, kw_only=True, tag="replay"):
+class Replay(Struct, frozen=True, gc=False, kw_only=True, tag="replay"):
     """Dead or cancelled tasks become ready again with attempt 0; with `payload`, edited."""
 
     by: By
     payload: bytes | None = None
 
 
-class Discard(Struct, frozen=True, kw_only=True, tag="discard"):
+class Discard(Struct, frozen=True, gc=False, kw_only=True, tag="discard"):
     """Dead tasks are deleted, and the audit log says so."""
 
     by: By

@@ -8,14 +8,14 @@ from .record import Worker
 from .task import Progress, Task, TaskId
 
 
-class Lease(Struct, frozen=True):
+class Lease(Struct, frozen=True, gc=False):
     """The right to settle one task. Only its newest fence counts."""
 
     task_id: TaskId
     fence: int
 
 
-class Claim(Struct, frozen=True, kw_only=True):
+class Claim(Struct, frozen=True, gc=False, kw_only=True):
     """A request for ready tasks.
 
     `number` rises with every claim of a session. The heartbeat names the highest number whose answer has
@@ -28,7 +28,7 @@ class Claim(Struct, frozen=True, kw_only=True):
     number: int
 
 
-class Claimed(Struct, frozen=True):
+class Claimed(Struct, frozen=True, gc=False):
     """A task under a fresh lease, its attempt already counted."""
 
     task: Task
@@ -39,14 +39,14 @@ class Claimed(Struct, frozen=True):
         return Lease(self.task.id, self.task.fence)
 
 
-class Reported(Struct, frozen=True):
+class Reported(Struct, frozen=True, gc=False):
     """Progress of a running task, fenced like every write about one."""
 
     lease: Lease
     progress: Progress
 
 
-class Heartbeat(Struct, frozen=True, kw_only=True):
+class Heartbeat(Struct, frozen=True, gc=False, kw_only=True):
     """A worker's sign of life: keeps its session, and with it every lease, for `lease_for` longer.
 
     `opening` makes the session if there is none. `held` lists every lease the worker knows of; what the
@@ -63,7 +63,7 @@ class Heartbeat(Struct, frozen=True, kw_only=True):
     progress: tuple[Reported, ...] = ()
 
 
-class Pulse(Struct, frozen=True, kw_only=True):
+class Pulse(Struct, frozen=True, gc=False, kw_only=True):
     """The answer to a heartbeat.
 
     Not `alive`: the session is gone, others may have its tasks, stop everything. `lost` are leases that

@@ -25,7 +25,7 @@ class Options(TypedDict, total=False):
     trace: str
 
 
-class Defaults(Struct, frozen=True, kw_only=True):
+class Defaults(Struct, frozen=True, gc=False, kw_only=True):
     """What a task type declares for all its tasks."""
 
     queue: str = DEFAULT_QUEUE

@@ -10,13 +10,13 @@ STRICT_MS = 1 << 44
 """Head start of one priority level under strict order: five centuries, yet a rank fits 53 bits."""
 
 
-class Ordering(Struct, frozen=True, kw_only=True):
+class Ordering(Struct, frozen=True, gc=False, kw_only=True):
     """How priority and waiting trade. `ageing`: a level is worth this much waiting; None is strict."""
 
     ageing: timedelta | None = None
 
 
-class Retention(Struct, frozen=True, kw_only=True):
+class Retention(Struct, frozen=True, gc=False, kw_only=True):
     """How long the record of an ended task is kept; None is for ever."""
 
     completed: timedelta | None = timedelta(days=7)
@@ -30,7 +30,7 @@ class Retention(Struct, frozen=True, kw_only=True):
                 raise InvalidOption(f"retention of {name} tasks is a timedelta or None, not {value!r}")
 
 
-class QueueSettings(Struct, frozen=True, kw_only=True):
+class QueueSettings(Struct, frozen=True, gc=False, kw_only=True):
     """What the store knows about a queue. A queue without settings behaves like the default ones."""
 
     name: str

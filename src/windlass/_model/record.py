@@ -9,7 +9,7 @@ from .queue import QueueSettings
 from .task import TaskId
 
 
-class Worker(Struct, frozen=True, kw_only=True):
+class Worker(Struct, frozen=True, gc=False, kw_only=True):
     """A worker process, as it describes itself."""
 
     name: str
@@ -21,7 +21,7 @@ class Worker(Struct, frozen=True, kw_only=True):
     version: str = ""
 
 
-class Session(Struct, frozen=True, kw_only=True):
+class Session(Struct, frozen=True, gc=False, kw_only=True):
     """One start of a worker: it holds the leases of all its tasks until `expires_at`."""
 
     id: str
@@ -31,7 +31,7 @@ class Session(Struct, frozen=True, kw_only=True):
     expires_at: datetime
 
 
-class Audit(Struct, frozen=True, kw_only=True):
+class Audit(Struct, frozen=True, gc=False, kw_only=True):
     """Who did what to which task, and why."""
 
     id: str

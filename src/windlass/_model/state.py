@@ -38,7 +38,7 @@ class Verb(StrEnum):
     DISCARD = "discard"
 
 
-class Transition(Struct, frozen=True):
+class Transition(Struct, frozen=True, gc=False):
     """One row of the table. `source` is None before a task exists; no targets means that it is gone."""
 
     source: State | None

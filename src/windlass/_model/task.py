@@ -16,7 +16,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-class Error(Struct, frozen=True, kw_only=True):
+class Error(Struct, frozen=True, gc=False, kw_only=True):
     """What went wrong: bounded, printable, free of secrets. Never an exception object."""
 
     type: str
@@ -24,14 +24,14 @@ class Error(Struct, frozen=True, kw_only=True):
     traceback: str | None = None
 
 
-class Progress(Struct, frozen=True, kw_only=True):
+class Progress(Struct, frozen=True, gc=False, kw_only=True):
     """How far a running task says it has come."""
 
     fraction: float
     message: str = ""
 
 
-class NewTask(Struct, frozen=True, kw_only=True):
+class NewTask(Struct, frozen=True, gc=False, kw_only=True):
     """A validated wish. Everything about it is decided; a store only has to keep it.
 
     `run_at` and `delay` exclude each other; with neither the task is due at once. `boost` is the head
@@ -62,14 +62,14 @@ class NewTask(Struct, frozen=True, kw_only=True):
     enqueued_by: str = ""
 
 
-class Enqueued(Struct, frozen=True, kw_only=True):
+class Enqueued(Struct, frozen=True, gc=False, kw_only=True):
     """The answer to an enqueue: this task stands. `created` is False if it stood before."""
 
     id: TaskId
     created: bool
 
 
-class Task(Struct, frozen=True, kw_only=True):
+class Task(Struct, frozen=True, gc=False, kw_only=True):
     """A task as the store knows it at one moment."""
 
     id: TaskId

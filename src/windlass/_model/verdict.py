@@ -10,7 +10,7 @@ from .lease import Claimed, Lease
 from .task import Error, NewTask
 
 
-class Complete(Struct, frozen=True, kw_only=True, tag="complete"):
+class Complete(Struct, frozen=True, gc=False, kw_only=True, tag="complete"):
     """Done. The successors are enqueued in the same step."""
 
     result: bytes | None = None
@@ -25,7 +25,7 @@ class Reason(StrEnum):
     RELEASE = "release"
 
 
-class Postpone(Struct, frozen=True, kw_only=True, tag="postpone"):
+class Postpone(Struct, frozen=True, gc=False, kw_only=True, tag="postpone"):
     """Not now: due again after `delay`. A task that was asked to stop ends in `cancelled` instead."""
 
     delay: timedelta
@@ -33,13 +33,13 @@ class Postpone(Struct, frozen=True, kw_only=True, tag="postpone"):
     error: Error | None = None
 
 
-class Bury(Struct, frozen=True, kw_only=True, tag="bury"):
+class Bury(Struct, frozen=True, gc=False, kw_only=True, tag="bury"):
     """Out of attempts, or beyond help: a dead letter."""
 
     error: Error
 
 
-class Cancel(Struct, frozen=True, kw_only=True, tag="cancel"):
+class Cancel(Struct, frozen=True, gc=False, kw_only=True, tag="cancel"):
     """Stopped on request."""
 
     error: Error | None = None
@@ -48,7 +48,7 @@ class Cancel(Struct, frozen=True, kw_only=True, tag="cancel"):
 Verdict: TypeAlias = Complete | Postpone | Bury | Cancel
 
 
-class Settlement(Struct, frozen=True, kw_only=True):
+class Settlement(Struct, frozen=True, gc=False, kw_only=True):
     """A lease and the verdict that ends it. `outcome` and `duration` go into the attempt's line."""
 
     lease: Lease
@@ -65,7 +65,7 @@ class Receipt(StrEnum):
     LOST = "lost"  # the lease is another's by now: nothing was changed
 
 
-class Settled(Struct, frozen=True, kw_only=True):
+class Settled(Struct, frozen=True, gc=False, kw_only=True):
     """The answer to a settle: a receipt for each settlement, and what was claimed in the same step."""
 
     receipts: tuple[Receipt, ...] = ()

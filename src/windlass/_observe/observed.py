@@ -85,9 +85,8 @@ class ObservedStore:
     async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
         """Settle and claim, and tell of both."""
         settled = await self.within.settle(batch, claim)
-        if self._sinks and (self._known or any(map(self._wanted, EventName))):
-            for settlement, receipt in zip(batch, settled.receipts, strict=True):
-                self._settled(settlement, receipt)
+        if self._known or any(map(self._wanted, EventName)):
+            self._all_settled(batch, settled.receipts)
         self._claimed(settled.claimed, EventName.CLAIMED)
         return settled
 
@@ -202,6 +201,15 @@ class ObservedStore:
                 for one in claimed:
                     self._tell(_of(name, one.task))
         return claimed
+
+    def _all_settled(self, batch: Sequence[Settlement], receipts: Sequence[Receipt]) -> None:
+        quiet = not self._wanted(EventName.COMPLETED) and not self._wanted(EventName.ENQUEUED)
+        for settlement, receipt in zip(batch, receipts, strict=True):
+            # Nearly all of a busy worker's tasks complete, and mostly nobody wants to hear of it.
+            if quiet and receipt is Receipt.APPLIED and type(settlement.verdict) is Complete:
+                self._known.pop(settlement.lease.task_id, None)
+            else:
+                self._settled(settlement, receipt)
 
     def _settled(self, settlement: Settlement, receipt: Receipt) -> None:
         task = self._known.pop(settlement.lease.task_id, None)

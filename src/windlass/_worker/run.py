@@ -1,5 +1,6 @@
 """One run of one task in this worker, and how it may be stopped."""
 
+import asyncio
 from collections.abc import Callable
 from enum import StrEnum
 from time import perf_counter
@@ -29,7 +30,7 @@ class Stop(StrEnum):
 class Run:
     """A task while its handler runs here."""
 
-    __slots__ = ("_watch", "deadline", "declared", "enforce", "report", "started", "stop", "task")
+    __slots__ = ("_watch", "deadline", "declared", "enforce", "report", "slot", "started", "stop", "task")
 
     def __init__(
         self,
@@ -46,6 +47,7 @@ class Run:
         self.deadline = float("inf")
         self.stop: Stop | None = None
         self.enforce: Callable[[], Any] | None = None  # None: can only be asked, not made, to stop
+        self.slot: asyncio.Task[None] | None = None  # the one that awaits it
 
     @property
     def lease(self) -> Lease:

@@ -80,9 +80,8 @@ class Runner:
         if declared.signature.context_name is not None:
             arguments[declared.signature.context_name] = context_of(run)
         if declared.is_async:
-            current = asyncio.current_task()
-            assert current is not None
-            run.enforce = current.cancel
+            assert run.slot is not None
+            run.enforce = run.slot.cancel
             return _result(await isolated(declared.handler(**arguments)))
         return _result(await self._in_thread(run, arguments))
 

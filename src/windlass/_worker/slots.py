@@ -146,9 +146,11 @@ class Slots:
 
     async def _run(self, task: Task, declared: Declared, me: "asyncio.Task[None]") -> None:
         run = self.running[task.id] = Run(task, declared, self._report, self._watch)
+        run.slot = me
         try:
             outcome = await self._execute(run)
-            await _absorb_cancellation(me)
+            if me.cancelling():
+                await _absorb_cancellation(me)
         finally:
             if self.running.get(task.id) is run:
                 del self.running[task.id]

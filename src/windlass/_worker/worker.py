@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from .._declared import Declared, sure
 from .._keeper.keeper import FAREWELL, Keeper
 from .._model.lease import Claimed, Lease, Pulse, Reported
-from .._model.outcome import Interrupted, Outcome, Unhandled
+from .._model.outcome import Interrupted, Outcome, Unhandled, name_of
 from .._model.queue import Retention
 from .._model.record import Session
 from .._model.record import Worker as WorkerRecord
@@ -43,6 +43,7 @@ __all__ = ["Worker", "WorkerSettings"]
 
 _QUICK = 0.005  # tasks this short are claimed ahead, so that slots do not wait for the store
 _OPEN_AGAIN = 0.5
+_VERSION = metadata.version("windlass")
 _CLEANING_UP = 2.0
 
 
@@ -295,7 +296,7 @@ class Worker:
             Settlement(
                 lease=Lease(task.id, task.fence),
                 verdict=self._decide(task, outcome),
-                outcome=type(outcome).__name__.lower(),
+                outcome=name_of(outcome),
                 duration=seconds,
             )
         )
@@ -326,7 +327,7 @@ class Worker:
             queues=self.queues,
             slots=self.settings.slots,
             busy=len(self.holdings),
-            version=metadata.version("windlass"),
+            version=_VERSION,
         )
 
     def on_pulse(self, session: str, pulse: Pulse) -> None:

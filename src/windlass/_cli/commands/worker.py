@@ -1,16 +1,12 @@
 """`windlass worker`: run an app's tasks until told to stop."""
 
-import asyncio
 import logging
-import signal
-from collections.abc import Callable
-from importlib import import_module
 from importlib.metadata import version
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..._worker.process import run_process
 from ..._worker.settings import WorkerSettings
 from ...config import LOG_FORMATS, LOG_LEVELS, Settings
 from ...errors import InvalidOption
@@ -67,20 +63,8 @@ def worker(
     set_up(settings.log_level, settings.log_format, colour=stderr().is_terminal and not stderr().no_color)
     app = asked.app
     made = app.worker(_worker_settings(settings, drain=drain))
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(app, made, settings.app))
-
-
-async def _serve(app: "App", made: "Worker", target: str) -> None:
-    # The worker handles signals once its store is open; until then this does.
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, made.stop)
-    _introduce(app, made, target)
-    try:
-        await made.run(signals=True)
-    finally:
-        await app.close()
+    _introduce(app, made, settings.app)
+    run_process(made, app.close)
 
 
 def _introduce(app: "App", made: "Worker", target: str) -> None:
@@ -113,11 +97,3 @@ def _worker_settings(settings: Settings, *, drain: bool) -> WorkerSettings:
     }
     said = {name: value for name, value in chosen.items() if value is not None}
     return WorkerSettings(queues=settings.queues, drain=drain, **said)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's, where it is installed."""
-    if find_spec("uvloop") is None:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = import_module("uvloop").new_event_loop
-    return factory

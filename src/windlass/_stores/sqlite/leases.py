@@ -93,7 +93,7 @@ def _complete(tx: Transaction, batch: Sequence[Settlement]) -> bool:
     if not batch:
         return True
     tx.save()
-    if tx.run_many("complete", [_completion(tx, settlement) for settlement in batch]) != len(batch):
+    if _complete_those_held(tx, batch) != len(batch):
         tx.undo()
         return False
     tx.forget_saved()
@@ -101,11 +101,18 @@ def _complete(tx: Transaction, batch: Sequence[Settlement]) -> bool:
     return True
 
 
-def _completion(tx: Transaction, settlement: Settlement) -> Row:
-    """The parameters of complete.sql, in its order."""
-    lease, verdict = settlement.lease, settlement.verdict
-    assert isinstance(verdict, Complete)
-    return (tx.at, settlement.duration, settlement.outcome, verdict.result, lease.task_id, lease.fence)
+def _complete_those_held(tx: Transaction, batch: Sequence[Settlement]) -> int:
+    """Complete those whose lease holds; answers with how many that were."""
+    given = [
+        (s.lease.task_id, s.lease.fence, s.duration, s.outcome, _text(s.verdict.result))
+        for s in batch
+        if isinstance(s.verdict, Complete)
+    ]
+    return tx.run("complete", {"now": tx.at, "settlements": listed(given)})
+
+
+def _text(result: bytes | None) -> str | None:
+    return None if result is None else result.decode()
 
 
 def _after_completion(tx: Transaction, batch: Sequence[Settlement]) -> None:
@@ -126,7 +133,7 @@ def _settle_one(tx: Transaction, settlement: Settlement) -> Receipt:
     if task.state is not State.RUNNING:
         return Receipt.REPEATED
     if isinstance(settlement.verdict, Complete):
-        tx.run_many("complete", [_completion(tx, settlement)])
+        _complete_those_held(tx, [settlement])
         _after_completion(tx, [settlement])
     else:
         _apply(tx, task, settlement.verdict, settlement.duration)

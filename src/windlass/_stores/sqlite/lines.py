@@ -34,9 +34,9 @@ MAX_GROUP_SECONDS = 0.02
 GAP_SHARE = 0.25
 MIN_GAP_SECONDS = 0.0001
 MAX_GAP_SECONDS = 0.05
-"""The file is left unlocked for this share of the time it was held. Programs that do not know our turnstile
-only look now and then whether it is free; without a gap they would never get in. Asking and answering take
-time too, so that mostly little is left to wait."""
+"""On the average the file is left unlocked for this share of the time it was held. Programs that do not know
+our turnstile only look now and then whether it is free; without a gap they would never get in. Time in which
+nothing was asked for counts, so that mostly little is left to wait."""
 
 
 class Request:
@@ -204,7 +204,7 @@ class WriteLine(Line[Transaction]):
     def __init__(self, path: Path, clock: Clock, wake: Callable[[News], None]) -> None:
         self._clock = clock
         self._wake = wake
-        self._freed_at = self._held_for = 0.0
+        self._freed_at = self._owed = 0.0
         self._turn = Turnstile()
         super().__init__(path, "write")
 
@@ -242,7 +242,7 @@ class WriteLine(Line[Transaction]):
                 if self._connection.in_transaction:  # A single request that was refused has been rolled back.
                     self._connection.execute("COMMIT")
                 self._freed_at = time.perf_counter()
-                self._held_for = self._freed_at - began
+                self._owed += GAP_SHARE * (self._freed_at - began)
                 for done in group:
                     if done.news is not None:
                         news.add(done.news)
@@ -301,9 +301,12 @@ class WriteLine(Line[Transaction]):
     def _leave_gap(self) -> None:
         """Sleep until the file has been free for its share of the time. Inside the turnstile, so that the gap
         is for programs that do not know it."""
-        owed = min(GAP_SHARE * self._held_for, MAX_GAP_SECONDS) - (time.perf_counter() - self._freed_at)
-        if owed > MIN_GAP_SECONDS:
-            time.sleep(owed)
+        now = time.perf_counter()
+        self._owed = min(max(self._owed - (now - self._freed_at), -MAX_GAP_SECONDS), MAX_GAP_SECONDS)
+        self._freed_at = now
+        if self._owed > MIN_GAP_SECONDS:
+            time.sleep(self._owed)
+            self._owed = 0.0
 
     def _fail(self, group: list[Request], error: Exception) -> None:
         if self._connection.in_transaction:

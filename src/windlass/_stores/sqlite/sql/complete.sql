@@ -1,6 +1,15 @@
--- Complete running tasks whose lease still holds. Uses the unique index on id; by position, in batches.
+-- Complete running tasks whose lease still holds, many in one statement. Uses the unique index on id.
+-- One statement and not one a row: it runs without the interpreter's lock, beside the handlers.
 UPDATE windlass_task
 SET
-    state = 'completed', session = NULL, finished_at = ?, duration = ?, outcome = ?, result = ?,
+    state = 'completed', session = NULL, finished_at = :now, duration = given.duration,
+    outcome = given.outcome, result = CAST(given.result AS BLOB),
     error_type = NULL, error_message = NULL, error_traceback = NULL
-WHERE id = ? AND fence = ? AND state = 'running'
+FROM (
+    SELECT
+        json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS fence,
+        json_extract(value, '$[2]') AS duration, json_extract(value, '$[3]') AS outcome,
+        json_extract(value, '$[4]') AS result
+    FROM json_each(:settlements)
+) AS given
+WHERE windlass_task.id = given.id AND windlass_task.fence = given.fence AND windlass_task.state = 'running'

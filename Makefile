@@ -25,9 +25,11 @@ demo: setup ## Show windlass at work
 	@$(BIN)/windlass demo
 
 .PHONY: test
-test: check core ## The whole gate: check, the core's coverage, every test (PARALLEL=4 for four at once)
-	@printf '  %-8s %s\n' 'pytest' 'all tests'
-	@$(BIN)/pytest --no-header $(if $(PARALLEL),-n $(PARALLEL))
+test: check core ## The whole gate: check, the core's coverage, every test
+	@printf '  %-8s %s\n' 'pytest' 'all but real processes'
+	@$(BIN)/pytest --no-header -q -n 2 --ignore=tests/unit -m 'not system and not chaos'
+	@printf '  %-8s %s\n' 'pytest' 'real processes, kills and cuts'
+	@$(BIN)/pytest --no-header -q -m 'system and not chaos'
 
 .PHONY: check
 check: setup ## The quick gate: lint, format, types, layers, house rules

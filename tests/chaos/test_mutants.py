@@ -34,17 +34,17 @@ def freeze_them(fleet: Fleet) -> None:
     for second in (0.0, 8.0, 16.0):
         schedule.at(second, lambda: fleet.enqueue("threaded", 40, seconds=4.0))
         schedule.at(second + 1.0, lambda: storm.freeze(1.0 + 2 * fleet.settings["lease"]))
-    fleet.start_ready(4, lead_for=2.0)
+    fleet.start_ready(4)
     schedule.run()
 
 
 def kill_them(fleet: Fleet) -> None:
     """Running tasks lose their workers."""
     schedule = Schedule()
-    storm = Storm(fleet, Random(1), schedule, lead_for=2.0)
+    storm = Storm(fleet, Random(1), schedule)
     for second in range(1, 6):
         schedule.at(second, storm.kill)
-    fleet.start_ready(3, lead_for=2.0)
+    fleet.start_ready(3)
     fleet.enqueue("nap", 200, seconds=0.8)
     schedule.run()
 
@@ -62,7 +62,7 @@ def stop_them(fleet: Fleet) -> None:
 
 def block_them(fleet: Fleet) -> None:
     """A handler blocks the event loop for longer than a lease."""
-    fleet.start_ready(2, lead_for=2.0)
+    fleet.start_ready(2)
     fleet.enqueue("blocker", 2, seconds=2.5 * fleet.settings["lease"])
     wait_until(fleet.is_drained, 40, what="they end")
 

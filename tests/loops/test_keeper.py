@@ -209,7 +209,7 @@ async def test_a_backoff_that_raises_stops_no_keeper(app: App) -> None:
 async def test_one_keeper_leads_and_another_takes_over_when_it_resigns(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper_module, "_CAMPAIGN_EVERY", 0.1)
+    monkeypatch.setattr(keeper_module, "LEAD_FOR", timedelta(seconds=0.4))
     first, second = keeper_of(app), keeper_of(app)
     async with keeping(second):
         async with keeping(first):
@@ -221,7 +221,7 @@ async def test_one_keeper_leads_and_another_takes_over_when_it_resigns(
 
 
 async def test_a_leader_that_dies_is_replaced_when_its_lead_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper_module, "_CAMPAIGN_EVERY", 0.05)
+    monkeypatch.setattr(keeper_module, "LEAD_FOR", timedelta(seconds=0.2))
     clock = ManualClock()
     app = App(MemoryStore(clock=clock))
     assert await app.store.lead("one that has died", keeper_module.LEAD_FOR)

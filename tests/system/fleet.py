@@ -191,11 +191,13 @@ class Fleet:
         """Whether those who are not frozen can write."""
         file = self.folder / "windlass.db"
         with (
+            (self.folder / "windlass.db-turn").open("rb") as turn,
             (self.folder / "windlass.db-lock").open("rb") as lock,
             closing(sqlite3.connect(file, timeout=1)) as db,
         ):
             try:
-                wait_until(lambda: _try_lock(lock.fileno()), 1, what="the turn", every=0.005)
+                wait_until(lambda: _try_lock(turn.fileno()), 1, what="the turn", every=0.005)
+                wait_until(lambda: _try_lock(lock.fileno()), 1, what="the lock", every=0.005)
                 db.execute("BEGIN EXCLUSIVE")
             except (AssertionError, sqlite3.OperationalError):
                 return False

@@ -5,7 +5,6 @@ import pytest
 from tests.system.fleet import Fleet, Member, wait_until
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(90)]
-LEAD_FOR = 2.0
 
 
 def leader(fleet: Fleet) -> Member:
@@ -17,7 +16,6 @@ def leader(fleet: Fleet) -> Member:
 
 @pytest.fixture
 def fleet_with_a_leader(fleet: Fleet) -> Fleet:
-    fleet.settings["lead_for"] = LEAD_FOR
     fleet.start_ready(3)
     leader(fleet)
     return fleet

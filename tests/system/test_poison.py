@@ -18,7 +18,6 @@ def keep_three(fleet: Fleet) -> bool:
 
 
 def test_a_task_that_kills_its_worker_dies_in_the_end(fleet: Fleet) -> None:
-    fleet.settings["lead_for"] = 2.0  # It kills the keeper too: another shall soon take over.
     fleet.start_ready(3)
     poison = [*fleet.enqueue("poison", how="kill"), *fleet.enqueue("poison", how="exit")]
     neighbours = [*fleet.enqueue("nap", 60, seconds=0.05), *fleet.enqueue("threaded", 20, seconds=0.05)]

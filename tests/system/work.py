@@ -9,7 +9,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import windlass._keeper.keeper
 from tests.system.full import watch_for_full
 from tests.system.program import FOLDER, WORKER, app
 from windlass import WorkerSettings
@@ -20,8 +19,6 @@ DURATIONS = ("lease", "heartbeat", "grace", "poll")
 def main(options: dict[str, Any]) -> None:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("windlass.keeper").setLevel(logging.INFO)
-    if "lead_for" in options:
-        windlass._keeper.keeper.LEAD_FOR = timedelta(seconds=options.pop("lead_for"))
     if options.pop("may_fill", False):
         watch_for_full(FOLDER)
     for name in DURATIONS:

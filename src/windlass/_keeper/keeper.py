@@ -21,9 +21,8 @@ from .retention import prune_expired
 
 logger = logging.getLogger("windlass.keeper")
 
-LEAD_FOR = timedelta(seconds=10)
+LEAD_FOR = timedelta(seconds=10)  # or the lease, if that is shorter: rescues must not wait for a dead leader
 FAREWELL = 2.0  # seconds for last words to a store that may be out of reach; what is not said runs out
-_CAMPAIGN_EVERY = 2.5
 _PROMOTE_EVERY = 1.0
 _PRUNE_EVERY = 60.0
 _TRY_AGAIN = 0.5
@@ -53,7 +52,8 @@ class Keeper:
         self._session = new_id()
         self._name = name
         self._changed = asyncio.Event()
-        self._due = {"promote": 0.0, "rescue": 0.0, "prune": 0.0}
+        self._lead_for = min(LEAD_FOR, lease)
+        self._due = dict.fromkeys(("lead", "promote", "rescue", "prune", "beat"), 0.0)
         self.leads = False
 
     async def run(self) -> None:
@@ -73,7 +73,7 @@ class Keeper:
         """One look at everything; answers with the seconds until the next."""
         try:
             if not await self._campaign():
-                return _CAMPAIGN_EVERY * (0.75 + random.random() / 2)
+                return self._lead_for.total_seconds() / 4 * (0.75 + random.random() / 2)
             return await self._chores()
         except (StoreError, SessionLost) as error:
             logger.warning("the keeper is held up: %s", error)
@@ -83,13 +83,14 @@ class Keeper:
         return _TRY_AGAIN * (1 + 2 * random.random())
 
     async def _campaign(self) -> bool:
-        if not await self._store.lead(self._holder, LEAD_FOR):
-            self.leads = False
-            return False
-        if not self.leads:
+        """Take the lead or keep it; while it is fresh the store need not be asked."""
+        if self.leads and monotonic() < self._due["lead"]:
+            return True
+        self._due["lead"] = monotonic() + self._lead_for.total_seconds() / 3
+        led, self.leads = self.leads, await self._store.lead(self._holder, self._lead_for)
+        if self.leads and not led:
             logger.info("keeper %s leads", self._name or self._holder)
-        self.leads = True
-        return True
+        return self.leads
 
     async def _chores(self) -> float:
         now = monotonic()
@@ -102,16 +103,19 @@ class Keeper:
             await prune_expired(self._store, self._retention)
         until_next = await promote_due(self._store)
         self._due["promote"] = now + min(_PROMOTE_EVERY, until_next)
-        return max(min(self._due.values()) - monotonic(), 0.0)
+        next_due = min(self._due[chore] for chore in ("lead", "promote", "rescue", "prune"))
+        return max(next_due - monotonic(), 0.0)
 
     async def _rescue(self) -> None:
         """Rescued tasks are leased to the keeper's own session until they are settled."""
-        await self._beat()
+        if monotonic() >= self._due["beat"]:
+            await self._beat()
         try:
             await rescue_silent(self._store, self._session, self._backoff)
-        except BaseException:
+        except Exception:
             # What this session may hold by now nobody knows; without it, it is rescued anew.
             ended, self._session = self._session, new_id()
+            self._due["beat"] = 0.0
             with suppress(StoreError):
                 await self._store.remove(Session, ended)
             raise
@@ -121,11 +125,12 @@ class Keeper:
             Heartbeat(
                 session=self._session,
                 worker=Worker(name=f"keeper {self._name}".strip()),
-                lease_for=max(self._lease, LEAD_FOR),
+                lease_for=self._lease,
                 opening=True,
                 through=-1,  # what it is about to settle must not be handed back meanwhile
             )
         )
+        self._due["beat"] = monotonic() + self._lease.total_seconds() / 4
 
     async def _listen(self) -> None:
         """Something new is scheduled: it may be due before the next look."""

@@ -38,13 +38,26 @@ class Signature:
     def payload(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, str | None]:
         """The payload of a call, checked against the parameters, and which of them takes the result."""
         bound = self._bind(args, kwargs)
-        result_into = next((name for name, value in bound.items() if value is RESULT), None)
-        if result_into is None:
-            data = encode_payload(bound)
+        takers = [name for name, value in bound.items() if value is RESULT]
+        if len(takers) > 1:
+            raise InvalidPayload(f"{' and '.join(takers)} are both RESULT; one parameter takes it")
+        data = encode_payload({name: value for name, value in bound.items() if value is not RESULT})
+        if not takers:
             self.arguments(data)
             return data, None
-        given = {name: value for name, value in bound.items() if value is not RESULT}
-        return encode_payload(given), result_into
+        self._check_all_but(takers[0], data)
+        return data, takers[0]
+
+    def _check_all_but(self, taker: str, payload: bytes) -> None:
+        """Check what is given already; the result will come later."""
+        if self._open_ended:
+            return
+        fields = [field if field[0] != taker else (taker, Any, None) for field in self._fields]
+        given = msgspec.defstruct("Given", fields, kw_only=True, forbid_unknown_fields=True)
+        try:
+            msgspec.json.decode(payload, type=given)
+        except msgspec.ValidationError as error:
+            raise self._misfit(error) from None
 
     def arguments(self, payload: bytes) -> dict[str, Any]:
         """The handler's arguments from a payload; InvalidPayload if it does not fit."""
@@ -53,13 +66,15 @@ class Signature:
         try:
             values = msgspec.structs.asdict(self._decoder.decode(payload))
         except msgspec.ValidationError as error:
-            raise InvalidPayload(
-                f"the payload does not fit {self.type_name}{self._shown()}: {error}",
-                pointer=_pointer(str(error)),
-            ) from None
+            raise self._misfit(error) from None
         if self._has_defaults:
             return {name: value for name, value in values.items() if value is not UNSET}
         return values
+
+    def _misfit(self, error: msgspec.ValidationError) -> InvalidPayload:
+        return InvalidPayload(
+            f"the payload does not fit {self.type_name}{self._shown()}: {error}", pointer=_pointer(str(error))
+        )
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         if self.context_name is not None and self.context_name in kwargs:

@@ -1,11 +1,13 @@
 """The seam. A store keeps tasks and moves them; it decides nothing.
 
-Decisions go in as values, facts come out as values. Four roles, each with one kind of caller: programs
-enqueue, workers claim and settle, the keeper keeps house, people ask. Every verb is atomic and, on a
-durable store, durable on return. Every verb may be repeated after a lost reply without harm. The store's
-clock is the only one: durations go in, and the store adds its own now.
+Decisions go in as values, facts come out as values. Five roles, each with one kind of caller: programs
+enqueue, workers claim and settle, the keeper keeps house, people ask, and installers nurse the store.
+Every verb is atomic and, on a durable store, durable on return. Every verb may be repeated after a lost
+reply without harm. The store's clock is the only one: durations go in, and the store adds its own now.
+A handle serves any number of threads and event loops.
 
-`memory.py` is the executable specification, `windlass.testing.conformance` the suite that every store passes.
+`_stores/memory` is the executable specification; `windlass.testing.conformance` is the suite that every
+store passes.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Sequence
@@ -224,7 +226,7 @@ class Store(EnqueueStore, WorkStore, KeepStore, AskStore, AdminStore, Protocol):
 
     @property
     def capabilities(self) -> Capability:
-        """What this store can do beyond the common ground."""
+        """What this store can do beyond the common ground. Certain once it is open."""
         ...
 
     @property

@@ -14,8 +14,7 @@ from ._client.handle import Handle
 from ._client.loop import LoopThread
 from ._client.operator import Operator
 from ._client.sync import SyncClient, SyncHandle, SyncOperator
-from ._clock import Clock
-from ._declared import Declared
+from ._declared import Declared, sure
 from ._model.options import Defaults
 from ._model.queue import Ordering, QueueSettings, Retention
 from ._model.task import DEFAULT_QUEUE, NewTask, Task
@@ -56,7 +55,7 @@ class App:
         self.place = place_of(store)
         self.types: Mapping[str, Declared] = {}
         self.retention = retention or Retention()
-        self.backoff: Delay = backoff or Backoff()
+        self.backoff: Delay = sure(Backoff() if backoff is None else backoff)
         self._secret = names(secret, "secret")
         self._queues: dict[str, QueueSettings] = {}
         self._identity = identity or _identity()
@@ -182,10 +181,6 @@ class App:
         self.place = place_of(store)
         return before
 
-    def use_memory(self, clock: Clock) -> Store:
-        """Keep tasks in memory from now on, by this clock: for tests. Answers with the store so far."""
-        return self.use_store(open_store("memory://", clock=clock))
-
     async def close(self) -> None:
         """Let go of the store. Using the app afterwards opens it again."""
         await self.store.close()
@@ -230,7 +225,7 @@ class App:
         return settings.ordering if settings else _STRICT
 
     def origin(self) -> Origin:
-        """Who enqueues, and under which trace: a fresh one unless the caller has one."""
+        """Who enqueues, and a fresh trace for it."""
         return Origin(
             trace=f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-00", enqueued_by=self._identity
         )

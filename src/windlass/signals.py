@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+from ._policy.options import duration
+
 
 class Signal(Exception):
     """The root of all signals."""
@@ -10,17 +12,17 @@ class Signal(Exception):
 class Retry(Signal):
     """Try again, `after` this long instead of what the backoff says. Counts as an attempt."""
 
-    def __init__(self, reason: str = "", *, after: timedelta | float | None = None) -> None:
+    def __init__(self, reason: str = "", *, after: timedelta | float | str | None = None) -> None:
         super().__init__(reason or "retry asked for")
-        self.after = after if after is None or isinstance(after, timedelta) else timedelta(seconds=after)
+        self.after = None if after is None else duration(after, "retry's delay")
 
 
 class Snooze(Signal):
     """Come back later; this attempt does not count."""
 
-    def __init__(self, delay: timedelta | float) -> None:
+    def __init__(self, delay: timedelta | float | str) -> None:
         super().__init__(f"snoozed for {delay}")
-        self.delay = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
+        self.delay = duration(delay, "snooze")
 
 
 class Fatal(Signal):

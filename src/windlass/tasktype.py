@@ -11,7 +11,7 @@ from ._ids import new_id
 from ._model.options import Options
 from ._model.queue import Ordering
 from ._model.task import NewTask
-from ._policy.chain import Step
+from ._policy.chain import Step, renewed
 from ._policy.request import Origin, check_options, follow, new_step, new_task
 from .errors import InvalidOption
 
@@ -89,7 +89,7 @@ class TaskType(Generic[P, C, R]):
         """Enqueue one task for each payload, all or none."""
         return await self._plain.aenqueue_many(payloads)
 
-    def step(self, /, *args: Any, **kwargs: Any) -> Step:
+    def step(self, /, *args: P.args, **kwargs: P.kwargs) -> Step:
         """A task to be, for a chain or group. `RESULT` as an argument takes the predecessor's result."""
         return self._plain.step(*args, **kwargs)
 
@@ -123,7 +123,7 @@ class Prepared(Generic[P, R]):
         """Enqueue one task for each payload, all or none."""
         return await self._ahand_in(self._tasks(payloads))
 
-    def step(self, /, *args: Any, **kwargs: Any) -> Step:
+    def step(self, /, *args: P.args, **kwargs: P.kwargs) -> Step:
         """A task to be, for a chain or group."""
         if self._within is not None:
             raise InvalidOption("within is for enqueueing; a step is enqueued later, when it follows")
@@ -145,7 +145,7 @@ class Prepared(Generic[P, R]):
         step, result_into = self._step(args, kwargs)
         if result_into is not None:
             raise InvalidOption(f"{result_into}=RESULT is for a step; a first task has no predecessor")
-        return new_task(step, self._options, self._door.origin(), unique=self._declared.defaults.unique)
+        return new_task(renewed(step, new_id), self._options, self._door.origin())
 
     def _step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Step, str | None]:
         declared = self._declared

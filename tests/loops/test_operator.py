@@ -5,7 +5,7 @@ from time import monotonic
 import pytest
 
 from tests.loops.working import drained, tasks
-from windlass import App, Filter, InvalidOption, InvalidPayload, NotFound, Page, State, TaskFinished
+from windlass import App, Filter, InvalidOption, InvalidPayload, NotFound, Page, Refused, State, TaskFinished
 from windlass._model.filter import By, Dimension
 
 ANN = By(who="ann", why="the API is back")
@@ -86,9 +86,9 @@ async def test_only_what_may_be_replayed_or_discarded_is(app: App, dead: list[st
     await app.operator.replay_one(dead[0], by=ANN, payload=b'{"n": 11}')
     await drained(app)
 
-    with pytest.raises(TaskFinished, match="only dead or cancelled tasks are replayed"):
+    with pytest.raises(Refused, match="only dead or cancelled tasks are replayed"):
         await app.operator.replay_one(dead[0], by=ANN)
-    with pytest.raises(TaskFinished, match="only dead tasks are discarded"):
+    with pytest.raises(Refused, match="only dead tasks are discarded"):
         await app.operator.discard_one(dead[0], by=ANN)
     with pytest.raises(TaskFinished, match="an end is final"):
         await app.operator.cancel_one(dead[0], by=ANN)
@@ -170,3 +170,13 @@ def test_blocking_operators_do_the_same(app: App) -> None:
     assert operator.workers() == []
     assert operator.attempts(handle.id) == ()
     assert operator.check()
+
+
+async def test_cancelling_no_state_cancels_nothing(app: App) -> None:
+    @app.task(name="standing")
+    async def standing() -> None: ...
+
+    await standing.aenqueue()
+
+    assert await app.operator.cancel(Filter(states=()), by=ANN) == 0
+    assert [task.state for task in await tasks(app)] == [State.READY]

@@ -7,9 +7,9 @@ from .._ids import new_id
 from .._model.options import Defaults, Options
 from .._model.queue import Ordering
 from .._model.task import Enqueued, NewTask, TaskId
-from .._policy.chain import Step
+from .._policy.chain import Step, renewed
 from .._policy.payload import encode_payload
-from .._policy.request import Origin, group, new_step, new_task
+from .._policy.request import Origin, check_first_options, group, new_step, new_task
 from .._store import Capability, Join, Store, require
 from ..errors import InvalidOption, StoreUnavailable
 from .handle import Handle
@@ -30,7 +30,8 @@ class Client:
     async def enqueue(
         self, step: Step, *, within: object | None = None, **options: Unpack[Options]
     ) -> Handle[Any]:
-        """Enqueue a step, with the chain that hangs on it. The options are those of a first task."""
+        """Enqueue a step, with the chain that hangs on it. The options are those of a first task alone."""
+        check_first_options(options)
         return (await self.enqueue_tasks([self.task(step, options)], within=within))[0]
 
     async def enqueue_many(self, steps: Iterable[Step], *, within: object | None = None) -> list[Handle[Any]]:
@@ -67,7 +68,7 @@ class Client:
         """The first task of a request."""
         if not isinstance(step, Step):
             raise InvalidOption(f"a step is enqueued, not {step!r}; make one with a task type's step()")
-        return new_task(step, options or {}, self._origin())
+        return new_task(renewed(step, new_id), options or {}, self._origin())
 
     def group(self, steps: Iterable[Step], then: Step) -> tuple[NewTask, ...]:
         """The tasks of a group, the waiting one last."""

@@ -34,6 +34,7 @@ class Handle(Generic[R]):
 
     async def task(self) -> Task:
         """The task as it is now; NotFound once its record has been pruned."""
+        await self._store.open()
         found = await self._store.find(Filter(ids=(self.id,)), Page(limit=1))
         if not found.items:
             raise NotFound(
@@ -77,6 +78,7 @@ class Handle(Generic[R]):
 
     async def cancel(self, *, by: str = "client", why: str = "") -> None:
         """Never start it, or ask it to stop; TaskFinished if it has ended."""
+        await self._store.open()
         action = CancelTasks(by=By(who=by, why=why))
         if not await self._store.apply(action, Filter(ids=(self.id,)), 1):
             task = await self.task()

@@ -28,7 +28,7 @@ from .._model.task import Task, TaskId
 from .._policy.options import name as checked_name
 from .._policy.payload import parse_payload
 from .._store import Finding, Migration, Promise, Store
-from ..errors import InvalidOption, NotFound, TaskFinished
+from ..errors import InvalidOption, NotFound, Refused, TaskFinished
 
 R = TypeVar("R", bound=Record)
 
@@ -37,7 +37,7 @@ _AT_ONCE = 500
 
 
 class Operator:
-    """Look into a store, and act on what is there. Every act is audited with who and why."""
+    """Look into a store, and act on what is there. What is done to a task is audited, with who and why."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -101,7 +101,7 @@ class Operator:
         """Cancel what has not ended: pending tasks at once, running ones are asked to stop."""
         await self._store.open()
         action = CancelTasks(by=by)
-        wanted = where.states or tuple(State)
+        wanted = tuple(State) if where.states is None else where.states
         done = 0
         # Pending tasks leave the filter as they are cancelled; running ones stay in it, and are asked once.
         if pending := tuple(state for state in PENDING if state in wanted):
@@ -144,14 +144,14 @@ class Operator:
         if not await self.replay(Filter(ids=(task_id,)), by=by, payload=payload):
             task = await self.task(task_id)
             if task.state in REPLAYABLE:
-                raise TaskFinished(f"task {task_id} cannot come back: another with its fingerprint stands")
-            raise TaskFinished(f"task {task_id} is {task.state}; only dead or cancelled tasks are replayed")
+                raise Refused(f"task {task_id} cannot come back: another with its fingerprint stands")
+            raise Refused(f"task {task_id} is {task.state}; only dead or cancelled tasks are replayed")
 
     async def discard_one(self, task_id: TaskId, *, by: By) -> None:
         """Discard this one, or say why not."""
         if not await self.discard(Filter(ids=(task_id,)), by=by):
             task = await self.task(task_id)
-            raise TaskFinished(f"task {task_id} is {task.state}; only dead tasks are discarded")
+            raise Refused(f"task {task_id} is {task.state}; only dead tasks are discarded")
 
     async def cancel_one(self, task_id: TaskId, *, by: By) -> State:
         """Cancel this one, or say why not; RUNNING means that it has been asked to stop."""
@@ -169,11 +169,11 @@ class Operator:
         """Let the queue go on."""
         await self._set(queue, paused=False)
 
-    async def prune(self, retention: Retention | None = None) -> int:
-        """Delete what retention no longer covers, now."""
+    async def prune(self, retention: Retention) -> int:
+        """Delete now what this retention (or a queue's own) no longer covers."""
         await self._store.open()
         total = 0
-        while number := await self._store.prune(retention or Retention(), _AT_ONCE):
+        while number := await self._store.prune(retention, _AT_ONCE):
             total += number
         return total
 

@@ -14,6 +14,7 @@ from .._model.record import Audit, Session
 from .._model.state import State
 from .._model.task import NewTask, Progress, Task, TaskId
 from .._policy.chain import Step
+from .._policy.request import check_first_options
 from .._store import Finding, Migration, Promise
 from .client import Client
 from .handle import Handle
@@ -78,7 +79,8 @@ class SyncClient:
     def enqueue(
         self, step: Step, *, within: object | None = None, **options: Unpack[Options]
     ) -> SyncHandle[Any]:
-        """Enqueue a step, with the chain that hangs on it."""
+        """Enqueue a step, with the chain that hangs on it. The options are those of a first task alone."""
+        check_first_options(options)
         return self.enqueue_tasks([self._client.task(step, options)], within=within)[0]
 
     def enqueue_many(self, steps: Iterable[Step], *, within: object | None = None) -> list[SyncHandle[Any]]:
@@ -196,8 +198,8 @@ class SyncOperator:
         """Discard this one, or say why not."""
         self._loop.run(self._operator.discard_one(task_id, by=by))
 
-    def prune(self, retention: Retention | None = None) -> int:
-        """Delete what retention no longer covers, now."""
+    def prune(self, retention: Retention) -> int:
+        """Delete now what this retention (or a queue's own) no longer covers."""
         return self._loop.run(self._operator.prune(retention))
 
     def pause(self, queue: str) -> None:

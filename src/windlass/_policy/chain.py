@@ -4,6 +4,7 @@ A chain's steps travel inside their predecessor (`Task.next`), each with its id,
 step that completes it. A group's last task exists from the start, waiting for its predecessors.
 """
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import msgspec
@@ -32,6 +33,7 @@ class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout: timedelta | None = None
     result_into: str | None = None
     secret: tuple[str, ...] = ()
+    unique: bool = False  # heeded where it is the first of a request
     next: tuple["Step", ...] = ()
 
     def then(self, *steps: "Step") -> "Step":
@@ -50,12 +52,19 @@ def chain(first: Step, *others: Step) -> Step:
 _decoder = msgspec.json.Decoder(tuple[Step, ...])
 
 
+def renewed(step: Step, make_id: Callable[[], TaskId]) -> Step:
+    """The same with fresh ids all the way down: a step can be enqueued again, a task is made once."""
+    _check_levels(step.next)
+    return _renewed(step, make_id)
+
+
+def _renewed(step: Step, make_id: Callable[[], TaskId]) -> Step:
+    return replace(step, id=make_id(), next=tuple(_renewed(below, make_id) for below in step.next))
+
+
 def encode_steps(steps: tuple[Step, ...]) -> bytes | None:
     """The steps as a task carries them; None for none."""
-    if _levels(steps) > MAX_LEVELS:
-        raise InvalidOption(
-            f"a chain goes at most {MAX_LEVELS} tasks deep; let the last one enqueue the rest"
-        )
+    _check_levels(steps)
     return _encoder.encode(steps) if steps else None
 
 
@@ -78,6 +87,13 @@ def with_result(payload: bytes, name: str, result: bytes | None) -> bytes:
 def results_list(results: tuple[bytes | None, ...]) -> bytes:
     """Several results as one JSON array, in the order of the predecessors."""
     return _encoder.encode([Raw(result or b"null") for result in results])
+
+
+def _check_levels(steps: tuple[Step, ...]) -> None:
+    if _levels(steps) > MAX_LEVELS:
+        raise InvalidOption(
+            f"a chain goes at most {MAX_LEVELS} tasks deep; let the last one enqueue the rest"
+        )
 
 
 def _levels(steps: tuple[Step, ...]) -> int:

@@ -20,7 +20,7 @@ from .rank import boost, priority_of
 from .shown import shown
 
 _NAMES = tuple(Options.__annotations__)
-_NOT_FOR_STEPS = ("run_at", "idempotency_key", "idempotency_for", "unique", "trace")
+_FOR_FIRST = ("run_at", "idempotency_key", "idempotency_for", "unique", "trace")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
@@ -40,9 +40,15 @@ def check_options(options: Mapping[str, object]) -> None:
             raise InvalidOption(f"there is no option {shown(given)}; {hint}")
 
 
-def new_task(
-    step: Step, options: Options, origin: Origin, *, unique: bool = False, root: TaskId | None = None
-) -> NewTask:
+def check_first_options(options: Mapping[str, object]) -> None:
+    """Refuse what must be said when a step is made, not when it is enqueued."""
+    check_options(options)
+    for given in options:
+        if given not in _FOR_FIRST:
+            raise InvalidOption(f"{given} belongs to the step: make it with .using({given}=…).step(…)")
+
+
+def new_task(step: Step, options: Options, origin: Origin) -> NewTask:
     """The first task of a request: a step, and what only a first task may ask for."""
     key = options.get("idempotency_key")
     if key is None and "idempotency_for" in options:
@@ -50,12 +56,12 @@ def new_task(
     if "run_at" in options and step.delay is not None:
         raise InvalidOption("run_at and delay exclude each other; give one of them")
     payload = bytes(step.payload)
-    is_unique = options.get("unique", unique)
+    is_unique = options.get("unique", step.unique)
     return NewTask(
         id=step.id,
         type=step.type,
         payload=payload,
-        root=root or step.id,
+        root=step.id,
         queue=step.queue,
         tenant=step.tenant,
         priority=step.priority,
@@ -103,13 +109,14 @@ def new_step(
         max_attempts=max_attempts(options.get("max_attempts", defaults.max_attempts)),
         timeout=checked_timeout(timeout),
         secret=defaults.secret,
+        unique=defaults.unique,
         next=steps(options.get("next")),
     )
 
 
 def follow(step: Step, options: Options, result_into: str | None) -> Step:
     """A step for the middle of a chain: what only a first task may ask for is refused."""
-    for given in _NOT_FOR_STEPS:
+    for given in _FOR_FIRST:
         if given in options:
             raise InvalidOption(
                 f"{given} is for the first task of a chain; a later step is due when it follows"
@@ -124,8 +131,8 @@ def group(first: Iterable[NewTask], last: NewTask) -> tuple[NewTask, ...]:
         raise InvalidOption("a group needs at least one task to wait for")
     root = members[0].id
     return (
-        *(replace(member, root=root) for member in members),
-        replace(last, root=root, after=tuple(member.id for member in members)),
+        *(replace(member, root=root, trace=members[0].trace) for member in members),
+        replace(last, root=root, trace=members[0].trace, after=tuple(member.id for member in members)),
     )
 
 

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-from .._model.filter import Dimension, Filter, Page
+from .._model.filter import Dimension, Filter
 from .._model.state import State
 from .._model.task import Task
 from .._policy.options import duration
-from .._store import Store
+from .._stores.memory import MemoryStore
 from .._worker.settings import WorkerSettings
 from ..app import App
 from ..tasktype import TaskType
@@ -22,10 +22,9 @@ _MAX_ROUNDS = 10_000
 class Harness:
     """An app whose tasks are kept in memory and run only when the test says so."""
 
-    def __init__(self, app: App, store: Store, clock: ManualClock) -> None:
+    def __init__(self, app: App, clock: ManualClock) -> None:
         self.app = app
         self.clock = clock
-        self._store = store
 
     def run_until_idle(self, *, raise_errors: bool = True, slots: int = 1) -> int:
         """Run everything that is due, and what follows from it; answers with how many runs that took.
@@ -39,8 +38,8 @@ class Harness:
         """`run_until_idle` for a test that has an event loop."""
         total = 0
         for _ in range(_MAX_ROUNDS):
-            await self._store.promote(1_000)
-            queues = await self._store.count(Filter(states=(State.READY,)), [Dimension.QUEUE])
+            await self.app.store.promote(1_000)
+            queues = await self.app.store.count(Filter(states=(State.READY,)), [Dimension.QUEUE])
             if not queues:
                 return total
             ran = await self._drain(
@@ -61,7 +60,7 @@ class Harness:
         """The tasks in the store, oldest first: of one type, in these states, or all."""
         name = of.name if isinstance(of, TaskType) else of
         where = Filter(types=None if name is None else (name,), states=states or None)
-        return [*asyncio.run(self._store.find(where, Page(limit=1_000_000))).items]
+        return [*self.app.sync_operator.every(where)]
 
     async def _drain(self, queues: tuple[str, ...], slots: int, *, raise_errors: bool) -> int:
         errors: list[BaseException] = []
@@ -83,8 +82,8 @@ class Harness:
 def harness(app: App) -> Iterator[Harness]:
     """The app on a fresh memory store with a manual clock; its own store is put back afterwards."""
     clock = ManualClock()
-    before = app.use_memory(clock)
+    before = app.use_store(MemoryStore(clock=clock))
     try:
-        yield Harness(app, app.store, clock)
+        yield Harness(app, clock)
     finally:
         app.use_store(before)

@@ -60,7 +60,7 @@ def test_one_is_replayed_and_audited(run: Run, dead: Dead) -> None:
     assert (entry["action"], entry["why"]) == ("replay", "mended")
     assert "@" in entry["who"]
     again = run("dead", "replay", one)
-    assert (again.code, "error[task-finished]" in again.err) == (3, True)
+    assert (again.code, "error[refused]" in again.err) == (3, True)
 
 
 def test_one_is_replayed_with_an_edited_payload(run: Run, dead: Dead) -> None:

@@ -13,7 +13,16 @@ from windlass._model.queue import STRICT_MS, Ordering
 from windlass._model.task import NewTask
 from windlass._policy import keys
 from windlass._policy.chain import Step, decode_steps
-from windlass._policy.request import Origin, check_options, follow, group, new_step, new_task, steps
+from windlass._policy.request import (
+    Origin,
+    check_first_options,
+    check_options,
+    follow,
+    group,
+    new_step,
+    new_task,
+    steps,
+)
 from windlass.errors import InvalidOption
 
 ORIGIN = Origin(trace="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", enqueued_by="web")
@@ -87,12 +96,26 @@ def test_a_unique_task_has_a_fingerprint_and_another_has_none() -> None:
 
     assert task().fingerprint is None
     assert task(unique=True).fingerprint == fingerprint
-    assert new_task(step(), {}, ORIGIN, unique=True).fingerprint == fingerprint
-    assert new_task(step(), {"unique": False}, ORIGIN, unique=True).fingerprint is None
+    declared = replace(step(), unique=True)
+    assert new_task(declared, {}, ORIGIN).fingerprint == fingerprint
+    assert new_task(declared, {"unique": False}, ORIGIN).fingerprint is None
 
 
-def test_a_task_can_be_given_the_root_of_another() -> None:
-    assert new_task(step(), {}, ORIGIN, root="t0").root == "t0"
+def test_what_belongs_to_a_step_is_not_said_when_it_is_enqueued() -> None:
+    check_first_options({"idempotency_key": "k", "run_at": NOW})
+
+    with pytest.raises(
+        InvalidOption, match=r"delay belongs to the step: make it with .using\(delay=…\).step"
+    ):
+        check_first_options({"delay": "5m"})
+    with pytest.raises(InvalidOption, match="there is no option 'bogus'"):
+        check_first_options({"bogus": 1})
+
+
+def test_a_group_shares_one_trace() -> None:
+    one, two, last = (task(trace=f"00-{n:032x}-{n:016x}-00") for n in (1, 2, 3))
+
+    assert {member.trace for member in group([one, two], last)} == {one.trace}
 
 
 def test_what_follows_is_carried_along() -> None:

@@ -113,7 +113,7 @@ def _task(
         raise InvalidPayload(f"{where}{error}", pointer=error.pointer) from None
     defaults = Defaults() if declared is None else declared.defaults
     step = new_step(type_name, data, defaults, options, id=new_id(), ordering=app.ordering)
-    return new_task(step, options, app.origin(), unique=defaults.unique)
+    return new_task(step, options, app.origin())
 
 
 async def _follow(asked: Asked, handle: "Handle[Any]", at_most: timedelta | None, *, reveal: bool) -> None:

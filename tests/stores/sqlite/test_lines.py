@@ -1,6 +1,7 @@
 """One thread writes for everybody: groups that share a commit, refusals, closing and forking."""
 
 import asyncio
+import errno
 import os
 import threading
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from windlass._store import Capability, Durability
 from windlass._stores import open_store
 from windlass._stores.sqlite import SQLiteStore, lines
 from windlass._stores.sqlite.transaction import Transaction
+from windlass._stores.sqlite.turnstile import Turnstile
 from windlass.errors import DuplicateTask, InvalidOption, StoreError, StoreUnavailable
 from windlass.testing.conformance.steps import a_task, all_tasks, exists, stand, worker_on
 
@@ -267,3 +269,73 @@ def test_the_promise_is_durable_and_says_why(path: Path) -> None:
     assert store.promise.durability is Durability.DURABLE
     assert "EXTRA" in store.promise.why
     assert store.capabilities == Capability.JOIN | Capability.SHARE | Capability.MIGRATE
+
+
+async def test_a_wake_that_fails_is_logged_once_and_costs_nobody_a_write(
+    store: SQLiteStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise PermissionError("no")
+
+    monkeypatch.setattr(store._writer(), "_wake", fail)
+    async with asyncio.timeout(DEADLINE):
+        ids = [await stand(store) for _ in range(3)]
+
+    assert [task.id for task in await all_tasks(store)] == ids
+    assert len([line for line in caplog.records if line.name == "windlass.store"]) == 1
+
+
+@pytest.mark.parametrize("reads", [False, True])
+async def test_a_line_whose_thread_dies_fails_what_waits_and_the_next_use_makes_another(
+    store: SQLiteStore, monkeypatch: pytest.MonkeyPatch, *, reads: bool
+) -> None:
+    await stand(store)
+    line = await store._reader() if reads else store._writer()
+    entered, gate = threading.Event(), threading.Event()
+
+    def die(_: object) -> None:
+        entered.set()
+        assert gate.wait(DEADLINE)
+        raise SystemExit
+
+    monkeypatch.setattr(line, "_serve", die)
+    requests = [asyncio.ensure_future(line.ask(lambda _: None)) for _ in range(3)]
+    assert await asyncio.to_thread(entered.wait, DEADLINE)
+    gate.set()
+    async with asyncio.timeout(DEADLINE):
+        answers = await asyncio.gather(*requests, return_exceptions=True)
+
+    assert all(isinstance(answer, StoreUnavailable) for answer in answers), answers
+    assert line.is_over
+    with pytest.raises(StoreUnavailable, match="try again"):
+        await line.ask(lambda _: None)
+    await stand(store)
+    assert len(await all_tasks(store)) == 2
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOLCK, "No locks available"), MemoryError()])
+async def test_what_the_system_refuses_is_unavailable_and_names_the_file(
+    store: SQLiteStore, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refuse(_: Turnstile) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Turnstile, "__enter__", refuse)
+        with pytest.raises(StoreUnavailable, match=r"windlass\.db.*look for"):
+            await store.enqueue([a_task()])
+        with pytest.raises(StoreUnavailable, match=r"windlass\.db.*look for"):
+            await SQLiteStore(store.path).open()
+
+    assert await stand(store)
+
+
+async def test_what_goes_wrong_after_the_commit_is_not_the_callers_to_hear(
+    store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Turnstile) -> bool:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(Turnstile, "is_wanted", refuse)
+
+    assert await exists(store, await stand(store))

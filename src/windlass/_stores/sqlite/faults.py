@@ -24,6 +24,26 @@ _DAMAGED = (
 _FAILED = "the disk that holds {path} failed ({error}): see the system's log, and try again"
 
 
+_REFUSED = (
+    "the system refused what {path} needs ({error}): look for a network file system without working locks, "
+    "for too many open files, or in the system's log, and try again"
+)
+_NO_MEMORY = "there was not enough memory to use {path}: look for what uses it up, and try again"
+
+
+def in_our_words(error: BaseException, path: Path) -> BaseException:
+    """What whoever asked is to hear. Mistakes in the code stay what they are, lest they pass for faults."""
+    match error:
+        case sqlite3.Error():
+            return translate(error, path)
+        case OSError():
+            return StoreUnavailable(_REFUSED.format(path=path, error=error))
+        case MemoryError():
+            return StoreUnavailable(_NO_MEMORY.format(path=path))
+        case _:
+            return error
+
+
 def translate(error: sqlite3.Error, path: Path) -> StoreError:
     """The error to raise in place of SQLite's."""
     name = getattr(error, "sqlite_errorname", None) or ""
@@ -61,6 +81,6 @@ _FAULTS: dict[str, tuple[type[StoreError], str]] = {
     ),
     "SQLITE_CORRUPT": (StoreError, _DAMAGED),
     "SQLITE_IOERR": (StoreUnavailable, _FAILED),
-    "SQLITE_NOMEM": (StoreUnavailable, "there was not enough memory to use {path}; try again"),
+    "SQLITE_NOMEM": (StoreUnavailable, _NO_MEMORY),
     "SQLITE_INTERRUPT": (StoreUnavailable, "reading {path} took too long and was given up; try again"),
 }

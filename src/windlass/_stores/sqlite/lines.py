@@ -1,6 +1,7 @@
 """Threads that serve requests: one writes, in groups that share a commit, and one reads."""
 
 import asyncio
+import logging
 import sqlite3
 import threading
 import time
@@ -13,16 +14,18 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from ..._clock import Clock
-from ...errors import StoreError, StoreUnavailable, WindlassError
+from ...errors import StoreError, StoreUnavailable
 from . import schema
 from .asking import Reader
 from .connection import connect, has_wal_fix, is_wal, never_free, set_journal
-from .faults import translate
+from .faults import in_our_words
 from .transaction import News, Transaction
 from .turnstile import Turnstile
 
 P = TypeVar("P")
 R = TypeVar("R")
+
+logger = logging.getLogger("windlass.store")
 
 DEADLINE_SECONDS = 30.0
 """How long a request may take, waiting for others included, before its caller is told to try again."""
@@ -65,6 +68,7 @@ class Line(Generic[P]):
         self._requests: SimpleQueue[Request | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._closing = False
+        self._died: BaseException | None = None
         self._ended: Future[None] = _uncancellable()
         self._thread = threading.Thread(target=self._live, name=f"windlass-{name}", daemon=True)
         self._thread.start()
@@ -106,7 +110,9 @@ class Line(Generic[P]):
 
     def _why_over(self) -> BaseException:
         failed = self.ready.exception(0) if self.ready.done() else None
-        return failed or StoreError(f"the store on {self.path} is closed; open it again to use it")
+        return (
+            self._died or failed or StoreError(f"the store on {self.path} is closed; open it again to use it")
+        )
 
     def leave_to_parent(self) -> None:
         """In a forked child: the connection is the parent's, and even freeing it would do harm."""
@@ -122,21 +128,41 @@ class Line(Generic[P]):
             self._refuse(error)
             return
         self.ready.set_result(None)
+        request: Request | None = None
         try:
             while (request := self._requests.get()) is not None:
                 self._serve(request)
+        except BaseException as error:
+            self._die(error, request)
+            raise  # For threading.excepthook to show: it is a mistake of ours.
         finally:
-            self._shut()
+            with suppress(sqlite3.Error, OSError):
+                self._shut()
             self._ended.set_result(None)
+
+    def _die(self, error: BaseException, request: Request | None) -> None:
+        """What must not happen: take no more, so that the next use makes a new line, and let nobody wait."""
+        self._died = StoreUnavailable(
+            f"the thread that serves {self.path} broke down ({error!r}): what was asked for may have been "
+            f"done, and asking again does no harm; try again"
+        )
+        self._died.__cause__ = error
+        if request is not None:
+            request.error = self._died
+            deliver([request])
+        self._turn_away(self._died)
 
     def _refuse(self, error: BaseException) -> None:
         """It could not be opened: say so to everybody who has asked already."""
         self.ready.set_exception(error)
+        self._turn_away(error)
+        self._ended.set_result(None)
+
+    def _turn_away(self, error: BaseException) -> None:
         self.close()
         while (request := self._requests.get()) is not None:
             request.error = error
             deliver([request])
-        self._ended.set_result(None)
 
     def _open(self) -> None:
         raise NotImplementedError
@@ -191,10 +217,8 @@ class ReadLine(Line[Reader]):
             return
         try:
             request.result = request.work(self._reader)
-        except sqlite3.Error as error:
-            request.error = translate(error, self.path)
         except BaseException as error:  # noqa: BLE001 - the caller's, whatever it is
-            request.error = error
+            request.error = in_our_words(error, self.path)
         deliver([request])
 
 
@@ -204,6 +228,7 @@ class WriteLine(Line[Transaction]):
     def __init__(self, path: Path, clock: Clock, wake: Callable[[News], None]) -> None:
         self._clock = clock
         self._wake = wake
+        self._wake_failed = False
         self._freed_at = self._owed = 0.0
         self._turn = Turnstile()
         super().__init__(path, "write")
@@ -212,12 +237,9 @@ class WriteLine(Line[Transaction]):
         try:
             self._turn.open_beside(self.path)
             schema.ensure(schema.File(self.path, self._connection, self._turn))
-        except sqlite3.Error as error:
+        except Exception as error:
             self._shut()
-            raise translate(error, self.path) from error
-        except WindlassError:
-            self._shut()
-            raise
+            raise in_our_words(error, self.path) from error
 
     def _shut(self) -> None:
         self._connection.close()
@@ -233,6 +255,7 @@ class WriteLine(Line[Transaction]):
     def _serve(self, request: Request) -> None:
         group: list[Request] = []
         news = News()
+        stands = False
         try:
             with self._turn:
                 self._leave_gap()
@@ -246,13 +269,25 @@ class WriteLine(Line[Transaction]):
                 for done in group:
                     if done.news is not None:
                         news.add(done.news)
+                stands = True
                 deliver(group)
                 if self._turn.is_wanted():
                     self._leave_gap()
         except Exception as error:  # noqa: BLE001 - whatever it is, those who wait must hear of it
-            self._fail(group or [request], error)
+            if not stands:  # What comes after the commit is not theirs: the next one will meet it.
+                self._fail(group or [request], error)
         if news:
+            self._tell(news)
+
+    def _tell(self, news: News) -> None:
+        try:
             self._wake(news)
+        except Exception:  # Only a hint: whoever listens also looks by himself.
+            if not self._wake_failed:
+                logger.warning(
+                    "listeners on %s cannot be woken, and look by themselves", self.path, exc_info=True
+                )
+            self._wake_failed = True
 
     def _begin(self) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
@@ -293,7 +328,7 @@ class WriteLine(Line[Transaction]):
             request.result = request.work(transaction)
             request.news = transaction.news
         except BaseException as error:
-            request.error = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
+            request.error = in_our_words(error, self.path)
             if not self._connection.in_transaction:
                 raise  # A full disk, say: SQLite has undone the whole group.
             self._connection.execute(undo)
@@ -313,5 +348,5 @@ class WriteLine(Line[Transaction]):
             with suppress(sqlite3.Error):  # Then the next BEGIN will say what is wrong.
                 self._connection.execute("ROLLBACK")
         for request in group:
-            request.error = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
+            request.error = in_our_words(error, self.path)
         deliver(group)

@@ -146,7 +146,11 @@ class KeepStore(Protocol):
     """What the keeper needs."""
 
     async def lead(self, holder: str, lease_for: timedelta) -> bool:
-        """Take or keep the lead for that long; zero gives it up. At most one holder leads."""
+        """Take or keep the lead for that long; zero gives it up. At most one holder leads.
+
+        A lead that lasts for longer than is asked for here does not count: it was granted before the
+        clock was set back. So all who would lead ask for the same term.
+        """
         ...
 
     async def promote(self, limit: int) -> Promoted:
@@ -162,8 +166,9 @@ class KeepStore(Protocol):
         ...
 
     async def prune(self, retention: Retention, limit: int) -> int:
-        """Delete ended tasks past their queue's retention (or else this one), and expired keys.
+        """Delete up to `limit` ended tasks past their queue's retention (or else this one); counts them.
 
+        All expired keys go as well, however many, in steps that do not hold up others for long.
         A task that another still waits for stays, unless it is dead: then its successors are cancelled.
         """
         ...
@@ -181,7 +186,7 @@ class AskStore(Protocol):
         ...
 
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
-        """The settled leases of a task, oldest first."""
+        """The settled leases of a task, oldest first: the newest `MAX_LINES` of those that `has_line`."""
         ...
 
     async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:

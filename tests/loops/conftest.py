@@ -3,7 +3,7 @@
 import pytest
 
 from windlass._keeper import keeper
-from windlass._worker import slots, worker
+from windlass._worker import run, slots, worker
 
 
 @pytest.fixture(autouse=True)
@@ -12,4 +12,4 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "_OPEN_AGAIN", 0.05)
     monkeypatch.setattr(worker, "_CLEANING_UP", 0.5)
     monkeypatch.setattr(slots, "_LAST_WORD", 0.3)
-    monkeypatch.setattr(slots, "_NUDGE_AGAIN", 0.5)
+    monkeypatch.setattr(run, "_NUDGE_AGAIN", 0.5)

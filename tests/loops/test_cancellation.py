@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from itertools import pairwise
 
 import pytest
 
@@ -244,6 +245,52 @@ async def test_cancelling_by_filter_reaches_pending_and_running_tasks(app: App) 
 
         assert number == 6
         await eventually(lambda: _cancelled(app, 6))
+
+
+async def test_repeated_heartbeats_do_not_interrupt_a_handler_that_cleans_up(app: App) -> None:
+    entered = asyncio.Event()
+    cleaned_up = False
+
+    @app.task(timeout=30)
+    async def tidy() -> None:
+        nonlocal cleaned_up
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await pause(0.3)
+            cleaned_up = True
+
+    async with working(app, heartbeat=0.02):
+        handle = await tidy.aenqueue()
+        await asyncio.wait_for(entered.wait(), 5)
+        await handle.cancel()
+
+        assert (await handle.wait(timeout=5)).state is State.CANCELLED
+    assert cleaned_up
+
+
+async def test_a_handler_that_ignores_its_cancellation_is_cancelled_once_more(app: App) -> None:
+    entered = asyncio.Event()
+    cancelled: list[float] = []
+
+    @app.task
+    async def stubborn() -> None:
+        entered.set()
+        while len(cancelled) < 3:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.append(asyncio.get_running_loop().time())
+        raise asyncio.CancelledError
+
+    async with working(app, heartbeat=0.02):
+        handle = await stubborn.aenqueue()
+        await asyncio.wait_for(entered.wait(), 5)
+        await handle.cancel()
+
+        assert (await handle.wait(timeout=5)).state is State.CANCELLED
+    assert all(later - sooner > 0.4 for sooner, later in pairwise(cancelled))
 
 
 async def _cancelled(app: App, number: int) -> bool:

@@ -4,13 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from time import monotonic
 from typing import Any
 
 import pytest
 
 from tests.loops.working import (
+    Watch,
     assert_nothing_held,
     dead_worker,
+    drained,
     eventually,
     pause,
     sessions,
@@ -18,13 +21,14 @@ from tests.loops.working import (
     watched,
     working,
 )
-from windlass import App, Backoff, Retention, State
+from windlass import App, Backoff, Context, Retention, State
 from windlass._keeper import keeper as keeper_module
+from windlass._keeper import retention as retention_module
 from windlass._keeper.keeper import Keeper
 from windlass._policy.backoff import Delay
 from windlass._stores.memory import MemoryStore
 from windlass.testing.clock import ManualClock
-from windlass.testing.faults import Fault, Hold
+from windlass.testing.faults import Fault, FaultyStore, Hold
 
 AT_ONCE = Backoff(base=0, jitter=0)
 
@@ -285,6 +289,81 @@ async def test_a_chore_with_a_bug_does_not_keep_the_others_from_being_done(
     await note.using(delay=0.1).aenqueue()
     async with keeping(keeper_of(app)):
         await eventually(lambda: _in_state(app, State.READY))
+
+
+async def test_more_than_one_round_can_prune_is_pruned_soon_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention_module, "AT_ONCE", 2)
+    monkeypatch.setattr(retention_module, "_MAX_ROUNDS", 2)
+    monkeypatch.setattr(keeper_module, "_PRUNE_ON", 0.02)
+    app = App("memory://")
+
+    @app.task
+    async def note(n: int) -> None: ...
+
+    await note.aenqueue_many([{"n": n} for n in range(11)])
+    await drained(app)
+    async with keeping(keeper_of(app, retention=Retention(completed=timedelta(0)))):
+        await eventually(lambda: _number(app, 0))
+
+
+async def test_a_step_of_the_clock_lets_live_workers_renew_before_any_is_rescued(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = ManualClock()
+    app = App(MemoryStore(clock=clock), backoff=AT_ONCE)
+    entered, gate = asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def long(*, ctx: Context) -> int:
+        entered.set()
+        await gate.wait()
+        return ctx.attempt
+
+    # Its heartbeat is slower than rescues are looked for, so the keeper sees the step first.
+    async with working(app, lease=3, heartbeat=0.9), keeping(keeper_of(app, lease=3)) as keeper:
+        handle = await long.aenqueue()  # type: ignore[call-arg]
+        await asyncio.wait_for(entered.wait(), 5)
+        await eventually(lambda: keeper.leads)
+        await pause(0.1)
+        clock.advance(3600)
+        await eventually(lambda: "the store's clock was set forward by 3" in caplog.text)
+        await pause(1.8)  # rescues have begun again
+        gate.set()
+
+        assert await handle.result(timeout=5) == 1
+    assert [line.outcome for line in await app.operator.attempts(handle.id)] == ["returned"]
+
+
+async def test_a_new_leader_has_seen_the_step_that_ended_its_predecessors_lead() -> None:
+    clock = ManualClock()
+    app = App(MemoryStore(clock=clock))
+    assert await app.store.lead("another", keeper_module.LEAD_FOR)
+    keeper = keeper_of(app, lease=20)
+    await keeper._round()
+    clock.advance(3600)
+    await keeper._round()
+
+    assert keeper.leads
+    assert keeper._due["rescue"] > monotonic() + 9
+
+
+async def test_a_listener_that_breaks_takes_nobody_down() -> None:
+    class Deaf(FaultyStore):
+        async def wakes(self, queues: Any) -> Any:
+            raise OSError("the socket is gone")
+            yield
+
+        def another(self) -> "Deaf":
+            return Deaf(self._inner.another(), self._plan)
+
+    app = App(Deaf(MemoryStore(), Watch()))
+
+    @app.task
+    async def note() -> None: ...
+
+    async with working(app, keeper=True):
+        await pause(0.05)
+        await (await note.aenqueue()).wait(timeout=5)
 
 
 async def _in_state(app: App, state: State) -> Any:

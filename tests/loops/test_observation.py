@@ -12,6 +12,7 @@ from tests.loops.working import dead_worker, drained, eventually, tasks, watched
 from windlass import App, Backoff, Context, Fatal, Filter, Retry, Snooze, State, chain
 from windlass._model.filter import By, CancelTasks
 from windlass._model.record import Session
+from windlass._observe import observed
 from windlass._observe.logs import JsonFormatter
 from windlass.testing.faults import Fault
 
@@ -299,6 +300,23 @@ async def test_an_act_is_told_even_when_the_store_cannot_say_more_about_it(
 
     assert names(caplog)[-1] == "cancelled"
     assert [task.state for task in await tasks(app)] == [State.CANCELLED]
+
+
+async def test_what_is_remembered_of_claimed_tasks_is_small_and_bounded(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observed, "_MAX_KNOWN", 5)
+
+    @app.task
+    async def note(word: str) -> None: ...
+
+    handles = [await note.aenqueue(CANARY) for _ in range(12)]
+    for _ in range(3):
+        await dead_worker(app, limit=4)  # never settled through here
+
+    known = app.store._known  # type: ignore[attr-defined]
+    assert [*known] == [handle.id for handle in handles[-5:]]
+    assert CANARY not in repr(known)
 
 
 async def _running(app: App) -> bool:

@@ -315,6 +315,26 @@ async def test_draining_waits_for_a_claim_that_is_under_way() -> None:
     assert watch.calls["settle"] < 200
 
 
+async def test_an_outage_that_the_driver_reports_in_its_own_words_buries_nothing() -> None:
+    down = False
+    app = App(BrokenFor(MemoryStore(), Watch(), lambda _: down, ConnectionResetError("by peer")))
+
+    @app.task
+    async def quick() -> str:
+        nonlocal down
+        down = True
+        return "done"
+
+    async with working(app):
+        handle = await quick.aenqueue()
+        await eventually(lambda: down)
+        await pause(0.5)
+        assert await handle.state() is State.RUNNING
+        down = False
+        assert await handle.result(timeout=5) == "done"
+    assert [line.outcome for line in await app.operator.attempts(handle.id)] == ["returned"]
+
+
 async def _completed(app: App, number: int) -> bool:
     return len(await tasks(app, State.COMPLETED)) == number
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.loops.working import assert_nothing_held, eventually, pause, settings, tasks, working
+from tests.loops.working import assert_nothing_held, eventually, pause, settings, tasks, watched, working
 from windlass import App, Context, State, Worker
 
 
@@ -264,6 +264,16 @@ async def test_signals_stop_it_once_gently_twice_at_once(app: App, number: signa
     await asyncio.wait_for(run, 2)
 
     assert await handle.state() is State.READY
+
+
+async def test_a_signal_stops_a_worker_that_still_waits_for_its_store() -> None:
+    app, watch = watched()
+    watch.down.add("heartbeat")
+    run = asyncio.create_task(app.worker(settings()).run(signals=True))
+    await eventually(lambda: watch.calls["heartbeat"] >= 2)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+    await asyncio.wait_for(run, 2)
 
 
 async def test_a_cancelled_worker_leaves_its_tasks_to_be_rescued(app: App) -> None:

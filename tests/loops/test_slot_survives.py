@@ -8,9 +8,10 @@ from typing import Any, NoReturn
 
 import pytest
 
-from tests.loops.working import assert_nothing_held, drained, pause, tasks, working
+from tests.loops.working import assert_nothing_held, drained, pause, settings, tasks, working
 from windlass import App, Filter, State
 from windlass._model.filter import By
+from windlass._worker import runner
 
 
 class Mute(Exception):
@@ -259,3 +260,45 @@ async def test_tasks_go_on_at_the_full_number_of_slots_after_a_thousand_misdeeds
 
     assert len(await tasks(app, State.COMPLETED)) == 20
     assert most == 4
+
+
+@pytest.mark.parametrize("problem", [ZeroDivisionError("oh"), SystemExit(1)], ids=repr)
+async def test_an_on_error_that_raises_costs_neither_task_nor_slot(
+    app: App, problem: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    def on_error(_task: Any, _error: BaseException) -> None:
+        raise problem
+
+    @app.task(max_attempts=1)
+    async def bad(password: str) -> None:
+        raise ValueError(password)
+
+    handles = [await bad.aenqueue("canary") for _ in range(3)]
+    await asyncio.wait_for(app.worker(settings(drain=True, slots=1), on_error=on_error).run(), 10)
+
+    assert [(await handle.task()).state for handle in handles] == [State.DEAD] * 3
+    assert "on_error itself failed" in caplog.text
+    assert "canary" not in caplog.text
+    await assert_nothing_held(app)
+
+
+async def test_a_bug_in_the_worker_itself_is_a_failure_like_any_other(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> NoReturn:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(runner, "failed", broken)
+
+    @app.task(max_attempts=1)
+    async def bad() -> None:
+        raise ValueError
+
+    handles = [await bad.aenqueue() for _ in range(3)]
+    await drained(app, slots=1)
+
+    for handle in handles:
+        task = await handle.task()
+        assert task.state is State.DEAD
+        assert task.error is not None
+        assert task.error.type == "ZeroDivisionError"

@@ -163,18 +163,25 @@ def watched(inner: Store | None = None) -> tuple[App, Watch]:
 
 
 class BrokenFor(FaultyStore):
-    """A store with a bug: it cannot take a settlement of certain tasks, and says so in no way we know."""
+    """A store with a bug: it cannot take a settlement of certain tasks, and blames the value."""
 
-    def __init__(self, inner: Store, plan: Watch, broken: Callable[[Any], bool]) -> None:
+    def __init__(
+        self,
+        inner: Store,
+        plan: Watch,
+        broken: Callable[[Any], bool],
+        error: Exception | None = None,
+    ) -> None:
         super().__init__(inner, plan)
         self._broken = broken
+        self._error = error or ValueError("a bug in the store")
 
     def another(self) -> "BrokenFor":
-        return BrokenFor(self._inner.another(), self._plan, self._broken)  # type: ignore[arg-type]
+        return BrokenFor(self._inner.another(), self._plan, self._broken, self._error)  # type: ignore[arg-type]
 
     async def settle(self, batch: Any, claim: Any = None) -> Any:
         if any(self._broken(settlement) for settlement in batch):
-            raise ZeroDivisionError("a bug in the store")
+            raise self._error
         return await super().settle(batch, claim)
 
 

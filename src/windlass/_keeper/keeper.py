@@ -15,6 +15,8 @@ from .._model.record import Session, Worker
 from .._policy.backoff import Delay
 from .._store import Store, Wake
 from ..errors import SessionLost, StoreError
+from .clock import ClockWatch
+from .hints import hear
 from .promotions import promote_due
 from .rescues import rescue_silent
 from .retention import prune_expired
@@ -25,6 +27,7 @@ LEAD_FOR = timedelta(seconds=10)  # or the lease, if that is shorter: rescues mu
 FAREWELL = 2.0  # seconds for last words to a store that may be out of reach; what is not said runs out
 _PROMOTE_EVERY = 1.0
 _PRUNE_EVERY = 60.0
+_PRUNE_ON = 1.0  # while there is more to prune than one round takes
 _TRY_AGAIN = 0.5
 
 
@@ -54,12 +57,13 @@ class Keeper:
         self._changed = asyncio.Event()
         self._lead_for = min(LEAD_FOR, lease)
         self._due = dict.fromkeys(("lead", "promote", "rescue", "prune", "beat"), 0.0)
+        self._clock = ClockWatch()
         self.leads = False
 
     async def run(self) -> None:
         """Keep house until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._listen())
+            group.create_task(hear(self._store, (), self._on_wake, logger))
             try:
                 while True:
                     self._changed.clear()  # before the look: what is scheduled during it must not be missed
@@ -72,6 +76,7 @@ class Keeper:
     async def _round(self) -> float:
         """One look at everything; answers with the seconds until the next."""
         try:
+            await self._watch_clock()
             if not await self._campaign():
                 return self._lead_for.total_seconds() / 4 * (0.75 + random.random() / 2)
             return await self._chores()
@@ -81,6 +86,19 @@ class Keeper:
         except Exception:
             logger.exception("a chore failed; it is left for the next time")
         return _TRY_AGAIN * (1 + 2 * random.random())
+
+    async def _watch_clock(self) -> None:
+        """After a step of the store's clock, live workers renew their sessions before any is rescued.
+
+        Who does not lead watches as well: the step that ends sessions also ends the leader's lead.
+        """
+        if self.leads and monotonic() < self._due["rescue"]:
+            return
+        lease = self._lease.total_seconds()
+        step = await self._clock.step(self._store)
+        if step > lease / 10:
+            logger.warning("the store's clock was set forward by %.1f s; rescues wait %g s", step, lease / 2)
+            self._due["rescue"] = monotonic() + lease / 2
 
     async def _campaign(self) -> bool:
         """Take the lead or keep it; while it is fresh the store need not be asked."""
@@ -100,7 +118,8 @@ class Keeper:
             await self._rescue()
         if now >= self._due["prune"]:
             self._due["prune"] = now + _PRUNE_EVERY
-            await prune_expired(self._store, self._retention)
+            if await prune_expired(self._store, self._retention):
+                self._due["prune"] = now + _PRUNE_ON
         until_next = await promote_due(self._store)
         self._due["promote"] = now + min(_PROMOTE_EVERY, until_next)
         next_due = min(self._due[chore] for chore in ("lead", "promote", "rescue", "prune"))
@@ -132,14 +151,10 @@ class Keeper:
         )
         self._due["beat"] = monotonic() + self._lease.total_seconds() / 4
 
-    async def _listen(self) -> None:
+    def _on_wake(self, wake: Wake) -> None:
         """Something new is scheduled: it may be due before the next look."""
-        while True:
-            with suppress(StoreError):
-                async for wake in self._store.wakes(()):
-                    if wake is Wake.SCHEDULED and self.leads:
-                        self._changed.set()
-            await asyncio.sleep(1.0)
+        if wake is Wake.SCHEDULED and self.leads:
+            self._changed.set()
 
     async def _resign(self) -> None:
         with suppress(StoreError, TimeoutError):

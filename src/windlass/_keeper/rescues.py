@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 
 from .._model.lease import Claimed
-from .._model.outcome import Crashed, Stopped
+from .._model.outcome import Crashed, Outcome, Stopped, name_of
 from .._model.task import Error
 from .._model.verdict import Settlement
 from .._policy.backoff import Delay
@@ -35,12 +35,9 @@ async def rescue_silent(store: Store, session: str, backoff: Callable[[str], Del
 def _settlement(claimed: Claimed, backoff: Delay) -> Settlement:
     task = claimed.task
     if task.cancel_requested:
-        return Settlement(
-            lease=claimed.lease, verdict=decide(task, Stopped(), backoff, 0.0), outcome="stopped"
-        )
-    error = Error(
-        type="WorkerLost",
-        message=f"worker {task.worker} fell silent in attempt {task.attempt} of {task.max_attempts}",
-    )
-    verdict = decide(task, Crashed(error=error), backoff, random.random())
-    return Settlement(lease=claimed.lease, verdict=verdict, outcome="crashed")
+        outcome: Outcome = Stopped()
+    else:
+        told = f"worker {task.worker} fell silent in attempt {task.attempt} of {task.max_attempts}"
+        outcome = Crashed(error=Error(type="WorkerLost", message=told))
+    verdict = decide(task, outcome, backoff, random.random())
+    return Settlement(lease=claimed.lease, verdict=verdict, outcome=name_of(outcome))

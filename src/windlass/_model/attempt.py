@@ -5,10 +5,22 @@ from datetime import datetime
 from msgspec import Struct
 
 from .task import Error, TaskId
+from .verdict import Postpone, Settlement
+
+MAX_LINES = 100
+"""Lines kept of one task, the newest: one that snoozes for ever must not fill the disk."""
+
+
+def has_line(settlement: Settlement) -> bool:
+    """Whether it is worth a line. A worker that had no handler and put the task off has done nothing."""
+    return settlement.outcome != "unhandled" or not isinstance(settlement.verdict, Postpone)
 
 
 class Attempt(Struct, frozen=True, gc=False, kw_only=True):
-    """One lease's story, from claim to settlement. A snooze or release has a line, but no new `number`."""
+    """One lease's story, from claim to settlement. A snooze or release has a line, but no new `number`.
+
+    Being put off for want of a handler has none, and only the newest `MAX_LINES` of a task are kept.
+    """
 
     task_id: TaskId
     number: int

@@ -49,7 +49,7 @@ class Crashed(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Unhandled(Struct, frozen=True, gc=False):
-    """This worker has no handler for the type; the task has existed for `age`."""
+    """This worker has no handler for the type; nor had any for `age`."""
 
     age: timedelta
 

@@ -1,10 +1,11 @@
 """A queue's settings, and how long finished tasks are kept."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from msgspec import Struct
 
 from ..errors import InvalidOption
+from .state import State
 
 STRICT_MS = 1 << 44
 """Head start of one priority level under strict order: five centuries, yet a rank fits 53 bits."""
@@ -28,6 +29,22 @@ class Retention(Struct, frozen=True, gc=False, kw_only=True):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, timedelta) or value < timedelta(0)):
                 raise InvalidOption(f"retention of {name} tasks is a timedelta or None, not {value!r}")
+
+    def horizon(self, state: State, now: datetime) -> datetime | None:
+        """Tasks that ended so before this instant may go; None: never."""
+        match state:
+            case State.COMPLETED:
+                kept = self.completed
+            case State.CANCELLED:
+                kept = self.cancelled
+            case State.DEAD:
+                kept = self.dead
+            case _:
+                return None
+        try:
+            return None if kept is None else now - kept
+        except OverflowError:  # from before the first year: nothing is as old
+            return None
 
 
 class QueueSettings(Struct, frozen=True, gc=False, kw_only=True):

@@ -2,8 +2,10 @@
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from .._model.attempt import Attempt
@@ -28,7 +30,18 @@ _POSTPONED = {
     Reason.RELEASE: EventName.RELEASED,
 }
 _ACTED = {"cancel": EventName.CANCELLED, "replay": EventName.REPLAYED, "discard": EventName.DISCARDED}
-_MAX_KNOWN = 100_000
+_MAX_KNOWN = 20_000
+
+
+class _Known(Struct, frozen=True, gc=False):
+    """What a settlement is about: of a claimed task, what its event will tell. No payload is kept alive."""
+
+    type: str
+    queue: str
+    tenant: str
+    attempt: int
+    worker: str | None
+    trace: str | None
 
 
 class ObservedStore:
@@ -37,9 +50,7 @@ class ObservedStore:
     def __init__(self, store: Store, sinks: Sequence[Sink] | None = None) -> None:
         self.within = store
         self._sinks: Sequence[Sink] = (LogSink(),) if sinks is None else sinks
-        self._known: dict[
-            TaskId, Task
-        ] = {}  # claimed through here and not settled: what a settlement is about
+        self._known: dict[TaskId, _Known] = {}  # claimed through here and not settled
 
     @property
     def capabilities(self) -> Capability:
@@ -194,13 +205,20 @@ class ObservedStore:
 
     def _claimed(self, claimed: Sequence[Claimed], name: EventName) -> Sequence[Claimed]:
         if claimed and any(map(self._wanted, EventName)):
-            if len(self._known) > _MAX_KNOWN:  # leases that were lost are never settled through here
-                self._known.clear()
-            self._known.update((one.task.id, one.task) for one in claimed)
+            self._remember(claimed)
             if self._wanted(name):
                 for one in claimed:
                     self._tell(_of(name, one.task))
         return claimed
+
+    def _remember(self, claimed: Sequence[Claimed]) -> None:
+        known = self._known
+        for one in claimed:
+            task = one.task
+            known[task.id] = _Known(task.type, task.queue, task.tenant, task.attempt, task.worker, task.trace)
+        if len(known) > _MAX_KNOWN:  # leases that were lost are never settled through here; the oldest go
+            for task_id in [*islice(known, len(known) - _MAX_KNOWN)]:
+                del known[task_id]
 
     def _all_settled(self, batch: Sequence[Settlement], receipts: Sequence[Receipt]) -> None:
         quiet = not self._wanted(EventName.COMPLETED) and not self._wanted(EventName.ENQUEUED)

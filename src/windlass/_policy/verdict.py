@@ -1,6 +1,7 @@
 """What shall become of a task, given what happened to it. (D6, D7, D12, D13)"""
 
-from datetime import timedelta
+import re
+from datetime import datetime, timedelta
 from typing import assert_never
 
 from .._model.outcome import (
@@ -21,6 +22,9 @@ from .chain import successors
 
 UNHANDLED_FOR = timedelta(hours=24)
 UNHANDLED_DELAY = timedelta(seconds=15)
+UNHANDLED_GAP = timedelta(hours=1)  # after so long without an unhandled claim, another one is a new story
+_UNKNOWN = "UnknownTaskType"
+_SPAN = re.compile(r"no worker had a handler from (\S+) to (\S+)")
 
 
 def decide(task: Task, outcome: Outcome, backoff: Delay, draw: float) -> Verdict:
@@ -51,6 +55,22 @@ def decide(task: Task, outcome: Outcome, backoff: Delay, draw: float) -> Verdict
             assert_never(outcome)
 
 
+def unhandled_for(task: Task) -> timedelta:
+    """For how long workers have claimed it without a handler, up to its present claim.
+
+    It cannot count from the task's birth: one that was scheduled for next week would be taken for
+    hopeless by the first worker that a rolling deploy has not reached. So each unhandled claim leaves
+    its span in the task's error, and the next one goes on from there.
+    """
+    now = task.claimed_at or task.created_at
+    error = task.error
+    span = _SPAN.fullmatch(error.message) if error is not None and error.type == _UNKNOWN else None
+    if span is None:
+        return timedelta(0)
+    first, last = map(datetime.fromisoformat, span.groups())
+    return max(now - first, timedelta(0)) if now - last <= UNHANDLED_GAP else timedelta(0)
+
+
 def _retry(task: Task, error: Error, after: timedelta | None, backoff: Delay, draw: float) -> Verdict:
     if task.cancel_requested:
         return Cancel(error=error)
@@ -63,10 +83,13 @@ def _retry(task: Task, error: Error, after: timedelta | None, backoff: Delay, dr
 def _unhandled(task: Task, age: timedelta) -> Verdict:
     """A deploy may be under way: wait for a worker that knows the type, but not for ever."""
     if age < UNHANDLED_FOR:
-        return Postpone(delay=UNHANDLED_DELAY, reason=Reason.SNOOZE)
+        now = task.claimed_at or task.created_at
+        told = f"no worker had a handler from {(now - age).isoformat()} to {now.isoformat()}"
+        error = Error(type=_UNKNOWN, message=told)
+        return Postpone(delay=UNHANDLED_DELAY, reason=Reason.SNOOZE, error=error)
     return Bury(
         error=Error(
-            type="UnknownTaskType",
+            type=_UNKNOWN,
             message=f"no worker had a handler for {task.type!r} in {UNHANDLED_FOR}; deploy one and replay",
         )
     )

@@ -15,7 +15,7 @@ from .._model.lease import Claim, Claimed
 from .._model.task import Error
 from .._model.verdict import Bury, Settled, Settlement
 from .._store import Store
-from ..errors import StoreError
+from ..errors import StoreError, WindlassError
 from .holdings import Holdings
 
 logger = logging.getLogger("windlass.worker")
@@ -85,10 +85,6 @@ class Exchange:
     def wake(self) -> None:
         """A claim may succeed now."""
         self._look = True
-        self._changed.set()
-
-    def nudge(self) -> None:
-        """Something changed that the loop should look at: room, the end of claiming."""
         self._changed.set()
 
     async def run(self) -> None:
@@ -163,6 +159,12 @@ class Exchange:
             self.came_up_empty = False  # what was settled may have made others ready
             self._look = True
             return
+        if claim.session != self._holdings.session:
+            # Granted to a session that has ended meanwhile: they are others' by now, or will be rescued.
+            self._holdings.given_up(claim.number)
+            self.came_up_empty = False
+            self._look = True
+            return
         self._holdings.claimed(claim.number, settled.claimed)
         self.came_up_empty = len(settled.claimed) < claim.limit
         if not self.came_up_empty:
@@ -184,7 +186,8 @@ class Exchange:
             logger.warning("the store is not available, trying again: %s", error)
         else:
             logger.error("settling %d tasks failed, trying again: %s", len(batch), error, exc_info=error)
-            await self._isolate_trouble(batch)
+            if isinstance(error, StoreError) or _is_of_value(error):
+                await self._isolate_trouble(batch)
         await asyncio.sleep(pause * (0.5 + random.random()))
         return min(pause * 2, _LAST_PAUSE)
 
@@ -193,9 +196,9 @@ class Exchange:
         for settlement in batch:
             try:
                 await self._store.settle([settlement])
-            except StoreError:
-                continue
             except Exception as error:
+                if not _is_of_value(error):
+                    continue
                 place = self._finished.index(settlement)
                 if settlement.outcome != _UNSETTLED:
                     logger.exception("task %s cannot be settled and is buried", settlement.lease.task_id)
@@ -206,6 +209,15 @@ class Exchange:
             else:
                 self._finished.remove(settlement)
                 self._holdings.dropped([settlement.lease])
+
+
+def _is_of_value(error: Exception) -> bool:
+    """Whether the value itself is at fault, so that trying again cannot help. All else is like an outage."""
+    if isinstance(error, WindlassError):
+        return not isinstance(error, StoreError)
+    return isinstance(
+        error, (TypeError, ValueError, OverflowError, AssertionError)
+    )  # UnicodeError is a ValueError
 
 
 def _buried(settlement: Settlement, error: Exception) -> Settlement:

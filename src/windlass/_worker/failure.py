@@ -24,6 +24,11 @@ def describe(error: BaseException, secrets: Iterable[str] = ()) -> Error:
     )
 
 
+def whereabouts(error: BaseException) -> str:
+    """Type and frames of an exception, without any message: for logs, where a secret in one must not go."""
+    return f"{_type_name(error)}\n{''.join(traceback.format_tb(error.__traceback__))}"
+
+
 def _type_name(error: BaseException) -> str:
     kind = type(error)
     return (

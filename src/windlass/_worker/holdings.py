@@ -58,12 +58,11 @@ class Holdings:
             held = tuple([Lease(task_id, fence) for task_id, fence in self._fences.items()])
             return self.session, self.opened, held, through
 
-    def renew(self) -> str:
-        """A fresh session that holds nothing; answers with the one that ended."""
+    def renew(self) -> None:
+        """A fresh session that holds nothing."""
         with self._lock:
-            ended, self.session, self.opened = self.session, new_id(), False
+            self.session, self.opened = new_id(), False
             self._fences.clear()
-            return ended
 
     def __len__(self) -> int:
         return len(self._fences)

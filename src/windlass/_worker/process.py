@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import signal
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 from importlib.util import find_spec
@@ -30,10 +29,6 @@ def calm_collector() -> None:
 
 
 async def _serve(worker: Worker, close: Callable[[], Awaitable[None]]) -> None:
-    # The worker handles signals once its store is open; until then this does.
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, worker.stop)
     try:
         await worker.run(signals=True)
     finally:

@@ -11,6 +11,8 @@ from .._model.lease import Lease
 from .._model.outcome import Crashed, Interrupted, Outcome, Stopped, TimedOut
 from .._model.task import Error, Progress, Task
 
+_NUDGE_AGAIN = 10.0  # seconds to clean up in, until a handler that goes on is cancelled once more
+
 # Counted: it may be the task that silences its worker, and would do so again and again.
 _SILENT = Error(
     type="WorkerSilent", message="stopped, as no heartbeat got through and others could soon take over"
@@ -62,11 +64,25 @@ class Run:
             self._watch(self)
 
     def ask_to_stop(self, why: Stop) -> None:
-        """Ask, and make it where that is possible. Being fenced overrides every other reason."""
-        if self.stop is None or why is Stop.FENCED:
+        """Ask, and make it where that is possible. Being fenced overrides every other reason.
+
+        Heartbeats repeat their reasons. Asking again must not interrupt a handler that cleans up, so it
+        does nothing; only the loss of the lease and the end of the worker, which come once, are urgent.
+        """
+        if self.stop is None:
             self.stop = why
+        elif why not in (Stop.FENCED, Stop.SHUTDOWN) or self.stop in (Stop.FENCED, why):
+            return
+        elif why is Stop.FENCED:
+            self.stop = why
+        self.nudge()
+
+    def nudge(self) -> None:
+        """Make it stop where that is possible, and again if it still goes on after a while."""
         self.deadline = float("inf")
         if self.enforce is not None:
+            self.deadline = perf_counter() + _NUDGE_AGAIN
+            self._watch(self)
             self.enforce()
 
     def stopped(self) -> Outcome:

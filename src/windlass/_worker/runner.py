@@ -1,6 +1,7 @@
 """One task: from its payload to its outcome. (D7, D8, D13)"""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from .._context import Context
 from .._model.filter import Filter, Page
 from .._model.outcome import Crashed, Failed, Outcome, Returned, Snoozed, Stopped
+from .._model.state import State
 from .._model.task import Error, Task
 from .._policy.chain import results_list, with_result
 from .._policy.options import MAX_DELAY
@@ -17,11 +19,13 @@ from .._store import Store
 from ..errors import InvalidPayload, StoreUnavailable
 from ..signals import Fatal, Retry, Snooze
 from ..signals import Stop as StopSignal
-from .failure import describe
+from .failure import describe, whereabouts
 from .isolate import isolated
 from .processes import ChildDied, ChildFailed, Processes
 from .run import Run, Stop
 from .threads import Threads
+
+logger = logging.getLogger("windlass.worker")
 
 _ASK_AGAIN = 1.0  # seconds until a task is tried again that could not be given its predecessors' results
 
@@ -57,8 +61,16 @@ class Runner:
             return failure.outcome
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its outcome
             if self._on_error is not None and not isinstance(error, Snooze):
-                self._on_error(run.task, error)
+                self._tell(run.task, error)
             return failed(run.task, error, run.declared.fatal)
+
+    def _tell(self, task: Task, error: BaseException) -> None:
+        """Call `on_error`. It is told of what happened and changes nothing about it, not even by raising."""
+        assert self._on_error is not None
+        try:
+            self._on_error(task, error)
+        except BaseException as problem:  # noqa: BLE001 - the task is to be settled whatever it does
+            logger.error("on_error itself failed for task %s: %s", task.id, whereabouts(problem))  # noqa: TRY400
 
     async def _call(self, run: Run) -> bytes | None:
         declared = run.declared
@@ -105,6 +117,9 @@ class Runner:
         assert task.result_into is not None
         found = await self._store.find(Filter(ids=task.after), Page(limit=len(task.after)))
         results = {predecessor.id: predecessor.result for predecessor in found.items}
+        for predecessor in found.items:
+            if predecessor.state is not State.COMPLETED:  # somebody replayed this task, but not that one
+                raise Fatal(f"{predecessor.id} has no result to give: it is {predecessor.state}")
         missing = [task_id for task_id in task.after if task_id not in results]
         if missing:
             raise Fatal(f"the result of {missing[0]} is gone: its record was pruned before this task ran")

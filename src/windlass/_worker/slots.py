@@ -5,6 +5,7 @@ timeout object is made for a task. One sweeper watches all deadlines.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -15,9 +16,12 @@ from msgspec.structs import replace
 
 from .._declared import Declared
 from .._model.lease import Lease
-from .._model.outcome import Outcome
-from .._model.task import Progress, Task, TaskId
+from .._model.outcome import Failed, Outcome
+from .._model.task import Error, Progress, Task, TaskId
+from .failure import whereabouts
 from .run import Run, Stop
+
+logger = logging.getLogger("windlass.worker")
 
 
 class Finish(Protocol):
@@ -28,7 +32,6 @@ class Finish(Protocol):
         ...
 
 
-_NUDGE_AGAIN = 10.0  # seconds to clean up in, until a handler that goes on is cancelled once more
 _LAST_WORD = 1.0  # seconds that handlers which ignore their cancellation can hold up the end of their slots
 
 
@@ -148,13 +151,23 @@ class Slots:
         run = self.running[task.id] = Run(task, declared, self._report, self._watch)
         run.slot = me
         try:
-            outcome = await self._execute(run)
+            outcome = await self._outcome(run)
             if me.cancelling():
                 await _absorb_cancellation(me)
         finally:
             if self.running.get(task.id) is run:
                 del self.running[task.id]
         self._finish(run, outcome, perf_counter() - run.started)
+
+    async def _outcome(self, run: Run) -> Outcome:
+        """What came of it. Nothing that goes wrong in here may leave a task without an end."""
+        try:
+            return await self._execute(run)
+        except Exception as error:  # noqa: BLE001 - its message, or its context's, may hold a secret
+            logger.error("running task %s failed in the worker: %s", run.task.id, whereabouts(error))  # noqa: TRY400
+            return Failed(
+                error=Error(type=type(error).__name__, message="the worker itself failed to run it")
+            )
 
     def _wake_one(self) -> None:
         """Wake or make one slot; it wakes the next before it starts. A burst that never waits needs one."""
@@ -187,9 +200,10 @@ class Slots:
         now = perf_counter()
         for run in list(self.running.values()):
             if run.deadline <= now:
-                run.ask_to_stop(run.stop or Stop.TIMEOUT)
-                if run.enforce is not None:
-                    run.deadline = now + _NUDGE_AGAIN
+                if run.stop is None:
+                    run.ask_to_stop(Stop.TIMEOUT)
+                else:
+                    run.nudge()
         nearest = min((run.deadline for run in self.running.values()), default=float("inf"))
         if nearest < float("inf"):
             self._sweep_at(nearest)

@@ -13,6 +13,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from .._declared import Declared, sure
+from .._keeper.hints import hear
 from .._keeper.keeper import FAREWELL, Keeper
 from .._model.lease import Claimed, Lease, Pulse, Reported
 from .._model.outcome import Interrupted, Outcome, Unhandled, name_of
@@ -22,7 +23,7 @@ from .._model.record import Worker as WorkerRecord
 from .._model.task import DEFAULT_QUEUE, Progress, Task
 from .._model.verdict import Bury, Settlement, Verdict
 from .._policy.backoff import Delay
-from .._policy.verdict import decide
+from .._policy.verdict import decide, unhandled_for
 from .._store import Store, Wake
 from ..errors import InvalidOption, StoreError
 from .exchange import Exchange
@@ -111,18 +112,20 @@ class Worker:
             )
         loop = asyncio.get_running_loop()
         self._loop = loop
-        if not await self._until_open():
-            return
+        with stopped_by_signals(loop, self.stop) if signals else contextlib.nullcontext():
+            if await self._until_open():
+                self._make_ready(loop)
+                await self._serve(ready)
+
+    # -- the whole -----------------------------------------------------------------------------------
+
+    def _make_ready(self, loop: asyncio.AbstractEventLoop) -> None:
         self._threads = Threads(loop)
         self._processes = Processes(self.settings.processes)
         runner = Runner(self._store, self._threads, self._processes, self._on_error)
         self._slots = Slots(self.settings.slots, runner.outcome, self._finish, self._report)
         poll = self.settings.poll.total_seconds()
         self._exchange = Exchange(self._store, self.holdings, self.queues, self, poll=poll)
-        with stopped_by_signals(loop, self.stop) if signals else contextlib.nullcontext():
-            await self._serve(ready)
-
-    # -- the whole -----------------------------------------------------------------------------------
 
     async def _until_open(self) -> bool:
         """Open store and session, waiting for a store that is not there yet; False if stopped meanwhile."""
@@ -221,18 +224,13 @@ class Worker:
         logger.info("worker %s has stopped after %d tasks", self.name, self.ran)
 
     async def _listen(self) -> None:
-        """Turn the store's hints into looks; a lost listener is replaced, the poll covers the meantime."""
-        while True:
-            try:
-                async for wake in self._store.wakes(self.queues):
-                    if wake is Wake.READY:
-                        self._exchange.wake()
-            except StoreError as error:
-                logger.warning("wake-ups are interrupted: %s", error)
-            except Exception:
-                logger.exception("wake-ups are interrupted")
-            await asyncio.sleep(1.0)
-            self._exchange.wake()
+        """Turn the store's hints into looks; without them there is the poll."""
+
+        def take(wake: Wake) -> None:
+            if wake is Wake.READY:
+                self._exchange.wake()
+
+        await hear(self._store, self.queues, take, logger)
 
     async def _keep(self) -> None:
         keeper = Keeper(
@@ -261,7 +259,7 @@ class Worker:
             declared = self._types.get(one.task.type)
             if declared is None:
                 self._unhandled(one.task)
-            elif not self._exchange.claiming:
+            elif self._unheard or not self._exchange.claiming:
                 self._settle(one.task, Interrupted(), 0.0)
             else:
                 known.append((one.task, declared))
@@ -278,8 +276,7 @@ class Worker:
         logger.warning(
             "no handler for %r here%s; task %s is put back for another worker", task.type, hint, task.id
         )
-        age = (task.claimed_at or task.created_at) - task.created_at
-        self._settle(task, Unhandled(age), 0.0)
+        self._settle(task, Unhandled(unhandled_for(task)), 0.0)
 
     def _finish(self, run: Run, outcome: Outcome, seconds: float) -> None:
         self._moved.set()
@@ -378,16 +375,11 @@ class Worker:
     def _start_over(self) -> None:
         """The session is gone, and its tasks may be others': drop them all and open a new one."""
         logger.error("session %s was given up by the store; starting over", self.holdings.session)
-        self._drop_everything()
+        self._slots.take_unstarted()
+        self._slots.stop_all(Stop.FENCED)
         self.holdings.renew()
         self._unheard = True
         self._heart.hurry()
-
-    def _drop_everything(self) -> None:
-        dropped = [Lease(task.id, task.fence) for task in self._slots.take_unstarted()]
-        dropped += [run.lease for run in self._slots.running.values()]
-        self._slots.stop_all(Stop.FENCED)
-        self.holdings.dropped(dropped)
 
 
 def queues_of(types: Mapping[str, Declared]) -> tuple[str, ...]:

@@ -325,7 +325,7 @@ async def test_what_the_system_refuses_is_unavailable_and_names_the_file(
         with pytest.raises(StoreUnavailable, match=r"windlass\.db.*look for"):
             await store.enqueue([a_task()])
         with pytest.raises(StoreUnavailable, match=r"windlass\.db.*look for"):
-            await SQLiteStore(store.path).open()
+            await SQLiteStore(store.path.with_name("new-windlass.db")).open()
 
     assert await stand(store)
 

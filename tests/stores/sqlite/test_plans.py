@@ -74,12 +74,15 @@ def test_hot_statements_go_by_their_index(name: str, filled: sqlite3.Connection)
     "where",
     [
         Filter(ids=("a", "b")),
+        Filter(ids=("a", "b"), states=(State.DEAD,)),
+        Filter(ids=("a", "b"), states=(State.CANCELLED, State.DEAD), types=("a",)),
+        Filter(ids=("a", "b"), states=(State.READY, State.SCHEDULED, State.WAITING, State.RUNNING)),
         Filter(root="a"),
         Filter(idempotency_key="a"),
         Filter(states=(State.DEAD,)),
         Filter(states=(State.RUNNING,)),
     ],
-    ids=["ids", "root", "key", "dead", "running"],
+    ids=["ids", "ids to discard", "ids to replay", "ids to cancel", "root", "key", "dead", "running"],
 )
 def test_selective_filters_go_by_an_index(where: Filter, filled: sqlite3.Connection) -> None:
     query = finding(where, Page())

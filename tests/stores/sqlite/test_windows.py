@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from windlass._model.filter import Count, Dimension, Filter, Page
-from windlass._stores.sqlite import SQLiteStore
+from windlass._model.filter import Action, CancelTasks, Count, Dimension, Filter, Page, Slice
+from windlass._model.state import State
+from windlass._stores.sqlite import SQLiteStore, actions
+from windlass._stores.sqlite import store as store_module
 from windlass._stores.sqlite.asking import Reader
 from windlass._stores.sqlite.connection import connect
-from windlass.testing.conformance.steps import some_tasks
+from windlass._stores.sqlite.transaction import Transaction
+from windlass.testing.conformance.steps import SOMEBODY, some_tasks
 
 
 @pytest.fixture
@@ -52,6 +55,52 @@ def test_a_count_over_several_windows_says_that_it_is_not_exact(reader: Reader) 
         Count(values=("t2",), number=16, exact=False),
     ]
     assert reader.count(Filter(types=("none",)), ()) == [Count(values=(), number=0, exact=False)]
+
+
+@pytest.mark.parametrize("limit", [1, 4, 100])
+def test_ids_are_those_of_the_tasks(reader: Reader, limit: int) -> None:
+    for where in (Filter(), Filter(types=("t1",)), Filter(states=(State.RUNNING,))):
+        tasks, page = reader.find(where, Page(limit=limit)), Page(limit=limit)
+        assert reader.find_ids(where, page) == Slice(
+            items=tuple(task.id for task in tasks.items), cursor=tasks.cursor
+        )
+
+
+@pytest.mark.parametrize("where", [Filter(types=("t1",)), Filter(states=(State.READY,)), Filter()])
+async def test_what_an_action_is_for_is_not_looked_for_within_its_transaction(
+    store: SQLiteStore, reader: Reader, where: Filter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Filter] = []
+    apply = actions.apply
+
+    def watched(tx: Transaction, action: Action, where: Filter, limit: int) -> list[str]:
+        seen.append(where)
+        return apply(tx, action, where, limit)
+
+    monkeypatch.setattr(actions, "apply", watched)
+    expected = [task.id for task in reader.find(where, Page(limit=5)).items]
+
+    assert await store.apply(CancelTasks(by=SOMEBODY), where, limit=5) == expected
+    assert [one.ids is not None for one in seen] == [True]
+
+
+async def test_what_has_moved_since_the_look_is_left_alone_and_others_take_its_place(
+    store: SQLiteStore, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "_SPARE", 1)
+    ids = [task.id for task in reader.find(Filter(types=("t1",)), Page()).items]
+    apply = actions.apply
+    stolen: list[str] = []
+
+    def stealing(tx: Transaction, action: Action, where: Filter, limit: int) -> list[str]:
+        if not stolen:
+            stolen.extend(ids[:4])
+            apply(tx, action, Filter(ids=tuple(stolen)), 10)
+        return apply(tx, action, where, limit)
+
+    monkeypatch.setattr(actions, "apply", stealing)
+
+    assert await store.apply(CancelTasks(by=SOMEBODY), Filter(types=("t1",)), limit=3) == ids[4:7]
 
 
 def test_the_connection_is_closed_by_whoever_opened_it(path: Path) -> None:

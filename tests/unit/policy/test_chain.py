@@ -16,6 +16,7 @@ from windlass._policy.chain import (
     chain,
     decode_steps,
     encode_steps,
+    renewed,
     results_list,
     successors,
     with_result,
@@ -178,3 +179,23 @@ def test_the_longest_chain_can_be_carried() -> None:
 def test_a_longer_chain_is_refused_before_anything_recurses(levels: int) -> None:
     with pytest.raises(InvalidOption, match="a chain goes at most 200 tasks deep; let the last one enqueue"):
         encode_steps((chain(*map(step, map(str, range(levels)))),))
+
+
+def test_a_step_enqueued_again_has_fresh_ids_all_the_way_down() -> None:
+    below = Step(id="b", type="b", payload=Raw(b"{}"))
+    top = Step(id="a", type="a", payload=Raw(b"{}")).then(below, below)
+    ids = iter("123")
+
+    made = renewed(top, lambda: next(ids))
+
+    assert (made.id, [step.id for step in made.next]) == ("1", ["2", "3"])
+    assert made.type == "a"
+
+
+def test_too_deep_a_chain_is_refused_before_it_is_walked() -> None:
+    deep = Step(id="x", type="x", payload=Raw(b"{}"))
+    for _ in range(MAX_LEVELS + 2):
+        deep = Step(id="x", type="x", payload=Raw(b"{}")).then(deep)
+
+    with pytest.raises(InvalidOption, match="tasks deep"):
+        renewed(deep, lambda: "x")

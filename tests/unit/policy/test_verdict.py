@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from tests.unit.samples import ERROR, HOUR, running
+from tests.unit.samples import ERROR, HOUR, NOW, running
 from windlass._model.outcome import (
     Crashed,
     Failed,
@@ -22,7 +22,7 @@ from windlass._model.outcome import (
 from windlass._model.task import Error
 from windlass._model.verdict import Bury, Cancel, Complete, Postpone, Reason
 from windlass._policy.chain import Step, encode_steps
-from windlass._policy.verdict import UNHANDLED_DELAY, UNHANDLED_FOR, decide
+from windlass._policy.verdict import UNHANDLED_DELAY, UNHANDLED_FOR, UNHANDLED_GAP, decide, unhandled_for
 
 RETRYABLE: list[Outcome] = [
     Failed(error=ERROR),
@@ -140,7 +140,36 @@ def test_a_type_without_a_handler_waits_for_one() -> None:
 
     for age in (timedelta(0), almost):
         verdict = decide(running(attempt=3), Unhandled(age), never, 0.5)
-        assert verdict == Postpone(delay=UNHANDLED_DELAY, reason=Reason.SNOOZE)
+        assert isinstance(verdict, Postpone)
+        assert (verdict.delay, verdict.reason) == (UNHANDLED_DELAY, Reason.SNOOZE)
+
+
+@pytest.mark.parametrize("error", [None, ERROR, Error(type="UnknownTaskType", message="deploy one")])
+def test_the_wait_for_a_handler_begins_with_the_first_claim_that_lacks_one(error: Error | None) -> None:
+    scheduled_long_ago = running(claimed_at=NOW + 100 * HOUR, error=error)
+
+    assert unhandled_for(scheduled_long_ago) == timedelta(0)
+    assert unhandled_for(running(claimed_at=None, error=error)) == timedelta(0)
+
+
+def test_the_wait_for_a_handler_goes_on_from_claim_to_claim() -> None:
+    task, claims = running(claimed_at=NOW + 100 * HOUR), 0
+    while isinstance(verdict := decide(task, Unhandled(unhandled_for(task)), never, 0.5), Postpone):
+        claims += 1
+        assert task.claimed_at is not None
+        task = running(claimed_at=task.claimed_at + HOUR, error=verdict.error)
+
+    assert isinstance(verdict, Bury)
+    assert claims == UNHANDLED_FOR / HOUR
+    assert unhandled_for(running(claimed_at=task.claimed_at, error=verdict.error)) == timedelta(0)
+
+
+def test_a_wait_for_a_handler_that_ended_is_not_held_against_the_next() -> None:
+    verdict = decide(running(claimed_at=NOW), Unhandled(timedelta(0)), never, 0.5)
+
+    handled_meanwhile = running(claimed_at=NOW + UNHANDLED_GAP + timedelta(seconds=1), error=verdict.error)
+    assert unhandled_for(handled_meanwhile) == timedelta(0)
+    assert unhandled_for(running(claimed_at=NOW - HOUR, error=verdict.error)) == timedelta(0)
 
 
 def test_a_type_without_a_handler_dies_after_a_day_and_says_what_to_do() -> None:

@@ -5,7 +5,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from ..._model.attempt import Attempt
+from ..._model.attempt import MAX_LINES, Attempt, has_line
 from ..._model.lease import Claim, Claimed, Heartbeat, Lease
 from ..._model.state import State, Verb
 from ..._model.task import Task
@@ -15,11 +15,10 @@ from .shelf import RESCUED, Shelf
 
 def grant(shelf: Shelf, claim: Claim, now: datetime) -> list[Claimed]:
     """Lease ready tasks to the claim's session: the fence rises, the attempt counts."""
-    held = shelf.held[claim.session]
     worker = shelf.sessions[claim.session].worker.name
     claimed = []
     for task in shelf.take_ready(claim.queues, claim.limit):
-        held[task.id] = claim.number
+        shelf.hold(claim.session, task.id, claim.number)
         moved = shelf.move(
             task,
             Verb.CLAIM,
@@ -63,7 +62,7 @@ def hand_back_strangers(shelf: Shelf, beat: Heartbeat, now: datetime) -> None:
     What it claimed never ran and is not counted; what it rescued did run, and its attempt stays counted.
     """
     known = set(beat.held)
-    granted = [(shelf.tasks[task_id], number) for task_id, number in shelf.held[beat.session].items()]
+    granted = [(shelf.tasks[task_id], number) for task_id, number in shelf.held.get(beat.session, {}).items()]
     for task, number in granted:
         if number > beat.through or Lease(task.id, task.fence) in known:
             continue
@@ -115,6 +114,8 @@ def _apply(shelf: Shelf, task: Task, settlement: Settlement, now: datetime) -> N
 
 
 def _record(shelf: Shelf, task: Task, settlement: Settlement, now: datetime) -> None:
+    if not has_line(settlement):
+        return
     line = Attempt(
         task_id=task.id,
         number=task.attempt,
@@ -127,4 +128,6 @@ def _record(shelf: Shelf, task: Task, settlement: Settlement, now: datetime) -> 
         error=None if isinstance(settlement.verdict, Complete) else settlement.verdict.error,
         trace=task.trace,
     )
-    shelf.attempts.setdefault(task.id, []).append(line)
+    lines = shelf.attempts.setdefault(task.id, [])
+    lines.append(line)
+    del lines[:-MAX_LINES]

@@ -4,7 +4,6 @@ from datetime import datetime
 
 from ..._model.filter import Filter
 from ..._model.queue import Retention
-from ..._model.state import State
 from ..._model.task import Task
 
 
@@ -42,9 +41,5 @@ def _mentions(task: Task, text: str) -> bool:
 
 def finished_before(task: Task, retention: Retention, now: datetime) -> bool:
     """Whether the task ended so long ago that its record may go."""
-    kept = {
-        State.COMPLETED: retention.completed,
-        State.CANCELLED: retention.cancelled,
-        State.DEAD: retention.dead,
-    }.get(task.state)
-    return kept is not None and task.finished_at is not None and task.finished_at < now - kept
+    horizon = retention.horizon(task.state, now)
+    return horizon is not None and task.finished_at is not None and task.finished_at < horizon

@@ -41,7 +41,7 @@ class Shelf:
         self.successors: dict[TaskId, list[TaskId]] = {}  # predecessor -> tasks that wait for it
         self.predecessors: dict[TaskId, set[TaskId]] = {}  # waiting task -> those it still waits for
         self.sessions: dict[str, Session] = {}
-        self.held: defaultdict[str, dict[TaskId, int]] = defaultdict(dict)  # session -> task -> claim number
+        self.held: dict[str, dict[TaskId, int]] = {}  # session that holds any -> task -> claim number
         self.queues: dict[str, QueueSettings] = {}
         self.audits: list[Audit] = []
         self.leader: tuple[str, datetime] | None = None
@@ -239,10 +239,16 @@ class Shelf:
             if queue in queues:
                 hint(Wake.READY)
 
+    def hold(self, session: str, task_id: TaskId, number: int) -> None:
+        """Note which session holds a task, and since which of its claims."""
+        self.held.setdefault(session, {})[task_id] = number
+
     def release(self, task: Task) -> None:
-        """Take a task out of what its session holds."""
-        if task.session is not None:
-            self.held[task.session].pop(task.id, None)
+        """Take a task out of what its session holds; nothing stays of a session that holds none."""
+        held = self.held.get(task.session or "", {})
+        held.pop(task.id, None)
+        if not held:
+            self.held.pop(task.session or "", None)
 
     # -- what an end does to others ------------------------------------------------------------------
 

@@ -148,7 +148,12 @@ class MemoryStore:
         with self._shelf.lock:
             now = self.clock.now()
             leader = self._shelf.leader
-            if leader is not None and leader[0] != holder and leader[1] > now:
+            # A lead for longer than anybody asks for was granted before the clock was set back.
+            if (
+                leader is not None
+                and leader[0] != holder
+                and (not lease_for or now < leader[1] <= now + lease_for)
+            ):
                 return False
             self._shelf.leader = (holder, now + lease_for) if lease_for else None
             return bool(lease_for)
@@ -177,14 +182,13 @@ class MemoryStore:
                 for task_id in list(shelf.held[silent])[: limit - len(rescued)]:
                     task = shelf.tasks[task_id]
                     shelf.release(task)
-                    shelf.held[session][task_id] = RESCUED
+                    shelf.hold(session, task_id, RESCUED)
                     moved = shelf.move(
                         task, Verb.RESCUE, State.RUNNING, fence=task.fence + 1, session=session
                     )
                     rescued.append(Claimed(moved))
-            for gone in [s for s in shelf.sessions if not self._is_alive(s, now) and not shelf.held.get(s)]:
+            for gone in [s for s in shelf.sessions if not self._is_alive(s, now) and s not in shelf.held]:
                 del shelf.sessions[gone]
-                shelf.held.pop(gone, None)
             return rescued
 
     async def prune(self, retention: Retention, limit: int) -> int:

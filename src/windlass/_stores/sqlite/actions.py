@@ -1,5 +1,6 @@
 """What an operator does to tasks, and the lines in the audit log that say so."""
 
+from collections.abc import Iterator
 from typing import assert_never
 
 from msgspec.structs import replace
@@ -16,27 +17,45 @@ from .transaction import Transaction
 _CHUNK = 500
 
 
-def apply(tx: Transaction, action: Action, where: Filter, limit: int) -> list[TaskId]:
-    """Do it to those that match and allow it, oldest first, and audit it."""
+def allowed(action: Action, where: Filter) -> Filter:
+    """Of those that match, the ones in a state from which this can be done."""
     states = _allowing(action)
     asked = states if where.states is None else tuple(s for s in where.states if s in states)
-    where = replace(where, states=asked)
+    return replace(where, states=asked)
+
+
+def apply(tx: Transaction, action: Action, where: Filter, limit: int) -> list[TaskId]:
+    """Do it to those that match and allow it, oldest first, and audit it. An index must lead to them."""
+    where = allowed(action, where)
+    asked = where.states or ()
     done: list[TaskId] = []
-    cursor: str | None = None
-    while len(done) < limit:
-        query = finding(where, Page(limit=_CHUNK, cursor=cursor))
-        found = read_tasks(tx.select(query.sql, query.parameters))
-        for task in found:
-            # An earlier one's cancellation may have changed this one.
-            current = tx.get(task.id)
-            if current is not None and current.state in asked and _act(tx, action, current):
-                done.append(task.id)
-            if len(done) == limit:
-                break
-        if len(found) < _CHUNK:
+    for task in _matching(tx, where):
+        if len(done) >= limit:
             break
-        cursor = found[-1].id
+        # An earlier one's cancellation may have changed this one.
+        current = tx.get(task.id)
+        if current is not None and current.state in asked and _act(tx, action, current):
+            done.append(task.id)
     return done
+
+
+def _matching(tx: Transaction, where: Filter) -> Iterator[Task]:
+    """Those that match, oldest first, a chunk at a time; many ids are not gone through for every chunk."""
+    if where.ids is not None:
+        ids = sorted(set(where.ids))
+        for start in range(0, len(ids), _CHUNK):
+            yield from _chunk(tx, replace(where, ids=tuple(ids[start : start + _CHUNK])), None)
+        return
+    found = _chunk(tx, where, None)
+    yield from found
+    while len(found) == _CHUNK:
+        found = _chunk(tx, where, found[-1].id)
+        yield from found
+
+
+def _chunk(tx: Transaction, where: Filter, cursor: str | None) -> list[Task]:
+    query = finding(where, Page(limit=_CHUNK, cursor=cursor))
+    return read_tasks(tx.select(query.sql, query.parameters))
 
 
 def _allowing(action: Action) -> tuple[State, ...]:

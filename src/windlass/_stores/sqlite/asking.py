@@ -3,22 +3,24 @@
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from ..._model.attempt import Attempt
+from ..._model.attempt import MAX_LINES, Attempt
 from ..._model.filter import Count, Dimension, Filter, Page, Slice
 from ..._model.queue import QueueSettings
 from ..._model.record import Audit, Record, Session, Worker
 from ..._model.task import Task, TaskId
-from .filters import Query, counting, finding, is_selective
+from .filters import Query, counting, finding, is_selective, naming
 from .rows import Row, moment, read_attempt, read_tasks
 from .statements import statement
 
 R = TypeVar("R", bound=Record)
 S = TypeVar("S")
+
+Ask: TypeAlias = Callable[[Filter, Page, str | None], Query]
 
 WINDOW = 20_000
 """Rows that one statement looks at when no index leads to those that match: some 20 ms."""
@@ -38,8 +40,13 @@ class Reader:
     def find(self, where: Filter, page: Page) -> Slice[Task]:
         """The tasks that match, by id."""
         more = replace(page, limit=page.limit + 1)
-        found = self._select(finding(where, more)) if is_selective(where) else self._scan(where, more)
+        found = self._page(finding, where, more)
         return _slice(read_tasks(found[: page.limit]), found, lambda task: task.id)
+
+    def find_ids(self, where: Filter, page: Page) -> Slice[TaskId]:
+        """The ids of the tasks that match, without reading the rest of them."""
+        found = self._page(naming, where, replace(page, limit=page.limit + 1))
+        return _slice([row[0] for row in found[: page.limit]], found, str)
 
     def count(self, where: Filter, by: Sequence[Dimension]) -> list[Count]:
         """How many match. Exact with an index or in one window; several are added up while tasks move."""
@@ -55,7 +62,8 @@ class Reader:
 
     def attempts(self, task_id: TaskId) -> list[Attempt]:
         """The lines of a task's attempts, oldest first."""
-        return [read_attempt(task_id, row) for row in self._rows("attempts", {"id": task_id})]
+        rows = self._rows("attempts", {"id": task_id})
+        return [read_attempt(task_id, row) for row in rows[-MAX_LINES:]]  # A completion is one beside them.
 
     def records(self, kind: type[R], page: Page) -> Slice[R]:
         """The records of a kind, by name."""
@@ -84,13 +92,15 @@ class Reader:
 
     # -- windows -------------------------------------------------------------------------------------
 
-    def _scan(self, where: Filter, page: Page) -> list[Row]:
-        """A page that no index leads to: window by window, until it is full or the table ends."""
+    def _page(self, ask: Ask, where: Filter, page: Page) -> list[Row]:
+        """A page; where no index leads to it, window by window until it is full or the table ends."""
+        if is_selective(where):
+            return self._select(ask(where, page, None))
         found: list[Row] = []
         edge: str | None = ""
         while edge is not None and len(found) < page.limit:
             edge = self._edge(page)
-            found += self._select(finding(where, replace(page, limit=page.limit - len(found)), edge))
+            found += self._select(ask(where, replace(page, limit=page.limit - len(found)), edge))
             page = replace(page, cursor=edge, limit=page.limit)
         return found
 

@@ -1,6 +1,8 @@
 """SQLite's errors in our words, translated once, at the edge: what happened, to which file, what to do."""
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ...errors import SchemaMismatch, StoreError, StoreUnavailable
@@ -42,6 +44,18 @@ def in_our_words(error: BaseException, path: Path) -> BaseException:
             return StoreUnavailable(_NO_MEMORY.format(path=path))
         case _:
             return error
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Raise what goes wrong within in our words."""
+    try:
+        yield
+    except Exception as error:
+        ours = in_our_words(error, path)
+        if ours is error:
+            raise
+        raise ours from error
 
 
 def translate(error: sqlite3.Error, path: Path) -> StoreError:

@@ -23,9 +23,18 @@ class Query(Struct, frozen=True):
 
 def finding(where: Filter, page: Page, edge: str | None = None) -> Query:
     """The tasks that match, a page by id, none of them beyond the edge."""
+    return _page("find", where, page, edge)
+
+
+def naming(where: Filter, page: Page, edge: str | None = None) -> Query:
+    """The ids of the tasks that match, a page of them, none beyond the edge."""
+    return _page("find_ids", where, page, edge)
+
+
+def _page(name: str, where: Filter, page: Page, edge: str | None) -> Query:
     conditions, parameters = _conditions(where)
     _within(conditions, (page.cursor, edge), newest_first=page.newest_first)
-    sql = _with(statement("find"), conditions, where)
+    sql = _with(statement(name), conditions, where)
     if page.newest_first:
         sql = sql.replace("ORDER BY task.id", "ORDER BY task.id DESC")
     return Query(sql, {**parameters, "cursor": page.cursor, "edge": edge, "limit": page.limit})
@@ -51,15 +60,16 @@ def _within(conditions: list[str], window: tuple[str | None, str | None], *, new
 
 def is_selective(where: Filter) -> bool:
     """Whether an index finds the tasks that match, so that no window is needed to keep the read short."""
-    return _is_named(where) or where.states in _OWN_INDEX
+    return is_named(where) or where.states in _OWN_INDEX
 
 
-def _is_named(where: Filter) -> bool:
+def is_named(where: Filter) -> bool:
+    """Whether the filter says which tasks it means, rather than what they are like: never many rows."""
     return where.ids is not None or where.root is not None or where.idempotency_key is not None
 
 
 def _with(sql: str, conditions: list[str], where: Filter) -> str:
-    if where.states in _OWN_INDEX and not _is_named(where):
+    if where.states in _OWN_INDEX and not is_named(where):
         sql = sql.replace("AS task", f"AS task INDEXED BY {_OWN_INDEX[where.states]}")
     return sql.replace("WHERE TRUE", "WHERE " + " AND ".join(conditions)) if conditions else sql
 

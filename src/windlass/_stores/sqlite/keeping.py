@@ -5,26 +5,32 @@ from datetime import timedelta
 import msgspec
 
 from ..._model.queue import QueueSettings, Retention
-from ..._model.state import State
+from ..._model.state import ENDED
 from ..._store import Promoted
 from .endings import abandon, forget
 from .rows import Row, instant, moment
 from .statements import listed
 from .transaction import Transaction
 
+KEYS_AT_ONCE = 1000
+"""Keys that one transaction deletes, so that a day's worth of them does not hold up everybody else."""
+
+_ENDS = sorted(ENDED)
 _encoder = msgspec.json.Encoder()
 _settings = msgspec.json.Decoder(QueueSettings)
 
 
 def lead(tx: Transaction, holder: str, lease_for: timedelta) -> bool:
     """Take, keep or give up the lead."""
+    # A lead for longer than anybody asks for was granted before the clock was set back.
+    longest = instant(tx.now + lease_for)
     for leader, until in tx.rows("leader"):
-        if leader != holder and until > tx.at:
+        if leader != holder and (not lease_for or tx.at < until <= longest):
             return False
     if not lease_for:
         tx.run("resign")
         return False
-    tx.run("lead", {"holder": holder, "until": instant(tx.now + lease_for)})
+    tx.run("lead", {"holder": holder, "until": longest})
     return True
 
 
@@ -39,13 +45,17 @@ def promote(tx: Transaction, limit: int) -> Promoted:
 
 
 def prune(tx: Transaction, retention: Retention, limit: int) -> int:
-    """Delete what retention no longer covers, and keys that have expired."""
+    """Delete what retention no longer covers."""
     gone = _past_retention(tx, retention, limit)
     for task_id, tenant, idempotency_key in gone:
         abandon(tx, task_id, "died and was pruned")
         forget(tx, task_id, tenant, idempotency_key)
-    tx.run("prune_keys", {"now": tx.at, "limit": max(limit, 0)})
     return len(gone)
+
+
+def prune_keys(tx: Transaction) -> bool:
+    """Delete some of the keys that have expired; says whether there may be more."""
+    return tx.run("prune_keys", {"now": tx.at, "limit": KEYS_AT_ONCE}) == KEYS_AT_ONCE
 
 
 def _past_retention(tx: Transaction, retention: Retention, limit: int) -> list[Row]:
@@ -53,11 +63,11 @@ def _past_retention(tx: Transaction, retention: Retention, limit: int) -> list[R
     gone: list[Row] = []
     for (queue,) in tx.rows("ended_queues"):
         kept = own.get(queue) or retention
-        spans = {State.COMPLETED: kept.completed, State.CANCELLED: kept.cancelled, State.DEAD: kept.dead}
-        for state, span in spans.items():
+        for state in _ENDS:
             room = limit - len(gone)
-            if span is not None and room > 0:
-                before = instant(tx.now - span)
+            horizon = kept.horizon(state, tx.now)
+            if horizon is not None and room > 0:
+                before = instant(horizon)
                 terms = {"queue": queue, "state": state.value, "before": before, "limit": room}
                 gone += tx.rows("expired", terms)
     return gone

@@ -5,6 +5,7 @@ from heapq import merge
 from itertools import islice
 from typing import assert_never
 
+from ..._model.attempt import MAX_LINES, has_line
 from ..._model.lease import Claim, Claimed
 from ..._model.state import State, Verb
 from ..._model.task import Error, Task
@@ -169,6 +170,8 @@ def _apply(tx: Transaction, task: Task, verdict: Postpone | Bury | Cancel, durat
 
 
 def _record(tx: Transaction, task: Task, settlement: Settlement, error: Error | None) -> None:
+    if not has_line(settlement):
+        return
     tx.run(
         "record",
         {
@@ -184,3 +187,5 @@ def _record(tx: Transaction, task: Task, settlement: Settlement, error: Error | 
             **error_row(error),
         },
     )
+    if task.fence > MAX_LINES:  # With fewer leases there cannot be more lines.
+        tx.run("forget_old_attempts", {"id": task.id, "keep": MAX_LINES})

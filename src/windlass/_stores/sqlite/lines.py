@@ -18,7 +18,7 @@ from ...errors import StoreError, StoreUnavailable
 from . import schema
 from .asking import Reader
 from .connection import connect, has_wal_fix, is_wal, never_free, set_journal
-from .faults import in_our_words
+from .faults import in_our_words, told
 from .transaction import News, Transaction
 from .turnstile import Turnstile
 
@@ -132,9 +132,8 @@ class Line(Generic[P]):
         try:
             while (request := self._requests.get()) is not None:
                 self._serve(request)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - a mistake of ours, of which those who wait must hear
             self._die(error, request)
-            raise  # For threading.excepthook to show: it is a mistake of ours.
         finally:
             with suppress(sqlite3.Error, OSError):
                 self._shut()
@@ -142,6 +141,7 @@ class Line(Generic[P]):
 
     def _die(self, error: BaseException, request: Request | None) -> None:
         """What must not happen: take no more, so that the next use makes a new line, and let nobody wait."""
+        logger.critical("the thread that serves %s broke down", self.path, exc_info=error)
         self._died = StoreUnavailable(
             f"the thread that serves {self.path} broke down ({error!r}): what was asked for may have been "
             f"done, and asking again does no harm; try again"
@@ -235,11 +235,12 @@ class WriteLine(Line[Transaction]):
 
     def _open(self) -> None:
         try:
-            self._turn.open_beside(self.path)
-            schema.ensure(schema.File(self.path, self._connection, self._turn))
-        except Exception as error:
+            with told(self.path):
+                self._turn.open_beside(self.path)
+                schema.ensure(schema.File(self.path, self._connection, self._turn))
+        except BaseException:
             self._shut()
-            raise in_our_words(error, self.path) from error
+            raise
 
     def _shut(self) -> None:
         self._connection.close()
@@ -273,7 +274,7 @@ class WriteLine(Line[Transaction]):
                 deliver(group)
                 if self._turn.is_wanted():
                     self._leave_gap()
-        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait must hear of it
+        except BaseException as error:  # noqa: BLE001 - whatever it is, those who wait must hear of it
             if not stands:  # What comes after the commit is not theirs: the next one will meet it.
                 self._fail(group or [request], error)
         if news:
@@ -343,7 +344,7 @@ class WriteLine(Line[Transaction]):
             time.sleep(self._owed)
             self._owed = 0.0
 
-    def _fail(self, group: list[Request], error: Exception) -> None:
+    def _fail(self, group: list[Request], error: BaseException) -> None:
         if self._connection.in_transaction:
             with suppress(sqlite3.Error):  # Then the next BEGIN will say what is wrong.
                 self._connection.execute("ROLLBACK")

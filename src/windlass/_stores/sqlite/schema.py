@@ -11,7 +11,7 @@ from msgspec import Struct
 from ..._store import Migration
 from ..migrations import Move, Step, load_steps, next_move, overview, require_current
 from .connection import connect
-from .faults import cannot_open, translate
+from .faults import cannot_open, told
 from .turnstile import Turnstile
 
 A = TypeVar("A")
@@ -59,9 +59,8 @@ def on_file(path: Path, work: Callable[[File], A]) -> A:
     file = File(path, connection, Turnstile())
     file.turn.open_beside(path)
     try:
-        return work(file)
-    except sqlite3.Error as error:
-        raise translate(error, path) from error
+        with told(path):
+            return work(file)
     finally:
         connection.close()
         file.turn.close()

@@ -5,9 +5,12 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 from weakref import WeakSet
+
+from msgspec.structs import replace
 
 from ..._clock import Clock, SystemClock
 from ..._model.attempt import Attempt
@@ -21,6 +24,7 @@ from ..._store import Capability, Durability, Finding, Join, Migration, Promise,
 from ...errors import InvalidOption, NotSupported, StoreError
 from . import actions, checks, enqueueing, keeping, leases, schema, sessions
 from .asking import Reader
+from .filters import is_named
 from .joining import join
 from .lines import DEADLINE_SECONDS, Line, ReadLine, WriteLine
 from .transaction import Transaction
@@ -33,6 +37,11 @@ _PROMISE = Promise(
     durability=Durability.DURABLE,
     why="a commit returns once file, journal and directory are synced (rollback journal, synchronous=EXTRA)",
 )
+
+
+_SPARE = 500
+"""So many more tasks are looked for than an action may take, for some are not to be had when it comes to it:
+successors go along with the one they wait for, say."""
 
 
 class SQLiteStore:
@@ -180,7 +189,10 @@ class SQLiteStore:
 
     async def prune(self, retention: Retention, limit: int) -> int:
         """Delete what retention no longer covers, longest ended first in each queue."""
-        return await self._write(lambda tx: keeping.prune(tx, retention, limit))
+        pruned = await self._write(lambda tx: keeping.prune(tx, retention, limit))
+        while await self._write(keeping.prune_keys):
+            continue
+        return pruned
 
     # -- ask -----------------------------------------------------------------------------------------
 
@@ -197,8 +209,25 @@ class SQLiteStore:
         return await self._read(lambda reader: tuple(reader.attempts(task_id)))
 
     async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:
-        """Do it to those that match and allow it."""
-        return await self._write(lambda tx: actions.apply(tx, action, where, limit))
+        """Do it to those that match and allow it.
+
+        What the filter does not name is looked for before the transaction, lest everybody wait for the look;
+        the transaction judges again. It is one, unless a great many of those found are not to be had then.
+        """
+        if is_named(where) or limit <= 0:
+            return await self._write(lambda tx: actions.apply(tx, action, where, limit))
+        meant, cursor = actions.allowed(action, where), None
+        done: list[TaskId] = []
+        while True:
+            page = Page(limit=limit + _SPARE, cursor=cursor)
+            found = await self._read(partial(Reader.find_ids, where=meant, page=page))
+            these = replace(meant, ids=found.items)
+            done += await self._write(
+                partial(actions.apply, action=action, where=these, limit=limit - len(done))
+            )
+            cursor = found.cursor
+            if cursor is None or len(done) == limit:
+                return done
 
     async def put(self, record: Record) -> None:
         """Keep a queue's settings. Sessions and audits are the store's own to write."""

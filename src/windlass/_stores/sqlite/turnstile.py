@@ -64,15 +64,22 @@ class Turnstile:
 
 
 def _side_file(database: Path, suffix: str) -> int | None:
-    """Open a file beside the database that whoever may write the one may lock the other."""
+    """Open a file beside the database that whoever may write the one may lock the other.
+
+    Never through a link: in a folder that others may write too, it could lead to any file of ours.
+    """
     path = database.with_name(database.name + suffix)
     try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        like_database(database, path)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except OSError:
         return None
-    if _can_lock(file):
-        return file
+    try:
+        if stat.S_ISREG(os.fstat(file).st_mode):
+            like_database(database, file)
+            if _can_lock(file):
+                return file
+    except OSError:
+        pass
     os.close(file)
     return None
 
@@ -88,15 +95,18 @@ def _can_lock(file: int) -> bool:
     return True
 
 
-def like_database(database: Path, beside: Path) -> None:
-    """Give what lies beside the database its permissions, and as root its owner, as SQLite itself does."""
-    original, copy = database.stat(), beside.stat()
+def like_database(database: Path, file: int) -> None:
+    """Give what lies beside the database its permissions, and as root its owner, as SQLite itself does.
+
+    By descriptor, so that nobody can put something else in its place meanwhile.
+    """
+    original, copy = database.stat(), os.fstat(file)
     if copy.st_uid != os.geteuid():
         return
     mode = stat.S_IMODE(original.st_mode) & 0o666
     if stat.S_ISDIR(copy.st_mode):
         mode |= (mode & 0o444) >> 2
     if stat.S_IMODE(copy.st_mode) != mode:
-        beside.chmod(mode)
+        os.fchmod(file, mode)
     if os.geteuid() == 0 and (copy.st_uid, copy.st_gid) != (original.st_uid, original.st_gid):
-        os.chown(beside, original.st_uid, original.st_gid)
+        os.fchown(file, original.st_uid, original.st_gid)

@@ -9,9 +9,10 @@ import asyncio
 import errno
 import os
 import secrets
+import stat
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import uniform
 from typing import Self
@@ -64,16 +65,11 @@ class Switchboard:
         own = tuple(self._listeners)
         for listener in own:
             listener.hear(news)
-        try:
-            names = os.listdir(self._folder)  # noqa: PTH208 - called at every enqueue
-        except OSError:
-            return
-        if names:
-            data = b"".join(_BYTES[wake] for wake in wakes)
-            mine = {listener.name for listener in own}
-            for name in names:
+        mine = {listener.name for listener in own}
+        with suppress(OSError), _opened(self._folder) as folder:
+            for name in os.listdir(folder):  # noqa: PTH208 - of a descriptor
                 if not name.startswith(".") and name not in mine:
-                    _write(self._folder / name, data)
+                    _write(folder, name, b"".join(_BYTES[wake] for wake in wakes))
 
     def leave_to_parent(self) -> None:
         """In a forked child: close its copies of the FIFOs, lest they outlive their listeners."""
@@ -109,7 +105,8 @@ class Listener:
         if self._fifo is not None:
             self._loop.remove_reader(self._fifo)
             os.close(self._fifo)
-            (self._folder / self.name).unlink(missing_ok=True)
+            with suppress(OSError):  # Whoever next finds that nobody reads it may sweep it up.
+                (self._folder / self.name).unlink()
 
     def leave_to_parent(self) -> None:
         """In a forked child: close its copy of the FIFO. The loop that watches it is the parent's."""
@@ -168,29 +165,34 @@ class Listener:
     def _make_fifo(self) -> None:
         """Open a FIFO and only then give it its name: one that has a name and no reader is a dead one's."""
         self._fifo = None
-        unnamed = self._folder / f".{self.name}"
+        unnamed = f".{self.name}"
         try:
-            self._folder.mkdir(exist_ok=True)
-            like_database(self._database, self._folder)
-            os.mkfifo(unnamed, 0o600)
-            like_database(self._database, unnamed)
-            # Open for writing as well, so that the last writer's leaving is no end of file.
-            self._fifo = os.open(unnamed, os.O_RDWR | os.O_NONBLOCK)
-            unnamed.rename(self._folder / self.name)
-            self._loop.add_reader(self._fifo, self._drain)
-        except (OSError, AttributeError, NotImplementedError):
-            # No FIFOs here, or no right to make one: looking now and then must do.
-            self._drop_fifo(unnamed)
+            with suppress(FileExistsError):
+                self._folder.mkdir()
+            with _opened(self._folder) as folder:
+                like_database(self._database, folder)
+                try:
+                    self._open_fifo(folder, unnamed)
+                except (OSError, AttributeError, NotImplementedError):
+                    self._drop_fifo(folder, unnamed)
+        except OSError:
+            return  # No FIFOs here, or no right to make one: looking now and then must do.
 
-    def _drop_fifo(self, unnamed: Path) -> None:
+    def _open_fifo(self, folder: int, unnamed: str) -> None:
+        os.mkfifo(unnamed, 0o600, dir_fd=folder)
+        # Open for writing as well, so that the last writer's leaving is no end of file.
+        self._fifo = os.open(unnamed, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=folder)
+        like_database(self._database, self._fifo)
+        os.rename(unnamed, self.name, src_dir_fd=folder, dst_dir_fd=folder)
+        self._loop.add_reader(self._fifo, self._drain)
+
+    def _drop_fifo(self, folder: int, unnamed: str) -> None:
         if self._fifo is not None:
             os.close(self._fifo)
             self._fifo = None
-        for path in (unnamed, self._folder / self.name):
-            try:
-                path.unlink(missing_ok=True)
-            except OSError:
-                continue
+        for name in (unnamed, self.name):
+            with suppress(OSError):
+                os.unlink(name, dir_fd=folder)
 
     def _drain(self) -> None:
         assert self._fifo is not None
@@ -198,15 +200,27 @@ class Listener:
         self._note([wake for wake, byte in _BYTES.items() if byte in data])
 
 
-def _write(fifo: Path, data: bytes) -> None:
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    """A descriptor of the folder. Never through a link: it might lead to where others' files lie."""
+    file = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0))
     try:
-        file = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        yield file
+    finally:
+        os.close(file)
+
+
+def _write(folder: int, name: str, data: bytes) -> None:
+    try:
+        file = os.open(name, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=folder)
     except OSError as error:
         if error.errno == errno.ENXIO:  # Nobody reads it: its listener has died.
-            fifo.unlink(missing_ok=True)
+            with suppress(OSError):  # Another may sweep it up, or has.
+                os.unlink(name, dir_fd=folder)
         return
     try:
-        os.write(file, data)
+        if stat.S_ISFIFO(os.fstat(file).st_mode):  # Whatever else lies here is none of ours.
+            os.write(file, data)
     except OSError:
         return  # Full, so plenty of hints wait already; or its reader has just gone.
     finally:

@@ -1,19 +1,23 @@
 """Find, count, attempts: what people see."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from itertools import permutations
 
 import pytest
 from msgspec.structs import replace
 
-from ..._model.attempt import Attempt
-from ..._model.filter import Count, Dimension, Filter, Page
+from ..._model.attempt import MAX_LINES, Attempt
+from ..._model.filter import CancelTasks, Count, Dimension, Filter, Page
+from ..._model.lease import Claimed
 from ..._model.state import State
 from ..._model.task import Error, TaskId
+from ..._model.verdict import Settlement
 from ..._store import Store
 from ..clock import ManualClock
 from .steps import (
     BOOM,
+    SOMEBODY,
     a_task,
     all_tasks,
     applied,
@@ -26,6 +30,7 @@ from .steps import (
     snooze,
     some_tasks,
     stand,
+    state_of,
     worker_on,
 )
 
@@ -54,9 +59,14 @@ class TestFind:
 
     @pytest.mark.parametrize("field", ["ids", "states", "types", "queues", "tenants"])
     async def test_none_of_nothing(self, store: Store, field: str) -> None:
-        await stand(store)
+        before = await stand(store)
+        nothing = Filter(**{field: ()})  # type: ignore[arg-type]  # by name
 
         assert await found(store, **{field: ()}) == []
+        assert [count.number for count in await store.count(nothing, ())] == [0]
+        assert list(await store.count(nothing, (Dimension.QUEUE,))) == []
+        assert list(await store.apply(CancelTasks(by=SOMEBODY), nothing, limit=10)) == []
+        assert await state_of(store, before) is State.READY
 
     async def test_by_state(self, store: Store) -> None:
         worker = await worker_on(store)
@@ -282,6 +292,36 @@ class TestAttempts:
 
     async def test_an_unknown_task_has_none(self, store: Store) -> None:
         assert list(await store.attempts(a_task().id)) == []
+
+    async def test_being_put_off_for_want_of_a_handler_leaves_no_line(self, store: Store) -> None:
+        worker = await worker_on(store)
+        claimed = await running(store, worker)
+        await applied(store, replace(snooze(claimed), outcome="unhandled"))
+        again = await worker.claim_one(claimed.task.queue)
+        assert list(await store.attempts(claimed.task.id)) == []
+
+        await applied(store, replace(bury(again), outcome="unhandled"))
+
+        (line,) = await store.attempts(claimed.task.id)
+        assert (line.fence, line.error) == (again.task.fence, BOOM)
+
+    @pytest.mark.parametrize("ending", [complete, bury])
+    async def test_only_the_newest_lines_are_kept(
+        self, store: Store, ending: Callable[[Claimed], Settlement]
+    ) -> None:
+        worker = await worker_on(store)
+        claimed = await running(store, worker)
+        fences = [claimed.task.fence]
+        for _ in range(MAX_LINES + 5):
+            await applied(store, snooze(claimed))
+            claimed = await worker.claim_one(claimed.task.queue)
+            fences.append(claimed.task.fence)
+        await applied(store, ending(claimed))
+
+        lines = await store.attempts(claimed.task.id)
+
+        assert [line.fence for line in lines] == fences[-MAX_LINES:]
+        assert lines[-1].outcome == ending(claimed).outcome
 
     async def test_lines_outlive_a_replay(self, store: Store) -> None:
         worker = await worker_on(store)

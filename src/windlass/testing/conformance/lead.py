@@ -50,6 +50,25 @@ class TestLead:
         assert not await store.lead("a", NOTHING)
         assert await store.lead("b", TERM)
 
+    async def test_a_clock_that_was_set_back_does_not_prolong_a_lead(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await store.lead("a", TERM)
+        clock.advance(timedelta(hours=-1))
+
+        assert not await store.lead("b", NOTHING)
+        assert await store.lead("b", TERM)
+        assert not await store.lead("a", TERM)
+
+    async def test_a_leader_keeps_its_lead_when_the_clock_is_set_back(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await store.lead("a", TERM)
+        clock.advance(timedelta(hours=-1))
+
+        assert await store.lead("a", TERM)
+        assert not await store.lead("b", TERM)
+
     async def test_of_many_at_once_one_leads(self, store: Store) -> None:
         handles = [store.another() for _ in range(5)]
         for handle in handles:

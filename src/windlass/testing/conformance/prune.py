@@ -11,6 +11,7 @@ from ..._store import Store
 from ..clock import ManualClock
 from .steps import (
     ManualWorker,
+    a_task,
     all_tasks,
     applied,
     bury,
@@ -70,6 +71,28 @@ class TestPrune:
 
         assert await store.prune(FOR_EVER, limit=10) == 0
         assert await dump(store) == before
+
+    @every_end
+    async def test_longer_than_the_calendar_is_for_ever(self, store: Store, state: State) -> None:
+        task_id = await ended(store, await worker_on(store), state)
+
+        assert await store.prune(replace(FOR_EVER, **{state.value: timedelta.max}), limit=10) == 0
+        assert await exists(store, task_id)
+
+    async def test_expired_keys_go_however_few_tasks_do(self, store: Store, clock: ManualClock) -> None:
+        keys = [f"k{n}" for n in range(7)]
+        for key in keys:
+            await stand(store, idempotency_key=key, idempotency_for=HOUR)
+        lasting = await stand(store, idempotency_key="lasting", idempotency_for=HOUR * 9)
+        clock.advance(HOUR * 2)
+
+        assert await store.prune(FOR_EVER, limit=2) == 0
+
+        clock.advance(-HOUR * 2)  # Whatever is left of them would stand again.
+        answers = await store.enqueue([a_task(idempotency_key=key) for key in keys])
+        assert [answer.created for answer in answers] == [True] * len(keys)
+        (answer,) = await store.enqueue([a_task(idempotency_key="lasting")])
+        assert (answer.id, answer.created) == (lasting, False)
 
     async def test_what_has_not_ended_is_never_pruned(self, store: Store, clock: ManualClock) -> None:
         worker = await worker_on(store)

@@ -1,0 +1,41 @@
+"""The memory store alone: what it keeps when nothing is left to keep."""
+
+import pytest
+
+from windlass._model.record import Session
+from windlass._stores.memory import MemoryStore
+from windlass.testing.clock import ManualClock
+from windlass.testing.conformance.steps import LEASE, applied, release, running, worker_on
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> MemoryStore:
+    return MemoryStore(clock=clock)
+
+
+async def test_nothing_stays_of_sessions_that_came_and_went(store: MemoryStore, clock: ManualClock) -> None:
+    for removed in (True, False):
+        worker = await worker_on(store)
+        assert await worker.claim(5) == []
+        await worker.beat(through=worker.claims)
+        await applied(store, release(await running(store, worker)))
+        if removed:
+            assert await store.remove(Session, worker.session)
+        clock.advance(LEASE)
+
+    keeper = await worker_on(store)
+    assert await store.rescue(keeper.session, limit=10) == []
+
+    assert store._shelf.held == {}
+    assert list(store._shelf.sessions) == [keeper.session]
+
+
+async def test_what_a_removed_session_held_moves_to_its_rescuer_alone(store: MemoryStore) -> None:
+    worker, keeper = await worker_on(store), await worker_on(store)
+    claimed = await running(store, worker)
+    await store.remove(Session, worker.session)
+
+    (rescued,) = await store.rescue(keeper.session, limit=10)
+
+    assert rescued.task.id == claimed.task.id
+    assert list(store._shelf.held) == [keeper.session]

@@ -73,14 +73,13 @@ def main() -> None:
         then=weigh.step(parcels=RESULT),
     )
     lost = ship.enqueue(customer="Aad")
-    work_until_ended(order.id, total.id, lost.id)
-    (shipping,) = [task for task in app.sync_operator.every(Filter(root=order.id)) if task.id != order.id]
-    work_until_ended(shipping.id)
+    (shipping,) = order.following
+    work_until_ended(order.id, shipping, total.id, lost.id)
 
     print("charged", order.result())
     print("once:", list(CHARGED.values()) == [1999])
     print("packed", total.result(), "grams")
-    print("shipped,", app.sync_client.get(shipping.id).result())
+    print("shipped,", app.sync_client.get(shipping).result())
 
     dead = lost.task()
     assert dead.state is State.DEAD

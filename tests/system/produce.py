@@ -18,7 +18,6 @@ from tests.system.full import watch_for_full
 from tests.system.history import Acknowledged, Diary, Refused, Tried, Wanted, read
 from tests.system.program import FOLDER, app
 from windlass import RESULT, StoreError, chain
-from windlass._policy.chain import decode_steps, encode_steps
 from windlass._stores.sqlite import lines
 
 MAX_TRIES = 200
@@ -33,11 +32,6 @@ class Wish:
     tasks: dict[str, Wanted]
     enqueue: Callable[[], dict[str, str]]
     repeats: bool = False
-
-
-def following(data: bytes | None) -> list[str]:
-    """The ids of a chain's later tasks, known from the start."""
-    return [found for step in decode_steps(data) for found in (step.id, *following(encode_steps(step.next)))]
 
 
 def wish(name: str, random: Random) -> Wish:
@@ -99,9 +93,8 @@ def _chain(name: str, random: Random) -> Wish:
     def enqueue() -> dict[str, str]:
         first = program.link.step(key=keys[0])
         steps = [first, *(program.link.step(key=key, before=RESULT) for key in keys[1:])]
-        task = app.client.task(chain(*steps))
-        app.sync_client.enqueue_tasks([task])
-        return dict(zip(keys, [task.id, *following(task.next)], strict=True))
+        handle = app.sync_client.enqueue(chain(*steps))
+        return dict(zip(keys, [handle.id, *handle.following], strict=True))
 
     return Wish(name, tasks, enqueue)
 

@@ -7,7 +7,7 @@ from .._ids import new_id
 from .._model.options import Defaults, Options
 from .._model.queue import Ordering
 from .._model.task import Enqueued, NewTask, TaskId
-from .._policy.chain import Step, renewed
+from .._policy.chain import Step, decode_steps, ids_below, renewed
 from .._policy.payload import encode_payload
 from .._policy.request import Origin, check_first_options, group, new_step, new_task
 from .._store import Capability, Join, Store, require
@@ -92,7 +92,7 @@ class Client:
         else:
             joined = self._join(within).enqueue(batch)
             answers = await joined if isinstance(joined, Awaitable) else joined
-        return self._handles(answers, result_type)
+        return self._handles(batch, answers, result_type)
 
     def insert(
         self, batch: Sequence[NewTask], within: object, *, result_type: Any = Any
@@ -102,16 +102,24 @@ class Client:
         answers = self._join(within).enqueue(batch)
         if isinstance(answers, Awaitable):
             raise InvalidOption("this connection is async: use aenqueue within its transaction")
-        return self._handles(answers, result_type)
+        return self._handles(batch, answers, result_type)
 
     def _join(self, connection: object) -> Join:
         require(self._store, Capability.JOIN, "enqueue inside your own transaction")
         return self._store.join(connection)
 
-    def _handles(self, answers: Iterable[Enqueued], result_type: Any) -> list[Handle[Any]]:
+    def _handles(
+        self, batch: Sequence[NewTask], answers: Iterable[Enqueued], result_type: Any
+    ) -> list[Handle[Any]]:
         return [
-            Handle(self._store, answer.id, created=answer.created, result_type=result_type)
-            for answer in answers
+            Handle(
+                self._store,
+                answer.id,
+                created=answer.created,
+                following=ids_below(decode_steps(new.next)) if answer.created else (),
+                result_type=result_type,
+            )
+            for new, answer in zip(batch, answers, strict=True)
         ]
 
     async def _enqueue_surely(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:

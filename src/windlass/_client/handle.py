@@ -22,11 +22,18 @@ class Handle(Generic[R]):
     """One task, seen from a program. It holds no state but the id; every question asks the store."""
 
     def __init__(
-        self, store: Store, task_id: TaskId, *, created: bool = True, result_type: Any = Any
+        self,
+        store: Store,
+        task_id: TaskId,
+        *,
+        created: bool = True,
+        following: tuple[TaskId, ...] = (),
+        result_type: Any = Any,
     ) -> None:
         self._store = store
         self.id = task_id
         self.created = created  # False: it stood already (the same idempotency key)
+        self.following = following  # the ids of the tasks that follow in its chain, when their time comes
         self._result_type = result_type
 
     def __repr__(self) -> str:

@@ -44,6 +44,11 @@ class SyncHandle(Generic[R]):
         """False if it stood already."""
         return self._handle.created
 
+    @property
+    def following(self) -> tuple[TaskId, ...]:
+        """The ids of the tasks that follow in its chain, when their time comes."""
+        return self._handle.following
+
     def task(self) -> Task:
         """The task as it is now."""
         return self._loop.run(self._handle.task())

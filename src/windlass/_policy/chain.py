@@ -73,6 +73,11 @@ def decode_steps(data: bytes | None) -> tuple[Step, ...]:
     return _decoder.decode(data) if data else ()
 
 
+def ids_below(steps: tuple[Step, ...]) -> tuple[TaskId, ...]:
+    """The ids of these steps and of all that follow them, each before what follows it."""
+    return tuple(found for step in steps for found in (step.id, *ids_below(step.next)))
+
+
 def successors(task: Task, result: bytes | None) -> tuple[NewTask, ...]:
     """The tasks that follow a completed one, its result handed on where a step asks for it."""
     return tuple(_task(step, task, result) for step in decode_steps(task.next))

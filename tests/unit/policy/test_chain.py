@@ -16,6 +16,7 @@ from windlass._policy.chain import (
     chain,
     decode_steps,
     encode_steps,
+    ids_below,
     renewed,
     results_list,
     successors,
@@ -188,7 +189,7 @@ def test_a_step_enqueued_again_has_fresh_ids_all_the_way_down() -> None:
 
     made = renewed(top, lambda: next(ids))
 
-    assert (made.id, [step.id for step in made.next]) == ("1", ["2", "3"])
+    assert (made.id, ids_below(made.next)) == ("1", ("2", "3"))
     assert made.type == "a"
 
 

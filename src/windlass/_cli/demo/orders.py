@@ -135,13 +135,6 @@ def _shuffled(piles: list[list[Step]]) -> list[Step]:
     return [step for _, _, step in sorted(spread, key=lambda entry: entry[:2])]
 
 
-def ids_of(step: Step) -> Iterator[str]:
-    """The ids of a step and of all that follow it."""
-    yield step.id
-    for below in step.next:
-        yield from ids_of(below)
-
-
 def parts(steps: list[Step], size: int) -> Iterator[list[Step]]:
     """The list in pieces."""
     pieces = iter(steps)

@@ -128,8 +128,8 @@ class Story:
     # -- how -----------------------------------------------------------------------------------------
 
     async def _enqueue(self, steps: list[Step]) -> None:
-        await self._app.client.enqueue_many(steps)
-        self.ledger.update(task_id for step in steps for task_id in orders.ids_of(step))
+        handles = await self._app.client.enqueue_many(steps)
+        self.ledger.update(task_id for handle in handles for task_id in (handle.id, *handle.following))
 
     def _keep(self, handles: Sequence[orders.Acknowledged]) -> None:
         self.ledger.update(handle.id for handle in handles)

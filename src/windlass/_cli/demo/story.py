@@ -139,13 +139,14 @@ class Story:
         clips = [
             shop.render_clip.using(tenant="initech").step(clip=n) for n in range(2 * len(self.crew.names))
         ]
-        await self._enqueue(clips)
-        types = Filter(states=(State.RUNNING,), types=("render_clip",))
+        unfinished = Filter(states=(State.READY, State.RUNNING), types=("render_clip",))
         while True:
-            seen = await self._watch.until(lambda seen: seen.running[name] > 0)
-            running = [task async for task in self._app.operator.every(types) if task.worker == name]
-            if running:
-                return seen.running[name]
+            left = [task async for task in self._app.operator.every(unfinished)]
+            if any(task.state is State.RUNNING and task.worker == name for task in left):
+                return self._watch.seen.running[name] or 1
+            if not left:  # the others may have taken them all
+                await self._enqueue(clips)
+            await self._watch.until(lambda _: True)
 
     async def _until_share(self, share: float) -> None:
         await self._watch.until(lambda seen: seen.ended >= share * seen.total)

@@ -20,6 +20,7 @@ HOT = {
     "ready": "windlass_task_ready",
     "claim": "INTEGER PRIMARY KEY",
     "tasks": "INTEGER PRIMARY KEY",
+    "leased": "INTEGER PRIMARY KEY",
     "complete": "sqlite_autoindex_windlass_task_1",
     "keep": "sqlite_autoindex_windlass_task_1",
     "existing": "sqlite_autoindex_windlass_task_1",

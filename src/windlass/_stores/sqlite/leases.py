@@ -13,7 +13,7 @@ from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt,
 from ...errors import SessionLost
 from .endings import abandon, unblock
 from .enqueueing import enqueue
-from .rows import Row, error_row, instant, read_tasks
+from .rows import Row, error_row, instant, leased_reader, read_tasks
 from .statements import listed
 from .transaction import Transaction
 
@@ -62,7 +62,11 @@ def lease_out(tx: Transaction, verb: str, rowids: Sequence[int], lease: dict[str
     these = listed(rowids)
     changed = tx.run(verb, {**lease, "rowids": these})
     assert changed == len(rowids), f"{changed} of {len(rowids)} tasks were there to {verb}"
-    return [Claimed(task) for task in read_tasks(tx.rows("tasks", {"rowids": these}))]
+    rows = tx.rows("leased", {"rowids": these})
+    with_more = [rowid for rowid, row in zip(rowids, rows, strict=True) if row[-1]]
+    whole = iter(read_tasks(tx.rows("tasks", {"rowids": listed(with_more)})) if with_more else ())
+    plain = leased_reader()
+    return [Claimed(next(whole) if row[-1] else plain(row)) for row in rows]
 
 
 # -- settle ------------------------------------------------------------------------------------------

@@ -100,6 +100,42 @@ def read_tasks(rows: Sequence[Row]) -> list[Task]:
     return list(map(task_reader(), rows))
 
 
+def leased_reader() -> Callable[[Row], Task]:
+    """Reads plain tasks off the rows of leased.sql: those whose last column says that there is no more."""
+    moments = Moments({None: None})
+
+    def read(row: Row) -> Task:
+        (id_, type_, payload, root, queue, tenant, priority, boost, attempt, max_attempts, fence, run_at,
+         created_at, claimed_at, timeout, session, worker, idempotency_key, secret, trace, enqueued_by,
+         _) = row  # fmt: skip
+        return Task(
+            id=id_,
+            type=type_,
+            payload=payload,
+            root=root,
+            queue=queue,
+            tenant=tenant,
+            priority=priority,
+            boost=boost,
+            state=State.RUNNING,
+            attempt=attempt,
+            max_attempts=max_attempts,
+            fence=fence,
+            run_at=moments[run_at],
+            created_at=moments[created_at],
+            claimed_at=moments[claimed_at],
+            timeout=None if timeout is None else timedelta(microseconds=timeout),
+            session=session,
+            worker=worker,
+            idempotency_key=idempotency_key,
+            secret=() if secret is None else _texts.decode(secret),
+            trace=trace,
+            enqueued_by=enqueued_by,
+        )
+
+    return read
+
+
 def new_row(new: NewTask, state: State, run_at: datetime, now: int) -> Row:
     """The parameters of enqueue.sql, in its order."""
     return (

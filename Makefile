@@ -20,12 +20,16 @@ help: ## Show this list
 setup: ## Create or mend .venv from the lock; nothing to do is the usual case
 	@scripts/setup
 
+.PHONY: servers
+servers: ## Install what tests and benchmarks need besides: Postgres 15, PgBouncer
+	@scripts/servers
+
 .PHONY: demo
 demo: setup ## Show windlass at work
 	@$(BIN)/windlass demo
 
 .PHONY: test
-test: check core ## The whole gate: check, the core's coverage, every test
+test: check core servers ## The whole gate: check, the core's coverage, every test
 	@printf '  %-8s %s\n' 'pytest' 'all but real processes'
 	@$(BIN)/pytest --no-header -q -n 2 --ignore=tests/unit -m 'not system and not chaos'
 	@printf '  %-8s %s\n' 'pytest' 'real processes, kills and cuts'
@@ -50,11 +54,11 @@ format: setup ## Put the code into shape, mending what ruff can
 	@$(BIN)/ruff format --quiet
 
 .PHONY: bench
-bench: setup ## Measure, beside a peer
+bench: setup servers ## Measure, beside a peer
 	@$(BIN)/python -m benchmarks
 
 .PHONY: chaos
-chaos: setup ## Kill and cut at random; minutes, not seconds
+chaos: setup servers ## Kill and cut at random; minutes, not seconds
 	@$(BIN)/pytest -m chaos --timeout=0
 
 .PHONY: lock

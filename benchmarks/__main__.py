@@ -7,41 +7,55 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import machine, report
+from benchmarks import machine, plot, report
 from benchmarks.figures import Findings
-from benchmarks.parts import drain, enqueue, loop, pickup, rates
+from benchmarks.parts import drain, enqueue, growth, loop, pickup, postgres, rates
 from benchmarks.parts.plan import Plan, quick
 from benchmarks.processes import RunFailed
+from benchmarks.sides import SIDES
 
-PARTS = {
+SQLITE = {
     "drain": drain.measure,
     "enqueue": enqueue.measure,
     "pickup": pickup.measure,
     "loop": loop.measure,
     "rates": rates.measure,
 }
+PARTS = SQLITE | {"postgres": postgres.measure, "growth": growth.measure}
 
 
 def main() -> int:
     """0: every target met; 1: one missed, or a run void."""
     asked = _asked()
     with tempfile.TemporaryDirectory(prefix="windlass-bench-", dir=asked.folder) as folder:
-        plan = quick(Path(folder)) if asked.quick else Plan(folder=Path(folder))
-        if asked.rounds:
-            plan = replace(plan, rounds=asked.rounds)
+        Path(folder).chmod(0o711)  # a server does not run as root, and must get to its data
+        plan = _plan(Path(folder), asked)
         facts = machine.described(plan.folder)
         print(f"windlass, measured here; {plan.rounds} rounds, median (lowest to highest)\n")
         print(report.header(facts), flush=True)
         findings = Findings()
         try:
-            for name in asked.parts or PARTS:
+            for name in asked.parts:
                 findings.extend(_measured(name, plan))
         except RunFailed as failure:
+            print(f"{report.header(findings.facts)}\n{report.table(findings)}")
             print(f"\nvoid: {failure}", file=sys.stderr)
             return 1
-    print(f"{report.table(findings)}\n\n{report.verdicts(findings)}")
-    print(f"\n  {report.save(facts, findings, asked.results)}")
+    print(f"{report.header(findings.facts)}\n{report.table(findings)}\n\n{report.verdicts(findings)}")
+    kept = report.save(facts | findings.facts, findings, asked.results)
+    print(f"\n  {kept}\n  {plot.save(findings, kept.with_suffix('.svg'))}")
     return 0 if all(target.is_met for target in findings.targets) else 1
+
+
+def _plan(folder: Path, asked: argparse.Namespace) -> Plan:
+    plan = quick(folder) if asked.quick else Plan(folder=folder)
+    return replace(
+        plan,
+        rounds=asked.rounds or plan.rounds,
+        on_postgres=plan.on_postgres.scaled(asked.scale),
+        version=asked.version,
+        without=tuple(asked.without),
+    )
 
 
 def _measured(name: str, plan: Plan) -> Findings:
@@ -54,14 +68,34 @@ def _measured(name: str, plan: Plan) -> Findings:
 
 def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"which of {', '.join(PARTS)}; default all")
+    parser.add_argument(
+        "parts",
+        nargs="*",
+        metavar="PART",
+        help=f"which of {', '.join(PARTS)}; sqlite is {', '.join(SQLITE)}, and the default",
+    )
     parser.add_argument("--rounds", type=int, help="how often each variant is run, in turn; default 5")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: proves that it runs, and no more")
+    parser.add_argument("--scale", type=float, default=1.0, help="so many times the tasks, on Postgres")
+    parser.add_argument("--growth", action="store_true", help="the growth runs too: on Postgres, long")
+    parser.add_argument(
+        "--postgres", type=int, dest="version", metavar="MAJOR", help="which Postgres; default the newest"
+    )
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        choices=[side.who for side in SIDES],
+        help="leave out one of those measured on Postgres (repeatable)",
+    )
     parser.add_argument("--folder", type=Path, help="where to put the stores; default the temporary folder")
-    parser.add_argument("--results", type=Path, default=report.RESULTS, help="where to keep the JSON")
+    parser.add_argument("--results", type=Path, default=report.RESULTS, help="where to keep JSON and plot")
     asked = parser.parse_args()
-    if unknown := set(asked.parts) - set(PARTS):
-        parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    if unknown := set(asked.parts) - {*PARTS, "sqlite"}:
+        parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}, and sqlite")
+    wanted = {*(asked.parts or ["sqlite"]), *(["growth"] if asked.growth else [])}
+    wanted |= set(SQLITE) if "sqlite" in wanted else set()
+    asked.parts = [name for name in PARTS if name in wanted]
     return asked
 
 

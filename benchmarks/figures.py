@@ -5,17 +5,22 @@ from math import ceil
 from statistics import median
 
 RATE, MILLISECONDS, MICROSECONDS, TIMES, MEGABYTES, PERCENT = "/s", "ms", "µs", "x", "MB", "%"
+TASKS = "tasks"
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the table. `values` holds one number a round, in the order of the rounds."""
+    """One line of the table. `values` holds one number a round, in the order of the rounds.
+
+    If it says what it goes `along`, the values are steps along that, and their order is what matters.
+    """
 
     part: str
     what: str
     who: str
     unit: str
     values: tuple[float, ...]
+    along: str = ""
 
     @property
     def median(self) -> float:
@@ -48,10 +53,11 @@ class Target:
 
 @dataclass
 class Findings:
-    """What a part brings home."""
+    """What a part brings home; `facts` are what it found its figures to depend on."""
 
     figures: list[Figure] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
+    facts: dict[str, str] = field(default_factory=dict)
 
     def add(self, figure: Figure) -> Figure:
         self.figures.append(figure)
@@ -60,6 +66,7 @@ class Findings:
     def extend(self, other: "Findings") -> None:
         self.figures += other.figures
         self.targets += other.targets
+        self.facts |= other.facts
 
 
 def ratio(part: str, what: str, above: Figure, below: Figure) -> Figure:

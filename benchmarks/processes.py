@@ -13,20 +13,21 @@ LIMIT_SECONDS = 120
 READY = "ready"
 
 Answer = dict[str, Any]
+Program = str | tuple[str, ...]  # a module of benchmarks.runs, or the beginning of a command
 
 
 class RunFailed(Exception):
     """A run did not end well; its figures would be worth nothing."""
 
 
-def run(program: str, verb: str, **options: Any) -> Answer:
-    """Run `benchmarks.runs.<program>`, and give what it answered."""
+def run(program: Program, verb: str, **options: Any) -> Answer:
+    """Run the program, and give what it answered."""
     with _started(program, verb, options) as process:
         return _answer(process, f"{program} {verb}")
 
 
 @contextmanager
-def running(program: str, verb: str, **options: Any) -> Iterator["Running"]:
+def running(program: Program, verb: str, **options: Any) -> Iterator["Running"]:
     """Start one that works until it has seen enough; it is ready when the block begins."""
     with _started(program, verb, options) as process:
         assert process.stdout is not None
@@ -41,6 +42,19 @@ class Running:
     def __init__(self, process: "subprocess.Popen[str]", name: str) -> None:
         self._process = process
         self._name = name
+        self.pid = process.pid
+
+    def say(self, word: str) -> None:
+        """Tell it something, on its standard input."""
+        assert self._process.stdin is not None
+        try:
+            print(word, file=self._process.stdin, flush=True)
+        except BrokenPipeError:
+            raise RunFailed(f"{self._name} ended too soon:\n{self._process.communicate()[1]}") from None
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
 
     def answer(self) -> Answer:
         """Wait for its end, and give what it answered."""
@@ -48,9 +62,11 @@ class Running:
 
 
 @contextmanager
-def _started(program: str, verb: str, options: dict[str, Any]) -> Iterator["subprocess.Popen[str]"]:
-    command = [sys.executable, "-m", f"benchmarks.runs.{program}", verb, json.dumps(options)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def _started(program: Program, verb: str, options: dict[str, Any]) -> Iterator["subprocess.Popen[str]"]:
+    begin = (sys.executable, "-m", f"benchmarks.runs.{program}") if isinstance(program, str) else program
+    command = [*begin, verb, json.dumps(options)]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
     try:
         yield process
     finally:

@@ -12,7 +12,8 @@ RESULTS = Path(__file__).parent / "results"
 
 def header(machine: Mapping[str, str]) -> str:
     """What the figures belong to."""
-    return "\n".join(f"  {name:<10} {value}" for name, value in machine.items())
+    width = max([10, *map(len, machine)])
+    return "\n".join(f"  {name:<{width}} {value}" for name, value in machine.items())
 
 
 def table(findings: Findings) -> str:
@@ -33,10 +34,11 @@ def table(findings: Findings) -> str:
 def verdicts(findings: Findings) -> str:
     """Met or not met, with what was demanded and what was found."""
     lines = ["Targets"] if findings.targets else []
+    width = max([28, *(len(target.name) for target in findings.targets)])
     for target in findings.targets:
         word = "met" if target.is_met else "NOT MET"
         found = f"{_shown(target.figure.median, target.figure)} {target.figure.unit}"
-        lines.append(f"  {target.name:<28} {target.bound} {target.figure.unit}, found {found}: {word}")
+        lines.append(f"  {target.name:<{width}} {target.bound} {target.figure.unit}, found {found}: {word}")
     return "\n".join(lines)
 
 

@@ -1,8 +1,10 @@
-"""What all tests share: how hypothesis behaves."""
+"""What all tests share: how hypothesis behaves, and real servers for those that ask."""
 
 import os
 
 from hypothesis import settings
+
+pytest_plugins = ["tests.servers.fixtures"]
 
 # The same examples every time, so that a red run is red again; HYPOTHESIS_PROFILE=fresh looks for new ones.
 settings.register_profile("steady", derandomize=True, deadline=None)

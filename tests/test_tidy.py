@@ -20,7 +20,7 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
-MAX_SEAM_VERBS = 20
+MAX_SEAM_VERBS = 22  # 20, and since decision 0005 `transaction` and `once`
 SEAM_ROLES = ("EnqueueStore", "WorkStore", "KeepStore", "AskStore", "AdminStore")
 
 # Stems, so that "jobs", "acked" and "reaper" are found as well.

@@ -1,17 +1,22 @@
-"""What runs of both sides share: the answer on stdout, stopwatch statistics, a look at one's own memory."""
+"""What runs of all sides share: the answer on stdout, stopwatch statistics, a look at one's own memory."""
 
+import asyncio
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import uvloop
 
 from benchmarks.figures import percentile
 from benchmarks.processes import READY
 
 IDLE_SECONDS = 1.0
 _PAGE = 4096
+
+T = TypeVar("T")
 
 
 def main(verbs: dict[str, Callable[..., dict[str, Any]]]) -> None:
@@ -23,6 +28,46 @@ def main(verbs: dict[str, Callable[..., dict[str, Any]]]) -> None:
 def ready() -> None:
     """Tell whoever started this process that it is at work."""
     print(READY, flush=True)
+
+
+async def told(word: str) -> None:
+    """Wait for this word from whoever started this process; tell it first that we are ready for "go"."""
+    if word == "go":
+        ready()
+    line = await asyncio.to_thread(sys.stdin.readline)
+    assert line.strip() in {word, ""}, f"waited for {word!r}, was told {line!r}"
+
+
+def looped(work: Coroutine[Any, Any, T]) -> T:
+    """Run it on uvloop, as every asyncio side is."""
+    return uvloop.run(work)
+
+
+async def sent(number: int, gap: float, enqueue: Callable[[int], Awaitable[Any]]) -> dict[str, Any]:
+    """Enqueue 0, 1, 2, …, so many seconds apart: when each call began, and the rate without the gaps."""
+    began = []
+    taken = 0.0
+    for n in range(number):
+        began.append(time.time())
+        started = time.perf_counter()
+        await enqueue(n)
+        taken += time.perf_counter() - started
+        if gap:
+            await asyncio.sleep(gap)
+    return {"rate": number / taken, "sent": began}
+
+
+def sent_blocking(number: int, gap: float, enqueue: Callable[[int], Any]) -> dict[str, Any]:
+    """The same without a loop."""
+    began = []
+    taken = 0.0
+    for n in range(number):
+        began.append(time.time())
+        started = time.perf_counter()
+        enqueue(n)
+        taken += time.perf_counter() - started
+        time.sleep(gap)
+    return {"rate": number / taken, "sent": began}
 
 
 def spread(seconds: list[float]) -> dict[str, float]:

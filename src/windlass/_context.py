@@ -1,16 +1,72 @@
 """What a handler may ask about the task it runs, and tell about it."""
 
 import logging
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Coroutine, Generator, Mapping, MutableMapping
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, NoReturn, Protocol, cast
 
 from ._model.task import Progress, Task, TaskId
 from ._policy.keys import external_key
-from .errors import InvalidOption
+from ._store import Transaction
+from .errors import InvalidOption, NotSupported, UsageError
 from .signals import Stop
 
 logger = logging.getLogger("windlass.task")
+
+
+class Once:
+    """The answer of `Context.once`: to be awaited in an event loop; in a thread it is there, true or not."""
+
+    __slots__ = ("_answer", "_ask")
+
+    def __init__(
+        self, ask: Callable[[], Coroutine[Any, Any, bool]] | None = None, *, answer: bool | None = None
+    ) -> None:
+        self._ask = ask
+        self._answer = answer  # None: not known before it is awaited
+
+    def __await__(self) -> Generator[Any, None, bool]:
+        if self._answer is None:
+            assert self._ask is not None
+            self._answer = yield from self._ask().__await__()
+        return self._answer
+
+    def __bool__(self) -> bool:
+        if self._answer is None:
+            raise UsageError("in a coroutine the answer must be waited for: write `await ctx.once(key)`")
+        return self._answer
+
+
+class Effects(Protocol):
+    """What a worker does for the handler it runs, seen from here."""
+
+    def transaction(self, result: object) -> Transaction:
+        """A transaction that completes the task."""
+        ...
+
+    def once(self, key: str) -> Once:
+        """A mark that only one run of the task gets."""
+        ...
+
+
+class NoEffects:
+    """Stands where there is no worker to ask, and says why."""
+
+    __slots__ = ("_why",)
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def transaction(self, result: object) -> NoReturn:  # noqa: ARG002  the protocol's shape
+        """Refused."""
+        raise NotSupported(f"ctx.transaction() is not to be had here: {self._why}")
+
+    def once(self, key: str) -> NoReturn:  # noqa: ARG002  the protocol's shape
+        """Refused."""
+        raise NotSupported(f"ctx.once() is not to be had here: {self._why}")
+
+
+_NO_WORKER = NoEffects("no worker runs this task")
 
 
 class Context:
@@ -19,14 +75,20 @@ class Context:
     Injected into the parameter annotated `Context`; never part of the payload.
     """
 
-    __slots__ = ("_report", "_stopping", "task")
+    __slots__ = ("_effects", "_report", "_stopping", "task")
 
     def __init__(
-        self, task: Task, *, report: Callable[[Progress], None], stopping: Callable[[], bool]
+        self,
+        task: Task,
+        *,
+        report: Callable[[Progress], None],
+        stopping: Callable[[], bool],
+        effects: Effects = _NO_WORKER,
     ) -> None:
         self.task = task
         self._report = report
         self._stopping = stopping
+        self._effects = effects
 
     @property
     def task_id(self) -> TaskId:
@@ -61,6 +123,25 @@ class Context:
     def idempotency_key(self, name: str = "") -> str:
         """A key to pass to an outside API: stable over all attempts; one for each `name`. (D16)"""
         return external_key(self.task.id, name)
+
+    def transaction(self, *, result: object = None) -> Transaction:
+        """A transaction on the store's own database that completes this task: both stand, or neither. (D15)
+
+        `async with ctx.transaction() as connection:` in a coroutine, `with` in a thread; one an attempt.
+        Leaving the block completes the task with `result`, which is encoded then, and commits; what the
+        handler returns afterwards is not kept. An exception in the block, a request to stop or a lost lease
+        (LeaseLost) rolls everything back.
+        """
+        return self._effects.transaction(result)
+
+    def once(self, key: str) -> Once:
+        """Whether this is the first time, over all attempts, that this task asks for `key`. (D15)
+
+        `if await ctx.once("charge"):` in a coroutine, `if ctx.once("charge"):` in a thread. It is written
+        down before it answers, so at most one run gets True: one that dies between the answer and the effect
+        leaves the effect undone. Raises LeaseLost.
+        """
+        return self._effects.once(key)
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far it has come, from 0 to 1. Kept with the next heartbeat, at most about once a second."""

@@ -34,6 +34,7 @@ class Signature:
         self.names = frozenset(field[0] for field in self._fields)
         self._decoder = msgspec.json.Decoder(self._struct())
         self._has_defaults = any(len(field) == 3 for field in self._fields)
+        self._needed = frozenset(field[0] for field in self._fields if len(field) == 2)
 
     def payload(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, str | None]:
         """The payload of a call, checked against the parameters, and which of them takes the result."""
@@ -43,10 +44,18 @@ class Signature:
             raise InvalidPayload(f"{' and '.join(takers)} are both RESULT; one parameter takes it")
         data = encode_payload({name: value for name, value in bound.items() if value is not RESULT})
         if not takers:
-            self.arguments(data)
+            self._check(data)
             return data, None
         self._check_all_but(takers[0], data)
         return data, takers[0]
+
+    def _check(self, payload: bytes) -> None:
+        if self._open_ended:
+            return
+        try:
+            self._decoder.decode(payload)
+        except msgspec.ValidationError as error:
+            raise self._misfit(error) from None
 
     def _check_all_but(self, taker: str, payload: bytes) -> None:
         """Check what is given already; the result will come later."""
@@ -77,6 +86,8 @@ class Signature:
         )
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        if not args and self._needed <= kwargs.keys() <= self.names:
+            return kwargs  # as it nearly always is, and Python's own way takes five microseconds
         if self.context_name is not None and self.context_name in kwargs:
             raise InvalidOption(f"{self.context_name} is given to the handler by the worker, not enqueued")
         if not self._open_ended and (unknown := set(kwargs) - self.names):

@@ -13,17 +13,18 @@ store passes.
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from datetime import datetime, timedelta
 from enum import Flag, StrEnum, auto
-from typing import Protocol, TypeVar
+from types import TracebackType
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
 from ._model.attempt import Attempt
 from ._model.filter import Action, Count, Dimension, Filter, Page, Slice
-from ._model.lease import Claim, Claimed, Heartbeat, Pulse
+from ._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
 from ._model.queue import Retention
 from ._model.record import Record
 from ._model.task import Enqueued, NewTask, Task, TaskId
-from ._model.verdict import Settled, Settlement
+from ._model.verdict import Receipt, Settled, Settlement
 from .errors import NotSupported
 
 R = TypeVar("R", bound=Record)
@@ -32,7 +33,7 @@ R = TypeVar("R", bound=Record)
 class Capability(Flag):
     """What not every store can do. A store that cannot refuses (`NotSupported`); it never pretends."""
 
-    JOIN = auto()  # enqueue inside the caller's own transaction
+    JOIN = auto()  # enqueue, and complete a task, inside a transaction that has other writes as well
     SHARE = auto()  # several processes on one store
     MIGRATE = auto()  # has a schema with versions
 
@@ -82,20 +83,60 @@ class Finding(Struct, frozen=True, kw_only=True):
     message: str
 
 
+class Phase(StrEnum):
+    """When a step of the schema may be taken, seen from the code that comes with it."""
+
+    BEFORE = "before"  # before that code is deployed: the old code gets along with it
+    AFTER = "after"  # only once no old code runs any more
+
+
 class Migration(Struct, frozen=True, kw_only=True):
     """One numbered step of a store's schema."""
 
     number: int
     name: str
     applied: bool
+    phase: Phase = Phase.BEFORE
 
 
 class Join(Protocol):
-    """A caller's own transaction, seen as a place to enqueue. Nothing stands until the caller commits."""
+    """A transaction, seen as a place to enqueue and to settle. Nothing stands until it is committed."""
 
     def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued] | Awaitable[Sequence[Enqueued]]:
-        """Insert the batch within the caller's transaction; awaitable where his driver is async."""
+        """Insert the batch within the transaction; awaitable where its driver is async."""
         ...
+
+    def settle(self, batch: Sequence[Settlement]) -> Sequence[Receipt] | Awaitable[Sequence[Receipt]]:
+        """Apply each verdict whose lease still holds, within the transaction; awaitable like `enqueue`.
+
+        A receipt for each, as from the store's own `settle`. Whoever has other writes in the transaction
+        rolls back unless it is APPLIED: REPEATED says that the lease was settled by another step than this.
+        """
+        ...
+
+
+class Transaction(Protocol):
+    """A transaction on a connection of the store's own: `async with` in an event loop, `with` in a thread.
+
+    Entering gives the connection, of a driver that fits the way of entering; `join` takes it. Leaving
+    commits, or rolls back if an exception leaves the block. Whoever holds the connection neither commits nor
+    rolls back by himself. A commit that fails raises, StoreUnavailable where it is not known whether it
+    stands. Entered once; it may be left in another asyncio task than the one that entered it.
+    """
+
+    async def __aenter__(self) -> Any:  # the driver's own type
+        ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def __enter__(self) -> Any:  # the driver's own type
+        ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
 
 
 class EnqueueStore(Protocol):
@@ -135,6 +176,21 @@ class WorkStore(Protocol):
 
     async def heartbeat(self, beat: Heartbeat) -> Pulse:
         """Keep a session alive, hand back what it does not know it holds, and tell it the news."""
+        ...
+
+    def transaction(self) -> Transaction:
+        """A transaction on a connection of the store's own, not begun yet; NotSupported without JOIN.
+
+        How long it may stay open is the store's to bound: past that it is rolled back, and leaving it raises.
+        """
+        ...
+
+    async def once(self, lease: Lease, key: str) -> bool:
+        """Mark the key on the lease's task; whether this lease marked it first, now or in an earlier call.
+
+        So of all leases on a task at most one is told True, and repeating after a lost reply is harmless.
+        Marks last as long as the task's record, over replays as well. Raises LeaseLost.
+        """
         ...
 
     def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:

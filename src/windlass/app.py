@@ -1,7 +1,7 @@
 """App: what a program declares, and the one place that chooses a store."""
 
 import os
-import secrets
+import random
 import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -226,9 +226,8 @@ class App:
 
     def origin(self) -> Origin:
         """Who enqueues, and a fresh trace for it."""
-        return Origin(
-            trace=f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-00", enqueued_by=self._identity
-        )
+        trace = f"00-{random.getrandbits(128):032x}-{random.getrandbits(64):016x}-00"
+        return Origin(trace=trace, enqueued_by=self._identity)
 
 
 class TaskDecorator(Protocol):

@@ -10,6 +10,7 @@
     │  ├─ DuplicateTask       a task with this fingerprint stands
     │  ├─ IdempotencyConflict this idempotency key was used for something else
     │  ├─ TaskFinished        the task has already ended
+    │  ├─ LeaseLost           the run's lease has ended: the task is another's, or settled
     │  └─ SessionLost         the worker's session has ended; open a new one
     ├─ NotFound          there is no such task, queue, worker
     ├─ NoResult          the task has no result to give
@@ -96,6 +97,12 @@ class TaskFinished(Refused):
     """The task has ended, and an end is final."""
 
     code = "task-finished"
+
+
+class LeaseLost(Refused):
+    """The lease that a run was granted holds no longer; what it asked for was not done."""
+
+    code = "lease-lost"
 
 
 class SessionLost(Refused):

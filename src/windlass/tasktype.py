@@ -12,7 +12,7 @@ from ._model.options import Options
 from ._model.queue import Ordering
 from ._model.task import NewTask
 from ._policy.chain import Step, renewed
-from ._policy.request import Origin, check_options, follow, new_step, new_task
+from ._policy.request import Origin, another_like, check_options, follow, new_step, new_task
 from .errors import InvalidOption
 
 P = ParamSpec("P")
@@ -139,18 +139,33 @@ class Prepared(Generic[P, R]):
     def _tasks(self, payloads: Iterable[Mapping[str, Any]]) -> list[NewTask]:
         if "idempotency_key" in self._options:
             raise InvalidOption("one idempotency key cannot stand for many tasks; enqueue them one by one")
-        return [self._task((), dict(payload)) for payload in payloads]
+        batch: list[NewTask] = []
+        for payload in payloads:
+            # What the options mean is worked out once; but the steps of a chain are made anew for each.
+            if batch and batch[0].next is None:
+                data = self._first_payload((), dict(payload))
+                batch.append(another_like(batch[0], new_id(), data))
+            else:
+                batch.append(self._task((), dict(payload)))
+        return batch
 
     def _task(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewTask:
-        step, result_into = self._step(args, kwargs)
+        step = self._new_step(self._first_payload(args, kwargs))
+        return new_task(renewed(step, new_id) if step.next else step, self._options, self._door.origin())
+
+    def _first_payload(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        payload, result_into = self._declared.signature.payload(args, kwargs)
         if result_into is not None:
             raise InvalidOption(f"{result_into}=RESULT is for a step; a first task has no predecessor")
-        return new_task(renewed(step, new_id), self._options, self._door.origin())
+        return payload
 
     def _step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Step, str | None]:
+        payload, result_into = self._declared.signature.payload(args, kwargs)
+        return self._new_step(payload), result_into
+
+    def _new_step(self, payload: bytes) -> Step:
         declared = self._declared
-        payload, result_into = declared.signature.payload(args, kwargs)
-        step = new_step(
+        return new_step(
             declared.name,
             payload,
             declared.defaults,
@@ -158,4 +173,3 @@ class Prepared(Generic[P, R]):
             id=new_id(),
             ordering=self._door.ordering,
         )
-        return step, result_into

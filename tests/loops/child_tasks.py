@@ -104,5 +104,10 @@ def report(file: str, *, ctx: Context) -> str:
 
 
 @app.task(process=True, max_attempts=1)
+def effect(what: str, *, ctx: Context) -> None:
+    ctx.once("charge") if what == "once" else ctx.transaction()
+
+
+@app.task(process=True, max_attempts=1)
 def nap(seconds: float) -> None:
     threading.Event().wait(seconds)

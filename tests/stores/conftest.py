@@ -1,10 +1,11 @@
 """The stores that the conformance suite and the twins run against."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.stores.schemas import Schemas
 from windlass._clock import Clock
 from windlass._store import Store
 from windlass._stores.memory import MemoryStore
@@ -23,11 +24,35 @@ STORES: dict[str, Factory] = {
     "without faults": lambda _, clock: FaultyStore(MemoryStore(clock=clock), scripted()),
     "sqlite": lambda folder, clock: SQLiteStore(folder / "windlass.db", clock=clock),
 }
+SERVERS = {"postgres 15": "schemas15", "postgres": "schemas_newest", "pgbouncer": "schemas_pooled"}
 
 
-@pytest.fixture(params=STORES)
-def factory(request: pytest.FixtureRequest) -> Factory:
-    return STORES[request.param]
+@pytest.fixture(params=[*STORES, *SERVERS])
+def factory(request: pytest.FixtureRequest) -> Iterator[Factory]:
+    if request.param in STORES:
+        yield STORES[request.param]
+        return
+    schemas: Schemas = request.getfixturevalue(SERVERS[request.param])
+    with schemas.lent() as fresh:
+        yield lambda _, clock: fresh(clock)
+
+
+@pytest.fixture(scope="session")
+def schemas15(postgres15) -> Iterator[Schemas]:
+    with Schemas(postgres15.url) as schemas:
+        yield schemas
+
+
+@pytest.fixture(scope="session")
+def schemas_newest(postgres_newest) -> Iterator[Schemas]:
+    with Schemas(postgres_newest.url) as schemas:
+        yield schemas
+
+
+@pytest.fixture(scope="session")
+def schemas_pooled(pgbouncer, postgres_newest) -> Iterator[Schemas]:
+    with Schemas(pgbouncer.url, direct=postgres_newest.url, prefix="pooled") as schemas:
+        yield schemas
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """What users write, as the type checker sees it. Never run."""
 
-from typing import assert_type
+from typing import Any, assert_type
 
 from windlass import INJECTED, App, Backoff, Context
 
@@ -14,6 +14,21 @@ async def welcome(user_id: int, *, ctx: Context = INJECTED) -> str:
 
 @app.task
 def resize(path: str, width: int = 800) -> None: ...
+
+
+async def a_task_completes_with_its_writes(ctx: Context) -> None:
+    assert_type(await ctx.once("charge"), bool)
+    async with ctx.transaction(result={"id": 1}) as connection:
+        assert_type(connection, Any)
+
+
+def a_task_in_a_thread_completes_with_its_writes(ctx: Context) -> None:
+    if ctx.once("charge"):
+        pass
+    with ctx.transaction() as connection:
+        assert_type(connection, Any)
+    ctx.transaction({"id": 1})  # type: ignore[call-arg]
+    bool(ctx.once(7))  # type: ignore[arg-type]
 
 
 def enqueueing_checks_the_arguments() -> None:

@@ -11,6 +11,9 @@ STRICT_MS = 1 << 44
 """Head start of one priority level under strict order: five centuries, yet a rank fits 53 bits."""
 
 
+MAX_STRIPES = 64
+
+
 class Ordering(Struct, frozen=True, gc=False, kw_only=True):
     """How priority and waiting trade. `ageing`: a level is worth this much waiting; None is strict."""
 
@@ -48,9 +51,18 @@ class Retention(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class QueueSettings(Struct, frozen=True, gc=False, kw_only=True):
-    """What the store knows about a queue. A queue without settings behaves like the default ones."""
+    """What the store knows about a queue. A queue without settings behaves like the default ones.
+
+    With several `stripes`, order holds only within each, and many claimers do not meet at one end: for a
+    queue that more workers share than a single order can serve. Stores that have no use for it ignore it.
+    """
 
     name: str
     paused: bool = False
     ordering: Ordering = Ordering()
     retention: Retention | None = None  # None follows the keeper's own
+    stripes: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.stripes, int) or not 1 <= self.stripes <= MAX_STRIPES:
+            raise InvalidOption(f"a queue has 1 to {MAX_STRIPES} stripes, not {self.stripes!r}")

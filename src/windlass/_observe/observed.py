@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from .._model.attempt import Attempt
 from .._model.filter import Action, Count, Dimension, Filter, Page, Slice
-from .._model.lease import Claim, Claimed, Heartbeat, Pulse
+from .._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
 from .._model.queue import Retention
 from .._model.record import Record
 from .._model.state import State
@@ -21,6 +21,7 @@ from ..errors import StoreError
 from .events import Event, EventName
 from .logs import LogSink
 from .sink import Sink
+from .transactions import Noted, ObservedJoin, ObservedTransaction
 
 R = TypeVar("R", bound=Record)
 
@@ -51,6 +52,7 @@ class ObservedStore:
         self.within = store
         self._sinks: Sequence[Sink] = (LogSink(),) if sinks is None else sinks
         self._known: dict[TaskId, _Known] = {}  # claimed through here and not settled
+        self._noted: dict[int, Noted] = {}  # what is done in transactions that are open, by connection
 
     @property
     def capabilities(self) -> Capability:
@@ -83,10 +85,7 @@ class ObservedStore:
     async def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
         """Enqueue, and tell of what was created."""
         answers = await self.within.enqueue(batch)
-        if self._wanted(EventName.ENQUEUED):
-            for new, answer in zip(batch, answers, strict=True):
-                if answer.created:
-                    self._tell(_of(EventName.ENQUEUED, new))
+        self._enqueued(batch, answers)
         return answers
 
     async def claim(self, claim: Claim) -> Sequence[Claimed]:
@@ -100,6 +99,15 @@ class ObservedStore:
             self._all_settled(batch, settled.receipts)
         self._claimed(settled.claimed, EventName.CLAIMED)
         return settled
+
+    def transaction(self) -> ObservedTransaction:
+        """Tell of what is done in it once it stands; of a lost lease in any case."""
+        return ObservedTransaction(self.within.transaction(), self._noted, self._ended)
+
+    def join(self, connection: object) -> Join:
+        """In a transaction of the store's own, take notes. The caller's own commit nobody hears of."""
+        joined, noted = self.within.join(connection), self._noted.get(id(connection))
+        return joined if noted is None else ObservedJoin(joined, noted)
 
     async def rescue(self, session: str, limit: int) -> Sequence[Claimed]:
         """Rescue, and tell of it."""
@@ -124,9 +132,9 @@ class ObservedStore:
 
     # -- passed on -----------------------------------------------------------------------------------
 
-    def join(self, connection: object) -> Join:
-        """Whether such a task stands is known to the caller's commit only; nothing is told."""
-        return self.within.join(connection)
+    async def once(self, lease: Lease, key: str) -> bool:
+        """Passed on."""
+        return await self.within.once(lease, key)
 
     async def heartbeat(self, beat: Heartbeat) -> Pulse:
         """Passed on."""
@@ -219,6 +227,20 @@ class ObservedStore:
         if len(known) > _MAX_KNOWN:  # leases that were lost are never settled through here; the oldest go
             for task_id in [*islice(known, len(known) - _MAX_KNOWN)]:
                 del known[task_id]
+
+    def _enqueued(self, batch: Sequence[NewTask], answers: Sequence[Enqueued]) -> None:
+        if self._wanted(EventName.ENQUEUED):
+            for new, answer in zip(batch, answers, strict=True):
+                if answer.created:
+                    self._tell(_of(EventName.ENQUEUED, new))
+
+    def _ended(self, noted: Noted, stands: bool) -> None:  # noqa: FBT001  a callback's shape
+        """A transaction has been left. What was settled in one that does not stand is not settled."""
+        if stands:
+            self._enqueued([new for new, _ in noted.enqueued], [answer for _, answer in noted.enqueued])
+        for settlement, receipt in noted.settled:
+            if stands or receipt is Receipt.LOST:
+                self._settled(settlement, receipt)
 
     def _all_settled(self, batch: Sequence[Settlement], receipts: Sequence[Receipt]) -> None:
         quiet = not self._wanted(EventName.COMPLETED) and not self._wanted(EventName.ENQUEUED)

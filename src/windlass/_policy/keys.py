@@ -1,4 +1,4 @@
-"""Keys: what makes two requests the same. (P7, P8, D16)"""
+"""Keys: what makes two requests the same, or two effects. (P7, P8, D15, D16)"""
 
 from hashlib import sha256
 
@@ -11,12 +11,21 @@ MAX_KEY_BYTES = 255
 
 def idempotency_key(key: str) -> str:
     """The caller's key, checked: short enough for every store's index, and plain text."""
+    return _checked(key, "idempotency key")
+
+
+def once_key(key: str) -> str:
+    """The key of an effect that is to happen once, checked alike."""
+    return _checked(key, "key of ctx.once")
+
+
+def _checked(key: str, what: str) -> str:
     if not isinstance(key, str) or not key:
-        raise InvalidOption(f"an idempotency key is a non-empty string, not {shown(key)}")
+        raise InvalidOption(f"the {what} must be a non-empty string, not {shown(key)}")
     if not key.isprintable():
-        raise InvalidOption(f"the idempotency key {shown(key)} holds characters that cannot be printed")
+        raise InvalidOption(f"the {what} {shown(key)} holds characters that cannot be printed")
     if len(key.encode()) > MAX_KEY_BYTES:
-        raise InvalidOption(f"the idempotency key is longer than {MAX_KEY_BYTES} bytes; pass a hash of it")
+        raise InvalidOption(f"the {what} is longer than {MAX_KEY_BYTES} bytes; pass a hash of it")
     return key
 
 

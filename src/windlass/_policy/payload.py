@@ -82,6 +82,12 @@ class _Reader:
         self._least = 0  # the JSON cannot be shorter than this many bytes
 
     def plain(self, value: object, path: _Place = (), depth: int = MAX_DEPTH) -> Any:
+        # What payloads are made of, without asking what else it might be.
+        kind = type(value)
+        if kind is str:
+            return self._text(value, path)  # type: ignore[arg-type]  # a str
+        if kind is dict:
+            return self._members(value, path, depth)  # type: ignore[arg-type]  # a dict
         match value:
             case Enum():
                 return self.plain(value.value, path, depth)

@@ -31,7 +31,7 @@ def decide(task: Task, outcome: Outcome, backoff: Delay, draw: float) -> Verdict
     """The verdict. `draw` is uniform in [0, 1)."""
     match outcome:
         case Returned(result):
-            return Complete(result=result, successors=successors(task, result) if task.next else ())
+            return completion(task, result)
         case Failed(error=error, fatal=True):
             return Bury(error=error)
         case Failed(error=error, retry_after=after):
@@ -53,6 +53,11 @@ def decide(task: Task, outcome: Outcome, backoff: Delay, draw: float) -> Verdict
             return _unhandled(task, age)
         case _:
             assert_never(outcome)
+
+
+def completion(task: Task, result: bytes | None) -> Complete:
+    """The verdict on a task whose work is done, with what follows it."""
+    return Complete(result=result, successors=successors(task, result) if task.next else ())
 
 
 def unhandled_for(task: Task) -> timedelta:

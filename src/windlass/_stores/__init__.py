@@ -20,10 +20,24 @@ def open_store(url: str, *, clock: Clock | None = None) -> "Store":
         from .sqlite import SQLiteStore
 
         return SQLiteStore.from_url(rest, clock=clock)
+    if separator and scheme in ("postgresql", "postgres"):
+        return _postgres(url, clock)
     raise InvalidOption(
-        f"no store goes by the URL {place_of(url)!r}; use sqlite:///windlass.db (a file here), "
-        f"sqlite:////var/lib/app.db (an absolute path) or memory://"
+        f"no store goes by the URL {place_of(url)!r}; use postgresql://user@host/database, "
+        f"sqlite:///windlass.db (a file here), sqlite:////var/lib/app.db (an absolute path) or memory://"
     )
+
+
+def _postgres(url: str, clock: Clock | None) -> "Store":
+    try:
+        from .postgres import PostgresStore
+    except ModuleNotFoundError as missing:
+        if missing.name != "asyncpg":
+            raise
+        raise InvalidOption(
+            "a store on Postgres needs the driver asyncpg: pip install 'windlass[postgres]'"
+        ) from missing
+    return PostgresStore.from_url(url, clock=clock)
 
 
 def place_of(store: "str | Store") -> str:

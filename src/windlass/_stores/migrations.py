@@ -3,6 +3,9 @@
 The caller holds its store's lock while it asks where the schema stands, asks here for the next move, makes
 it and writes down where it stands then, all in one transaction. So any number of migrators may run at once:
 each finds what the others have left to do.
+
+A step whose up-script begins with the line `-- phase: after` is for when no old code runs any more. New code
+does without it for as long; every other step it demands.
 """
 
 import re
@@ -11,10 +14,11 @@ from importlib.resources import files
 
 from msgspec import Struct
 
-from .._store import Migration
+from .._store import Finding, Migration, Phase, Severity
 from ..errors import InvalidOption, SchemaMismatch
 
 _NAME = re.compile(r"(\d{4})_(\w+)\.up\.sql")
+_PHASE = re.compile(r"-- phase: (\w+)\n")
 
 
 class Step(Struct, frozen=True, kw_only=True):
@@ -24,6 +28,16 @@ class Step(Struct, frozen=True, kw_only=True):
     name: str
     up: str
     down: str
+
+    @property
+    def phase(self) -> Phase:
+        """When it may be taken, as the first line of its script says."""
+        said = _PHASE.match(self.up)
+        return Phase.BEFORE if said is None else Phase(said[1])
+
+    def reported(self, *, applied: bool) -> Migration:
+        """The step as it is shown."""
+        return Migration(number=self.number, name=self.name, applied=applied, phase=self.phase)
 
 
 class Move(Struct, frozen=True, kw_only=True):
@@ -36,9 +50,7 @@ class Move(Struct, frozen=True, kw_only=True):
     @property
     def migration(self) -> Migration:
         """The move as it is reported."""
-        return Migration(
-            number=self.step.number, name=self.step.name, applied=self.arrives_at == self.step.number
-        )
+        return self.step.reported(applied=self.arrives_at == self.step.number)
 
 
 def load_steps(package: str) -> tuple[Step, ...]:
@@ -81,7 +93,7 @@ def next_move(steps: Sequence[Step], at: int, target: int | None) -> Move | None
 
 def overview(steps: Sequence[Step], at: int) -> tuple[Migration, ...]:
     """Every step that this code or the store knows."""
-    known = [Migration(number=s.number, name=s.name, applied=s.number <= at) for s in steps]
+    known = [step.reported(applied=step.number <= at) for step in steps]
     unknown = [
         Migration(number=n, name="unknown to this version", applied=True)
         for n in range(len(steps) + 1, at + 1)
@@ -89,14 +101,35 @@ def overview(steps: Sequence[Step], at: int) -> tuple[Migration, ...]:
     return (*known, *unknown)
 
 
-def require_current(at: int, newest: int, where: str) -> None:
-    """Raise SchemaMismatch unless the schema is the one that this code was written for."""
-    if at > newest:
-        raise newer(at, newest, where)
-    if at < newest:
+def require_current(steps: Sequence[Step], at: int, where: str) -> None:
+    """Raise SchemaMismatch unless this code can work with the schema."""
+    if at > len(steps):
+        raise newer(at, len(steps), where)
+    if at < needed(steps):
         raise SchemaMismatch(
-            f"{where} has schema {at}, this version of windlass needs {newest}: run `windlass migrate`"
+            f"{where} has schema {at}, this version of windlass needs {needed(steps)}: run `windlass migrate`"
         )
+
+
+def needed(steps: Sequence[Step]) -> int:
+    """The number that this code cannot work below: `after` steps may be outstanding, if they are the last."""
+    return max((step.number for step in steps if step.phase is Phase.BEFORE), default=0)
+
+
+def standing(steps: Sequence[Step], at: int, where: str) -> Finding:
+    """Where the schema stands, as a line of the store's health report."""
+    try:
+        require_current(steps, at, where)
+    except SchemaMismatch as error:
+        return Finding(severity=Severity.ERROR, subject="schema", message=str(error))
+    if at == len(steps):
+        message = f"{where} has schema {at}, the newest"
+        return Finding(severity=Severity.OK, subject="schema", message=message)
+    message = (
+        f"{where} has schema {at} of {len(steps)}: once no older version of windlass runs, "
+        f"`windlass migrate --phase after`"
+    )
+    return Finding(severity=Severity.WARNING, subject="schema", message=message)
 
 
 def newer(at: int, newest: int, where: str = "the store") -> SchemaMismatch:

@@ -12,16 +12,20 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any, BinaryIO
 
-from .._context import Context
+from .._context import Context, NoEffects
 from .._declared import Declared
 from .._model.outcome import Failed, Snoozed
-from .._policy.payload import encode
 from ..errors import InvalidPayload
 from ..signals import Fatal
 from .frames import Failure, Hello, Message, Order, Result, Told, pack, receive_blocking
+from .result import encoded
 from .runner import failed
 
 SCRIPT_NAME = "__windlass_child__"
+
+_OUT_OF_REACH = NoEffects(
+    "this handler runs in a child process, and the store is its worker's; declare it without process=True"
+)
 
 
 def main() -> None:
@@ -72,7 +76,7 @@ def _serve(order: Order, programs: dict[str, ModuleType], outbound: BinaryIO) ->
         declared = _find(order, programs)
         fatal = declared.fatal
         result = _call(declared, order, outbound)
-        return Result(result=None if result is None else _encoded(result))
+        return Result(result=encoded(result))
     except BaseException as error:
         match failed(task, error, fatal):
             case Snoozed(delay):
@@ -104,17 +108,11 @@ def _call(declared: Declared, order: Order, outbound: BinaryIO) -> Any:
             order.task,
             report=lambda progress: _send(outbound, Told(progress=progress)),
             stopping=lambda: False,  # a child is not asked, it is killed
+            effects=_OUT_OF_REACH,
         )
     if declared.is_async:
         return asyncio.run(declared.handler(**arguments))
     return declared.handler(**arguments)
-
-
-def _encoded(result: Any) -> bytes:
-    try:
-        return encode(result, "result")
-    except InvalidPayload as error:
-        raise Fatal(f"the handler ran, but {error}") from None
 
 
 def _send(outbound: BinaryIO, message: Message) -> None:

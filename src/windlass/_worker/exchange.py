@@ -1,7 +1,8 @@
 """The exchange with the store: finished work goes in, new work comes out, in one round trip. (D10)
 
 It keeps trying through outages and never drops a settlement. Batches form by themselves: whatever
-finished while the last round trip was under way goes into the next.
+finished while the last round trip was under way goes into the next. Two are under way at a time: while the
+store works on one, what the other brought is run.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from .holdings import Holdings
 logger = logging.getLogger("windlass.worker")
 
 MAX_BATCH = 1_000
+_FLIGHTS = 2
 _FIRST_PAUSE, _LAST_PAUSE = 0.05, 5.0
 _UNSETTLED = "unsettled"
 
@@ -52,6 +54,7 @@ class Exchange:
         taker: Taker,
         *,
         poll: float,
+        most: int = MAX_BATCH,
     ) -> None:
         self._store = store
         self._holdings = holdings
@@ -59,8 +62,10 @@ class Exchange:
         self._taker = taker
         self._poll = poll
         self._finished: deque[Settlement] = deque()
-        self._under_way = 0
-        self._asking = False  # a claim is under way
+        self._most = min(most, MAX_BATCH)  # that one claim asks for
+        self._under_way = 0  # settlements that are out
+        self._asked = 0  # tasks that claims under way may bring
+        self._claims = 0  # claims under way
         self._changed = asyncio.Event()
         self._look = True  # a claim may succeed: something woke us, or the last one was full
         self._poll_timer: asyncio.TimerHandle | None = None
@@ -75,7 +80,7 @@ class Exchange:
     @property
     def is_busy(self) -> bool:
         """Something is out: settlements that are not confirmed, or a claim that is not answered."""
-        return bool(self.unsettled) or self._asking
+        return bool(self.unsettled or self._claims)
 
     def settle(self, settlement: Settlement) -> None:
         """Hand in a settlement; it will be applied, however long that takes."""
@@ -87,10 +92,17 @@ class Exchange:
         self._look = True
         self._changed.set()
 
+    def settled_elsewhere(self) -> None:
+        """A task has ended in a transaction of its own: there is room, and others may have become ready."""
+        self.came_up_empty = False
+        self.wake()
+
     async def run(self) -> None:
         """Trade until cancelled."""
         try:
-            await self._trade()
+            async with asyncio.TaskGroup() as group:
+                for _ in range(_FLIGHTS):
+                    group.create_task(self._trade())
         finally:
             if self._poll_timer is not None:
                 self._poll_timer.cancel()
@@ -105,21 +117,22 @@ class Exchange:
                 continue
             try:
                 settled = await self._store.settle(batch, claim)
-            except BaseException as error:
-                # What the lost call may have done is safe to repeat; what it may have granted is handed back.
-                self._put_back(batch, claim)
-                if not isinstance(error, Exception):
-                    raise
+            except Exception as error:  # noqa: BLE001  whatever it was, no settlement is dropped
+                self._give_up(claim)
                 pause = await self._after_trouble(error, batch, pause)
                 continue
+            except BaseException:
+                self._give_up(claim)
+                self._put_back(batch, len(batch))
+                raise
             pause = _FIRST_PAUSE
-            self._under_way = 0
-            self._asking = False
+            self._under_way -= len(batch)
+            self._answered(claim)
             self._accept(batch, claim, settled)
             self._taker.confirmed()
 
     async def _something_to_do(self) -> None:
-        while not self._finished and not (self._look and self.claiming and self._taker.room() > 0):
+        while not self._finished and not (self._look and self._room() > 0):
             self._changed.clear()
             self._arm_poll()
             await self._changed.wait()
@@ -137,15 +150,20 @@ class Exchange:
     def _take_batch(self) -> list[Settlement]:
         finished = self._finished
         batch = [finished.popleft() for _ in range(min(len(finished), MAX_BATCH))]
-        self._under_way = len(batch)
+        self._under_way += len(batch)
         return batch
 
+    def _room(self) -> int:
+        """How many to claim: what there is room for, and has not been asked for already."""
+        return min(self._taker.room() - self._asked, self._most) if self.claiming else 0
+
     def _next_claim(self) -> Claim | None:
-        room = min(self._taker.room(), MAX_BATCH) if self.claiming else 0
+        room = self._room()
         if room <= 0:
             return None
         self._look = False
-        self._asking = True
+        self._asked += room
+        self._claims += 1
         return Claim(
             session=self._holdings.session,
             queues=self._queues,
@@ -172,42 +190,60 @@ class Exchange:
         if settled.claimed:
             self._taker.deliver(settled.claimed)
 
-    def _put_back(self, batch: list[Settlement], claim: Claim | None) -> None:
-        self._finished.extendleft(reversed(batch))
-        self._under_way = 0
-        self._asking = False
-        self._taker.confirmed()
+    def _answered(self, claim: Claim | None) -> None:
+        if claim is not None:
+            self._asked -= claim.limit
+            self._claims -= 1
+
+    def _give_up(self, claim: Claim | None) -> None:
+        """What a lost call may have granted is handed back."""
+        self._answered(claim)
         if claim is not None:
             self._holdings.given_up(claim.number)
             self._look = True
 
+    def _put_back(self, batch: list[Settlement], taken: int) -> None:
+        """What a lost call may have done is safe to repeat; `taken` were out, some may be settled by now."""
+        self._finished.extendleft(reversed(batch))
+        self._under_way -= taken
+        self._changed.set()
+        self._taker.confirmed()
+
     async def _after_trouble(self, error: Exception, batch: list[Settlement], pause: float) -> float:
         if isinstance(error, StoreError) and error.transient:
             logger.warning("the store is not available, trying again: %s", error)
+            self._put_back(batch, len(batch))
         else:
             logger.error("settling %d tasks failed, trying again: %s", len(batch), error, exc_info=error)
-            if isinstance(error, StoreError) or _is_of_value(error):
-                await self._isolate_trouble(batch)
+            left = list(batch)
+            try:
+                if isinstance(error, StoreError) or _is_of_value(error):
+                    await self._isolate_trouble(batch, left)
+            finally:
+                self._put_back(left, len(batch))
         await asyncio.sleep(pause * (0.5 + random.random()))
         return min(pause * 2, _LAST_PAUSE)
 
-    async def _isolate_trouble(self, batch: list[Settlement]) -> None:
-        """One settlement that the store cannot take must not hold up the others for ever: bury its task."""
+    async def _isolate_trouble(self, batch: list[Settlement], left: list[Settlement]) -> None:
+        """One settlement that the store cannot take must not hold up the others for ever: bury its task.
+
+        What is settled goes from those that are left.
+        """
         for settlement in batch:
             try:
                 await self._store.settle([settlement])
             except Exception as error:
                 if not _is_of_value(error):
                     continue
-                place = self._finished.index(settlement)
+                place = left.index(settlement)
                 if settlement.outcome != _UNSETTLED:
                     logger.exception("task %s cannot be settled and is buried", settlement.lease.task_id)
-                    self._finished[place] = _buried(settlement, error)
+                    left[place] = _buried(settlement, error)
                     continue
                 logger.exception("task %s cannot even be buried; it is kept", settlement.lease.task_id)
-                del self._finished[place]  # its lease ends with this worker, and it is rescued then
+                del left[place]  # its lease ends with this worker, and it is rescued then
             else:
-                self._finished.remove(settlement)
+                left.remove(settlement)
                 self._holdings.dropped([settlement.lease])
 
 

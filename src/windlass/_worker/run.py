@@ -29,10 +29,20 @@ class Stop(StrEnum):
     FENCED = "fenced"  # the lease is another's: whatever comes of it is dropped
 
 
+class Phase(StrEnum):
+    """How far a run has come with settling its task by itself, in a transaction of its own."""
+
+    RUNNING = "running"
+    SETTLING = "settling"  # on its way: the store will say whether the lease still held
+    SETTLED = "settled"
+
+
 class Run:
     """A task while its handler runs here."""
 
-    __slots__ = ("_watch", "deadline", "declared", "enforce", "report", "slot", "started", "stop", "task")
+    __slots__ = (
+        "_watch", "deadline", "declared", "enforce", "phase", "report", "slot", "started", "stop", "task",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -48,6 +58,7 @@ class Run:
         self.started = perf_counter()
         self.deadline = float("inf")
         self.stop: Stop | None = None
+        self.phase = Phase.RUNNING
         self.enforce: Callable[[], Any] | None = None  # None: can only be asked, not made, to stop
         self.slot: asyncio.Task[None] | None = None  # the one that awaits it
 
@@ -68,7 +79,10 @@ class Run:
 
         Heartbeats repeat their reasons. Asking again must not interrupt a handler that cleans up, so it
         does nothing; only the loss of the lease and the end of the worker, which come once, are urgent.
+        A lease that the run itself is ending, or has ended, is neither lost nor to be cancelled.
         """
+        if self.phase is not Phase.RUNNING and why in (Stop.FENCED, Stop.CANCEL):
+            return
         if self.stop is None:
             self.stop = why
         elif why not in (Stop.FENCED, Stop.SHUTDOWN) or self.stop in (Stop.FENCED, why):

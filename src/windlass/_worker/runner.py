@@ -2,27 +2,31 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
 
 from .._context import Context
 from .._model.filter import Filter, Page
-from .._model.outcome import Crashed, Failed, Outcome, Returned, Snoozed, Stopped
+from .._model.lease import Lease
+from .._model.outcome import Crashed, Failed, Outcome, Returned, Snoozed, Stopped, name_of
 from .._model.state import State
 from .._model.task import Error, Task
 from .._policy.chain import results_list, with_result
 from .._policy.options import MAX_DELAY
-from .._policy.payload import decode, encode
+from .._policy.payload import decode
 from .._policy.redact import secret_values
+from .._policy.shown import printable
 from .._store import Store
 from ..errors import InvalidPayload, StoreUnavailable
 from ..signals import Fatal, Retry, Snooze
 from ..signals import Stop as StopSignal
+from .effects import Effects
 from .failure import describe, whereabouts
 from .isolate import isolated
 from .processes import ChildDied, ChildFailed, Processes
-from .run import Run, Stop
+from .result import encoded
+from .run import Phase, Run, Stop
 from .threads import Threads
 
 logger = logging.getLogger("windlass.worker")
@@ -38,8 +42,10 @@ class Runner:
         store: Store,
         threads: Threads,
         processes: Processes,
+        dropped: Callable[[Iterable[Lease]], None],
         on_error: Callable[[Task, BaseException], None] | None = None,
     ) -> None:
+        self._dropped = dropped
         self._on_error = on_error
         self._store = store
         self._threads = threads
@@ -47,6 +53,12 @@ class Runner:
 
     async def outcome(self, run: Run) -> Outcome:
         """Run it to its end, whatever that is. Raises nothing but the cancellation of its own slot."""
+        outcome = await self._outcome(run)
+        if run.phase is Phase.SETTLED and not isinstance(outcome, Returned):
+            logger.warning("task %s has completed; its handler then %s", run.task.id, _told(outcome))
+        return outcome
+
+    async def _outcome(self, run: Run) -> Outcome:
         if run.task.cancel_requested:
             return Stopped()
         try:
@@ -90,12 +102,23 @@ class Runner:
             raise Fatal(str(error)) from None
         run.begin()
         if declared.signature.context_name is not None:
-            arguments[declared.signature.context_name] = context_of(run)
+            arguments[declared.signature.context_name] = self._context_of(run)
         if declared.is_async:
             assert run.slot is not None
             run.enforce = run.slot.cancel
-            return _result(await isolated(declared.handler(**arguments)))
-        return _result(await self._in_thread(run, arguments))
+            result = await isolated(declared.handler(**arguments))
+        else:
+            result = await self._in_thread(run, arguments)
+        return None if run.phase is Phase.SETTLED else encoded(result)
+
+    def _context_of(self, run: Run) -> Context:
+        """What the handler may ask and tell."""
+        return Context(
+            run.task,
+            report=lambda progress: run.report(run, progress),
+            stopping=lambda: run.stop is not None,
+            effects=Effects(run, self._store, self._dropped),
+        )
 
     async def _in_thread(self, run: Run, arguments: dict[str, Any]) -> Any:
         """A thread cannot be stopped, so nothing about the run is decided until it has ended."""
@@ -126,15 +149,6 @@ class Runner:
         return with_result(
             task.payload, task.result_into, results_list(tuple(results[t] for t in task.after))
         )
-
-
-def context_of(run: Run) -> Context:
-    """What the handler may ask and tell."""
-    return Context(
-        run.task,
-        report=lambda progress: run.report(run, progress),
-        stopping=lambda: run.stop is not None,
-    )
 
 
 def failed(task: Task, error: BaseException, fatal: tuple[type[BaseException], ...]) -> Outcome:
@@ -168,11 +182,8 @@ def _described(task: Task, error: BaseException) -> Error:
     return describe(error, secrets)
 
 
-def _result(value: Any) -> bytes | None:
-    if value is None:
-        return None
-    try:
-        return encode(value, "result")
-    except InvalidPayload as error:
-        # The work is done, and doing it again would not make its result JSON.
-        raise Fatal(f"the handler ran, but {error}") from None
+def _told(outcome: Outcome) -> str:
+    """An outcome in a line of the log; the error is described already, and so without secrets."""
+    if not isinstance(outcome, Failed):
+        return f"was {name_of(outcome)}"
+    return printable(f"failed: {outcome.error.type}: {outcome.error.message.partition(chr(10))[0]}")

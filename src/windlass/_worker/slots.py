@@ -88,7 +88,7 @@ class Slots:
         run = self.running.get(lease.task_id)
         if run is not None and run.lease == lease:
             run.ask_to_stop(Stop.FENCED)
-            return True
+            return run.stop is Stop.FENCED
         kept = [(task, d) for task, d in self.inbox if Lease(task.id, task.fence) != lease]
         lost = len(kept) < len(self.inbox)
         if lost:

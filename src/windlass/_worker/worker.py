@@ -31,7 +31,7 @@ from .failure import describe
 from .heartbeat import Heart
 from .holdings import Holdings
 from .processes import Processes, is_child
-from .run import Run, Stop
+from .run import Phase, Run, Stop
 from .runner import Runner
 from .settings import WorkerSettings
 from .slots import Slots
@@ -122,10 +122,11 @@ class Worker:
     def _make_ready(self, loop: asyncio.AbstractEventLoop) -> None:
         self._threads = Threads(loop)
         self._processes = Processes(self.settings.processes)
-        runner = Runner(self._store, self._threads, self._processes, self._on_error)
+        runner = Runner(self._store, self._threads, self._processes, self.holdings.dropped, self._on_error)
         self._slots = Slots(self.settings.slots, runner.outcome, self._finish, self._report)
         poll = self.settings.poll.total_seconds()
-        self._exchange = Exchange(self._store, self.holdings, self.queues, self, poll=poll)
+        most = self.settings.slots  # of the two claims that may be under way, each has so much room
+        self._exchange = Exchange(self._store, self.holdings, self.queues, self, poll=poll, most=most)
 
     async def _until_open(self) -> bool:
         """Open store and session, waiting for a store that is not there yet; False if stopped meanwhile."""
@@ -189,7 +190,8 @@ class Worker:
             # Cancelled handlers may need a moment to clean up; threads cannot be stopped, and stay behind.
             await self._until(lambda: not self._slots.running, _CLEANING_UP)
             for run in self._slots.abandon():
-                self._settle(run.task, Interrupted(), 0.0)
+                if run.phase is not Phase.SETTLED:
+                    self._settle(run.task, Interrupted(), 0.0)
         await self._settle_all()
 
     async def _settle_all(self) -> None:
@@ -281,10 +283,13 @@ class Worker:
     def _finish(self, run: Run, outcome: Outcome, seconds: float) -> None:
         self._moved.set()
         self._stalled = False
-        if run.stop is Stop.FENCED:
+        if run.stop is Stop.FENCED and run.phase is not Phase.SETTLED:
             return  # its lease is another's
         self.ran += 1
         self._mean += (seconds - self._mean) * 0.05
+        if run.phase is Phase.SETTLED:
+            self._exchange.settled_elsewhere()
+            return
         cancelled = run.stop is Stop.CANCEL
         self._settle(replace(run.task, cancel_requested=True) if cancelled else run.task, outcome, seconds)
 

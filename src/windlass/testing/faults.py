@@ -18,16 +18,17 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TypeAlias, TypeVar
+from types import TracebackType
+from typing import Any, TypeAlias, TypeVar
 
 from .._model.attempt import Attempt
 from .._model.filter import Action, Count, Dimension, Filter, Page, Slice
-from .._model.lease import Claim, Claimed, Heartbeat, Pulse
+from .._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
 from .._model.queue import Retention
 from .._model.record import Record
 from .._model.task import Enqueued, NewTask, Task, TaskId
 from .._model.verdict import Settled, Settlement
-from .._store import Capability, Finding, Join, Migration, Promise, Promoted, Store, Wake
+from .._store import Capability, Finding, Join, Migration, Promise, Promoted, Store, Transaction, Wake
 from ..errors import StoreUnavailable
 
 T = TypeVar("T")
@@ -60,6 +61,11 @@ class Hold:
         """Stand here until let go."""
         _finish(self._reached)
         await asyncio.shield(asyncio.wrap_future(self._let_go))
+
+    def stand_here(self) -> None:
+        """Stand here until let go, in a thread."""
+        _finish(self._reached)
+        self._let_go.result()
 
 
 Plan: TypeAlias = Callable[[str], Fault | Hold | None]
@@ -157,6 +163,14 @@ class FaultyStore:
         """`heartbeat`, under the plan."""
         return await self._do("heartbeat", lambda: self._inner.heartbeat(beat))
 
+    def transaction(self) -> "FaultyTransaction":
+        """`transaction`, under the plan: before it nothing is begun, after it the commit's reply is lost."""
+        return FaultyTransaction(self._inner.transaction(), self._plan("transaction"))
+
+    async def once(self, lease: Lease, key: str) -> bool:
+        """`once`, under the plan."""
+        return await self._do("once", lambda: self._inner.once(lease, key))
+
     async def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
         """Each hint is under the plan: before it the stream breaks, after it the hint is lost as well."""
         async for wake in self._inner.wakes(queues):
@@ -217,6 +231,46 @@ class FaultyStore:
     async def check(self) -> Sequence[Finding]:
         """`check`, under the plan."""
         return await self._do("check", self._inner.check)
+
+
+class FaultyTransaction:
+    """A transaction and what shall befall it. A hold keeps it from being begun."""
+
+    def __init__(self, inner: Transaction, fault: Fault | Hold | None) -> None:
+        self._inner = inner
+        self._fault = fault
+
+    async def __aenter__(self) -> Any:  # the driver's own type
+        if isinstance(self._fault, Hold):
+            await self._fault.stand()
+        self._before()
+        return await self._inner.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._inner.__aexit__(kind, error, trace)
+        self._after(kind)
+
+    def __enter__(self) -> Any:  # the driver's own type
+        if isinstance(self._fault, Hold):
+            self._fault.stand_here()
+        self._before()
+        return self._inner.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._inner.__exit__(kind, error, trace)
+        self._after(kind)
+
+    def _before(self) -> None:
+        if self._fault is Fault.BEFORE:
+            raise StoreUnavailable("a planned fault before transaction")
+
+    def _after(self, kind: type[BaseException] | None) -> None:
+        if self._fault is Fault.AFTER and kind is None:
+            raise StoreUnavailable("a planned fault after transaction: it was committed")
 
 
 async def _given(value: T) -> T:

@@ -69,6 +69,21 @@ class Twins(RandomSteps):
         self._settle(stale, ending, ending)
         return multiple(stale, *again)
 
+    @rule(target=leases, way=st.sampled_from(["snooze", "retry", "bury", "complete"]), stale=st.booleans())
+    def mark_come_back_and_mark_again(self, way: str, *, stale: bool) -> MultipleResults[Lease]:
+        """Only the first lease is told that it was the first, also after a replay; a stale one is refused."""
+        lane, (new,) = self._lane()
+        self._open("s1")
+        (first,) = self._claim("s1", 1, lane)
+        self.pair.both(lambda store: store.once(first, "mail"))
+        self._settle(first, way)
+        self._apply(Replay(by=SOMEBODY), new.id)
+        again = self._claim("s1", 1, lane)
+        for lease in [first] * stale + again:
+            for key in ("mail", "charge"):
+                self.pair.both(lambda store, one=lease, what=key: store.once(one, what))  # type: ignore[misc]  # bound now
+        return multiple(first, *again)
+
     @rule(target=leases, ending=endings, given_up=st.booleans(), flagged=st.booleans())
     def lose_the_reply_to_a_claim(
         self, ending: str, *, given_up: bool, flagged: bool

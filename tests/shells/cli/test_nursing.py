@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from windlass._stores.migrations import Step
+from windlass._stores.sqlite import schema
+
 from .conftest import Run
 
 
@@ -34,6 +37,71 @@ def test_going_down_takes_a_yes(run: Run) -> None:
     assert len(kept) == 1
     assert sure.code == 0
     assert run("tasks", "list").code == 3
+
+
+class TestPhases:
+    """Two steps for before the new version and one for after it; or in an order that takes care."""
+
+    @pytest.fixture
+    def further(self, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+        """Have the code know further steps, of these phases; answers with how many there were."""
+        known = schema.steps()
+
+        def make(*phases: str) -> int:
+            more = [
+                Step(
+                    number=len(known) + n,
+                    name=f"more{n}",
+                    up=f"-- phase: {phase}\nCREATE TABLE more{n} (a);",
+                    down=f"DROP TABLE more{n};",
+                )
+                for n, phase in enumerate(phases, 1)
+            ]
+            monkeypatch.setattr(schema, "steps", lambda: (*known, *more))
+            return len(known)
+
+        return make
+
+    def test_first_the_one_and_then_the_other(self, run: Run, further: Callable[..., int]) -> None:
+        run("migrate")
+        newest = further("before", "before", "after")
+
+        refused = run("tasks", "list")
+        before = run("migrate", "--phase", "before", "--json").rows
+        works = run("tasks", "list")
+        listed = run("migrate", "--list", "--json").rows
+        again = run("migrate", "--phase", "before")
+        after = run("migrate", "--phase", "after", "--json").rows
+
+        assert (refused.code, works.code) == (5, 0)
+        assert [(row["number"], row["phase"]) for row in before] == [
+            (newest + 1, "before"),
+            (newest + 2, "before"),
+        ]
+        assert (listed[-1]["phase"], listed[-1]["applied"]) == ("after", False)
+        assert again.err == "nothing to do\n"
+        assert [(row["number"], row["phase"]) for row in after] == [(newest + 3, "after")]
+
+    def test_a_step_that_would_come_too_early_is_refused(self, run: Run, further: Callable[..., int]) -> None:
+        run("migrate")
+        newest = further("after", "before")
+
+        refused = run("migrate", "--phase", "before")
+
+        assert refused.code == 3
+        assert f"{newest + 2:04d} belongs before" in refused.err
+        assert len(run("migrate", "--json").rows) == 2
+
+    def test_a_new_store_takes_them_all(self, run: Run, further: Callable[..., int]) -> None:
+        newest = further("after", "before", "after")
+
+        assert len(run("migrate", "--phase", "before", "--json").rows) == newest + 3
+
+    def test_a_phase_and_a_number_do_not_go_together(self, run: Run) -> None:
+        assert run("migrate", "--phase", "before", "--to", "1").code == 2
+
+    def test_the_phase_is_listed(self, run: Run) -> None:
+        assert run("migrate", "--list").out.splitlines()[0].split() == ["number", "name", "phase", "applied"]
 
 
 @pytest.mark.parametrize("target", ["99", "-1", "x", "10000"])

@@ -23,6 +23,8 @@ HOT = {
     "leased": "INTEGER PRIMARY KEY",
     "complete": "sqlite_autoindex_windlass_task_1",
     "keep": "sqlite_autoindex_windlass_task_1",
+    "mark": "sqlite_autoindex_windlass_task_1",
+    "is_held": "sqlite_autoindex_windlass_task_1",
     "existing": "sqlite_autoindex_windlass_task_1",
     "standing": "windlass_task_fingerprint",
     "granted": "windlass_task_running",

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from windlass._policy.keys import MAX_KEY_BYTES, external_key, fingerprint, idempotency_key, request_digest
+from windlass._policy.keys import (
+    MAX_KEY_BYTES,
+    external_key,
+    fingerprint,
+    idempotency_key,
+    once_key,
+    request_digest,
+)
 from windlass.errors import InvalidOption
 
 words = st.text("ab|:/", max_size=4)
@@ -15,6 +22,7 @@ words = st.text("ab|:/", max_size=4)
 )
 def test_plain_text_is_a_key_as_it_is(key: str) -> None:
     assert idempotency_key(key) == key
+    assert once_key(key) == key
 
 
 @pytest.mark.parametrize(
@@ -38,6 +46,8 @@ def test_what_a_store_could_not_keep_is_no_key(key: object, message: str) -> Non
         idempotency_key(key)
 
     assert str(caught.value).isprintable()
+    with pytest.raises(InvalidOption, match=rf"ctx\.once.*{message}"):
+        once_key(key)
     assert len(str(caught.value)) < 300
 
 

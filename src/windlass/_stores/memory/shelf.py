@@ -36,6 +36,7 @@ class Shelf:
         self.lock = threading.Lock()
         self.tasks: dict[TaskId, Task] = {}
         self.attempts: dict[TaskId, list[Attempt]] = {}
+        self.marks: dict[TaskId, dict[str, int]] = {}  # task -> key marked by `once` -> fence that marked it
         self.keys: dict[tuple[str, str], Key] = {}
         self.standing: dict[str, TaskId] = {}  # fingerprint -> the task that has not ended
         self.successors: dict[TaskId, list[TaskId]] = {}  # predecessor -> tasks that wait for it
@@ -77,6 +78,7 @@ class Shelf:
         """Delete a row and everything about it; its idempotency key may be kept for longer."""
         del self.tasks[task.id]
         self.attempts.pop(task.id, None)
+        self.marks.pop(task.id, None)
         self.successors.pop(task.id, None)
         self.predecessors.pop(task.id, None)
         if task.idempotency_key is not None:

@@ -3,21 +3,21 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from msgspec.structs import replace
 
 from ..._clock import Clock, SystemClock
 from ..._model.attempt import Attempt
 from ..._model.filter import Action, Count, Dimension, Filter, Page, Slice
-from ..._model.lease import Claim, Claimed, Heartbeat, Pulse
+from ..._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import Audit, Record, Session
 from ..._model.state import State, Verb
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Settled, Settlement
 from ..._store import Capability, Durability, Finding, Join, Migration, Promise, Promoted, Severity, Wake
-from ...errors import NotSupported, SessionLost
+from ...errors import LeaseLost, NotSupported, SessionLost
 from .actions import act
 from .leases import grant, hand_back_strangers, leased, settle_one
 from .matching import finished_before, matches
@@ -110,6 +110,17 @@ class MemoryStore:
                 lost=tuple(lease for lease, task in held if task is None),
                 cancel=tuple(task.id for _, task in held if task is not None and task.cancel_requested),
             )
+
+    def transaction(self) -> NoReturn:
+        """There is no database to have a transaction on."""
+        raise NotSupported("the memory store has no transactions to complete a task in; use sqlite:///…")
+
+    async def once(self, lease: Lease, key: str) -> bool:
+        """Mark the key; whether this lease was the first to."""
+        with self._shelf.lock:
+            if leased(self._shelf, lease) is None:
+                raise LeaseLost(f"the lease of task {lease.task_id} is lost; {key!r} is not marked")
+            return self._shelf.marks.setdefault(lease.task_id, {}).setdefault(key, lease.fence) == lease.fence
 
     async def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
         """A hint for every change that may matter to these queues; several at once become one."""

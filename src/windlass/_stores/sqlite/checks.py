@@ -10,8 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from ..._store import Finding, Severity
-from ...errors import StoreError
-from ..migrations import require_current
+from ..migrations import standing
 from . import schema
 from .connection import has_wal_fix, is_wal
 from .rows import instant, moment
@@ -37,24 +36,15 @@ def check(path: Path, now: datetime) -> tuple[Finding, ...]:
 
 
 def _findings(file: File, now: datetime) -> Iterator[Finding]:
-    yield from _schema(file)
+    schema_finding = standing(schema.steps(), schema.number(file.connection), str(file.path))
+    yield schema_finding
     yield from _journal(file)
     yield from _structure(file)
     yield from _disk(file.path)
     yield from _permissions(file.path)
-    if schema.number(file.connection) == len(schema.steps()):
+    if schema_finding.severity is not Severity.ERROR:
         yield from _clock(file, now)
         yield from _tasks(file, now)
-
-
-def _schema(file: File) -> Iterator[Finding]:
-    found, newest = schema.number(file.connection), len(schema.steps())
-    try:
-        require_current(found, newest, str(file.path))
-    except StoreError as error:
-        yield Finding(severity=Severity.ERROR, subject="schema", message=str(error))
-    else:
-        yield _fine("schema", f"{file.path} has schema {found}, the newest")
 
 
 def _journal(file: File) -> Iterator[Finding]:

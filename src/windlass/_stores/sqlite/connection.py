@@ -3,10 +3,13 @@
 import ctypes
 import sqlite3
 from pathlib import Path
+from typing import TypeVar
 
 from ...errors import StoreError
 from .faults import cannot_open, translate
 from .filters import mentions
+
+C = TypeVar("C", bound=sqlite3.Connection)
 
 BUSY_SECONDS = 10.0
 """How long a statement waits for a lock that another program holds."""
@@ -16,6 +19,11 @@ _CACHE_KIBIBYTES = 16_000
 
 def connect(path: Path) -> sqlite3.Connection:
     """Open the file, creating it if it is not there. For any thread, one at a time."""
+    return connect_as(sqlite3.Connection, path)
+
+
+def connect_as(factory: type[C], path: Path) -> C:
+    """Open the file on a connection of this class."""
     try:
         connection = sqlite3.connect(
             path,
@@ -23,6 +31,7 @@ def connect(path: Path) -> sqlite3.Connection:
             isolation_level=None,  # We say BEGIN ourselves.
             check_same_thread=False,
             cached_statements=256,
+            factory=factory,
         )
     except sqlite3.OperationalError as error:
         raise cannot_open(path) from error
@@ -60,6 +69,15 @@ def set_journal(connection: sqlite3.Connection, path: Path) -> None:
             f"(sqlite.org/wal.html#walresetbug): close the programs that have it open, then windlass "
             f"converts it, or upgrade SQLite everywhere to 3.51.3 or newer"
         ) from error
+
+
+def begin(connection: sqlite3.Connection, path: Path) -> None:
+    """Begin to write, in the journal mode that this SQLite is safe in."""
+    connection.execute("BEGIN IMMEDIATE")
+    if is_wal(connection) and not has_wal_fix(sqlite3.sqlite_version_info):
+        connection.execute("ROLLBACK")
+        set_journal(connection, path)
+        connection.execute("BEGIN IMMEDIATE")
 
 
 def never_free(connection: sqlite3.Connection) -> None:

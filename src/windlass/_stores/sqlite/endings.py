@@ -58,5 +58,6 @@ def forget(tx: Transaction, task_id: TaskId, tenant: str, idempotency_key: str |
     """Delete an ended task and everything about it; its idempotency key may be kept for longer."""
     tx.run("forget", {"id": task_id})
     tx.run("forget_attempts", {"id": task_id})
+    tx.run("forget_marks", {"id": task_id})
     if idempotency_key is not None:
         tx.run("forget_key", {"tenant": tenant, "key": idempotency_key, "task_id": task_id})

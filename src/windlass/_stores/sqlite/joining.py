@@ -1,16 +1,23 @@
-"""Enqueueing inside the caller's own transaction, on his own connection. Both stand, or neither. (P9)"""
+"""Enqueueing and settling inside a transaction with other writes: all of it stands, or nothing. (P9, D15)"""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from ..._clock import Clock
 from ..._model.task import Enqueued, NewTask
+from ..._model.verdict import Receipt, Settlement
 from ...errors import InvalidOption, NotSupported, SchemaMismatch
+from ..migrations import needed
 from . import schema
 from .enqueueing import enqueue
 from .faults import translate
+from .leases import settle
+from .transacting import OwnConnection, over
 from .transaction import Transaction
+
+A = TypeVar("A")
 
 
 class SQLiteJoin:
@@ -33,21 +40,31 @@ class SQLiteJoin:
 
     def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
         """Insert the batch within the caller's transaction."""
+        return self._do(lambda tx: enqueue(tx, batch))
+
+    def settle(self, batch: Sequence[Settlement]) -> Sequence[Receipt]:
+        """Apply the verdicts whose leases hold, within a transaction that must be open."""
+        if not self._connection.in_transaction:
+            raise InvalidOption("settling inside a transaction needs one: BEGIN IMMEDIATE first")
+        return self._do(lambda tx: settle(tx, batch, None).receipts)
+
+    def _do(self, work: Callable[[Transaction], A]) -> A:
         text_factory = self._connection.text_factory
         self._connection.text_factory = str
         try:
-            return self._enqueue(batch)
+            return self._do_within(work)
         except sqlite3.Error as error:
             raise translate(error, self._path) from error
         finally:
             self._connection.text_factory = text_factory
 
-    def _enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
+    def _do_within(self, work: Callable[[Transaction], A]) -> A:
         connection = self._connection
         at_once = self._begin()
         connection.execute("SAVEPOINT windlass_join")
         try:
-            answers = enqueue(Transaction(connection, self._clock.now()), batch)
+            transaction = Transaction(connection, self._clock.now())
+            answer = work(transaction)
             connection.execute("RELEASE windlass_join")
         except BaseException:
             if connection.in_transaction:  # A full disk, say, has undone the caller's whole transaction.
@@ -58,7 +75,9 @@ class SQLiteJoin:
             raise
         if at_once:
             connection.execute("COMMIT")
-        return answers
+        if isinstance(connection, OwnConnection):
+            connection.news.add(transaction.news)
+        return answer
 
     def _begin(self) -> bool:
         """Begin a transaction if there is none; says whether it is ours to commit."""
@@ -79,6 +98,8 @@ def join(connection: object, clock: Clock, path: Path) -> SQLiteJoin:
             f"SQLiteStore cannot enqueue within a {type(connection).__module__}.{type(connection).__name__}; "
             f"pass the sqlite3.Connection of your transaction"
         )
+    if isinstance(connection, OwnConnection) and not connection.in_transaction:
+        raise over(path)
     cursor = connection.cursor()
     cursor.row_factory = None
     try:
@@ -91,9 +112,10 @@ def join(connection: object, clock: Clock, path: Path) -> SQLiteJoin:
         found = schema.number(connection)
     except sqlite3.Error as error:
         raise translate(error, path) from error
-    if found != len(schema.steps()):
+    lowest, newest = needed(schema.steps()), len(schema.steps())
+    if not lowest <= found <= newest:
         raise SchemaMismatch(
-            f"{path} has schema {found} and this version of windlass needs {len(schema.steps())}: "
+            f"{path} has schema {found}, this version of windlass needs {min(max(found, lowest), newest)}: "
             f"call app.setup() once, or run `windlass migrate`"
         )
     return SQLiteJoin(connection, clock, path)

@@ -6,11 +6,11 @@ from itertools import islice
 from typing import assert_never
 
 from ..._model.attempt import MAX_LINES, has_line
-from ..._model.lease import Claim, Claimed
+from ..._model.lease import Claim, Claimed, Lease
 from ..._model.state import State, Verb
 from ..._model.task import Error, Task
 from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settled, Settlement
-from ...errors import SessionLost
+from ...errors import LeaseLost, SessionLost
 from .endings import abandon, unblock
 from .enqueueing import enqueue
 from .rows import Row, error_row, instant, leased_reader, read_tasks
@@ -144,6 +144,16 @@ def _settle_one(tx: Transaction, settlement: Settlement) -> Receipt:
         _apply(tx, task, settlement.verdict, settlement.duration)
         _record(tx, task, settlement, settlement.verdict.error)
     return Receipt.APPLIED
+
+
+def once(tx: Transaction, lease: Lease, key: str) -> bool:
+    """Mark a key; whether this lease was the first to."""
+    terms = {"id": lease.task_id, "fence": lease.fence}
+    if tx.value("is_held", terms) is None:
+        raise LeaseLost(f"the lease of task {lease.task_id} is lost; {key!r} is not marked")
+    tx.run("mark", {**terms, "key": key})
+    marked_by: int = tx.value("marked_by", {"id": lease.task_id, "key": key})
+    return marked_by == lease.fence
 
 
 def _apply(tx: Transaction, task: Task, verdict: Postpone | Bury | Cancel, duration: float) -> None:

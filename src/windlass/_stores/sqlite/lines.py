@@ -17,7 +17,7 @@ from ..._clock import Clock
 from ...errors import StoreError, StoreUnavailable
 from . import schema
 from .asking import Reader
-from .connection import connect, has_wal_fix, is_wal, never_free, set_journal
+from .connection import begin, connect, never_free
 from .faults import in_our_words, told
 from .transaction import News, Transaction
 from .turnstile import Turnstile
@@ -63,13 +63,13 @@ class Line(Generic[P]):
     """
 
     def __init__(self, path: Path, name: str) -> None:
-        self.ready: Future[None] = _uncancellable()
+        self.ready: Future[None] = uncancellable()
         self.path = path
         self._requests: SimpleQueue[Request | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._closing = False
         self._died: BaseException | None = None
-        self._ended: Future[None] = _uncancellable()
+        self._ended: Future[None] = uncancellable()
         self._thread = threading.Thread(target=self._live, name=f"windlass-{name}", daemon=True)
         self._thread.start()
 
@@ -174,9 +174,9 @@ class Line(Generic[P]):
         raise NotImplementedError
 
 
-def _uncancellable() -> "Future[None]":
+def uncancellable() -> "Future[Any]":
     """A future that a caller may stop waiting for without ending it."""
-    future: Future[None] = Future()
+    future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     return future
 
@@ -261,7 +261,7 @@ class WriteLine(Line[Transaction]):
             with self._turn:
                 self._leave_gap()
                 began = time.perf_counter()
-                self._begin()
+                begin(self._connection, self.path)
                 self._serve_group(request, group, began)
                 if self._connection.in_transaction:  # A single request that was refused has been rolled back.
                     self._connection.execute("COMMIT")
@@ -289,13 +289,6 @@ class WriteLine(Line[Transaction]):
                     "listeners on %s cannot be woken, and look by themselves", self.path, exc_info=True
                 )
             self._wake_failed = True
-
-    def _begin(self) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")
-        if is_wal(self._connection) and not has_wal_fix(sqlite3.sqlite_version_info):
-            self._connection.execute("ROLLBACK")
-            set_journal(self._connection, self.path)
-            self._connection.execute("BEGIN IMMEDIATE")
 
     def _serve_group(self, request: Request, group: list[Request], began: float) -> None:
         """Do the request, and those that wait behind it."""

@@ -74,7 +74,7 @@ def ensure(file: File) -> None:
     """
     if number(file.connection) == 0:
         migrate(file, None)
-    require_current(number(file.connection), len(steps()), str(file.path))
+    require_current(steps(), number(file.connection), str(file.path))
 
 
 def migrate(file: File, target: int | None) -> list[Migration]:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ..._clock import Clock, SystemClock
 from ..._model.attempt import Attempt
 from ..._model.filter import Action, Count, Dimension, Filter, Page, Slice
-from ..._model.lease import Claim, Claimed, Heartbeat, Pulse
+from ..._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import Record, Session
 from ..._model.task import Enqueued, NewTask, Task, TaskId
@@ -27,6 +27,7 @@ from .asking import Reader
 from .filters import is_named
 from .joining import join
 from .lines import DEADLINE_SECONDS, Line, ReadLine, WriteLine
+from .transacting import OwnTransaction
 from .transaction import Transaction
 from .wakes import Switchboard
 
@@ -67,6 +68,8 @@ class SQLiteStore:
         self._writing: WriteLine | None = None
         self._reading: ReadLine | None = None
         self._switchboard = Switchboard(self.path)
+        self._one_by_one = threading.Lock()
+        self._transactions: WeakSet[OwnTransaction] = WeakSet()
         _handles.add(self)
 
     @classmethod
@@ -137,9 +140,11 @@ class SQLiteStore:
         for line in (self._writing, self._reading):
             if line is not None:
                 line.leave_to_parent()
+        for transaction in self._transactions:
+            transaction.leave_to_parent()
         self._switchboard.leave_to_parent()
         self._writing = self._reading = None
-        self._lock = threading.Lock()
+        self._lock, self._one_by_one = threading.Lock(), threading.Lock()
         self._switchboard = Switchboard(self.path)
 
     # -- enqueue -------------------------------------------------------------------------------------
@@ -165,6 +170,16 @@ class SQLiteStore:
     async def heartbeat(self, beat: Heartbeat) -> Pulse:
         """Renew the session; hand back strangers; report losses and requests to stop."""
         return await self._write(lambda tx: sessions.heartbeat(tx, beat))
+
+    def transaction(self) -> OwnTransaction:
+        """A transaction on a connection of its own, with the file to itself; see docs/stores.md."""
+        begun = OwnTransaction(self.path, self._writer().ready, self._one_by_one, self._switchboard.tell)
+        self._transactions.add(begun)
+        return begun
+
+    async def once(self, lease: Lease, key: str) -> bool:
+        """Mark the key; whether this lease was the first to."""
+        return await self._write(lambda tx: leases.once(tx, lease, key))
 
     async def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
         """A hint for every change that may matter to these queues; several at once become one."""

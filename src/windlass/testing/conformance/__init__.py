@@ -33,6 +33,7 @@ from .fences import TestFences
 from .heartbeat import TestLostReplies, TestNews, TestSessions
 from .lead import TestLead
 from .life import TestLife
+from .once import TestOnce
 from .payloads import TestPayloads
 from .promote import TestPromote
 from .prune import TestPrune
@@ -40,6 +41,7 @@ from .records import TestRecords
 from .refusals import TestRefusals
 from .rescue import TestRescue
 from .settle import TestBatches, TestFlagged, TestVerdicts
+from .transactions import TestTransactions
 from .wakes import TestWakes
 
 __all__ = [
@@ -65,6 +67,7 @@ __all__ = [
     "TestLife",
     "TestLostReplies",
     "TestNews",
+    "TestOnce",
     "TestOrder",
     "TestPages",
     "TestPause",
@@ -77,6 +80,7 @@ __all__ = [
     "TestRescue",
     "TestSessions",
     "TestSuccessors",
+    "TestTransactions",
     "TestVerdicts",
     "TestWakes",
 ]

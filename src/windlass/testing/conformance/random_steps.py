@@ -215,6 +215,11 @@ class RandomSteps(RuleBasedStateMachine):
         settled = self.pair.both(lambda store: store.settle(batch, claim))
         return multiple(*self._learn(session, settled if isinstance(settled, Refusal) else settled.claimed))
 
+    @rule(lease=leases, key=st.sampled_from(["charge", "mail"]))
+    def once(self, lease: Lease, key: str) -> None:
+        """A mark, under a lease that may be stale by far."""
+        self.pair.both(lambda store: store.once(lease, key))
+
     @rule(by=seconds)
     def advance(self, by: float) -> None:
         """Time goes by."""

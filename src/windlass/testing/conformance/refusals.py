@@ -15,6 +15,14 @@ class TestRefusals:
         with pytest.raises(NotSupported):
             store.join(object())
 
+    async def test_without_transactions_none_is_begun(self, store: Store) -> None:
+        if Capability.JOIN in store.capabilities:
+            async with store.transaction() as connection:
+                store.join(connection)
+        else:
+            with pytest.raises(NotSupported):
+                store.transaction()
+
     async def test_without_a_schema_there_is_nothing_to_migrate(self, store: Store) -> None:
         if Capability.MIGRATE in store.capabilities:
             assert [step for step in await store.migrations() if not step.applied] == []

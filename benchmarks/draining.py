@@ -1,0 +1,78 @@
+"""A drain: worker processes work off what is there, from the first start to the last durable settlement."""
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.processes import RunFailed, Running, running
+from benchmarks.runs.tally import Tally, amiss, first_start
+from benchmarks.sides import Count, Side
+
+LOOK_SECONDS = 0.002
+LIMIT_SECONDS = 600.0
+PROBE_SHARE = 1  # between two looks into the store, at least so many times as long as a look takes
+BLURRED = 0.05
+
+
+@dataclass(frozen=True)
+class Drained:
+    """How it went: tasks a second, how many never ran, and how many runs were one too many."""
+
+    rate: float
+    lost: int
+    repeated: int
+
+
+def drained(side: Side, url: str, number: int, *, folder: Path, processes: int = 1) -> Drained:
+    """Let so many workers start together on tasks 0 to `number` - 1, until none of them is unfinished."""
+    with ExitStack() as stack:
+        crew, tallies = [], []
+        for worker in range(processes):
+            path = folder / f"tally-{worker}"
+            tallies.append(Tally.made(path, number))
+            options = {"url": url, "number": number, "tally": str(path), **side.settings}
+            crew.append(stack.enter_context(running(side.program, "work", **options)))
+        count = stack.enter_context(side.counting(url))
+        began = time.time()
+        for member in crew:
+            member.say("go")
+        wait_until(lambda: sum(tally.count for tally in tallies) >= number, crew, f"{side.who} ran {number}")
+        ended = _settled(count, side, began)
+        for member in crew:
+            member.say("stop")
+        for member in crew:
+            member.answer()
+    lost, repeated = amiss(tallies)
+    return Drained(number / (ended - first_start(tallies)), lost, repeated)
+
+
+def wait_until(is_so: Callable[[], bool], crew: list[Running], what: str) -> None:
+    """Look until it is; RunFailed when a worker ends before, or it takes too long."""
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise RunFailed(f"it was not seen within {LIMIT_SECONDS:g} s that {what}")
+        for member in crew:
+            if not member.is_alive:
+                member.answer()
+                raise RunFailed(f"a worker ended before {what}")
+        time.sleep(LOOK_SECONDS)
+
+
+def _settled(count: Count, side: Side, began: float) -> float:
+    """When nothing was unfinished any more. The server is asked only now, and seldom if asking is dear."""
+    deadline = time.monotonic() + LIMIT_SECONDS
+    before = asked = time.time()
+    while left := count(0):
+        if time.monotonic() > deadline:
+            raise RunFailed(f"{side.who}: {left} or more tasks had not ended after {LIMIT_SECONDS:g} s")
+        time.sleep(max(LOOK_SECONDS, PROBE_SHARE * (time.time() - asked)))
+        before, asked = asked, time.time()
+    if (blur := (asked - before) / (asked - began)) > BLURRED:
+        print(
+            f"\n  {side.who}: the end of a drain is known to {blur:.0%} of its length only", file=sys.stderr
+        )
+    return asked  # an answer shows what was there when it was asked for

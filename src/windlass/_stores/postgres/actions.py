@@ -1,0 +1,113 @@
+"""What an operator does to tasks, and the lines in the audit log that say so."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from ..._ids import new_id
+from ..._model.filter import Action, CancelTasks, Discard, Filter, Replay
+from ..._model.state import ENDED, PENDING, REPLAYABLE, State, Verb
+from ..._model.task import Task, TaskId
+from .book import Book
+from .endings import abandon, cancel_pending
+from .rows import Row, columns_of
+from .scripts import Script, ask, value
+
+
+def allowed(action: Action, where: Filter) -> Filter:
+    """Of those that match, the ones in a state from which this can be done."""
+    states = _allowing(action)
+    asked = states if where.states is None else tuple(s for s in where.states if s in states)
+    return replace(where, states=asked)
+
+
+def apply(clock: datetime | None, action: Action, ids: Sequence[TaskId], limit: int) -> Script[list[TaskId]]:
+    """Do it to those of these that still allow it, oldest first, and audit it."""
+    book = Book((yield from value("now", clock)))
+    yield from book.load(ids)
+    if isinstance(action, Replay):
+        yield from book.load_cancelled(ids)
+    states, standing = _allowing(action), set[str]()
+    done: list[Task] = []
+    for task_id in ids:
+        if len(done) >= limit:
+            break
+        # An earlier one's cancellation may have changed this one.
+        task = book.get(task_id)
+        if task is not None and task.state in states and (yield from _do(book, action, task, standing)):
+            done.append(task)
+    yield from book.flush()
+    if isinstance(action, Discard) and done:
+        gone = [task.id for task in done]
+        yield from ask("forget", gone)
+        yield from ask("forget_about", gone)
+    if done:
+        yield from ask("audit", *columns_of([_line(book, action, task) for task in done], 7))
+    yield from book.wake()
+    return [task.id for task in done]
+
+
+def _allowing(action: Action) -> tuple[State, ...]:
+    """The states from which the table of transitions lets this be done."""
+    match action:
+        case CancelTasks():
+            return tuple(state for state in State if state not in ENDED)
+        case Replay():
+            return tuple(sorted(REPLAYABLE))
+        case Discard():
+            return (State.DEAD,)
+        case _:
+            assert_never(action)
+
+
+def _do(book: Book, action: Action, task: Task, standing: set[str]) -> Script[bool]:
+    match action:
+        case CancelTasks(by=by):
+            if task.state in PENDING:
+                yield from cancel_pending(book, task, by.why or f"cancelled by {by.who}")
+            else:
+                book.keep(replace(task, cancel_requested=True))
+            return True
+        case Replay(payload=payload):
+            return (yield from _replay(book, task, payload, standing))
+        case Discard():
+            yield from abandon(book, task.id, "died and was discarded")
+            return True
+        case _:
+            assert_never(action)
+
+
+def _replay(book: Book, task: Task, payload: bytes | None, standing: set[str]) -> Script[bool]:
+    """Bring it back with all its attempts; False if its fingerprint stands again."""
+    if task.fingerprint is not None:
+        yield from ask("lock_fingerprints", [task.fingerprint])
+        if task.fingerprint in standing or (yield from ask("standing", [task.fingerprint])):
+            return False
+        standing.add(task.fingerprint)
+    book.move(
+        task,
+        Verb.REPLAY,
+        State.READY,
+        attempt=0,
+        run_at=book.now,
+        payload=task.payload if payload is None else payload,
+        finished_at=None,
+        cancel_requested=False,
+        progress=None,
+    )
+    return True
+
+
+def _line(book: Book, action: Action, task: Task) -> Row:
+    edited = isinstance(action, Replay) and action.payload is not None
+    return (
+        new_id(),
+        book.now,
+        action.by.who,
+        action.by.why,
+        str(action.__struct_config__.tag),
+        task.id,
+        "with an edited payload" if edited else "",
+    )

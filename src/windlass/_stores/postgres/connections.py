@@ -1,0 +1,312 @@
+"""Connections to the database: a pool for each event loop, opened at first use."""
+
+import asyncio
+import random
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeAlias, TypeVar
+from urllib.parse import urlsplit
+
+import asyncpg
+from msgspec import Struct
+
+from .address import Address
+from .faults import is_retryable, leaves_unanswered, means_next_host, means_reconnect, told
+from .scripts import Ask, Row, Script, play
+from .statements import statement
+
+T = TypeVar("T")
+
+Connection: TypeAlias = Any
+"""An asyncpg connection, or the pool's proxy of one; asyncpg has no types."""
+
+CONNECT_SECONDS = 10.0
+COMMAND_SECONDS = 60.0
+_CLOSE_SECONDS = 5.0
+_FAREWELL_SECONDS = 2.0  # for a connection that was given up in the middle of a statement
+_IDLE_SECONDS = 300.0
+_TRIES = 5
+_ALONE: dict[str, Any] = {"command_timeout": COMMAND_SECONDS, "statement_cache_size": 0}
+
+# The plans that our statements were written for, whatever statistics say: an index leads to every row.
+_SETTINGS = {
+    "plan_cache_mode": "force_generic_plan",
+    "jit": "off",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "default_transaction_isolation": "read committed",
+    "idle_in_transaction_session_timeout": "120s",
+}
+# A statement that waits for a lock ends soon after its client has gone; by itself it would never look.
+_SETTINGS_14 = {"client_connection_check_interval": "5s"}
+_SET_LOCAL = "".join(
+    f"SET LOCAL {name} = {value!r};"
+    for name, value in _SETTINGS.items()
+    if name != "default_transaction_isolation"
+)
+
+
+class Server(Struct, frozen=True, kw_only=True):
+    """What was learnt about the server when it was first reached.
+
+    `pooled`: between us and it stands a pooler that may give every transaction another connection, so that
+    nothing can be kept from one to the next, prepared statements and settings included.
+    """
+
+    version: int
+    pooled: bool
+    settings: dict[str, str]
+
+
+class Connections:
+    """What a handle reaches its database through. Serves any number of event loops.
+
+    `planned`: with settings that lead to the plans our statements were written for. What is not ours has its own.
+    """
+
+    def __init__(self, address: Address, *, planned: bool = True) -> None:
+        self.address = address
+        self._planned = planned
+        self.server: Server | None = None
+        self._hosts = Hosts(address.dsn)
+        self._listening = Hosts(address.listen) if address.listen else self._hosts
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._lock = threading.Lock()
+        self._pools: dict[asyncio.AbstractEventLoop, asyncio.Task[Any]] = {}
+
+    # -- asking --------------------------------------------------------------------------------------
+
+    async def fetch(self, ask: Ask) -> Sequence[Row]:
+        """The rows of one statement, which commits by itself; anew where it lost to another."""
+        for left in reversed(range(_TRIES)):
+            try:
+                async with self.one() as connection:
+                    if self.is_pooled:
+                        async with self.transaction(connection):
+                            return await self._rows(connection, ask)
+                    return await self._rows(connection, ask)
+            except asyncpg.PostgresError as error:
+                if not left or not is_retryable(error):
+                    raise
+            await _breathe()
+        raise AssertionError("unreachable")
+
+    async def play(self, make: Callable[[], Script[T]]) -> T:
+        """Play a script in a transaction; anew where the server undid it for the sake of another."""
+        for left in reversed(range(_TRIES)):
+            try:
+                async with self.one() as connection, self.transaction(connection):
+                    return await play(make(), lambda ask: self._rows(connection, ask))
+            except asyncpg.PostgresError as error:
+                if not left or not is_retryable(error):
+                    raise
+            await _breathe()
+        raise AssertionError("unreachable")
+
+    async def _rows(self, connection: Connection, ask: Ask) -> Sequence[Row]:
+        sql = ask.sql or statement(ask.name, self.address.schema)
+        rows: Sequence[Row] = await connection.fetch(sql, *ask.parameters)
+        return rows
+
+    @asynccontextmanager
+    async def transaction(self, connection: Connection) -> AsyncIterator[None]:
+        """A transaction on one of our connections."""
+        transaction = connection.transaction(isolation="read_committed")
+        await transaction.start()
+        try:
+            if self.is_pooled:
+                await connection.execute(_SET_LOCAL)
+            yield
+        except BaseException as error:
+            # Where no answer came none will come to a rollback: `one` gives the connection up.
+            if not leaves_unanswered(error) and not connection.is_closed():
+                await transaction.rollback()
+            raise
+        await transaction.commit()
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[Connection]:
+        """A connection for a while. Whoever is cancelled meanwhile does not have to wait for the server."""
+        pool = await self._pool()
+        connection = await _acquire(pool)
+        try:
+            yield connection
+        except BaseException as error:
+            if leaves_unanswered(error):
+                self._give_up(connection)
+            else:
+                if means_reconnect(error):
+                    connection.terminate()
+                await pool.release(connection)
+            if means_reconnect(error):
+                await pool.expire_connections()
+            raise
+        await pool.release(connection)
+
+    def _give_up(self, connection: Connection) -> None:
+        """Let go of a connection whose answer is still out, once the server has been asked to stop."""
+        leaving = asyncio.get_running_loop().create_task(_end_connection(connection))
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether a pooler stands between us and the server."""
+        return self.server is not None and self.server.pooled
+
+    # -- opening and closing -------------------------------------------------------------------------
+
+    async def alone(self) -> Connection:
+        """A connection outside the pool, for the caller to close; nothing is prepared on it."""
+        return await self._hosts.connect(**_ALONE, server_settings={"application_name": "windlass"})
+
+    async def to_listen(self) -> Connection:
+        """The same, where LISTEN works."""
+        return await self._listening.connect(
+            **_ALONE, server_settings={"application_name": "windlass listener"}
+        )
+
+    async def _pool(self) -> Any:
+        loop = asyncio.get_running_loop()
+        making = self._pools.get(loop)
+        if making is None or (making.done() and (making.cancelled() or making.exception() is not None)):
+            with self._lock:
+                for gone in [one for one in self._pools if one.is_closed()]:
+                    del self._pools[gone]
+                making = self._pools[loop] = loop.create_task(self._make_pool())
+        if making.done():
+            return making.result()
+        return await asyncio.shield(making)
+
+    async def _make_pool(self) -> Any:
+        if self.server is None:
+            self.server = await self._learn()
+        pooled = self.server.pooled
+        return await asyncpg.create_pool(
+            connect=self._hosts.connect,
+            min_size=0,
+            max_size=self.address.connections,
+            max_inactive_connection_lifetime=_IDLE_SECONDS,
+            command_timeout=COMMAND_SECONDS,
+            statement_cache_size=0 if pooled else 200,
+            max_cached_statement_lifetime=0,
+            server_settings={"application_name": "windlass"}
+            | ({} if pooled or not self._planned else _settings(self.server)),
+            reset=_leave_as_it_is,
+        )
+
+    async def _learn(self) -> Server:
+        connection = await self.alone()
+        try:
+            # A pooler answers the start-up itself and makes up a process id. Asked without parameters, the
+            # question needs no prepared statement, which might get lost on the way.
+            told_pid = int(connection.get_server_pid())
+            status = await connection.execute(f"SELECT WHERE pg_backend_pid() = {told_pid}")
+            async with connection.transaction():
+                names = ["fsync", "synchronous_commit", "full_page_writes", "server_version_num"]
+                rows = await connection.fetch(
+                    "SELECT name, setting FROM pg_catalog.pg_settings WHERE name = ANY($1::text[])", names
+                )
+        finally:
+            await connection.close(timeout=_CLOSE_SECONDS)
+        settings = dict(rows)
+        version = int(settings.pop("server_version_num")) // 10_000
+        return Server(version=version, pooled=status == "SELECT 0", settings=settings)
+
+    async def close(self) -> None:
+        """Close every pool, each on the loop that it belongs to."""
+        with self._lock:
+            pools, self._pools = self._pools, {}
+        here = asyncio.get_running_loop()
+        for loop, making in pools.items():
+            if loop is here:
+                await _end(making)
+            elif loop.is_running():
+                ended = asyncio.run_coroutine_threadsafe(_end(making), loop)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.wrap_future(ended), _CLOSE_SECONDS * 2)
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: forget the parent's connections, without touching them."""
+        self._lock = threading.Lock()
+        self._pools = {}
+        self._leaving = set()
+
+    def told(self) -> Any:
+        """Raise what goes wrong within in our words."""
+        return told(self.address.place)
+
+
+class Hosts:
+    """The hosts that a URL names: one of them takes writes, and which one it is may change."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsns = each_host(dsn)
+
+    async def connect(self, *_: object, **options: Any) -> Connection:
+        """A connection to the one that takes writes; one that fails is tried last the next time.
+
+        One that does not answer must not use up the time for the others.
+        """
+        seconds = CONNECT_SECONDS / len(self._dsns)
+        failed: Exception | None = None
+        for dsn in list(self._dsns):
+            try:
+                return await asyncpg.connect(
+                    dsn, timeout=seconds, target_session_attrs="read-write", **options
+                )
+            except BaseException as error:
+                self._dsns = [*(one for one in self._dsns if one != dsn), dsn]
+                if not isinstance(error, Exception) or not means_next_host(error):
+                    raise
+                failed = error
+        assert failed is not None
+        raise failed
+
+
+def each_host(dsn: str) -> list[str]:
+    """A URL for each of the hosts that this one names."""
+    parts = urlsplit(dsn)
+    user, at, hosts = parts.netloc.rpartition("@")
+    return [parts._replace(netloc=f"{user}{at}{host}").geturl() for host in hosts.split(",")]
+
+
+async def _acquire(pool: Any) -> Connection:
+    try:
+        return await pool.acquire(timeout=CONNECT_SECONDS)
+    except TimeoutError:
+        raise ConnectionError(f"there was no connection to be had within {CONNECT_SECONDS:g} s") from None
+
+
+async def _end_connection(connection: Connection) -> None:
+    with suppress(Exception):
+        await connection.close(timeout=_FAREWELL_SECONDS)
+
+
+async def _breathe() -> None:
+    """A moment, for whoever we lost to."""
+    await asyncio.sleep(0.02 * random.random())
+
+
+def _settings(server: Server) -> dict[str, str]:
+    return _SETTINGS | (_SETTINGS_14 if server.version >= 14 else {})
+
+
+async def _end(making: "asyncio.Task[Any]") -> None:
+    if not making.done():
+        making.cancel()
+        return
+    if making.cancelled() or making.exception() is not None:
+        return
+    pool = making.result()
+    try:
+        await asyncio.wait_for(pool.close(), _CLOSE_SECONDS)
+    except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        pool.terminate()
+
+
+async def _leave_as_it_is(connection: Connection) -> None:
+    """Nothing is ever left behind on a connection, so that resetting it would only cost a round trip."""

@@ -1,0 +1,151 @@
+"""What the keeper does: lead, promote, prune; and the settings of queues that it goes by."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+from msgspec import Struct
+
+from ..._model.queue import QueueSettings, Retention
+from ..._model.state import State
+from ..._model.task import TaskId
+from ..._store import Promoted
+from .book import Book
+from .endings import abandon
+from .scripts import Ask, Script, ask, value
+
+KEYS_AT_ONCE = 1000
+"""Keys that one transaction deletes, so that a day's worth of them does not hold up everybody else."""
+
+SPAN = timedelta(days=1)
+"""What a partition of the history holds."""
+
+_encoder = msgspec.json.Encoder()
+_settings = msgspec.json.Decoder(QueueSettings)
+_IN_HISTORY = (State.CANCELLED, State.COMPLETED)
+
+
+def lead(clock: datetime | None, holder: str, lease_for: timedelta) -> Ask:
+    """Take, keep or give up the lead; a row says that it was taken or kept."""
+    return Ask("lead", (clock, holder, lease_for)) if lease_for else Ask("resign", (holder,))
+
+
+def promote(clock: datetime | None, limit: int) -> Ask:
+    """Make due tasks ready, earliest first."""
+    return Ask("promote", (clock, max(limit, 0)))
+
+
+def promoted(number: int, next_at: datetime | None) -> Promoted:
+    """What promote.sql's row says."""
+    return Promoted(number=number, next_at=next_at)
+
+
+# -- prune -------------------------------------------------------------------------------------------
+
+
+class Term(Struct, frozen=True):
+    """How long tasks that ended so are kept: of these queues, or of all but these."""
+
+    state: State
+    kept: timedelta | None
+    queues: tuple[str, ...]
+    others: bool
+
+
+def terms(retention: Retention, settings: Sequence[QueueSettings]) -> list[Term]:
+    """The keeper's own retention for every queue that has none of its own, and theirs for those that do."""
+    own = {one.name: one.retention for one in settings if one.retention is not None}
+    whole = [_term(state, retention, tuple(sorted(own)), others=True) for state in State]
+    apart = [_term(state, kept, (name,), others=False) for name, kept in own.items() for state in State]
+    return [term for term in whole + apart if term is not None]
+
+
+def _term(state: State, retention: Retention, queues: tuple[str, ...], *, others: bool) -> Term | None:
+    kept: Mapping[State, timedelta | None] = {
+        State.COMPLETED: retention.completed,
+        State.CANCELLED: retention.cancelled,
+        State.DEAD: retention.dead,
+    }
+    return Term(state, kept[state], queues, others) if state in kept else None
+
+
+def longest(every: Sequence[Term]) -> timedelta | None:
+    """For how long the history keeps anything; None: for ever."""
+    kept = [term.kept for term in every if term.state in _IN_HISTORY]
+    return None if None in kept else max(one for one in kept if one is not None)
+
+
+def by_row(term: Term, whole: timedelta | None) -> bool:
+    """Whether these tasks go one by one. Those that are kept for about as long as the history's days go with
+    them: a day that is dropped whole costs nothing, and nothing has to be cleaned up after it."""
+    if term.kept is None:
+        return False
+    return term.state is State.DEAD or whole is None or term.kept < 2 * SPAN or term.kept + 2 * SPAN < whole
+
+
+def before(now: datetime, kept: timedelta) -> datetime | None:
+    """What ended before this may go; None for a time before the calendar's."""
+    try:
+        return now - kept
+    except OverflowError:
+        return None
+
+
+def prune_rows(term: Term, now: datetime, limit: int) -> Script[int]:
+    """Delete up to so many tasks of a term that are past it."""
+    horizon = None if term.kept is None else before(now, term.kept)
+    if horizon is None:
+        return 0
+    name = "expired_dead" if term.state is State.DEAD else "expired"
+    if term.state is not State.DEAD:
+        yield from ask("look_by_block")
+    rows = yield from ask(name, term.state.value, horizon, list(term.queues), term.others, limit)
+    ids = [row[0] for row in rows]
+    if ids:
+        yield from _forget_all(ids, now, dead=term.state is State.DEAD)
+    return len(ids)
+
+
+def _forget_all(ids: Sequence[TaskId], now: datetime, *, dead: bool) -> Script[None]:
+    if dead:
+        book = Book(now)
+        yield from book.load(ids)
+        for task_id in ids:
+            yield from abandon(book, task_id, "died and was pruned")
+        yield from book.flush()
+        yield from ask("forget", ids)
+    else:
+        yield from ask("forget_ended", ids)
+    yield from ask("forget_about", ids)
+
+
+def prune_keys(clock: datetime | None) -> Ask:
+    """Delete some of the keys that have expired; a row for each."""
+    return Ask("prune_keys", (clock, KEYS_AT_ONCE))
+
+
+# -- queues ------------------------------------------------------------------------------------------
+
+
+def all_settings() -> Ask:
+    """The settings of every queue that has any."""
+    return Ask("all_queues")
+
+
+def read_settings(text: str) -> QueueSettings:
+    """A queue's settings as they were kept."""
+    return _settings.decode(text)
+
+
+def put_queue(settings: QueueSettings) -> Script[None]:
+    """Keep a queue's settings in place of the ones before; it may give tasks again."""
+    text = _encoder.encode(settings).decode()
+    yield from ask("put_queue", settings.name, settings.paused, settings.stripes, text)
+    yield from ask("wake", [settings.name])
+
+
+def remove_queue(name: str) -> Script[bool]:
+    """Forget a queue's settings; says whether there were any. It may have been paused."""
+    removed = yield from value("remove_queue", name)
+    yield from ask("wake", [name])
+    return removed is not None

@@ -1,0 +1,209 @@
+"""Granting leases and ending them: the hot path in one statement, everything else as a script."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from operator import itemgetter
+from typing import assert_never
+
+from msgspec import Struct
+
+from ..._model.attempt import MAX_LINES, has_line
+from ..._model.lease import Claim, Claimed
+from ..._model.state import State, Verb
+from ..._model.task import Error, Task, TaskId
+from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settlement
+from .arms import FLOOR, settle_with
+from .book import Book
+from .endings import abandon, unblock
+from .enqueueing import Admission, Terms
+from .rows import Row, columns_of, error_columns, ids_of, read_leased
+from .scripts import Ask, Script, ask, pairs, value
+
+
+class Arm(Struct, frozen=True):
+    """Where a claim reaches: a queue, one stripe of it, and the rank below which it does not look."""
+
+    queue: str
+    stripe: int = 0
+    floor: int = FLOOR
+
+
+class Grant(Struct, frozen=True):
+    """The answer to the hot path.
+
+    `done` are the tasks that were completed, if not all were; None: all. `alive` says whether the claim's
+    session is.
+    """
+
+    done: list[TaskId] | None
+    alive: bool
+    claimed: list[Claimed]
+
+
+def is_quick(batch: Sequence[Settlement]) -> bool:
+    """Whether all of these are plain completions, each of another task."""
+    for settlement in batch:
+        verdict = settlement.verdict
+        if type(verdict) is not Complete or verdict.successors:
+            return False
+    return len({settlement.lease.task_id for settlement in batch}) == len(batch)
+
+
+def exchange(terms: Terms, batch: Sequence[Settlement], wish: Claim | None, arms: Sequence[Arm]) -> Ask:
+    """The hot path: complete those whose leases hold and, if that was all of them, claim."""
+    # In the order of ids, so that two that settle the same tasks do not wait for each other.
+    given = [(s.lease.task_id, s.lease.fence, s.duration, s.outcome, _result(s)) for s in batch]
+    given.sort(key=itemgetter(0))
+    parameters = (
+        terms.clock,
+        *columns_of(given, 5),
+        "" if wish is None else wish.session,
+        [arm.queue for arm in arms],
+        [arm.stripe for arm in arms],
+        0 if wish is None else max(wish.limit, 0),
+        0 if wish is None else wish.number,
+        [arm.floor for arm in arms],
+    )
+    return Ask("settle", parameters, settle_with(0 if wish is None else len(arms), terms.schema))
+
+
+def read_grant(rows: Sequence[Row]) -> Grant:
+    """What the hot path's rows say."""
+    complete, done, worker = rows[0][:3]
+    given = [row for row in rows if row[3] is not None]
+    given.sort(key=lambda row: (row[-1], row[3]))
+    claimed = [Claimed(read_leased(row[3:-1])) for row in given]
+    return Grant(
+        done=None if complete else (done or []),
+        alive=worker is not None,
+        claimed=claimed,
+    )
+
+
+def _result(settlement: Settlement) -> bytes | None:
+    return settlement.verdict.result if isinstance(settlement.verdict, Complete) else None
+
+
+# -- the longer way ----------------------------------------------------------------------------------
+
+
+def settle(
+    terms: Terms, batch: Sequence[Settlement], wish: Claim | None, arms: Sequence[Arm]
+) -> Script[tuple[tuple[Receipt, ...], Grant | None]]:
+    """Apply the verdicts whose leases hold, then claim."""
+    settling = Settling(terms, Book((yield from value("now", terms.clock))))
+    receipts = yield from settling.settle(batch)
+    if wish is None:
+        return receipts, None
+    return receipts, read_grant((yield exchange(terms, (), wish, arms)))
+
+
+class Settling:
+    """Settlements on their way in, all of one transaction."""
+
+    def __init__(self, terms: Terms, book: Book) -> None:
+        self._terms = terms
+        self._book = book
+        self._ended: dict[TaskId, int] = {}  # fences of tasks in the history
+        self._lines: list[Row] = []
+        self._completed: list[TaskId] = []
+        self._cancelled: list[TaskId] = []
+
+    def settle(self, batch: Sequence[Settlement]) -> Script[tuple[Receipt, ...]]:
+        """Apply each verdict whose lease still holds."""
+        ids = [settlement.lease.task_id for settlement in batch]
+        yield from self._book.load(ids)
+        gone = ids_of(task_id for task_id in ids if self._book.get(task_id) is None)
+        self._ended = (yield from pairs("fences", gone)) if gone else {}
+        receipts = tuple([self._settle_one(settlement) for settlement in batch])
+        yield from self._book.flush()
+        yield from self._record()
+        yield from self._follow(batch, receipts)
+        yield from self._book.flush()
+        yield from self._book.wake()
+        return receipts
+
+    def _settle_one(self, settlement: Settlement) -> Receipt:
+        lease = settlement.lease
+        task = self._book.get(lease.task_id)
+        if task is None:
+            # A task that is gone had ended, and while it is leased only its holder can end it: a repeat.
+            fence = self._ended.get(lease.task_id, lease.fence)
+            return Receipt.REPEATED if fence == lease.fence else Receipt.LOST
+        if task.fence != lease.fence:
+            return Receipt.LOST
+        if task.state is not State.RUNNING:
+            return Receipt.REPEATED
+        self._apply(task, settlement)
+        return Receipt.APPLIED
+
+    def _apply(self, task: Task, settlement: Settlement) -> None:
+        book, verdict = self._book, settlement.verdict
+        end = {"session": None, "finished_at": book.now, "duration": settlement.duration}
+        match verdict:
+            case Complete(result=result):
+                book.note_outcome(task.id, settlement.outcome)
+                book.move(task, Verb.COMPLETE, State.COMPLETED, result=result, error=None, **end)
+                self._completed.append(task.id)
+                return
+            case Postpone() if task.cancel_requested:
+                book.move(task, Verb.CANCEL, State.CANCELLED, error=verdict.error or task.error, **end)
+                self._cancelled.append(task.id)
+            case Postpone(delay=delay, reason=reason, error=error):
+                book.move(
+                    task,
+                    Verb.POSTPONE,
+                    State.SCHEDULED if delay else State.READY,
+                    # Handed back, it keeps its place in the queue.
+                    run_at=task.run_at if reason is Reason.RELEASE and not delay else book.now + delay,
+                    attempt=task.attempt if reason is Reason.RETRY else task.attempt - 1,
+                    session=None,
+                    duration=settlement.duration,
+                    error=error or task.error,
+                )
+            case Bury(error=error):
+                book.move(task, Verb.BURY, State.DEAD, error=error, **end)
+            case Cancel(error=error):
+                book.move(task, Verb.CANCEL, State.CANCELLED, error=error or task.error, **end)
+                self._cancelled.append(task.id)
+            case _:
+                assert_never(verdict)
+        if has_line(settlement):
+            self._lines.append(_line(task, settlement, verdict.error, book.now))
+
+    def _record(self) -> Script[None]:
+        if not self._lines:
+            return
+        yield from ask("record", *columns_of(self._lines, 12))
+        long = [line[0] for line in self._lines if line[1] > MAX_LINES]
+        if long:  # With fewer leases there cannot be more lines.
+            yield from ask("forget_old_attempts", long, MAX_LINES)
+
+    def _follow(self, batch: Sequence[Settlement], receipts: Sequence[Receipt]) -> Script[None]:
+        """What the ends mean to other tasks."""
+        yield from unblock(self._book, self._completed)
+        for task_id in self._cancelled:
+            yield from abandon(self._book, task_id, "was cancelled")
+        successors = [
+            new
+            for settlement, receipt in zip(batch, receipts, strict=True)
+            if receipt is Receipt.APPLIED and isinstance(settlement.verdict, Complete)
+            for new in settlement.verdict.successors
+        ]
+        if successors:
+            yield from Admission(self._terms, self._book).admit(successors)
+
+
+def _line(task: Task, settlement: Settlement, error: Error | None, now: datetime) -> Row:
+    return (
+        task.id,
+        task.fence,
+        task.attempt,
+        task.worker,
+        task.claimed_at or now,
+        now,
+        settlement.duration,
+        settlement.outcome,
+        *error_columns(error),
+        task.trace,
+    )

@@ -1,0 +1,11 @@
+-- Everything goes, tasks included. The schema stays: it may hold tables of the application's own.
+DROP TABLE windlass.lead;
+DROP TABLE windlass.audit;
+DROP TABLE windlass.queue;
+DROP TABLE windlass.listener;
+DROP TABLE windlass.session;
+DROP TABLE windlass.attempt;
+DROP TABLE windlass.dependency;
+DROP TABLE windlass.idempotency;
+DROP TABLE windlass.history;
+DROP TABLE windlass.task;

@@ -1,0 +1,169 @@
+"""Rows to tasks and back."""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from typing import Any, TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from ..._model.attempt import Attempt
+from ..._model.state import State
+from ..._model.task import Error, NewTask, Progress, Task, TaskId
+
+Row: TypeAlias = Sequence[Any]
+
+_STATES = {state.value: state for state in State}
+_texts = msgspec.json.Decoder(tuple[str, ...])
+_encoder = msgspec.json.Encoder()
+
+
+def is_id(text: str) -> bool:
+    """Whether this can be a task's id at all. What cannot is simply not there."""
+    try:
+        return str(UUID(text)) == text
+    except (ValueError, AttributeError, TypeError):
+        return False
+
+
+def ids_of(texts: Iterable[str]) -> list[str]:
+    """Those that can be ids, once each, in order: locks are taken in that order."""
+    return sorted({text for text in texts if is_id(text)})
+
+
+# -- reading -----------------------------------------------------------------------------------------
+
+
+def read_task(row: Row) -> Task:
+    """The task of a row whose columns are those of columns.TASK."""
+    *common, state, finished_at, duration, fraction, message, result = row
+    return _task(
+        common,
+        state=_STATES[state],
+        finished_at=finished_at,
+        duration=duration,
+        progress=None if fraction is None else Progress(fraction=fraction, message=message or ""),
+        result=result,
+    )
+
+
+def read_leased(row: Row) -> Task:
+    """The task of a row whose columns are those of columns.LEASED: one that has just been claimed."""
+    # Taken apart by position: the claims of a busy worker come through here, every microsecond counts.
+    (id_, type_, payload, root, queue, tenant, priority, boost, attempt, max_attempts, fence, run_at,
+     created_at, claimed_at, timeout, session, worker, cancel_requested, error_type, error_message,
+     error_traceback, idempotency_key, fingerprint, next_, after, result_into, secret, trace, enqueued_by,
+     duration) = row  # fmt: skip
+    return Task(
+        id=id_,
+        type=type_,
+        payload=payload,
+        root=root,
+        queue=queue,
+        tenant=tenant,
+        priority=priority,
+        boost=boost,
+        state=State.RUNNING,
+        attempt=attempt,
+        max_attempts=max_attempts,
+        fence=fence,
+        run_at=run_at,
+        created_at=created_at,
+        claimed_at=claimed_at,
+        timeout=timeout,
+        session=session,
+        worker=worker,
+        duration=duration,
+        cancel_requested=cancel_requested,
+        error=None if error_type is None else read_error(error_type, error_message, error_traceback),
+        idempotency_key=idempotency_key,
+        fingerprint=fingerprint,
+        next=next_,
+        after=() if after is None else _texts.decode(after),
+        result_into=result_into,
+        secret=() if secret is None else _texts.decode(secret),
+        trace=trace,
+        enqueued_by=enqueued_by,
+    )
+
+
+def _task(common: Sequence[Any], **more: Any) -> Task:
+    duration = more.pop("duration")
+    return msgspec.structs.replace(read_leased((*common, duration)), **more)
+
+
+def read_error(type_: str | None, message: str | None, traceback: str | None) -> Error | None:
+    """The error of its three columns."""
+    return None if type_ is None else Error(type=type_, message=message or "", traceback=traceback)
+
+
+def read_attempt(task_id: TaskId, row: Row) -> Attempt:
+    """The attempt of one row of attempts.sql."""
+    fence, number, worker, claimed_at, finished_at, duration, outcome, *error, trace = row
+    return Attempt(
+        task_id=task_id,
+        number=number,
+        fence=fence,
+        worker=worker,
+        claimed_at=claimed_at,
+        finished_at=finished_at,
+        duration=duration,
+        outcome=outcome,
+        error=read_error(*error),
+        trace=trace,
+    )
+
+
+# -- writing -----------------------------------------------------------------------------------------
+
+
+def columns_of(rows: Sequence[Row], number: int) -> list[list[Any]]:
+    """Rows turned into so many lists, one a column: the arrays that unnest takes apart again."""
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(number)]
+
+
+def listed(texts: tuple[str, ...]) -> str | None:
+    """A tuple of texts as one column; None for an empty one."""
+    return _encoder.encode(texts).decode() if texts else None
+
+
+Stripe: TypeAlias = Callable[[NewTask], int]
+
+NEW_COLUMNS = 23
+
+
+def new_row(new: NewTask, stripe: int, *, awaited: bool = False, waiting: bool = False) -> Row:
+    """The parameters of enqueue.sql for one task, in its order."""
+    return (
+        new.id,
+        new.type,
+        new.payload,
+        new.root,
+        new.queue,
+        new.tenant,
+        new.priority,
+        new.boost,
+        new.max_attempts,
+        new.timeout,
+        new.next,
+        new.result_into,
+        listed(new.secret),
+        new.trace,
+        new.enqueued_by,
+        stripe,
+        new.idempotency_key,
+        new.fingerprint,
+        listed(new.after),
+        awaited,
+        new.run_at,
+        new.delay,
+        waiting,
+    )
+
+
+def error_columns(error: Error | None) -> tuple[str | None, str | None, str | None]:
+    """The three columns of an error."""
+    return (None, None, None) if error is None else (error.type, error.message, error.traceback)
+
+
+NO_TIME = timedelta(0)

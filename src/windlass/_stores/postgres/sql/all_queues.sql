@@ -1,0 +1,5 @@
+-- Every queue that has settings.
+SELECT q.settings
+FROM windlass.queue AS q
+WHERE q.settings IS NOT NULL
+ORDER BY q.name

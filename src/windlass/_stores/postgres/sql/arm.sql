@@ -1,0 +1,15 @@
+-- One queue, or one stripe of it, as a claim sees it: only what is ready, in order, and nothing while it is
+-- paused. Rows are locked as they are taken, no more; those that others have locked are skipped.
+SELECT arm.rank, arm.id
+FROM (
+    SELECT t.rank, t.id
+    FROM windlass.task AS t
+    WHERE
+        t.state = 'ready' AND t.queue = ($8::text[])[0] AND t.stripe = ($9::smallint[])[0]
+        AND t.rank >= ($12::bigint[])[0]
+        AND (SELECT true FROM alive)
+        AND NOT EXISTS (SELECT FROM windlass.queue AS q WHERE q.name = ($8::text[])[0] AND q.paused)
+    ORDER BY t.rank, t.id
+    LIMIT /* room */
+    FOR UPDATE OF t SKIP LOCKED
+) AS arm

@@ -1,0 +1,17 @@
+-- The newest lines of a task's settled leases; a completed task's last one is read off its record. Uses the
+-- primary key and history_id.
+SELECT *
+FROM (
+    SELECT
+        a.fence, a.number, a.worker, a.claimed_at, a.finished_at, a.duration, a.outcome, a.error_type,
+        a.error_message, a.error_traceback, a.trace
+    FROM windlass.attempt AS a
+    WHERE a.task_id = $1
+    UNION ALL
+    SELECT
+        h.fence, h.attempt, h.worker, h.claimed_at, h.finished_at, h.duration, h.outcome, NULL, NULL, NULL, h.trace
+    FROM windlass.history AS h
+    WHERE h.id = $1 AND h.state = 'completed'
+) AS line
+ORDER BY line.fence DESC
+LIMIT $2

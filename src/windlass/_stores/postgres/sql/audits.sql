@@ -1,0 +1,6 @@
+-- Lines of the audit log, a page by id. Uses the primary key.
+SELECT id::text, at, who, why, action, task_id::text, detail
+FROM windlass.audit
+WHERE id > coalesce($1::uuid, '00000000-0000-0000-0000-000000000000')
+ORDER BY audit.id
+LIMIT $2

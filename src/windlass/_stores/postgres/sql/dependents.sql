@@ -1,0 +1,5 @@
+-- Who waits for these.
+SELECT d.predecessor::text, d.successor::text
+FROM windlass.dependency AS d
+WHERE d.predecessor = ANY ($1::uuid[])
+ORDER BY d.predecessor, d.successor

@@ -1,0 +1,6 @@
+-- Cancelled tasks by id, locked in that order.
+SELECT {history}
+FROM windlass.history AS h
+WHERE h.id = ANY ($1::uuid[]) AND h.state = 'cancelled'
+ORDER BY h.id
+FOR UPDATE

@@ -1,0 +1,14 @@
+-- Which of these queues have something ready, and when the next task is due.
+SELECT
+    (
+        SELECT array_agg(g.queue)
+        FROM unnest($1::text[]) AS g (queue)
+        WHERE EXISTS (SELECT FROM windlass.task AS t WHERE t.state = 'ready' AND t.queue = g.queue)
+    ),
+    (
+        SELECT t.run_at
+        FROM windlass.task AS t
+        WHERE t.state = 'scheduled'
+        ORDER BY t.run_at, t.id
+        LIMIT 1
+    )

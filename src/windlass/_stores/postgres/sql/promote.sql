@@ -1,0 +1,40 @@
+-- Make due tasks ready, earliest first; how many that were, and when the next is due.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
+),
+
+due AS MATERIALIZED (
+    SELECT t.id
+    FROM windlass.task AS t
+    WHERE t.state = 'scheduled' AND t.run_at <= (SELECT clock.now FROM clock)
+    ORDER BY t.run_at, t.id
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+),
+
+ready AS (
+    UPDATE windlass.task AS t
+    SET state = 'ready'
+    WHERE t.id = ANY (ARRAY(SELECT due.id FROM due))
+    RETURNING t.queue
+),
+
+woken AS MATERIALIZED (
+    SELECT pg_notify('windlass.wake', news.queue)
+    FROM (SELECT DISTINCT ready.queue FROM ready) AS news
+    WHERE EXISTS (
+        SELECT FROM windlass.listener AS l
+        WHERE l.until > clock_timestamp() AND news.queue = ANY (l.queues)
+    )
+)
+
+SELECT
+    (SELECT count(*) FROM ready),
+    (
+        SELECT t.run_at
+        FROM windlass.task AS t
+        WHERE t.state = 'scheduled' AND t.id <> ALL (ARRAY(SELECT due.id FROM due))
+        ORDER BY t.run_at, t.id
+        LIMIT 1
+    )
+WHERE (SELECT count(*) FROM woken) >= 0

@@ -1,0 +1,6 @@
+-- Settings of queues, a page by name, last first. As queues.sql.
+SELECT settings
+FROM windlass.queue
+WHERE settings IS NOT NULL AND ($1::text IS NULL OR name COLLATE "C" < $1)
+ORDER BY name COLLATE "C" DESC
+LIMIT $2

@@ -1,0 +1,51 @@
+-- Lease to a live session what those hold that are not: the fence rises, the attempt does not. The sessions
+-- that hold anything are found by leaps through the index, one for each.
+WITH RECURSIVE clock AS MATERIALIZED (
+    SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
+),
+
+holder AS (
+    (
+        SELECT t.session
+        FROM windlass.task AS t
+        WHERE t.state = 'running'
+        ORDER BY t.session
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+        SELECT t.session
+        FROM windlass.task AS t
+        WHERE t.state = 'running' AND t.session > holder.session
+        ORDER BY t.session
+        LIMIT 1
+    )
+    FROM holder
+    WHERE holder.session IS NOT NULL
+),
+
+silent AS MATERIALIZED (
+    SELECT holder.session
+    FROM holder
+    WHERE holder.session IS NOT NULL AND NOT EXISTS (
+        SELECT FROM windlass.session AS s, clock
+        WHERE
+            s.id = holder.session AND greatest(
+                s.expires_at,
+                CASE WHEN $1::timestamptz IS NULL THEN pg_postmaster_start_time() + (s.expires_at - s.beat_at) END
+            ) > clock.now
+    )
+),
+
+picked AS MATERIALIZED (
+    SELECT t.id
+    FROM silent
+    INNER JOIN windlass.task AS t ON t.session = silent.session AND t.state = 'running'
+    LIMIT $3
+    FOR UPDATE OF t SKIP LOCKED
+)
+
+UPDATE windlass.task AS t
+SET fence = t.fence + 1, session = $2, claim_number = 0
+WHERE t.id = ANY (ARRAY(SELECT picked.id FROM picked))
+RETURNING {leased}

@@ -1,0 +1,2 @@
+-- Where the schema stands. One row at most.
+SELECT number FROM windlass.schema_version

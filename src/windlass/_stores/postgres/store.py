@@ -1,0 +1,408 @@
+"""The verbs of the seam over a Postgres database."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import datetime, timedelta
+from typing import TypeVar
+from weakref import WeakSet
+
+import asyncpg
+
+from ..._clock import Clock
+from ..._model.attempt import Attempt
+from ..._model.filter import Action, Count, Dimension, Filter, Page, Slice
+from ..._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
+from ..._model.queue import QueueSettings, Retention
+from ..._model.record import Record, Session
+from ..._model.task import Enqueued, NewTask, Task, TaskId
+from ..._model.verdict import Receipt, Settled, Settlement
+from ..._store import Capability, Finding, Join, Migration, Promise, Promoted, Transaction, Wake
+from ...errors import LeaseLost, NotSupported, SessionLost, StoreError
+from . import (
+    actions,
+    asking,
+    checks,
+    copying,
+    counting,
+    enqueueing,
+    keeping,
+    leases,
+    partitions,
+    schema,
+    sessions,
+)
+from .address import Address, parse
+from .claiming import Claiming
+from .connections import Connections
+from .durability import UNKNOWN, promise
+from .enqueueing import Terms, is_plain
+from .joining import join
+from .leases import Grant
+from .scripts import Ask, Row, Script
+from .striping import Striping
+from .together import Together
+from .transacting import Blocking, OwnTransaction
+from .wakes import Switchboard
+
+R = TypeVar("R", bound=Record)
+T = TypeVar("T")
+
+_SPARE = 500
+"""So many more tasks are looked for than an action may take: some are not to be had when it comes to it."""
+
+
+class PostgresStore:
+    """A store in a Postgres database, for any number of processes, threads and event loops.
+
+    A handle has a pool of connections for each event loop that uses it, and one more where somebody listens.
+    It opens itself at first use; once closed it must be opened again. A forked child opens its own.
+    """
+
+    capabilities = Capability.JOIN | Capability.SHARE | Capability.MIGRATE
+
+    def __init__(self, address: Address, *, clock: Clock | None = None) -> None:
+        self.address = address
+        self.clock = clock
+        self._closed = False
+        self._ready = False
+        self._connections = Connections(address)
+        self._own = Connections(address, planned=False)
+        self._blocking = Blocking(address)
+        self._striping = Striping()
+        self._claiming = Claiming(self._striping)
+        self._boards: dict[asyncio.AbstractEventLoop, Switchboard] = {}
+        self._together: dict[asyncio.AbstractEventLoop, Together] = {}
+        _handles.add(self)
+
+    @classmethod
+    def from_url(cls, url: str, *, clock: Clock | None = None) -> "PostgresStore":
+        """The store for a postgresql:// URL."""
+        return cls(parse(url), clock=clock)
+
+    def another(self) -> "PostgresStore":
+        """A further handle on the same database, with connections of its own."""
+        return PostgresStore(self.address, clock=self.clock)
+
+    @property
+    def promise(self) -> Promise:
+        """What an acknowledged write survives, as the server is set up."""
+        server = self._connections.server
+        return UNKNOWN if server is None else promise(server)
+
+    async def now(self) -> datetime:
+        """The database's clock, unless a test has its own."""
+        if self.clock is not None:
+            return self.clock.now()
+        now: datetime = (await self._fetch(Ask("now", (None,))))[0][0]
+        return now
+
+    # -- open and close ------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Connect; make the schema where there is none."""
+        self._closed = False
+        if not self._ready:
+            with self._connections.told():
+                await schema.ensure(self._connections, self._now)
+            self._ready = True
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        self._closed = True
+        self._ready = False
+        board = self._boards.pop(asyncio.get_running_loop(), None)
+        if board is not None:
+            await board.close()
+        self._boards.clear()
+        self._together.clear()
+        self._blocking.close()
+        await self._own.close()
+        await self._connections.close()
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: forget the parent's connections, without touching them."""
+        self._connections.leave_to_parent()
+        self._own.leave_to_parent()
+        self._blocking.leave_to_parent()
+        self._boards = {}
+        self._together = {}
+
+    @property
+    def _now(self) -> datetime | None:
+        """A test's clock; None: the database's."""
+        return None if self.clock is None else self.clock.now()
+
+    @property
+    def _terms(self) -> Terms:
+        return Terms(schema=self.address.schema, clock=self._now, stripes=self._striping.fill)
+
+    async def _know_stripes(self) -> None:
+        """Ask anew now and then which queues are striped."""
+        if self._striping.is_stale:
+            self._striping.asking()
+            self._striping.learn(await self._fetch(Ask("stripes")))
+
+    async def _fetch(self, ask: Ask) -> Sequence[Row]:
+        await self._opened()
+        with self._connections.told():
+            return await self._connections.fetch(ask)
+
+    async def _play(self, make: Callable[[], Script[T]]) -> T:
+        await self._opened()
+        with self._connections.told():
+            return await self._connections.play(make)
+
+    async def _opened(self) -> None:
+        if self._closed:
+            raise StoreError(f"the store at {self.address.place} is closed; open it again to use it")
+        if not self._ready:
+            await self.open()
+
+    # -- enqueue -------------------------------------------------------------------------------------
+
+    async def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
+        """Keep all of the batch or none of it."""
+        if not batch:
+            return []
+        await self._know_stripes()
+        if not all(map(is_plain, batch)):
+            return await self._play(lambda: enqueueing.enqueue(self._terms, batch))
+        loop = asyncio.get_running_loop()
+        together = self._together.get(loop)
+        if together is None:
+            together = self._together[loop] = Together(self._enqueue_plain)
+        return await together.enqueue(batch)
+
+    async def _enqueue_plain(self, batch: Sequence[NewTask]) -> list[Enqueued]:
+        if len(batch) >= copying.AT_LEAST and await self._copy(batch):
+            return [Enqueued(id=new.id, created=True) for new in batch]
+        columns = enqueueing.plain_columns(self._terms, batch)
+        rows = await self._fetch(enqueueing.insertion(self._terms, batch, columns))
+        return enqueueing.answers_to(batch, {row[0] for row in rows})
+
+    async def _copy(self, batch: Sequence[NewTask]) -> bool:
+        """The quickest way for many; False if one of them may stand already, or twice among them."""
+        await self._opened()
+        with self._connections.told():
+            try:
+                async with self._connections.one() as connection, self._connections.transaction(connection):
+                    return await copying.copy(connection, self._terms, batch)
+            except asyncpg.UniqueViolationError:
+                return False
+
+    def join(self, connection: object) -> Join:
+        """The caller's own transaction, on a connection of one of the drivers that joining.py knows."""
+        return join(connection, self._terms)
+
+    # -- work ----------------------------------------------------------------------------------------
+
+    async def claim(self, claim: Claim) -> Sequence[Claimed]:
+        """Lease ready tasks to a live session."""
+        grant = await self._exchange((), claim)
+        if not grant.alive:
+            raise SessionLost(f"session {claim.session} has expired or was never opened; open a new one")
+        return grant.claimed
+
+    async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
+        """Apply the verdicts whose leases hold, then claim: as a rule in one round trip."""
+        if not leases.is_quick(batch):
+            return await self._settle_slowly(batch, claim)
+        if not batch and claim is None:
+            return Settled()
+        grant = await self._exchange(batch, claim)
+        if grant.done is None:
+            return Settled(receipts=(Receipt.APPLIED,) * len(batch), claimed=tuple(grant.claimed))
+        done = set(grant.done)
+        rest = [settlement for settlement in batch if settlement.lease.task_id not in done]
+        settled = await self._settle_slowly(rest, claim)
+        receipts = iter(settled.receipts)
+        return Settled(
+            receipts=tuple(Receipt.APPLIED if s.lease.task_id in done else next(receipts) for s in batch),
+            claimed=settled.claimed,
+        )
+
+    async def _exchange(self, batch: Sequence[Settlement], claim: Claim | None) -> Grant:
+        await self._know_stripes()
+        grant = await self._claiming.exchange(self._fetch, self._terms, batch, claim)
+        if grant.done is None:
+            self._came_up(claim, grant)
+        return grant
+
+    async def _settle_slowly(self, batch: Sequence[Settlement], claim: Claim | None) -> Settled:
+        await self._know_stripes()
+        arms = self._claiming.every_arm(claim)
+        receipts, grant = await self._play(lambda: leases.settle(self._terms, batch, claim, arms))
+        self._came_up(claim, grant)
+        return Settled(receipts=receipts, claimed=() if grant is None else tuple(grant.claimed))
+
+    def _came_up(self, claim: Claim | None, grant: Grant | None) -> None:
+        board = self._boards.get(asyncio.get_running_loop())
+        if board is not None and claim is not None and grant is not None and claim.limit > 0:
+            board.came_up(short=len(grant.claimed) < claim.limit)
+
+    async def heartbeat(self, beat: Heartbeat) -> Pulse:
+        """Renew the session; hand back strangers; report losses and requests to stop."""
+        rows = await self._fetch(sessions.heartbeat(self._now, beat))
+        if not rows:
+            return Pulse(alive=False)
+        if beat.progress:
+            await self._fetch(sessions.report(beat))
+        holding = [row for row in rows if row[0] is not None]
+        strangers = sessions.strangers(beat, holding)
+        if strangers:
+            await self._play(lambda: sessions.hand_back(self._now, beat, strangers))
+        pulse = sessions.pulse(beat, holding)
+        # What the session does not hold may be another's of the same fence: as a rule it is lost.
+        return sessions.pulse(beat, await self._fetch(sessions.held(beat))) if pulse.lost else pulse
+
+    def transaction(self) -> Transaction:
+        """A transaction on a connection apart from those that claim and settle."""
+        return OwnTransaction(self._own, self._blocking)
+
+    async def once(self, lease: Lease, key: str) -> bool:
+        """Mark the key on the lease's task; whether this lease marked it first."""
+        rows = await self._fetch(Ask("once", (lease.task_id, lease.fence, key)))
+        if not rows:
+            raise LeaseLost(f"the lease on task {lease.task_id} is another's by now: {key!r} was not marked")
+        return bool(rows[0][0])
+
+    async def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
+        """A hint for every change that may matter to these queues; several at once become one."""
+        await self._opened()
+        loop = asyncio.get_running_loop()
+        board = self._boards.get(loop)
+        if board is None:
+            board = self._boards[loop] = Switchboard(self._connections)
+        async with board.listen(queues) as listener:
+            while True:
+                for wake in await listener.hints():
+                    yield wake
+
+    # -- keep ----------------------------------------------------------------------------------------
+
+    async def lead(self, holder: str, lease_for: timedelta) -> bool:
+        """Take, keep or give up the lead."""
+        return bool(await self._fetch(keeping.lead(self._now, holder, lease_for)))
+
+    async def promote(self, limit: int) -> Promoted:
+        """Make due tasks ready."""
+        ((number, next_at),) = await self._fetch(keeping.promote(self._now, limit))
+        return Promoted(number=number, next_at=next_at)
+
+    async def rescue(self, session: str, limit: int) -> Sequence[Claimed]:
+        """Take over the running tasks of sessions that have expired."""
+        return await self._play(lambda: sessions.rescue(self._now, session, limit))
+
+    async def prune(self, retention: Retention, limit: int) -> int:
+        """Delete what retention no longer covers: days of the history whole, the rest row by row."""
+        now = await self.now()
+        settings = [keeping.read_settings(row[0]) for row in await self._fetch(keeping.all_settings())]
+        terms = keeping.terms(retention, settings)
+        whole = keeping.longest(terms)
+        pruned = await self._drop_days(now, whole)
+        for term in terms:
+            if pruned < limit and keeping.by_row(term, whole):
+                room = limit - pruned
+                pruned += await self._play(lambda term=term, room=room: keeping.prune_rows(term, now, room))  # type: ignore[misc]  # bound now
+        while len(await self._fetch(keeping.prune_keys(self._now))) == keeping.KEYS_AT_ONCE:
+            continue
+        return pruned
+
+    async def _drop_days(self, now: datetime, whole: timedelta | None) -> int:
+        with self._connections.told():
+            await partitions.prepare(self._connections, now)
+            horizon = None if whole is None or whole < 2 * keeping.SPAN else keeping.before(now, whole)
+            return 0 if horizon is None else await partitions.drop_before(self._connections, horizon.date())
+
+    # -- ask -----------------------------------------------------------------------------------------
+
+    async def find(self, where: Filter, page: Page) -> Slice[Task]:
+        """The tasks that match, by id."""
+        await self._opened()
+        with self._connections.told():
+            return await asking.find(self._connections, where, page)
+
+    async def count(self, where: Filter, by: Sequence[Dimension]) -> Sequence[Count]:
+        """How many match; not exact where too many tasks would have to be looked at."""
+        await self._opened()
+        with self._connections.told():
+            return await counting.count(self._connections, where, by)
+
+    async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
+        """The lines of a task's attempts."""
+        await self._opened()
+        with self._connections.told():
+            return await asking.attempts(self._connections, task_id)
+
+    async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:
+        """Do it to those that match and allow it.
+
+        They are looked for first; the transaction that acts judges again. It is one, unless a great many of
+        those found are not to be had then.
+        """
+        meant, cursor = actions.allowed(action, where), None
+        done: list[TaskId] = []
+        await self._opened()
+        while len(done) < limit:
+            page = Page(limit=min(limit - len(done), 10_000) + _SPARE, cursor=cursor)
+            with self._connections.told():
+                found = await asking.find_ids(self._connections, meant, page)
+            room = limit - len(done)
+            done += await self._play(
+                lambda ids=found.items, room=room: actions.apply(self._now, action, ids, room)  # type: ignore[misc]  # bound now
+            )
+            cursor = found.cursor
+            if cursor is None:
+                break
+        return done
+
+    async def put(self, record: Record) -> None:
+        """Keep a queue's settings. Sessions and audits are the store's own to write."""
+        if not isinstance(record, QueueSettings):
+            raise NotSupported(f"a {type(record).__name__} is written by the store itself")
+        await self._play(lambda: keeping.put_queue(record))
+
+    async def records(self, kind: type[R], page: Page) -> Slice[R]:
+        """The records of a kind, by name."""
+        await self._opened()
+        with self._connections.told():
+            return await asking.records(self._connections, kind, page)
+
+    async def remove(self, kind: type[Record], name: str) -> bool:
+        """Forget a queue's settings or a session; what a session held becomes rescuable."""
+        if kind is QueueSettings:
+            return await self._play(lambda: keeping.remove_queue(name))
+        if kind is Session:
+            return bool(await self._fetch(Ask("remove_session", (name,))))
+        raise NotSupported("the audit log is kept")
+
+    # -- admin ---------------------------------------------------------------------------------------
+
+    async def migrations(self) -> Sequence[Migration]:
+        """Every step of the schema that this code or the database knows."""
+        with self._connections.told():
+            return await schema.listed(self._connections)
+
+    async def migrate(self, target: int | None = None) -> Sequence[Migration]:
+        """Go up or down, each step in a transaction; any number of processes may try at once."""
+        self._ready = False
+        with self._connections.told():
+            return await schema.migrate(self._connections, target, self._now)
+
+    async def check(self) -> Sequence[Finding]:
+        """Look at the schema, the tables, the server and what lies about."""
+        with self._connections.told():
+            return await checks.check(self._connections, self._now)
+
+
+_handles: "WeakSet[PostgresStore]" = WeakSet()
+
+
+def _after_fork() -> None:
+    for handle in list(_handles):
+        handle.leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

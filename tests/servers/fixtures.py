@@ -1,0 +1,50 @@
+"""Servers for all tests of a process: started when the first test asks, stopped after the last."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from tests.servers.pgbouncer import PgBouncer
+from tests.servers.postgres import QUICK, Postgres
+from tests.servers.process import ServerFailed
+
+S = TypeVar("S", Postgres, PgBouncer)
+MANY = QUICK | {"max_connections": "300"}
+
+
+@pytest.fixture(scope="session")
+def server_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the servers leave their logs."""
+    return tmp_path_factory.mktemp("servers")
+
+
+@pytest.fixture(scope="session")
+def postgres15(server_folder: Path) -> Iterator[Postgres]:
+    """Postgres 15, shared by the tests: make a database of your own in it, and do not restart it."""
+    with running(lambda: Postgres.start(server_folder, version=15, settings=MANY)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_newest(server_folder: Path) -> Iterator[Postgres]:
+    """The newest Postgres there is, shared by the tests like `postgres15`."""
+    with running(lambda: Postgres.start(server_folder, settings=MANY)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(server_folder: Path, postgres_newest: Postgres) -> Iterator[PgBouncer]:
+    """PgBouncer in transaction mode, in front of `postgres_newest`."""
+    with running(lambda: PgBouncer.start(server_folder, postgres_newest)) as pool:
+        yield pool
+
+
+def running(start: Callable[[], S]) -> AbstractContextManager[S]:
+    """Start it, or fail the test and say why: a test that is skipped for want of a server proves nothing."""
+    try:
+        return start()
+    except ServerFailed as failure:
+        pytest.fail(str(failure), pytrace=False)

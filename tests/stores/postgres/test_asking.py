@@ -1,0 +1,354 @@
+"""Asking: by index, in one order over both tables, in any script; and counting without scanning."""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from tests.servers.postgres import Postgres
+from windlass._model.filter import Count, Dimension, Filter, Page
+from windlass._model.queue import QueueSettings
+from windlass._model.record import Audit, Session
+from windlass._model.state import State
+from windlass._stores.postgres import asking, counting, schema
+from windlass._stores.postgres.address import parse
+from windlass._stores.postgres.connections import Connections
+from windlass._stores.postgres.scripts import Ask, Row
+
+STATE, QUEUE = Dimension.STATE, Dimension.QUEUE
+NOW = datetime.now(UTC)
+
+FILL = """
+INSERT INTO {schema}.task (
+    id, root, run_at, created_at, boost, priority, max_attempts, state, type, queue, tenant, payload,
+    enqueued_by, finished_at, idempotency_key
+)
+SELECT
+    u.id, CASE WHEN n % 10 = 7 THEN '00000000-0000-7000-8000-000000000001' ELSE u.id END, now(), now(), 0, 0,
+    5, u.state, 't' || n % 3, CASE WHEN n % 500 = 1 THEN 'short' ELSE 'long' END, '', '{{}}', '',
+    CASE WHEN u.state = 'dead' THEN now() END, CASE WHEN n % 100 = 3 THEN 'k' || n END
+FROM generate_series(1, $1) AS n
+CROSS JOIN LATERAL (
+    SELECT
+        ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid AS id,
+        (ARRAY['ready', 'ready', 'scheduled', 'ready', 'dead', 'running', 'waiting'])[n % 7 + 1] AS state
+) AS u
+"""
+HISTORY = """
+INSERT INTO {schema}.history (
+    id, root, run_at, created_at, claimed_at, finished_at, boost, fence, duration, priority, attempt,
+    max_attempts, cancel_requested, state, type, queue, tenant, payload, enqueued_by
+)
+SELECT
+    u.id, u.id, now(), now(), now(), now() - interval '1 day' * (n % 2), 0, 1, 0, 0, 1, 5, false,
+    CASE WHEN n % 50 = 0 THEN 'cancelled' ELSE 'completed' END, 't' || n % 3, 'long', '', '{{}}', ''
+FROM generate_series(1, $1) AS n
+CROSS JOIN LATERAL (SELECT ('00000000-0000-7000-8000-' || lpad(n::text, 11, '0') || 'a')::uuid AS id) AS u
+"""
+
+
+class Watched(Connections):
+    """Connections that keep the plan of every statement that was put together."""
+
+    plans: list[str]
+
+    async def fetch(self, ask: Ask) -> Sequence[Row]:
+        if ask.sql is not None:
+            async with self.one() as connection:
+                rows = await connection.fetch(f"EXPLAIN {ask.sql}", *ask.parameters)
+                self.plans.append("\n".join(row[0] for row in rows))
+        return await super().fetch(ask)
+
+
+async def run(connections: Connections, sql: str, *parameters: Any) -> list[Any]:
+    async with connections.one() as connection:
+        rows = await connection.fetch(sql.format(schema=connections.address.schema), *parameters)
+        return [row[0] for row in rows]
+
+
+@pytest.fixture
+async def made(connections: Connections) -> Connections:
+    await schema.ensure(connections)
+    return connections
+
+
+@pytest.fixture
+async def filled(made: Connections) -> Connections:
+    """3,500 tasks of seven parts and 1,000 in the history, their ids between each other's."""
+    await run(made, FILL, 3500)
+    await run(made, HISTORY, 1000)
+    return made
+
+
+async def every(connections: Connections, where: Filter, **page: Any) -> list[str]:
+    found: list[str] = []
+    cursor: str | None = None
+    while True:
+        part = await asking.find_ids(connections, where, Page(cursor=cursor, **page))
+        whole = await asking.find(connections, where, Page(cursor=cursor, **page))
+        assert [task.id for task in whole.items] == list(part.items)
+        assert whole.cursor == part.cursor
+        found += part.items
+        cursor = part.cursor
+        if cursor is None:
+            return found
+
+
+class TestPages:
+    @pytest.mark.parametrize("newest_first", [False, True])
+    @pytest.mark.parametrize("few", [0, 10_000])
+    @pytest.mark.parametrize(
+        "states",
+        [
+            None,
+            (State.READY,),
+            (State.RUNNING, State.COMPLETED),
+            (State.DEAD,),
+            (State.CANCELLED, State.WAITING),
+        ],
+    )
+    async def test_both_tables_are_one_list(
+        self,
+        filled: Connections,
+        monkeypatch: pytest.MonkeyPatch,
+        states: tuple[State, ...] | None,
+        few: int,
+        *,
+        newest_first: bool,
+    ) -> None:
+        monkeypatch.setattr(asking, "FEW", few)
+        wanted = list(State if states is None else states)
+        expected = await run(
+            filled,
+            "SELECT id::text FROM (SELECT id, state FROM {schema}.task UNION ALL "
+            "SELECT id, state FROM {schema}.history) AS t WHERE state = ANY ($1) ORDER BY t.id",
+            [state.value for state in wanted],
+        )
+
+        found = await every(filled, Filter(states=states), limit=700, newest_first=newest_first)
+
+        assert found == (expected[::-1] if newest_first else expected)
+
+    @pytest.mark.parametrize("cursor", ["", "x", "\0"])
+    async def test_a_cursor_that_is_no_id_leads_nowhere(self, filled: Connections, cursor: str) -> None:
+        assert (await asking.find_ids(filled, Filter(), Page(cursor=cursor))).items == ()
+
+
+PLANS = [
+    (Filter(ids=(str(uuid4()), str(uuid4()))), {"task_pkey", "_id_idx"}),
+    (Filter(root=str(uuid4())), {"task_pkey", "task_root", "_id_idx", "_root_idx"}),
+    (Filter(idempotency_key="k3"), {"task_key", "_key_idx"}),
+    (Filter(states=(State.DEAD,)), {"task_dead"}),
+    (Filter(states=(State.WAITING,)), {"task_waiting"}),
+    (Filter(states=(State.RUNNING,)), {"task_running"}),
+    (Filter(states=(State.READY,)), {"task_ready"}),
+    (Filter(states=(State.READY,), queues=("short",)), {"task_ready"}),
+    (Filter(states=(State.RUNNING, State.SCHEDULED)), {"task_running", "task_scheduled"}),
+    (Filter(), {"task_pkey", "_id_idx"}),
+    (Filter(states=(State.COMPLETED,)), {"_id_idx"}),
+]
+
+
+@pytest.mark.parametrize(("where", "indexes"), PLANS)
+@pytest.mark.parametrize("newest_first", [False, True])
+@pytest.mark.parametrize("analysed", [False, True])
+async def test_pages_are_found_by_index(
+    filled: Connections, where: Filter, indexes: set[str], *, newest_first: bool, analysed: bool
+) -> None:
+    if analysed:
+        await run(filled, "ANALYZE {schema}.task")
+        await run(filled, "ANALYZE {schema}.history")
+    watched = Watched(filled.address)
+    watched.plans = []
+
+    await asking.find(watched, where, Page(newest_first=newest_first))
+    await watched.close()
+
+    plan = watched.plans[-1]
+    used = set(re.findall(r"Index (?:Only )?Scan(?: Backward)? using (\w+)", plan))
+    assert "Seq Scan" not in plan
+    assert {
+        re.sub(r"^history_\w+?(?=_(?:id|root|idempotency_key)_idx)", "", index) for index in used
+    } <= indexes | {"_idempotency_key_idx"}
+
+
+ERRORS = [
+    "Straße ist GESPERRT",
+    "ÄRGER mit Ünicode",
+    "100% of it_is gone",
+    "ΟΔΥΣΣΕΥΣ",
+    "İstanbul",
+    "300 \u212a",  # the sign for kelvin
+    "Дом",
+    "",
+]
+PARTS = [
+    "strasse", "STRASSE", "Straße", "ärger", "Ärger", "ünI", "0% O", "t_i", "дОМ", "300 k", "i\u0307st",
+    "İST", "οδυσσευς", "δυσσ", "ΣΕΥΣ", "E", "", "nothing", "odd", "\0", "e\0", "\ud800",
+]  # fmt: skip
+FAILED = """
+INSERT INTO {schema}.task (
+    id, root, run_at, created_at, boost, priority, max_attempts, state, type, queue, tenant, payload,
+    enqueued_by, error_type, error_message
+) VALUES ($1, $1, now(), now(), 0, 0, 5, 'scheduled', 't', 'q', '', '{{}}', '', 'Odd', $2)
+"""
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+async def test_errors_are_found_in_any_script_whatever_the_locale(postgres15: Postgres, locale: str) -> None:
+    """As memory finds them; but a final sigma is a sigma."""
+    name = f"in_{uuid4().hex[:12]}"
+    owner = await asyncpg.connect(postgres15.url)
+    await owner.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8' LOCALE '{locale}'")
+    await owner.close()
+    connections = Connections(parse(urlsplit(postgres15.url)._replace(path=f"/{name}").geturl()))
+    await schema.ensure(connections)
+    for number, message in enumerate(ERRORS):
+        await run(connections, FAILED, f"00000000-0000-7000-8000-{number:012}", message)
+
+    found = {
+        part: [
+            task.error.message
+            for task in (await asking.find(connections, Filter(error=part), Page())).items
+            if task.error is not None
+        ]
+        for part in PARTS
+    }
+    await connections.close()
+
+    assert found == {part: [error for error in ERRORS if _mentions(error, part)] for part in PARTS}
+
+
+def _mentions(error: str, part: str) -> bool:
+    folded = part.lower().replace("\u03c2", "\u03c3")
+    return any(folded in text.lower().replace("\u03c2", "\u03c3") for text in (error, "Odd"))
+
+
+class TestNothing:
+    """What cannot be in the database is not found, and no error."""
+
+    @pytest.mark.parametrize(
+        "where",
+        [
+            Filter(ids=("no id", "")),
+            Filter(root="no id"),
+            Filter(idempotency_key="\0"),
+            Filter(queues=("\0",)),
+            Filter(types=("a\0", "\ud800")),
+            Filter(tenants=()),
+            Filter(states=()),
+            Filter(states=(State.READY,), finished_after=NOW),
+        ],
+    )
+    async def test_is_found(self, filled: Connections, where: Filter) -> None:
+        assert (await asking.find(filled, where, Page())).items == ()
+        assert await asking.count(filled, where, ()) == [Count(values=(), number=0)]
+        assert await asking.count(filled, where, (QUEUE,)) == []
+
+    async def test_of_a_list_the_rest_counts(self, filled: Connections) -> None:
+        mixed = Filter(queues=("short", "\0"))
+
+        assert await asking.count(filled, mixed, ()) == await asking.count(
+            filled, Filter(queues=("short",)), ()
+        )
+
+    async def test_attempts_and_records(self, filled: Connections) -> None:
+        assert await asking.attempts(filled, "no id") == []
+        for kind in (QueueSettings, Session, Audit):
+            assert (await asking.records(filled, kind, Page(cursor="\0"))).items == ()
+
+
+class TestCount:
+    COUNTS = "SELECT t.state, t.queue, count(*) FROM (SELECT state, queue FROM {schema}.task UNION ALL \
+SELECT state, queue FROM {schema}.history) AS t GROUP BY 1, 2 ORDER BY 1, 2"
+
+    async def expected(self, connections: Connections) -> list[Count]:
+        async with connections.one() as connection:
+            rows = await connection.fetch(self.COUNTS.format(schema=connections.address.schema))
+        return [Count(values=tuple(values), number=number) for *values, number in rows]
+
+    async def test_exact_up_to_the_bound(self, filled: Connections) -> None:
+        assert await asking.count(filled, Filter(), (STATE, QUEUE)) == await self.expected(filled)
+        assert await asking.count(filled, Filter(), ()) == [Count(values=(), number=4500)]
+
+    async def test_by_root_key_and_ids(self, filled: Connections) -> None:
+        root = "00000000-0000-7000-8000-000000000001"
+
+        assert await asking.count(filled, Filter(root=root), ()) == [Count(values=(), number=351)]
+        assert await asking.count(filled, Filter(idempotency_key="k103"), ()) == [Count(values=(), number=1)]
+        both = Filter(ids=(root, "00000000-0000-7000-8000-00000000001a", str(uuid4())))
+        assert await asking.count(filled, both, (STATE,)) == [
+            Count(values=("completed",), number=1),
+            Count(values=("ready",), number=1),
+        ]
+
+    async def test_beyond_it_what_is_little_stays_exact(
+        self, filled: Connections, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """More ready tasks than are looked at, but not in the short queue."""
+        monkeypatch.setattr(counting, "LOOKED_AT", 600)
+        monkeypatch.setattr(counting, "SAMPLED_PAGES", 10)
+
+        found = {count.values: count for count in await asking.count(filled, Filter(), (STATE, QUEUE))}
+
+        expected = {count.values: count for count in await self.expected(filled)}
+        estimated = {values for values, count in found.items() if not count.exact}
+        assert estimated == {("ready", "long"), ("completed", "long"), ("cancelled", "long")}
+        for values in set(expected) - estimated:
+            assert found[values] == expected[values]
+
+    async def test_estimates_are_near(self, made: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(counting, "LOOKED_AT", 500)
+        monkeypatch.setattr(counting, "SAMPLED_PAGES", 100)
+        await run(made, FILL, 30_000)
+
+        (count,) = await asking.count(made, Filter(states=(State.READY,)), ())
+
+        assert not count.exact
+        assert 0.6 < count.number / (30_000 * 3 / 7) < 1.6
+
+    async def test_a_sample_of_everything_is_exact(
+        self, filled: Connections, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(counting, "LOOKED_AT", 100)
+
+        assert await asking.count(filled, Filter(), (STATE, QUEUE)) == await self.expected(filled)
+
+    async def test_days_choose_the_partitions(
+        self, filled: Connections, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(counting, "LOOKED_AT", 600)
+        today = NOW.replace(hour=0, minute=0, second=0, microsecond=0)
+        ended = (State.COMPLETED, State.CANCELLED)
+
+        for where in (
+            Filter(states=ended, finished_after=today),
+            Filter(states=ended, finished_before=today),
+        ):
+            assert await asking.count(filled, where, ()) == [Count(values=(), number=500)]
+
+    @pytest.mark.parametrize("by", [(), (STATE, QUEUE)])
+    @pytest.mark.parametrize("crowded", [False, True])
+    async def test_no_plan_reads_a_whole_table(
+        self,
+        filled: Connections,
+        monkeypatch: pytest.MonkeyPatch,
+        by: tuple[Dimension, ...],
+        *,
+        crowded: bool,
+    ) -> None:
+        monkeypatch.setattr(counting, "LOOKED_AT", 100 if crowded else 20_000)
+        watched = Watched(filled.address)
+        watched.plans = []
+
+        await asking.count(watched, Filter(types=("t1",)), by)
+        await watched.close()
+
+        for plan in watched.plans:
+            assert "Seq Scan on task" not in plan
+            assert "Seq Scan" not in plan or "Limit" in plan

@@ -1,0 +1,138 @@
+"""The history's days: made ahead, dropped whole with what hangs on them, and never at the cost of others."""
+
+import asyncio
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from windlass._stores.postgres import partitions, schema
+from windlass._stores.postgres.connections import Connections
+
+NOON = datetime(2024, 5, 15, 12, tzinfo=UTC)
+TODAY = NOON.date()
+DAY = timedelta(days=1)
+
+ENDED = """
+INSERT INTO {schema}.history (
+    id, root, run_at, created_at, claimed_at, finished_at, boost, fence, duration, priority, attempt,
+    max_attempts, cancel_requested, state, type, queue, tenant, payload, idempotency_key, enqueued_by
+) VALUES ($1, $1, $2, $2, $2, $2, 0, $3, 0, 0, 1, 5, false, 'completed', 't', 'q', '', '{{}}', $4, '')
+"""
+
+
+async def run(connections: Connections, sql: str, *parameters: Any) -> list[Any]:
+    async with connections.one() as connection:
+        rows = await connection.fetch(sql.format(schema=connections.address.schema), *parameters)
+        return [row[0] for row in rows]
+
+
+async def ended(connections: Connections, at: datetime, fence: int = 1, key: str | None = None) -> str:
+    task_id = str(uuid4())
+    await run(connections, ENDED, task_id, at, fence, key)
+    return task_id
+
+
+@pytest.fixture
+async def made(connections: Connections) -> Connections:
+    await schema.ensure(connections, NOON)
+    return connections
+
+
+async def test_a_new_schema_has_the_days_around_now(made: Connections) -> None:
+    expected = [TODAY + n * DAY for n in (-1, 0, 1, 2)]
+
+    assert await partitions.existing(made) == expected
+    assert await partitions.prepare(made, NOON) == 0
+
+
+async def test_days_begin_at_midnight_utc(made: Connections) -> None:
+    midnight = datetime(2024, 5, 15, tzinfo=UTC)
+    await ended(made, midnight)
+    await ended(made, midnight - timedelta(microseconds=1))
+
+    for day in ("20240514", "20240515"):
+        assert await run(made, f"SELECT count(*) FROM {{schema}}.history_{day}") == [1]
+
+
+async def test_days_are_made_ahead_by_any_number_at_once(made: Connections) -> None:
+    later = NOON + 2 * DAY
+
+    taken = await asyncio.gather(*(partitions.prepare(made, later) for _ in range(4)))
+
+    assert sum(taken) == 2
+    assert await partitions.existing(made) == [TODAY + n * DAY for n in range(-1, 5)]
+
+
+async def test_a_day_whose_tasks_lie_elsewhere_already_is_left_out(made: Connections) -> None:
+    await ended(made, NOON + 4 * DAY)
+
+    assert await partitions.ensure_days(made, TODAY + 3 * DAY, 3) == 2
+
+    assert TODAY + 4 * DAY not in await partitions.existing(made)
+    assert await run(made, "SELECT count(*) FROM {schema}.history_rest") == [1]
+
+
+async def test_a_lock_held_by_another_is_not_waited_for(made: Connections) -> None:
+    other = await made.alone()
+    async with other.transaction():
+        await other.execute(f"LOCK TABLE {made.address.schema}.history IN ACCESS SHARE MODE")
+        await other.execute(f"LOCK TABLE {made.address.schema}.history_rest IN ACCESS SHARE MODE")
+
+        assert await asyncio.wait_for(partitions.prepare(made, NOON + DAY), 5) == 0
+        assert await asyncio.wait_for(partitions.drop_before(made, TODAY), 5) == 0
+    await other.close()
+
+    assert await partitions.prepare(made, NOON + DAY) == 1
+    assert await partitions.existing(made) == [TODAY + n * DAY for n in (-1, 0, 1, 2, 3)]
+
+
+async def test_settling_goes_on_while_a_day_is_made(made: Connections) -> None:
+    """Who holds the history for inserting is no hindrance, nor is he hindered."""
+    other = await made.alone()
+    async with other.transaction():
+        await other.execute(ENDED.format(schema=made.address.schema), str(uuid4()), NOON, 1, None)
+
+        assert await partitions.prepare(made, NOON + DAY) == 1
+    await other.close()
+
+
+class TestDropping:
+    async def test_days_go_with_what_hangs_on_them(self, made: Connections) -> None:
+        yesterday = NOON - DAY
+        gone = [await ended(made, yesterday, fence=2, key="k"), await ended(made, yesterday)]
+        kept = await ended(made, NOON, fence=2, key="other")
+        for task_id in (gone[0], kept):
+            await run(
+                made,
+                "INSERT INTO {schema}.attempt (task_id, fence, number, claimed_at, finished_at, duration, "
+                "outcome) VALUES ($1, 1, 1, $2, $2, 0, 'x')",
+                task_id,
+                yesterday,
+            )
+        for key, task_id, until in (("k", gone[0], None), ("other", kept, None), ("timed", gone[0], NOON)):
+            await run(
+                made, "INSERT INTO {schema}.idempotency VALUES ('', $1, $2, '', $3)", key, task_id, until
+            )
+
+        assert await partitions.drop_before(made, TODAY) == 2
+
+        assert await partitions.existing(made) == [TODAY + n * DAY for n in (0, 1, 2)]
+        assert [str(found) for found in await run(made, "SELECT task_id FROM {schema}.attempt")] == [kept]
+        assert await run(made, "SELECT key FROM {schema}.idempotency ORDER BY key") == ["other", "timed"]
+
+    async def test_a_day_that_another_task_waits_for_stays(self, made: Connections) -> None:
+        predecessor = await ended(made, NOON - DAY, fence=2)
+        await run(made, "INSERT INTO {schema}.dependency VALUES ($1, gen_random_uuid())", predecessor)
+        assert await partitions.drop_before(made, TODAY + DAY) == 0
+
+        assert await partitions.existing(made) == [TODAY + n * DAY for n in (-1, 1, 2)]
+
+    async def test_nothing_to_drop(self, made: Connections) -> None:
+        assert await partitions.drop_before(made, date(2020, 1, 1)) == 0
+
+
+@pytest.mark.parametrize("name", ["history_rest", "history", "task", "history_2024", "history_2024051x"])
+def test_not_every_table_is_a_day(name: str) -> None:
+    assert partitions.day_of(name) is None

@@ -9,6 +9,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
+from msgspec.structs import replace
+
 from ._client.client import Client
 from ._client.handle import Handle
 from ._client.loop import LoopThread
@@ -58,6 +60,7 @@ class App:
         self.backoff: Delay = sure(Backoff() if backoff is None else backoff)
         self._secret = names(secret, "secret")
         self._queues: dict[str, QueueSettings] = {}
+        self._striped: frozenset[str] = frozenset()  # whose stripes are declared, not an operator's
         self._identity = identity or _identity()
         self._loop = LoopThread()
         self.client = Client(self.store, ordering=self.ordering, origin=self.origin)
@@ -143,12 +146,20 @@ class App:
         *,
         ageing: timedelta | float | str | None = None,
         retention: Retention | None = None,
+        stripes: int | None = None,
     ) -> None:
-        """Declare how a queue is ordered and how long its ended tasks are kept."""
+        """Declare how a queue is ordered, how long its ended tasks are kept, and how many stripes it has.
+
+        Without `stripes` it has as many as an operator gave it, or one.
+        """
         aged = None if ageing is None else duration(ageing, "ageing")
         self._queues[checked_name(queue, "queue")] = QueueSettings(
-            name=queue, ordering=Ordering(ageing=aged), retention=retention
+            name=queue,
+            ordering=Ordering(ageing=aged),
+            retention=retention,
+            stripes=1 if stripes is None else stripes,
         )
+        self._striped = self._striped - {queue} if stripes is None else self._striped | {queue}
 
     def declared(self, type_name: str) -> Declared:
         """The declaration of a type; UnknownTaskType if this app has none of that name."""
@@ -168,12 +179,14 @@ class App:
         known = {settings.name: settings for settings in await self.operator.queues()}
         for settings in self._queues.values():
             standing = known.get(settings.name)
-            paused = standing.paused if standing else False
-            wanted = QueueSettings(
-                name=settings.name, paused=paused, ordering=settings.ordering, retention=settings.retention
-            )
+            wanted = settings if standing is None else self._wanted(settings, standing)
             if standing != wanted:
                 await self.store.put(wanted)
+
+    def _wanted(self, declared: QueueSettings, standing: QueueSettings) -> QueueSettings:
+        """What is declared, and beside it what an operator has set."""
+        stripes = declared.stripes if declared.name in self._striped else standing.stripes
+        return replace(declared, paused=standing.paused, stripes=stripes)
 
     def use_store(self, store: str | Store) -> Store:
         """Keep tasks elsewhere from now on; answers with the store so far, which is not closed."""

@@ -1,7 +1,7 @@
 """The long storm: every fault there is, for minutes, and every promise held against what happened.
 
 WINDLASS_CHAOS_MINUTES, WINDLASS_CHAOS_TASKS and WINDLASS_CHAOS_FAULTS say how much of it; WINDLASS_SEED
-makes the same plan again; WINDLASS_CHAOS_REPORT names a file for the figures.
+makes the same plan again; WINDLASS_CHAOS_REPORT names a file for the figures, to which the store is added.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from time import monotonic
 
 import pytest
 
-from tests.system.checker import check
+from tests.system.checker import Report, check
 from tests.system.fleet import Fleet, Schedule
 from tests.system.storm import Storm
 
@@ -46,28 +46,36 @@ def test_every_promise_holds_in_a_long_storm(fleet: Fleet, capsys: pytest.Captur
     fleet.drain(DRAIN_SECONDS)
     report = check(asyncio.run(fleet.history()))
 
-    figures = {
-        "seed": seed,
-        "seconds": round(monotonic() - began),
-        "faults": sum(number for name, number in report.numbers.items() if name.startswith("fault ")),
-        "violations": len(report.violations),
-        **dict(sorted(report.numbers.items())),
-    }
     with capsys.disabled():
-        print(f"\nchaos campaign, WINDLASS_SEED={seed}, {figures['seconds']} s")  # noqa: T201
-        print(report.lines())  # noqa: T201
-        print(f"  verdict: {'BROKEN' if report.violations else 'every promise held'}")  # noqa: T201
-        print(json.dumps(figures))  # noqa: T201
-    if path := os.environ.get("WINDLASS_CHAOS_REPORT"):
-        Path(path).write_text(json.dumps(figures, indent=2))
+        figures = tell("sqlite", report, seed, monotonic() - began)
     assert report.violations == []
     assert figures["faults"] >= FAULTS * 0.85  # some find nothing to be done to
     assert report.numbers["tasks"] >= TASKS * 0.9
 
 
-def plan(storm: Storm, schedule: Schedule, seconds: float) -> None:
+def plan(storm: Storm, schedule: Schedule, seconds: float, faults: int = FAULTS) -> None:
     """Faults spread over the time by lot; each kind at least once."""
     kinds = storm.faults()
-    chosen = list(kinds) + storm.random.choices(list(kinds), list(kinds.values()), k=FAULTS - len(kinds))
+    chosen = list(kinds) + storm.random.choices(list(kinds), list(kinds.values()), k=faults - len(kinds))
     for fault in chosen:
         schedule.at(storm.random.uniform(2, seconds), fault)
+
+
+def tell(store: str, report: Report, seed: int, seconds: float, **more: int) -> dict[str, int]:
+    """Print the verdict, and keep the figures where the environment says; answers with them."""
+    figures = {
+        "seed": seed,
+        "seconds": round(seconds),
+        "faults": sum(number for name, number in report.numbers.items() if name.startswith("fault ")),
+        "violations": len(report.violations),
+        **more,
+        **dict(sorted(report.numbers.items())),
+    }
+    print(f"\nchaos campaign on {store}, WINDLASS_SEED={seed}, {figures['seconds']} s")  # noqa: T201
+    print(report.lines())  # noqa: T201
+    print(f"  verdict: {'BROKEN' if report.violations else 'every promise held'}")  # noqa: T201
+    print(json.dumps(figures))  # noqa: T201
+    if path := os.environ.get("WINDLASS_CHAOS_REPORT"):
+        told = Path(path)
+        told.with_stem(f"{told.stem}-{store}").write_text(json.dumps(figures, indent=2))
+    return figures

@@ -3,7 +3,7 @@
 import asyncio
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -13,6 +13,7 @@ import pytest
 import windlass
 from tests.system.checker import check
 from tests.system.fleet import Fleet, Schedule, wait_until
+from tests.system.outages import ServerFleet, ServerStorm
 from tests.system.storm import Storm
 
 pytestmark = pytest.mark.chaos
@@ -71,6 +72,18 @@ def chain_them(fleet: Fleet) -> None:
     """Whatever producers wish for."""
     fleet.start_ready(2)
     assert fleet.produce("p", seed=1, wishes=100, per_second=100).process.wait(30) == 0
+
+
+def cut_them(fleet: Fleet) -> None:
+    """Answers to claims and settlements are lost on the way back."""
+    assert isinstance(fleet, ServerFleet)
+    schedule = Schedule()
+    storm = ServerStorm(fleet, Random(1), schedule)
+    for second in (0.0, 2.0, 4.0):
+        schedule.at(second, lambda: fleet.enqueue("nap", 150, seconds=0.05))
+        schedule.at(second, lambda: storm.cut_after_commits(1.5))
+    fleet.start_ready(3)
+    schedule.run()
 
 
 MUTANTS = [
@@ -140,6 +153,34 @@ MUTANTS = [
 ]
 
 
+ON_POSTGRES = [
+    Mutant(
+        "a settlement is not fenced",
+        (
+            ("_stores/postgres/sql/settle.sql", re.escape("t.fence = g.fence"), "g.fence > 0"),
+            ("_stores/postgres/leases.py", "if task.fence != lease.fence:", "if False:"),
+        ),
+        freeze_them,
+    ),
+    Mutant(
+        "a rescue does not raise the fence",
+        (("_stores/postgres/sql/rescue.sql", re.escape("fence = t.fence + 1"), "fence = t.fence"),),
+        freeze_them,
+    ),
+    Mutant(
+        "what a lost claim took is not handed back",
+        (("_stores/postgres/store.py", re.escape("if strangers:"), "if False:"),),
+        cut_them,
+    ),
+]
+
+
+@pytest.fixture
+def server_fleet(tmp_path: Path) -> Iterator[ServerFleet]:
+    with ServerFleet.start(tmp_path) as fleet:
+        yield fleet
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
 def test_a_mutant_is_caught(fleet: Fleet, tmp_path: Path, mutant: Mutant) -> None:
     fleet.package = tmp_path / "mutant"
@@ -151,12 +192,24 @@ def test_a_mutant_is_caught(fleet: Fleet, tmp_path: Path, mutant: Mutant) -> Non
     assert complaint, "it was not noticed"
 
 
+@pytest.mark.parametrize("mutant", ON_POSTGRES, ids=[mutant.name for mutant in ON_POSTGRES])
+def test_a_mutant_is_caught_on_postgres(server_fleet: ServerFleet, tmp_path: Path, mutant: Mutant) -> None:
+    test_a_mutant_is_caught(server_fleet, tmp_path, mutant)
+
+
 @pytest.mark.parametrize("provoke", [freeze_them, kill_them, stop_them, block_them, chain_them])
 def test_the_sound_one_is_not(fleet: Fleet, provoke: Callable[[Fleet], None]) -> None:
     provoke(fleet)
     fleet.drain(60)
 
     fleet.checked()
+
+
+@pytest.mark.parametrize("provoke", [freeze_them, kill_them, stop_them, block_them, chain_them, cut_them])
+def test_the_sound_one_is_not_on_postgres(
+    server_fleet: ServerFleet, provoke: Callable[[Fleet], None]
+) -> None:
+    test_the_sound_one_is_not(server_fleet, provoke)
 
 
 def mutate(mutant: Mutant, folder: Path) -> None:

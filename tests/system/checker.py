@@ -21,6 +21,9 @@ SECOND = 1_000_000_000
 FAR = 2**63
 AFTERMATH = 30 * SECOND
 """How long after a freeze or a full disk its consequences may still come: a lease, and a new leader."""
+OUTAGES = {"restart", "outage", "network"}
+"""A server that is away, for everybody. Cut and ended connections are none: leases must survive those."""
+OUTAGE_AFTERMATH = 10 * SECOND
 
 
 class Violation(Struct, frozen=True):
@@ -175,12 +178,18 @@ class Checker:
     def excuse(self, worker: str, since: int, until: int) -> bool:
         """Whether something was done that explains why this worker lost leases between these moments.
 
-        A worker that is frozen with the file locked, and a full disk, stop all of them for a while.
+        A worker that is frozen with the file locked, a full disk and a server that is away stop all of them
+        for a while; a worker that is frozen on a server stops alone.
         """
         for fault in self.history.faults:
             if fault.kind == "kill" and fault.worker == worker:
                 return True
-            if fault.kind in ("freeze", "full") and fault.began <= until and fault.ended + AFTERMATH >= since:
+            if fault.began > until:
+                continue
+            alone = fault.kind == "halt" and fault.worker == worker
+            if (fault.kind in ("freeze", "full") or alone) and fault.ended + AFTERMATH >= since:
+                return True
+            if fault.kind in OUTAGES and fault.ended + OUTAGE_AFTERMATH >= since:
                 return True
         return False
 

@@ -1,4 +1,4 @@
-"""Real workers and producers on one file, what is done to them, and their end by their process ids."""
+"""Real workers and producers on one store, what is done to them, and their end by their process ids."""
 
 import asyncio
 import fcntl
@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
 from pathlib import Path
 from time import monotonic
@@ -23,7 +24,7 @@ from tests.system import program
 from tests.system.checker import Report, check
 from tests.system.full import SIGN
 from tests.system.history import Acknowledged, Diary, Fault, History, Run, Tried, Wanted, now, read
-from windlass import App, Filter, Page, State
+from windlass import App, Filter, Page, State, StoreUnavailable
 
 ROOT = Path(__file__).parent.parent.parent
 UNENDED = (State.SCHEDULED, State.READY, State.RUNNING, State.WAITING)
@@ -77,9 +78,11 @@ class Fleet:
     workers: list[Member] = field(default_factory=list)
     gone: list[Member] = field(default_factory=list)
     package: Path | None = None  # a folder with another windlass, for the processes to import
+    server: str = ""  # the URL of a store on a server; none: a file in the folder
+    way: str = ""  # the URL by which the processes reach it, if that is another
 
     def __post_init__(self) -> None:
-        self.app = App(f"sqlite:///{self.folder.absolute()}/windlass.db")
+        self.app = App(self.server or f"sqlite:///{self.folder.absolute()}/windlass.db")
         self.app.setup()
         self._diary = Diary(self.folder / "faults.jsonl")
         self._wish_diary = Diary(self.folder / "wishes-here.jsonl")
@@ -114,6 +117,7 @@ class Fleet:
         environment = os.environ | {
             "WINDLASS_TEST_FOLDER": str(self.folder),
             "WINDLASS_TEST_WORKER": name,
+            "WINDLASS_TEST_STORE": self.way or self.server,
             "PYTHONWARNINGS": "ignore",
             "PYTHONPATH": str(self.package or ""),
         }
@@ -168,7 +172,7 @@ class Fleet:
 
     def kill(self, worker: Member) -> None:
         """The end without a warning."""
-        self._note("kill", worker.name)
+        self.note("kill", worker.name)
         worker.process.kill()
         worker.process.wait()
         self._forget(worker)
@@ -207,7 +211,9 @@ class Fleet:
     def thaw(self, worker: Member) -> None:
         """It goes on, and knows nothing of the time between."""
         worker.process.send_signal(signal.SIGCONT)
-        self._note("freeze", worker.name, began=self._frozen.pop(worker.name))
+        # On a file it may have held the lock, and all have stood still; on a server it is alone.
+        kind = "halt" if self.server else "freeze"
+        self.note(kind, worker.name, began=self._frozen.pop(worker.name))
 
     def terminate(self, worker: Member, seconds: float = 30.0) -> int:
         """Ask it to stop, and wait; answers with its exit code."""
@@ -218,7 +224,7 @@ class Fleet:
 
     def ask_to_stop(self, worker: Member) -> None:
         """Ask it to stop, without waiting; drain() waits for it."""
-        self._note("terminate", worker.name)
+        self.note("terminate", worker.name)
         worker.process.terminate()
         self._forget(worker)
         self._leaving.append(worker)
@@ -226,7 +232,7 @@ class Fleet:
     def bury(self, worker: Member) -> int:
         """It has died by itself; answers with its exit code."""
         code = worker.process.wait(0)
-        self._note("kill", worker.name)
+        self.note("kill", worker.name)
         self._forget(worker)
         return code
 
@@ -235,7 +241,7 @@ class Fleet:
         for pid in _children(worker.process.pid):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-                self._note("child", worker.name)
+                self.note("child", worker.name)
                 return True
         return False
 
@@ -248,9 +254,10 @@ class Fleet:
         """There is space again."""
         (self.folder / SIGN).unlink()
         assert self._full_since is not None
-        self._note("full", "", began=self._full_since)
+        self.note("full", "", began=self._full_since)
 
-    def _note(self, kind: str, worker: str, *, began: int | None = None) -> None:
+    def note(self, kind: str, worker: str = "", *, began: int | None = None) -> None:
+        """Write down that this was done, to a worker or to all, from then until now."""
         moment = now()
         self._diary.write(Fault(kind=kind, worker=worker, began=began or moment, ended=moment))
 
@@ -271,6 +278,9 @@ class Fleet:
 
     def is_drained(self) -> bool:
         """Whether every task has ended, but for what waits for a dead one."""
+        return self._answers(self._is_drained)
+
+    def _is_drained(self) -> bool:
         left = self.app.sync_operator.find(Filter(states=UNENDED[:3]), Page(limit=1)).items
         if left:
             return False
@@ -284,7 +294,8 @@ class Fleet:
     def drain(self, seconds: float) -> None:
         """Until everything has ended and the sessions of the dead are forgotten; then stop the workers."""
         wait_until(self.is_drained, seconds, what="every task ends", every=0.2)
-        wait_until(self._only_living_sessions, seconds, what="dead sessions are forgotten", every=0.2)
+        are_forgotten = partial(self._answers, self._only_living_sessions)
+        wait_until(are_forgotten, seconds, what="dead sessions are forgotten", every=0.2)
         for worker in list(self.workers):
             worker.process.terminate()
             self._forget(worker)
@@ -293,6 +304,15 @@ class Fleet:
             code = worker.process.wait(30)
             went_well = code == 0 or (code == -signal.SIGTERM and not worker.was_ready())
             assert went_well, f"{worker.name} exited with {code}: {worker.errors.read_text()[-2000:]}"
+
+    def _answers(self, question: Callable[[], bool]) -> bool:
+        """The answer; no, while a server that was maltreated does not answer."""
+        try:
+            return question()
+        except StoreUnavailable:
+            if not self.server:
+                raise
+            return False
 
     def _only_living_sessions(self) -> bool:
         living = {worker.name for worker in [*self.workers, *self._leaving] if worker.alive}
@@ -311,6 +331,8 @@ class Fleet:
         patterns = ("wishes-*.jsonl", "runs-*.jsonl", "faults.jsonl")
         history.hear(read([path for pattern in patterns for path in self.folder.glob(pattern)]))
         await history.ask(self.app)
+        if self.server:
+            await self.app.close()  # what belongs to this loop
         return history
 
     def close(self) -> None:
@@ -323,6 +345,8 @@ class Fleet:
                 member.process.wait(10)
             if member.process.stdout is not None:
                 member.process.stdout.close()
+        if self.server:
+            asyncio.run(self.app.close())
 
 
 class Schedule:

@@ -1,5 +1,6 @@
 """What happened: wishes, runs and faults as they were written down, and the store's account at the end."""
 
+import asyncio
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -66,7 +67,7 @@ class Ended(Struct, frozen=True, kw_only=True, tag="end"):
 class Fault(Struct, frozen=True, kw_only=True, tag="fault"):
     """Something done to a worker, or to all of them (an empty name), from one moment to another."""
 
-    kind: str  # kill, freeze, terminate, full, child
+    kind: str  # kill, freeze, halt, terminate, full, child; outages.py has more
     worker: str
     began: int
     ended: int
@@ -145,10 +146,17 @@ class History(Struct, kw_only=True):
     async def ask(self, app: App) -> None:
         """Take in the store's account."""
         self.tasks = [task async for task in app.operator.every()]
-        for task in self.tasks:
-            self.attempts[task.id] = await app.operator.attempts(task.id)
+        for some in batched(self.tasks, 20):
+            lines = await asyncio.gather(*(app.operator.attempts(task.id) for task in some))
+            self.attempts.update(zip([task.id for task in some], lines, strict=True))
         self.sessions = list(await app.operator.workers())
         self.wall = time_ns() - monotonic_ns()
+
+
+def batched(tasks: Sequence[Task], size: int) -> Iterator[Sequence[Task]]:
+    """The tasks, so many at a time."""
+    for first in range(0, len(tasks), size):
+        yield tasks[first : first + size]
 
 
 def _moment(note: Note) -> int:

@@ -16,8 +16,9 @@ from windlass import INJECTED, App, Backoff, Context, Snooze
 
 FOLDER = Path(os.environ.get("WINDLASS_TEST_FOLDER", "."))
 WORKER = os.environ.get("WINDLASS_TEST_WORKER", "")
+STORE = os.environ.get("WINDLASS_TEST_STORE") or f"sqlite:///{FOLDER.absolute()}/windlass.db"
 
-app = App(f"sqlite:///{FOLDER.absolute()}/windlass.db", backoff=Backoff(base=0.1, factor=1.5, cap=0.5))
+app = App(STORE, backoff=Backoff(base=0.1, factor=1.5, cap=0.5))
 
 
 class Unlucky(Exception):

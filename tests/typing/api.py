@@ -43,5 +43,13 @@ async def enqueueing_from_a_coroutine() -> None:
     await welcome.using(delay="5m", tenant="acme", priority="high", idempotency_key="u1").aenqueue(user_id=1)
 
 
+async def queues_are_spread_over_stripes() -> None:
+    app.queue("mail", ageing="10m", stripes=8)
+    assert_type(await app.operator.stripe("mail", 8), None)
+    app.sync_operator.stripe("mail", 1)
+    app.queue("mail", stripes="8")  # type: ignore[arg-type]
+    app.sync_operator.stripe("mail")  # type: ignore[call-arg]
+
+
 def a_decorated_function_stays_a_function() -> None:
     assert_type(resize("a.png", 100), None)

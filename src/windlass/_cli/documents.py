@@ -107,6 +107,7 @@ def settings_document(settings: QueueSettings) -> dict[str, Any]:
         "paused": settings.paused,
         "ageing": seconds(settings.ordering.ageing),
         "retention": None if settings.retention is None else plain(settings.retention),
+        "stripes": settings.stripes,
     }
 
 

@@ -1,7 +1,7 @@
 """Operator: what people call to see and steer what is in the store. (L1, L2, F6)"""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TypeVar
 
@@ -163,11 +163,18 @@ class Operator:
 
     async def pause(self, queue: str) -> None:
         """No task of this queue is claimed until it is resumed; running ones go on."""
-        await self._set(queue, paused=True)
+        await self._set(queue, lambda settings: replace(settings, paused=True))
 
     async def resume(self, queue: str) -> None:
         """Let the queue go on."""
-        await self._set(queue, paused=False)
+        await self._set(queue, lambda settings: replace(settings, paused=False))
+
+    async def stripe(self, queue: str, stripes: int) -> None:
+        """Spread the queue's new tasks over so many stripes: order then holds within each. 1 is one line.
+
+        Programs notice within seconds. What lies in stripes that there were before is still claimed.
+        """
+        await self._set(queue, lambda settings: replace(settings, stripes=stripes))
 
     async def prune(self, retention: Retention) -> int:
         """Delete now what this retention (or a queue's own) no longer covers."""
@@ -245,8 +252,7 @@ class Operator:
                 return records
             page = replace(page, cursor=found.cursor)
 
-    async def _set(self, queue: str, *, paused: bool) -> None:
+    async def _set(self, queue: str, change: Callable[[QueueSettings], QueueSettings]) -> None:
         checked_name(queue, "queue")
         known = {settings.name: settings for settings in await self.queues()}
-        settings = known.get(queue) or QueueSettings(name=queue)
-        await self._store.put(replace(settings, paused=paused))
+        await self._store.put(change(known.get(queue) or QueueSettings(name=queue)))

@@ -215,6 +215,10 @@ class SyncOperator:
         """Let the queue go on."""
         self._loop.run(self._operator.resume(queue))
 
+    def stripe(self, queue: str, stripes: int) -> None:
+        """Spread the queue's new tasks over so many stripes; order then holds within each."""
+        self._loop.run(self._operator.stripe(queue, stripes))
+
     def now(self) -> datetime:
         """The store's clock, by which every instant here is told."""
         return self._loop.run(self._operator.now())

@@ -82,12 +82,6 @@ class _Reader:
         self._least = 0  # the JSON cannot be shorter than this many bytes
 
     def plain(self, value: object, path: _Place = (), depth: int = MAX_DEPTH) -> Any:
-        # What payloads are made of, without asking what else it might be.
-        kind = type(value)
-        if kind is str:
-            return self._text(value, path)  # type: ignore[arg-type]  # a str
-        if kind is dict:
-            return self._members(value, path, depth)  # type: ignore[arg-type]  # a dict
         match value:
             case Enum():
                 return self.plain(value.value, path, depth)
@@ -123,8 +117,16 @@ class _Reader:
             name = self._text(key, below)
             if name in made:
                 raise self._refuse(below, "is given twice; say it once")
-            made[name] = self.plain(item, below, depth - 1)
+            made[name] = self._member(item, below, depth - 1)
         return made
+
+    def _member(self, item: object, path: _Place, depth: int) -> Any:
+        """What payloads are mostly made of, without asking what else it might be."""
+        if type(item) is str:
+            return self._text(item, path)
+        if type(item) is int and _INT_MIN <= item <= _INT_MAX:
+            return item
+        return self.plain(item, path, depth)
 
     def _text(self, value: str, path: _Place) -> str:
         if "\0" in value:

@@ -11,6 +11,7 @@ from tests.servers.postgres import Postgres
 from tests.servers.proxy import Proxy, changes_data
 
 Moment = Literal["before", "after_commit"]
+TERMINATE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE '{}'"
 
 
 def fresh(url: str, **options: str) -> str:
@@ -77,5 +78,4 @@ def listening(server: Postgres) -> set[int]:
 
 def terminate(server: Postgres, application: str) -> int:
     """End the server's side of all connections whose application is called like this; how many that were."""
-    question = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE"
-    return len(asked(server, f"{question} '{application}'"))
+    return len(asked(server, TERMINATE.format(application)))

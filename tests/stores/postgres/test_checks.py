@@ -217,7 +217,7 @@ async def test_who_may_see_little_is_told_so(made: Connections, postgres15: Post
 def test_the_promise_is_what_the_server_is_set_up_for(
     settings: dict[str, str], durability: Durability, word: str
 ) -> None:
-    said = checks.promise(Server(version=15, pooled=False, settings=settings))
+    said = durability.promise(Server(version=15, pooled=False, settings=settings))
 
     assert said.durability is durability
     assert word in said.why

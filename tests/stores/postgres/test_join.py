@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 from uuid import uuid4
 
@@ -40,20 +42,43 @@ from windlass.testing.conformance.steps import (
     worker_on,
 )
 
+# Every driver on the newest server; there is little in which an older one could differ.
+CALLERS = [("postgres_newest", name) for name in DRIVERS] + [
+    ("postgres15", "psycopg"),
+    ("postgres15", "asyncpg"),
+]
 
-@pytest.fixture(scope="module", params=["postgres15", "postgres_newest"])
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    wanted = {*metafunc.fixturenames}
+    if "caller" in wanted:
+        metafunc.parametrize(("server", "caller"), CALLERS, indirect=True)
+    elif "at_once" in wanted:
+        pairs = [("postgres_newest", name) for name in AT_ONCE]
+        metafunc.parametrize(("server", "at_once"), pairs, indirect=True)
+    elif "server" in wanted:
+        metafunc.parametrize("server", ["postgres_newest"], indirect=True)
+
+
+@pytest.fixture
 def server(request: pytest.FixtureRequest) -> Postgres:
     found: Postgres = request.getfixturevalue(request.param)
     return found
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def database(server: Postgres) -> str:
+    return database_on(server)
+
+
+@cache
+def database_on(server: Postgres) -> str:
     """A database that has windlass's schema, and a table of the caller's."""
     url = server.new_database(f"join_{uuid4().hex[:12]}")
     with psycopg.connect(url) as connection:
         connection.execute("CREATE TABLE orders (number integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
-    asyncio.run(make_schema(f"{url}?schema=tasks"))
+    with ThreadPoolExecutor(1) as beside:  # This thread may have an event loop already.
+        beside.submit(lambda: asyncio.run(make_schema(f"{url}?schema=tasks"))).result()
     return url
 
 
@@ -73,14 +98,14 @@ async def store(database: str) -> AsyncIterator[PostgresStore]:
     await opened.close()
 
 
-@pytest.fixture(params=DRIVERS)
+@pytest.fixture
 async def caller(request: pytest.FixtureRequest, store: PostgresStore) -> AsyncIterator[Caller]:
     """In a transaction of its own, which it has not begun to use."""
     async with DRIVERS[request.param](store.address.dsn) as caller:
         yield caller
 
 
-@pytest.fixture(params=AT_ONCE)
+@pytest.fixture
 async def at_once(request: pytest.FixtureRequest, store: PostgresStore) -> AsyncIterator[Caller]:
     """On a connection that commits every statement by itself."""
     async with AT_ONCE[request.param](store.address.dsn) as caller:
@@ -461,7 +486,7 @@ async def test_a_connection_that_is_gone(store: PostgresStore, caller: Caller) -
         await caller.enqueue(store, a_task())
 
 
-@pytest.mark.parametrize("connection", [object(), None, "postgresql://"], ids=repr)
+@pytest.mark.parametrize("connection", [object(), None, "postgresql://"], ids=["object", "none", "url"])
 def test_what_cannot_be_joined(connection: object) -> None:
     store = PostgresStore(parse("postgresql://nowhere/nothing"))
 

@@ -6,11 +6,14 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from windlass._model.state import State
-from windlass._stores.sqlite import SQLiteStore, transacting
+from windlass._store import Wake
+from windlass._stores.sqlite import SQLiteStore, transacting, wakes
+from windlass._stores.sqlite.turnstile import Turnstile
 from windlass.errors import InvalidOption, StoreError, StoreUnavailable, UsageError
 from windlass.testing.conformance.steps import a_task, complete, running, stand, state_of, worker_on
 
@@ -193,6 +196,43 @@ async def test_writers_of_other_processes_wait_for_it_and_it_for_them(
         await asyncio.gather(waiting, for_turn)
     assert not done
     assert peek("SELECT number FROM orders") == [(7,), (8,)]
+
+
+async def test_it_waits_for_its_turn_among_those_who_know_the_turnstile(
+    store: SQLiteStore, orders: None, path: Path, peek: Peek
+) -> None:
+    turn = Turnstile()
+    turn.open_beside(path)
+    with turn:
+        waiting = asyncio.ensure_future(_insert(store, 1))
+        done, _ = await asyncio.wait([waiting], timeout=0.1)
+    turn.close()
+
+    assert not done
+    await waiting
+    assert peek("SELECT number FROM orders") == [(1,)]
+
+
+async def test_its_commit_is_told_at_once_and_not_found_by_looking(
+    store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked, look = asyncio.Event(), wakes.Listener._look
+
+    async def look_once(listener: wakes.Listener, ask: Any) -> None:
+        await look(listener, ask)
+        looked.set()
+
+    monkeypatch.setattr(wakes, "LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr(wakes.Listener, "_look", look_once)
+    hints = store.wakes(["default"])
+    hearing = asyncio.ensure_future(anext(hints))
+    async with asyncio.timeout(DEADLINE):
+        await looked.wait()
+        async with store.transaction() as connection:
+            store.join(connection).enqueue([a_task()])
+
+        assert await hearing is Wake.READY
+    await hints.aclose()
 
 
 async def test_a_process_that_dies_in_it_leaves_nothing_and_lets_others_in(

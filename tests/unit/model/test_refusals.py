@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from windlass._model.filter import Filter
-from windlass._model.queue import Retention
+from windlass._model.queue import QueueSettings, Retention
 from windlass._model.state import State
 from windlass.errors import InvalidOption
 
@@ -31,3 +31,9 @@ def test_retention_is_a_duration_or_for_ever(wrong: Any) -> None:
 
 def test_retention_may_be_for_ever_or_not_at_all() -> None:
     assert Retention(dead=None, completed=timedelta(0)).dead is None
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 65, "4", 1.5])
+def test_a_queue_has_a_sane_number_of_stripes(wrong: Any) -> None:
+    with pytest.raises(InvalidOption, match="1 to 64 stripes"):
+        QueueSettings(name="mail", stripes=wrong)

@@ -17,7 +17,7 @@ import windlass._model
 from windlass._model.attempt import Attempt
 from windlass._model.filter import Action, Count, Filter, Page, Slice
 from windlass._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
-from windlass._model.queue import QueueSettings
+from windlass._model.queue import MAX_STRIPES, QueueSettings
 from windlass._model.record import Audit, Record, Session
 from windlass._model.task import Enqueued, NewTask, Task
 from windlass._model.verdict import Settled, Settlement, Verdict
@@ -39,6 +39,8 @@ PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     NoneType: st.none(),
 }
 
+BOUNDED = {"stripes": st.integers(1, MAX_STRIPES)}  # fields that refuse what their type would allow
+
 
 def values(wanted: Any) -> st.SearchStrategy[Any]:
     """Values of a type, with every field filled in."""
@@ -51,7 +53,10 @@ def values(wanted: Any) -> st.SearchStrategy[Any]:
         return st.lists(values(get_args(wanted)[0]), max_size=2).map(tuple)
     if issubclass(origin or wanted, Enum):
         return st.sampled_from(wanted)
-    fields = {field.name: values(field.type) for field in msgspec.structs.fields(wanted)}
+    fields = {
+        field.name: BOUNDED[field.name] if field.name in BOUNDED else values(field.type)
+        for field in msgspec.structs.fields(wanted)
+    }
     return st.builds(origin or wanted, **fields)
 
 

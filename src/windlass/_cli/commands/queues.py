@@ -9,7 +9,7 @@ import click
 from msgspec import Struct
 
 from ..._model.filter import Dimension, Filter, Page
-from ..._model.queue import QueueSettings
+from ..._model.queue import MAX_STRIPES, QueueSettings
 from ..._model.state import State
 from ..asked import Asked, Commands, pass_asked
 from ..documents import settings_document
@@ -34,7 +34,7 @@ class Line(Struct, frozen=True, kw_only=True):
 
 @click.group(cls=Commands)
 def queues() -> None:
-    """See how full queues are, pause and resume them."""
+    """See how full queues are, pause and resume them, spread them over stripes."""
 
 
 @queues.command("list")
@@ -59,10 +59,7 @@ def pause(asked: Asked, queues: tuple[str, ...]) -> None:
         for queue in queues:
             await app.operator.pause(queue)
             asked.output.say(f"paused {queue}", {"queue": queue, "paused": True})
-            if queue not in known:
-                close = get_close_matches(queue, known, n=1)
-                hint = f"; did you mean {close[0]!r}?" if close else ""
-                asked.output.note(f"no task of the queue {queue} has been seen{hint}", warning=True)
+            _doubt(asked, queue, known)
 
     asked.run(work)
 
@@ -79,6 +76,35 @@ def resume(asked: Asked, queues: tuple[str, ...]) -> None:
             asked.output.say(f"resumed {queue}", {"queue": queue, "paused": False})
 
     asked.run(work)
+
+
+@queues.command("stripe")
+@click.argument("queue")
+@click.argument("stripes", type=click.IntRange(1, MAX_STRIPES), metavar="N")
+@pass_asked
+def stripe(asked: Asked, queue: str, stripes: int) -> None:
+    """Spread the new tasks of a queue over N stripes, so that many workers do not meet at one end.
+
+    Order then holds only within a stripe. With 1 the queue is one line again. Programs notice within seconds;
+    one that declares the number itself sets it back when it starts.
+    """
+
+    async def work(app: "App") -> None:
+        known = await names(app)
+        await app.operator.stripe(queue, stripes)
+        told = f"{queue} has {stripes} stripes" if stripes > 1 else f"{queue} is one line"
+        asked.output.say(told, {"queue": queue, "stripes": stripes})
+        _doubt(asked, queue, known)
+
+    asked.run(work)
+
+
+def _doubt(asked: Asked, queue: str, known: list[str]) -> None:
+    """A queue that nobody has used may be a slip of the pen."""
+    if queue not in known:
+        close = get_close_matches(queue, known, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        asked.output.note(f"no task of the queue {queue} has been seen{hint}", warning=True)
 
 
 async def overview(app: "App") -> list[Line]:
@@ -140,4 +166,5 @@ _COLUMNS = (
     *(_number(state) for state in _COUNTED),
     Column[Line]("oldest", lambda line: "" if line.oldest is None else span(line.oldest), right=True),
     Column[Line]("", lambda line: ("paused", "yellow") if line.settings.paused else ""),
+    Column[Line]("", lambda line: f"{line.settings.stripes} stripes" if line.settings.stripes > 1 else ""),
 )

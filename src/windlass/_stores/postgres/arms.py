@@ -9,7 +9,7 @@ FLOOR = -(2**63)
 
 
 _NONE = """
-SELECT NULL::bigint AS rank, NULL::uuid AS id
+SELECT NULL::bigint AS rank, NULL::uuid AS id, NULL::tid AS ctid
 WHERE false AND cardinality($8::text[]) = cardinality($9::smallint[]) + cardinality($12::bigint[])
 """
 

@@ -15,7 +15,7 @@ SOON = timedelta(seconds=1.5)
 """What is due sooner than this is told to the keeper, who looks about once a second anyhow."""
 
 _IN_HISTORY = frozenset({State.COMPLETED, State.CANCELLED})
-_KEEP_COLUMNS, _END_COLUMNS = 16, 14
+_KEEP_COLUMNS, _END_COLUMNS = 17, 14
 
 
 class Book:
@@ -159,4 +159,5 @@ def _kept_row(task: Task) -> Row:
         None if task.progress is None else task.progress.message,
         *error_columns(task.error),
         task.worker,
+        task.rank,
     )

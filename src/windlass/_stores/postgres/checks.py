@@ -10,10 +10,11 @@ from datetime import UTC, datetime, timedelta
 import asyncpg
 from msgspec import Struct
 
-from ..._store import Durability, Finding, Promise, Severity
+from ..._store import Durability, Finding, Severity
 from ..migrations import Step, standing
 from . import partitions, schema
-from .connections import Connections, Server
+from .connections import Connections
+from .durability import promise
 from .scripts import Ask, Row
 
 MAX_CLOCK_SKEW = timedelta(seconds=2)
@@ -24,27 +25,6 @@ MIN_DEAD_ROWS = 200_000
 MIN_CONNECTIONS_LEFT = 10
 _SCRIPTS = "windlass/_stores/postgres/migrations"
 _COUNTED = 10_000
-
-_DURABLE = "Postgres writes a commit to the disk before it answers"
-_WEAK = {
-    ("fsync", "off"): "fsync is off: a crash of the machine can destroy the whole database; switch it on",
-    (
-        "full_page_writes",
-        "off",
-    ): "full_page_writes is off: a crash of the machine can tear pages; switch it on",
-    ("synchronous_commit", "off"): (
-        "synchronous_commit is off for this user: a crash of the server loses the last commits that it "
-        "answered; switch it on, for this user at least"
-    ),
-}
-
-
-def promise(server: Server) -> Promise:
-    """What an acknowledged write survives on a server that is set up so."""
-    weak = [why for (name, value), why in _WEAK.items() if server.settings.get(name) == value]
-    if weak:
-        return Promise(durability=Durability.RELAXED, why="; ".join(weak))
-    return Promise(durability=Durability.DURABLE, why=_DURABLE)
 
 
 class Look(Struct, frozen=True):
@@ -217,9 +197,35 @@ async def _server(look: Look) -> AsyncIterator[Finding]:
         )
 
 
+# What keeps vacuum from clearing up, and for how many seconds it has (a slot: transactions), as far as the
+# server tells. Here and not in a file of its own, for half of its words are Postgres's.
+_PINNING = """
+SELECT
+    'transaction' AS kind,
+    a.pid::text || coalesce(' (' || nullif(a.application_name, '') || ')', '') AS name,
+    coalesce(a.state, '') AS state,
+    extract(epoch FROM clock_timestamp() - a.xact_start)::double precision AS seconds
+FROM pg_catalog.pg_stat_activity AS a
+WHERE
+    a.datname = current_database() AND a.pid <> pg_backend_pid()
+    AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL) AND a.xact_start IS NOT NULL
+    AND a.backend_type IS DISTINCT FROM 'autovacuum worker'
+UNION ALL
+SELECT 'prepared', p.gid, p.owner::text, extract(epoch FROM clock_timestamp() - p.prepared)::double precision
+FROM pg_catalog.pg_prepared_xacts AS p
+WHERE p.database = current_database()
+UNION ALL
+SELECT
+    'slot', s.slot_name::text, CASE WHEN s.active THEN 'active' ELSE 'inactive' END,
+    age(s.xmin)::double precision
+FROM pg_catalog.pg_replication_slots AS s
+WHERE s.xmin IS NOT NULL OR NOT s.active
+"""
+
+
 async def _pins(look: Look) -> AsyncIterator[Finding]:
     troubled = False
-    for kind, name, state, number in await look.rows("check_pins"):
+    for kind, name, state, number in await look.connections.fetch(Ask("pins", (), _PINNING)):
         advice = _PINS[kind](name, state, number or 0.0)
         if advice:
             troubled = True

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -25,6 +26,8 @@ CONNECT_SECONDS = 10.0
 COMMAND_SECONDS = 60.0
 _CLOSE_SECONDS = 5.0
 _FAREWELL_SECONDS = 2.0  # for a connection that was given up in the middle of a statement
+_MOMENT_SECONDS = 0.25  # of these, the caller waits so long
+_VANISHED_SECONDS = 15  # without a sign of life from the other host's kernel: it is gone
 _IDLE_SECONDS = 300.0
 _TRIES = 5
 _ALONE: dict[str, Any] = {"command_timeout": COMMAND_SECONDS, "statement_cache_size": 0}
@@ -33,6 +36,7 @@ _ALONE: dict[str, Any] = {"command_timeout": COMMAND_SECONDS, "statement_cache_s
 _SETTINGS = {
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
+    "TimeZone": "UTC",  # where every day has 24 hours
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
@@ -40,8 +44,9 @@ _SETTINGS = {
     "default_transaction_isolation": "read committed",
     "idle_in_transaction_session_timeout": "120s",
 }
-# A statement that waits for a lock ends soon after its client has gone; by itself it would never look.
-_SETTINGS_14 = {"client_connection_check_interval": "5s"}
+# A statement that waits for a lock ends soon after its client has gone, where the server can look: from
+# version 14 on, and not on every system.
+_WATCHING = {"client_connection_check_interval": "5s"}
 _SET_LOCAL = "".join(
     f"SET LOCAL {name} = {value!r};"
     for name, value in _SETTINGS.items()
@@ -53,18 +58,20 @@ class Server(Struct, frozen=True, kw_only=True):
     """What was learnt about the server when it was first reached.
 
     `pooled`: between us and it stands a pooler that may give every transaction another connection, so that
-    nothing can be kept from one to the next, prepared statements and settings included.
+    nothing can be kept from one to the next, prepared statements and settings included. `watches`: it can
+    notice in the middle of a statement that its client has gone.
     """
 
     version: int
     pooled: bool
     settings: dict[str, str]
+    watches: bool = False
 
 
 class Connections:
     """What a handle reaches its database through. Serves any number of event loops.
 
-    `planned`: with settings that lead to the plans our statements were written for. What is not ours has its own.
+    `planned`: with the settings that our statements were written for. What is not ours has the server's own.
     """
 
     def __init__(self, address: Address, *, planned: bool = True) -> None:
@@ -129,14 +136,14 @@ class Connections:
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[Connection]:
-        """A connection for a while. Whoever is cancelled meanwhile does not have to wait for the server."""
+        """A connection for a while. Who is cancelled meanwhile waits for the server for a moment at most."""
         pool = await self._pool()
         connection = await _acquire(pool)
         try:
             yield connection
         except BaseException as error:
             if leaves_unanswered(error):
-                self._give_up(connection)
+                await self._give_up(connection)
             else:
                 if means_reconnect(error):
                     connection.terminate()
@@ -146,11 +153,16 @@ class Connections:
             raise
         await pool.release(connection)
 
-    def _give_up(self, connection: Connection) -> None:
-        """Let go of a connection whose answer is still out, once the server has been asked to stop."""
+    async def _give_up(self, connection: Connection) -> None:
+        """Let go of a connection whose answer is still out, once the server has been asked to stop.
+
+        It is waited for a moment, so that what the caller does next is not overtaken by what it gave up; not
+        for longer, for a network that is dead never answers.
+        """
         leaving = asyncio.get_running_loop().create_task(_end_connection(connection))
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
+        await asyncio.wait({leaving}, timeout=_MOMENT_SECONDS)
 
     @property
     def is_pooled(self) -> bool:
@@ -210,11 +222,13 @@ class Connections:
                 rows = await connection.fetch(
                     "SELECT name, setting FROM pg_catalog.pg_settings WHERE name = ANY($1::text[])", names
                 )
+            pooled = status == "SELECT 0"
+            watches = not pooled and await _can_watch(connection)
         finally:
             await connection.close(timeout=_CLOSE_SECONDS)
         settings = dict(rows)
         version = int(settings.pop("server_version_num")) // 10_000
-        return Server(version=version, pooled=status == "SELECT 0", settings=settings)
+        return Server(version=version, pooled=pooled, settings=settings, watches=watches)
 
     async def close(self) -> None:
         """Close every pool, each on the loop that it belongs to."""
@@ -255,9 +269,7 @@ class Hosts:
         failed: Exception | None = None
         for dsn in list(self._dsns):
             try:
-                return await asyncpg.connect(
-                    dsn, timeout=seconds, target_session_attrs="read-write", **options
-                )
+                return await _connect(dsn, seconds, **options)
             except BaseException as error:
                 self._dsns = [*(one for one in self._dsns if one != dsn), dsn]
                 if not isinstance(error, Exception) or not means_next_host(error):
@@ -267,10 +279,40 @@ class Hosts:
         raise failed
 
 
+async def _connect(dsn: str, seconds: float, **options: Any) -> Connection:
+    """Connect to one host. What breaks here never was a connection, and nothing was asked on it."""
+    try:
+        connection = await asyncpg.connect(dsn, timeout=seconds, target_session_attrs="read-write", **options)
+    except TimeoutError:
+        raise ConnectionError(f"no answer within {seconds:g} s") from None
+    except asyncpg.PostgresConnectionError as error:
+        raise ConnectionError(str(error)) from error
+    _notice_vanishing(connection)
+    return connection
+
+
+def _notice_vanishing(connection: Connection) -> None:
+    """See that a host which is gone without a word is noticed, as far as the system can."""
+    transport = getattr(connection, "_transport", None)  # asyncpg shows it to nobody
+    socket_ = None if transport is None else transport.get_extra_info("socket")
+    if socket_ is None or socket_.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    third = _VANISHED_SECONDS // 3
+    wanted = {"TCP_KEEPIDLE": third, "TCP_KEEPINTVL": third, "TCP_KEEPCNT": 2}
+    wanted["TCP_USER_TIMEOUT"] = _VANISHED_SECONDS * 1000
+    with suppress(OSError):
+        socket_.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in wanted.items():
+            if hasattr(socket, name):
+                socket_.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
 def each_host(dsn: str) -> list[str]:
     """A URL for each of the hosts that this one names."""
     parts = urlsplit(dsn)
     user, at, hosts = parts.netloc.rpartition("@")
+    if "," not in hosts:
+        return [dsn]
     return [parts._replace(netloc=f"{user}{at}{host}").geturl() for host in hosts.split(",")]
 
 
@@ -292,7 +334,16 @@ async def _breathe() -> None:
 
 
 def _settings(server: Server) -> dict[str, str]:
-    return _SETTINGS | (_SETTINGS_14 if server.version >= 14 else {})
+    return _SETTINGS | (_WATCHING if server.watches else {})
+
+
+async def _can_watch(connection: Connection) -> bool:
+    try:
+        for name, value in _WATCHING.items():
+            await connection.execute(f"SET {name} = {value!r}")
+    except asyncpg.PostgresError:
+        return False
+    return True
 
 
 async def _end(making: "asyncio.Task[Any]") -> None:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from ..._model.state import State
-from ..._model.task import NewTask
+from ..._model.task import NewTask, rank_of
 from .book import SOON
 from .connections import Connection
 from .enqueueing import Terms, since, stripe_of
@@ -20,6 +20,7 @@ MAX_SECONDS = 600.0
 _COLUMNS = (
     "id", "type", "payload", "root", "queue", "tenant", "priority", "boost", "max_attempts", "timeout",
     "next", "result_into", "secret", "trace", "enqueued_by", "stripe", "created_at", "run_at", "state",
+    "rank",
 )  # fmt: skip
 
 
@@ -75,5 +76,6 @@ def _records(batch: Sequence[NewTask], terms: Terms, now: datetime, news: set[st
             now,
             run_at,
             state,
+            rank_of(run_at, new.boost),
         )
         yield row

@@ -51,18 +51,22 @@ def enqueue(terms: Terms, batch: Sequence[NewTask]) -> Script[list[Enqueued]]:
 
 def insert_plain(terms: Terms, batch: Sequence[NewTask]) -> Script[list[Enqueued]]:
     """Insert tasks that need no look-up; what stands already stays."""
-    created = {row[0] for row in (yield insertion(terms, batch, plain_columns(terms, batch)))}
+    created = {row[0] for row in (yield plain_insertion(terms, batch))}
     return answers_to(batch, created)
 
 
-def plain_columns(terms: Terms, batch: Sequence[NewTask]) -> list[list[object]]:
-    """The parameters of enqueue.sql for plain tasks, column by column."""
-    return columns_of([new_row(new, stripe_of(new, terms.stripes)) for new in batch], NEW_COLUMNS)
+def plain_insertion(terms: Terms, batch: Sequence[NewTask]) -> Ask:
+    """One statement for plain tasks: without arrays for a single one, which takes half the time."""
+    rows = [new_row(new, stripe_of(new, terms.stripes)) for new in batch]
+    if len(rows) == 1:
+        sql = _since("enqueue_one", since(terms, batch), terms.schema)
+        return Ask("enqueue_one", (terms.clock, *rows[0]), sql)
+    return insertion(terms, batch, columns_of(rows, NEW_COLUMNS))
 
 
 def insertion(terms: Terms, batch: Sequence[NewTask], columns: list[list[object]]) -> Ask:
     """enqueue.sql for these rows."""
-    return Ask("enqueue", (terms.clock, *columns), _enqueue_since(since(terms, batch), terms.schema))
+    return Ask("enqueue", (terms.clock, *columns), _since("enqueue", since(terms, batch), terms.schema))
 
 
 def answers_to(batch: Sequence[NewTask], created: set[TaskId]) -> list[Enqueued]:
@@ -91,8 +95,8 @@ def _day_before(day: int) -> str:
 
 
 @cache
-def _enqueue_since(day: str, schema: str) -> str:
-    return statement("enqueue", schema).replace("-infinity", day)
+def _since(name: str, day: str, schema: str) -> str:
+    return statement(name, schema).replace("-infinity", day)
 
 
 class Key(Struct, frozen=True):

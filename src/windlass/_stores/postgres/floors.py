@@ -43,7 +43,8 @@ class Floors:
         """A claim was answered in full: it was about so many tasks and took so long."""
         lowest: dict[str, int] = {}
         for one in claimed:
-            lowest.setdefault(one.task.queue, one.task.rank)
+            if one.task.queue not in lowest:
+                lowest[one.task.queue] = one.task.rank
         self._lowest.update(lowest)
         if number < _FEWEST:
             return

@@ -161,7 +161,7 @@ def _django(connection: Any, terms: Terms) -> Join:
     from .joins.django import Lent  # noqa: PLC0415
 
     if connection.vendor != "postgresql":
-        raise NotSupported(f"this connection of Django's is to {connection.vendor}; pass {_SUPPORTED}")
+        raise NotSupported(f"this connection of Django's is to {connection.vendor}")
     return BlockingJoin(lambda: Lent(connection), terms)
 
 

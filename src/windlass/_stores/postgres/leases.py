@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from operator import itemgetter
 from typing import assert_never
 
 from msgspec import Struct
@@ -52,11 +51,17 @@ def is_quick(batch: Sequence[Settlement]) -> bool:
 def exchange(terms: Terms, batch: Sequence[Settlement], wish: Claim | None, arms: Sequence[Arm]) -> Ask:
     """The hot path: complete those whose leases hold and, if that was all of them, claim."""
     # In the order of ids, so that two that settle the same tasks do not wait for each other.
-    given = [(s.lease.task_id, s.lease.fence, s.duration, s.outcome, _result(s)) for s in batch]
-    given.sort(key=itemgetter(0))
+    given = sorted(batch, key=_task_id)
+    outcomes = [settlement.outcome for settlement in given]
+    results = [_result(settlement) for settlement in given]
     parameters = (
         terms.clock,
-        *columns_of(given, 5),
+        [settlement.lease.task_id for settlement in given],
+        [settlement.lease.fence for settlement in given],
+        [settlement.duration for settlement in given],
+        # What is the same for all, or nothing for all, need not be said for each.
+        outcomes[:1] if len(set(outcomes)) == 1 else outcomes,
+        results if any(results) else [],
         "" if wish is None else wish.session,
         [arm.queue for arm in arms],
         [arm.stripe for arm in arms],
@@ -78,6 +83,10 @@ def read_grant(rows: Sequence[Row]) -> Grant:
         alive=worker is not None,
         claimed=claimed,
     )
+
+
+def _task_id(settlement: Settlement) -> TaskId:
+    return settlement.lease.task_id
 
 
 def _result(settlement: Settlement) -> bytes | None:

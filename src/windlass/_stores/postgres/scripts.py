@@ -32,7 +32,7 @@ def ask(name: str, *parameters: Any) -> Script[Sequence[Row]]:
 def pairs(name: str, *parameters: Any) -> Script[dict[str, Any]]:
     """The rows of a statement with two columns, as a mapping from the first to the second."""
     rows = yield from ask(name, *parameters)
-    return {first: second for first, second in rows}
+    return {row[0]: row[1] for row in rows}
 
 
 def value(name: str, *parameters: Any) -> Script[Any]:

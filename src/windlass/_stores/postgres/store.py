@@ -1,15 +1,12 @@
 """The verbs of the seam over a Postgres database."""
 
 import asyncio
-import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 from typing import TypeVar
-from weakref import WeakSet
 
 import asyncpg
 
-from ..._clock import Clock
 from ..._model.attempt import Attempt
 from ..._model.filter import Action, Count, Dimension, Filter, Page, Slice
 from ..._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
@@ -17,8 +14,8 @@ from ..._model.queue import QueueSettings, Retention
 from ..._model.record import Record, Session
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Receipt, Settled, Settlement
-from ..._store import Capability, Finding, Join, Migration, Promise, Promoted, Transaction, Wake
-from ...errors import LeaseLost, NotSupported, SessionLost, StoreError
+from ..._store import Capability, Finding, Join, Migration, Promoted, Transaction, Wake
+from ...errors import LeaseLost, NotSupported, SessionLost
 from . import (
     actions,
     asking,
@@ -32,17 +29,13 @@ from . import (
     schema,
     sessions,
 )
-from .address import Address, parse
-from .claiming import Claiming
-from .connections import Connections
-from .durability import UNKNOWN, promise
-from .enqueueing import Terms, is_plain
+from .enqueueing import is_plain
+from .handle import Handle
 from .joining import join
 from .leases import Grant
-from .scripts import Ask, Row, Script
-from .striping import Striping
+from .scripts import Ask
 from .together import Together
-from .transacting import Blocking, OwnTransaction
+from .transacting import OwnTransaction
 from .wakes import Switchboard
 
 R = TypeVar("R", bound=Record)
@@ -52,112 +45,10 @@ _SPARE = 500
 """So many more tasks are looked for than an action may take: some are not to be had when it comes to it."""
 
 
-class PostgresStore:
-    """A store in a Postgres database, for any number of processes, threads and event loops.
-
-    A handle has a pool of connections for each event loop that uses it, and one more where somebody listens.
-    It opens itself at first use; once closed it must be opened again. A forked child opens its own.
-    """
+class PostgresStore(Handle):
+    """A store in a Postgres database, for any number of processes, threads and event loops."""
 
     capabilities = Capability.JOIN | Capability.SHARE | Capability.MIGRATE
-
-    def __init__(self, address: Address, *, clock: Clock | None = None) -> None:
-        self.address = address
-        self.clock = clock
-        self._closed = False
-        self._ready = False
-        self._connections = Connections(address)
-        self._own = Connections(address, planned=False)
-        self._blocking = Blocking(address)
-        self._striping = Striping()
-        self._claiming = Claiming(self._striping)
-        self._boards: dict[asyncio.AbstractEventLoop, Switchboard] = {}
-        self._together: dict[asyncio.AbstractEventLoop, Together] = {}
-        _handles.add(self)
-
-    @classmethod
-    def from_url(cls, url: str, *, clock: Clock | None = None) -> "PostgresStore":
-        """The store for a postgresql:// URL."""
-        return cls(parse(url), clock=clock)
-
-    def another(self) -> "PostgresStore":
-        """A further handle on the same database, with connections of its own."""
-        return PostgresStore(self.address, clock=self.clock)
-
-    @property
-    def promise(self) -> Promise:
-        """What an acknowledged write survives, as the server is set up."""
-        server = self._connections.server
-        return UNKNOWN if server is None else promise(server)
-
-    async def now(self) -> datetime:
-        """The database's clock, unless a test has its own."""
-        if self.clock is not None:
-            return self.clock.now()
-        now: datetime = (await self._fetch(Ask("now", (None,))))[0][0]
-        return now
-
-    # -- open and close ------------------------------------------------------------------------------
-
-    async def open(self) -> None:
-        """Connect; make the schema where there is none."""
-        self._closed = False
-        if not self._ready:
-            with self._connections.told():
-                await schema.ensure(self._connections, self._now)
-            self._ready = True
-
-    async def close(self) -> None:
-        """Let go of every connection."""
-        self._closed = True
-        self._ready = False
-        board = self._boards.pop(asyncio.get_running_loop(), None)
-        if board is not None:
-            await board.close()
-        self._boards.clear()
-        self._together.clear()
-        self._blocking.close()
-        await self._own.close()
-        await self._connections.close()
-
-    def leave_to_parent(self) -> None:
-        """In a forked child: forget the parent's connections, without touching them."""
-        self._connections.leave_to_parent()
-        self._own.leave_to_parent()
-        self._blocking.leave_to_parent()
-        self._boards = {}
-        self._together = {}
-
-    @property
-    def _now(self) -> datetime | None:
-        """A test's clock; None: the database's."""
-        return None if self.clock is None else self.clock.now()
-
-    @property
-    def _terms(self) -> Terms:
-        return Terms(schema=self.address.schema, clock=self._now, stripes=self._striping.fill)
-
-    async def _know_stripes(self) -> None:
-        """Ask anew now and then which queues are striped."""
-        if self._striping.is_stale:
-            self._striping.asking()
-            self._striping.learn(await self._fetch(Ask("stripes")))
-
-    async def _fetch(self, ask: Ask) -> Sequence[Row]:
-        await self._opened()
-        with self._connections.told():
-            return await self._connections.fetch(ask)
-
-    async def _play(self, make: Callable[[], Script[T]]) -> T:
-        await self._opened()
-        with self._connections.told():
-            return await self._connections.play(make)
-
-    async def _opened(self) -> None:
-        if self._closed:
-            raise StoreError(f"the store at {self.address.place} is closed; open it again to use it")
-        if not self._ready:
-            await self.open()
 
     # -- enqueue -------------------------------------------------------------------------------------
 
@@ -177,8 +68,7 @@ class PostgresStore:
     async def _enqueue_plain(self, batch: Sequence[NewTask]) -> list[Enqueued]:
         if len(batch) >= copying.AT_LEAST and await self._copy(batch):
             return [Enqueued(id=new.id, created=True) for new in batch]
-        columns = enqueueing.plain_columns(self._terms, batch)
-        rows = await self._fetch(enqueueing.insertion(self._terms, batch, columns))
+        rows = await self._fetch(enqueueing.plain_insertion(self._terms, batch))
         return enqueueing.answers_to(batch, {row[0] for row in rows})
 
     async def _copy(self, batch: Sequence[NewTask]) -> bool:
@@ -394,15 +284,3 @@ class PostgresStore:
         """Look at the schema, the tables, the server and what lies about."""
         with self._connections.told():
             return await checks.check(self._connections, self._now)
-
-
-_handles: "WeakSet[PostgresStore]" = WeakSet()
-
-
-def _after_fork() -> None:
-    for handle in list(_handles):
-        handle.leave_to_parent()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -27,6 +27,7 @@ _ANSWER = 5.0  # seconds within which a ping is answered, or the connection is g
 _BUSY = 0.1  # seconds of full claims after which a worker is not waiting any more
 _ONCE_MORE = 0.05  # an enqueue that was under way while the name was written has committed by then
 _FIRST_PAUSE, _LAST_PAUSE = 0.1, 5.0
+_STOOD = 3.0  # seconds that a line has stood for it to be mended at once when it breaks
 _POLL = 0.3
 
 
@@ -138,15 +139,17 @@ class Switchboard:
         """Listen until nobody waits any more. A line that breaks is mended, and everybody looks then."""
         pause = _FIRST_PAUSE
         while True:
+            began = monotonic()
             try:
                 if self._connections.is_pooled and self._connections.address.listen is None:
                     await self._poll()
                 else:
                     async with self._one_line() as connection:
-                        pause = _FIRST_PAUSE
                         await self._keep_up(connection)
             except Exception as error:  # noqa: BLE001 - nobody would notice if nobody listened any more
                 logger.warning("listening for wake-ups was interrupted, trying again: %r", error)
+            if monotonic() - began > _STOOD:
+                pause = _FIRST_PAUSE
             await asyncio.sleep(pause * (0.5 + random.random()))
             pause = min(pause * 2, _LAST_PAUSE)
 

@@ -98,9 +98,10 @@ class TestOnce:
     @pytest.mark.parametrize("way", ["discard", "prune"])
     async def test_marks_go_with_the_tasks_record(self, store: Store, clock: ManualClock, way: str) -> None:
         worker = await worker_on(store)
-        first = await running(store, worker)
-        await store.once(first.lease, "charge")
-        await applied(store, bury(first))
+        await applied(store, release(first := await running(store, worker)))
+        second = await worker.claim_one(first.task.queue)  # a fence that a new task does not begin with
+        await store.once(second.lease, "charge")
+        await applied(store, bury(second))
         clock.advance(1)
         if way == "discard":
             await discard(store, first.task.id)

@@ -24,7 +24,7 @@ def in_our_words(error: BaseException) -> WindlassError | None:
         return _failed(said)
     if code.startswith(_IN_BETWEEN):
         return StoreUnavailable(
-            f"another transaction got in between ({said}): roll yours back and do all of it again; "
+            f"another transaction got in between ({_text(said)}): roll yours back and do all of it again; "
             f"at READ COMMITTED, Postgres's default, that happens less"
         )
     return translate(said, _PLACE)
@@ -32,8 +32,12 @@ def in_our_words(error: BaseException) -> WindlassError | None:
 
 def _failed(error: BaseException) -> InvalidOption:
     return InvalidOption(
-        f"the transaction had failed before this ({error}): roll it back, or to a savepoint, and go on"
+        f"the transaction had failed before this ({_text(error)}): roll it back, or to a savepoint, and go on"
     )
+
+
+def _text(error: BaseException) -> str:
+    return str(error).strip() or type(error).__name__
 
 
 def _said_by_driver(error: BaseException) -> BaseException:
@@ -59,7 +63,7 @@ def _of_the_driver(error: BaseException, said: BaseException) -> WindlassError |
         return _failed(said)
     if kinds & _BROKEN or isinstance(said, OSError):
         return StoreUnavailable(
-            f"your connection to Postgres broke or is not usable ({said}): nothing of its transaction stands "
-            f"unless it was committed; connect again and do all of it again"
+            f"your connection to Postgres broke or is not usable ({_text(said)}): nothing of its transaction "
+            f"stands unless it was committed; connect again and do all of it again"
         )
-    return StoreError(f"the driver of your connection refused a statement of windlass's: {said}")
+    return StoreError(f"the driver of your connection refused a statement of windlass's: {_text(said)}")

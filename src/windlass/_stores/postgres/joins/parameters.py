@@ -1,7 +1,8 @@
 """Statements and parameters as any driver takes them.
 
 Whatever is not a number or a text travels as text, a list as the text of an array, and the statement's own
-cast reads it: so it does not matter which adapters, codecs and styles of dates the connection was given.
+cast, or the column it is for, says how to read it: so it does not matter which adapters, codecs and styles of
+dates the connection was given.
 """
 
 import re
@@ -22,18 +23,20 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class Asked(NamedTuple):
-    """A statement as a driver takes it; which parameters it takes, in turn; which of them as text."""
+    """A statement as a driver takes it; which parameters it takes, in turn.
+
+    `texts` are those that it takes as text, the others as they are; None: all of them as suits any driver.
+    """
 
     sql: str
     order: tuple[int, ...]
-    texts: frozenset[int] = frozenset()
+    texts: frozenset[int] | None = None
 
     def given(self, parameters: Sequence[Any]) -> list[Any]:
         """The parameters, in the statement's order."""
-        return [
-            text(parameters[number]) if number in self.texts else plain(parameters[number])
-            for number in self.order
-        ]
+        if self.texts is None:
+            return [plain(parameters[number]) for number in self.order]
+        return [text(parameters[n]) if n in self.texts else parameters[n] for n in self.order]
 
 
 @lru_cache(maxsize=256)

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 from psycopg.abc import Buffer
 from psycopg.adapt import AdaptersMap
-from psycopg.pq import TransactionStatus
+from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg.types.array import ArrayBinaryLoader
 from psycopg.types.bool import BoolBinaryLoader, BoolDumper
@@ -88,7 +88,12 @@ class Lent:
         asked = dollars(sql)
         with _Cursor(self._connection, row_factory=tuple_row) as cursor:
             cursor.execute(asked.sql.encode(), asked.given(parameters), binary=True)
-            return cursor.fetchall() if cursor.description else []
+            try:
+                return cursor.fetchall()
+            except psycopg.ProgrammingError:
+                if _has_no_rows(cursor):
+                    return []
+                raise
 
 
 class LentAsync:
@@ -108,7 +113,17 @@ class LentAsync:
         asked = dollars(sql)
         async with _AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
             await cursor.execute(asked.sql.encode(), asked.given(parameters), binary=True)
-            return await cursor.fetchall() if cursor.description else []
+            try:
+                return await cursor.fetchall()
+            except psycopg.ProgrammingError:
+                if _has_no_rows(cursor):
+                    return []
+                raise
+
+
+def _has_no_rows(cursor: _Cursor | _AsyncCursor) -> bool:
+    """Whether the statement was done and is one that gives none. In a pipeline that is not known before."""
+    return cursor.pgresult is not None and cursor.pgresult.status == ExecStatus.COMMAND_OK
 
 
 def _commits_by_itself(connection: "psycopg.Connection[Any] | psycopg.AsyncConnection[Any]") -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ....errors import NotSupported
 from ..scripts import Row
 from .parameters import dollars_as_text, percent, plain_rows
 
@@ -11,6 +12,8 @@ class Lent:
     """A Core connection of the caller's; it begins a transaction by itself."""
 
     def __init__(self, connection: Any) -> None:
+        if connection.dialect.name != "postgresql":
+            raise NotSupported(f"this connection of SQLAlchemy's is to {connection.dialect.name}")
         self._connection = connection
         self._in_dollars = connection.dialect.paramstyle == "numeric_dollar"
         self.identity: object = connection.connection.driver_connection

@@ -15,10 +15,9 @@ CREATE TABLE windlass.task (
     boost bigint NOT NULL,
     fence bigint NOT NULL DEFAULT 0,
     claim_number bigint,
-    -- Whole milliseconds from 1970 to run_at, less the head start that the priority buys.
-    rank bigint NOT NULL GENERATED ALWAYS AS (
-        floor(extract(epoch FROM run_at - timestamptz '1970-01-01 00:00:00+00') * 1000)::bigint - boost
-    ) STORED,
+    -- Whole milliseconds from 1970 to run_at, less the head start that the priority buys. Not a generated
+    -- column: Postgres would take its expression apart anew for every row of every update.
+    rank bigint NOT NULL,
     duration double precision,
     progress_fraction double precision,
     timeout interval,

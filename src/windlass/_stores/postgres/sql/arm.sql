@@ -1,8 +1,8 @@
 -- One queue, or one stripe of it, as a claim sees it: only what is ready, in order, and nothing while it is
 -- paused. Rows are locked as they are taken, no more; those that others have locked are skipped.
-SELECT arm.rank, arm.id
+SELECT arm.rank, arm.id, arm.ctid
 FROM (
-    SELECT t.rank, t.id
+    SELECT t.rank, t.id, t.ctid
     FROM windlass.task AS t
     WHERE
         t.state = 'ready' AND t.queue = ($8::text[])[0] AND t.stripe = ($9::smallint[])[0]

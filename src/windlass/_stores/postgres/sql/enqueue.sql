@@ -9,13 +9,15 @@ WITH clock AS MATERIALIZED (
 made AS (
     INSERT INTO windlass.task (
         id, type, payload, root, queue, tenant, priority, boost, max_attempts, timeout, next, result_into,
-        secret, trace, enqueued_by, stripe, idempotency_key, fingerprint, after, awaited, created_at, run_at, state
+        secret, trace, enqueued_by, stripe, idempotency_key, fingerprint, after, awaited, created_at, run_at, state,
+        rank
     )
     SELECT
         g.id, g.type, g.payload, g.root, g.queue, g.tenant, g.priority, g.boost, g.max_attempts, g.timeout, g.next,
         g.result_into, g.secret, g.trace, g.enqueued_by, g.stripe, g.idempotency_key, g.fingerprint, g.after,
         g.awaited, clock.now, due.at,
-        CASE WHEN g.waiting THEN 'waiting' WHEN due.at > clock.now THEN 'scheduled' ELSE 'ready' END
+        CASE WHEN g.waiting THEN 'waiting' WHEN due.at > clock.now THEN 'scheduled' ELSE 'ready' END,
+        floor(extract(EPOCH FROM due.at) * 1000)::bigint - g.boost
     FROM clock
     CROSS JOIN unnest(
         $2::uuid[], $3::text[], $4::bytea[], $5::uuid[], $6::text[], $7::text[], $8::integer[], $9::bigint[],

@@ -1,6 +1,8 @@
 -- The hot path, one round trip: complete those whose leases hold and, if that was all of them, claim.
 -- Completed tasks leave the table for the history. A task that another waits for is left to the longer way.
 -- The queues to claim from are put in as arms; see arms.py.
+-- A claimed row is found again by where it lies, not by its id. One that was changed since the statement began
+-- is then missed; it is still ready, and the next look finds it.
 -- IS NOT DISTINCT FROM is there to keep the planner off the index of running tasks, which by stale statistics
 -- looks small to it: it would be gone through once for every task.
 WITH clock AS MATERIALIZED (
@@ -15,7 +17,7 @@ done AS (
     RETURNING
         t.id, t.root, t.run_at, t.created_at, t.claimed_at, t.boost, t.fence, g.duration, t.progress_fraction,
         t.timeout, t.priority, t.attempt, t.max_attempts, t.cancel_requested, t.type, t.queue, t.tenant, t.payload,
-        t.worker, g.outcome, t.progress_message, g.result, t.idempotency_key, t.fingerprint, t.next, t.after,
+        t.worker, coalesce(g.outcome, ($5::text[])[1]), t.progress_message, g.result, t.idempotency_key, t.fingerprint, t.next, t.after,
         t.result_into, t.secret, t.trace, t.enqueued_by, t.once
 ),
 
@@ -50,7 +52,7 @@ alive AS MATERIALIZED (
 
 /* shares */
 picked AS MATERIALIZED (
-    SELECT first.id
+    SELECT first.ctid
     FROM (
         /* arms */
     ) AS first
@@ -70,7 +72,7 @@ claimed AS (
         worker = (SELECT alive.worker FROM alive),
         progress_fraction = NULL,
         progress_message = NULL
-    WHERE t.id = ANY (ARRAY(SELECT picked.id FROM picked))
+    WHERE t.ctid = ANY (ARRAY(SELECT picked.ctid FROM picked))
     RETURNING {leased}, t.rank
 )
 

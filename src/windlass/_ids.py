@@ -25,13 +25,30 @@ class _Source:
         with self._lock:
             if self._used >= len(self._pool):
                 self._pool, self._used = os.urandom(_POOL_BYTES), 0
-            noise = int.from_bytes(self._pool[self._used : self._used + 8], "big") & 0x3FFFFFFFFFFFFFFF
+            noise = int.from_bytes(self._pool[self._used : self._used + 8], "big")
             self._used += 8
-            # More than 4,096 ids in one millisecond run ahead of the clock rather than repeat.
-            moment = self._moment = max(self._moment + 1, (time.time_ns() // 1_000_000) << 12)
-        low = f"{noise | 0x8000000000000000:016x}"
-        high = f"{moment >> 12:012x}"
-        return f"{high[:8]}-{high[8:]}-7{moment & 0xFFF:03x}-{low[:4]}-{low[4:]}"
+            moment = self._moment = self._next_moment()
+        return _spelt(moment, noise)
+
+    def several(self, number: int) -> list[str]:
+        with self._lock:
+            first = self._next_moment()
+            self._moment = first + number - 1
+        noise = os.urandom(8 * number)
+        return [
+            _spelt(first + n, int.from_bytes(noise[8 * n : 8 * n + 8], "big")) for n in range(number)
+        ]
+
+    def _next_moment(self) -> int:
+        # More than 4,096 ids in one millisecond run ahead of the clock rather than repeat.
+        return max(self._moment + 1, (time.time_ns() // 1_000_000) << 12)
+
+
+def _spelt(moment: int, noise: int) -> str:
+    """48 bits of milliseconds, the version, 12 bits of counter, the variant, 62 bits of noise."""
+    high = (moment >> 12) << 16 | 0x7000 | moment & 0xFFF
+    digits = f"{high << 64 | 0x8000000000000000 | noise & 0x3FFFFFFFFFFFFFFF:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 _source = _Source()
@@ -41,3 +58,8 @@ os.register_at_fork(after_in_child=_source.renew)
 def new_id() -> str:
     """A fresh, never repeated id that sorts after every id this process made before."""
     return _source.next()
+
+
+def new_ids(number: int) -> list[str]:
+    """So many of them, rising: quicker than one by one."""
+    return _source.several(number)

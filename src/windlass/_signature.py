@@ -40,12 +40,13 @@ class Signature:
         """The payload of a call, checked against the parameters, and which of them takes the result."""
         bound = self._bind(args, kwargs)
         takers = [name for name, value in bound.items() if value is RESULT]
+        if not takers:
+            data = encode_payload(bound)
+            self._check(data)
+            return data, None
         if len(takers) > 1:
             raise InvalidPayload(f"{' and '.join(takers)} are both RESULT; one parameter takes it")
         data = encode_payload({name: value for name, value in bound.items() if value is not RESULT})
-        if not takers:
-            self._check(data)
-            return data, None
         self._check_all_but(takers[0], data)
         return data, takers[0]
 

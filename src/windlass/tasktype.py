@@ -7,7 +7,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack
 from ._client.handle import Handle
 from ._client.sync import SyncHandle
 from ._declared import Declared
-from ._ids import new_id
+from ._ids import new_id, new_ids
 from ._model.options import Options
 from ._model.queue import Ordering
 from ._model.task import NewTask
@@ -139,15 +139,20 @@ class Prepared(Generic[P, R]):
     def _tasks(self, payloads: Iterable[Mapping[str, Any]]) -> list[NewTask]:
         if "idempotency_key" in self._options:
             raise InvalidOption("one idempotency key cannot stand for many tasks; enqueue them one by one")
-        batch: list[NewTask] = []
-        for payload in payloads:
-            # What the options mean is worked out once; but the steps of a chain are made anew for each.
-            if batch and batch[0].next is None:
-                data = self._first_payload((), dict(payload))
-                batch.append(another_like(batch[0], new_id(), data))
-            else:
-                batch.append(self._task((), dict(payload)))
-        return batch
+        given = [dict(payload) for payload in payloads]
+        if not given:
+            return []
+        first = self._task((), given[0])
+        if first.next is not None:  # The steps of a chain are made anew for each.
+            return [first, *(self._task((), payload) for payload in given[1:])]
+        ids = new_ids(len(given) - 1)
+        return [
+            first,
+            *(
+                another_like(first, task_id, self._first_payload((), payload))
+                for task_id, payload in zip(ids, given[1:], strict=True)
+            ),
+        ]
 
     def _task(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewTask:
         step = self._new_step(self._first_payload(args, kwargs))

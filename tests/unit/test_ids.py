@@ -7,9 +7,11 @@ import time
 from uuid import RFC_4122, UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from windlass import _ids
-from windlass._ids import new_id
+from windlass._ids import new_id, new_ids
 
 FORKING = """
 import os
@@ -122,3 +124,14 @@ def test_ids_rise_though_the_clock_is_set_back(clock: list[int]) -> None:
     second = new_id()
 
     assert second > first
+
+
+@given(st.lists(st.integers(0, 5_000), max_size=4))
+def test_several_are_like_so_many_single_ones(numbers: list[int]) -> None:
+    before = new_id()
+    made = [task_id for number in numbers for task_id in new_ids(number)]
+    after = new_id()
+
+    assert len(made) == sum(numbers)
+    assert [before, *made, after] == sorted({before, *made, after})
+    assert all(str(UUID(task_id)) == task_id and UUID(task_id).version == 7 for task_id in made)

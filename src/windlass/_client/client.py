@@ -116,7 +116,7 @@ class Client:
                 self._store,
                 answer.id,
                 created=answer.created,
-                following=ids_below(decode_steps(new.next)) if answer.created else (),
+                following=ids_below(decode_steps(new.next)) if new.next and answer.created else (),
                 result_type=result_type,
             )
             for new, answer in zip(batch, answers, strict=True)

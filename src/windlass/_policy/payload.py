@@ -28,14 +28,14 @@ _Place: TypeAlias = tuple[str | int, ...]
 
 def encode_payload(value: object, *, max_bytes: int = MAX_BYTES) -> bytes:
     """The JSON of a payload: an object whose keys are the handler's parameters."""
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         raise InvalidPayload(f"a payload is an object of named values, not {kind_of(value)}")
     return encode(value, "payload", max_bytes=max_bytes)
 
 
 def encode(value: object, what: str, *, max_bytes: int = MAX_BYTES) -> bytes:
     """The JSON of any value; `what` names it in errors."""
-    data = _encoder.encode(_Reader(what, max_bytes).plain(value))
+    data = _encoder.encode(_Reader(what, max_bytes).read(value))
     if len(data) > max_bytes:
         raise _too_large(what, f"{len(data):,}", max_bytes)
     return data
@@ -80,6 +80,10 @@ class _Reader:
         self._what = what
         self._max_bytes = max_bytes
         self._least = 0  # the JSON cannot be shorter than this many bytes
+
+    def read(self, value: object) -> Any:
+        """The whole value; nearly always a dict."""
+        return self._members(value, (), MAX_DEPTH) if type(value) is dict else self.plain(value)
 
     def plain(self, value: object, path: _Place = (), depth: int = MAX_DEPTH) -> Any:
         match value:

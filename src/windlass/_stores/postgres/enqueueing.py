@@ -82,8 +82,8 @@ def since(terms: Terms, batch: Iterable[NewTask]) -> str:
     """From when on these ids may be in the history: they tell in which millisecond they were made."""
     if terms.clock is not None:  # A test's clock knows nothing of the ids'.
         return "-infinity"
-    made = min(int(new.id[:13].replace("-", ""), 16) for new in batch)
-    return _day_before(made // 86_400_000)
+    first = min(new.id for new in batch)
+    return _day_before(int(first[:13].replace("-", ""), 16) // 86_400_000)
 
 
 @cache

@@ -4,13 +4,14 @@ from functools import cache
 
 from .statements import statement
 
-FLOOR = -(2**63)
-"""Lower than any rank: look from the very beginning."""
+FLOOR = (-(2**63), "00000000-0000-0000-0000-000000000000")
+"""Lower than any rank and id: look from the very beginning."""
 
 
 _NONE = """
 SELECT NULL::bigint AS rank, NULL::uuid AS id, NULL::tid AS ctid
 WHERE false AND cardinality($8::text[]) = cardinality($9::smallint[]) + cardinality($12::bigint[])
+    + cardinality($13::uuid[])
 """
 
 

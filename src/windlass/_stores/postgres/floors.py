@@ -2,13 +2,14 @@
 
 A claim looks for the lowest rank, and the entries of tasks that were claimed before lie just there. Vacuum
 takes them away, unless somebody's open transaction pins it; then every claim walks past all of them, and gets
-slower and slower. A claim that begins at the lowest rank of the one before does not. But it would also miss
+slower and slower. A claim that begins where the one before began does not. But it would also miss
 what is more urgent than that, so this is done only while it pays, and the whole is looked at now and then.
 """
 
 from collections.abc import Sequence
 
 from ..._model.lease import Claimed
+from ..._model.task import TaskId
 from .arms import FLOOR
 
 SLOWER = 3.0  # than at best: then a floor is tried
@@ -24,7 +25,7 @@ class Floors:
     """What one handle has learnt about its queues."""
 
     def __init__(self) -> None:
-        self._lowest: dict[str, int] = {}  # rank of the last claim, by queue
+        self._lowest: dict[str, tuple[int, TaskId]] = {}  # of the last claim, by queue
         self._best: float | None = None  # seconds a task
         self._whole = 0.0  # the same, lately, looking from the beginning
         self._active = False
@@ -32,8 +33,8 @@ class Floors:
         self._next_look = 0.0
         self._next_trial = 0.0
 
-    def of(self, queues: Sequence[str], now: float) -> list[int]:
-        """From which rank on to look in each of these."""
+    def of(self, queues: Sequence[str], now: float) -> list[tuple[int, TaskId]]:
+        """From which rank and id on to look in each of these."""
         floored = self._trial or (self._active and now < self._next_look)
         return [self._lowest.get(queue, FLOOR) if floored else FLOOR for queue in queues]
 
@@ -41,10 +42,10 @@ class Floors:
         self, claimed: Sequence[Claimed], number: int, seconds: float, *, floored: bool, now: float
     ) -> None:
         """A claim was answered in full: it was about so many tasks and took so long."""
-        lowest: dict[str, int] = {}
+        lowest: dict[str, tuple[int, TaskId]] = {}
         for one in claimed:
             if one.task.queue not in lowest:
-                lowest[one.task.queue] = one.task.rank
+                lowest[one.task.queue] = (one.task.rank, one.task.id)
         self._lowest.update(lowest)
         if number < _FEWEST:
             return

@@ -20,11 +20,11 @@ from .scripts import Ask, Script, ask, pairs, value
 
 
 class Arm(Struct, frozen=True):
-    """Where a claim reaches: a queue, one stripe of it, and the rank below which it does not look."""
+    """Where a claim reaches: a queue, one stripe of it, and the rank and id before which it does not look."""
 
     queue: str
     stripe: int = 0
-    floor: int = FLOOR
+    floor: tuple[int, TaskId] = FLOOR
 
 
 class Grant(Struct, frozen=True):
@@ -67,7 +67,8 @@ def exchange(terms: Terms, batch: Sequence[Settlement], wish: Claim | None, arms
         [arm.stripe for arm in arms],
         0 if wish is None else max(wish.limit, 0),
         0 if wish is None else wish.number,
-        [arm.floor for arm in arms],
+        [arm.floor[0] for arm in arms],
+        [arm.floor[1] for arm in arms],
     )
     return Ask("settle", parameters, settle_with(0 if wish is None else len(arms), terms.schema))
 

@@ -47,7 +47,8 @@ class Together:
     async def _fly(self) -> None:
         group = self._next_group()
         try:
-            await self._enqueue_all(group)
+            if group:  # Another flight may have taken all of them.
+                await self._enqueue_all(group)
         finally:
             for _, future in group:
                 if not future.done():

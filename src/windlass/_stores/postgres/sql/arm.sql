@@ -6,7 +6,7 @@ FROM (
     FROM windlass.task AS t
     WHERE
         t.state = 'ready' AND t.queue = ($8::text[])[0] AND t.stripe = ($9::smallint[])[0]
-        AND t.rank >= ($12::bigint[])[0]
+        AND (t.rank, t.id) >= (($12::bigint[])[0], ($13::uuid[])[0])
         AND (SELECT true FROM alive)
         AND NOT EXISTS (SELECT FROM windlass.queue AS q WHERE q.name = ($8::text[])[0] AND q.paused)
     ORDER BY t.rank, t.id

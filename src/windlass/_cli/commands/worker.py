@@ -68,22 +68,17 @@ def worker(
 
 
 def _introduce(app: "App", made: "Worker", target: str) -> None:
-    """Say who starts, and what an acknowledged write survives here."""
-    promise = app.operator.promise
+    """Say who starts. What an acknowledged write survives the worker says, once it has asked the store."""
     told = (
         f"windlass {version('windlass')} runs {target} ({len(app.types)} task types) as {made.name}; "
-        f"store {app.place} ({promise.durability}: {promise.why}); "
-        f"queues {', '.join(made.queues)}; {made.settings.slots} slots"
+        f"store {app.place}; queues {', '.join(made.queues)}; {made.settings.slots} slots"
     )
-    level = logging.INFO if promise.durability == "durable" else logging.WARNING
-    logger.log(
-        level,
+    logger.info(
         "%s",
         told,
         extra={
             "app": target,
             "store": app.place,
-            "durability": str(promise.durability),
             "queues": list(made.queues),
             "slots": made.settings.slots,
         },

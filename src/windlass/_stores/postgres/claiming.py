@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from ..._model.lease import Claim, Claimed
 from ..._model.verdict import Settlement
-from .arms import FLOOR
+from .arms import FLOOR, Arm
 from .enqueueing import Terms
 from .floors import Floors
-from .leases import Arm, Grant, exchange, read_grant
+from .leases import Grant, exchange, read_grant
 from .scripts import Ask, Row
 from .striping import Striping
 

@@ -6,7 +6,8 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -14,13 +15,12 @@ from msgspec import Struct
 
 from .address import Address
 from .faults import is_retryable, leaves_unanswered, means_next_host, means_reconnect, told
+from .pool import ACQUIRE_SECONDS, Connection, Pool
 from .scripts import Ask, Row, Script, play
 from .statements import statement
 
 T = TypeVar("T")
 
-Connection: TypeAlias = Any
-"""An asyncpg connection, or the pool's proxy of one; asyncpg has no types."""
 
 CONNECT_SECONDS = 10.0
 COMMAND_SECONDS = 60.0
@@ -28,7 +28,6 @@ _CLOSE_SECONDS = 5.0
 _FAREWELL_SECONDS = 2.0  # for a connection that was given up in the middle of a statement
 _MOMENT_SECONDS = 0.25  # of these, the caller waits so long
 _VANISHED_SECONDS = 15  # without a sign of life from the other host's kernel: it is gone
-_IDLE_SECONDS = 300.0
 _TRIES = 5
 _ALONE: dict[str, Any] = {"command_timeout": COMMAND_SECONDS, "statement_cache_size": 0}
 
@@ -82,7 +81,7 @@ class Connections:
         self._listening = Hosts(address.listen) if address.listen else self._hosts
         self._leaving: set[asyncio.Task[None]] = set()
         self._lock = threading.Lock()
-        self._pools: dict[asyncio.AbstractEventLoop, asyncio.Task[Any]] = {}
+        self._pools: dict[asyncio.AbstractEventLoop, asyncio.Task[Pool]] = {}
 
     # -- asking --------------------------------------------------------------------------------------
 
@@ -143,15 +142,16 @@ class Connections:
             yield connection
         except BaseException as error:
             if leaves_unanswered(error):
+                pool.forget(connection)
                 await self._give_up(connection)
             else:
-                if means_reconnect(error):
+                if means_reconnect(error) and not connection.is_closed():
                     connection.terminate()
-                await pool.release(connection)
+                pool.release(connection)
             if means_reconnect(error):
-                await pool.expire_connections()
+                pool.expire()
             raise
-        await pool.release(connection)
+        pool.release(connection)
 
     async def _give_up(self, connection: Connection) -> None:
         """Let go of a connection whose answer is still out, once the server has been asked to stop.
@@ -181,7 +181,7 @@ class Connections:
             **_ALONE, server_settings={"application_name": "windlass listener"}
         )
 
-    async def _pool(self) -> Any:
+    async def _pool(self) -> Pool:
         loop = asyncio.get_running_loop()
         making = self._pools.get(loop)
         if making is None or (making.done() and (making.cancelled() or making.exception() is not None)):
@@ -193,22 +193,19 @@ class Connections:
             return making.result()
         return await asyncio.shield(making)
 
-    async def _make_pool(self) -> Any:
+    async def _make_pool(self) -> Pool:
         if self.server is None:
             self.server = await self._learn()
-        pooled = self.server.pooled
-        return await asyncpg.create_pool(
-            connect=self._hosts.connect,
-            min_size=0,
-            max_size=self.address.connections,
-            max_inactive_connection_lifetime=_IDLE_SECONDS,
-            command_timeout=COMMAND_SECONDS,
-            statement_cache_size=0 if pooled else 200,
-            max_cached_statement_lifetime=0,
-            server_settings={"application_name": "windlass"}
-            | ({} if pooled or not self._planned else _settings(self.server)),
-            reset=_leave_as_it_is,
-        )
+        return Pool(partial(self._hosts.connect, **self._options(self.server)), self.address.connections)
+
+    def _options(self, server: Server) -> dict[str, Any]:
+        ours = {} if server.pooled or not self._planned else _settings(server)
+        return {
+            "command_timeout": COMMAND_SECONDS,
+            "statement_cache_size": 0 if server.pooled else 200,
+            "max_cached_statement_lifetime": 0,
+            "server_settings": {"application_name": "windlass"} | ours,
+        }
 
     async def _learn(self) -> Server:
         connection = await self.alone()
@@ -316,11 +313,11 @@ def each_host(dsn: str) -> list[str]:
     return [parts._replace(netloc=f"{user}{at}{host}").geturl() for host in hosts.split(",")]
 
 
-async def _acquire(pool: Any) -> Connection:
+async def _acquire(pool: Pool) -> Connection:
     try:
-        return await pool.acquire(timeout=CONNECT_SECONDS)
+        return await pool.acquire()
     except TimeoutError:
-        raise ConnectionError(f"there was no connection to be had within {CONNECT_SECONDS:g} s") from None
+        raise ConnectionError(f"there was no connection to be had within {ACQUIRE_SECONDS:g} s") from None
 
 
 async def _end_connection(connection: Connection) -> None:
@@ -346,18 +343,8 @@ async def _can_watch(connection: Connection) -> bool:
     return True
 
 
-async def _end(making: "asyncio.Task[Any]") -> None:
+async def _end(making: "asyncio.Task[Pool]") -> None:
     if not making.done():
         making.cancel()
-        return
-    if making.cancelled() or making.exception() is not None:
-        return
-    pool = making.result()
-    try:
-        await asyncio.wait_for(pool.close(), _CLOSE_SECONDS)
-    except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-        pool.terminate()
-
-
-async def _leave_as_it_is(connection: Connection) -> None:
-    """Nothing is ever left behind on a connection, so that resetting it would only cost a round trip."""
+    elif not making.cancelled() and making.exception() is None:
+        await making.result().close()

@@ -6,9 +6,10 @@ from typing import Any
 
 from ..._model.state import State
 from ..._model.task import NewTask, rank_of
+from . import enqueueing
 from .book import SOON
-from .connections import Connection
 from .enqueueing import Terms, since, stripe_of
+from .pool import Connection
 from .rows import Row, listed
 from .statements import statement
 
@@ -24,8 +25,12 @@ _COLUMNS = (
 )  # fmt: skip
 
 
+class Stands(Exception):
+    """One of them ended while it was copied in again: what was done is to be rolled back."""
+
+
 async def copy(connection: Connection, terms: Terms, batch: Sequence[NewTask]) -> bool:
-    """Copy them in; False, and nothing done, if one of them may stand already."""
+    """Copy them in; False, and nothing done, if one of them may stand. Raises Stands if one has ended."""
     first, last = min(new.id for new in batch), max(new.id for new in batch)
     sql = statement("look_between", terms.schema).replace("-infinity", since(terms, batch))
     now, stands = await connection.fetchrow(sql, terms.clock, first, last)
@@ -39,6 +44,9 @@ async def copy(connection: Connection, terms: Terms, batch: Sequence[NewTask]) -
         records=_records(batch, terms, now, news),
         timeout=MAX_SECONDS,
     )
+    ended = enqueueing.ended_between(terms, batch)
+    if {row[0] for row in await connection.fetch(ended.sql, *ended.parameters)} & {new.id for new in batch}:
+        raise Stands
     if news:
         await connection.fetch(statement("wake", terms.schema), sorted(news))
     return True

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ..._model.state import State
 from ..._model.task import Enqueued, NewTask, TaskId
@@ -14,6 +14,7 @@ from .endings import cancel_pending
 from .rows import NEW_COLUMNS, columns_of, ids_of, new_row
 from .scripts import Ask, Script, ask, pairs, value
 from .statements import statement
+from .striping import Striping
 
 _SKEW = timedelta(days=1)
 """By so much at most may the clocks of producers and of the database differ."""
@@ -24,7 +25,12 @@ class Terms(Struct, frozen=True, kw_only=True):
 
     schema: str
     clock: datetime | None = None
-    stripes: Mapping[str, int] = {}
+    striping: Striping = field(default_factory=Striping)
+
+    @property
+    def stripes(self) -> Mapping[str, int]:
+        """How many stripes new tasks of a queue go to, where it is more than one."""
+        return self.striping.fill
 
 
 def is_plain(new: NewTask) -> bool:
@@ -53,6 +59,24 @@ def insert_plain(terms: Terms, batch: Sequence[NewTask]) -> Script[list[Enqueued
     """Insert tasks that need no look-up; what stands already stays."""
     created = {row[0] for row in (yield plain_insertion(terms, batch))}
     return answers_to(batch, created)
+
+
+def insert_again(terms: Terms, batch: Sequence[NewTask]) -> Script[list[Enqueued]]:
+    """The same for tasks that may have been tried before; see tries.py for what the second look is for."""
+    created = {row[0] for row in (yield plain_insertion(terms, batch))}
+    if created:
+        ended = yield ended_between(terms, batch)
+        those = sorted(created.intersection(row[0] for row in ended))
+        if those:
+            yield from ask("take_back", those)
+            created.difference_update(those)
+    return answers_to(batch, created)
+
+
+def ended_between(terms: Terms, batch: Sequence[NewTask]) -> Ask:
+    """Whatever has ended with an id from the first of these to the last."""
+    sql = _since("ended_between", since(terms, batch), terms.schema)
+    return Ask("ended_between", (min(new.id for new in batch), max(new.id for new in batch)), sql)
 
 
 def plain_insertion(terms: Terms, batch: Sequence[NewTask]) -> Ask:
@@ -119,14 +143,21 @@ class Admission:
 
     def admit(self, batch: Sequence[NewTask]) -> Script[list[Enqueued]]:
         """Check everything, then insert what is new."""
-        self._states.update((yield from pairs("existing", ids_of(new.id for new in batch))))
+        yield from self._know(batch)
         fresh = [new for new in batch if new.id not in self._states]
         yield from self._take_keys(fresh)
         yield from self._lock_fingerprints(fresh)
         yield from self._lock_predecessors(fresh)
+        # Any of these may have waited for an earlier try at this very batch, whose reply was lost.
+        yield from self._know(fresh)
         answers = [self._admit(new) for new in batch]
         yield from self._insert()
         return answers
+
+    def _know(self, batch: Sequence[NewTask]) -> Script[None]:
+        """Which of them stand."""
+        if batch:
+            self._states.update((yield from pairs("existing", ids_of(new.id for new in batch))))
 
     # -- look-ups, each for the whole batch, in an order that is the same for everybody --------------
 

@@ -20,6 +20,7 @@ from .scripts import Ask, Row, Script
 from .striping import Striping
 from .together import Together
 from .transacting import Blocking
+from .tries import Tries
 from .wakes import Switchboard
 
 T = TypeVar("T")
@@ -41,6 +42,7 @@ class Handle:
         self._blocking = Blocking(address)
         self._striping = Striping()
         self._claiming = Claiming(self._striping)
+        self._tries = Tries()
         self._boards: dict[asyncio.AbstractEventLoop, Switchboard] = {}
         self._together: dict[asyncio.AbstractEventLoop, Together] = {}
         _handles.add(self)
@@ -105,7 +107,7 @@ class Handle:
 
     @property
     def _terms(self) -> Terms:
-        return Terms(schema=self.address.schema, clock=self._now, stripes=self._striping.fill)
+        return Terms(schema=self.address.schema, clock=self._now, striping=self._striping)
 
     async def _know_stripes(self) -> None:
         """Ask anew now and then which queues are striped."""

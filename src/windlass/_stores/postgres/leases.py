@@ -11,20 +11,12 @@ from ..._model.lease import Claim, Claimed
 from ..._model.state import State, Verb
 from ..._model.task import Error, Task, TaskId
 from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settlement
-from .arms import FLOOR, settle_with
+from .arms import Arm, settle_with
 from .book import Book
 from .endings import abandon, unblock
 from .enqueueing import Admission, Terms
 from .rows import Row, columns_of, error_columns, ids_of, read_leased
 from .scripts import Ask, Script, ask, pairs, value
-
-
-class Arm(Struct, frozen=True):
-    """Where a claim reaches: a queue, one stripe of it, and the rank and id before which it does not look."""
-
-    queue: str
-    stripe: int = 0
-    floor: tuple[int, TaskId] = FLOOR
 
 
 class Grant(Struct, frozen=True):

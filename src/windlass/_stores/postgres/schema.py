@@ -14,7 +14,8 @@ import asyncpg
 from ..._store import Migration
 from ..migrations import Move, Step, load_steps, next_move, overview, require_current
 from . import partitions
-from .connections import Connection, Connections
+from .connections import Connections
+from .pool import Connection
 from .scripts import Ask, Row, Script, play, value
 from .statements import statement, within
 

@@ -68,6 +68,8 @@ class PostgresStore(Handle):
     async def _enqueue_plain(self, batch: Sequence[NewTask]) -> list[Enqueued]:
         if len(batch) >= copying.AT_LEAST and await self._copy(batch):
             return [Enqueued(id=new.id, created=True) for new in batch]
+        if not self._tries.is_first(batch):
+            return await self._play(lambda: enqueueing.insert_again(self._terms, batch))
         rows = await self._fetch(enqueueing.plain_insertion(self._terms, batch))
         return enqueueing.answers_to(batch, {row[0] for row in rows})
 
@@ -78,7 +80,7 @@ class PostgresStore(Handle):
             try:
                 async with self._connections.one() as connection, self._connections.transaction(connection):
                     return await copying.copy(connection, self._terms, batch)
-            except asyncpg.UniqueViolationError:
+            except (asyncpg.UniqueViolationError, copying.Stands):
                 return False
 
     def join(self, connection: object) -> Join:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 from time import monotonic
 
-from .leases import Arm
+from .arms import Arm
 from .scripts import Row
 
 FRESH_FOR = 5.0

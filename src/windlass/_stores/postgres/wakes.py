@@ -65,6 +65,8 @@ class Switchboard:
         self._broken = asyncio.Event()  # the connection has ended, or is not to be trusted any more
         self._named = False
         self._naming: asyncio.Task[None] | None = None
+        self._changes = 0  # of what the table is to say
+        self._stands = False  # our name, in the table
         self._busy_since: float | None = None
 
     @asynccontextmanager
@@ -75,7 +77,8 @@ class Switchboard:
         if self._line is None or self._line.done():
             self._line = asyncio.create_task(self._hold_line())
         elif self._named:
-            self._start_naming(named=True)  # The name stands for other queues so far.
+            self._stands = False  # for other queues it does, so far
+            self._start_naming(named=True)
         try:
             yield listener
         finally:
@@ -109,24 +112,35 @@ class Switchboard:
             self._start_naming(named=False)
 
     def _start_naming(self, *, named: bool) -> None:
+        """See to it that the table says so. One task at a time writes: a connection can do only one thing."""
         self._named = named
+        self._changes += 1
         if self._naming is None or self._naming.done():
             self._naming = asyncio.create_task(self._write_names())
 
+    async def _finish_naming(self, *, named: bool) -> None:
+        self._start_naming(named=named)
+        if self._naming is not None:
+            await self._naming
+
     async def _write_names(self) -> None:
         """Bring the table up to date with what we are; it may change on the way."""
-        written = None
-        while written != self._named and self._connection is not None:
-            written = self._named
+        while (connection := self._connection) is not None:
+            changes, named, stood = self._changes, self._named, self._stands
+            self._stands = named
             try:
-                await self._write_name(self._connection, named=written)
+                await self._write_name(connection, named=named)
             except Exception as error:  # noqa: BLE001 - whatever it was, the line is not to be trusted
                 logger.debug("a listener's name was not written: %r", error)
+                if connection is not self._connection:
+                    continue  # there is another by now
                 self._broken.set()
                 return
-            if written:
+            if named and not stood:
                 self._hint_all()
                 asyncio.get_running_loop().call_later(_ONCE_MORE, self._hint_all)
+            if changes == self._changes:
+                return
 
     async def _write_name(self, connection: Any, *, named: bool) -> None:
         queues = sorted({queue for listener in self._listeners for queue in listener.queues}) if named else []
@@ -160,10 +174,8 @@ class Switchboard:
             self._broken = asyncio.Event()
             connection.add_termination_listener(self._on_end)
             await connection.add_listener(self._channel, self._on_notice)
-            self._connection = connection
-            self._named = True
-            await self._write_name(connection, named=True)
-            self._hint_all()
+            self._connection, self._stands = connection, False
+            await self._finish_naming(named=True)
             yield connection
         finally:
             self._connection = None
@@ -190,10 +202,7 @@ class Switchboard:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._broken.wait(), _PING * (0.8 + 0.4 * random.random()))
                 break
-            naming = self._naming
-            if naming is not None and not naming.done():
-                await naming
-            await self._write_name(connection, named=self._named)
+            await self._finish_naming(named=self._named)
         raise ConnectionError("the connection has ended")
 
     async def _poll(self) -> None:

@@ -11,7 +11,7 @@ from ....errors import InvalidOption, SchemaMismatch
 from ...migrations import require_current
 from .. import enqueueing, leases, schema
 from ..enqueueing import Terms, is_plain
-from ..scripts import Ask, Row, Script
+from ..scripts import Ask, Row, Script, ask
 from ..statements import statement
 from .faults import in_our_words
 
@@ -62,6 +62,9 @@ def enqueue(lent: Lent | LentAsync, terms: Terms, batch: Sequence[NewTask]) -> S
         return []
     by_itself = lent.commits_by_itself
     yield from _check(lent, terms)
+    if terms.striping.is_stale:
+        terms.striping.asking()
+        terms.striping.learn((yield from ask("stripes")))
     inserting = enqueueing.enqueue(terms, batch)
     if all(map(is_plain, batch)):
         # One statement, which nothing can refuse, needs no savepoint. That is quicker, and a transaction may

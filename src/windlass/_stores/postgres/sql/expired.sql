@@ -1,9 +1,9 @@
--- Tasks in the history past their term, longest ended first; one that another waits for stays.
+-- Some tasks in the history past their term; one that another waits for stays. In no order: to sort them all
+-- for the sake of a few would take long.
 SELECT h.id::text
 FROM windlass.history AS h
 WHERE
     h.state = $1 AND h.finished_at < $2 AND (h.queue = ANY ($3::text[])) <> $4::boolean
     AND NOT EXISTS (SELECT FROM windlass.dependency AS d WHERE d.predecessor = h.id)
-ORDER BY h.finished_at
 LIMIT $5
 FOR UPDATE SKIP LOCKED

@@ -5,4 +5,10 @@ WHERE
         s.expires_at,
         CASE WHEN $1::timestamptz IS NULL THEN pg_postmaster_start_time() + (s.expires_at - s.beat_at) END
     ) <= coalesce($1::timestamptz, clock_timestamp())
-    AND NOT EXISTS (SELECT FROM windlass.task AS t WHERE t.session = s.id AND t.state = 'running')
+    AND (
+        SELECT true
+        FROM windlass.task AS t
+        WHERE t.session = s.id AND t.state = 'running'
+        ORDER BY t.session
+        LIMIT 1
+    ) IS NULL

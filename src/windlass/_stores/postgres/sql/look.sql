@@ -3,7 +3,13 @@ SELECT
     (
         SELECT array_agg(g.queue)
         FROM unnest($1::text[]) AS g (queue)
-        WHERE EXISTS (SELECT FROM windlass.task AS t WHERE t.state = 'ready' AND t.queue = g.queue)
+        WHERE (
+            SELECT true
+            FROM windlass.task AS t
+            WHERE t.state = 'ready' AND t.queue = g.queue
+            ORDER BY t.queue, t.stripe, t.rank
+            LIMIT 1
+        )
     ),
     (
         SELECT t.run_at

@@ -38,11 +38,17 @@ silent AS MATERIALIZED (
 ),
 
 picked AS MATERIALIZED (
-    SELECT t.id
+    SELECT lost.id
     FROM silent
-    INNER JOIN windlass.task AS t ON t.session = silent.session AND t.state = 'running'
+    CROSS JOIN LATERAL (
+        SELECT t.id
+        FROM windlass.task AS t
+        WHERE t.session = silent.session AND t.state = 'running'
+        ORDER BY t.session
+        LIMIT $3
+        FOR UPDATE SKIP LOCKED
+    ) AS lost
     LIMIT $3
-    FOR UPDATE OF t SKIP LOCKED
 )
 
 UPDATE windlass.task AS t

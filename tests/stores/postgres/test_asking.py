@@ -26,12 +26,12 @@ NOW = datetime.now(UTC)
 FILL = """
 INSERT INTO {schema}.task (
     id, root, run_at, created_at, boost, priority, max_attempts, state, type, queue, tenant, payload,
-    enqueued_by, finished_at, idempotency_key
+    enqueued_by, finished_at, idempotency_key, rank
 )
 SELECT
     u.id, CASE WHEN n % 10 = 7 THEN '00000000-0000-7000-8000-000000000001' ELSE u.id END, now(), now(), 0, 0,
     5, u.state, 't' || n % 3, CASE WHEN n % 500 = 1 THEN 'short' ELSE 'long' END, '', '{{}}', '',
-    CASE WHEN u.state = 'dead' THEN now() END, CASE WHEN n % 100 = 3 THEN 'k' || n END
+    CASE WHEN u.state = 'dead' THEN now() END, CASE WHEN n % 100 = 3 THEN 'k' || n END, n
 FROM generate_series(1, $1) AS n
 CROSS JOIN LATERAL (
     SELECT
@@ -194,8 +194,8 @@ PARTS = [
 FAILED = """
 INSERT INTO {schema}.task (
     id, root, run_at, created_at, boost, priority, max_attempts, state, type, queue, tenant, payload,
-    enqueued_by, error_type, error_message
-) VALUES ($1, $1, now(), now(), 0, 0, 5, 'scheduled', 't', 'q', '', '{{}}', '', 'Odd', $2)
+    enqueued_by, error_type, error_message, rank
+) VALUES ($1, $1, now(), now(), 0, 0, 5, 'scheduled', 't', 'q', '', '{{}}', '', 'Odd', $2, 0)
 """
 
 

@@ -13,6 +13,7 @@ from windlass._stores.migrations import Step, load_steps
 from windlass._stores.postgres import checks, schema
 from windlass._stores.postgres.address import parse
 from windlass._stores.postgres.connections import Connections, Server
+from windlass._stores.postgres.durability import promise
 
 from .conftest import new_schema
 
@@ -157,8 +158,8 @@ async def test_tasks_that_lie_about(made: Connections) -> None:
         await run(
             made,
             "INSERT INTO {schema}.task (id, root, run_at, created_at, boost, priority, max_attempts, state, "
-            "type, queue, tenant, payload, enqueued_by) VALUES (gen_random_uuid(), gen_random_uuid(), now(), "
-            f"now(), 0, 0, 5, '{state}', 't', 'q', '', '{{{{}}}}', '')",
+            "type, queue, tenant, payload, enqueued_by, rank) VALUES (gen_random_uuid(), gen_random_uuid(), "
+            f"now(), now(), 0, 0, 5, '{state}', 't', 'q', '', '{{{{}}}}', '', 0)",
         )
 
     messages = [finding.message for finding in await found(made, "tasks")]
@@ -217,7 +218,7 @@ async def test_who_may_see_little_is_told_so(made: Connections, postgres15: Post
 def test_the_promise_is_what_the_server_is_set_up_for(
     settings: dict[str, str], durability: Durability, word: str
 ) -> None:
-    said = durability.promise(Server(version=15, pooled=False, settings=settings))
+    said = promise(Server(version=15, pooled=False, settings=settings))
 
     assert said.durability is durability
     assert word in said.why

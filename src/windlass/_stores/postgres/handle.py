@@ -16,6 +16,7 @@ from .claiming import Claiming
 from .connections import Connections
 from .durability import UNKNOWN, promise
 from .enqueueing import Terms
+from .keeping import Horizons
 from .scripts import Ask, Row, Script
 from .striping import Striping
 from .together import Together
@@ -43,6 +44,7 @@ class Handle:
         self._striping = Striping()
         self._claiming = Claiming(self._striping)
         self._tries = Tries()
+        self._horizons = Horizons()
         self._boards: dict[asyncio.AbstractEventLoop, Switchboard] = {}
         self._together: dict[asyncio.AbstractEventLoop, Together] = {}
         _handles.add(self)

@@ -1,7 +1,7 @@
 """What the keeper does: lead, promote, prune; and the settings of queues that it goes by."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 from msgspec import Struct
@@ -20,6 +20,8 @@ KEYS_AT_ONCE = 1000
 SPAN = timedelta(days=1)
 """What a partition of the history holds."""
 
+EVER = datetime(1970, 1, 1, tzinfo=UTC)
+_ALL_EVERY = timedelta(hours=1)
 _encoder = msgspec.json.Encoder()
 _settings = msgspec.json.Decoder(QueueSettings)
 _IN_HISTORY = (State.CANCELLED, State.COMPLETED)
@@ -91,16 +93,39 @@ def before(now: datetime, kept: timedelta) -> datetime | None:
         return None
 
 
-def prune_rows(term: Term, now: datetime, limit: int) -> Script[int]:
+class Horizons:
+    """How far each term was pruned, so that what stays on is not gone through every time."""
+
+    def __init__(self) -> None:
+        self._reached: dict[Term, datetime] = {}
+        self._all_at = EVER
+
+    def since(self, term: Term, now: datetime) -> datetime:
+        """From when on there may be something to prune; now and then everything is looked at."""
+        if not self._all_at <= now < self._all_at + _ALL_EVERY:
+            self._reached.clear()
+            self._all_at = now
+        return self._reached.get(term, EVER)
+
+    def reached(self, term: Term, horizon: datetime) -> None:
+        """Nothing before this is left."""
+        self._reached[term] = horizon
+
+
+def prune_rows(term: Term, now: datetime, limit: int, horizons: Horizons) -> Script[int]:
     """Delete up to so many tasks of a term that are past it."""
     horizon = None if term.kept is None else before(now, term.kept)
     if horizon is None:
         return 0
-    name = "expired_dead" if term.state is State.DEAD else "expired"
-    if term.state is not State.DEAD:
+    asked = (term.state.value, horizon, list(term.queues), term.others, limit)
+    if term.state is State.DEAD:
+        rows = yield from ask("expired_dead", *asked)
+    else:
         yield from ask("look_by_block")
-    rows = yield from ask(name, term.state.value, horizon, list(term.queues), term.others, limit)
+        rows = yield from ask("expired", *asked, horizons.since(term, now))
     ids = [row[0] for row in rows]
+    if len(ids) < limit:
+        horizons.reached(term, horizon)
     if ids:
         yield from _forget_all(ids, now, dead=term.state is State.DEAD)
     return len(ids)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TypeVar
 
 import asyncpg
@@ -68,7 +69,7 @@ class PostgresStore(Handle):
     async def _enqueue_plain(self, batch: Sequence[NewTask]) -> list[Enqueued]:
         if len(batch) >= copying.AT_LEAST and await self._copy(batch):
             return [Enqueued(id=new.id, created=True) for new in batch]
-        if not self._tries.is_first(batch):
+        if len(batch) >= copying.AT_LEAST or not self._tries.is_first(batch):
             return await self._play(lambda: enqueueing.insert_again(self._terms, batch))
         rows = await self._fetch(enqueueing.plain_insertion(self._terms, batch))
         return enqueueing.answers_to(batch, {row[0] for row in rows})
@@ -195,8 +196,8 @@ class PostgresStore(Handle):
         pruned = await self._drop_days(now, whole)
         for term in terms:
             if pruned < limit and keeping.by_row(term, whole):
-                room = limit - pruned
-                pruned += await self._play(lambda term=term, room=room: keeping.prune_rows(term, now, room))  # type: ignore[misc]  # bound now
+                pruning = partial(keeping.prune_rows, term, now, limit - pruned, self._horizons)
+                pruned += await self._play(pruning)
         while len(await self._fetch(keeping.prune_keys(self._now))) == keeping.KEYS_AT_ONCE:
             continue
         return pruned
@@ -240,10 +241,8 @@ class PostgresStore(Handle):
             page = Page(limit=min(limit - len(done), 10_000) + _SPARE, cursor=cursor)
             with self._connections.told():
                 found = await asking.find_ids(self._connections, meant, page)
-            room = limit - len(done)
-            done += await self._play(
-                lambda ids=found.items, room=room: actions.apply(self._now, action, ids, room)  # type: ignore[misc]  # bound now
-            )
+            acting = partial(actions.apply, self._now, action, found.items, limit - len(done))
+            done += await self._play(acting)
             cursor = found.cursor
             if cursor is None:
                 break

@@ -3,7 +3,7 @@
 SELECT h.id::text
 FROM windlass.history AS h
 WHERE
-    h.state = $1 AND h.finished_at < $2 AND (h.queue = ANY ($3::text[])) <> $4::boolean
+    h.state = $1 AND h.finished_at < $2 AND h.finished_at >= $6 AND (h.queue = ANY ($3::text[])) <> $4::boolean
     AND NOT EXISTS (SELECT FROM windlass.dependency AS d WHERE d.predecessor = h.id)
 LIMIT $5
 FOR UPDATE SKIP LOCKED

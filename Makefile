@@ -54,8 +54,8 @@ format: setup ## Put the code into shape, mending what ruff can
 	@$(BIN)/ruff format --quiet
 
 .PHONY: bench
-bench: setup servers ## Measure, beside a peer
-	@$(BIN)/python -m benchmarks
+bench: setup servers ## Measure, beside peers
+	@$(BIN)/python -m benchmarks sqlite postgres growth
 
 .PHONY: chaos
 chaos: setup servers ## Kill and cut at random; minutes, not seconds

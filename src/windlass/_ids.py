@@ -35,9 +35,7 @@ class _Source:
             first = self._next_moment()
             self._moment = first + number - 1
         noise = os.urandom(8 * number)
-        return [
-            _spelt(first + n, int.from_bytes(noise[8 * n : 8 * n + 8], "big")) for n in range(number)
-        ]
+        return [_spelt(first + n, int.from_bytes(noise[8 * n : 8 * n + 8], "big")) for n in range(number)]
 
     def _next_moment(self) -> int:
         # More than 4,096 ids in one millisecond run ahead of the clock rather than repeat.

@@ -14,9 +14,9 @@ from benchmarks.figures import Figure, Findings, Target, percentile, ratio  # no
 from benchmarks.report import table, verdicts  # noqa: E402
 
 
-def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
+def bench(*arguments: str, seconds: float = 55) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "benchmarks", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=55, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False)
 
 
 @pytest.mark.system
@@ -28,6 +28,25 @@ def test_a_quick_run_measures_every_part_and_keeps_it_as_json(tmp_path: Path) ->
     (kept,) = tmp_path.glob("*.json")
     parts = {figure["part"].partition(",")[0] for figure in json.loads(kept.read_text())["figures"]}
     assert parts == {"drain", "enqueue", "pickup", "worker loop", "other handlers", "worker memory"}
+
+
+@pytest.mark.system
+@pytest.mark.timeout(180)
+def test_a_quick_run_beside_the_peers_on_postgres(tmp_path: Path) -> None:
+    """Without the one that is fetched from npm."""
+    left_out = ("--without", "graphile-worker", "--without", "procrastinate")
+
+    done = bench("postgres", "--quick", *left_out, "--results", str(tmp_path), seconds=170)
+
+    assert done.returncode in {0, 1}, done.stderr
+    assert "void" not in done.stderr
+    (kept,) = tmp_path.glob("*.json")
+    figures = json.loads(kept.read_text())["figures"]
+    parts = {figure["part"] for figure in figures}
+    assert parts == {"enqueue, Postgres", "drain, Postgres", "pickup, Postgres"}
+    lost = [figure for figure in figures if figure["what"] == "lost or repeated"]
+    assert {value for figure in lost for value in figure["values"]} == {0.0}
+    assert list(tmp_path.glob("*.svg"))
 
 
 @pytest.mark.system

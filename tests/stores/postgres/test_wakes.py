@@ -8,6 +8,7 @@ from datetime import timedelta
 import asyncpg
 import pytest
 
+from tests.loops.working import eventually
 from windlass._store import Store, Wake
 from windlass._stores.postgres import PostgresStore, wakes
 from windlass.testing.conformance.steps import complete, settle, some_tasks, stand, worker_on
@@ -69,9 +70,10 @@ async def named(store: PostgresStore) -> list[str]:
 
 
 async def until_named(store: PostgresStore, *queues: str) -> None:
-    async with asyncio.timeout(DEADLINE):
-        while await named(store) != sorted(queues):  # noqa: ASYNC110  a table has no event
-            await asyncio.sleep(0.01)
+    async def are_named() -> bool:
+        return await named(store) == sorted(queues)
+
+    await eventually(are_named)
 
 
 async def test_nobody_is_notified_while_nobody_waits(store: PostgresStore) -> None:

@@ -204,6 +204,7 @@ class Connections:
             "command_timeout": COMMAND_SECONDS,
             "statement_cache_size": 0 if server.pooled else 200,
             "max_cached_statement_lifetime": 0,
+            "max_cacheable_statement_size": 0,  # a claim from many queues is long, and planning it is slow
             "server_settings": {"application_name": "windlass"} | ours,
         }
 

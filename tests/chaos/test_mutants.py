@@ -177,7 +177,7 @@ ON_POSTGRES = [
 
 @pytest.fixture
 def server_fleet(tmp_path: Path) -> Iterator[ServerFleet]:
-    with ServerFleet.start(tmp_path) as fleet:
+    with ServerFleet.on_server(tmp_path) as fleet:
         yield fleet
 
 

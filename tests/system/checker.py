@@ -23,7 +23,9 @@ AFTERMATH = 30 * SECOND
 """How long after a freeze or a full disk its consequences may still come: a lease, and a new leader."""
 OUTAGES = {"restart", "outage", "network"}
 """A server that is away, for everybody. Cut and ended connections are none: leases must survive those."""
-OUTAGE_AFTERMATH = 10 * SECOND
+OUTAGE_AFTERMATH = 5 * SECOND
+UNDER_WAY = SECOND
+"""How long after the end of a run its settlement may still be under way, to be held up by a fault."""
 
 
 class Violation(Struct, frozen=True):
@@ -184,7 +186,7 @@ class Checker:
         for fault in self.history.faults:
             if fault.kind == "kill" and fault.worker == worker:
                 return True
-            if fault.began > until:
+            if fault.began > until + UNDER_WAY:
                 continue
             alone = fault.kind == "halt" and fault.worker == worker
             if (fault.kind in ("freeze", "full") or alone) and fault.ended + AFTERMATH >= since:

@@ -119,7 +119,7 @@ class Fleet:
             "WINDLASS_TEST_WORKER": name,
             "WINDLASS_TEST_STORE": self.way or self.server,
             "PYTHONWARNINGS": "ignore",
-            "PYTHONPATH": str(self.package or ""),
+            "PYTHONPATH": str(self.package or os.environ.get("PYTHONPATH", "")),
         }
         with errors.open("ab") as file:
             process = subprocess.Popen(

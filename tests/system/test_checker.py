@@ -181,6 +181,58 @@ def test_a_frozen_worker_may_overlap(sound: Sound) -> None:
     assert report.numbers["overlaps"] == 1
 
 
+EXPLAINS = [
+    ("kill", "w9", True),
+    ("kill", "w2", False),
+    ("freeze", "w2", True),  # it may have held the file
+    ("halt", "w9", True),
+    ("halt", "w2", False),
+    ("full", "", True),
+    ("restart", "", True),
+    ("outage", "", True),
+    ("network", "", True),
+    ("cut", "", False),
+    ("cut after commit", "", False),
+    ("ended connections", "", False),
+    ("terminate", "w9", False),
+]
+
+
+@pytest.mark.parametrize(("kind", "worker", "explains"), EXPLAINS)
+def test_a_lost_lease_is_explained_by_what_can_cost_it(kind: str, worker: str, explains: bool) -> None:
+    sound = Sound()
+    sound.wish("lost")
+    sound.task("lost", attempt=2, fence=3)
+    sound.run("lost", 1, worker="w9", how=None)
+    sound.fault(kind, worker)
+    sound.line("lost", 2, 1, "crashed", error=LOST, worker="w9")
+    sound.run("lost", 3, worker="w2")
+    sound.line("lost", 3, 2, worker="w2")
+
+    rules = {violation.rule for violation in sound.report().violations}
+
+    assert rules == (set() if explains else {"rescued without cause", "taken over without cause"})
+
+
+def test_an_outage_long_ago_explains_nothing() -> None:
+    sound = Sound()
+    sound.fault("restart", "", at=0)
+    sound.moment = 60 * 10**9
+    sound.wish("lost")
+    sound.task("lost", attempt=2, fence=3)
+    sound.run("lost", 1, worker="w9", how=None)
+    later = BEGAN + timedelta(seconds=61)
+    sound.line("lost", 2, 1, "crashed", error=LOST, worker="w9", claimed_at=later, finished_at=later)
+    sound.moment += 2 * 10**9
+    sound.run("lost", 3, worker="w2")
+    later += timedelta(seconds=2)
+    sound.line("lost", 3, 2, worker="w2", claimed_at=later, finished_at=later)
+
+    rules = {violation.rule for violation in sound.report().violations}
+
+    assert {"rescued without cause", "taken over without cause"} <= rules
+
+
 def _lost(sound: Sound) -> None:
     sound.history.tasks = [task for task in sound.history.tasks if task.id != "id-plain"]
     sound.notes = [note for note in sound.notes if note.task_id != "id-plain"]

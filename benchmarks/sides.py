@@ -65,7 +65,7 @@ WINDLASS = Side(
     program="on_windlass_server",
     unfinished=None,
     at_once=10_000,
-    settings={"slots": 500},
+    settings={"slots": 1000},
 )
 GRAPHILE = Side(
     who="graphile-worker",

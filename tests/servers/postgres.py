@@ -21,7 +21,7 @@ from tests.servers.process import START_SECONDS, Process, ServerFailed, account,
 Mode = Literal["smart", "fast", "immediate"]
 
 QUICK = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off", "autovacuum": "on"}
-"""For tests of what Postgres does; a crash of the machine loses data, a crash of the server does not."""
+"""For tests of what Postgres does: a crash loses what was committed last, or more."""
 DURABLE = {"fsync": "on", "synchronous_commit": "on", "shared_buffers": "1GB", "max_connections": "200"}
 """For tests of what Postgres keeps, and for figures."""
 

@@ -89,16 +89,27 @@ class Connections:
         """The rows of one statement, which commits by itself; anew where it lost to another."""
         for left in reversed(range(_TRIES)):
             try:
-                async with self.one() as connection:
-                    if self.is_pooled:
-                        async with self.transaction(connection):
-                            return await self._rows(connection, ask)
-                    return await self._rows(connection, ask)
+                pool = self._pool_here() or await self._pool()
+                if self.is_pooled:
+                    async with self.one() as connection, self.transaction(connection):
+                        return await self._rows(connection, ask)
+                return await self._rows_by_one(pool, ask)
             except asyncpg.PostgresError as error:
                 if not left or not is_retryable(error):
                     raise
             await _breathe()
         raise AssertionError("unreachable")
+
+    async def _rows_by_one(self, pool: Pool, ask: Ask) -> Sequence[Row]:
+        """As within `one`, which is quicker to write and slower to run."""
+        connection = await _acquire(pool)
+        try:
+            rows = await self._rows(connection, ask)
+        except BaseException as error:
+            await self._take_back(pool, connection, error)
+            raise
+        pool.release(connection)
+        return rows
 
     async def play(self, make: Callable[[], Script[T]]) -> T:
         """Play a script in a transaction; anew where the server undid it for the sake of another."""
@@ -141,17 +152,21 @@ class Connections:
         try:
             yield connection
         except BaseException as error:
-            if leaves_unanswered(error):
-                pool.forget(connection)
-                await self._give_up(connection)
-            else:
-                if means_reconnect(error) and not connection.is_closed():
-                    connection.terminate()
-                pool.release(connection)
-            if means_reconnect(error):
-                pool.expire()
+            await self._take_back(pool, connection, error)
             raise
         pool.release(connection)
+
+    async def _take_back(self, pool: Pool, connection: Connection, error: BaseException) -> None:
+        """What becomes of a connection on which something went wrong, and of the others."""
+        if leaves_unanswered(error):
+            pool.forget(connection)
+            await self._give_up(connection)
+        else:
+            if means_reconnect(error) and not connection.is_closed():
+                connection.terminate()
+            pool.release(connection)
+        if means_reconnect(error):
+            pool.expire()
 
     async def _give_up(self, connection: Connection) -> None:
         """Let go of a connection whose answer is still out, once the server has been asked to stop.
@@ -180,6 +195,12 @@ class Connections:
         return await self._listening.connect(
             **_ALONE, server_settings={"application_name": "windlass listener"}
         )
+
+    def _pool_here(self) -> Pool | None:
+        """This loop's pool, if it is made."""
+        making = self._pools.get(asyncio.get_running_loop())
+        made = making is not None and making.done() and not making.cancelled() and making.exception() is None
+        return making.result() if made and making is not None else None
 
     async def _pool(self) -> Pool:
         loop = asyncio.get_running_loop()

@@ -19,6 +19,7 @@ _READ_ONLY = (
 _FULL = "Postgres at {place} has no free connection ({error}): raise max_connections, or use a pooler"
 _TIMEOUT = "Postgres at {place} cancelled a request ({error}): see statement_timeout, and what it waited for"
 _LOCKED = "Postgres at {place} kept a lock for too long ({error}): look for an open transaction; try again"
+_OVERTAKEN = "Postgres at {place} gave way to other transactions again and again ({error}): try again"
 _NO_SPACE = "Postgres at {place} is out of resources ({error}): nothing was lost; it goes on when there are"
 _STARTING = "Postgres at {place} is starting or shutting down ({error}): try again"
 _NO_TABLE = "the database at {place} lacks a part of windlass's schema ({error}): run `windlass migrate`"
@@ -38,7 +39,7 @@ _FAULTS: dict[str, tuple[type[StoreError], str]] = {
     "57": (StoreUnavailable, _STARTING),
     "58": (StoreUnavailable, _NO_SPACE),
     "55P03": (StoreUnavailable, _LOCKED),
-    "40": (StoreUnavailable, _LOCKED),
+    "40": (StoreUnavailable, _OVERTAKEN),
     "08": (StoreUnavailable, _LOST),
     "25P03": (StoreUnavailable, _LOST),  # idle in transaction for too long
     "25P04": (StoreUnavailable, _LOST),

@@ -112,13 +112,13 @@ class Handle:
         return Terms(schema=self.address.schema, clock=self._now, striping=self._striping)
 
     async def _know_stripes(self) -> None:
-        """Ask anew now and then which queues are striped."""
-        if self._striping.is_stale:
-            self._striping.asking()
-            self._striping.learn(await self._fetch(Ask("stripes")))
+        """Ask which queues are striped: anew now and then, for somebody may change it."""
+        self._striping.asking()
+        self._striping.learn(await self._fetch(Ask("stripes")))
 
     async def _fetch(self, ask: Ask) -> Sequence[Row]:
-        await self._opened()
+        if self._closed or not self._ready:
+            await self._opened()
         with self._connections.told():
             return await self._connections.fetch(ask)
 

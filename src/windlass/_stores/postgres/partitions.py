@@ -31,7 +31,7 @@ FOR VALUES FROM ('{first} 00:00:00+00') TO ('{last} 00:00:00+00')
 """
 
 # Somebody holds a lock · rows of that day lie in the rest · too slow · made by another meanwhile, in one of
-# the ways in which the server notices.
+# the ways in which the server notices · the tables are another user's, and `windlass check` says so.
 _GIVES_WAY = (
     asyncpg.LockNotAvailableError,
     asyncpg.DeadlockDetectedError,
@@ -40,6 +40,7 @@ _GIVES_WAY = (
     asyncpg.DuplicateTableError,
     asyncpg.UniqueViolationError,
     asyncpg.InvalidObjectDefinitionError,
+    asyncpg.InsufficientPrivilegeError,
 )
 
 

@@ -57,7 +57,8 @@ class PostgresStore(Handle):
         """Keep all of the batch or none of it."""
         if not batch:
             return []
-        await self._know_stripes()
+        if self._striping.is_stale:
+            await self._know_stripes()
         if not all(map(is_plain, batch)):
             return await self._play(lambda: enqueueing.enqueue(self._terms, batch))
         loop = asyncio.get_running_loop()
@@ -116,14 +117,16 @@ class PostgresStore(Handle):
         )
 
     async def _exchange(self, batch: Sequence[Settlement], claim: Claim | None) -> Grant:
-        await self._know_stripes()
+        if self._striping.is_stale:
+            await self._know_stripes()
         grant = await self._claiming.exchange(self._fetch, self._terms, batch, claim)
         if grant.done is None:
             self._came_up(claim, grant)
         return grant
 
     async def _settle_slowly(self, batch: Sequence[Settlement], claim: Claim | None) -> Settled:
-        await self._know_stripes()
+        if self._striping.is_stale:
+            await self._know_stripes()
         arms = self._claiming.every_arm(claim)
         receipts, grant = await self._play(lambda: leases.settle(self._terms, batch, claim, arms))
         self._came_up(claim, grant)

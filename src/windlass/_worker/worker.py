@@ -24,7 +24,7 @@ from .._model.task import DEFAULT_QUEUE, Progress, Task
 from .._model.verdict import Bury, Settlement, Verdict
 from .._policy.backoff import Delay
 from .._policy.verdict import decide, unhandled_for
-from .._store import Durability, Store, Wake
+from .._store import Store, Wake
 from ..errors import InvalidOption, StoreError
 from .exchange import Exchange
 from .failure import describe
@@ -152,9 +152,8 @@ class Worker:
         promise = self._store.promise
         queues = ", ".join(self.queues)
         logger.info("worker %s serves %s with %d slots", self.name, queues, self.settings.slots)
-        level = logging.INFO if promise.durability is Durability.DURABLE else logging.WARNING
         told = f"what its store acknowledges is {promise.durability}: {promise.why}"
-        logger.log(level, "%s", told, extra={"durability": str(promise.durability)})
+        logger.info("%s", told, extra={"durability": str(promise.durability)})
         try:
             async with asyncio.TaskGroup() as group:
                 loops = [group.create_task(self._exchange.run()), group.create_task(self._listen())]

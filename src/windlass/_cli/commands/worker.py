@@ -68,7 +68,12 @@ def worker(
 
 
 def _introduce(app: "App", made: "Worker", target: str) -> None:
-    """Say who starts. What an acknowledged write survives the worker says, once it has asked the store."""
+    """Say who starts. What an acknowledged write survives the worker says, once it has asked the store.
+
+    Only that nothing survives is said here: it needs no asking, and it is hardly meant.
+    """
+    if app.operator.promise.durability == "volatile":
+        logger.warning("the store %s forgets everything when this process ends", app.place)
     told = (
         f"windlass {version('windlass')} runs {target} ({len(app.types)} task types) as {made.name}; "
         f"store {app.place}; queues {', '.join(made.queues)}; {made.settings.slots} slots"

@@ -266,7 +266,14 @@ class Lax(sqlite3.Connection):
 def connect_laxly(synchronous: str) -> None:
     """From now on every connection of this process gets another `synchronous` than it asks for."""
     plain, Lax.synchronous = sqlite3.connect, synchronous
-    sqlite3.connect = lambda *args, **options: plain(*args, factory=Lax, **options)
+
+    def connect(
+        *args: Any, factory: type[sqlite3.Connection] = sqlite3.Connection, **options: Any
+    ) -> sqlite3.Connection:
+        kinds = (Lax,) if factory is sqlite3.Connection else (Lax, factory)
+        return plain(*args, factory=type("Laxer", kinds, {}), **options)
+
+    sqlite3.connect = connect
 
 
 async def main(folder: Path, seed: int, steps: int, synchronous: str) -> None:

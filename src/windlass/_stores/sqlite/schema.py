@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -73,8 +74,16 @@ def ensure(file: File) -> None:
     the old code, and going forward is a person's decision.
     """
     if number(file.connection) == 0:
-        migrate(file, None)
+        _make(file)
     require_current(steps(), number(file.connection), str(file.path))
+
+
+def _make(file: File) -> None:
+    """All steps in one transaction: a file that was half made when the power went would be an old one."""
+    with _transaction(file):
+        if number(file.connection) == 0:
+            while _advance(file.connection, None) is not None:
+                continue
 
 
 def migrate(file: File, target: int | None) -> list[Migration]:
@@ -95,22 +104,33 @@ def listed(path: Path) -> tuple[Migration, ...]:
 
 
 def _take_step(file: File, target: int | None) -> Move | None:
+    with _transaction(file):
+        return _advance(file.connection, target)
+
+
+def _advance(connection: sqlite3.Connection, target: int | None) -> Move | None:
+    """One step towards the target, within a transaction."""
+    move = next_move(steps(), number(connection), target)
+    if move is not None:
+        for part in _parts(move.script):
+            connection.execute(part)
+        connection.execute(_MAKE)
+        connection.execute(_WRITE, {"number": move.arrives_at})
+    return move
+
+
+@contextmanager
+def _transaction(file: File) -> Iterator[None]:
     connection = file.connection
     with file.turn:
         connection.execute("BEGIN IMMEDIATE")
         try:
-            move = next_move(steps(), number(connection), target)
-            if move is not None:
-                for part in _parts(move.script):
-                    connection.execute(part)
-                connection.execute(_MAKE)
-                connection.execute(_WRITE, {"number": move.arrives_at})
+            yield
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-    return move
 
 
 def _parts(script: str) -> Iterator[str]:

@@ -134,7 +134,7 @@ class Connections:
         transaction = connection.transaction(isolation="read_committed")
         await transaction.start()
         try:
-            if self.is_pooled:
+            if self.is_pooled and self._planned:
                 await connection.execute(_SET_LOCAL)
             yield
         except BaseException as error:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import asyncpg
 
-from ...errors import SchemaMismatch, StoreError, StoreUnavailable
+from ...errors import InvalidPayload, SchemaMismatch, StoreError, StoreUnavailable, WindlassError
 
 _RETRYABLE = frozenset({"40001", "40P01"})  # serialization failure, deadlock: nothing was done
 
@@ -26,10 +26,14 @@ _NO_TABLE = "the database at {place} lacks a part of windlass's schema ({error})
 _STRANGER = "what answers at {place} does not speak Postgres's protocol ({error}): see host and port"
 _REFUSED = "Postgres at {place} refuses us ({error}): see user, password, database and their rights"
 _UNUSABLE = "Postgres at {place} cannot be used like this ({error}): see the store's URL"
+_NO_VALUE = (
+    "Postgres at {place} cannot keep a value ({error}): no NUL, no lone surrogate, no number too large"
+)
 _OTHER = "Postgres failed at {place}: {error} ({code})"
 
 # By SQLSTATE, or by its class; the longer one first.
-_FAULTS: dict[str, tuple[type[StoreError], str]] = {
+_FAULTS: dict[str, tuple[type[WindlassError], str]] = {
+    "22": (InvalidPayload, _NO_VALUE),
     "25006": (StoreUnavailable, _READ_ONLY),
     "53300": (StoreUnavailable, _FULL),
     "53": (StoreUnavailable, _NO_SPACE),
@@ -56,6 +60,8 @@ _CONFIGURATION = (
     asyncpg.UnsupportedClientFeatureError,
     asyncpg.UnsupportedServerFeatureError,
 )
+# What the driver finds that it cannot send. Nothing was asked, and trying again cannot help.
+_OF_VALUE = (asyncpg.DataError, OverflowError, UnicodeEncodeError)
 _BROKEN = (asyncpg.InterfaceError, asyncpg.InternalClientError, TimeoutError, asyncio.IncompleteReadError)
 
 
@@ -71,13 +77,16 @@ def told(place: str) -> Iterator[None]:
         OSError,
         TimeoutError,
         asyncio.IncompleteReadError,
+        *_OF_VALUE,
     ) as error:
         raise translate(error, place) from error
 
 
-def translate(error: BaseException, place: str) -> StoreError:
+def translate(error: BaseException, place: str) -> WindlassError:
     """The error to raise in place of the driver's."""
     code = state_of(error)
+    if isinstance(error, _OF_VALUE):
+        return InvalidPayload(_NO_VALUE.format(place=place, error=error))
     if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
         return StoreUnavailable(_READ_ONLY.format(place=place, error="it is a standby, or set to read only"))
     if isinstance(error, asyncpg.ProtocolError):
@@ -114,6 +123,8 @@ def leaves_unanswered(error: BaseException) -> bool:
 def means_reconnect(error: BaseException) -> bool:
     """Whether the other connections are likely to be in the same trouble: a restart, a failover."""
     code = state_of(error)
+    if isinstance(error, _OF_VALUE):
+        return False
     if code is None:
         return isinstance(error, (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError))
     return code == "25006" or code.startswith(("08", "57P0"))

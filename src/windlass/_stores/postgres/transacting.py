@@ -51,16 +51,14 @@ class Blocking:
                 connect_timeout=int(CONNECT_SECONDS),
                 application_name="windlass",
                 prepare_threshold=None,  # A pooler may give every transaction another connection.
+                target_session_attrs="read-write",
             )
 
     def give_back(self, connection: Any) -> None:
-        """Keep it for the next, if it is sound."""
+        """Keep it for the next, if it is sound and nothing is left open on it."""
         with self._lock:
-            if (
-                not connection.closed
-                and not connection.broken
-                and len(self._free) < self._address.connections
-            ):
+            is_clean = not connection.closed and connection.info.transaction_status.name == "IDLE"
+            if is_clean and len(self._free) < self._address.connections:
                 self._free.append(connection)
                 return
         connection.close()
@@ -101,7 +99,6 @@ class OwnTransaction:
         self._connections = connections
         self._blocking = blocking
         self._stack = AsyncExitStack()
-        self._transaction: Any = None
         self._connection: Any = None
 
     # -- in an event loop ----------------------------------------------------------------------------
@@ -110,27 +107,19 @@ class OwnTransaction:
         with self._connections.told():
             connection = await self._stack.enter_async_context(self._connections.one())
             try:
-                self._transaction = connection.transaction(isolation="read_committed")
-                await self._transaction.start()
+                await self._stack.enter_async_context(self._connections.transaction(connection))
                 await connection.execute(_SET_IDLE)
-            except BaseException:
-                await self._stack.aclose()
+            except BaseException as error:
+                await self._stack.__aexit__(type(error), error, error.__traceback__)
                 raise
             return connection
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            if kind is None:
-                with self._connections.told():
-                    await self._transaction.commit()
-            else:
-                with suppress(Exception):
-                    await self._transaction.rollback()
-        finally:
-            with suppress(Exception):
-                await self._stack.aclose()
+        # They hear of what went wrong, so that no connection is kept that something is still under way on.
+        with self._connections.told():
+            await self._stack.__aexit__(kind, error, trace)
 
     # -- in a thread ---------------------------------------------------------------------------------
 

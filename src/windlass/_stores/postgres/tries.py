@@ -26,7 +26,7 @@ class Tries:
     def is_first(self, batch: Sequence[NewTask]) -> bool:
         """Whether none of these can have been tried before; from now on all of them have been."""
         now = time.time_ns() // 1_000_000
-        if now - self._since > FRESH_MS:
+        if not 0 <= now - self._since <= FRESH_MS:  # or the clock was set back
             self._before, self._lately, self._since = self._lately, set(), now
         ids = [new.id for new in batch]
         first = (

@@ -15,6 +15,10 @@ class Lease(Struct, frozen=True, gc=False):
     fence: int
 
 
+RESCUED = 0
+"""Stands for the number of the claim where a task was rescued and not claimed; real ones start at 1."""
+
+
 class Claim(Struct, frozen=True, gc=False, kw_only=True):
     """A request for ready tasks.
 

@@ -5,11 +5,10 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from ..._ids import new_id
 from ..._model.filter import Action, CancelTasks, Discard, Replay
-from ..._model.record import Audit
 from ..._model.state import ENDED, PENDING, State
 from ..._model.task import Task
+from ..acting import audited
 from .shelf import Shelf
 
 
@@ -17,18 +16,7 @@ def act(shelf: Shelf, action: Action, task: Task, now: datetime) -> bool:
     """Do it if the task's state allows it, and audit it; says whether it was done."""
     done = _do(shelf, action, task, now)
     if done:
-        edited = isinstance(action, Replay) and action.payload is not None
-        shelf.audits.append(
-            Audit(
-                id=new_id(),
-                at=now,
-                who=action.by.who,
-                why=action.by.why,
-                action=str(action.__struct_config__.tag),
-                task_id=task.id,
-                detail="with an edited payload" if edited else "",
-            )
-        )
+        shelf.audits.append(audited(action, task.id, now))
     return done
 
 

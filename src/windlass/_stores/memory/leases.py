@@ -6,11 +6,11 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from ..._model.attempt import MAX_LINES, Attempt, has_line
-from ..._model.lease import Claim, Claimed, Heartbeat, Lease
+from ..._model.lease import RESCUED, Claim, Claimed, Heartbeat, Lease
 from ..._model.state import State, Verb
 from ..._model.task import Task
 from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settlement
-from .shelf import RESCUED, Shelf
+from .shelf import Shelf
 
 
 def grant(shelf: Shelf, claim: Claim, now: datetime) -> list[Claimed]:

@@ -15,10 +15,7 @@ from ..._model.record import Audit, Session
 from ..._model.state import ENDED, REPLAYABLE, State, Verb, targets
 from ..._model.task import Enqueued, Error, NewTask, Task, TaskId
 from ..._store import Wake
-from ...errors import DuplicateTask, IdempotencyConflict, NotFound
-
-RESCUED = 0
-"""Stands for the number of the claim where a task was rescued and not claimed; real ones start at 1."""
+from .. import refusals
 
 
 class Key(Struct, frozen=True):
@@ -121,11 +118,7 @@ class Shelf:
         if key is None or (key.until is not None and key.until <= now):
             return None
         if key.digest != task.idempotency_digest:
-            raise IdempotencyConflict(
-                f"the idempotency key {task.idempotency_key!r} belongs to task {key.task_id}, which has "
-                f"another type or payload; use another key for another request",
-                standing=key.task_id,
-            )
+            raise refusals.key_taken(task, key.task_id)
         return key.task_id
 
     def _check_fingerprint(self, task: NewTask, standing: dict[str, TaskId]) -> None:
@@ -133,17 +126,13 @@ class Shelf:
             return
         other = standing.get(task.fingerprint) or self.standing.get(task.fingerprint)
         if other is not None:
-            raise DuplicateTask(
-                f"a {task.type!r} task with this payload and priority stands as {other}; "
-                f"wait for it, cancel it, or enqueue without unique",
-                standing=other,
-            )
+            raise refusals.duplicate(task, other)
         standing[task.fingerprint] = task.id
 
     def _check_predecessors(self, task: NewTask, new: dict[TaskId, NewTask]) -> None:
         for predecessor in task.after:
             if predecessor not in self.tasks and predecessor not in new:
-                raise NotFound(f"task {task.id} is to wait for {predecessor}, which does not exist")
+                raise refusals.no_predecessor(task, predecessor)
 
     def _insert(self, new: NewTask, now: datetime) -> None:
         run_at = new.run_at or (now if new.delay is None else now + new.delay)

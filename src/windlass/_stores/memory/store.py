@@ -10,18 +10,19 @@ from msgspec.structs import replace
 from ..._clock import Clock, SystemClock
 from ..._model.attempt import Attempt
 from ..._model.filter import Action, Count, Dimension, Filter, Page, Slice
-from ..._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
+from ..._model.lease import RESCUED, Claim, Claimed, Heartbeat, Lease, Pulse
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import Audit, Record, Session
 from ..._model.state import State, Verb
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Settled, Settlement
 from ..._store import Capability, Durability, Finding, Join, Migration, Promise, Promoted, Severity, Wake
-from ...errors import LeaseLost, NotSupported, SessionLost
+from ...errors import NotSupported
+from .. import refusals
 from .actions import act
 from .leases import grant, hand_back_strangers, leased, settle_one
 from .matching import finished_before, matches
-from .shelf import RESCUED, Shelf
+from .shelf import Shelf
 
 R = TypeVar("R", bound=Record)
 S = TypeVar("S")
@@ -119,7 +120,7 @@ class MemoryStore:
         """Mark the key; whether this lease was the first to."""
         with self._shelf.lock:
             if leased(self._shelf, lease) is None:
-                raise LeaseLost(f"the lease of task {lease.task_id} is lost; {key!r} is not marked")
+                raise refusals.lease_lost(lease, key)
             return self._shelf.marks.setdefault(lease.task_id, {}).setdefault(key, lease.fence) == lease.fence
 
     async def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
@@ -146,7 +147,7 @@ class MemoryStore:
 
     def _alive(self, session: str, now: datetime) -> None:
         if not self._is_alive(session, now):
-            raise SessionLost(f"session {session} has expired or was never opened; open a new one")
+            raise refusals.session_lost(session)
 
     def _is_alive(self, session: str, now: datetime) -> bool:
         found = self._shelf.sessions.get(session)
@@ -266,7 +267,7 @@ class MemoryStore:
         """Keep a queue's settings. Sessions and audits are the store's own to write."""
         with self._shelf.lock:
             if not isinstance(record, QueueSettings):
-                raise NotSupported(f"a {type(record).__name__} is written by the store itself")
+                raise refusals.written_by_itself(record)
             self._shelf.queues[record.name] = record
             self._shelf.wake_queue(record.name)
 
@@ -289,7 +290,7 @@ class MemoryStore:
                 return removed
             if kind is Session:
                 return self._shelf.sessions.pop(name, None) is not None
-            raise NotSupported("the audit log is kept")
+            raise refusals.audit_is_kept()
 
     # -- admin ---------------------------------------------------------------------------------------
 

@@ -4,23 +4,17 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import assert_never
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
-from ..._ids import new_id
-from ..._model.filter import Action, CancelTasks, Discard, Filter, Replay
-from ..._model.state import ENDED, PENDING, REPLAYABLE, State, Verb
+from ..._model.filter import Action, CancelTasks, Discard, Replay
+from ..._model.state import PENDING
 from ..._model.task import Task, TaskId
+from ..acting import allowing, audited
+from ..moves import replayed
 from .book import Book
 from .endings import abandon, cancel_pending
-from .rows import Row, columns_of
+from .rows import columns_of
 from .scripts import Script, ask, value
-
-
-def allowed(action: Action, where: Filter) -> Filter:
-    """Of those that match, the ones in a state from which this can be done."""
-    states = _allowing(action)
-    asked = states if where.states is None else tuple(s for s in where.states if s in states)
-    return replace(where, states=asked)
 
 
 def apply(clock: datetime | None, action: Action, ids: Sequence[TaskId], limit: int) -> Script[list[TaskId]]:
@@ -29,7 +23,7 @@ def apply(clock: datetime | None, action: Action, ids: Sequence[TaskId], limit: 
     yield from book.load(ids)
     if isinstance(action, Replay):
         yield from book.load_cancelled(ids)
-    states, standing = _allowing(action), set[str]()
+    states, standing = allowing(action), set[str]()
     done: list[Task] = []
     for task_id in ids:
         if len(done) >= limit:
@@ -44,22 +38,11 @@ def apply(clock: datetime | None, action: Action, ids: Sequence[TaskId], limit: 
         yield from ask("forget", gone)
         yield from ask("forget_about", gone)
     if done:
-        yield from ask("audit", *columns_of([_line(book, action, task) for task in done], 7))
+        yield from ask(
+            "audit", *columns_of([astuple(audited(action, task.id, book.now)) for task in done], 7)
+        )
     yield from book.wake()
     return [task.id for task in done]
-
-
-def _allowing(action: Action) -> tuple[State, ...]:
-    """The states from which the table of transitions lets this be done."""
-    match action:
-        case CancelTasks():
-            return tuple(state for state in State if state not in ENDED)
-        case Replay():
-            return tuple(sorted(REPLAYABLE))
-        case Discard():
-            return (State.DEAD,)
-        case _:
-            assert_never(action)
 
 
 def _do(book: Book, action: Action, task: Task, standing: set[str]) -> Script[bool]:
@@ -86,28 +69,6 @@ def _replay(book: Book, task: Task, payload: bytes | None, standing: set[str]) -
         if task.fingerprint in standing or (yield from ask("standing", [task.fingerprint])):
             return False
         standing.add(task.fingerprint)
-    book.move(
-        task,
-        Verb.REPLAY,
-        State.READY,
-        attempt=0,
-        run_at=book.now,
-        payload=task.payload if payload is None else payload,
-        finished_at=None,
-        cancel_requested=False,
-        progress=None,
-    )
+    change = replayed(task, payload, book.now)
+    book.move(task, change.verb, change.state, **change.fields)
     return True
-
-
-def _line(book: Book, action: Action, task: Task) -> Row:
-    edited = isinstance(action, Replay) and action.payload is not None
-    return (
-        new_id(),
-        book.now,
-        action.by.who,
-        action.by.why,
-        str(action.__struct_config__.tag),
-        task.id,
-        "with an edited payload" if edited else "",
-    )

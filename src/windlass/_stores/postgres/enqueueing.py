@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from ..._model.state import State
 from ..._model.task import Enqueued, NewTask, TaskId
-from ...errors import DuplicateTask, IdempotencyConflict, NotFound
+from .. import refusals
 from .book import Book
 from .endings import cancel_pending
 from .rows import NEW_COLUMNS, columns_of, ids_of, new_row
@@ -205,7 +205,7 @@ class Admission:
             self._check_fingerprint(new, new.fingerprint)
         for predecessor in new.after:
             if predecessor not in self._states:
-                raise NotFound(f"task {new.id} is to wait for {predecessor}, which does not exist")
+                raise refusals.no_predecessor(new, predecessor)
         if new.idempotency_key is not None:
             self._keys[new.tenant, new.idempotency_key] = Key(new.id, new.idempotency_digest)
         self._states[new.id] = self._state(new)
@@ -226,21 +226,13 @@ class Admission:
         if key is None:
             return None
         if key.digest != new.idempotency_digest:
-            raise IdempotencyConflict(
-                f"the idempotency key {new.idempotency_key!r} belongs to task {key.task_id}, which has "
-                f"another type or payload; use another key for another request",
-                standing=key.task_id,
-            )
+            raise refusals.key_taken(new, key.task_id)
         return key.task_id
 
     def _check_fingerprint(self, new: NewTask, fingerprint: str) -> None:
         other = self._fingerprints.get(fingerprint)
         if other is not None:
-            raise DuplicateTask(
-                f"a {new.type!r} task with this payload and priority stands as {other}; "
-                f"wait for it, cancel it, or enqueue without unique",
-                standing=other,
-            )
+            raise refusals.duplicate(new, other)
         self._fingerprints[fingerprint] = new.id
 
     # -- writes --------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from msgspec import Struct
 from ..._model.queue import QueueSettings, Retention
 from ..._model.state import State
 from ..._model.task import TaskId
-from ..._store import Promoted
 from .book import Book
 from .endings import abandon
 from .scripts import Ask, Script, ask, value
@@ -35,11 +34,6 @@ def lead(clock: datetime | None, holder: str, lease_for: timedelta) -> Ask:
 def promote(clock: datetime | None, limit: int) -> Ask:
     """Make due tasks ready, earliest first."""
     return Ask("promote", (clock, max(limit, 0)))
-
-
-def promoted(number: int, next_at: datetime | None) -> Promoted:
-    """What promote.sql's row says."""
-    return Promoted(number=number, next_at=next_at)
 
 
 # -- prune -------------------------------------------------------------------------------------------
@@ -112,23 +106,30 @@ class Horizons:
         self._reached[term] = horizon
 
 
-def prune_rows(term: Term, now: datetime, limit: int, horizons: Horizons) -> Script[int]:
-    """Delete up to so many tasks of a term that are past it."""
+class Pruned(Struct, frozen=True):
+    """How many went, and the instant before which none of the term is left; None if some may be."""
+
+    number: int
+    horizon: datetime | None = None
+
+
+def prune_rows(term: Term, now: datetime, limit: int, since: datetime) -> Script[Pruned]:
+    """Delete up to so many tasks of a term that are past it, of those that ended since."""
     horizon = None if term.kept is None else before(now, term.kept)
     if horizon is None:
-        return 0
+        return Pruned(0)
     asked = (term.state.value, horizon, list(term.queues), term.others, limit)
     if term.state is State.DEAD:
         rows = yield from ask("expired_dead", *asked)
     else:
         yield from ask("look_by_block")
-        rows = yield from ask("expired", *asked, horizons.since(term, now))
+        rows = yield from ask("expired", *asked, since)
     ids = [row[0] for row in rows]
-    if len(ids) < limit:
-        horizons.reached(term, horizon)
     if ids:
         yield from _forget_all(ids, now, dead=term.state is State.DEAD)
-    return len(ids)
+    if len(ids) == limit or (yield from value("awaited_past", horizon)):
+        return Pruned(len(ids))
+    return Pruned(len(ids), horizon)
 
 
 def _forget_all(ids: Sequence[TaskId], now: datetime, *, dead: bool) -> Script[None]:

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import assert_never
 
 from msgspec import Struct
 
 from ..._model.attempt import MAX_LINES, has_line
 from ..._model.lease import Claim, Claimed
-from ..._model.state import State, Verb
+from ..._model.state import State
 from ..._model.task import Error, Task, TaskId
-from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settlement
+from ..._model.verdict import Complete, Receipt, Settlement
+from ..moves import settled
 from .arms import Arm, settle_with
 from .book import Book
 from .endings import abandon, unblock
@@ -140,38 +140,19 @@ class Settling:
         return Receipt.APPLIED
 
     def _apply(self, task: Task, settlement: Settlement) -> None:
-        book, verdict = self._book, settlement.verdict
-        end = {"session": None, "finished_at": book.now, "duration": settlement.duration}
-        match verdict:
-            case Complete(result=result):
-                book.note_outcome(task.id, settlement.outcome)
-                book.move(task, Verb.COMPLETE, State.COMPLETED, result=result, error=None, **end)
-                self._completed.append(task.id)
-                return
-            case Postpone() if task.cancel_requested:
-                book.move(task, Verb.CANCEL, State.CANCELLED, error=verdict.error or task.error, **end)
-                self._cancelled.append(task.id)
-            case Postpone(delay=delay, reason=reason, error=error):
-                book.move(
-                    task,
-                    Verb.POSTPONE,
-                    State.SCHEDULED if delay else State.READY,
-                    # Handed back, it keeps its place in the queue.
-                    run_at=task.run_at if reason is Reason.RELEASE and not delay else book.now + delay,
-                    attempt=task.attempt if reason is Reason.RETRY else task.attempt - 1,
-                    session=None,
-                    duration=settlement.duration,
-                    error=error or task.error,
-                )
-            case Bury(error=error):
-                book.move(task, Verb.BURY, State.DEAD, error=error, **end)
-            case Cancel(error=error):
-                book.move(task, Verb.CANCEL, State.CANCELLED, error=error or task.error, **end)
-                self._cancelled.append(task.id)
-            case _:
-                assert_never(verdict)
+        change = settled(task, settlement, self._book.now)
+        if isinstance(settlement.verdict, Complete):
+            self._book.note_outcome(
+                task.id, settlement.outcome
+            )  # Before it moves: a record has it as its line.
+            self._book.move(task, change.verb, change.state, **change.fields)
+            self._completed.append(task.id)
+            return
+        self._book.move(task, change.verb, change.state, **change.fields)
+        if change.state is State.CANCELLED:
+            self._cancelled.append(task.id)
         if has_line(settlement):
-            self._lines.append(_line(task, settlement, verdict.error, book.now))
+            self._lines.append(_line(task, settlement, settlement.verdict.error, self._book.now))
 
     def _record(self) -> Script[None]:
         if not self._lines:

@@ -6,17 +6,14 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import replace
 
-from ..._model.lease import Claimed, Heartbeat, Lease, Pulse
+from ..._model.lease import RESCUED, Claimed, Heartbeat, Lease, Pulse
 from ..._model.state import State, Verb
 from ..._model.task import TaskId
-from ...errors import SessionLost
+from .. import refusals
 from .book import Book
 from .endings import abandon
 from .rows import Row, columns_of, ids_of, read_leased
 from .scripts import Ask, Script, ask, value
-
-RESCUED = 0
-"""Stands for the number of the claim where a task was rescued and not claimed; real ones start at 1."""
 
 _encoder = msgspec.json.Encoder()
 
@@ -88,7 +85,7 @@ def held(beat: Heartbeat) -> Ask:
 def rescue(clock: datetime | None, session: str, limit: int) -> Script[list[Claimed]]:
     """Take over the running tasks of sessions that are not alive; forget those that hold nothing."""
     if (yield from value("alive", clock, session)) is None:
-        raise SessionLost(f"session {session} has expired or was never opened; open a new one")
+        raise refusals.session_lost(session)
     rows = yield from ask("rescue", clock, session, max(limit, 0))
     yield from ask("forget_sessions", clock)
     return [Claimed(read_leased(row)) for row in rows]

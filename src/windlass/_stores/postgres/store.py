@@ -16,7 +16,8 @@ from ..._model.record import Record, Session
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Receipt, Settled, Settlement
 from ..._store import Capability, Finding, Join, Migration, Promoted, Transaction, Wake
-from ...errors import LeaseLost, NotSupported, SessionLost
+from .. import refusals
+from ..acting import allowed
 from . import (
     actions,
     asking,
@@ -40,7 +41,6 @@ from .transacting import OwnTransaction
 from .wakes import Switchboard
 
 R = TypeVar("R", bound=Record)
-T = TypeVar("T")
 
 _SPARE = 500
 """So many more tasks are looked for than an action may take: some are not to be had when it comes to it."""
@@ -95,7 +95,7 @@ class PostgresStore(Handle):
         """Lease ready tasks to a live session."""
         grant = await self._exchange((), claim)
         if not grant.alive:
-            raise SessionLost(f"session {claim.session} has expired or was never opened; open a new one")
+            raise refusals.session_lost(claim.session)
         return grant.claimed
 
     async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
@@ -160,7 +160,7 @@ class PostgresStore(Handle):
         """Mark the key on the lease's task; whether this lease marked it first."""
         rows = await self._fetch(Ask("once", (lease.task_id, lease.fence, key)))
         if not rows:
-            raise LeaseLost(f"the lease on task {lease.task_id} is another's by now: {key!r} was not marked")
+            raise refusals.lease_lost(lease, key)
         return bool(rows[0][0])
 
     async def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
@@ -199,8 +199,11 @@ class PostgresStore(Handle):
         pruned = await self._drop_days(now, whole)
         for term in terms:
             if pruned < limit and keeping.by_row(term, whole):
-                pruning = partial(keeping.prune_rows, term, now, limit - pruned, self._horizons)
-                pruned += await self._play(pruning)
+                since = self._horizons.since(term, now)
+                gone = await self._play(partial(keeping.prune_rows, term, now, limit - pruned, since))
+                if gone.horizon is not None:
+                    self._horizons.reached(term, gone.horizon)
+                pruned += gone.number
         while len(await self._fetch(keeping.prune_keys(self._now))) == keeping.KEYS_AT_ONCE:
             continue
         return pruned
@@ -237,7 +240,7 @@ class PostgresStore(Handle):
         They are looked for first; the transaction that acts judges again. It is one, unless a great many of
         those found are not to be had then.
         """
-        meant, cursor = actions.allowed(action, where), None
+        meant, cursor = allowed(action, where), None
         done: list[TaskId] = []
         await self._opened()
         while len(done) < limit:
@@ -254,7 +257,7 @@ class PostgresStore(Handle):
     async def put(self, record: Record) -> None:
         """Keep a queue's settings. Sessions and audits are the store's own to write."""
         if not isinstance(record, QueueSettings):
-            raise NotSupported(f"a {type(record).__name__} is written by the store itself")
+            raise refusals.written_by_itself(record)
         await self._play(lambda: keeping.put_queue(record))
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
@@ -269,7 +272,7 @@ class PostgresStore(Handle):
             return await self._play(lambda: keeping.remove_queue(name))
         if kind is Session:
             return bool(await self._fetch(Ask("remove_session", (name,))))
-        raise NotSupported("the audit log is kept")
+        raise refusals.audit_is_kept()
 
     # -- admin ---------------------------------------------------------------------------------------
 

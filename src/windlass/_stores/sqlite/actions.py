@@ -3,25 +3,19 @@
 from collections.abc import Iterator
 from typing import assert_never
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from ..._ids import new_id
 from ..._model.filter import Action, CancelTasks, Discard, Filter, Page, Replay
-from ..._model.state import ENDED, PENDING, REPLAYABLE, State, Verb
+from ..._model.state import PENDING
 from ..._model.task import Task, TaskId
+from ..acting import allowed, audited
+from ..moves import replayed
 from .endings import abandon, cancel_pending, forget
 from .filters import finding
 from .rows import read_tasks
 from .transaction import Transaction
 
 _CHUNK = 500
-
-
-def allowed(action: Action, where: Filter) -> Filter:
-    """Of those that match, the ones in a state from which this can be done."""
-    states = _allowing(action)
-    asked = states if where.states is None else tuple(s for s in where.states if s in states)
-    return replace(where, states=asked)
 
 
 def apply(tx: Transaction, action: Action, where: Filter, limit: int) -> list[TaskId]:
@@ -58,35 +52,11 @@ def _chunk(tx: Transaction, where: Filter, cursor: str | None) -> list[Task]:
     return read_tasks(tx.select(query.sql, query.parameters))
 
 
-def _allowing(action: Action) -> tuple[State, ...]:
-    """The states from which the table of transitions lets this be done."""
-    match action:
-        case CancelTasks():
-            return tuple(state for state in State if state not in ENDED)
-        case Replay():
-            return tuple(sorted(REPLAYABLE))
-        case Discard():
-            return (State.DEAD,)
-        case _:
-            assert_never(action)
-
-
 def _act(tx: Transaction, action: Action, task: Task) -> bool:
     done = _do(tx, action, task)
     if done:
-        edited = isinstance(action, Replay) and action.payload is not None
-        tx.run(
-            "audit",
-            {
-                "id": new_id(),
-                "at": tx.at,
-                "who": action.by.who,
-                "why": action.by.why,
-                "action": str(action.__struct_config__.tag),
-                "task_id": task.id,
-                "detail": "with an edited payload" if edited else "",
-            },
-        )
+        line = audited(action, task.id, tx.now)
+        tx.run("audit", {**asdict(line), "at": tx.at})
     return done
 
 
@@ -112,15 +82,6 @@ def _replay(tx: Transaction, task: Task, payload: bytes | None) -> bool:
     """Bring it back with all its attempts; False if its fingerprint stands again."""
     if task.fingerprint is not None and tx.value("standing", {"fingerprint": task.fingerprint}) is not None:
         return False
-    tx.move(
-        task,
-        Verb.REPLAY,
-        State.READY,
-        attempt=0,
-        run_at=tx.now,
-        payload=task.payload if payload is None else payload,
-        finished_at=None,
-        cancel_requested=False,
-        progress=None,
-    )
+    change = replayed(task, payload, tx.now)
+    tx.move(task, change.verb, change.state, **change.fields)
     return True

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from ..._model.state import State
 from ..._model.task import Enqueued, NewTask, TaskId
-from ...errors import DuplicateTask, IdempotencyConflict, NotFound
+from .. import refusals
 from .endings import cancel_pending
 from .rows import Row, instant, new_row
 from .statements import listed
@@ -62,11 +62,7 @@ class Admission:
         if key is None:
             return None
         if key.digest != new.idempotency_digest:
-            raise IdempotencyConflict(
-                f"the idempotency key {new.idempotency_key!r} belongs to task {key.task_id}, which has "
-                f"another type or payload; use another key for another request",
-                standing=key.task_id,
-            )
+            raise refusals.key_taken(new, key.task_id)
         return key.task_id
 
     def _stored_key(self, new: NewTask) -> Key | None:
@@ -77,11 +73,7 @@ class Admission:
         stored = {"fingerprint": fingerprint}
         other = self._standing.get(fingerprint) or self._tx.value("standing", stored)
         if other is not None:
-            raise DuplicateTask(
-                f"a {new.type!r} task with this payload and priority stands as {other}; "
-                f"wait for it, cancel it, or enqueue without unique",
-                standing=other,
-            )
+            raise refusals.duplicate(new, other)
         self._standing[fingerprint] = new.id
 
     def _check_predecessors(self, new: NewTask) -> None:
@@ -89,7 +81,7 @@ class Admission:
         found = {row[0] for row in self._tx.rows("existing", {"ids": listed(missing)})} if missing else set()
         for predecessor in missing:
             if predecessor not in found:
-                raise NotFound(f"task {new.id} is to wait for {predecessor}, which does not exist")
+                raise refusals.no_predecessor(new, predecessor)
 
     # -- writes --------------------------------------------------------------------------------------
 

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from heapq import merge
 from itertools import islice
-from typing import assert_never
 
 from ..._model.attempt import MAX_LINES, has_line
 from ..._model.lease import Claim, Claimed, Lease
-from ..._model.state import State, Verb
+from ..._model.state import State
 from ..._model.task import Error, Task
-from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settled, Settlement
-from ...errors import LeaseLost, SessionLost
+from ..._model.verdict import Complete, Receipt, Settled, Settlement
+from .. import refusals
+from ..moves import settled
 from .endings import abandon, unblock
 from .enqueueing import enqueue
 from .rows import Row, error_row, instant, leased_reader, read_tasks
@@ -29,7 +29,7 @@ def alive(tx: Transaction, session: str) -> str:
     """The name of a live session's worker; raises SessionLost if the session is not alive."""
     worker = _worker(tx, session)
     if worker is None:
-        raise SessionLost(f"session {session} has expired or was never opened; open a new one")
+        raise refusals.session_lost(session)
     return worker
 
 
@@ -141,7 +141,7 @@ def _settle_one(tx: Transaction, settlement: Settlement) -> Receipt:
         _complete_those_held(tx, [settlement])
         _after_completion(tx, [settlement])
     else:
-        _apply(tx, task, settlement.verdict, settlement.duration)
+        _apply(tx, task, settlement)
         _record(tx, task, settlement, settlement.verdict.error)
     return Receipt.APPLIED
 
@@ -150,37 +150,17 @@ def once(tx: Transaction, lease: Lease, key: str) -> bool:
     """Mark a key; whether this lease was the first to."""
     terms = {"id": lease.task_id, "fence": lease.fence}
     if tx.value("is_held", terms) is None:
-        raise LeaseLost(f"the lease of task {lease.task_id} is lost; {key!r} is not marked")
+        raise refusals.lease_lost(lease, key)
     tx.run("mark", {**terms, "key": key})
     marked_by: int = tx.value("marked_by", {"id": lease.task_id, "key": key})
     return marked_by == lease.fence
 
 
-def _apply(tx: Transaction, task: Task, verdict: Postpone | Bury | Cancel, duration: float) -> None:
-    end = {"session": None, "finished_at": tx.now, "duration": duration}
-    match verdict:
-        case Postpone() if task.cancel_requested:
-            tx.move(task, Verb.CANCEL, State.CANCELLED, error=verdict.error or task.error, **end)
-            abandon(tx, task.id, "was cancelled")
-        case Postpone(delay=delay, reason=reason, error=error):
-            tx.move(
-                task,
-                Verb.POSTPONE,
-                State.SCHEDULED if delay else State.READY,
-                # Handed back, it keeps its place in the queue.
-                run_at=task.run_at if reason is Reason.RELEASE and not delay else tx.now + delay,
-                attempt=task.attempt if reason is Reason.RETRY else task.attempt - 1,
-                session=None,
-                duration=duration,
-                error=error or task.error,
-            )
-        case Bury(error=error):
-            tx.move(task, Verb.BURY, State.DEAD, error=error, **end)
-        case Cancel(error=error):
-            tx.move(task, Verb.CANCEL, State.CANCELLED, error=error or task.error, **end)
-            abandon(tx, task.id, "was cancelled")
-        case _:
-            assert_never(verdict)
+def _apply(tx: Transaction, task: Task, settlement: Settlement) -> None:
+    change = settled(task, settlement, tx.now)
+    tx.move(task, change.verb, change.state, **change.fields)
+    if change.state is State.CANCELLED:
+        abandon(tx, task.id, "was cancelled")
 
 
 def _record(tx: Transaction, task: Task, settlement: Settlement, error: Error | None) -> None:

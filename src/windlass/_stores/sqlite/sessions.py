@@ -3,16 +3,13 @@
 import msgspec
 from msgspec.structs import replace
 
-from ..._model.lease import Claimed, Heartbeat, Lease, Pulse
+from ..._model.lease import RESCUED, Claimed, Heartbeat, Lease, Pulse
 from ..._model.state import State, Verb
 from .endings import abandon
 from .leases import alive, lease_out
 from .rows import instant
 from .statements import listed
 from .transaction import Transaction
-
-RESCUED = 0
-"""Stands for the number of the claim where a task was rescued and not claimed; real ones start at 1."""
 
 _encoder = msgspec.json.Encoder()
 

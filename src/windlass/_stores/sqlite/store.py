@@ -21,7 +21,9 @@ from ..._model.record import Record, Session
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Settled, Settlement
 from ..._store import Capability, Durability, Finding, Join, Migration, Promise, Promoted, Wake
-from ...errors import InvalidOption, NotSupported, StoreError
+from ...errors import InvalidOption, StoreError
+from .. import refusals
+from ..acting import allowed
 from . import actions, checks, enqueueing, keeping, leases, schema, sessions
 from .asking import Reader
 from .filters import is_named
@@ -231,7 +233,7 @@ class SQLiteStore:
         """
         if is_named(where) or limit <= 0:
             return await self._write(lambda tx: actions.apply(tx, action, where, limit))
-        meant, cursor = actions.allowed(action, where), None
+        meant, cursor = allowed(action, where), None
         done: list[TaskId] = []
         while True:
             page = Page(limit=limit + _SPARE, cursor=cursor)
@@ -247,7 +249,7 @@ class SQLiteStore:
     async def put(self, record: Record) -> None:
         """Keep a queue's settings. Sessions and audits are the store's own to write."""
         if not isinstance(record, QueueSettings):
-            raise NotSupported(f"a {type(record).__name__} is written by the store itself")
+            raise refusals.written_by_itself(record)
         await self._write(lambda tx: keeping.put_queue(tx, record))
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
@@ -260,7 +262,7 @@ class SQLiteStore:
             return await self._write(lambda tx: keeping.remove_queue(tx, name))
         if kind is Session:
             return await self._write(lambda tx: tx.run("remove_session", {"name": name}) > 0)
-        raise NotSupported("the audit log is kept")
+        raise refusals.audit_is_kept()
 
     # -- admin ---------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from msgspec import Struct
 
+from .queue import Level
 from .record import Worker
 from .task import Progress, Task, TaskId
 
@@ -24,12 +25,14 @@ class Claim(Struct, frozen=True, gc=False, kw_only=True):
 
     `number` rises with every claim of a session. The heartbeat names the highest number whose answer has
     arrived or been given up, so that the store knows which grants the worker can no longer be waiting for.
+    With a `level` only tasks of that level of priority are meant.
     """
 
     session: str
     queues: tuple[str, ...]
     limit: int
     number: int
+    level: Level | None = None
 
 
 class Claimed(Struct, frozen=True, gc=False):

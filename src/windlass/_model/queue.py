@@ -1,6 +1,7 @@
 """A queue's settings, and how long finished tasks are kept."""
 
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 from msgspec import Struct
 
@@ -12,12 +13,53 @@ STRICT_MS = 1 << 44
 
 
 MAX_STRIPES = 64
+MAX_WEIGHT = 100
+
+
+class Level(StrEnum):
+    """A priority, seen from afar: above nought, nought, or below."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+def level_of(priority: int) -> Level:
+    """The level that a priority belongs to."""
+    return Level.HIGH if priority > 0 else Level.LOW if priority < 0 else Level.MEDIUM
+
+
+class Fairness(StrEnum):
+    """Whose turn it is among the tenants of a queue."""
+
+    FIFO = "fifo"  # nobody's: the order is that of the tasks
+    ROUND_ROBIN = "round_robin"  # everybody's in turn, as often as the tenant's weight says
+    RANDOM = "random"  # drawn by lot; who has more waiting is drawn more often
 
 
 class Ordering(Struct, frozen=True, gc=False, kw_only=True):
-    """How priority and waiting trade. `ageing`: a level is worth this much waiting; None is strict."""
+    """How priority and waiting trade. `ageing`: a level is worth this much waiting; None is strict.
+
+    `shares` guarantees levels their percentage of the picks while they have tasks waiting; what remains goes
+    to the levels not named, in order.
+    """
 
     ageing: timedelta | None = None
+    shares: dict[Level, int] = {}
+
+    def __post_init__(self) -> None:
+        if not self.shares:
+            return
+        if any(not isinstance(share, int) or not 1 <= share <= 99 for share in self.shares.values()):
+            raise InvalidOption(f"a level's share is 1 to 99 percent, not {dict(self.shares)}")
+        total = sum(self.shares.values())
+        if len(self.shares) == len(Level) and total != 100:
+            raise InvalidOption(f"the shares of all levels make 100 percent together, not {total}")
+        if len(self.shares) < len(Level) and total > 99:
+            rest = ", ".join(level for level in Level if level not in self.shares)
+            raise InvalidOption(
+                f"shares of {total} percent leave nothing to {rest}; name all levels, or leave room"
+            )
 
 
 class Retention(Struct, frozen=True, gc=False, kw_only=True):
@@ -55,6 +97,8 @@ class QueueSettings(Struct, frozen=True, gc=False, kw_only=True):
 
     With several `stripes`, order holds only within each, and many claimers do not meet at one end: for a
     queue that more workers share than a single order can serve. Stores that have no use for it ignore it.
+
+    `weights` say how many turns a tenant has where the others have one (Fairness.ROUND_ROBIN).
     """
 
     name: str
@@ -62,7 +106,21 @@ class QueueSettings(Struct, frozen=True, gc=False, kw_only=True):
     ordering: Ordering = Ordering()
     retention: Retention | None = None  # None follows the keeper's own
     stripes: int = 1
+    fairness: Fairness = Fairness.FIFO
+    weights: dict[str, int] = {}
+
+    @property
+    def is_laned(self) -> bool:
+        """Whether its tasks are picked from lanes, not off one line."""
+        return self.fairness is not Fairness.FIFO or bool(self.ordering.shares)
 
     def __post_init__(self) -> None:
         if not isinstance(self.stripes, int) or not 1 <= self.stripes <= MAX_STRIPES:
             raise InvalidOption(f"a queue has 1 to {MAX_STRIPES} stripes, not {self.stripes!r}")
+        for tenant, weight in self.weights.items():
+            if not isinstance(weight, int) or not 1 <= weight <= MAX_WEIGHT:
+                raise InvalidOption(f"the weight of tenant {tenant!r} is 1 to {MAX_WEIGHT}, not {weight!r}")
+        if self.weights and self.fairness is not Fairness.ROUND_ROBIN:
+            raise InvalidOption(f"weights are for round_robin; queue {self.name!r} is {self.fairness.value}")
+        if self.stripes > 1 and self.is_laned:
+            raise InvalidOption(f"queue {self.name!r} has lanes, which serve for stripes; leave stripes at 1")

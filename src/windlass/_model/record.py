@@ -5,7 +5,10 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from .alert import Alarm, Alert
+from .limit import Limit, Usage
 from .queue import QueueSettings
+from .schedule import Schedule, Tick
 from .task import TaskId
 
 
@@ -43,4 +46,16 @@ class Audit(Struct, frozen=True, gc=False, kw_only=True):
     detail: str = ""
 
 
-Record: TypeAlias = QueueSettings | Session | Audit
+Kept: TypeAlias = Limit | Schedule | Tick | Alert | Alarm
+"""Records that are nothing but kept: the store need not know what they say."""
+
+KINDS: dict[object, str] = {
+    Limit: "limit",
+    Schedule: "schedule",
+    Tick: "tick",
+    Alert: "alert",
+    Alarm: "alarm",
+}
+
+Record: TypeAlias = QueueSettings | Session | Audit | Usage | Kept
+"""Sessions, audits and usages are the store's own to write."""

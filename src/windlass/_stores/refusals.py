@@ -44,6 +44,6 @@ def written_by_itself(record: Record) -> NotSupported:
     return NotSupported(f"a {type(record).__name__} is written by the store itself")
 
 
-def audit_is_kept() -> NotSupported:
-    """What people did stays on record."""
-    return NotSupported("the audit log is kept")
+def not_removed(kind: type[Record]) -> NotSupported:
+    """What people did, and what the store counts, nobody takes away."""
+    return NotSupported(f"a {kind.__name__} is the store's own to keep")

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ..._model.attempt import Attempt
 from ..._model.queue import QueueSettings
-from ..._model.record import Audit, Session
+from ..._model.record import KINDS, Audit, Kept, Session
 from ..._model.state import ENDED, REPLAYABLE, State, Verb, targets
 from ..._model.task import Enqueued, Error, NewTask, Task, TaskId
 from ..._store import Wake
@@ -42,6 +42,7 @@ class Shelf:
         self.held: dict[str, dict[TaskId, int]] = {}  # session that holds any -> task -> claim number
         self.queues: dict[str, QueueSettings] = {}
         self.audits: list[Audit] = []
+        self.kept: dict[object, dict[str, Kept]] = {kind: {} for kind in KINDS}
         self.leader: tuple[str, datetime] | None = None
         self.listeners: list[tuple[frozenset[str], Callable[[Wake], object]]] = []
         # Heaps with stale entries: a row that moved on is skipped when its entry comes up.

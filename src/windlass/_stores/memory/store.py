@@ -12,7 +12,7 @@ from ..._model.attempt import Attempt
 from ..._model.filter import Action, Count, Dimension, Filter, Page, Slice
 from ..._model.lease import RESCUED, Claim, Claimed, Heartbeat, Lease, Pulse
 from ..._model.queue import QueueSettings, Retention
-from ..._model.record import Audit, Record, Session
+from ..._model.record import Audit, Kept, Record, Session
 from ..._model.state import State, Verb
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Settled, Settlement
@@ -264,12 +264,15 @@ class MemoryStore:
             return done
 
     async def put(self, record: Record) -> None:
-        """Keep a queue's settings. Sessions and audits are the store's own to write."""
+        """Keep a record in place of the one of the same name. Some kinds are the store's own to write."""
         with self._shelf.lock:
-            if not isinstance(record, QueueSettings):
+            if isinstance(record, QueueSettings):
+                self._shelf.queues[record.name] = record
+                self._shelf.wake_queue(record.name)
+            elif isinstance(record, Kept):
+                self._shelf.kept[type(record)][record.name] = record
+            else:
                 raise refusals.written_by_itself(record)
-            self._shelf.queues[record.name] = record
-            self._shelf.wake_queue(record.name)
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
         """The records of a kind, by name."""
@@ -278,11 +281,12 @@ class MemoryStore:
                 QueueSettings: self._shelf.queues.values(),
                 Session: self._shelf.sessions.values(),
                 Audit: self._shelf.audits,
+                **{kept: records.values() for kept, records in self._shelf.kept.items()},
             }
             return _page(list(kinds[kind]), page, _name)
 
     async def remove(self, kind: type[Record], name: str) -> bool:
-        """Forget a queue's settings or a session; what a session held becomes rescuable."""
+        """Forget a record; what a session held becomes rescuable."""
         with self._shelf.lock:
             if kind is QueueSettings:
                 removed = self._shelf.queues.pop(name, None) is not None
@@ -290,7 +294,9 @@ class MemoryStore:
                 return removed
             if kind is Session:
                 return self._shelf.sessions.pop(name, None) is not None
-            raise refusals.audit_is_kept()
+            if kind in self._shelf.kept:
+                return self._shelf.kept[kind].pop(name, None) is not None
+            raise refusals.not_removed(kind)
 
     # -- admin ---------------------------------------------------------------------------------------
 
@@ -308,7 +314,7 @@ class MemoryStore:
 
 
 def _name(record: Record) -> str:
-    return record.name if isinstance(record, QueueSettings) else record.id
+    return record.id if isinstance(record, Session | Audit) else record.name
 
 
 def _page(rows: list[S], page: Page, name: Callable[[S], str]) -> Slice[S]:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from ..._model.attempt import MAX_LINES, Attempt
 from ..._model.filter import Filter, Page, Slice
 from ..._model.queue import QueueSettings
-from ..._model.record import Audit, Record, Session, Worker
+from ..._model.record import KINDS, Audit, Record, Session, Worker
 from ..._model.state import State
 from ..._model.task import Task, TaskId
 from .connections import Connections
@@ -60,8 +60,9 @@ async def records(connections: Connections, kind: type[R], page: Page) -> Slice[
     cursor = page.cursor
     if cursor is not None and not (is_id(cursor) if kind is Audit else is_text(cursor)):
         return Slice(items=())
+    which = (KINDS[kind],) if kind in KINDS else ()
     found = await connections.fetch(
-        Ask(f"{name}_back" if page.newest_first else name, (cursor, page.limit + 1))
+        Ask(f"{name}_back" if page.newest_first else name, (cursor, page.limit + 1, *which))
     )
     return _slice([read(row) for row in found[: page.limit]], found, key)
 
@@ -173,8 +174,14 @@ def _read_audit(row: Row) -> Audit:
     return Audit(id=line, at=at, who=who, why=why, action=action, task_id=task_id, detail=detail)
 
 
+def _body_reader(kind: Any) -> Callable[[Row], Any]:
+    decoder = msgspec.json.Decoder(kind)
+    return lambda row: decoder.decode(row[0])
+
+
 _KINDS: dict[object, tuple[str, Callable[[Row], Any], Callable[[Any], str]]] = {
     QueueSettings: ("queues", _read_queue, lambda settings: settings.name),
     Session: ("sessions", _read_session, lambda session: session.id),
     Audit: ("audits", _read_audit, lambda line: line.id),
+    **{kind: ("records", _body_reader(kind), lambda record: record.name) for kind in KINDS},
 }

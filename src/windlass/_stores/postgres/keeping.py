@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from ..._model.queue import QueueSettings, Retention
+from ..._model.record import KINDS, Kept
 from ..._model.state import State
 from ..._model.task import TaskId
 from .book import Book
@@ -148,6 +149,14 @@ def _forget_all(ids: Sequence[TaskId], now: datetime, *, dead: bool) -> Script[N
 def prune_keys(clock: datetime | None) -> Ask:
     """Delete some of the keys that have expired; a row for each."""
     return Ask("prune_keys", (clock, KEYS_AT_ONCE))
+
+
+# -- records ---------------------------------------------------------------------------------------
+
+
+def put_record(record: Kept) -> Script[None]:
+    """Keep a record in place of the one before."""
+    yield from ask("put_record", KINDS[type(record)], record.name, _encoder.encode(record).decode())
 
 
 # -- queues ------------------------------------------------------------------------------------------

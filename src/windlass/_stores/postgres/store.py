@@ -12,7 +12,7 @@ from ..._model.attempt import Attempt
 from ..._model.filter import Action, Count, Dimension, Filter, Page, Slice
 from ..._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
 from ..._model.queue import QueueSettings, Retention
-from ..._model.record import Record, Session
+from ..._model.record import KINDS, Kept, Record, Session
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Receipt, Settled, Settlement
 from ..._store import Capability, Finding, Join, Migration, Promoted, Transaction, Wake
@@ -255,10 +255,13 @@ class PostgresStore(Handle):
         return done
 
     async def put(self, record: Record) -> None:
-        """Keep a queue's settings. Sessions and audits are the store's own to write."""
-        if not isinstance(record, QueueSettings):
+        """Keep a record in place of the one of the same name. Some kinds are the store's own to write."""
+        if isinstance(record, QueueSettings):
+            await self._play(lambda: keeping.put_queue(record))
+        elif isinstance(record, Kept):
+            await self._play(lambda: keeping.put_record(record))
+        else:
             raise refusals.written_by_itself(record)
-        await self._play(lambda: keeping.put_queue(record))
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
         """The records of a kind, by name."""
@@ -267,12 +270,14 @@ class PostgresStore(Handle):
             return await asking.records(self._connections, kind, page)
 
     async def remove(self, kind: type[Record], name: str) -> bool:
-        """Forget a queue's settings or a session; what a session held becomes rescuable."""
+        """Forget a record; what a session held becomes rescuable."""
         if kind is QueueSettings:
             return await self._play(lambda: keeping.remove_queue(name))
         if kind is Session:
             return bool(await self._fetch(Ask("remove_session", (name,))))
-        raise refusals.audit_is_kept()
+        if kind in KINDS:
+            return bool(await self._fetch(Ask("remove_record", (KINDS[kind], name))))
+        raise refusals.not_removed(kind)
 
     # -- admin ---------------------------------------------------------------------------------------
 

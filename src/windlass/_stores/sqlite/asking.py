@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ..._model.attempt import MAX_LINES, Attempt
 from ..._model.filter import Count, Dimension, Filter, Page, Slice
 from ..._model.queue import QueueSettings
-from ..._model.record import Audit, Record, Session, Worker
+from ..._model.record import KINDS, Audit, Record, Session, Worker
 from ..._model.task import Task, TaskId
 from .filters import Query, counting, finding, is_selective, naming
 from .rows import Row, moment, read_attempt, read_tasks
@@ -70,7 +70,12 @@ class Reader:
         name, read, key = _KINDS[kind]
         found = self._rows(
             f"{name}_back" if page.newest_first else name,
-            {"after": page.cursor or "", "before": page.cursor, "limit": page.limit + 1},
+            {
+                "kind": KINDS.get(kind),
+                "after": page.cursor or "",
+                "before": page.cursor,
+                "limit": page.limit + 1,
+            },
         )
         return _slice([read(row) for row in found[: page.limit]], found, key)
 
@@ -144,8 +149,14 @@ def _read_audit(row: Row) -> Audit:
     return Audit(id=line, at=moment(at), who=who, why=why, action=action, task_id=task_id, detail=detail)
 
 
+def _body_reader(kind: Any) -> Callable[[Row], Any]:
+    decoder = msgspec.json.Decoder(kind)
+    return lambda row: decoder.decode(row[0])
+
+
 _KINDS: dict[object, tuple[str, Callable[[Row], Any], Callable[[Any], str]]] = {
     QueueSettings: ("queues", _read_queue, lambda settings: settings.name),
     Session: ("sessions", _read_session, lambda session: session.id),
     Audit: ("audits", _read_audit, lambda line: line.id),
+    **{kind: ("records", _body_reader(kind), lambda record: record.name) for kind in KINDS},
 }

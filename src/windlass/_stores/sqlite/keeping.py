@@ -5,6 +5,7 @@ from datetime import timedelta
 import msgspec
 
 from ..._model.queue import QueueSettings, Retention
+from ..._model.record import KINDS, Kept, Record
 from ..._model.state import ENDED
 from ..._store import Promoted
 from .endings import abandon, forget
@@ -75,6 +76,20 @@ def _past_retention(tx: Transaction, retention: Retention, limit: int) -> list[R
 
 def _all_settings(tx: Transaction) -> list[QueueSettings]:
     return [_settings.decode(row[0]) for row in tx.rows("all_queues")]
+
+
+# -- records ---------------------------------------------------------------------------------------
+
+
+def put_record(tx: Transaction, record: Kept) -> None:
+    """Keep a record in place of the one before."""
+    body = _encoder.encode(record).decode()
+    tx.run("put_record", {"kind": KINDS[type(record)], "name": record.name, "body": body})
+
+
+def remove_record(tx: Transaction, kind: type[Record], name: str) -> bool:
+    """Forget a record; says whether there was one."""
+    return tx.run("remove_record", {"kind": KINDS[kind], "name": name}) > 0
 
 
 # -- queues ------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from ..._model.attempt import Attempt
 from ..._model.filter import Action, Count, Dimension, Filter, Page, Slice
 from ..._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
 from ..._model.queue import QueueSettings, Retention
-from ..._model.record import Record, Session
+from ..._model.record import KINDS, Kept, Record, Session
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Settled, Settlement
 from ..._store import Capability, Durability, Finding, Join, Migration, Promise, Promoted, Wake
@@ -247,22 +247,27 @@ class SQLiteStore:
                 return done
 
     async def put(self, record: Record) -> None:
-        """Keep a queue's settings. Sessions and audits are the store's own to write."""
-        if not isinstance(record, QueueSettings):
+        """Keep a record in place of the one of the same name. Some kinds are the store's own to write."""
+        if isinstance(record, QueueSettings):
+            await self._write(lambda tx: keeping.put_queue(tx, record))
+        elif isinstance(record, Kept):
+            await self._write(lambda tx: keeping.put_record(tx, record))
+        else:
             raise refusals.written_by_itself(record)
-        await self._write(lambda tx: keeping.put_queue(tx, record))
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
         """The records of a kind, by name."""
         return await self._read(lambda reader: reader.records(kind, page))
 
     async def remove(self, kind: type[Record], name: str) -> bool:
-        """Forget a queue's settings or a session; what a session held becomes rescuable."""
+        """Forget a record; what a session held becomes rescuable."""
         if kind is QueueSettings:
             return await self._write(lambda tx: keeping.remove_queue(tx, name))
         if kind is Session:
             return await self._write(lambda tx: tx.run("remove_session", {"name": name}) > 0)
-        raise refusals.audit_is_kept()
+        if kind in KINDS:
+            return await self._write(lambda tx: keeping.remove_record(tx, kind, name))
+        raise refusals.not_removed(kind)
 
     # -- admin ---------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ from .once import TestOnce
 from .payloads import TestPayloads
 from .promote import TestPromote
 from .prune import TestPrune
-from .records import TestRecords
+from .records import TestKeptRecords, TestRecords
 from .refusals import TestRefusals
 from .rescue import TestRescue
 from .settle import TestBatches, TestFlagged, TestVerdicts
@@ -63,6 +63,7 @@ __all__ = [
     "TestGroups",
     "TestHandles",
     "TestIdempotencyKeys",
+    "TestKeptRecords",
     "TestLead",
     "TestLife",
     "TestLostReplies",

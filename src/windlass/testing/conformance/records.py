@@ -1,13 +1,16 @@
 """Records: the settings of queues, and what the store writes about workers and operators itself."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
 
+from ..._model.alert import Alarm, Alert
 from ..._model.filter import Page
+from ..._model.limit import Limit
 from ..._model.queue import Ordering, QueueSettings, Retention
-from ..._model.record import Audit, Session, Worker
+from ..._model.record import Audit, Kept, Session, Worker
+from ..._model.schedule import Schedule, Tick
 from ..._store import Store
 from ...errors import NotSupported
 from ..clock import ManualClock
@@ -19,6 +22,61 @@ FULL = QueueSettings(
     ordering=Ordering(ageing=timedelta(seconds=90)),
     retention=Retention(completed=None, cancelled=timedelta(hours=1), dead=timedelta(days=400)),
 )
+
+
+KEPT = (
+    Limit(name="mail", queue="mail", by="tenant", running=3, rate=0.5, burst=7),
+    Schedule(
+        name="nightly", type="report", payload=b'{"a":"\xc3\xbc"}', cron="0 3 * * *", zone="Europe/Zurich"
+    ),
+    Tick(name="nightly", at=datetime(2026, 3, 29, 1, 30, tzinfo=UTC), task_id="t"),
+    Alert(name="mail", queue="mail", count=3, window=timedelta(minutes=5)),
+    Alarm(name="mail", raised_at=datetime(2026, 3, 29, 1, 30, tzinfo=UTC), number=4),
+)
+
+
+class TestKeptRecords:
+    @pytest.mark.parametrize("record", KEPT, ids=lambda record: type(record).__name__)
+    async def test_it_comes_back_as_it_was_given(self, store: Store, record: Kept) -> None:
+        await store.put(record)
+
+        assert await all_records(store, type(record)) == (record,)
+
+    @pytest.mark.parametrize("record", KEPT, ids=lambda record: type(record).__name__)
+    async def test_it_is_replaced_and_removed_by_name(self, store: Store, record: Kept) -> None:
+        other, changed = replace(record, name="other"), replace(record)
+        for one in (record, other, changed):
+            await store.put(one)
+
+        removed = [await store.remove(type(record), record.name) for _ in range(2)]
+
+        assert removed == [True, False]
+        assert await all_records(store, type(record)) == (other,)
+
+    async def test_kinds_do_not_share_names(self, store: Store) -> None:
+        for record in KEPT:
+            await store.put(replace(record, name="same"))
+
+        await store.remove(Limit, "same")
+
+        assert [len(await all_records(store, type(record))) for record in KEPT] == [0, 1, 1, 1, 1]
+
+    @pytest.mark.parametrize("newest_first", [False, True])
+    async def test_pages_are_complete_and_in_order(self, store: Store, *, newest_first: bool) -> None:
+        names = [f"limit-{letter}" for letter in "dbeac"]
+        for name in names:
+            await store.put(Limit(name=name, running=1))
+        page = Page(limit=2, newest_first=newest_first)
+
+        found: list[str] = []
+        while True:
+            part = await store.records(Limit, page)
+            found += [limit.name for limit in part.items]
+            if part.cursor is None:
+                break
+            page = replace(page, cursor=part.cursor)
+
+        assert found == sorted(names, reverse=newest_first)
 
 
 class TestRecords:

@@ -2,6 +2,6 @@
 -- asked one by one and merged, so that no claim ever sorts a backlog.
 SELECT rank, id, rowid
 FROM windlass_task
-WHERE queue = :queue AND state = 'ready'
+WHERE queue = :queue AND lane = '' AND key = '' AND state = 'ready'
 ORDER BY rank, id
 LIMIT :limit

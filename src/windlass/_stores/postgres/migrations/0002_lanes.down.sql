@@ -1,0 +1,12 @@
+-- Back to one line a queue: lanes and limits are forgotten, no task is.
+DROP TABLE windlass.record;
+DROP TABLE windlass.bucket;
+DROP TABLE windlass.permit;
+DROP INDEX windlass.task_low;
+DROP INDEX windlass.task_high;
+DROP INDEX windlass.task_lane;
+ALTER TABLE windlass.queue DROP COLUMN laned;
+ALTER TABLE windlass.task DROP COLUMN limited;
+ALTER TABLE windlass.task DROP COLUMN key;
+ALTER TABLE windlass.task DROP COLUMN lane;
+UPDATE windlass.task SET stripe = 0 WHERE stripe < 0;

@@ -1,0 +1,2 @@
+-- All records of a kind, by name.
+SELECT body FROM windlass.record WHERE kind = $1 ORDER BY name

@@ -1,0 +1,6 @@
+-- Records of a kind, a page by name, last first. As records.sql.
+SELECT body
+FROM windlass.record
+WHERE kind = $3 AND ($1::text IS NULL OR name < $1)
+ORDER BY name DESC
+LIMIT $2

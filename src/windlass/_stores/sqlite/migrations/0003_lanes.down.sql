@@ -1,0 +1,11 @@
+-- Back to one line a queue: lanes and limits are forgotten, no task is.
+DROP TABLE windlass_record;
+DROP TABLE windlass_bucket;
+DROP INDEX windlass_task_limited;
+DROP INDEX windlass_task_low;
+DROP INDEX windlass_task_high;
+DROP INDEX windlass_task_ready;
+ALTER TABLE windlass_task DROP COLUMN permits;
+ALTER TABLE windlass_task DROP COLUMN key;
+ALTER TABLE windlass_task DROP COLUMN lane;
+CREATE INDEX windlass_task_ready ON windlass_task (queue, rank, id) WHERE state = 'ready';

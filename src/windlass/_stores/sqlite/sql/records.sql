@@ -1,0 +1,6 @@
+-- Records of a kind, a page by name. Uses the primary key.
+SELECT body
+FROM windlass_record
+WHERE kind = :kind AND name > :after
+ORDER BY name
+LIMIT :limit

@@ -1,0 +1,6 @@
+-- Records of a kind, a page by name, last first. Uses the primary key.
+SELECT body
+FROM windlass_record
+WHERE kind = :kind AND (:before IS NULL OR name < :before)
+ORDER BY name DESC
+LIMIT :limit

@@ -46,7 +46,14 @@ class Audit(Struct, frozen=True, gc=False, kw_only=True):
     detail: str = ""
 
 
-Kept: TypeAlias = Limit | Schedule | Tick | Alert | Alarm
+class Declaration(Struct, frozen=True, gc=False, kw_only=True):
+    """What programs last declared of a queue or a limit: tells a new declaration from a person's change."""
+
+    name: str  # the kind and the name of what it is about
+    body: str  # JSON: the options that were given
+
+
+Kept: TypeAlias = Limit | Schedule | Tick | Alert | Alarm | Declaration
 """Records that are nothing but kept: the store need not know what they say."""
 
 KINDS: dict[object, str] = {
@@ -55,6 +62,7 @@ KINDS: dict[object, str] = {
     Tick: "tick",
     Alert: "alert",
     Alarm: "alarm",
+    Declaration: "declaration",
 }
 
 Record: TypeAlias = QueueSettings | Session | Audit | Usage | Kept

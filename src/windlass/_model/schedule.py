@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import TypedDict
 
 from msgspec import Struct
 
@@ -23,8 +24,31 @@ class Overlap(StrEnum):
     SKIP = "skip"
 
 
+class Timing(TypedDict, total=False):
+    """How a schedule keeps its rule, as callers write it. Checked by _policy/schedule.py."""
+
+    zone: str
+    missed: Missed | str
+    at_most: int
+    overlap: Overlap | str
+    jitter: timedelta | float | str
+
+
+class Added(Timing, total=False):
+    """The same, and how its tasks are enqueued: for a schedule that an operator adds."""
+
+    queue: str
+    tenant: str
+    priority: int | str
+    max_attempts: int
+    timeout: timedelta | float | str | None
+
+
 class Schedule(Struct, frozen=True, gc=False, kw_only=True):
-    """When to enqueue which task. Either `cron`, in the time of `zone`, or `every` so long."""
+    """When to enqueue which task. Either `cron`, in the time of `zone`, or `every` so long.
+
+    Nothing is checked here: a record that one program cannot read must not keep it from reading the others.
+    """
 
     name: str
     type: str
@@ -42,13 +66,19 @@ class Schedule(Struct, frozen=True, gc=False, kw_only=True):
     boost: int = 0
     max_attempts: int = 8
     timeout: timedelta | None = None
+    unique: bool = False  # the type's own: equal tasks are refused, whoever enqueued them
     secret: tuple[str, ...] = ()
+    next: bytes | None = None  # the steps that follow its tasks
     paused: bool = False
     declared: bool = False  # in code; False: added by an operator
+    since: datetime | None = None  # ticks up to then are none of its own: it was not there, or paused
 
 
 class Tick(Struct, frozen=True, gc=False, kw_only=True):
-    """How far a schedule has come: everything up to `at` was fired or passed over."""
+    """How far a schedule has come: everything up to `at` was fired or passed over.
+
+    Only the leading keeper writes it, so that what people do to a schedule and what it does never collide.
+    """
 
     name: str
     at: datetime

@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 
 from .._model.filter import CancelTasks, Discard, Replay
 from .._model.lease import Lease
+from .._model.limit import Limit
 from .._model.queue import QueueSettings, Retention
 from .conformance.pair import Factory
 from .conformance.random_steps import (
@@ -35,6 +36,15 @@ from .conformance.random_steps import (
     wishes,
 )
 from .conformance.steps import SOMEBODY
+
+limits = st.fixed_dictionaries(
+    {"running": st.sampled_from([0, 1, 2])},
+    optional={
+        "by": st.sampled_from(["tenant", "to"]),
+        "rate": st.just(1.0),
+        "burst": st.sampled_from([1, 3]),
+    },
+).map(lambda fields: fields if "rate" in fields else {k: v for k, v in fields.items() if k != "burst"})
 
 
 class Twins(RandomSteps):
@@ -217,6 +227,43 @@ class Twins(RandomSteps):
         self._enqueue(self._wish(queue=lane, idempotency_key=key, fingerprint=key))
         self._enqueue(self._wish(queue=lane, fingerprint=key))
         self._apply(Replay(by=SOMEBODY), new.id)
+
+    @rule(
+        target=leases,
+        limit=limits,
+        tenants=st.lists(st.sampled_from(["", "t", "u"]), min_size=2, max_size=8),
+        asks=st.lists(st.integers(1, 5), min_size=1, max_size=4),
+        ending=endings,
+        wait=st.sampled_from([0, 0.5, 3]),
+        late=st.booleans(),
+    )
+    def start_under_a_limit(
+        self,
+        limit: dict[str, Any],
+        tenants: list[str],
+        asks: list[int],
+        ending: str,
+        wait: float,
+        *,
+        late: bool,
+    ) -> MultipleResults[Lease]:
+        """Some start and some must wait; the limit is there from the beginning, or comes when some run."""
+        self.lanes += 1
+        lane = f"lane-{self.lanes}"
+        meant = Limit(name=lane, queue=lane, **limit)
+        self._enqueue(*(self._wish(queue=lane, tenant=tenant) for tenant in tenants))
+        self._open("s1")
+        leases = self._claim("s1", 2, lane) if late else []
+        self.pair.both(lambda store: store.put(meant))
+        for ask in asks:
+            got = self._claim("s1", ask, lane)
+            leases += got
+            for lease in got[:1]:
+                self._settle(lease, ending)
+            self.pair.clock.advance(wait)
+            self._open("s1")
+        self.pair.both(lambda store: store.remove(Limit, lane))
+        return multiple(*leases, *self._claim("s1", EVERY, lane))
 
 
 def twin_machine(factory: Factory) -> type[Twins]:

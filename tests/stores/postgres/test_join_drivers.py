@@ -162,7 +162,8 @@ def lent(database: str) -> Iterator[Lent]:
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 SPANS = st.timedeltas(timedelta(days=-300_000), timedelta(days=300_000))
-INSTANTS = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.timezones())  # noqa: DTZ001
+FIRST, LAST = datetime(1, 1, 2), datetime(9999, 12, 30)  # noqa: DTZ001
+INSTANTS = st.datetimes(FIRST, LAST, timezones=st.timezones(), allow_imaginary=False)
 
 
 LISTS = {

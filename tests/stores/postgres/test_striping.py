@@ -18,7 +18,7 @@ from windlass._cli.root import root
 from windlass._model.lease import Claimed
 from windlass._model.queue import QueueSettings
 from windlass._model.task import NewTask
-from windlass._stores.postgres import PostgresStore, striping
+from windlass._stores.postgres import PostgresStore, layout
 from windlass._stores.postgres.statements import within
 from windlass.testing.conformance.steps import ManualWorker, a_task, complete, some_tasks, worker_on
 
@@ -44,14 +44,14 @@ class Ageing:
     def __call__(self) -> float:
         return self._passed
 
-    def pass_by(self, seconds: float = striping.FRESH_FOR) -> None:
+    def pass_by(self, seconds: float = layout.FRESH_FOR) -> None:
         self._passed += seconds
 
 
 @pytest.fixture(autouse=True)
 def ageing(monkeypatch: pytest.MonkeyPatch) -> Ageing:
     ageing = Ageing()
-    monkeypatch.setattr(striping, "monotonic", ageing)
+    monkeypatch.setattr(layout, "monotonic", ageing)
     return ageing
 
 
@@ -225,9 +225,9 @@ async def test_other_handles_notice_a_change_when_what_they_know_is_old(
     await store.put(QueueSettings(name="default", stripes=8))
     soon, later = some_tasks(100), some_tasks(100)
 
-    ageing.pass_by(striping.FRESH_FOR * 0.9)
+    ageing.pass_by(layout.FRESH_FOR * 0.9)
     await other.enqueue(soon)
-    ageing.pass_by(striping.FRESH_FOR * 0.1)
+    ageing.pass_by(layout.FRESH_FOR * 0.1)
     await other.enqueue(later)
     await other.close()
 

@@ -14,18 +14,21 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 import windlass._model
+from windlass._model.alert import MAX_COUNT, Alarm, Alert
 from windlass._model.attempt import Attempt
 from windlass._model.filter import Action, Count, Filter, Page, Slice
 from windlass._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
-from windlass._model.queue import MAX_STRIPES, QueueSettings
-from windlass._model.record import Audit, Record, Session
+from windlass._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING, Limit, Usage
+from windlass._model.queue import MAX_WEIGHT, Fairness, Level, Ordering, QueueSettings
+from windlass._model.record import Audit, Declaration, Record, Session
+from windlass._model.schedule import Schedule, Tick
 from windlass._model.task import Enqueued, NewTask, Task
 from windlass._model.verdict import Settled, Settlement, Verdict
 
 AT_THE_SEAM: list[Any] = [
     *(NewTask, Enqueued, Task, Claim, Claimed, Settlement, Settled, Heartbeat, Pulse, Lease),
     *(Filter, Page, Slice[Task], Slice[Session], Count, Attempt, Session, Audit, QueueSettings),
-    *(Verdict, Action),
+    *(Verdict, Action, Limit, Usage, Schedule, Tick, Alert, Alarm, Declaration),
 ]
 
 PLAIN: dict[Any, st.SearchStrategy[Any]] = {
@@ -39,7 +42,19 @@ PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     NoneType: st.none(),
 }
 
-BOUNDED = {"stripes": st.integers(1, MAX_STRIPES)}  # fields that refuse what their type would allow
+# fields that refuse what their type would allow
+BOUNDED: dict[tuple[type[Struct], str], st.SearchStrategy[Any]] = {
+    (QueueSettings, "stripes"): st.just(1),  # a queue with lanes has no others
+    (QueueSettings, "fairness"): st.just(Fairness.ROUND_ROBIN),  # only it has weights
+    (QueueSettings, "weights"): st.dictionaries(st.text(max_size=8), st.integers(1, MAX_WEIGHT), max_size=3),
+    (Ordering, "shares"): st.dictionaries(st.sampled_from(Level), st.integers(1, 49), max_size=2),
+    (Limit, "running"): st.integers(0, MAX_RUNNING),
+    (Limit, "rate"): st.floats(0, MAX_RATE, exclude_min=True),
+    (Limit, "burst"): st.none() | st.integers(1, MAX_BURST),
+    (Alert, "count"): st.integers(1, MAX_COUNT),
+    (Alert, "window"): st.none() | st.timedeltas(min_value=timedelta(microseconds=1)),
+}
+NOT_HASHED = (QueueSettings,)  # which holds mappings
 
 
 def values(wanted: Any) -> st.SearchStrategy[Any]:
@@ -54,7 +69,7 @@ def values(wanted: Any) -> st.SearchStrategy[Any]:
     if issubclass(origin or wanted, Enum):
         return st.sampled_from(wanted)
     fields = {
-        field.name: BOUNDED[field.name] if field.name in BOUNDED else values(field.type)
+        field.name: BOUNDED[wanted, field.name] if (wanted, field.name) in BOUNDED else values(field.type)
         for field in msgspec.structs.fields(wanted)
     }
     return st.builds(origin or wanted, **fields)
@@ -89,7 +104,8 @@ def test_a_value_comes_back_from_json_as_it_went(wanted: Any, data: st.DataObjec
 
     assert returned == value
     assert type(returned) is type(value)
-    assert hash(returned) == hash(value)
+    if wanted not in NOT_HASHED:
+        assert hash(returned) == hash(value)
 
 
 @pytest.mark.parametrize("wanted", [*get_args(Verdict), *get_args(Action)])

@@ -1,23 +1,57 @@
 """Granting leases and ending them."""
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import assert_never
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..._model.attempt import MAX_LINES, Attempt, has_line
 from ..._model.lease import RESCUED, Claim, Claimed, Heartbeat, Lease
+from ..._model.limit import Limit
 from ..._model.state import State, Verb
 from ..._model.task import Task
 from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settlement
+from ..._policy.limits import in_queue
+from ..picking import Picking, Rules, Turns, play
+from .ready import Answers
 from .shelf import Shelf
 
 
-def grant(shelf: Shelf, claim: Claim, now: datetime) -> list[Claimed]:
-    """Lease ready tasks to the claim's session: the fence rises, the attempt counts."""
+class Grant(Struct, frozen=True):
+    """What a claim was given, and the seconds after which another look is worth while (None: unknown)."""
+
+    claimed: list[Claimed]
+    wait: float | None = None
+
+
+def grant(shelf: Shelf, claim: Claim, turns: Turns, now: datetime) -> Grant:
+    """Lease ready tasks to the claim's session, as its queues and the limits have it."""
+    queues = [queue for queue in dict.fromkeys(claim.queues) if not shelf.is_paused(queue)]
+    limits = shelf.limits
+    if claim.level is None and all(_is_line(shelf, queue, limits) for queue in queues):
+        return Grant(_lease(shelf, claim, shelf.take_ready(queues, claim.limit), now))
+    picking = Picking(Rules({queue: shelf.queues.get(queue) for queue in queues}, limits), turns, now)
+    running = [shelf.tasks[task_id] for held in shelf.held.values() for task_id in held]
+    answers = Answers(shelf.ready, running, shelf.buckets)
+    picked = play(picking.pick(max(claim.limit, 0), claim.level), answers.answer)
+    shelf.buckets.update({key: (tokens, now) for key, tokens in picking.tokens.items()})
+    chosen = [one.head.row for one in picked]
+    for task in answers.taken.values():  # Those that were not chosen are still ready.
+        shelf.keep(task)
+    return Grant(_lease(shelf, claim, chosen, now), picking.wait)
+
+
+def _is_line(shelf: Shelf, queue: str, limits: Sequence[Limit]) -> bool:
+    return shelf.ready.line(queue) is not None and not (limits and in_queue(limits, queue))
+
+
+def _lease(shelf: Shelf, claim: Claim, tasks: Iterable[Task], now: datetime) -> list[Claimed]:
+    """The fence rises, the attempt counts."""
     worker = shelf.sessions[claim.session].worker.name
     claimed = []
-    for task in shelf.take_ready(claim.queues, claim.limit):
+    for task in tasks:
         shelf.hold(claim.session, task.id, claim.number)
         moved = shelf.move(
             task,

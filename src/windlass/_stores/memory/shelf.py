@@ -1,7 +1,6 @@
 """The rows, the indexes over them and the moves of the life of a task."""
 
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from heapq import heappop, heappush
@@ -10,12 +9,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..._model.attempt import Attempt
+from ..._model.limit import Limit
 from ..._model.queue import QueueSettings
 from ..._model.record import KINDS, Audit, Kept, Session
 from ..._model.state import ENDED, REPLAYABLE, State, Verb, targets
 from ..._model.task import Enqueued, Error, NewTask, Task, TaskId
 from ..._store import Wake
 from .. import refusals
+from .ready import Bucket, Ready
 
 
 class Key(Struct, frozen=True):
@@ -45,8 +46,9 @@ class Shelf:
         self.kept: dict[object, dict[str, Kept]] = {kind: {} for kind in KINDS}
         self.leader: tuple[str, datetime] | None = None
         self.listeners: list[tuple[frozenset[str], Callable[[Wake], object]]] = []
-        # Heaps with stale entries: a row that moved on is skipped when its entry comes up.
-        self._ready: defaultdict[str, list[tuple[int, TaskId]]] = defaultdict(list)
+        self.buckets: dict[str, Bucket] = {}  # permit's key -> starts left, and when that was so
+        self.ready = Ready(self.tasks)
+        # A heap with stale entries: a row that moved on is skipped when its entry comes up.
         self._scheduled: list[tuple[datetime, TaskId]] = []
 
     # -- moves ---------------------------------------------------------------------------------------
@@ -62,7 +64,7 @@ class Shelf:
         """Store a row and bring the indexes up to date with it."""
         self.tasks[task.id] = task
         if task.state is State.READY:
-            heappush(self._ready[task.queue], (task.rank, task.id))
+            self.ready.put(task, self.queues.get(task.queue), self.limits)
         elif task.state is State.SCHEDULED:
             heappush(self._scheduled, (task.run_at, task.id))
         if task.fingerprint is not None:
@@ -178,26 +180,28 @@ class Shelf:
 
     def take_ready(self, queues: Iterable[str], limit: int) -> Iterator[Task]:
         """Ready tasks off the heaps, lowest (rank, id) first over all of these queues."""
-        heaps = [self._ready[name] for name in dict.fromkeys(queues) if not self._is_paused(name)]
+        heaps = [heap for name in queues if (heap := self.ready.line(name)) is not None]
         while limit > 0:
-            heads = [(heap[0], heap) for heap in heaps if self._fresh(heap)]
+            heads = [(heap[0], heap) for heap in heaps if self.ready.is_fresh(heap)]
             if not heads:
                 return
             heap = min(heads, key=lambda head: head[0])[1]
             yield self.tasks[heappop(heap)[1]]
             limit -= 1
 
-    def _fresh(self, heap: list[tuple[int, TaskId]]) -> bool:
-        """Drop stale entries from the top; says whether anything is left."""
-        while heap:
-            rank, task_id = heap[0]
-            task = self.tasks.get(task_id)
-            if task is not None and task.state is State.READY and task.rank == rank:
-                return True
-            heappop(heap)
-        return False
+    def rearrange(self, queues: Iterable[str]) -> None:
+        """Put the ready tasks of queues where they belong by what holds now."""
+        for queue in queues:
+            for task in self.ready.clear(queue):
+                self.ready.put(task, self.queues.get(queue), self.limits)
 
-    def _is_paused(self, queue: str) -> bool:
+    @property
+    def limits(self) -> list[Limit]:
+        """All limits there are."""
+        return [record for record in self.kept[Limit].values() if isinstance(record, Limit)]
+
+    def is_paused(self, queue: str) -> bool:
+        """Whether nothing may be claimed from it."""
         settings = self.queues.get(queue)
         return settings is not None and settings.paused
 
@@ -225,10 +229,10 @@ class Shelf:
             if any(task.state is State.SCHEDULED for task in tasks):
                 hint(Wake.SCHEDULED)
 
-    def wake_queue(self, queue: str) -> None:
-        """Hint that a queue may give tasks again."""
+    def wake_queue(self, queue: str | None) -> None:
+        """Hint that a queue may give tasks again; None: any may."""
         for queues, hint in self.listeners:
-            if queue in queues:
+            if queue is None or queue in queues:
                 hint(Wake.READY)
 
     def hold(self, session: str, task_id: TaskId, number: int) -> None:

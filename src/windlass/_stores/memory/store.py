@@ -1,7 +1,8 @@
 """The verbs of the seam over a shelf in memory."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+import random
+from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NoReturn, TypeVar
 
@@ -11,6 +12,7 @@ from ..._clock import Clock, SystemClock
 from ..._model.attempt import Attempt
 from ..._model.filter import Action, Count, Dimension, Filter, Page, Slice
 from ..._model.lease import RESCUED, Claim, Claimed, Heartbeat, Lease, Pulse
+from ..._model.limit import Limit, Usage
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import Audit, Kept, Record, Session
 from ..._model.state import State, Verb
@@ -19,13 +21,15 @@ from ..._model.verdict import Settled, Settlement
 from ..._store import Capability, Durability, Finding, Join, Migration, Promise, Promoted, Severity, Wake
 from ...errors import NotSupported
 from .. import refusals
+from ..paging import paged
+from ..picking import Turns
 from .actions import act
 from .leases import grant, hand_back_strangers, leased, settle_one
 from .matching import finished_before, matches
 from .shelf import Shelf
+from .usage import usages
 
 R = TypeVar("R", bound=Record)
-S = TypeVar("S")
 
 _PROMISE = Promise(durability=Durability.VOLATILE, why="kept in this process's memory only")
 
@@ -39,6 +43,7 @@ class MemoryStore:
     def __init__(self, *, clock: Clock | None = None, _shelf: Shelf | None = None) -> None:
         self.clock = clock or SystemClock()
         self._shelf = _shelf or Shelf()
+        self._turns = Turns(random.random)
 
     async def open(self) -> None:
         """Nothing to connect to."""
@@ -74,16 +79,24 @@ class MemoryStore:
         with self._shelf.lock:
             now = self.clock.now()
             self._alive(claim.session, now)
-            return grant(self._shelf, claim, now)
+            return self._grant(claim, now)
 
     async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
         """Apply the verdicts whose leases hold, then claim."""
         with self._shelf.lock:
             now = self.clock.now()
             receipts = tuple([settle_one(self._shelf, settlement, now) for settlement in batch])
+            if batch and self._shelf.limits:
+                self._shelf.wake_queue(None)  # What a limit held up may go now, wherever it waits.
             if claim is None or not self._is_alive(claim.session, now):
                 return Settled(receipts=receipts)
-            return Settled(receipts=receipts, claimed=tuple(grant(self._shelf, claim, now)))
+            return Settled(receipts=receipts, claimed=tuple(self._grant(claim, now)))
+
+    def _grant(self, claim: Claim, now: datetime) -> list[Claimed]:
+        given = grant(self._shelf, claim, self._turns, now)
+        if given.wait is not None:
+            asyncio.get_running_loop().call_later(given.wait, self._shelf.wake_queue, None)
+        return given.claimed
 
     async def heartbeat(self, beat: Heartbeat) -> Pulse:
         """Renew the session; hand back strangers; report losses and requests to stop."""
@@ -229,7 +242,7 @@ class MemoryStore:
     async def find(self, where: Filter, page: Page) -> Slice[Task]:
         """The tasks that match, by id."""
         with self._shelf.lock:
-            return _page([t for t in self._shelf.tasks.values() if matches(t, where)], page, lambda t: t.id)
+            return paged([t for t in self._shelf.tasks.values() if matches(t, where)], page, lambda t: t.id)
 
     async def count(self, where: Filter, by: Sequence[Dimension]) -> Sequence[Count]:
         """How many match, by the values of each dimension."""
@@ -268,9 +281,11 @@ class MemoryStore:
         with self._shelf.lock:
             if isinstance(record, QueueSettings):
                 self._shelf.queues[record.name] = record
+                self._shelf.rearrange([record.name])
                 self._shelf.wake_queue(record.name)
             elif isinstance(record, Kept):
                 self._shelf.kept[type(record)][record.name] = record
+                self._limits_changed(type(record))
             else:
                 raise refusals.written_by_itself(record)
 
@@ -281,22 +296,31 @@ class MemoryStore:
                 QueueSettings: self._shelf.queues.values(),
                 Session: self._shelf.sessions.values(),
                 Audit: self._shelf.audits,
+                Usage: usages(self._shelf, self.clock.now()),
                 **{kept: records.values() for kept, records in self._shelf.kept.items()},
             }
-            return _page(list(kinds[kind]), page, _name)
+            return paged(list(kinds[kind]), page, _name)
 
     async def remove(self, kind: type[Record], name: str) -> bool:
         """Forget a record; what a session held becomes rescuable."""
         with self._shelf.lock:
             if kind is QueueSettings:
                 removed = self._shelf.queues.pop(name, None) is not None
+                self._shelf.rearrange([name])
                 self._shelf.wake_queue(name)  # It may have been paused.
                 return removed
             if kind is Session:
                 return self._shelf.sessions.pop(name, None) is not None
             if kind in self._shelf.kept:
-                return self._shelf.kept[kind].pop(name, None) is not None
+                removed = self._shelf.kept[kind].pop(name, None) is not None
+                self._limits_changed(kind)
+                return removed
             raise refusals.not_removed(kind)
+
+    def _limits_changed(self, kind: type[Record]) -> None:
+        if kind is Limit:
+            self._shelf.rearrange(self._shelf.ready.queues)
+            self._shelf.wake_queue(None)
 
     # -- admin ---------------------------------------------------------------------------------------
 
@@ -315,13 +339,3 @@ class MemoryStore:
 
 def _name(record: Record) -> str:
     return record.id if isinstance(record, Session | Audit) else record.name
-
-
-def _page(rows: list[S], page: Page, name: Callable[[S], str]) -> Slice[S]:
-    rows.sort(key=name, reverse=page.newest_first)
-    if page.cursor is not None:
-        cursor, newest = page.cursor, page.newest_first
-        rows = [row for row in rows if (name(row) < cursor if newest else name(row) > cursor)]
-    more = len(rows) > page.limit
-    items = tuple(rows[: page.limit])
-    return Slice(items=items, cursor=name(items[-1]) if more and items else None)

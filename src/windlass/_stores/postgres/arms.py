@@ -41,6 +41,12 @@ def settle_with(arms: int, schema: str) -> str:
     return _with(sql, shares, every)
 
 
+@cache
+def settle_from_lanes(schema: str) -> str:
+    """settle.sql, claiming from lanes."""
+    return _with(statement("settle", schema), "", statement("lane_arm", schema))
+
+
 def _with(sql: str, shares: str, arms: str) -> str:
     return sql.replace("/* shares */", shares).replace("/* arms */", arms)
 

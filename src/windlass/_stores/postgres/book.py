@@ -30,6 +30,8 @@ class Book:
         self._outcomes: dict[TaskId, str] = {}
         self._changed: dict[TaskId, Task] = {}
         self._news: set[str] = set()
+        self._limited: set[TaskId] = set()  # of those loaded, the ones that count for limits
+        self._freed = False  # what they counted for
 
     # -- looking up ----------------------------------------------------------------------------------
 
@@ -38,12 +40,14 @@ class Book:
         missing = ids_of(task_id for task_id in ids if task_id not in self._tasks)
         if not missing:
             return
-        for awaited, number, *row in (yield from ask("load", missing)):
+        for awaited, number, limited, *row in (yield from ask("load", missing)):
             task = read_task(row)
             self._tasks[task.id] = task
             self._numbers[task.id] = number
             if awaited:
                 self._awaited.add(task.id)
+            if limited:
+                self._limited.add(task.id)
 
     def load_cancelled(self, ids: Iterable[TaskId]) -> Script[None]:
         """Lock these tasks as far as they lie cancelled in the history."""
@@ -100,6 +104,7 @@ class Book:
     def flush(self) -> Script[None]:
         """Write what has changed so far."""
         changed = [self._changed[task_id] for task_id in sorted(self._changed)]
+        self._freed |= any(task.id in self._limited and task.state is not State.RUNNING for task in changed)
         self._changed.clear()
         revived = [task for task in changed if task.id in self._in_history]
         ended = [task for task in changed if task.state in _IN_HISTORY]
@@ -141,6 +146,9 @@ class Book:
         if self._news:
             yield from ask("wake", sorted(self._news))
             self._news.clear()
+        if self._freed:
+            yield from ask("wake_waiting")
+            self._freed = False
 
 
 def _kept_row(task: Task) -> Row:

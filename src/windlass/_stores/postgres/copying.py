@@ -8,7 +8,7 @@ from ..._model.state import State
 from ..._model.task import NewTask, rank_of
 from . import enqueueing
 from .book import SOON
-from .enqueueing import Terms, since, stripe_of
+from .enqueueing import Terms, since
 from .pool import Connection
 from .rows import Row, listed
 from .statements import statement
@@ -20,8 +20,8 @@ MAX_SECONDS = 600.0
 
 _COLUMNS = (
     "id", "type", "payload", "root", "queue", "tenant", "priority", "boost", "max_attempts", "timeout",
-    "next", "result_into", "secret", "trace", "enqueued_by", "stripe", "created_at", "run_at", "state",
-    "rank",
+    "next", "result_into", "secret", "trace", "enqueued_by", "stripe", "lane", "key", "created_at", "run_at",
+    "state", "rank",
 )  # fmt: skip
 
 
@@ -54,7 +54,7 @@ async def copy(connection: Connection, terms: Terms, batch: Sequence[NewTask]) -
 
 def _records(batch: Sequence[NewTask], terms: Terms, now: datetime, news: set[str]) -> Iterator[Row]:
     """Rows in the order of the columns, noting on the way who is to hear of them."""
-    soon, stripes = now + SOON, terms.stripes
+    soon, layout = now + SOON, terms.layout
     for new in batch:
         run_at = new.run_at or (now if new.delay is None else now + new.delay)
         if run_at <= now:
@@ -64,6 +64,7 @@ def _records(batch: Sequence[NewTask], terms: Terms, now: datetime, news: set[st
             state = State.SCHEDULED.value
             if run_at < soon:
                 news.add("")
+        place = layout.place(new)
         row: tuple[Any, ...] = (
             new.id,
             new.type,
@@ -80,7 +81,9 @@ def _records(batch: Sequence[NewTask], terms: Terms, now: datetime, news: set[st
             listed(new.secret),
             new.trace,
             new.enqueued_by,
-            stripe_of(new, stripes) if stripes else 0,
+            place.stripe,
+            place.lane,
+            place.key,
             now,
             run_at,
             state,

@@ -1,6 +1,6 @@
 """Enqueueing: all of a batch or none of it. Plain tasks in one stroke, the others after every check."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
 
@@ -11,37 +11,26 @@ from ..._model.task import Enqueued, NewTask, TaskId
 from .. import refusals
 from .book import Book
 from .endings import cancel_pending
+from .layout import Layout
 from .rows import NEW_COLUMNS, columns_of, ids_of, new_row
 from .scripts import Ask, Script, ask, pairs, value
 from .statements import statement
-from .striping import Striping
 
 _SKEW = timedelta(days=1)
 """By so much at most may the clocks of producers and of the database differ."""
 
 
 class Terms(Struct, frozen=True, kw_only=True):
-    """What enqueueing goes by: where, by which clock (None: the database's), and how queues are striped."""
+    """What enqueueing goes by: where, by which clock (None: the database's), and how queues are laid out."""
 
     schema: str
     clock: datetime | None = None
-    striping: Striping = field(default_factory=Striping)
-
-    @property
-    def stripes(self) -> Mapping[str, int]:
-        """How many stripes new tasks of a queue go to, where it is more than one."""
-        return self.striping.fill
+    layout: Layout = field(default_factory=Layout)
 
 
 def is_plain(new: NewTask) -> bool:
     """Whether nothing about it needs to be looked up first, but its own id."""
     return new.idempotency_key is None and new.fingerprint is None and not new.after
-
-
-def stripe_of(new: NewTask, stripes: Mapping[str, int]) -> int:
-    """The stripe of its queue that it goes to: by its id, so that a repeat goes to the same."""
-    number = stripes.get(new.queue, 1)
-    return int(new.id[-6:], 16) % number if number > 1 else 0
 
 
 def enqueue(terms: Terms, batch: Sequence[NewTask]) -> Script[list[Enqueued]]:
@@ -81,7 +70,7 @@ def ended_between(terms: Terms, batch: Sequence[NewTask]) -> Ask:
 
 def plain_insertion(terms: Terms, batch: Sequence[NewTask]) -> Ask:
     """One statement for plain tasks: without arrays for a single one, which takes half the time."""
-    rows = [new_row(new, stripe_of(new, terms.stripes)) for new in batch]
+    rows = [new_row(new, terms.layout.place(new)) for new in batch]
     if len(rows) == 1:
         sql = _since("enqueue_one", since(terms, batch), terms.schema)
         return Ask("enqueue_one", (terms.clock, *rows[0]), sql)
@@ -242,8 +231,8 @@ class Admission:
         rows = []
         for new in self._new:
             waits = self._states[new.id] in (State.WAITING, State.CANCELLED)
-            stripe = stripe_of(new, self._terms.stripes)
-            rows.append(new_row(new, stripe, awaited=new.id in awaited, waiting=waits))
+            place = self._terms.layout.place(new)
+            rows.append(new_row(new, place, awaited=new.id in awaited, waiting=waits))
         if not rows:
             return
         made = yield insertion(self._terms, self._new, columns_of(rows, NEW_COLUMNS))

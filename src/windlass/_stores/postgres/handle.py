@@ -4,27 +4,33 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Self, TypeVar
 from weakref import WeakSet
 
 from ..._clock import Clock
+from ..._model.limit import Limit
+from ..._model.queue import QueueSettings
 from ..._store import Promise
 from ...errors import StoreError
-from . import schema
+from ..picking import Rules
+from . import laying, schema
 from .address import Address, parse
 from .claiming import Claiming
 from .connections import Connections
 from .durability import UNKNOWN, promise
 from .enqueueing import Terms
 from .keeping import Horizons
+from .layout import ALL, Layout
 from .scripts import Ask, Row, Script
-from .striping import Striping
 from .together import Together
 from .transacting import Blocking
 from .tries import Tries
 from .wakes import Switchboard
 
 T = TypeVar("T")
+
+_MANY = 100_000
 
 
 class Handle:
@@ -41,8 +47,8 @@ class Handle:
         self._connections = Connections(address)
         self._own = Connections(address, planned=False)
         self._blocking = Blocking(address)
-        self._striping = Striping()
-        self._claiming = Claiming(self._striping)
+        self._layout = Layout()
+        self._claiming = Claiming(self._layout)
         self._tries = Tries()
         self._horizons = Horizons()
         self._boards: dict[asyncio.AbstractEventLoop, Switchboard] = {}
@@ -109,12 +115,54 @@ class Handle:
 
     @property
     def _terms(self) -> Terms:
-        return Terms(schema=self.address.schema, clock=self._now, striping=self._striping)
+        return Terms(schema=self.address.schema, clock=self._now, layout=self._layout)
 
-    async def _know_stripes(self) -> None:
-        """Ask which queues are striped: anew now and then, for somebody may change it."""
-        self._striping.asking()
-        self._striping.learn(await self._fetch(Ask("stripes")))
+    async def _know_layout(self) -> None:
+        """Ask how queues are laid out: anew now and then, for somebody may change it."""
+        self._layout.asking()
+        self._layout.learn(await self._fetch(Ask("layout")))
+
+    async def _lay_anew(self, queues: Sequence[str]) -> None:
+        """Put the ready tasks of these queues where they belong now, some at a time."""
+        rules = Rules(self._layout.settings, self._layout.limits)
+        ready = await self._fetch(Ask("ready_queues", (_MANY,))) if ALL in queues else ()
+        for queue in [row[0] for row in ready] or queues:
+            while await self._play(partial(laying.take_out, queue)) >= laying.AT_ONCE:
+                continue
+            while self._layout.is_laned(queue) and await self._play(partial(laying.lay_some, rules, [queue])):
+                continue
+        if queues:
+            await self._fetch(Ask("settled", (list(queues),)))
+            await self._know_layout()
+
+    async def _limits_changed(self, moved: Sequence[Limit]) -> None:
+        """Have what runs count for the limits as they are, and lay anew what these move."""
+        await self._play(partial(laying.count_running, await self.now()))
+        await self._know_layout()
+        await self._lay_anew(laying.queues_of(moved))
+
+    async def _tidy_lanes(self, settings: Sequence[QueueSettings]) -> None:
+        """Queues that need no lanes any more are lines again; what limits count no longer is forgotten."""
+        await self._play(lambda: laying.straighten(self._now, settings))
+        await self._know_layout()
+        # From queues that were straightened just now; or from long ago: by a transaction that began before.
+        laned = [row[0] for row in await self._fetch(Ask("laned_queues"))]
+        unsettled = [row[0] for row in await self._fetch(Ask("unsettled"))]
+        await self._lay_anew([*unsettled, *(queue for queue in laned if not self._layout.is_laned(queue))])
+        while await self._play(lambda: laying.forget_unused(self._now)):
+            continue
+
+    async def fetch(self, ask: Ask) -> Sequence[Row]:
+        """One statement's rows."""
+        return await self._fetch(ask)
+
+    async def play(self, make: Callable[[], Script[T]]) -> T:
+        """A script, in a transaction."""
+        return await self._play(make)
+
+    async def know(self) -> None:
+        """Ask how queues are laid out."""
+        await self._know_layout()
 
     async def _fetch(self, ask: Ask) -> Sequence[Row]:
         if self._closed or not self._ready:

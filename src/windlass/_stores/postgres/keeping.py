@@ -10,8 +10,10 @@ from ..._model.queue import QueueSettings, Retention
 from ..._model.record import KINDS, Kept
 from ..._model.state import State
 from ..._model.task import TaskId
+from ..._policy.lanes import moves_tasks
 from .book import Book
 from .endings import abandon
+from .layout import read_settings
 from .scripts import Ask, Script, ask, value
 
 KEYS_AT_ONCE = 1000
@@ -23,7 +25,6 @@ SPAN = timedelta(days=1)
 EVER = datetime(1970, 1, 1, tzinfo=UTC)
 _ALL_EVERY = timedelta(hours=1)
 _encoder = msgspec.json.Encoder()
-_settings = msgspec.json.Decoder(QueueSettings)
 _IN_HISTORY = (State.CANCELLED, State.COMPLETED)
 
 
@@ -167,20 +168,23 @@ def all_settings() -> Ask:
     return Ask("all_queues")
 
 
-def read_settings(text: str) -> QueueSettings:
-    """A queue's settings as they were kept."""
-    return _settings.decode(text)
-
-
-def put_queue(settings: QueueSettings) -> Script[None]:
-    """Keep a queue's settings in place of the ones before; it may give tasks again."""
+def put_queue(clock: datetime | None, settings: QueueSettings) -> Script[bool]:
+    """Keep a queue's settings in place of the ones before; says whether its tasks change lanes."""
+    before = yield from value("queue_settings", settings.name)
     text = _encoder.encode(settings).decode()
-    yield from ask("put_queue", settings.name, settings.paused, settings.stripes, text)
+    yield from ask(
+        "put_queue", settings.name, settings.paused, settings.stripes, text, settings.is_laned, clock
+    )
     yield from ask("wake", [settings.name])
+    moved = moves_tasks(None if before is None else read_settings(before), settings)
+    if moved:
+        yield from ask("unsettle", [settings.name])
+    return moved
 
 
-def remove_queue(name: str) -> Script[bool]:
+def remove_queue(clock: datetime | None, name: str) -> Script[bool]:
     """Forget a queue's settings; says whether there were any. It may have been paused."""
-    removed = yield from value("remove_queue", name)
+    removed = yield from value("remove_queue", name, clock)
+    yield from ask("unsettle", [name])
     yield from ask("wake", [name])
     return removed is not None

@@ -1,6 +1,6 @@
 """Granting leases and ending them: the hot path in one statement, everything else as a script."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from msgspec import Struct
@@ -11,7 +11,7 @@ from ..._model.state import State
 from ..._model.task import Error, Task, TaskId
 from ..._model.verdict import Complete, Receipt, Settlement
 from ..moves import settled
-from .arms import Arm, settle_with
+from .arms import Arm, settle_from_lanes, settle_with
 from .book import Book
 from .endings import abandon, unblock
 from .enqueueing import Admission, Terms
@@ -23,12 +23,17 @@ class Grant(Struct, frozen=True):
     """The answer to the hot path.
 
     `done` are the tasks that were completed, if not all were; None: all. `alive` says whether the claim's
-    session is.
+    session is. `guarded`: a limit applies to a queue, and so nothing was claimed from it. `wait`: after so
+    many seconds a look is worth while.
     """
 
     done: list[TaskId] | None
     alive: bool
     claimed: list[Claimed]
+    guarded: bool = False
+    wait: float | None = None
+    is_unlaid: bool = False  # Some tasks lie outside their lanes still.
+    is_outdated: bool = False  # A queue has no lanes any more.
 
 
 def is_quick(batch: Sequence[Settlement]) -> bool:
@@ -38,6 +43,17 @@ def is_quick(batch: Sequence[Settlement]) -> bool:
         if type(verdict) is not Complete or verdict.successors:
             return False
     return len({settlement.lease.task_id for settlement in batch}) == len(batch)
+
+
+def exchange_in_lanes(
+    terms: Terms, batch: Sequence[Settlement], wish: Claim, numbers: Mapping[tuple[str, str], int]
+) -> Ask:
+    """The hot path, claiming so many tasks of each queue's lanes."""
+    plain = exchange(terms, batch, wish, ())
+    queues, lanes = [queue for queue, _ in numbers], [lane for _, lane in numbers]
+    parameters = (*plain.parameters[:7], sorted(set(queues)), *plain.parameters[8:])
+    more = (queues, lanes, list(numbers.values()))
+    return Ask("settle in lanes", (*parameters, *more), settle_from_lanes(terms.schema))
 
 
 def exchange(terms: Terms, batch: Sequence[Settlement], wish: Claim | None, arms: Sequence[Arm]) -> Ask:
@@ -67,14 +83,28 @@ def exchange(terms: Terms, batch: Sequence[Settlement], wish: Claim | None, arms
 
 def read_grant(rows: Sequence[Row]) -> Grant:
     """What the hot path's rows say."""
-    complete, done, worker = rows[0][:3]
-    given = [row for row in rows if row[3] is not None]
-    given.sort(key=lambda row: (row[-1], row[3]))
-    claimed = [Claimed(read_leased(row[3:-1])) for row in given]
+    complete, done, worker, guarded = rows[0][:4]
+    given = [row for row in rows if row[4] is not None]
+    given.sort(key=lambda row: (row[-1], row[4]))
+    claimed = [Claimed(read_leased(row[4:-1])) for row in given]
     return Grant(
         done=None if complete else (done or []),
         alive=worker is not None,
         claimed=claimed,
+        guarded=bool(guarded),
+    )
+
+
+def together(first: Grant, second: Grant) -> Grant:
+    """What two looks came to, the second for what was missing after the first."""
+    claimed = sorted([*first.claimed, *second.claimed], key=lambda one: (one.task.rank, one.task.id))
+    waits = [one.wait for one in (first, second) if one.wait is not None]
+    return Grant(
+        done=first.done,
+        alive=second.alive,
+        claimed=claimed,
+        guarded=first.guarded or second.guarded,
+        wait=min(waits) if waits else None,
     )
 
 
@@ -95,7 +125,7 @@ def settle(
     """Apply the verdicts whose leases hold, then claim."""
     settling = Settling(terms, Book((yield from value("now", terms.clock))))
     receipts = yield from settling.settle(batch)
-    if wish is None:
+    if wish is None or not arms:
         return receipts, None
     return receipts, read_grant((yield exchange(terms, (), wish, arms)))
 

@@ -1,7 +1,6 @@
 """Rows to tasks and back."""
 
-from collections.abc import Callable, Iterable, Sequence
-from datetime import timedelta
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -10,6 +9,7 @@ import msgspec
 from ..._model.attempt import Attempt
 from ..._model.state import State
 from ..._model.task import Error, NewTask, Progress, Task, TaskId
+from .layout import Place
 
 Row: TypeAlias = Sequence[Any]
 
@@ -127,12 +127,10 @@ def listed(texts: tuple[str, ...]) -> str | None:
     return _encoder.encode(texts).decode() if texts else None
 
 
-Stripe: TypeAlias = Callable[[NewTask], int]
-
-NEW_COLUMNS = 23
+NEW_COLUMNS = 25
 
 
-def new_row(new: NewTask, stripe: int, *, awaited: bool = False, waiting: bool = False) -> Row:
+def new_row(new: NewTask, place: Place, *, awaited: bool = False, waiting: bool = False) -> Row:
     """The parameters of enqueue.sql for one task, in its order."""
     return (
         new.id,
@@ -150,7 +148,9 @@ def new_row(new: NewTask, stripe: int, *, awaited: bool = False, waiting: bool =
         listed(new.secret),
         new.trace,
         new.enqueued_by,
-        stripe,
+        place.stripe,
+        place.lane,
+        place.key,
         new.idempotency_key,
         new.fingerprint,
         listed(new.after),
@@ -164,6 +164,3 @@ def new_row(new: NewTask, stripe: int, *, awaited: bool = False, waiting: bool =
 def error_columns(error: Error | None) -> tuple[str | None, str | None, str | None]:
     """The three columns of an error."""
     return (None, None, None) if error is None else (error.type, error.message, error.traceback)
-
-
-NO_TIME = timedelta(0)

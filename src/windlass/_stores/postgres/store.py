@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import asyncpg
 
 from ..._model.attempt import Attempt
 from ..._model.filter import Action, Count, Dimension, Filter, Page, Slice
 from ..._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
+from ..._model.limit import Limit, Usage
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import KINDS, Kept, Record, Session
 from ..._model.task import Enqueued, NewTask, Task, TaskId
@@ -18,6 +19,7 @@ from ..._model.verdict import Receipt, Settled, Settlement
 from ..._store import Capability, Finding, Join, Migration, Promoted, Transaction, Wake
 from .. import refusals
 from ..acting import allowed
+from ..paging import paged
 from . import (
     actions,
     asking,
@@ -26,6 +28,7 @@ from . import (
     counting,
     enqueueing,
     keeping,
+    laying,
     leases,
     partitions,
     schema,
@@ -34,6 +37,7 @@ from . import (
 from .enqueueing import is_plain
 from .handle import Handle
 from .joining import join
+from .layout import read_settings
 from .leases import Grant
 from .scripts import Ask
 from .together import Together
@@ -57,8 +61,8 @@ class PostgresStore(Handle):
         """Keep all of the batch or none of it."""
         if not batch:
             return []
-        if self._striping.is_stale:
-            await self._know_stripes()
+        if self._layout.is_stale:
+            await self._know_layout()
         if not all(map(is_plain, batch)):
             return await self._play(lambda: enqueueing.enqueue(self._terms, batch))
         loop = asyncio.get_running_loop()
@@ -117,25 +121,31 @@ class PostgresStore(Handle):
         )
 
     async def _exchange(self, batch: Sequence[Settlement], claim: Claim | None) -> Grant:
-        if self._striping.is_stale:
-            await self._know_stripes()
-        grant = await self._claiming.exchange(self._fetch, self._terms, batch, claim)
+        if self._layout.is_stale:
+            await self._know_layout()
+        grant = await self._claiming.exchange(self, self._terms, batch, claim)
         if grant.done is None:
             self._came_up(claim, grant)
         return grant
 
     async def _settle_slowly(self, batch: Sequence[Settlement], claim: Claim | None) -> Settled:
-        if self._striping.is_stale:
-            await self._know_stripes()
-        arms = self._claiming.every_arm(claim)
+        if self._layout.is_stale:
+            await self._know_layout()
+        lines, lanes = ([], []) if claim is None else self._claiming.divide(claim)
+        arms = [] if lanes else self._claiming.every_arm(lines)
         receipts, grant = await self._play(lambda: leases.settle(self._terms, batch, claim, arms))
-        self._came_up(claim, grant)
+        if claim is not None and (grant is None or grant.guarded):
+            grant = await self._exchange((), claim)
+        else:
+            self._came_up(claim, grant)
         return Settled(receipts=receipts, claimed=() if grant is None else tuple(grant.claimed))
 
     def _came_up(self, claim: Claim | None, grant: Grant | None) -> None:
         board = self._boards.get(asyncio.get_running_loop())
         if board is not None and claim is not None and grant is not None and claim.limit > 0:
             board.came_up(short=len(grant.claimed) < claim.limit)
+            if grant.wait is not None:
+                board.look_in(grant.wait)
 
     async def heartbeat(self, beat: Heartbeat) -> Pulse:
         """Renew the session; hand back strangers; report losses and requests to stop."""
@@ -193,7 +203,7 @@ class PostgresStore(Handle):
     async def prune(self, retention: Retention, limit: int) -> int:
         """Delete what retention no longer covers: days of the history whole, the rest row by row."""
         now = await self.now()
-        settings = [keeping.read_settings(row[0]) for row in await self._fetch(keeping.all_settings())]
+        settings = [read_settings(row[0]) for row in await self._fetch(keeping.all_settings())]
         terms = keeping.terms(retention, settings)
         whole = keeping.longest(terms)
         pruned = await self._drop_days(now, whole)
@@ -206,6 +216,7 @@ class PostgresStore(Handle):
                 pruned += gone.number
         while len(await self._fetch(keeping.prune_keys(self._now))) == keeping.KEYS_AT_ONCE:
             continue
+        await self._tidy_lanes(settings)
         return pruned
 
     async def _drop_days(self, now: datetime, whole: timedelta | None) -> int:
@@ -257,7 +268,11 @@ class PostgresStore(Handle):
     async def put(self, record: Record) -> None:
         """Keep a record in place of the one of the same name. Some kinds are the store's own to write."""
         if isinstance(record, QueueSettings):
-            await self._play(lambda: keeping.put_queue(record))
+            moved = await self._play(lambda: keeping.put_queue(self._now, record))
+            await self._know_layout()
+            await self._lay_anew([record.name] if moved else [])
+        elif isinstance(record, Limit):
+            await self._limits_changed(await self._play(lambda: laying.put_limit(self._now, record)))
         elif isinstance(record, Kept):
             await self._play(lambda: keeping.put_record(record))
         else:
@@ -265,6 +280,9 @@ class PostgresStore(Handle):
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
         """The records of a kind, by name."""
+        if kind is Usage:
+            usages: Sequence[Any] = await self._play(partial(laying.usages, await self.now()))
+            return paged(usages, page, lambda usage: usage.name)
         await self._opened()
         with self._connections.told():
             return await asking.records(self._connections, kind, page)
@@ -272,7 +290,14 @@ class PostgresStore(Handle):
     async def remove(self, kind: type[Record], name: str) -> bool:
         """Forget a record; what a session held becomes rescuable."""
         if kind is QueueSettings:
-            return await self._play(lambda: keeping.remove_queue(name))
+            removed = await self._play(lambda: keeping.remove_queue(self._now, name))
+            await self._know_layout()
+            await self._lay_anew([name])
+            return removed
+        if kind is Limit:
+            gone = await self._play(lambda: laying.remove_limit(self._now, name))
+            await self._limits_changed(gone)
+            return bool(gone)
         if kind is Session:
             return bool(await self._fetch(Ask("remove_session", (name,))))
         if kind in KINDS:

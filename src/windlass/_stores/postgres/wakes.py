@@ -15,6 +15,7 @@ from typing import Any
 
 from ..._ids import new_id
 from ..._store import Wake
+from ..._waiting import happened
 from .connections import Connections
 from .scripts import Ask
 from .statements import statement, within
@@ -68,6 +69,7 @@ class Switchboard:
         self._changes = 0  # of what the table is to say
         self._stands = False  # our name, in the table
         self._busy_since: float | None = None
+        self._look: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
     async def listen(self, queues: Sequence[str]) -> AsyncIterator[Listener]:
@@ -93,6 +95,15 @@ class Switchboard:
             line.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await line
+
+    def look_in(self, seconds: float) -> None:
+        """Time alone will let something start: then a look is worth while."""
+        loop = asyncio.get_running_loop()
+        at = loop.time() + seconds
+        if self._look is None or self._look.cancelled() or not loop.time() < self._look.when() <= at:
+            if self._look is not None:
+                self._look.cancel()
+            self._look = loop.call_at(at, self._hint_all)
 
     # -- how busy we are -----------------------------------------------------------------------------
 
@@ -199,8 +210,7 @@ class Switchboard:
     async def _keep_up(self, connection: Any) -> None:
         """Renew our name, which also tells whether the line still stands."""
         while not connection.is_closed() and not self._broken.is_set():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._broken.wait(), _PING * (0.8 + 0.4 * random.random()))
+            if await happened(self._broken, _PING * (0.8 + 0.4 * random.random())):
                 break
             await self._finish_naming(named=self._named)
         raise ConnectionError("the connection has ended")

@@ -3,6 +3,7 @@
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -10,12 +11,15 @@ from msgspec.structs import replace
 
 from ..._model.attempt import MAX_LINES, Attempt
 from ..._model.filter import Count, Dimension, Filter, Page, Slice
+from ..._model.limit import Usage
 from ..._model.queue import QueueSettings
 from ..._model.record import KINDS, Audit, Record, Session, Worker
 from ..._model.task import Task, TaskId
 from .filters import Query, counting, finding, is_selective, naming
+from .places import places
 from .rows import Row, moment, read_attempt, read_tasks
 from .statements import statement
+from .usage import running, usages
 
 R = TypeVar("R", bound=Record)
 S = TypeVar("S")
@@ -79,6 +83,18 @@ class Reader:
         )
         return _slice([read(row) for row in found[: page.limit]], found, key)
 
+    def usages(self, page: Page, now: datetime) -> Slice[Usage]:
+        """What of each limit is in use, by name."""
+        limits = places(tuple(self._rows("rules", {}))).limits
+        asked: dict[str, object] = {
+            "after": page.cursor or "",
+            "before": page.cursor,
+            "limit": page.limit + 1,
+        }
+        buckets = self._rows("all_buckets_back" if page.newest_first else "all_buckets", asked)
+        found = usages(limits, running(self._rows("limited", {})), buckets, page, now)
+        return _slice(found[: page.limit], found, lambda usage: usage.name)
+
     # -- looking for something to wake for -----------------------------------------------------------
 
     def data_version(self) -> int:
@@ -124,7 +140,7 @@ class Reader:
         return self._connection.execute(statement(name), parameters).fetchall()
 
 
-def _slice(items: list[S], found: list[Row], name: Callable[[S], str]) -> Slice[S]:
+def _slice(items: list[S], found: Sequence[object], name: Callable[[S], str]) -> Slice[S]:
     more = len(found) > len(items)
     return Slice(items=tuple(items), cursor=name(items[-1]) if more and items else None)
 

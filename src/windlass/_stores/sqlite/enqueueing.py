@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from ..._model.state import State
 from ..._model.task import Enqueued, NewTask, TaskId
+from ..._policy.limits import Subject
 from .. import refusals
 from .endings import cancel_pending
 from .rows import Row, instant, new_row
@@ -25,6 +26,7 @@ class Admission:
 
     def __init__(self, tx: Transaction, batch: Sequence[NewTask]) -> None:
         self._tx = tx
+        self._places = tx.places
         self._known: set[TaskId] = {
             row[0] for row in tx.rows("existing", {"ids": listed(n.id for n in batch)})
         }
@@ -32,6 +34,8 @@ class Admission:
         self._standing: dict[str, TaskId] = {}
         self._batch = batch
         self._new: list[NewTask] = []
+        self._plain: list[Row] = []
+        self._laned: list[Row] = []
 
     def answers(self) -> list[Enqueued]:
         """Check everything and insert what is new."""
@@ -86,30 +90,38 @@ class Admission:
     # -- writes --------------------------------------------------------------------------------------
 
     def _insert(self) -> None:
-        plain: list[Row] = []
         for new in self._new:
             if new.idempotency_key is not None:
                 self._keep_key(new)
             if new.after:
-                # Its predecessors may be among those that are still to be written.
-                self._tx.run_many("enqueue", plain)
-                plain = []
+                self._write()  # Its predecessors may be among those that are still to be written.
                 self._insert_successor(new)
             else:
-                plain.append(self._row(new, waiting=False))
-        self._tx.run_many("enqueue", plain)
+                self._add(new, waiting=False)
+        self._write()
 
-    def _row(self, new: NewTask, *, waiting: bool) -> Row:
-        now = self._tx.now
+    def _add(self, new: NewTask, *, waiting: bool) -> None:
+        now, places = self._tx.now, self._places
         run_at = new.run_at or (now if new.delay is None else now + new.delay)
         state = State.WAITING if waiting else State.SCHEDULED if run_at > now else State.READY
         self._tx.news.tell(state, new.queue)
-        return new_row(new, state, run_at, self._tx.at)
+        row = new_row(new, state, run_at, self._tx.at)
+        if places.are_plain or state is not State.READY or places.is_one_line(new.queue):
+            self._plain.append(row)
+        else:
+            subject = Subject(new.queue, new.type, new.tenant, new.payload)
+            self._laned.append((*row, *places.of(subject, new.priority)))
+
+    def _write(self) -> None:
+        self._tx.run_many("enqueue", self._plain)
+        self._tx.run_many("enqueue_laned", self._laned)
+        self._plain, self._laned = [], []
 
     def _insert_successor(self, new: NewTask) -> None:
         states: dict[TaskId, str] = dict(self._tx.rows("existing", {"ids": listed(dict.fromkeys(new.after))}))
         pending = {p: state for p, state in states.items() if state != State.COMPLETED}
-        self._tx.run_many("enqueue", [self._row(new, waiting=bool(pending))])
+        self._add(new, waiting=bool(pending))
+        self._write()
         self._tx.run_many("depend", [{"predecessor": p, "successor": new.id} for p in states if pending])
         if State.CANCELLED in pending.values():
             task = self._tx.get(new.id)

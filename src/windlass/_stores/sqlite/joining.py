@@ -46,7 +46,7 @@ class SQLiteJoin:
         """Apply the verdicts whose leases hold, within a transaction that must be open."""
         if not self._connection.in_transaction:
             raise InvalidOption("settling inside a transaction needs one: BEGIN IMMEDIATE first")
-        return self._do(lambda tx: settle(tx, batch, None).receipts)
+        return self._do(lambda tx: settle(tx, batch).receipts)
 
     def _do(self, work: Callable[[Transaction], A]) -> A:
         text_factory = self._connection.text_factory

@@ -4,11 +4,15 @@ from datetime import timedelta
 
 import msgspec
 
+from ..._model.limit import Limit
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import KINDS, Kept, Record
 from ..._model.state import ENDED
+from ..._policy.limits import Subject, Use, read_key, tokens_at
 from ..._store import Promoted
+from . import rearranging
 from .endings import abandon, forget
+from .places import read_limit, read_settings
 from .rows import Row, instant, moment
 from .statements import listed
 from .transaction import Transaction
@@ -16,9 +20,12 @@ from .transaction import Transaction
 KEYS_AT_ONCE = 1000
 """Keys that one transaction deletes, so that a day's worth of them does not hold up everybody else."""
 
+BUCKETS_AT_ONCE = 1000
+KEPT_AFTER_LIMIT = timedelta(days=1)
+"""So long the starts that a limit had left are remembered when it is gone: it may come back."""
+
 _ENDS = sorted(ENDED)
 _encoder = msgspec.json.Encoder()
-_settings = msgspec.json.Decoder(QueueSettings)
 
 
 def lead(tx: Transaction, holder: str, lease_for: timedelta) -> bool:
@@ -40,9 +47,20 @@ def promote(tx: Transaction, limit: int) -> Promoted:
     due = tx.rows("due", {"now": tx.at, "limit": max(limit, 0)})
     if due:
         tx.run("promote", {"rowids": listed(rowid for rowid, _ in due)})
+        _place(tx, [rowid for rowid, queue in due if not tx.places.is_one_line(queue)])
         tx.news.ready.update(queue for _, queue in due)
     next_at = tx.value("next_due")
     return Promoted(number=len(due), next_at=None if next_at is None else moment(next_at))
+
+
+def _place(tx: Transaction, rowids: list[int]) -> None:
+    """Put tasks that became ready where they belong."""
+    if not rowids:
+        return
+    found = tx.rows("due_laned", {"rowids": listed(rowids)})
+    tx.run_many(
+        "place", [(*tx.places.of(Subject(*about), priority), rowid) for *about, rowid, priority in found]
+    )
 
 
 def prune(tx: Transaction, retention: Retention, limit: int) -> int:
@@ -59,8 +77,26 @@ def prune_keys(tx: Transaction) -> bool:
     return tx.run("prune_keys", {"now": tx.at, "limit": KEYS_AT_ONCE}) == KEYS_AT_ONCE
 
 
+def prune_buckets(tx: Transaction, after: str) -> str | None:
+    """Forget what says nothing of the starts left under permits; answers with where to go on, if anywhere."""
+    limits = {limit.name: limit for limit in tx.places.limits}
+    found = tx.rows("some_buckets", {"after": after, "limit": BUCKETS_AT_ONCE})
+    gone = [row[0] for row in found if _says_nothing(tx, limits.get(read_key(row[0])[0]), row)]
+    if gone:
+        tx.run("forget_buckets", {"keys": listed(gone)})
+    return found[-1][0] if len(found) == BUCKETS_AT_ONCE else None
+
+
+def _says_nothing(tx: Transaction, limit: Limit | None, bucket: Row) -> bool:
+    """Whether it is full, as one is that was never used; or of a limit that is gone for long."""
+    _, tokens, at = bucket
+    if limit is None or limit.rate is None:
+        return moment(at) <= tx.now - KEPT_AFTER_LIMIT
+    return tokens_at(limit, Use(0, tokens, moment(at)), tx.now) >= limit.capacity
+
+
 def _past_retention(tx: Transaction, retention: Retention, limit: int) -> list[Row]:
-    own = {settings.name: settings.retention for settings in _all_settings(tx)}
+    own = {name: settings.retention for name, settings in tx.places.settings.items()}
     gone: list[Row] = []
     for (queue,) in tx.rows("ended_queues"):
         kept = own.get(queue) or retention
@@ -74,35 +110,47 @@ def _past_retention(tx: Transaction, retention: Retention, limit: int) -> list[R
     return gone
 
 
-def _all_settings(tx: Transaction) -> list[QueueSettings]:
-    return [_settings.decode(row[0]) for row in tx.rows("all_queues")]
-
-
 # -- records ---------------------------------------------------------------------------------------
 
 
-def put_record(tx: Transaction, record: Kept) -> None:
-    """Keep a record in place of the one before."""
-    body = _encoder.encode(record).decode()
-    tx.run("put_record", {"kind": KINDS[type(record)], "name": record.name, "body": body})
+def put_record(tx: Transaction, record: Kept) -> bool:
+    """Keep a record in place of the one before; says whether there is more to rearrange than was done."""
+    named = {"kind": KINDS[type(record)], "name": record.name}
+    before = _limit(tx, record.name) if isinstance(record, Limit) else None
+    tx.run("put_record", {**named, "body": _encoder.encode(record).decode()})
+    return rearranging.after_limit(tx, before, record) if isinstance(record, Limit) else False
 
 
-def remove_record(tx: Transaction, kind: type[Record], name: str) -> bool:
-    """Forget a record; says whether there was one."""
-    return tx.run("remove_record", {"kind": KINDS[kind], "name": name}) > 0
+def remove_record(tx: Transaction, kind: type[Record], name: str) -> tuple[bool, bool]:
+    """Forget a record; says whether there was one, and whether there is more to rearrange than was done."""
+    before = _limit(tx, name) if kind is Limit else None
+    removed = tx.run("remove_record", {"kind": KINDS[kind], "name": name}) > 0
+    return removed, before is not None and rearranging.after_limit(tx, before, None)
+
+
+def _limit(tx: Transaction, name: str) -> Limit | None:
+    found = tx.value("one_record", {"kind": KINDS[Limit], "name": name})
+    return None if found is None else read_limit(found)
 
 
 # -- queues ------------------------------------------------------------------------------------------
 
 
-def put_queue(tx: Transaction, settings: QueueSettings) -> None:
-    """Keep a queue's settings in place of the ones before; it may give tasks again."""
+def put_queue(tx: Transaction, settings: QueueSettings) -> bool:
+    """Keep a queue's settings in place of the ones before; says whether there is more to rearrange."""
+    before = _settings(tx, settings.name)
     text = _encoder.encode(settings).decode()
     tx.run("put_queue", {"name": settings.name, "paused": int(settings.paused), "settings": text})
-    tx.news.ready.add(settings.name)
+    return rearranging.after_settings(tx, settings.name, before, settings)
 
 
-def remove_queue(tx: Transaction, name: str) -> bool:
-    """Forget a queue's settings; says whether there were any. It may have been paused."""
-    tx.news.ready.add(name)
-    return tx.run("remove_queue", {"name": name}) > 0
+def remove_queue(tx: Transaction, name: str) -> tuple[bool, bool]:
+    """Forget a queue's settings; says whether there were any, and whether there is more to rearrange."""
+    before = _settings(tx, name)
+    removed = tx.run("remove_queue", {"name": name}) > 0
+    return removed, rearranging.after_settings(tx, name, before, None)
+
+
+def _settings(tx: Transaction, name: str) -> QueueSettings | None:
+    found = tx.value("queue", {"name": name})
+    return None if found is None else read_settings(found)

@@ -1,5 +1,6 @@
 """Granting leases and ending them."""
 
+from collections import Counter
 from collections.abc import Sequence
 from heapq import merge
 from itertools import islice
@@ -11,18 +12,19 @@ from ..._model.task import Error, Task
 from ..._model.verdict import Complete, Receipt, Settled, Settlement
 from .. import refusals
 from ..moves import settled
+from .answers import Rounds, pick
 from .endings import abandon, unblock
 from .enqueueing import enqueue
-from .rows import Row, error_row, instant, leased_reader, read_tasks
+from .rows import error_row, instant, leased_reader, read_tasks
 from .statements import listed
 from .transaction import Transaction
 
 # -- claim -------------------------------------------------------------------------------------------
 
 
-def claim(tx: Transaction, wish: Claim) -> list[Claimed]:
+def claim(tx: Transaction, wish: Claim, rounds: Rounds) -> list[Claimed]:
     """Lease ready tasks to a live session; raises SessionLost if it is not."""
-    return _grant(tx, wish, alive(tx, wish.session))
+    return _grant(tx, wish, alive(tx, wish.session), rounds)
 
 
 def alive(tx: Transaction, session: str) -> str:
@@ -38,23 +40,28 @@ def _worker(tx: Transaction, session: str) -> str | None:
     return found
 
 
-def _grant(tx: Transaction, wish: Claim, worker: str) -> list[Claimed]:
-    first = _first_ready(tx, wish)
+def _grant(tx: Transaction, wish: Claim, worker: str, rounds: Rounds) -> list[Claimed]:
+    queues = [queue for queue in dict.fromkeys(wish.queues) if not tx.places.is_paused(queue)]
+    first = _off_the_lines(tx, queues, wish)
+    if first is None:
+        first = pick(tx, queues, wish, rounds)
     if not first:
         return []
     lease = {"session": wish.session, "worker": worker, "number": wish.number, "now": tx.at}
-    return lease_out(tx, "claim", [row[2] for row in first], lease)
+    return lease_out(tx, "claim", first, lease)
 
 
-def _first_ready(tx: Transaction, wish: Claim) -> list[Row]:
-    paused = {row[0] for row in tx.rows("paused")}
+def _off_the_lines(tx: Transaction, queues: Sequence[str], wish: Claim) -> list[int] | None:
+    """The first tasks over all of these queues; None if lanes, limits or a level are to be looked at."""
+    places = tx.places
+    if wish.level is not None or not all(map(places.is_one_line, queues)):
+        return None
+    if places.rearranging and not places.rearranging.isdisjoint(queues):
+        return None
     limit = max(wish.limit, 0)
-    heads = [
-        tx.rows("ready", {"queue": queue, "limit": limit})
-        for queue in dict.fromkeys(wish.queues)
-        if queue not in paused
-    ]
-    return heads[0] if len(heads) == 1 else list(islice(merge(*heads), limit))
+    heads = [tx.rows("ready", {"queue": queue, "limit": limit}) for queue in queues]
+    first = heads[0] if len(heads) == 1 else islice(merge(*heads), limit)
+    return [row[2] for row in first]
 
 
 def lease_out(tx: Transaction, verb: str, rowids: Sequence[int], lease: dict[str, object]) -> list[Claimed]:
@@ -72,12 +79,14 @@ def lease_out(tx: Transaction, verb: str, rowids: Sequence[int], lease: dict[str
 # -- settle ------------------------------------------------------------------------------------------
 
 
-def settle(tx: Transaction, batch: Sequence[Settlement], wish: Claim | None) -> Settled:
+def settle(
+    tx: Transaction, batch: Sequence[Settlement], wish: Claim | None = None, rounds: Rounds | None = None
+) -> Settled:
     """Apply the verdicts whose leases hold, then claim."""
     receipts = _settle_batch(tx, batch)
-    if wish is None or (worker := _worker(tx, wish.session)) is None:
+    if wish is None or rounds is None or (worker := _worker(tx, wish.session)) is None:
         return Settled(receipts=receipts)
-    return Settled(receipts=receipts, claimed=tuple(_grant(tx, wish, worker)))
+    return Settled(receipts=receipts, claimed=tuple(_grant(tx, wish, worker, rounds)))
 
 
 def _settle_batch(tx: Transaction, batch: Sequence[Settlement]) -> tuple[Receipt, ...]:
@@ -97,13 +106,19 @@ def _complete(tx: Transaction, batch: Sequence[Settlement]) -> bool:
     """Complete all of these if every lease holds, as it nearly always does; otherwise change nothing."""
     if not batch:
         return True
+    held = _caps_held(tx, batch)
     tx.save()
     if _complete_those_held(tx, batch) != len(batch):
         tx.undo()
         return False
     tx.forget_saved()
+    tx.news.freed.update(held)
     _after_completion(tx, batch)
     return True
+
+
+def _caps_held(tx: Transaction, batch: Sequence[Settlement]) -> "Counter[str]":
+    return tx.caps_held([settlement.lease.task_id for settlement in batch])
 
 
 def _complete_those_held(tx: Transaction, batch: Sequence[Settlement]) -> int:
@@ -138,6 +153,7 @@ def _settle_one(tx: Transaction, settlement: Settlement) -> Receipt:
     if task.state is not State.RUNNING:
         return Receipt.REPEATED
     if isinstance(settlement.verdict, Complete):
+        tx.news.freed.update(_caps_held(tx, [settlement]))
         _complete_those_held(tx, [settlement])
         _after_completion(tx, [settlement])
     else:

@@ -164,8 +164,8 @@ def new_row(new: NewTask, state: State, run_at: datetime, now: int) -> Row:
     )
 
 
-def changed_row(task: Task) -> dict[str, Any]:
-    """Everything about a task that can change, as parameters of keep.sql."""
+def changed_row(task: Task, place: tuple[str, str]) -> dict[str, Any]:
+    """Everything about a task that can change, as parameters of keep.sql; its lane and its key."""
     return {
         "id": task.id,
         "payload": task.payload,
@@ -181,6 +181,8 @@ def changed_row(task: Task) -> dict[str, Any]:
         "progress_fraction": None if task.progress is None else task.progress.fraction,
         "progress_message": None if task.progress is None else task.progress.message,
         **error_row(task.error),
+        "lane": place[0],
+        "key": place[1],
     }
 
 
@@ -191,6 +193,16 @@ def error_row(error: Error | None) -> dict[str, str | None]:
         "error_message": None if error is None else error.message,
         "error_traceback": None if error is None else error.traceback,
     }
+
+
+def read_permits(text: str) -> tuple[str, ...]:
+    """The keys in a list of permits."""
+    return _texts.decode(text)
+
+
+def permits_row(keys: Sequence[str]) -> str | None:
+    """A list of permits; None for none."""
+    return _encoder.encode(keys).decode() if keys else None
 
 
 def read_attempt(task_id: TaskId, row: Row) -> Attempt:

@@ -2,12 +2,13 @@
 
 import asyncio
 import os
+import random
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 from weakref import WeakSet
 
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from ..._clock import Clock, SystemClock
 from ..._model.attempt import Attempt
 from ..._model.filter import Action, Count, Dimension, Filter, Page, Slice
 from ..._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
+from ..._model.limit import Usage
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import KINDS, Kept, Record, Session
 from ..._model.task import Enqueued, NewTask, Task, TaskId
@@ -24,7 +26,8 @@ from ..._store import Capability, Durability, Finding, Join, Migration, Promise,
 from ...errors import InvalidOption, StoreError
 from .. import refusals
 from ..acting import allowed
-from . import actions, checks, enqueueing, keeping, leases, schema, sessions
+from . import actions, checks, enqueueing, keeping, leases, rearranging, schema, sessions
+from .answers import Rounds
 from .asking import Reader
 from .filters import is_named
 from .joining import join
@@ -71,6 +74,7 @@ class SQLiteStore:
         self._reading: ReadLine | None = None
         self._switchboard = Switchboard(self.path)
         self._one_by_one = threading.Lock()
+        self._rounds = Rounds(random.random)
         self._transactions: WeakSet[OwnTransaction] = WeakSet()
         _handles.add(self)
 
@@ -163,11 +167,11 @@ class SQLiteStore:
 
     async def claim(self, claim: Claim) -> Sequence[Claimed]:
         """Lease ready tasks to a live session."""
-        return await self._write(lambda tx: leases.claim(tx, claim))
+        return await self._write(lambda tx: leases.claim(tx, claim, self._rounds))
 
     async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
         """Apply the verdicts whose leases hold, then claim."""
-        return await self._write(lambda tx: leases.settle(tx, batch, claim))
+        return await self._write(lambda tx: leases.settle(tx, batch, claim, self._rounds))
 
     async def heartbeat(self, beat: Heartbeat) -> Pulse:
         """Renew the session; hand back strangers; report losses and requests to stop."""
@@ -207,8 +211,12 @@ class SQLiteStore:
     async def prune(self, retention: Retention, limit: int) -> int:
         """Delete what retention no longer covers, longest ended first in each queue."""
         pruned = await self._write(lambda tx: keeping.prune(tx, retention, limit))
-        while await self._write(keeping.prune_keys):
-            continue
+        for rest in (keeping.prune_keys, rearranging.go_on):
+            while await self._write(rest):
+                continue
+        after: str | None = "" if pruned < limit else None  # Once a round, when nothing else is left.
+        while after is not None:
+            after = await self._write(partial(keeping.prune_buckets, after=after))
         return pruned
 
     # -- ask -----------------------------------------------------------------------------------------
@@ -249,25 +257,37 @@ class SQLiteStore:
     async def put(self, record: Record) -> None:
         """Keep a record in place of the one of the same name. Some kinds are the store's own to write."""
         if isinstance(record, QueueSettings):
-            await self._write(lambda tx: keeping.put_queue(tx, record))
+            more = await self._write(lambda tx: keeping.put_queue(tx, record))
         elif isinstance(record, Kept):
-            await self._write(lambda tx: keeping.put_record(tx, record))
+            more = await self._write(lambda tx: keeping.put_record(tx, record))
         else:
             raise refusals.written_by_itself(record)
+        await self._rearrange(more=more)
+
+    async def _rearrange(self, *, more: bool) -> None:
+        """Put the rest of what waits where it belongs; the keeper would too, a little later."""
+        while more:
+            more = await self._write(rearranging.go_on)
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
         """The records of a kind, by name."""
+        if kind is Usage:
+            now = self.clock.now()
+            return cast("Slice[R]", await self._read(lambda reader: reader.usages(page, now)))
         return await self._read(lambda reader: reader.records(kind, page))
 
     async def remove(self, kind: type[Record], name: str) -> bool:
         """Forget a record; what a session held becomes rescuable."""
-        if kind is QueueSettings:
-            return await self._write(lambda tx: keeping.remove_queue(tx, name))
         if kind is Session:
             return await self._write(lambda tx: tx.run("remove_session", {"name": name}) > 0)
-        if kind in KINDS:
-            return await self._write(lambda tx: keeping.remove_record(tx, kind, name))
-        raise refusals.not_removed(kind)
+        if kind is QueueSettings:
+            removed, more = await self._write(lambda tx: keeping.remove_queue(tx, name))
+        elif kind in KINDS:
+            removed, more = await self._write(lambda tx: keeping.remove_record(tx, kind, name))
+        else:
+            raise refusals.not_removed(kind)
+        await self._rearrange(more=more)
+        return removed
 
     # -- admin ---------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """One request's part of a write transaction: its statements, its now, and whom to wake once it stands."""
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -9,8 +10,10 @@ from msgspec.structs import replace
 
 from ..._model.state import State, Verb, targets
 from ..._model.task import Task, TaskId
-from .rows import Row, changed_row, instant, task_reader
-from .statements import statement
+from ..._policy.limits import Subject, read_key
+from .places import ONE_LINE, Places, places
+from .rows import Row, changed_row, instant, read_permits, task_reader
+from .statements import listed, statement
 
 
 class News:
@@ -19,14 +22,26 @@ class News:
     def __init__(self) -> None:
         self.ready: set[str] = set()  # queues
         self.scheduled = False
+        self.limits_changed = False
+        self.freed: Counter[str] = Counter()  # permits that came back, less those that were taken then
+        self.wait: float | None = None  # seconds after which time alone will let more start
 
     def __bool__(self) -> bool:
-        return bool(self.ready) or self.scheduled
+        return bool(self.ready) or self.scheduled or self.wait is not None or self.is_for_all
+
+    @property
+    def is_for_all(self) -> bool:
+        """Whether any queue may give tasks now that a limit had held up."""
+        return self.limits_changed or any(number > 0 for number in self.freed.values())
 
     def add(self, other: "News") -> None:
         """Take in another request's news."""
         self.ready |= other.ready
         self.scheduled = self.scheduled or other.scheduled
+        # What one has given back and the next has taken, a third may have missed in between.
+        self.limits_changed = self.limits_changed or other.is_for_all
+        waits = [wait for wait in (self.wait, other.wait) if wait is not None]
+        self.wait = min(waits, default=None)
 
     def tell(self, state: State, queue: str) -> None:
         """A task of this queue has come to this state."""
@@ -45,6 +60,18 @@ class Transaction:
         self.news = News()
         self._cursor = connection.cursor()
         self._cursor.row_factory = None  # A caller's own connection may have one.
+        self._places: Places | None = None
+
+    @property
+    def places(self) -> Places:
+        """What holds for queues and limits; read once, when first asked for."""
+        if self._places is None:
+            self._places = places(tuple(self.rows("rules")))
+        return self._places
+
+    def rules_changed(self) -> None:
+        """Settings or limits were written in this transaction: read them again."""
+        self._places = None
 
     def run(self, name: str, parameters: Mapping[str, object] | None = None) -> int:
         """Execute a statement; answers with the number of rows changed."""
@@ -82,9 +109,28 @@ class Transaction:
 
     def keep(self, before: Task, after: Task) -> None:
         """Store what has become of a task."""
-        parameters = {**changed_row(after), "fence_before": before.fence, "state_before": before.state.value}
+        if before.state is State.RUNNING and after.state is not State.RUNNING:
+            self.news.freed.update(self.caps_held([before.id]))
+        parameters = {
+            **changed_row(after, self._place(after)),
+            "fence_before": before.fence,
+            "state_before": before.state.value,
+        }
         changed = self.run("keep", parameters)
         assert changed == 1, f"task {before.id} moved under its own transaction"
+
+    def _place(self, task: Task) -> tuple[str, str]:
+        if task.state is not State.READY or self.places.is_one_line(task.queue):
+            return ONE_LINE
+        return self.places.of(Subject(task.queue, task.type, task.tenant, task.payload), task.priority)
+
+    def caps_held(self, ids: Iterable[TaskId]) -> "Counter[str]":
+        """The permits of limits with a cap that these running tasks have: their end lets others start."""
+        capped = self.places.capped
+        if not capped:
+            return Counter()
+        found = (read_permits(text) for (text,) in self.rows("permitted", {"ids": listed(ids)}))
+        return Counter(key for permits in found for key in permits if read_key(key)[0] in capped)
 
     def save(self) -> None:
         """Mark this point, to come back to it or not."""

@@ -61,10 +61,13 @@ class Switchboard:
 
     def tell(self, news: News) -> None:
         """Pass on what a commit has brought. From any thread; never fails, for it is only a hint."""
-        wakes = [Wake.READY] * bool(news.ready) + [Wake.SCHEDULED] * news.scheduled
+        ready = bool(news.ready) or news.is_for_all
+        wakes = [Wake.READY] * ready + [Wake.SCHEDULED] * news.scheduled
         own = tuple(self._listeners)
         for listener in own:
             listener.hear(news)
+        if not wakes:
+            return
         mine = {listener.name for listener in own}
         with suppress(OSError), _opened(self._folder) as folder:
             for name in os.listdir(folder):  # noqa: PTH208 - of a descriptor
@@ -93,15 +96,21 @@ class Listener:
         self._changed = asyncio.Event()
         self._fifo: int | None = None
         self._seen = Sight()
+        self._later: asyncio.TimerHandle | None = None
+        self._entered = False
         self._look_at = 0.0  # the monotonic clock's time for the next look
 
     def __enter__(self) -> Self:
+        self._entered = True
         self._listeners.append(self)
         self._make_fifo()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._listeners.remove(self)
+        self._entered = False
+        if self._later is not None:
+            self._later.cancel()
         if self._fifo is not None:
             self._loop.remove_reader(self._fifo)
             os.close(self._fifo)
@@ -116,12 +125,15 @@ class Listener:
 
     def hear(self, news: News) -> None:
         """A commit of this handle has brought something; from any thread."""
-        wakes = [Wake.READY] * (not news.ready.isdisjoint(self._queues)) + [Wake.SCHEDULED] * news.scheduled
-        if wakes:
-            try:
+        ready = news.is_for_all or not news.ready.isdisjoint(self._queues)
+        wakes = [Wake.READY] * ready + [Wake.SCHEDULED] * news.scheduled
+        try:
+            if wakes:
                 self._loop.call_soon_threadsafe(self._note, wakes)
-            except RuntimeError:
-                return  # The loop has ended, and with it whoever listened.
+            if news.wait is not None:
+                self._loop.call_soon_threadsafe(self._note_later, news.wait)
+        except RuntimeError:
+            return  # The loop has ended, and with it whoever listened.
 
     async def hints(self, ask: Callable[[Callable[[Reader], Sight]], Awaitable[Sight]]) -> list[Wake]:
         """Wait for hints. `ask` has a look done on the store's reading thread."""
@@ -159,6 +171,19 @@ class Listener:
     def _note(self, wakes: Sequence[Wake]) -> None:
         self._hints.update(wakes)
         self._changed.set()
+
+    def _note_later(self, seconds: float) -> None:
+        """Time alone will let more start. One timer, for whichever time comes first: then a claim tells."""
+        at = self._loop.time() + seconds
+        if not self._entered or (self._later is not None and self._later.when() <= at):
+            return
+        if self._later is not None:
+            self._later.cancel()
+        self._later = self._loop.call_at(at, self._time_has_come)
+
+    def _time_has_come(self) -> None:
+        self._later = None
+        self._note([Wake.READY])
 
     # -- the FIFO ------------------------------------------------------------------------------------
 

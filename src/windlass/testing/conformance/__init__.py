@@ -29,14 +29,17 @@ from .ask import TestAttempts, TestCount, TestFind, TestPages
 from .chains import TestGroups, TestSuccessors
 from .claim import TestClaim, TestDue, TestOrder, TestPause
 from .enqueue import TestEnqueue, TestFingerprints, TestIdempotencyKeys
+from .fairness import TestFairness, TestLevels, TestShares
 from .fences import TestFences
 from .heartbeat import TestLostReplies, TestNews, TestSessions
 from .lead import TestLead
 from .life import TestLife
+from .limits import TestCaps, TestChangingLimits, TestNobodyElse
 from .once import TestOnce
 from .payloads import TestPayloads
 from .promote import TestPromote
 from .prune import TestPrune
+from .rates import TestRates, TestUsage, TestWaitingForLimits
 from .records import TestKeptRecords, TestRecords
 from .refusals import TestRefusals
 from .rescue import TestRescue
@@ -49,12 +52,15 @@ __all__ = [
     "TestAudit",
     "TestBatches",
     "TestCancel",
+    "TestCaps",
+    "TestChangingLimits",
     "TestCheck",
     "TestClaim",
     "TestCount",
     "TestDiscard",
     "TestDue",
     "TestEnqueue",
+    "TestFairness",
     "TestFences",
     "TestFilters",
     "TestFind",
@@ -65,9 +71,11 @@ __all__ = [
     "TestIdempotencyKeys",
     "TestKeptRecords",
     "TestLead",
+    "TestLevels",
     "TestLife",
     "TestLostReplies",
     "TestNews",
+    "TestNobodyElse",
     "TestOnce",
     "TestOrder",
     "TestPages",
@@ -75,13 +83,17 @@ __all__ = [
     "TestPayloads",
     "TestPromote",
     "TestPrune",
+    "TestRates",
     "TestRecords",
     "TestRefusals",
     "TestReplay",
     "TestRescue",
     "TestSessions",
+    "TestShares",
     "TestSuccessors",
     "TestTransactions",
+    "TestUsage",
     "TestVerdicts",
+    "TestWaitingForLimits",
     "TestWakes",
 ]

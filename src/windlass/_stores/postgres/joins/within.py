@@ -62,9 +62,9 @@ def enqueue(lent: Lent | LentAsync, terms: Terms, batch: Sequence[NewTask]) -> S
         return []
     by_itself = lent.commits_by_itself
     yield from _check(lent, terms)
-    if terms.striping.is_stale:
-        terms.striping.asking()
-        terms.striping.learn((yield from ask("stripes")))
+    if terms.layout.is_stale:
+        terms.layout.asking()
+        terms.layout.learn((yield from ask("layout")))
     inserting = enqueueing.enqueue(terms, batch)
     if all(map(is_plain, batch)):
         # One statement, which nothing can refuse, needs no savepoint. That is quicker, and a transaction may

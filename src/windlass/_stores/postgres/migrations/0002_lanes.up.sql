@@ -13,15 +13,20 @@ CREATE INDEX task_lane ON windlass.task (queue, lane, key, rank, id) WHERE state
 CREATE INDEX task_high ON windlass.task (queue, rank, id) WHERE state = 'ready' AND priority > 0;
 CREATE INDEX task_low ON windlass.task (queue, rank, id) WHERE state = 'ready' AND priority < 0;
 
--- Whether the queue has, or ever had, tasks with lanes.
+-- laned: its tasks have lanes, or had until a moment ago (laned_at: when that was last so). guarded: a limit
+-- applies to them, so that only a claim that counts may take any. unsettled: they are being put into other lanes,
+-- or somebody who was at it died. The queue '' stands for all of them.
 ALTER TABLE windlass.queue ADD COLUMN laned boolean NOT NULL DEFAULT false;
+ALTER TABLE windlass.queue ADD COLUMN laned_at timestamptz;
+ALTER TABLE windlass.queue ADD COLUMN guarded boolean NOT NULL DEFAULT false;
+ALTER TABLE windlass.queue ADD COLUMN unsettled boolean NOT NULL DEFAULT false;
 
--- Who holds what of which limit. Only an index: a row counts while its task runs under that fence, and goes
--- when the next claim for the same key sees that it does not. So nothing can leak.
+-- Who holds what of which limit. Only an index: a row counts while its task runs by the claim of that instant,
+-- and goes when the next claim for the same key sees that it does not. So nothing can leak.
 CREATE TABLE windlass.permit (
     key text COLLATE "C" NOT NULL,
     task_id uuid NOT NULL,
-    fence bigint NOT NULL,
+    at timestamptz NOT NULL,
     PRIMARY KEY (key, task_id)
 ) WITH (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0

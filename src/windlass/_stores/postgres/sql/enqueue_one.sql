@@ -6,17 +6,17 @@ WITH clock AS MATERIALIZED (
 made AS (
     INSERT INTO windlass.task (
         id, type, payload, root, queue, tenant, priority, boost, max_attempts, timeout, next, result_into,
-        secret, trace, enqueued_by, stripe, idempotency_key, fingerprint, after, awaited, created_at, run_at, state,
-        rank
+        secret, trace, enqueued_by, stripe, lane, key, idempotency_key, fingerprint, after, awaited, created_at, run_at,
+        state, rank
     )
     SELECT
         $2::uuid, $3::text, $4::bytea, $5::uuid, $6::text, $7::text, $8::integer, $9::bigint, $10::integer,
         $11::interval, $12::bytea, $13::text, $14::text, $15::text, $16::text, $17::smallint, $18::text,
-        $19::text, $20::text, $21::boolean, due.now, due.at,
-        CASE WHEN $24::boolean THEN 'waiting' WHEN due.at > due.now THEN 'scheduled' ELSE 'ready' END,
+        $19::text, $20::text, $21::text, $22::text, $23::boolean, due.now, due.at,
+        CASE WHEN $26::boolean THEN 'waiting' WHEN due.at > due.now THEN 'scheduled' ELSE 'ready' END,
         floor(extract(EPOCH FROM due.at) * 1000)::bigint - $9::bigint
     FROM (
-        SELECT clock.now, coalesce($22::timestamptz, clock.now + $23::interval, clock.now) AS at
+        SELECT clock.now, coalesce($24::timestamptz, clock.now + $25::interval, clock.now) AS at
         FROM clock
     ) AS due
     WHERE NOT EXISTS (

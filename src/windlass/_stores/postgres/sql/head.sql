@@ -5,7 +5,7 @@
     WHERE
         t.state = 'ready' AND t.queue = ($8::text[])[0] AND t.stripe = ($9::smallint[])[0]
         AND (t.rank, t.id) >= (($12::bigint[])[0], ($13::uuid[])[0])
-        AND NOT EXISTS (SELECT FROM windlass.queue AS q WHERE q.name = ($8::text[])[0] AND q.paused)
+        AND NOT EXISTS (SELECT FROM closed WHERE closed.name IN (($8::text[])[0], ''))
     ORDER BY t.rank, t.id
     LIMIT $10
 )

@@ -17,7 +17,12 @@ WITH kept AS (
         error_type = g.error_type,
         error_message = g.error_message,
         error_traceback = g.error_traceback,
-        worker = g.worker
+        worker = g.worker,
+        -- What comes back is put into its lane by the next claim, by what holds then.
+        stripe = CASE WHEN t.lane IS NULL OR g.state = 'running' THEN t.stripe ELSE 0 END,
+        lane = CASE WHEN g.state = 'running' THEN t.lane END,
+        key = CASE WHEN g.state = 'running' THEN t.key END,
+        limited = t.limited AND g.state = 'running'
     FROM unnest(
         $1::uuid[], $2::bytea[], $3::text[], $4::integer[], $5::bigint[], $6::timestamptz[], $7::timestamptz[],
         $8::text[], $9::double precision[], $10::boolean[], $11::double precision[], $12::text[], $13::text[],

@@ -14,7 +14,12 @@ due AS MATERIALIZED (
 
 ready AS (
     UPDATE windlass.task AS t
-    SET state = 'ready'
+    SET
+        state = 'ready',
+        -- It is put into its lane by the next claim, by what holds then.
+        stripe = CASE WHEN t.lane IS NULL THEN t.stripe ELSE 0 END,
+        lane = NULL,
+        key = NULL
     WHERE t.id = ANY (ARRAY(SELECT due.id FROM due))
     RETURNING t.queue
 ),

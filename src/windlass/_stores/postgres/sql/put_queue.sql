@@ -1,9 +1,12 @@
--- Keep a queue's settings in place of those before. Stripes that have ever been filled are looked into.
-INSERT INTO windlass.queue AS q (name, paused, stripes, widest, settings)
-VALUES ($1, $2, $3, $3, $4)
+-- Keep a queue's settings in place of those before. Stripes that have ever been filled are looked into, and so
+-- are lanes for a while after they were last needed.
+INSERT INTO windlass.queue AS q (name, paused, stripes, widest, settings, laned, laned_at)
+VALUES ($1, $2, $3, $3, $4, $5, coalesce($6::timestamptz, clock_timestamp()))
 ON CONFLICT (name) DO UPDATE
 SET
     paused = excluded.paused,
     stripes = excluded.stripes,
     widest = greatest(q.widest, excluded.widest),
-    settings = excluded.settings
+    settings = excluded.settings,
+    laned = q.laned OR excluded.laned,
+    laned_at = excluded.laned_at

@@ -1,14 +1,14 @@
--- Forget a queue's settings, but not that it had stripes: they may hold tasks.
+-- Forget a queue's settings, but not that it had stripes, lanes or a limit: there may be tasks in them.
 WITH narrowed AS (
     UPDATE windlass.queue AS q
-    SET paused = false, stripes = 1, settings = NULL
-    WHERE q.name = $1 AND q.widest > 1 AND q.settings IS NOT NULL
+    SET paused = false, stripes = 1, settings = NULL, laned_at = coalesce($2::timestamptz, clock_timestamp())
+    WHERE q.name = $1 AND (q.widest > 1 OR q.laned OR q.guarded) AND q.settings IS NOT NULL
     RETURNING q.name
 ),
 
 removed AS (
     DELETE FROM windlass.queue AS q
-    WHERE q.name = $1 AND q.widest = 1
+    WHERE q.name = $1 AND q.widest = 1 AND NOT q.laned AND NOT q.guarded
     RETURNING q.name
 )
 

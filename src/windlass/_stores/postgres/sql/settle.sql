@@ -17,8 +17,8 @@ done AS (
     RETURNING
         t.id, t.root, t.run_at, t.created_at, t.claimed_at, t.boost, t.fence, g.duration, t.progress_fraction,
         t.timeout, t.priority, t.attempt, t.max_attempts, t.cancel_requested, t.type, t.queue, t.tenant, t.payload,
-        t.worker, coalesce(g.outcome, ($5::text[])[1]), t.progress_message, g.result, t.idempotency_key, t.fingerprint, t.next, t.after,
-        t.result_into, t.secret, t.trace, t.enqueued_by, t.once
+        t.worker, coalesce(g.outcome, ($5::text[])[1]) AS outcome, t.progress_message, g.result, t.idempotency_key, t.fingerprint, t.next, t.after,
+        t.result_into, t.secret, t.trace, t.enqueued_by, t.once, t.limited
 ),
 
 kept AS (
@@ -28,13 +28,19 @@ kept AS (
         result, idempotency_key, fingerprint, next, after, result_into, secret, trace, enqueued_by, once,
         finished_at, state
     )
-    SELECT done.*, clock.now, 'completed'
+    SELECT
+        done.id, done.root, done.run_at, done.created_at, done.claimed_at, done.boost, done.fence, done.duration,
+        done.progress_fraction, done.timeout, done.priority, done.attempt, done.max_attempts, done.cancel_requested,
+        done.type, done.queue, done.tenant, done.payload, done.worker, done.outcome, done.progress_message,
+        done.result, done.idempotency_key, done.fingerprint, done.next, done.after, done.result_into, done.secret,
+        done.trace, done.enqueued_by, done.once, clock.now, 'completed'
     FROM done, clock
 ),
 
 told AS MATERIALIZED (
     SELECT
         count(*) = cardinality($2::uuid[]) AS complete,
+        bool_or(done.limited) AS freed,
         CASE WHEN count(*) < cardinality($2::uuid[]) THEN array_agg(done.id::text) END AS those
     FROM done
 ),
@@ -48,6 +54,24 @@ alive AS MATERIALIZED (
             s.expires_at,
             CASE WHEN $1::timestamptz IS NULL THEN pg_postmaster_start_time() + (s.expires_at - s.beat_at) END
         ) > clock.now
+),
+
+-- Queues of these that give nothing now, or not like this: where limits apply, only a claim that counts may take.
+closed AS MATERIALIZED (
+    SELECT q.name, q.guarded
+    FROM windlass.queue AS q
+    WHERE (q.paused OR q.guarded) AND (q.name = ANY ($8::text[]) OR q.name = '')
+),
+
+-- A permit given back may let something start, wherever it waits.
+woken AS MATERIALIZED (
+    SELECT pg_notify('windlass.wake', news.queue)
+    FROM (
+        SELECT DISTINCT unnest(l.queues) AS queue
+        FROM windlass.listener AS l
+        WHERE l.until > clock_timestamp() AND (SELECT told.freed FROM told)
+    ) AS news
+    WHERE news.queue <> ''
 ),
 
 /* shares */
@@ -76,6 +100,9 @@ claimed AS (
     RETURNING {leased}, t.rank
 )
 
-SELECT told.complete, told.those, (SELECT alive.worker FROM alive), claimed.*
+SELECT
+    told.complete, told.those, (SELECT alive.worker FROM alive), (SELECT bool_or(closed.guarded) FROM closed),
+    claimed.*
 FROM told
 LEFT JOIN claimed ON true
+WHERE (SELECT count(*) FROM woken) >= 0

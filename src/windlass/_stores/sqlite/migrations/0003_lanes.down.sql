@@ -1,9 +1,9 @@
 -- Back to one line a queue: lanes and limits are forgotten, no task is.
 DROP TABLE windlass_record;
+DROP TABLE windlass_rearranging;
 DROP TABLE windlass_bucket;
 DROP INDEX windlass_task_limited;
-DROP INDEX windlass_task_low;
-DROP INDEX windlass_task_high;
+DROP INDEX windlass_task_level;
 DROP INDEX windlass_task_ready;
 ALTER TABLE windlass_task DROP COLUMN permits;
 ALTER TABLE windlass_task DROP COLUMN key;

@@ -4,7 +4,7 @@ UPDATE windlass_task
 SET
     state = 'completed', session = NULL, finished_at = :now, duration = given.duration,
     outcome = given.outcome, result = CAST(given.result AS BLOB),
-    error_type = NULL, error_message = NULL, error_traceback = NULL
+    error_type = NULL, error_message = NULL, error_traceback = NULL, permits = NULL
 FROM (
     SELECT
         json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS fence,

@@ -1,0 +1,97 @@
+"""Which ticks a schedule has, and which of them to fire now. (T1, T3)"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+
+from msgspec import Struct
+
+from .._model.schedule import Missed, Schedule, Tick
+from ..errors import InvalidOption
+from .cron import cron_of
+
+GRACE = timedelta(seconds=60)
+"""A tick older than this when it is seen was missed. Longer than it takes to elect another leader, or than a
+store is away for a restart: what such a pause delays still counts as on time."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_LOOK = timedelta(seconds=60)
+_DENSE = 60  # ticks in a first look, at most
+
+
+class Due(Struct, frozen=True, gc=False, kw_only=True):
+    """What to fire, oldest first, and how far the schedule has then come (None: no tick has come)."""
+
+    instants: tuple[datetime, ...] = ()
+    at: datetime | None = None
+    missed: bool = False  # some were
+
+
+def next_tick(schedule: Schedule, after: datetime) -> datetime | None:
+    """The first tick after an instant; None if there is none in fifty years."""
+    if schedule.every is not None:
+        return _interval(schedule, (after - _EPOCH) // schedule.every + 1)
+    if schedule.cron is None:
+        raise InvalidOption(f"the schedule {schedule.name!r} has no rule: give it a cron expression or every")
+    return cron_of(schedule.cron, schedule.zone).after(after)
+
+
+def ticks(schedule: Schedule, after: datetime, until: datetime | None = None) -> Iterator[datetime]:
+    """The ticks after an instant, and up to another, oldest first. Without end where there is none."""
+    tick = next_tick(schedule, after)
+    while tick is not None and (until is None or tick <= until):
+        yield tick
+        tick = next_tick(schedule, tick)
+
+
+def newest(schedule: Schedule, after: datetime, until: datetime, limit: int) -> tuple[datetime, ...]:
+    """The last ticks after one instant and up to another, oldest first.
+
+    Looks back from the end, further and further, and never at many more than were asked for.
+    """
+    if until <= after:
+        return ()
+    if schedule.every is not None:
+        last = (until - _EPOCH) // schedule.every
+        first = max((after - _EPOCH) // schedule.every + 1, last - limit + 1)
+        return tuple(tick for number in range(first, last + 1) if (tick := _interval(schedule, number)))
+    enough = 4 * limit + _DENSE
+    low, too_late, too_early = max(after, until - _FIRST_LOOK), until, None
+    while True:
+        found = tuple(islice(ticks(schedule, low, until), enough + 1))
+        if len(found) > enough:
+            too_early, low = low, low + (too_late - low) / 2
+        elif len(found) >= limit or low <= after:
+            return found[-limit:]
+        else:
+            too_late, span = low, until - low
+            low = max(after, low - span) if too_early is None else too_early + (low - too_early) / 2
+
+
+def due(schedule: Schedule, tick: Tick, now: datetime) -> Due:
+    """What to fire now: whatever came within the grace, and of what was missed as much as the policy says.
+
+    A clock that was set back starts it anew from there: what is named once more has its task already.
+    """
+    if schedule.paused:
+        return Due()
+    if tick.at > now:
+        return Due(at=now)
+    after = tick.at if schedule.since is None or schedule.since > now else max(tick.at, schedule.since)
+    edge = max(after, now - GRACE)
+    on_time = tuple(ticks(schedule, edge, now))
+    wanted = {Missed.SKIP: 1, Missed.ONCE: 1, Missed.ALL: schedule.at_most}[schedule.missed]
+    missed = newest(schedule, after, edge, wanted)
+    if not on_time and not missed:
+        return Due()
+    fired = () if schedule.missed is Missed.SKIP else missed
+    return Due(instants=(*fired, *on_time), at=(*missed, *on_time)[-1], missed=bool(missed))
+
+
+def _interval(schedule: Schedule, number: int) -> datetime | None:
+    """Intervals are counted from 1970, so that whoever counts gets the same."""
+    assert schedule.every is not None
+    try:
+        return _EPOCH + number * schedule.every
+    except OverflowError:  # the calendar ends
+        return None

@@ -1,0 +1,159 @@
+"""Ready tasks in their places: by queue, lane and key, each a heap in order."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from heapq import heappop, heappush
+from typing import Any, TypeAlias
+
+from ..._model.limit import Limit
+from ..._model.queue import QueueSettings, level_of
+from ..._model.state import State
+from ..._model.task import Task, TaskId
+from ..._policy.lanes import lane_of
+from ..._policy.limits import Permit, Subject, Use, in_queue, key_of, permits_of
+from ..picking import MAX_SIZE, Counts, Head, Heads, Keys, Lanes, Leveled, Request, Sizes, first_keys
+
+Heap: TypeAlias = list[tuple[int, TaskId]]
+"""With stale entries: a row that moved on is skipped when its entry comes up."""
+
+Bucket: TypeAlias = tuple[float, datetime]
+
+
+class Ready:
+    """The heaps of all queues."""
+
+    def __init__(self, tasks: Mapping[TaskId, Task]) -> None:
+        self._tasks = tasks
+        self._heaps: dict[str, dict[str, dict[str, Heap]]] = {}  # queue -> lane -> key
+
+    def put(self, task: Task, settings: QueueSettings | None, limits: Sequence[Limit]) -> None:
+        """Put a ready task where it belongs by what holds for its queue now."""
+        lane = lane_of(settings, task.tenant, task.priority)
+        key = key_of(in_queue(limits, task.queue), subject_of(task)) if limits else ""
+        heap = self._heaps.setdefault(task.queue, {}).setdefault(lane, {}).setdefault(key, [])
+        heappush(heap, (task.rank, task.id))
+
+    def clear(self, queue: str) -> list[Task]:
+        """Empty a queue's heaps; answers with what was in them."""
+        lanes = self._heaps.pop(queue, {})
+        heaps = [heap for keys in lanes.values() for heap in keys.values()]
+        return list({task.id: task for heap in heaps for task in self._valid(heap)}.values())
+
+    @property
+    def queues(self) -> list[str]:
+        """The queues that have had ready tasks."""
+        return list(self._heaps)
+
+    def line(self, queue: str) -> Heap | None:
+        """The one heap of a queue that has but one; None if there are lanes."""
+        lanes = self._heaps.get(queue)
+        if lanes is None:
+            return []
+        keys = lanes.get("", {}) if len(lanes) == 1 else {}
+        return keys.get("") if len(keys) == 1 else None
+
+    def is_fresh(self, heap: Heap) -> bool:
+        """Drop stale entries from the top; says whether anything is left."""
+        while heap:
+            if self._is_valid(heap[0]):
+                return True
+            heappop(heap)
+        return False
+
+    def _is_valid(self, entry: tuple[int, TaskId]) -> bool:
+        task = self._tasks.get(entry[1])
+        return task is not None and task.state is State.READY and task.rank == entry[0]
+
+    def _valid(self, heap: Heap) -> Iterable[Task]:
+        return (self._tasks[entry[1]] for entry in heap if self._is_valid(entry))
+
+    # -- what picking asks ---------------------------------------------------------------------------
+
+    def lanes(self, queue: str, first: str, below: str) -> list[str]:
+        """The lanes with anything in them."""
+        lanes = self._heaps.get(queue, {})
+        return sorted(
+            lane for lane in lanes if first <= lane < below and any(map(self.is_fresh, lanes[lane].values()))
+        )
+
+    def size(self, queue: str, lane: str) -> int:
+        """How many are in a lane, as far as is counted."""
+        return min(sum(1 for heap in self._heaps[queue][lane].values() for _ in self._valid(heap)), MAX_SIZE)
+
+    def keys(self, queue: str, lane: str) -> list[str]:
+        """The keys of a lane with anything under them, in order."""
+        keys = self._heaps.get(queue, {}).get(lane, {})
+        return sorted(key for key, heap in keys.items() if self.is_fresh(heap))
+
+    def take(self, queue: str, lane: str, key: str, number: int) -> list[Task]:
+        """The first tasks under a key, off the heap."""
+        heap = self._heaps.get(queue, {}).get(lane, {}).get(key, [])
+        found: dict[TaskId, Task] = {}
+        while len(found) < number and self.is_fresh(heap):
+            task_id = heappop(heap)[1]
+            found[task_id] = self._tasks[task_id]
+        return list(found.values())
+
+    def first(self, queue: str, lane: str, key: str) -> Task:
+        """The first task under a key that has one."""
+        return self._tasks[self._heaps[queue][lane][key][0][1]]
+
+    def all_of(self, queue: str) -> list[Task]:
+        """Every ready task of a queue, in order."""
+        heaps = [heap for keys in self._heaps.get(queue, {}).values() for heap in keys.values()]
+        found = {task.id: task for heap in heaps for task in self._valid(heap)}
+        return sorted(found.values(), key=lambda task: (task.rank, task.id))
+
+
+class Answers:
+    """What picking asks of a memory store, during one claim."""
+
+    def __init__(self, ready: Ready, running: Sequence[Task], buckets: Mapping[str, Bucket]) -> None:
+        self._ready = ready
+        self._running = running
+        self._buckets = buckets
+        self.taken: dict[TaskId, Task] = {}  # off the heaps, or to be passed over there
+
+    def answer(self, request: Request) -> Any:
+        """The answer to a request; its kind says which."""
+        match request:
+            case Lanes(queue, first, below, limit):
+                return self._ready.lanes(queue, first, below)[:limit]
+            case Sizes(queue, first, below):
+                lanes = self._ready.lanes(queue, first, below)
+                return {lane: self._ready.size(queue, lane) for lane in lanes}
+            case Keys(queue, after):
+                return [
+                    _head(lane, key, self._ready.first(queue, lane, key))
+                    for lane, behind in after.items()
+                    for key in first_keys(self._ready.keys(queue, lane), behind)
+                ]
+            case Counts(permits):
+                return {permit.key: self._use(permit) for permit in permits}
+            case Heads(queue, numbers):
+                return [
+                    _head(lane, key, self._keep(task))
+                    for (lane, key), number in numbers.items()
+                    for task in self._ready.take(queue, lane, key, number)
+                ]
+            case Leveled(queue, level, number):
+                found = [task for task in self._ready.all_of(queue) if level_of(task.priority) is level]
+                return [_head("", "", task) for task in found[:number]]
+
+    def _keep(self, task: Task) -> Task:
+        self.taken[task.id] = task
+        return task
+
+    def _use(self, permit: Permit) -> Use:
+        holding = sum(permit in permits_of([permit.limit], subject_of(task)) for task in self._running)
+        tokens, at = self._buckets.get(permit.key, (None, None))
+        return Use(holding, tokens, at)
+
+
+def subject_of(task: Task) -> Subject:
+    """A task, as limits see it."""
+    return Subject(task.queue, task.type, task.tenant, task.payload)
+
+
+def _head(lane: str, key: str, task: Task) -> Head:
+    return Head(lane, key, task.rank, task.id, subject_of(task), task)

@@ -1,0 +1,47 @@
+-- What a claim goes by where there are lanes or limits, as it stands now. First the clock, and the worker of the
+-- session if it is alive; then each queue: whether it is paused, its settings, whether it has lanes at all,
+-- whether they are being changed, and whether ready tasks of it lie outside them; then the limits.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
+)
+
+SELECT
+    clock.now,
+    (
+        SELECT s.worker
+        FROM windlass.session AS s
+        WHERE
+            s.id = $2 AND greatest(
+                s.expires_at,
+                CASE WHEN $1::timestamptz IS NULL THEN pg_postmaster_start_time() + (s.expires_at - s.beat_at) END
+            ) > clock.now
+    ) AS worker,
+    NULL::text AS queue,
+    NULL::boolean AS paused,
+    NULL::text AS body,
+    NULL::boolean AS laned,
+    NULL::boolean AS unsettled,
+    NULL::boolean AS outside
+FROM clock
+UNION ALL
+SELECT
+    NULL, NULL, g.queue, coalesce(q.paused, false), q.settings,
+    coalesce(q.laned OR q.guarded, false) OR EXISTS (
+        SELECT FROM windlass.queue AS every WHERE every.name = '' AND (every.laned OR every.guarded)
+    ),
+    coalesce(q.unsettled, false) OR EXISTS (
+        SELECT FROM windlass.queue AS every WHERE every.name = '' AND every.unsettled
+    ),
+    (
+        SELECT true
+        FROM windlass.task AS t
+        WHERE t.state = 'ready' AND t.queue = g.queue AND t.stripe >= 0
+        ORDER BY t.queue, t.stripe, t.rank
+        LIMIT 1
+    )
+FROM unnest($3::text[]) AS g (queue)
+LEFT JOIN windlass.queue AS q ON g.queue = q.name
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, r.body, NULL, NULL, NULL
+FROM windlass.record AS r
+WHERE r.kind = 'limit'

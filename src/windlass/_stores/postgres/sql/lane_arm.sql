@@ -1,0 +1,17 @@
+-- Lanes of queues as a claim sees them, so many tasks of each: as arm.sql, for queues that no limit applies to.
+-- ($9, $12 and $13 are about stripes, and empty here.)
+SELECT arm.rank, arm.id, arm.ctid
+FROM unnest($14::text[], $15::text[], $16::integer[]) AS g (queue, lane, number)
+CROSS JOIN LATERAL (
+    SELECT t.rank, t.id, t.ctid
+    FROM windlass.task AS t
+    WHERE
+        t.state = 'ready' AND t.lane IS NOT NULL AND t.queue = g.queue AND t.lane = g.lane AND t.key = ''
+        AND (SELECT true FROM alive)
+    ORDER BY t.rank, t.id
+    LIMIT g.number
+    FOR UPDATE OF t SKIP LOCKED
+) AS arm
+WHERE
+    NOT EXISTS (SELECT FROM closed WHERE closed.name IN (g.queue, ''))
+    AND cardinality($9::smallint[]) + cardinality($12::bigint[]) + cardinality($13::uuid[]) = 0

@@ -1,0 +1,6 @@
+-- The tasks of these queues ('' for all) are to be put into other lanes.
+INSERT INTO windlass.queue AS q (name, paused, stripes, widest, unsettled)
+SELECT g.name, false, 1, 1, true
+FROM unnest($1::text[]) AS g (name)
+ORDER BY g.name
+ON CONFLICT (name) DO UPDATE SET unsettled = true

@@ -1,0 +1,12 @@
+-- The starts that are left of limits that are there, a page by key, last first. Uses the primary key.
+SELECT key, tokens, at
+FROM windlass_bucket
+WHERE
+    (:before IS NULL OR key < :before)
+    AND EXISTS (
+        SELECT 1
+        FROM windlass_record
+        WHERE kind = 'limit' AND name = substr(windlass_bucket.key, 1, instr(windlass_bucket.key, char(31)) - 1)
+    )
+ORDER BY key DESC
+LIMIT :limit

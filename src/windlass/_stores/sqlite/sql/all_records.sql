@@ -1,2 +1,0 @@
--- All records of a kind, by name. Uses the primary key.
-SELECT body FROM windlass_record WHERE kind = :kind ORDER BY name

@@ -1,0 +1,7 @@
+-- The first ready tasks of a lane that still have a key although no limit applies to them, after so many of them.
+-- Uses windlass_task_ready, already in order.
+SELECT lane, key, rank, id, rowid, type, tenant, payload
+FROM windlass_task
+WHERE queue = :queue AND lane = :lane AND key > '' AND state = 'ready'
+ORDER BY key, rank, id
+LIMIT :limit OFFSET :past

@@ -1,0 +1,12 @@
+-- The first ready tasks of the middle level among so many of a queue's line, from a rank on. Uses
+-- windlass_task_ready, already in order.
+SELECT near.lane, near.key, near.rank, near.id, near.row, near.type, near.tenant, near.payload
+FROM (
+    SELECT lane, key, rank, id, rowid AS row, type, tenant, payload, priority
+    FROM windlass_task
+    WHERE queue = :queue AND lane = '' AND key = '' AND state = 'ready' AND rank >= :rank
+    ORDER BY rank, id
+    LIMIT :window
+) AS near
+WHERE near.priority = 0
+LIMIT :limit

@@ -1,0 +1,7 @@
+-- The ready tasks of a queue that follow one, lane by lane, as lanes and limits see them. Uses
+-- windlass_task_ready, already in order.
+SELECT queue, type, tenant, payload, rowid, priority, lane, key, rank, id
+FROM windlass_task
+WHERE queue = :queue AND state = 'ready' AND (lane, key, rank, id) > (:lane, :key, :rank, :id)
+ORDER BY lane, key, rank, id
+LIMIT :limit

@@ -1,0 +1,17 @@
+-- The queues that have ready tasks: one jump through windlass_task_ready a queue, however many tasks.
+WITH RECURSIVE found (queue) AS (
+    SELECT min(queue)
+    FROM windlass_task
+    WHERE state = 'ready'
+    UNION ALL
+    SELECT (
+        SELECT min(task.queue)
+        FROM windlass_task AS task
+        WHERE task.state = 'ready' AND task.queue > found.queue
+    )
+    FROM found
+    WHERE found.queue IS NOT NULL
+)
+SELECT queue
+FROM found
+WHERE queue IS NOT NULL

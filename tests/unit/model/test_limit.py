@@ -1,0 +1,53 @@
+"""A limit limits something, within reason, or it is refused."""
+
+from typing import Any
+
+import pytest
+
+from windlass._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING, Limit
+from windlass.errors import InvalidOption
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "'calls' limits nothing: give it running, rate or both"),
+        ({"by": "account", "queue": "mail"}, "limits nothing"),
+        ({"burst": 3}, "limits nothing"),
+        ({"running": -1}, "0 to 1,000,000 run at once, not -1"),
+        ({"running": MAX_RUNNING + 1}, "not 1,000,001"),
+        ({"rate": 0}, "more than 0 and up to 1,000,000 starts a second, not 0"),
+        ({"rate": -0.5}, "not -0.5"),
+        ({"rate": MAX_RATE * 1.5}, r"not 1.5e\+06"),
+        ({"rate": float("nan")}, "not nan"),
+        ({"rate": float("inf")}, "not inf"),
+        ({"running": 1, "burst": 3}, "beside a rate; not 3"),
+        ({"rate": 1, "burst": 0}, "1 to 1,000,000 starts, beside a rate; not 0"),
+        ({"rate": 1, "burst": MAX_BURST + 1}, "not 1,000,001"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidOption, match=message):
+        Limit(name="calls", **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"running": 0},  # Nothing may start.
+        {"running": MAX_RUNNING, "rate": MAX_RATE, "burst": MAX_BURST},
+        {"rate": 1e-9},
+    ],
+)
+def test_the_bounds_themselves_are_allowed(options: dict[str, Any]) -> None:
+    assert Limit(name="calls", **options).name == "calls"
+
+
+@pytest.mark.parametrize(
+    ("rate", "burst", "capacity"),
+    [(0.1, None, 1), (1.0, None, 1), (2.5, None, 3), (50.0, None, 50), (50.0, 1, 1), (0.1, 20, 20)],
+)
+def test_what_may_start_at_once_is_the_burst_or_a_seconds_worth(
+    rate: float, burst: int | None, capacity: int
+) -> None:
+    assert Limit(name="calls", rate=rate, burst=burst).capacity == capacity

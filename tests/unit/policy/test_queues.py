@@ -1,0 +1,93 @@
+"""A queue's settings as people say them."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from windlass import InvalidOption, Retention
+from windlass._model.queue import Fairness, Level, Ordering, QueueSettings
+from windlass._policy.queues import changed
+
+PLAIN = QueueSettings(name="mail", paused=True)
+FULL = QueueSettings(
+    name="mail",
+    fairness=Fairness.ROUND_ROBIN,
+    weights={"acme": 3, "bob": 2},
+    ordering=Ordering(ageing=timedelta(seconds=60), shares={Level.LOW: 10}),
+    retention=Retention(dead=None),
+)
+
+
+def change(settings: QueueSettings, **changes: Any) -> QueueSettings:
+    made: Any = changes
+    return changed(settings, made)
+
+
+def test_nothing_named_changes_nothing() -> None:
+    assert change(PLAIN) == PLAIN
+    assert change(FULL) == FULL
+
+
+def test_words_become_values() -> None:
+    made = change(
+        PLAIN, fairness="round_robin", weights={"acme": 3}, shares={"low": 10}, ageing="1m", stripes=1
+    )
+
+    assert made.fairness is Fairness.ROUND_ROBIN
+    assert made.weights == {"acme": 3}
+    assert made.ordering == Ordering(ageing=timedelta(minutes=1), shares={Level.LOW: 10})
+    assert made.paused
+
+
+def test_tenants_and_levels_change_one_by_one() -> None:
+    made = change(FULL, weights={"bob": None, "eve": 9, "": 2}, shares={Level.HIGH: 50, "low": 5})
+
+    assert made.weights == {"acme": 3, "eve": 9, "": 2}
+    assert made.ordering.shares == {Level.LOW: 5, Level.HIGH: 50}
+    assert made.ordering.ageing == timedelta(seconds=60)
+
+
+def test_none_is_the_default() -> None:
+    nothing = dict.fromkeys(("fairness", "weights", "shares", "ageing", "retention", "stripes"))
+
+    assert change(FULL, **nothing) == QueueSettings(name="mail")
+
+
+def test_weights_go_with_round_robin() -> None:
+    assert change(FULL, fairness="random").weights == {}
+
+
+def test_stripes_are_set_and_taken_away() -> None:
+    striped = change(PLAIN, stripes=4)
+
+    assert striped.stripes == 4
+    assert change(striped, stripes=None).stripes == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"fairness": "fair"}, "one of fifo, round_robin, random, not 'fair'"),
+        ({"fairness": 3}, "one of fifo"),
+        ({"weights": ["acme"]}, "weights are a number for each tenant, not a list"),
+        ({"weights": {"a b": 2}}, "the tenant 'a b' is not a name"),
+        ({"weights": {"acme": "2"}}, "the weight of 'acme' is a whole number, not '2'"),
+        ({"weights": {"acme": True}}, "whole number, not True"),
+        ({"weights": {"acme": 101}}, "1 to 100, not 101"),
+        ({"weights": {"acme": 2}}, "weights are for round_robin"),
+        ({"shares": {"lowest": 2}}, "one of high, medium, low, not 'lowest'"),
+        ({"shares": {"": 2}}, "is not a name"),
+        ({"shares": {"low": 1.5}}, "the share of 'low' is a whole number"),
+        ({"shares": {"low": 100}}, "1 to 99 percent"),
+        ({"ageing": "soon"}, "queue's ageing"),
+        ({"ageing": 0}, "more than nothing"),
+        ({"retention": 3}, "a queue's retention is a Retention, not 3"),
+        ({"stripes": 65}, "1 to 64 stripes"),
+        ({"fairness": "random", "stripes": 2}, "leave stripes at 1"),
+        ({"fairnes": "random"}, "has no 'fairnes'; what can be set is fairness, weights"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidOption, match=message):
+        change(PLAIN, **changes)

@@ -36,6 +36,11 @@ class Signature:
         self._has_defaults = any(len(field) == 3 for field in self._fields)
         self._needed = frozenset(field[0] for field in self._fields if len(field) == 2)
 
+    @property
+    def fields(self) -> frozenset[str] | None:
+        """The names of its payload's fields; None if it takes any."""
+        return None if self._open_ended else self.names
+
     def payload(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, str | None]:
         """The payload of a call, checked against the parameters, and which of them takes the result."""
         bound = self._bind(args, kwargs)

@@ -7,30 +7,38 @@ import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from msgspec.structs import replace
-
+from ._client.alerts import DeclaredAlerts
 from ._client.client import Client
+from ._client.declarations import Declarations
 from ._client.handle import Handle
 from ._client.loop import LoopThread
 from ._client.operator import Operator
+from ._client.schedules import DeclaredSchedules
 from ._client.sync import SyncClient, SyncHandle, SyncOperator
 from ._declared import Declared, sure
+from ._keeper.alerts import Alerting
 from ._model.options import Defaults
-from ._model.queue import Ordering, QueueSettings, Retention
+from ._model.queue import Fairness, Level, Ordering, Retention
+from ._model.schedule import Timing
 from ._model.task import DEFAULT_QUEUE, NewTask, Task
 from ._observe.observed import ObservedStore
 from ._policy import request
+from ._policy.alerting import AlertOptions, alert_of
 from ._policy.backoff import Backoff, Delay
-from ._policy.options import duration, names
+from ._policy.bounds import LimitOptions
+from ._policy.chain import Step
 from ._policy.options import name as checked_name
+from ._policy.options import names
+from ._policy.queues import FairnessName, LevelName, QueueChanges
 from ._policy.rank import priority_of
 from ._policy.request import Origin
 from ._store import Store
 from ._stores import open_store, place_of
 from ._worker.process import run_process
 from ._worker.worker import Worker, WorkerSettings
+from .alerts import AlertEvent, checked_secret
 from .errors import InvalidOption, UnknownTaskType
 from .tasktype import TaskType
 
@@ -51,6 +59,7 @@ class App:
         retention: Retention | None = None,
         secret: Iterable[str] = (),
         identity: str | None = None,
+        webhook_secret: str | None = None,
     ) -> None:
         found = open_store(store) if isinstance(store, str) else store
         self.store = ObservedStore(found)
@@ -59,8 +68,10 @@ class App:
         self.retention = retention or Retention()
         self.backoff: Delay = sure(Backoff() if backoff is None else backoff)
         self._secret = names(secret, "secret")
-        self._queues: dict[str, QueueSettings] = {}
-        self._striped: frozenset[str] = frozenset()  # whose stripes are declared, not an operator's
+        self.alerting = Alerting(None if webhook_secret is None else checked_secret(webhook_secret))
+        self._declarations = Declarations()
+        self._alerts = DeclaredAlerts()
+        self.schedules = DeclaredSchedules()
         self._identity = identity or _identity()
         self._loop = LoopThread()
         self.client = Client(self.store, ordering=self.ordering, origin=self.origin)
@@ -91,6 +102,7 @@ class App:
         unique: bool = False,
         secret: Iterable[str] = (),
         process: bool = False,
+        schedule: timedelta | float | str | None = None,
     ) -> "TaskDecorator": ...
 
     def task(
@@ -108,11 +120,13 @@ class App:
         unique: bool = False,
         secret: Iterable[str] = (),
         process: bool = False,
+        schedule: timedelta | float | str | None = None,
     ) -> Any:
         """Declare a function as a task type.
 
         `fatal` are exceptions that retrying cannot help; `secret` are payload fields never shown;
-        `process=True` runs it in a child process, which can be killed when its time is up.
+        `process=True` runs it in a child process, which can be killed when its time is up; `schedule` is
+        a cron expression or an interval at which it is enqueued, without arguments.
         """
         delay = self.backoff if backoff is None else backoff
         if max_attempts is None:
@@ -130,7 +144,10 @@ class App:
             declared = Declared(
                 handler, name=name, defaults=defaults, backoff=delay, fatal=fatal, process=process
             )
-            return TaskType(self._added(declared), handler, self)
+            made: TaskType[Any, Any, Any] = TaskType(self._added(declared), handler, self)
+            if schedule is not None:
+                self.schedule(declared.name, made, schedule)
+            return made
 
         return declare if function is None else declare(function)
 
@@ -140,26 +157,97 @@ class App:
         self.types = {**self.types, declared.name: declared}
         return declared
 
+    def schedule(
+        self,
+        name: str,
+        task: Step | TaskType[Any, Any, Any],
+        rule: timedelta | float | str,
+        **timing: Unpack[Timing],
+    ) -> None:
+        """Declare a schedule: a task (a step says its payload) and a cron expression or an interval.
+
+        The options are `zone`, `missed` and `at_most`, `overlap`, `jitter`. It is put into the store as
+        a queue's settings are; an operator may pause it. docs/schedules.md has it all.
+        """
+        self.schedules.add(name, task.step() if isinstance(task, TaskType) else task, rule, timing)
+
     def queue(
         self,
         queue: str,
         *,
+        fairness: Fairness | FairnessName | None = None,
+        weights: Mapping[str, int] | None = None,
+        shares: Mapping[Level | LevelName, int] | None = None,
         ageing: timedelta | float | str | None = None,
         retention: Retention | None = None,
         stripes: int | None = None,
     ) -> None:
-        """Declare how a queue is ordered, how long its ended tasks are kept, and how many stripes it has.
+        """Declare whose turn it is in a queue, how priorities trade, and how long its ended tasks are kept.
 
-        Without `stripes` it has as many as an operator gave it, or one.
+        What is not given is as an operator has set it, or the default. What is given is put into the store
+        when it is new or has changed since; until then an operator's change stands. See docs/fairness.md.
         """
-        aged = None if ageing is None else duration(ageing, "ageing")
-        self._queues[checked_name(queue, "queue")] = QueueSettings(
-            name=queue,
-            ordering=Ordering(ageing=aged),
+        given = QueueChanges(
+            fairness=fairness,
+            weights=weights,
+            shares=shares,
+            ageing=ageing,
             retention=retention,
-            stripes=1 if stripes is None else stripes,
+            stripes=stripes,
         )
-        self._striped = self._striped - {queue} if stripes is None else self._striped | {queue}
+        said: Any = {key: value for key, value in given.items() if value is not None}
+        self._declarations.queue(queue, said)
+
+    def limit(
+        self,
+        name: str,
+        *,
+        queue: str | None = None,
+        type: str | TaskType[Any, Any, Any] | None = None,
+        tenant: str | None = None,
+        by: str | None = None,
+        running: int | None = None,
+        rate: float | str | None = None,
+        burst: int | None = None,
+    ) -> None:
+        """Declare how many tasks may run at once, or start in a time, over all workers.
+
+        It is for the tasks of this queue, type and tenant; what is left out is any. `by` counts each queue,
+        type, tenant or value of a payload field for itself. `rate` is starts a second, or text like "100/m".
+        It is put into the store as a queue's settings are. docs/limits.md has it all.
+        """
+        type_name = type.name if isinstance(type, TaskType) else type
+        said = LimitOptions(
+            queue=queue, type=type_name, tenant=tenant, by=by, running=running, rate=rate, burst=burst
+        )
+        self._declarations.limit(name, said, self.types)
+
+    def alert(
+        self,
+        name: str,
+        *,
+        type: str | TaskType[Any, Any, Any] | None = None,
+        queue: str | None = None,
+        count: int = 1,
+        window: timedelta | float | str | None = None,
+        hold: timedelta | float | str | None = None,
+        webhook: str | None = None,
+    ) -> None:
+        """Declare when dead letters are too many: `count` of this type and queue, in all or within `window`.
+
+        It is logged, told to `on_alert` and posted to `webhook`; cleared once there have been fewer for as
+        long as `hold` (5 minutes). It is put into the store as a queue's settings are. See docs/alerts.md.
+        """
+        type_name = type.name if isinstance(type, TaskType) else type
+        said = AlertOptions(
+            type=type_name, queue=queue, count=count, window=window, hold=hold, webhook=webhook
+        )
+        self._alerts.add(alert_of(name, **said))
+
+    def on_alert(self, listener: Callable[[AlertEvent], None]) -> Callable[[AlertEvent], None]:
+        """Have alerts told to this function as well, in the worker that leads. It must be quick."""
+        self.alerting.listeners.append(listener)
+        return listener
 
     def declared(self, type_name: str) -> Declared:
         """The declaration of a type; UnknownTaskType if this app has none of that name."""
@@ -174,19 +262,11 @@ class App:
     # -- running -------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Open the store and tell it of declared queues. Everything else does this by itself."""
+        """Open the store and tell it what is declared. Everything else does this by itself."""
         await self.store.open()
-        known = {settings.name: settings for settings in await self.operator.queues()}
-        for settings in self._queues.values():
-            standing = known.get(settings.name)
-            wanted = settings if standing is None else self._wanted(settings, standing)
-            if standing != wanted:
-                await self.store.put(wanted)
-
-    def _wanted(self, declared: QueueSettings, standing: QueueSettings) -> QueueSettings:
-        """What is declared, and beside it what an operator has set."""
-        stripes = declared.stripes if declared.name in self._striped else standing.stripes
-        return replace(declared, paused=standing.paused, stripes=stripes)
+        await self._declarations.tell(self.store, self.types)
+        await self._alerts.tell(self.store)
+        await self.schedules.tell(self.store, self.ordering)
 
     def use_store(self, store: str | Store) -> Store:
         """Keep tasks elsewhere from now on; answers with the store so far, which is not closed."""
@@ -233,9 +313,8 @@ class App:
         return await self.client.enqueue_tasks(batch, result_type=result_type, within=within)
 
     def ordering(self, queue: str) -> Ordering:
-        """How a queue was declared to be ordered."""
-        settings = self._queues.get(queue)
-        return settings.ordering if settings else _STRICT
+        """How a queue is ordered: as the store said when it was opened, or as declared."""
+        return self._declarations.ordering(queue)
 
     def origin(self) -> Origin:
         """Who enqueues, and a fresh trace for it."""
@@ -252,9 +331,6 @@ class TaskDecorator(Protocol):
     ) -> TaskType[P, Coroutine[Any, Any, R], R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> TaskType[P, R, R]: ...
-
-
-_STRICT = Ordering()
 
 
 def _identity() -> str:

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from ._policy.options import duration, name
 from ._policy.shown import shown
+from .alerts import Secret, checked_secret
 from .errors import InvalidOption
 
 Environment: TypeAlias = Mapping[str, str]
@@ -34,6 +35,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     app: str | None = None
     queues: tuple[str, ...] = ()
     slots: int | None = None
+    reserve: dict[str, int] | None = None
     processes: int | None = None
     lease: timedelta | None = None
     heartbeat: timedelta | None = None
@@ -43,6 +45,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     name: str | None = None
     log_level: str = "info"
     log_format: str = "text"
+    webhook_secret: Secret | None = None
 
     @classmethod
     def load(
@@ -146,6 +149,10 @@ def _text(value: object, key: str) -> str:
     return value
 
 
+def _secret(value: object, _: str) -> Secret:
+    return checked_secret(value)
+
+
 def _whole(value: Any, key: str) -> int:
     found = int(value) if _is_number(value) else value
     if isinstance(found, bool) or not isinstance(found, int):
@@ -172,6 +179,17 @@ def _duration(value: Any, key: str) -> timedelta:
     return duration(int(value) if _is_number(value) else value, key)
 
 
+def _numbers(value: Any, key: str) -> dict[str, int]:
+    """A number for each name, from a table or from text: low=2,high=1."""
+    table = value
+    if isinstance(value, str) and all("=" in part for part in value.split(",")):
+        parts = [part.partition("=") for part in value.split(",")]
+        table = {one.strip(): number.strip() for one, _, number in parts}
+    if not isinstance(table, Mapping):
+        raise InvalidOption(f"{key} is a number for each level, as in low=2, not {shown(value)}")
+    return {str(one): _whole(number, key) for one, number in table.items()}
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10
 
@@ -188,6 +206,7 @@ _FIELDS: dict[str, Callable[[object, str], Any]] = {
     "app": _text,
     "queues": _names,
     "slots": _whole,
+    "reserve": _numbers,
     "processes": _whole,
     "lease": _duration,
     "heartbeat": _duration,
@@ -197,4 +216,5 @@ _FIELDS: dict[str, Callable[[object, str], Any]] = {
     "name": _text,
     "log_level": _choice,
     "log_format": _choice,
+    "webhook_secret": _secret,
 }

@@ -2,7 +2,7 @@
 
 from typing import Any, assert_type
 
-from windlass import INJECTED, App, Backoff, Context
+from windlass import INJECTED, App, Backoff, Context, WorkerSettings
 
 app = App("memory://")
 
@@ -49,6 +49,33 @@ async def queues_are_spread_over_stripes() -> None:
     app.sync_operator.stripe("mail", 1)
     app.queue("mail", stripes="8")  # type: ignore[arg-type]
     app.sync_operator.stripe("mail")  # type: ignore[call-arg]
+
+
+async def queues_are_fair() -> None:
+    app.queue("mail", fairness="round_robin", weights={"acme": 3}, shares={"low": 10})
+    app.queue("mail", fairness="fair")  # type: ignore[arg-type]
+    app.queue("mail", shares={"lowest": 10})  # type: ignore[dict-item]
+    await app.operator.set_queue("mail", fairness="random", weights={"acme": None}, ageing=None)
+    await app.operator.set_queue("mail", fairnes="random")  # type: ignore[call-arg]
+    WorkerSettings(reserve={"low": 2})
+    WorkerSettings(reserve={"lowest": 2})  # type: ignore[dict-item]
+
+
+async def limits_are_declared_and_set() -> None:
+    app.limit("one", type=welcome, by="user_id", running=1)
+    app.limit("two", type="mail.welcome", rate="10/s", burst=20)
+    app.limit("three", running="1")  # type: ignore[arg-type]
+    await app.operator.limits.set("four", running=2, rate=0.5)
+    await app.operator.limits.change("four", rate=None)
+    app.sync_operator.limits.set("four", runing=2)  # type: ignore[call-arg]
+
+
+def schedules_are_checked_like_calls() -> None:
+    app.schedule("small", resize.step(path="a.png"), "1h", missed="once", at_most=3, jitter="5s")
+    app.schedule("small", resize.step(pth="a.png"), "1h")  # type: ignore[call-arg]
+    app.schedule("small", resize, "1h", mised="once")  # type: ignore[call-arg]
+    app.schedule("small", resize, None)  # type: ignore[arg-type]
+    assert_type(app.sync_operator.schedules.trigger("small"), str)
 
 
 def a_decorated_function_stays_a_function() -> None:

@@ -46,10 +46,12 @@ class Asked:
 
         settings = self.settings
         if settings.app is None:
-            return App(settings.store or DEFAULT_STORE)
+            return App(settings.store or DEFAULT_STORE, webhook_secret=settings.webhook_secret)
         app = load_app(settings.app)
         if settings.store is not None:
             app.use_store(settings.store)
+        if settings.webhook_secret is not None:
+            app.alerting.secret = settings.webhook_secret
         return app
 
     def run(self, work: Callable[["App"], Awaitable[T]]) -> T:

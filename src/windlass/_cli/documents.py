@@ -1,5 +1,6 @@
 """Values as JSON documents: the vocabulary's names, instants in ISO 8601, durations in seconds."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -8,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from .._model.attempt import Attempt
+from .._model.limit import Limit, Usage
 from .._model.queue import QueueSettings
 from .._model.record import Audit, Session
 from .._model.task import Task
@@ -108,6 +110,20 @@ def settings_document(settings: QueueSettings) -> dict[str, Any]:
         "ageing": seconds(settings.ordering.ageing),
         "retention": None if settings.retention is None else plain(settings.retention),
         "stripes": settings.stripes,
+        "fairness": str(settings.fairness),
+        "weights": dict(settings.weights),
+        "shares": {str(level): share for level, share in settings.ordering.shares.items()},
+    }
+
+
+def limit_document(limit: Limit, usages: Sequence[Usage]) -> dict[str, Any]:
+    """A limit, and what of it is in use."""
+    return {
+        **plain(limit),
+        "burst": limit.capacity if limit.rate is not None else None,
+        "in_use": [
+            {"value": usage.value, "running": usage.running, "tokens": usage.tokens} for usage in usages
+        ],
     }
 
 

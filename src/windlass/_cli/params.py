@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from .._policy import options
+from .._policy import options, rates
 from .._policy.shown import shown
 from ..errors import InvalidOption
 
@@ -18,6 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 MOST = 10_000
 LIMIT = click.IntRange(1, MOST)
+STRICT = "strict"
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _NUMBER = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
@@ -44,6 +45,11 @@ def duration(value: str) -> timedelta:
         raise click.BadParameter(
             f"a duration is a number of seconds or text like 5m or 1h30m, up to ten years, not {shown(value)}"
         ) from None
+
+
+def ageing(value: str) -> timedelta | str:
+    """A duration, or the word for none."""
+    return STRICT if value == STRICT else duration(value)
 
 
 def instant(value: str) -> datetime:
@@ -79,6 +85,22 @@ def rate(value: str) -> float:
     if found is None or float(found[1]) == 0:
         raise click.BadParameter(f"a rate is so many tasks in a time, as in 5/s or 300/m, not {shown(value)}")
     return float(found[1]) / _SECONDS[found[2] or "s"]
+
+
+def start_rate(value: str) -> float:
+    """Starts a second, from 10/s, 100/m or 5/h."""
+    try:
+        return rates.rate_of(value)
+    except InvalidOption as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def numbered(value: str) -> tuple[str, int | None]:
+    """NAME=N; NAME=default takes it away."""
+    key, found, number = value.rpartition("=")
+    if not found or (number != "default" and not _WHOLE.fullmatch(number)):
+        raise click.BadParameter(f"{shown(value)} is not like NAME=3 or NAME=default")
+    return key, None if number == "default" else int(number)
 
 
 def priority(value: str) -> int | str:

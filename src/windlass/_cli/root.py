@@ -15,15 +15,18 @@ from .terminal import soften
 
 _HERE = "windlass._cli.commands"
 _COMMANDS = {
+    "alerts": f"{_HERE}.alerts:alerts",
     "audit": f"{_HERE}.audit:audit",
     "check": f"{_HERE}.check:check",
     "completion": f"{_HERE}.completion:completion",
     "dead": f"{_HERE}.dead:dead",
     "demo": "windlass._cli.demo.command:demo",
     "enqueue": f"{_HERE}.enqueue:enqueue",
+    "limits": f"{_HERE}.limits:limits",
     "migrate": f"{_HERE}.migrate:migrate",
     "prune": f"{_HERE}.prune:prune",
     "queues": f"{_HERE}.queues:queues",
+    "schedules": f"{_HERE}.schedules:schedules",
     "tasks": f"{_HERE}.tasks:tasks",
     "version": f"{_HERE}.version:version",
     "worker": f"{_HERE}.worker:worker",

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Unpack
 
 from msgspec.structs import replace
 
@@ -22,15 +22,18 @@ from .._model.filter import (
     Slice,
 )
 from .._model.queue import QueueSettings, Retention
-from .._model.record import Audit, Record, Session
+from .._model.record import Audit, Session
 from .._model.state import PENDING, REPLAYABLE, State
 from .._model.task import Task, TaskId
 from .._policy.options import name as checked_name
 from .._policy.payload import parse_payload
+from .._policy.queues import QueueChanges, changed
 from .._store import Finding, Migration, Promise, Store
 from ..errors import InvalidOption, NotFound, Refused, TaskFinished
-
-R = TypeVar("R", bound=Record)
+from .alerts import Alerts
+from .declarations import every
+from .limits import Limits
+from .schedules import Schedules
 
 DEAD = Filter(states=(State.DEAD,))
 _AT_ONCE = 500
@@ -41,6 +44,9 @@ class Operator:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.limits = Limits(store)
+        self.alerts = Alerts(store)
+        self.schedules = Schedules(store)
 
     # -- see -----------------------------------------------------------------------------------------
 
@@ -84,11 +90,11 @@ class Operator:
 
     async def workers(self) -> Sequence[Session]:
         """The worker sessions the store knows, expired ones until they are rescued."""
-        return await self._all(Session)
+        return await every(self._store, Session)
 
     async def queues(self) -> Sequence[QueueSettings]:
         """The queues that have settings of their own."""
-        return await self._all(QueueSettings)
+        return await every(self._store, QueueSettings)
 
     async def audit(self, page: Page | None = None) -> Slice[Audit]:
         """Who did what to which task, and why."""
@@ -176,6 +182,13 @@ class Operator:
         """
         await self._set(queue, lambda settings: replace(settings, stripes=stripes))
 
+    async def set_queue(self, queue: str, **changes: Unpack[QueueChanges]) -> QueueSettings:
+        """Change what is named of a queue's settings; None is the default. Answers with how it stands.
+
+        `weights={"acme": 3, "ada": None}` changes acme's weight, takes ada's away and leaves the others.
+        """
+        return await self._set(queue, lambda settings: changed(settings, changes))
+
     async def prune(self, retention: Retention) -> int:
         """Delete now what this retention (or a queue's own) no longer covers."""
         await self._store.open()
@@ -241,18 +254,9 @@ class Operator:
             done += len(await self._store.apply(action, Filter(ids=batch), len(batch)))
         return done
 
-    async def _all(self, kind: type[R]) -> Sequence[R]:
-        await self._store.open()
-        records: list[R] = []
-        page = Page(limit=MAX_PAGE)
-        while True:
-            found = await self._store.records(kind, page)
-            records.extend(found.items)
-            if found.cursor is None:
-                return records
-            page = replace(page, cursor=found.cursor)
-
-    async def _set(self, queue: str, change: Callable[[QueueSettings], QueueSettings]) -> None:
+    async def _set(self, queue: str, change: Callable[[QueueSettings], QueueSettings]) -> QueueSettings:
         checked_name(queue, "queue")
         known = {settings.name: settings for settings in await self.queues()}
-        await self._store.put(change(known.get(queue) or QueueSettings(name=queue)))
+        settings = change(known.get(queue) or QueueSettings(name=queue))
+        await self._store.put(settings)
+        return settings

@@ -14,12 +14,16 @@ from .._model.record import Audit, Session
 from .._model.state import State
 from .._model.task import NewTask, Progress, Task, TaskId
 from .._policy.chain import Step
+from .._policy.queues import QueueChanges
 from .._policy.request import check_first_options
 from .._store import Finding, Migration, Promise
+from .alerts import SyncAlerts
 from .client import Client
 from .handle import Handle
+from .limits import SyncLimits
 from .loop import LoopThread
 from .operator import DEAD, Operator
+from .schedules import SyncSchedules
 
 R = TypeVar("R")
 
@@ -131,6 +135,9 @@ class SyncOperator:
     def __init__(self, operator: Operator, loop: LoopThread) -> None:
         self._operator = operator
         self._loop = loop
+        self.limits = SyncLimits(operator.limits, loop)
+        self.alerts = SyncAlerts(operator.alerts, loop)
+        self.schedules = SyncSchedules(operator.schedules, loop)
 
     def task(self, task_id: TaskId) -> Task:
         """One task; NotFound if there is none."""
@@ -218,6 +225,10 @@ class SyncOperator:
     def stripe(self, queue: str, stripes: int) -> None:
         """Spread the queue's new tasks over so many stripes; order then holds within each."""
         self._loop.run(self._operator.stripe(queue, stripes))
+
+    def set_queue(self, queue: str, **changes: Unpack[QueueChanges]) -> QueueSettings:
+        """Change what is named of a queue's settings; None is the default."""
+        return self._loop.run(self._operator.set_queue(queue, **changes))
 
     def now(self) -> datetime:
         """The store's clock, by which every instant here is told."""

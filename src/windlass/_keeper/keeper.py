@@ -14,12 +14,15 @@ from .._model.queue import Retention
 from .._model.record import Session, Worker
 from .._policy.backoff import Delay
 from .._store import Store, Wake
+from .._waiting import happened
 from ..errors import SessionLost, StoreError
+from .alerts import Alerting, AlertWatch
 from .clock import ClockWatch
 from .hints import hear
 from .promotions import promote_due
 from .rescues import rescue_silent
 from .retention import prune_expired
+from .schedules import Ticker
 
 logger = logging.getLogger("windlass.keeper")
 
@@ -28,6 +31,8 @@ FAREWELL = 2.0  # seconds for last words to a store that may be out of reach; wh
 _PROMOTE_EVERY = 1.0
 _PRUNE_EVERY = 60.0
 _PRUNE_ON = 1.0  # while there is more to prune than one round takes
+_ALERT_EVERY = 5.0
+_TICK_AGAIN = 0.5  # after a failure
 _TRY_AGAIN = 0.5
 
 
@@ -46,6 +51,7 @@ class Keeper:
         retention: Retention,
         lease: timedelta,
         name: str = "",
+        alerting: Alerting | None = None,
     ) -> None:
         self._store = store
         self._backoff = backoff
@@ -56,8 +62,10 @@ class Keeper:
         self._name = name
         self._changed = asyncio.Event()
         self._lead_for = min(LEAD_FOR, lease)
-        self._due = dict.fromkeys(("lead", "promote", "rescue", "prune", "beat"), 0.0)
+        self._due = dict.fromkeys(("lead", "promote", "rescue", "prune", "beat", "alert", "tick"), 0.0)
         self._clock = ClockWatch()
+        self._ticker = Ticker(store)
+        self._alerts = AlertWatch(store, alerting or Alerting(), self._on_sent)
         self.leads = False
 
     async def run(self) -> None:
@@ -68,9 +76,9 @@ class Keeper:
                 while True:
                     self._changed.clear()  # before the look: what is scheduled during it must not be missed
                     wait = await self._round()
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(self._changed.wait(), wait)
+                    await happened(self._changed, wait)
             finally:
+                await self._alerts.close()
                 await self._resign()
 
     async def _round(self) -> float:
@@ -113,6 +121,9 @@ class Keeper:
     async def _chores(self) -> float:
         now = monotonic()
         # The next time is set first: a chore that fails must not keep those after it from being done.
+        if now >= self._due["tick"]:
+            self._due["tick"] = now + _TICK_AGAIN
+            self._due["tick"] = monotonic() + await self._ticker.fire_due()
         if now >= self._due["rescue"]:
             self._due["rescue"] = now + max(self._lease.total_seconds() / 10, 0.2)
             await self._rescue()
@@ -120,9 +131,12 @@ class Keeper:
             self._due["prune"] = now + _PRUNE_EVERY
             if await prune_expired(self._store, self._retention):
                 self._due["prune"] = now + _PRUNE_ON
+        if now >= self._due["alert"]:
+            self._due["alert"] = now + _ALERT_EVERY
+            await self._alerts.look()
         until_next = await promote_due(self._store)
         self._due["promote"] = now + min(_PROMOTE_EVERY, until_next)
-        next_due = min(self._due[chore] for chore in ("lead", "promote", "rescue", "prune"))
+        next_due = min(self._due[chore] for chore in ("lead", "promote", "rescue", "prune", "alert", "tick"))
         return max(next_due - monotonic(), 0.0)
 
     async def _rescue(self) -> None:
@@ -155,6 +169,11 @@ class Keeper:
         """Something new is scheduled: it may be due before the next look."""
         if wake is Wake.SCHEDULED and self.leads:
             self._changed.set()
+
+    def _on_sent(self) -> None:
+        """A webhook has answered, or has not: that is noted, and what waits behind it is sent."""
+        self._due["alert"] = 0.0
+        self._changed.set()
 
     async def _resign(self) -> None:
         with suppress(StoreError, TimeoutError):

@@ -9,10 +9,11 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from .._model.lease import Claim, Claimed
+from .._model.queue import Level
 from .._model.task import Error
 from .._model.verdict import Bury, Settled, Settlement
 from .._store import Store
@@ -30,8 +31,13 @@ _UNSETTLED = "unsettled"
 class Taker(Protocol):
     """Who takes what the exchange claims: the worker, seen from here."""
 
-    def room(self) -> int:
-        """How many more tasks it can take right now."""
+    @property
+    def levels(self) -> tuple[Level | None, ...]:
+        """What claims are for, each apart: levels that have slots of their own, and last any (None)."""
+        ...
+
+    def room(self, level: Level | None, asked: Mapping[Level | None, int]) -> int:
+        """How many more tasks, of a level or of any (None), it can take beside those that were asked for."""
         ...
 
     def deliver(self, claimed: Sequence[Claimed]) -> None:
@@ -43,8 +49,23 @@ class Taker(Protocol):
         ...
 
 
+class Line:
+    """What one kind of claim has come to: for tasks of a level, or of any (None)."""
+
+    __slots__ = ("empty", "level", "look")
+
+    def __init__(self, level: Level | None) -> None:
+        self.level = level
+        self.look = True  # a claim may succeed: something woke us, or the last one was full
+        self.empty = False  # the last claim found fewer than it asked for
+
+
 class Exchange:
-    """Settles and claims for a worker."""
+    """Settles and claims for a worker.
+
+    Claims for a level that has slots of its own go before those for any level: tasks of any, being many,
+    would keep them waiting for ever.
+    """
 
     def __init__(
         self,
@@ -64,13 +85,17 @@ class Exchange:
         self._finished: deque[Settlement] = deque()
         self._most = min(most, MAX_BATCH)  # that one claim asks for
         self._under_way = 0  # settlements that are out
-        self._asked = 0  # tasks that claims under way may bring
+        self._lines = tuple(Line(level) for level in taker.levels)
+        self._asked = dict.fromkeys(taker.levels, 0)  # tasks that claims under way may bring
         self._claims = 0  # claims under way
         self._changed = asyncio.Event()
-        self._look = True  # a claim may succeed: something woke us, or the last one was full
         self._poll_timer: asyncio.TimerHandle | None = None
         self.claiming = True
-        self.came_up_empty = False  # the last claim found fewer than it asked for
+
+    @property
+    def came_up_empty(self) -> bool:
+        """The last claims found fewer than they asked for."""
+        return all(line.empty for line in self._lines)
 
     @property
     def unsettled(self) -> int:
@@ -89,13 +114,14 @@ class Exchange:
 
     def wake(self) -> None:
         """A claim may succeed now."""
-        self._look = True
+        for line in self._lines:
+            line.look = True
         self._changed.set()
 
     def settled_elsewhere(self) -> None:
         """A task has ended in a transaction of its own: there is room, and others may have become ready."""
-        self.came_up_empty = False
-        self.wake()
+        self._look_again(self._lines)
+        self._changed.set()
 
     async def run(self) -> None:
         """Trade until cancelled."""
@@ -132,7 +158,7 @@ class Exchange:
             self._taker.confirmed()
 
     async def _something_to_do(self) -> None:
-        while not self._finished and not (self._look and self._room() > 0):
+        while not self._finished and not any(line.look and self._room(line) > 0 for line in self._lines):
             self._changed.clear()
             self._arm_poll()
             await self._changed.wait()
@@ -153,46 +179,57 @@ class Exchange:
         self._under_way += len(batch)
         return batch
 
-    def _room(self) -> int:
+    def _room(self, line: Line) -> int:
         """How many to claim: what there is room for, and has not been asked for already."""
-        return min(self._taker.room() - self._asked, self._most) if self.claiming else 0
+        return min(self._taker.room(line.level, self._asked), self._most) if self.claiming else 0
 
     def _next_claim(self) -> Claim | None:
-        room = self._room()
-        if room <= 0:
+        """One that may succeed; failing that any, as it costs no more than settling alone."""
+        if len(self._lines) > 1:
+            self._arm_poll()  # one line that is always busy must not keep the others from ever looking
+        open_lines = [(line, room) for line in self._lines if (room := self._room(line)) > 0]
+        if not open_lines:
             return None
-        self._look = False
-        self._asked += room
+        line, room = next((pair for pair in open_lines if pair[0].look), open_lines[-1])
+        line.look = False
+        self._asked[line.level] += room
         self._claims += 1
         return Claim(
             session=self._holdings.session,
             queues=self._queues,
             limit=room,
             number=self._holdings.next_claim(),
+            level=line.level,
         )
+
+    def _look_again(self, lines: Iterable[Line]) -> None:
+        """Tasks may have become ready that these have not seen."""
+        for line in lines:
+            line.empty, line.look = False, True
 
     def _accept(self, batch: list[Settlement], claim: Claim | None, settled: Settled) -> None:
         self._holdings.dropped([settlement.lease for settlement in batch])
         if claim is None:
-            self.came_up_empty = False  # what was settled may have made others ready
-            self._look = True
+            self._look_again(self._lines)  # what was settled may have made others ready
             return
         if claim.session != self._holdings.session:
             # Granted to a session that has ended meanwhile: they are others' by now, or will be rescued.
             self._holdings.given_up(claim.number)
-            self.came_up_empty = False
-            self._look = True
+            self._look_again(self._lines)
             return
         self._holdings.claimed(claim.number, settled.claimed)
-        self.came_up_empty = len(settled.claimed) < claim.limit
-        if not self.came_up_empty:
-            self._look = True
+        if batch and claim.level is not None:  # as above; this claim has seen one level only
+            self._look_again(line for line in self._lines if line.level is not claim.level)
+        line = next(line for line in self._lines if line.level is claim.level)
+        line.empty = len(settled.claimed) < claim.limit
+        if not line.empty:
+            line.look = True
         if settled.claimed:
             self._taker.deliver(settled.claimed)
 
     def _answered(self, claim: Claim | None) -> None:
         if claim is not None:
-            self._asked -= claim.limit
+            self._asked[claim.level] -= claim.limit
             self._claims -= 1
 
     def _give_up(self, claim: Claim | None) -> None:
@@ -200,7 +237,7 @@ class Exchange:
         self._answered(claim)
         if claim is not None:
             self._holdings.given_up(claim.number)
-            self._look = True
+            self._look_again(self._lines)
 
     def _put_back(self, batch: list[Settlement], taken: int) -> None:
         """What a lost call may have done is safe to repeat; `taken` were out, some may be settled by now."""

@@ -14,6 +14,7 @@ from .._model.lease import Heartbeat, Pulse, Reported
 from .._model.record import Worker
 from .._model.task import TaskId
 from .._store import Store
+from .._waiting import happened
 from .holdings import Holdings
 
 logger = logging.getLogger("windlass.worker")
@@ -171,8 +172,7 @@ class Heart:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._urgent(), short)
         if seconds > short and not self._progress and not self._stopping and not self._soon:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), seconds - short)
+            await happened(self._hurry, seconds - short)
 
     async def _urgent(self) -> None:
         """Until there is something more urgent than progress."""

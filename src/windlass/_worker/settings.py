@@ -1,11 +1,15 @@
 """How a worker works: one frozen value, checked once."""
 
 import os
+from collections.abc import Mapping
 from datetime import timedelta
 
 from msgspec import Struct
 
+from .._model.queue import Level
 from .._policy.options import names
+from .._policy.queues import LevelName
+from .._policy.reserve import reserve_of
 from ..errors import InvalidOption
 
 
@@ -15,11 +19,13 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     `slots` is how many tasks run at once; `processes` how many of them may be in child processes.
     Without a sign of life for `lease` its tasks are rescued. At shutdown running tasks get `grace` to
     finish. `poll` is the slow safety net beneath the wake-ups. `drain` ends the worker when nothing is
-    ready. No queues means all that the app's task types use.
+    ready. No queues means all that the app's task types use. `reserve` keeps so many of the slots for tasks
+    of a level of priority ("high", "medium", "low"), which may use the others as well.
     """
 
     queues: tuple[str, ...] = ()
     slots: int = 32
+    reserve: Mapping[Level | LevelName, int] = {}
     processes: int = os.cpu_count() or 1
     lease: timedelta = timedelta(seconds=30)
     heartbeat: timedelta = timedelta(seconds=5)
@@ -37,6 +43,7 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
         for name, number, highest in (("slots", self.slots, 10_000), ("processes", self.processes, 1_000)):
             if not 1 <= number <= highest:
                 raise InvalidOption(f"a worker has 1 to {highest:,} {name}, not {number}")
+        reserve_of(self.slots, self.reserve)
         if self.heartbeat * 3 > self.lease:
             raise InvalidOption(
                 f"the heartbeat of {self.heartbeat.total_seconds():g} s is too slow for a lease of "

@@ -6,9 +6,10 @@ timeout object is made for a task. One sweeper watches all deadlines.
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from itertools import chain
 from time import perf_counter
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from msgspec.structs import replace
 from .._declared import Declared
 from .._model.lease import Lease
 from .._model.outcome import Failed, Outcome
+from .._model.queue import Level, level_of
 from .._model.task import Error, Progress, Task, TaskId
 from .failure import whereabouts
 from .run import Run, Stop
@@ -61,6 +63,11 @@ class Slots:
     def occupied(self) -> int:
         """Tasks that run or wait for a slot."""
         return len(self.inbox) + len(self.running)
+
+    def by_level(self) -> Counter[Level]:
+        """How many of them are of each level of priority."""
+        tasks = chain((task for task, _ in self.inbox), (run.task for run in self.running.values()))
+        return Counter(level_of(task.priority) for task in tasks)
 
     def add(self, tasks: Iterable[tuple[Task, Declared]]) -> None:
         """Take in claimed tasks."""

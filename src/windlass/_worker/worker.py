@@ -13,18 +13,21 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from .._declared import Declared, sure
+from .._keeper.alerts import Alerting
 from .._keeper.hints import hear
 from .._keeper.keeper import FAREWELL, Keeper
 from .._model.lease import Claimed, Lease, Pulse, Reported
 from .._model.outcome import Interrupted, Outcome, Unhandled, name_of
-from .._model.queue import Retention
+from .._model.queue import Level, Retention
 from .._model.record import Session
 from .._model.record import Worker as WorkerRecord
 from .._model.task import DEFAULT_QUEUE, Progress, Task
 from .._model.verdict import Bury, Settlement, Verdict
 from .._policy.backoff import Delay
+from .._policy.reserve import reserve_of
 from .._policy.verdict import decide, unhandled_for
 from .._store import Store, Wake
+from .._waiting import happened
 from ..errors import InvalidOption, StoreError
 from .exchange import Exchange
 from .failure import describe
@@ -54,6 +57,7 @@ class Program(Protocol):
     types: Mapping[str, Declared]
     retention: Retention
     backoff: Delay
+    alerting: Alerting
 
     @property
     def store(self) -> Store:
@@ -77,6 +81,8 @@ class Worker:
     ) -> None:
         self.settings = settings
         self.queues = settings.queues or queues_of(program.types)
+        self._reserve = reserve_of(settings.slots, settings.reserve)
+        self.levels = self._reserve.levels
         self.name = settings.name or f"{socket.gethostname()}-{os.getpid()}"
         self._program = program
         self._store = program.store
@@ -124,8 +130,7 @@ class Worker:
         self._processes = Processes(self.settings.processes)
         runner = Runner(self._store, self._threads, self._processes, self.holdings.dropped, self._on_error)
         self._slots = Slots(self.settings.slots, runner.outcome, self._finish, self._report)
-        poll = self.settings.poll.total_seconds()
-        most = self.settings.slots  # of the two claims that may be under way, each has so much room
+        poll, most = self.settings.poll.total_seconds(), self.settings.slots  # of each of the two claims
         self._exchange = Exchange(self._store, self.holdings, self.queues, self, poll=poll, most=most)
 
     async def _until_open(self) -> bool:
@@ -141,8 +146,7 @@ class Worker:
                 if not error.transient:
                     raise
                 logger.warning("the store is not available, trying again: %s", error)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stop.wait(), _OPEN_AGAIN * (1 + random.random()))
+                await happened(self._stop, _OPEN_AGAIN * (1 + random.random()))
             else:
                 return True
         return False
@@ -210,8 +214,7 @@ class Worker:
             if left <= 0:
                 return False
             self._moved.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._moved.wait(), None if left == float("inf") else left)
+            await happened(self._moved, None if left == float("inf") else left)
         return True
 
     async def _let_go(self) -> None:
@@ -242,18 +245,21 @@ class Worker:
             retention=self._program.retention,
             lease=self.settings.lease,
             name=self.name,
+            alerting=self._program.alerting,
         )
         await keeper.run()
 
     # -- tasks in and out ----------------------------------------------------------------------------
 
-    def room(self) -> int:
+    def room(self, level: Level | None, asked: Mapping[Level | None, int]) -> int:
         """How many more tasks can be claimed: free slots, and a few ahead while tasks are quick."""
         slots = self.settings.slots
         if self._unheard or self._exchange.unsettled > 4 * slots:
             return 0
+        if self._reserve.kept:  # none ahead: what waits for a slot would need one of its kind
+            return self._reserve.room(level, self._slots.by_level(), asked)
         ahead = slots if self._mean < _QUICK and not self._stalled else 0
-        return slots + ahead - self._slots.occupied
+        return slots + ahead - self._slots.occupied - asked[None]
 
     def deliver(self, claimed: Sequence[Claimed]) -> None:
         """Take in claimed tasks; what cannot run here goes straight back."""

@@ -43,6 +43,7 @@ def test_every_key_can_be_said_in_a_file() -> None:
         app = "shop:app"
         queues = ["mail", "default"]
         slots = 4
+        reserve = { low = 2 }
         processes = 2
         lease = "1m"
         heartbeat = 5
@@ -60,6 +61,7 @@ def test_every_key_can_be_said_in_a_file() -> None:
         app="shop:app",
         queues=("mail", "default"),
         slots=4,
+        reserve={"low": 2},
         processes=2,
         lease=timedelta(minutes=1),
         heartbeat=timedelta(seconds=5),
@@ -76,6 +78,7 @@ def test_every_key_can_be_said_in_the_environment() -> None:
     env = {
         "WINDLASS_STORE": "sqlite:///a.db",
         "WINDLASS_QUEUES": "mail, default",
+        "WINDLASS_RESERVE": "low=2, high=1",
         "WINDLASS_LEASE": "60",
         "WINDLASS_KEEPER": "no",
         "WINDLASS_LOG_LEVEL": "DEBUG",
@@ -87,6 +90,7 @@ def test_every_key_can_be_said_in_the_environment() -> None:
     assert settings == Settings(
         store="sqlite:///a.db",
         queues=("mail", "default"),
+        reserve={"low": 2, "high": 1},
         lease=timedelta(minutes=1),
         keeper=False,
         log_level="debug",
@@ -138,6 +142,8 @@ def test_an_unknown_variable_is_only_odd() -> None:
     ("line", "complaint"),
     [
         ("slots = true", "whole number"),
+        ("reserve = 2", "a number for each level"),
+        ("reserve = { low = 'x' }", "whole number"),
         ("slots = 'many'", "whole number"),
         ("lease = 'soon'", "lease"),
         ("lease = -1", "between"),

@@ -52,6 +52,7 @@ async def _of_store(app: "App") -> list[Finding]:
         _finding(kept, "durability", f"{promise.durability}: {promise.why}"),
         *await app.operator.check(),
         *await _unserved(app),
+        *await _unsigned(app),
     ]
 
 
@@ -73,6 +74,15 @@ async def _unserved(app: "App") -> Sequence[Finding]:
         for line in await overview(app)
         if line.counts["ready"] and line.settings.name not in served
     ]
+
+
+async def _unsigned(app: "App") -> Sequence[Finding]:
+    """Webhooks whose messages anybody could have written."""
+    if app.alerting.secret is not None:
+        return []
+    told = "messages to the webhook of alert {} are not signed; set WINDLASS_WEBHOOK_SECRET"
+    alerts = [status.alert for status in await app.operator.alerts.list()]
+    return [_finding(Severity.WARNING, "alerts", told.format(one.name)) for one in alerts if one.webhook]
 
 
 def _finding(severity: Severity, subject: str, message: str) -> Finding:

@@ -9,11 +9,12 @@ import click
 from msgspec import Struct
 
 from ..._model.filter import Dimension, Filter, Page
-from ..._model.queue import MAX_STRIPES, QueueSettings
+from ..._model.queue import MAX_STRIPES, Fairness, QueueSettings
 from ..._model.state import State
 from ..asked import Asked, Commands, pass_asked
-from ..documents import settings_document
+from ..documents import compact, plain, settings_document
 from ..moments import span
+from ..params import STRICT, ageing, numbered
 from ..render import Column, Styled
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Line(Struct, frozen=True, kw_only=True):
 
 @click.group(cls=Commands)
 def queues() -> None:
-    """See how full queues are, pause and resume them, spread them over stripes."""
+    """See how full queues are, pause and resume them, set whose turn it is in them."""
 
 
 @queues.command("list")
@@ -86,7 +87,7 @@ def stripe(asked: Asked, queue: str, stripes: int) -> None:
     """Spread the new tasks of a queue over N stripes, so that many workers do not meet at one end.
 
     Order then holds only within a stripe. With 1 the queue is one line again. Programs notice within seconds;
-    one that declares the number itself sets it back when it starts.
+    one that declares the number itself sets it back when that declaration changes.
     """
 
     async def work(app: "App") -> None:
@@ -95,6 +96,62 @@ def stripe(asked: Asked, queue: str, stripes: int) -> None:
         told = f"{queue} has {stripes} stripes" if stripes > 1 else f"{queue} is one line"
         asked.output.say(told, {"queue": queue, "stripes": stripes})
         _doubt(asked, queue, known)
+
+    asked.run(work)
+
+
+@queues.command("set")
+@click.argument("queue")
+@click.option(
+    "--fairness", type=click.Choice([one.value for one in Fairness]), help="Whose turn it is among tenants."
+)
+@click.option(
+    "--weight", "weights", multiple=True, type=numbered, metavar="TENANT=N", help="Turns in a round."
+)
+@click.option(
+    "--share", "shares", multiple=True, type=numbered, metavar="LEVEL=N", help="Percent of the picks."
+)
+@click.option("--ageing", type=ageing, help="Waiting that a level is worth; or `strict`.")
+@click.option("--stripes", type=click.IntRange(1, MAX_STRIPES), metavar="N", help="Lines to spread it over.")
+@pass_asked
+def set_queue(asked: Asked, /, *, queue: str, **given: Any) -> None:
+    """Set how a queue chooses what runs next. What is not given stays as it is.
+
+    TENANT=default and LEVEL=default take a weight or a share away. A queue that an app declares is set back
+    only when its declaration changes.
+    """
+    changes: Any = {key: value for key, value in given.items() if value not in (None, ())}
+    if not changes:
+        raise click.UsageError("What is to be set? Give at least one option", click.get_current_context())
+    for key in ("weights", "shares"):
+        if key in changes:
+            changes[key] = dict(changes[key])
+    if changes.get("ageing") == STRICT:
+        changes["ageing"] = None
+
+    async def work(app: "App") -> None:
+        known = await names(app)
+        settings = await app.operator.set_queue(queue, **changes)
+        asked.output.say(f"{queue}: {how(settings) or 'fifo'}", settings_document(settings))
+        _doubt(asked, queue, known)
+
+    asked.run(work)
+
+
+@queues.command("show")
+@click.argument("queue")
+@pass_asked
+def show(asked: Asked, queue: str) -> None:
+    """Show how a queue is set."""
+
+    async def work(app: "App") -> None:
+        found = {settings.name: settings for settings in await app.operator.queues()}
+        settings = found.get(queue) or QueueSettings(name=queue)
+        if asked.as_json:
+            asked.output.document(settings_document(settings))
+        else:
+            asked.output.fields(_fields(settings))
+        _doubt(asked, queue, [*found, *await names(app)])
 
     asked.run(work)
 
@@ -142,6 +199,40 @@ async def _oldest(app: "App", queue: str, now: datetime) -> float | None:
     return max((now - min(due)).total_seconds(), 0.0) if due else None
 
 
+def how(settings: QueueSettings) -> str:
+    """In a few words, what is not as in any queue."""
+    ordering = settings.ordering
+    parts = [
+        "" if settings.fairness is Fairness.FIFO else str(settings.fairness),
+        _plural(len(settings.weights), "weight") if settings.weights else "",
+        ", ".join(f"{share}% {level}" for level, share in ordering.shares.items()),
+        "" if ordering.ageing is None else f"ageing {span(ordering.ageing.total_seconds())}",
+        _plural(settings.stripes, "stripe") if settings.stripes > 1 else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _plural(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _fields(settings: QueueSettings) -> list[tuple[str, str | Styled]]:
+    ordering = settings.ordering
+    return [
+        ("queue", settings.name),
+        ("paused", ("yes", "yellow") if settings.paused else "no"),
+        ("fairness", str(settings.fairness)),
+        (
+            "weights",
+            "\n".join(f"{tenant or '(none)'} {weight}" for tenant, weight in settings.weights.items()),
+        ),
+        ("shares", "\n".join(f"{level} {share}%" for level, share in ordering.shares.items())),
+        ("ageing", "strict" if ordering.ageing is None else span(ordering.ageing.total_seconds())),
+        ("stripes", str(settings.stripes)),
+        ("retention", "" if settings.retention is None else compact(plain(settings.retention))),
+    ]
+
+
 def _document(line: Line) -> dict[str, Any]:
     return {
         **settings_document(line.settings),
@@ -166,5 +257,5 @@ _COLUMNS = (
     *(_number(state) for state in _COUNTED),
     Column[Line]("oldest", lambda line: "" if line.oldest is None else span(line.oldest), right=True),
     Column[Line]("", lambda line: ("paused", "yellow") if line.settings.paused else ""),
-    Column[Line]("", lambda line: f"{line.settings.stripes} stripes" if line.settings.stripes > 1 else ""),
+    Column[Line]("", lambda line: how(line.settings), elastic=True),
 )

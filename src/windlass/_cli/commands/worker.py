@@ -26,6 +26,7 @@ logger = logging.getLogger("windlass.worker")
 @click.argument("target", required=False, metavar="[APP]")
 @click.option("--queue", "-q", "queues", multiple=True, help="Only this queue (repeatable).")
 @click.option("--slots", type=int, help="How many tasks run at once.")
+@click.option("--reserve", multiple=True, metavar="LEVEL=N", help="Keep N slots for high or low tasks.")
 @click.option("--processes", type=int, help="How many of them may be in child processes.")
 @click.option("--grace", type=duration, help="How long running tasks may finish when it stops.")
 @click.option("--lease", type=duration, help="Silent for so long, its tasks go to others.")
@@ -43,6 +44,7 @@ def worker(
     *,
     target: str | None,
     queues: tuple[str, ...],
+    reserve: tuple[str, ...],
     drain: bool,
     no_keeper: bool,
     **flags: Any,
@@ -52,6 +54,7 @@ def worker(
     SIGTERM or Ctrl-C lets running tasks finish; a second one does not wait for them.
     """
     asked.flags |= {**flags, "queues": queues or None, "keeper": False if no_keeper else None}
+    asked.flags["reserve"] = ",".join(reserve) or None
     if target is not None:
         asked.flags["app"] = target
     settings = asked.settings
@@ -93,7 +96,7 @@ def _introduce(app: "App", made: "Worker", target: str) -> None:
 def _worker_settings(settings: Settings, *, drain: bool) -> WorkerSettings:
     chosen = {
         name: getattr(settings, name)
-        for name in ("slots", "processes", "lease", "heartbeat", "grace", "poll", "keeper", "name")
+        for name in ("slots", "reserve", "processes", "lease", "heartbeat", "grace", "poll", "keeper", "name")
     }
     said = {name: value for name, value in chosen.items() if value is not None}
     return WorkerSettings(queues=settings.queues, drain=drain, **said)

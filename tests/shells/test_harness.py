@@ -48,6 +48,16 @@ def test_the_clock_is_the_tests(harness: Harness, app: App) -> None:
     assert handle.state() is State.COMPLETED
 
 
+def test_schedules_fire_by_the_tests_clock(harness: Harness, app: App) -> None:
+    @app.task(name="tick", schedule="10m")
+    def tick() -> None: ...
+
+    before = harness.run_until_idle()
+    harness.advance("10m")
+
+    assert [before, harness.run_until_idle(), harness.run_until_idle()] == [0, 1, 0]
+
+
 def test_a_handlers_own_exception_comes_out(harness: Harness, app: App) -> None:
     class OutOfStock(Exception):
         pass

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
+from .._keeper.schedules import Ticker
 from .._model.filter import Dimension, Filter
 from .._model.state import State
 from .._model.task import Task
@@ -37,7 +38,9 @@ class Harness:
     async def arun_until_idle(self, *, raise_errors: bool = True, slots: int = 1) -> int:
         """`run_until_idle` for a test that has an event loop."""
         total = 0
+        await self.app.open()  # The store hears of declared schedules.
         for _ in range(_MAX_ROUNDS):
+            await Ticker(self.app.store).fire_due()
             await self.app.store.promote(1_000)
             queues = await self.app.store.count(Filter(states=(State.READY,)), [Dimension.QUEUE])
             if not queues:

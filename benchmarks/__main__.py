@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks import machine, plot, report
 from benchmarks.figures import Findings
-from benchmarks.parts import drain, enqueue, growth, loop, pickup, postgres, rates, striping
+from benchmarks.parts import beside, drain, enqueue, fairness, growth, loop, pickup, postgres, rates, striping
 from benchmarks.parts.plan import Plan, quick
 from benchmarks.processes import RunFailed
 from benchmarks.sides import SIDES
@@ -21,7 +21,13 @@ SQLITE = {
     "loop": loop.measure,
     "rates": rates.measure,
 }
-PARTS = SQLITE | {"postgres": postgres.measure, "growth": growth.measure, "striping": striping.measure}
+PARTS = SQLITE | {
+    "postgres": postgres.measure,
+    "growth": growth.measure,
+    "striping": striping.measure,
+    "fairness": fairness.measure,
+    "beside": beside.measure,
+}
 
 
 def main() -> int:

@@ -31,6 +31,17 @@ class Databases:
         if model not in self._made:
             run(side.program, "prepare", url=self._server.new_database(model))
             self._made.add(model)
+        with self._copied(model, copy) as url:
+            yield url
+
+    @contextmanager
+    def copied(self, url: str) -> Iterator[str]:
+        """The URL of a copy of a database that nobody is connected to, dropped afterwards."""
+        with self._copied(url.rpartition("/")[2], f"run_{next(self._numbers)}") as copy:
+            yield copy
+
+    @contextmanager
+    def _copied(self, model: str, copy: str) -> Iterator[str]:
         names = {"copy": sql.Identifier(copy), "model": sql.Identifier(model)}
         self._say(sql.SQL("CREATE DATABASE {copy} TEMPLATE {model}").format(**names))
         yield self._server.url.rpartition("/")[0] + f"/{copy}"

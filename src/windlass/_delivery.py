@@ -15,9 +15,17 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from ._model.alert import Alert, News, Turn
-from .alerts import SIGNATURE_HEADER, sign
+from .alerts import ID_HEADER, TIME_HEADER, sign
+from .errors import InvalidOption
 
 DEADLINE = 5.0  # seconds for all of it: finding the host, connecting, sending, the answer's first line
+
+
+class Message(Struct, frozen=True):
+    """What is sent: its id, the same in every try, and its body."""
+
+    id: str
+    body: bytes
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -31,19 +39,24 @@ class Answer(Struct, frozen=True, kw_only=True):
         """Whether the message has arrived. A redirect has not taken it."""
         return self.status is not None and 200 <= self.status < 300
 
+    @property
+    def gone(self) -> bool:
+        """Whether the other side says that it wants no more."""
+        return self.status == HTTPStatus.GONE
 
-def message(alert: Alert, news: News) -> bytes:
-    """The body. It names dead letters and the types of their errors; never payloads, never error texts."""
+
+def message(alert: Alert, news: News) -> Message:
+    """The message. It names dead letters and the types of their errors; never payloads, never error texts."""
     cleared = news.turn is Turn.CLEARED
     return _encoded(
         alert,
         news.id,
         "cleared" if cleared else "raised",
+        news.at,
         {
             "reminder": news.turn is Turn.REMINDED,
             "number": news.number,
             "raised_at": _iso(news.raised_at),
-            "at": _iso(news.at),
             "dead_letters": [
                 {"id": one.id, "type": one.type, "queue": one.queue, "error_type": one.error}
                 for one in news.letters
@@ -52,23 +65,22 @@ def message(alert: Alert, news: News) -> bytes:
     )
 
 
-def trial(alert: Alert, news_id: str, number: int, at: datetime) -> bytes:
+def trial(alert: Alert, news_id: str, number: int, at: datetime) -> Message:
     """A message that says it is none: for trying a webhook out."""
     about: dict[str, object] = {
         "reminder": False,
         "number": number,
         "raised_at": None,
-        "at": _iso(at),
         "dead_letters": [],
     }
-    return _encoded(alert, news_id, "test", about)
+    return _encoded(alert, news_id, "test", at, about)
 
 
-async def deliver(url: str, body: bytes, secret: str | None) -> Answer:
+async def deliver(url: str, sent: Message, secret: str | None) -> Answer:
     """Send it, from a thread of its own, so that nothing waits for who is slow. It never raises."""
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[Answer] = loop.create_future()
-    posting = _Posting(url, body, secret)
+    posting = _Posting(url, sent, secret)
 
     def work() -> None:
         answer = posting.run()
@@ -89,16 +101,10 @@ async def deliver(url: str, body: bytes, secret: str | None) -> Answer:
 class _Posting:
     """One POST. Standard library, so neither proxies nor redirects nor cookies come into it."""
 
-    def __init__(self, url: str, body: bytes, secret: str | None) -> None:
+    def __init__(self, url: str, sent: Message, secret: str | None) -> None:
         self._parts = urlsplit(url)
-        self._body = body
-        self._headers = {
-            "Content-Type": "application/json",
-            "User-Agent": "windlass",
-            "Connection": "close",
-        }
-        if secret is not None:
-            self._headers[SIGNATURE_HEADER] = sign(secret, body, at=int(time.time()))
+        self._sent = sent
+        self._secret = secret
         self._connection: HTTPConnection | None = None
         self._given_up = False
 
@@ -111,9 +117,9 @@ class _Posting:
             self._connection.connect()
             if self._given_up:
                 return Answer(reason="given up")
-            self._connection.request("POST", target, self._body, self._headers)
+            self._connection.request("POST", target, self._sent.body, self._headers())
             status = self._connection.getresponse().status  # what else it says is not read
-        except (OSError, HTTPException, ValueError) as error:
+        except (OSError, HTTPException, ValueError, InvalidOption) as error:
             return Answer(reason=_reason(error))
         finally:
             if self._connection is not None:
@@ -128,9 +134,17 @@ class _Posting:
             with suppress(OSError):
                 connected.shutdown(socket.SHUT_RDWR)
 
+    def _headers(self) -> dict[str, str]:
+        """Those of Standard Webhooks, as of this try, and what else a POST needs."""
+        at = int(time.time())
+        named = {ID_HEADER: self._sent.id, TIME_HEADER: str(at)}
+        if self._secret is not None:
+            named = sign(self._secret, self._sent.body, message_id=self._sent.id, at=at)
+        return {**named, "Content-Type": "application/json", "User-Agent": "windlass", "Connection": "close"}
 
-def _encoded(alert: Alert, news_id: str, state: str, about: Mapping[str, object]) -> bytes:
-    whole = {
+
+def _encoded(alert: Alert, news_id: str, state: str, at: datetime, about: Mapping[str, object]) -> Message:
+    data = {
         "id": news_id,
         "alert": alert.name,
         "state": state,
@@ -140,7 +154,8 @@ def _encoded(alert: Alert, news_id: str, state: str, about: Mapping[str, object]
         "window": None if alert.window is None else alert.window.total_seconds(),
         **about,
     }
-    return json.dumps(whole).encode()
+    whole = {"type": f"windlass.alert.{state}", "timestamp": _iso(at), "data": data}
+    return Message(news_id, json.dumps(whole).encode())
 
 
 def _iso(instant: datetime) -> str:

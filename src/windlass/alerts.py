@@ -1,15 +1,20 @@
 """What programs need to hear of dead-letter alerts: the event, and the signature of webhook messages.
 
-A message is signed with a secret that both sides know. The header says when, and proves by whom:
+Messages are signed as Standard Webhooks 1.0.0 says, with a secret that both sides know. The headers say
+which message it is and when it was sent, and prove by whom:
 
-    Windlass-Signature: t=1790000000,v1=5257a869e7ecebeda32affa62cdca3fa51cad7e77a0e56ff536d0ce8e108d8bd
+    webhook-id: raised-20261115T093000125000Z-9a105749cfcbac2e
+    webhook-timestamp: 1790000000
+    webhook-signature: v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=
 
-`v1` is the HMAC-SHA256, in hex, of the bytes of `t`, a full stop, and the body as it came.
+`v1` is the HMAC-SHA256, in base64, of the id, the timestamp and the body as it came, joined by full stops.
 """
 
 import hmac
+import re
 import time
-from collections.abc import Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
 
@@ -18,11 +23,17 @@ from msgspec import Struct
 from ._model.alert import Turn
 from .errors import InvalidOption
 
-__all__ = ["SIGNATURE_HEADER", "AlertEvent", "Turn", "sign", "verify_signature"]
+__all__ = ["AlertEvent", "Turn", "sign", "verify_signature"]
 
-SIGNATURE_HEADER = "Windlass-Signature"
-MIN_SECRET = 16
-_MAX_HEADER = 1_000
+ID_HEADER, TIME_HEADER, SIGNATURE_HEADER = "webhook-id", "webhook-timestamp", "webhook-signature"
+MIN_SECRET, MAX_SECRET = 24, 64  # bytes, as the standard says
+_PREFIX = "whsec_"
+_ASYMMETRIC = ("whsk_", "whpk_")
+_MAX_HEADER = 4_000
+# Visible ASCII but the full stop: that is what parts the id from the time, and the time from the body.
+_ID = re.compile(r"[!-\-/-~]{1,256}")
+_TIME = re.compile(r"[0-9]{1,12}")
+_ONE = re.compile(r"[^,\s]+")  # of several secrets
 
 
 class Secret(str):
@@ -48,14 +59,21 @@ class AlertEvent(Struct, frozen=True, kw_only=True):
     at: datetime
 
 
-def sign(secret: str, body: bytes, *, at: int) -> str:
-    """The signature header's value for a body sent at this Unix time."""
-    return f"t={at},v1={_mac(secret, str(at), body)}"
+def sign(secret: str | Sequence[str], body: bytes, *, message_id: str, at: int) -> dict[str, str]:
+    """The three headers of a message sent at this Unix time; signed with each of several secrets."""
+    if not _ID.fullmatch(message_id):
+        raise InvalidOption("a message's id is 1 to 256 visible ASCII characters, without a full stop")
+    macs = [_mac(key, message_id, str(at), body) for key in _keys(secret)]
+    return {
+        ID_HEADER: message_id,
+        TIME_HEADER: str(at),
+        SIGNATURE_HEADER: " ".join(f"v1,{mac}" for mac in macs),
+    }
 
 
 def verify_signature(
     secret: str | Sequence[str],
-    header: str | None,
+    headers: Mapping[str, str],
     body: bytes,
     *,
     tolerance: timedelta | float = 300.0,
@@ -63,43 +81,74 @@ def verify_signature(
 ) -> bool:
     """Whether a message comes from who knows the secret, and was sent within `tolerance` of now.
 
-    Give the body as it came, not parsed and written again. While a secret is being changed give the
-    old and the new one. `now` is a Unix time, for tests.
+    Give the request's headers, in any case, and the body as it came, not parsed and written again. Of several
+    secrets and several signatures one that fits is enough. `now` is a Unix time, for tests.
     """
-    secrets = [checked_secret(one) for one in (secret if isinstance(secret, list | tuple) else [secret])]
-    if not secrets:
-        raise InvalidOption("a signature is checked against a secret, and none was given")
-    at, macs = _parts(header)
-    if at is None:
+    keys = _keys(secret)
+    message_id, at = _only(headers, ID_HEADER), _only(headers, TIME_HEADER)
+    if not _ID.fullmatch(message_id) or not _TIME.fullmatch(at):
         return False
     seconds = tolerance.total_seconds() if isinstance(tolerance, timedelta) else tolerance
-    if abs((time.time() if now is None else now) - int(at)) > seconds:
+    if not abs((time.time() if now is None else now) - int(at)) <= seconds:  # so that NaN is never near
         return False
-    expected = [_mac(one, at, body).encode() for one in secrets]
+    given = [
+        mac.encode()
+        for version, _, mac in (one.partition(",") for one in _only(headers, SIGNATURE_HEADER).split())
+        if version == "v1"
+    ]
+    expected = [_mac(key, message_id, at, body).encode() for key in keys]
     # Every pair is compared, in constant time: how long it takes tells nothing.
-    same = [hmac.compare_digest(mac.encode(), one) for mac in macs for one in expected]
+    same = [hmac.compare_digest(mac, one) for mac in given for one in expected]
     return any(same)
 
 
 def checked_secret(secret: object) -> Secret:
-    """A secret that is worth the name; the complaint does not tell it."""
-    if not isinstance(secret, str) or len(secret) < MIN_SECRET:
-        raise InvalidOption(
-            f"a webhook secret is text of at least {MIN_SECRET} characters; `openssl rand -hex 32` makes one"
-        )
+    """One or several secrets that are worth the name; the complaint does not tell them."""
+    _keys([secret])
     return Secret(secret)
 
 
-def _mac(secret: str, at: str, body: bytes) -> str:
-    return hmac.new(secret.encode(), at.encode() + b"." + body, sha256).hexdigest()
+def _keys(secret: object) -> list[bytes]:
+    """The keys that secrets stand for. Commas and spaces part them."""
+    texts: Sequence[object] = secret if isinstance(secret, list | tuple) else [secret]
+    keys: list[bytes] = []
+    for text in texts or [None]:
+        found = _ONE.findall(text) if isinstance(text, str) else []
+        if not found:
+            raise _unfit("is text, and not empty")
+        keys += [_key(one) for one in found]
+    return keys
 
 
-def _parts(header: str | None) -> tuple[str | None, list[str]]:
-    """The time and the signatures that a header names. What it says is anybody's: it may be anything."""
-    if not isinstance(header, str) or not header.isascii() or len(header) > _MAX_HEADER:
-        return None, []
-    pairs = [part.strip().partition("=") for part in header.split(",")]
-    times = [value for key, _, value in pairs if key == "t"]
-    if len(times) != 1 or not times[0].isdigit() or len(times[0]) > 12:
-        return None, []
-    return times[0], [value for key, _, value in pairs if key == "v1"]
+def _key(secret: str) -> bytes:
+    if secret.startswith(_ASYMMETRIC):
+        raise _unfit("is not an ed25519 key (whsk_, whpk_): HMAC alone is supported")
+    text = secret.removeprefix(_PREFIX).rstrip("=")
+    try:
+        if secret.startswith(_PREFIX):
+            key = b64decode(text + "=" * (-len(text) % 4), validate=True)
+        else:
+            key = secret.encode()
+    except ValueError:  # it would tell the secret
+        raise _unfit(f"is {_PREFIX} and base64, or text in UTF-8") from None
+    if not MIN_SECRET <= len(key) <= MAX_SECRET:
+        raise _unfit(f"has {MIN_SECRET} to {MAX_SECRET} bytes, not {len(key)}")
+    return key
+
+
+def _unfit(why: str) -> InvalidOption:
+    return InvalidOption(
+        f"a webhook secret {why}; `echo {_PREFIX}$(openssl rand -base64 32)` makes one; "
+        "commas or spaces part several"
+    )
+
+
+def _mac(key: bytes, message_id: str, at: str, body: bytes) -> str:
+    return b64encode(hmac.digest(key, f"{message_id}.{at}.".encode() + body, sha256)).decode()
+
+
+def _only(headers: Mapping[str, str], name: str) -> str:
+    """A header that is there once, else nothing. What it says is anybody's: it may be anything."""
+    found = [value for key, value in headers.items() if isinstance(key, str) and key.lower() == name]
+    fit = len(found) == 1 and isinstance(found[0], str) and found[0].isascii()
+    return found[0] if fit and len(found[0]) <= _MAX_HEADER else ""

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from windlass.alerts import SIGNATURE_HEADER, verify_signature
+from windlass.alerts import verify_signature
 
-SECRET = "a secret of some length"
+SECRET = "whsec_d2luZGxhc3MgaG9sZHMgaXRzIHRvbmd1ZSE="
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class Receiver:
     gate: threading.Event = field(default_factory=threading.Event)
 
     def ids(self) -> list[str]:
-        return [message.body["id"] for message in self.messages]
+        return [message.headers["webhook-id"] for message in self.messages]
 
     def states(self) -> list[str]:
-        return [message.body["state"] for message in self.messages]
+        return [message.body["data"]["state"] for message in self.messages]
 
 
 @contextmanager
@@ -49,8 +49,9 @@ def receiving(*statuses: int, slow: bool = False) -> Iterator[Receiver]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            signed = verify_signature(SECRET, self.headers[SIGNATURE_HEADER], body)
-            receiver.messages.append(Message(self.path, json.loads(body), signed, dict(self.headers)))
+            headers = dict(self.headers.items())
+            signed = verify_signature(SECRET, headers, body)
+            receiver.messages.append(Message(self.path, json.loads(body), signed, headers))
             receiver.gate.wait(30)
             status = receiver.statuses.pop(0) if receiver.statuses else 200
             self.send_response(status)
@@ -59,7 +60,7 @@ def receiving(*statuses: int, slow: bool = False) -> Iterator[Receiver]:
             self.end_headers()
 
         def do_GET(self) -> None:
-            receiver.messages.append(Message(self.path, {"id": "", "state": "followed"}, False, {}))
+            receiver.messages.append(Message(self.path, {"data": {"state": "followed"}}, False, {}))
             self.send_response(200)
             self.end_headers()
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
 import pytest
@@ -31,6 +31,7 @@ from windlass.testing.clock import ManualClock
 from windlass.testing.faults import Fault, FaultyStore
 
 HOLD = 300.0
+EMPTY = delivery_module.Message("a", b'{"data": {}}')
 
 
 @pytest.fixture(autouse=True)
@@ -289,9 +290,13 @@ class TestWebhook:
         (message,) = receiver.messages
         assert (message.path, message.signed) == ("/hook?key=1", True)
         assert message.headers["Content-Type"] == "application/json"
-        letters = message.body.pop("dead_letters")
-        assert message.body == {
-            "id": "money-raised-20260101T000000.000000Z",
+        assert message.headers["webhook-id"] == "raised-20260101T000000000000Z-8d2ac8b58ead9744"
+        assert abs(int(message.headers["webhook-timestamp"]) - time()) < 60
+        data = message.body.pop("data")
+        letters = data.pop("dead_letters")
+        assert message.body == {"type": "windlass.alert.raised", "timestamp": "2026-01-01T00:00:00.000Z"}
+        assert data == {
+            "id": message.headers["webhook-id"],
             "alert": "money",
             "state": "raised",
             "reminder": False,
@@ -301,7 +306,6 @@ class TestWebhook:
             "window": 3600.0,
             "number": 7,
             "raised_at": "2026-01-01T00:00:00.000Z",
-            "at": "2026-01-01T00:00:00.000Z",
         }
         newest = await app.operator.find(Filter(), Page(limit=5, newest_first=True))
         assert letters == [
@@ -322,7 +326,8 @@ class TestWebhook:
                 await eventually(lambda: receiver.messages)
 
         assert not receiver.messages[0].signed
-        assert "Windlass-Signature" not in receiver.messages[0].headers
+        assert "webhook-signature" not in receiver.messages[0].headers
+        assert receiver.ids() == [receiver.messages[0].body["data"]["id"]]
         assert "sent unsigned: set WINDLASS_WEBHOOK_SECRET" in caplog.text
 
     @pytest.mark.parametrize("status", [500, 404, 429, 302, 103])
@@ -348,6 +353,60 @@ class TestWebhook:
         assert len(heard) == 1
         assert f"was not told that it is raised ({status}" in caplog.text
         assert "hunter2" not in caplog.text
+
+    async def test_one_that_is_gone_is_told_no_more_of_this_but_of_the_next(
+        self, store: Store, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        app, heard = an_app(store)
+        with receiving(410) as receiver:
+            app.alert("money", hold=0, webhook=receiver.url + "hunter2")
+            await app.open()
+            await die(app)
+            async with keeping(app) as keeper:
+                await eventually(lambda: "(410 Gone); not tried again" in caplog.text)
+                await eventually(lambda: all_sent(app))
+                clock.advance(HOLD)
+                await looks(app, keeper)
+                assert receiver.states() == ["raised"]
+                await discard(app)
+                await eventually(lambda: len(receiver.messages) == 2)
+                await eventually(lambda: all_sent(app))
+            await app.close()
+
+        assert receiver.states() == ["raised", "cleared"]
+        assert len(heard) == 2
+        assert "hunter2" not in caplog.text
+
+    async def test_what_one_place_did_not_want_is_sent_to_the_new_one(self, clock: ManualClock) -> None:
+        app, _ = an_app(MemoryStore(clock=clock))
+        with receiving(410, slow=True) as old, receiving() as new:
+            await app.operator.alerts.add("money", webhook=old.url)
+            await app.open()
+            await die(app)
+            async with keeping(app) as keeper:
+                await eventually(lambda: old.messages)
+                await app.operator.alerts.add("money", webhook=new.url)
+                old.gate.set()
+                await looks(app, keeper)
+                await eventually(lambda: _tried(app))
+                clock.advance(15)
+                await eventually(lambda: all_sent(app))
+
+        assert (old.states(), new.states()) == (["raised"], ["raised"])
+        assert old.ids() == new.ids()
+
+    async def test_while_a_secret_is_being_changed_both_signatures_are_sent(self, clock: ManualClock) -> None:
+        app, _ = an_app(MemoryStore(clock=clock))
+        app.alerting.secret = f"the-one-that-will-follow-it,{SECRET}"
+        with receiving() as receiver:
+            app.alert("money", webhook=receiver.url)
+            await app.open()
+            await die(app)
+            async with keeping(app):
+                await eventually(lambda: receiver.messages)
+
+        assert receiver.messages[0].signed
+        assert receiver.messages[0].headers["webhook-signature"].count("v1,") == 2
 
     async def test_a_server_that_is_down_is_told_when_it_is_back(
         self, store: Store, clock: ManualClock, caplog: pytest.LogCaptureFixture
@@ -500,7 +559,7 @@ class TestPatience:
         with socket.create_server(("127.0.0.1", 0)) as listening:
             dribbling = asyncio.create_task(asyncio.to_thread(dribble, listening))
             url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-            answer = await delivery_module.deliver(url, b"{}", None)
+            answer = await delivery_module.deliver(url, EMPTY, None)
             try:
                 await eventually(_no_thread, within=3)
             finally:
@@ -581,7 +640,10 @@ class TestOperating:
 
         assert (status.alert.count, status.number, status.raised) == (2, 0, False)
         assert [(answer.taken, answer.status) for answer in answers] == [(True, 204), (False, 500)]
-        assert [(m.body["state"], m.signed) for m in receiver.messages] == [("test", True), ("test", False)]
+        assert [(m.body["type"], m.signed) for m in receiver.messages] == [
+            ("windlass.alert.test", True),
+            ("windlass.alert.test", False),
+        ]
         assert alerts.list() == []
         with pytest.raises(NotFound):
             alerts.get("money")
@@ -594,6 +656,15 @@ class TestOperating:
 
         with pytest.raises(InvalidOption, match="no webhook"):
             alerts.test("money")
+
+    def test_it_is_not_tried_with_a_secret_that_is_none(self) -> None:
+        alerts = App("memory://").sync_operator.alerts
+        with receiving() as receiver:
+            alerts.add("money", webhook=receiver.url)
+            with pytest.raises(InvalidOption, match="24 to 64 bytes"):
+                alerts.test("money", secret="hunter2")
+
+        assert receiver.messages == []
 
     def test_what_is_wrong_is_refused_and_changes_nothing(self) -> None:
         alerts = App("memory://").sync_operator.alerts
@@ -613,16 +684,24 @@ async def test_a_server_that_talks_nonsense_has_not_taken_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         talking = asyncio.to_thread(talk, listening)
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        answer, _ = await asyncio.gather(delivery_module.deliver(url, b"{}", None), talking)
+        answer, _ = await asyncio.gather(delivery_module.deliver(url, EMPTY, None), talking)
 
     assert (answer.taken, answer.status, answer.reason) == (False, None, "BadStatusLine")
 
 
 async def test_an_unknown_status_is_told_as_a_number() -> None:
     with receiving(799) as receiver:
-        answer = await delivery_module.deliver(receiver.url, b'{"id": "a"}', None)
+        answer = await delivery_module.deliver(receiver.url, EMPTY, None)
 
     assert (answer.taken, answer.reason) == (False, "799")
+
+
+async def test_an_id_that_cannot_be_signed_stops_nobody() -> None:
+    with receiving() as receiver:
+        unfit = delivery_module.Message("a.b", b"{}")
+        answer = await delivery_module.deliver(receiver.url, unfit, SECRET)
+
+    assert (answer.taken, answer.reason, receiver.messages) == (False, "InvalidOption", [])
 
 
 def _no_thread() -> bool:
@@ -635,6 +714,10 @@ async def _gone(app: App) -> bool:
 
 async def _waiting(app: App, number: int) -> bool:
     return len((await alarm_of(app)).unsent) == number
+
+
+async def _tried(app: App) -> bool:
+    return all(news.tries for news in (await alarm_of(app)).unsent)
 
 
 async def _in_state(handle: Any, state: State) -> bool:

@@ -16,6 +16,7 @@ from windlass import INJECTED, App, Backoff, Context, Snooze
 
 FOLDER = Path(os.environ.get("WINDLASS_TEST_FOLDER", "."))
 WORKER = os.environ.get("WINDLASS_TEST_WORKER", "")
+CAPS = (1, 2, 3, 4, 5)
 STORE = os.environ.get("WINDLASS_TEST_STORE") or f"sqlite:///{FOLDER.absolute()}/windlass.db"
 
 app = App(STORE, backoff=Backoff(base=0.1, factor=1.5, cap=0.5))
@@ -137,3 +138,13 @@ async def hog(key: str, seconds: float, ctx: Context = INJECTED) -> None:
     with written(ctx):
         ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
         await pause(0.3)
+
+
+async def capped(key: str, account: str, seconds: float, ctx: Context = INJECTED) -> None:
+    """Under several names, so that each can have a limit of its own, counted by account."""
+    with written(ctx):
+        await pause(seconds)
+
+
+for cap in CAPS:
+    app.task(name=f"{__name__}.capped{cap}")(capped)

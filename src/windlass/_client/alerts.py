@@ -13,6 +13,7 @@ from .._model.alert import Alarm, Alert
 from .._model.record import Declaration
 from .._policy.alerting import AlertOptions, alert_of, dead_letters
 from .._store import Store
+from ..alerts import checked_secret
 from ..errors import InvalidOption, NotFound
 from .declarations import every
 from .loop import LoopThread
@@ -70,8 +71,9 @@ class Alerts:
         status = await self.get(name)
         if status.alert.webhook is None:
             raise InvalidOption(f"the alert {name!r} has no webhook to try: it is told to the log alone")
-        body = trial(status.alert, new_id(), status.number, await self._store.now())
-        return await deliver(status.alert.webhook, body, secret)
+        key = None if secret is None else checked_secret(secret)
+        sent = trial(status.alert, new_id(), status.number, await self._store.now())
+        return await deliver(status.alert.webhook, sent, key)
 
     async def _status(self, alert: Alert, alarm: Alarm | None) -> AlertStatus:
         counts = await self._store.count(dead_letters(alert, await self._store.now()), ())

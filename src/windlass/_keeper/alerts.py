@@ -58,6 +58,7 @@ class Sending(Struct, frozen=True):
     """A message on its way."""
 
     news: News
+    url: str
     task: asyncio.Task[Answer]
 
 
@@ -155,7 +156,7 @@ class AlertWatch:
         sending = deliver(alert.webhook, message(alert, news), self._alerting.secret)
         task = asyncio.create_task(sending)
         task.add_done_callback(lambda _: self._wake())
-        self._sending[alert.name] = Sending(news, task)
+        self._sending[alert.name] = Sending(news, alert.webhook, task)
 
     def _noted(self, alert: Alert, alarm: Alarm, now: datetime) -> Alarm:
         """The alarm after what has come of sending its message."""
@@ -164,13 +165,16 @@ class AlertWatch:
             return alarm
         del self._sending[alert.name]
         news, answer = sending.news, sending.task.result()
-        where = "its webhook" if alert.webhook is None else webhook_place(alert.webhook)
+        where = webhook_place(sending.url)
         if answer.taken:
             logger.info("alert %s: %s was told that it is %s", alert.name, where, news.turn)
             return sent(alarm, news.id)
+        told = f"alert {alert.name}: {where} was not told that it is {news.turn} ({answer.reason})"
+        if answer.gone and sending.url == alert.webhook:  # else there is a new place to try
+            logger.error("%s; not tried again: give the alert another webhook, or none", told)
+            return sent(alarm, news.id)
         after = not_sent(alarm, news.id, now, random.random())
         again = next((one for one in after.unsent if one.id == news.id), None)
-        told = f"alert {alert.name}: {where} was not told that it is {news.turn} ({answer.reason})"
         if again is None or again.due_at is None:
             logger.error("%s; given up after %d tries", told, news.tries + 1)
         else:

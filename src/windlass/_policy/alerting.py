@@ -1,6 +1,7 @@
 """When an alert is raised, reminded of and cleared, and how long its webhook is tried. (L4)"""
 
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import TypedDict, Unpack
 from urllib.parse import urlsplit
 
@@ -81,7 +82,8 @@ def judge(alert: Alert, alarm: Alarm, number: int, now: datetime) -> tuple[Alarm
 def _told(alarm: Alarm, turn: Turn, number: int, now: datetime) -> tuple[Alarm, News]:
     raised_at = alarm.raised_at or now
     news = News(
-        id=f"{alarm.name}-{turn}-{now:%Y%m%dT%H%M%S.%fZ}",
+        # It goes into a header, where the name's letters may not: hence a digest of it.
+        id=f"{turn}-{now:%Y%m%dT%H%M%S%fZ}-{sha256(alarm.name.encode()).hexdigest()[:16]}",
         turn=turn,
         number=number,
         at=now,
@@ -106,7 +108,7 @@ def next_to_send(alarm: Alarm, now: datetime) -> News | None:
 
 
 def sent(alarm: Alarm, news_id: str) -> Alarm:
-    """The alarm once its webhook has taken this message."""
+    """The alarm once its webhook has taken this message, or wants none."""
     return replace(alarm, unsent=tuple(news for news in alarm.unsent if news.id != news_id))
 
 

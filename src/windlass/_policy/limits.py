@@ -122,6 +122,19 @@ def tokens_at(limit: Limit, use: Use, now: datetime) -> float:
     return min(use.tokens + gained, float(limit.capacity))
 
 
+def needs_lock(permit: Permit, use: Use) -> bool:
+    """Whether a permit might let something start, by what was counted without a lock; or must be mended.
+
+    What has nothing left by then has nothing to give: it need not be locked.
+    """
+    assert use.now is not None
+    if permit.limit.running is not None and use.running >= permit.limit.running:
+        return False
+    if permit.limit.rate is None or (use.at is not None and use.at > use.now):  # The clock was set back.
+        return True
+    return tokens_at(permit.limit, use, use.now) >= 1.0
+
+
 class Ledger:
     """What permits allow, and what one claim takes of them."""
 

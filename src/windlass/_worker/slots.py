@@ -58,6 +58,7 @@ class Slots:
         self._waking = False
         self._closing = False
         self._sweep: asyncio.TimerHandle | None = None
+        self._swept_at = 0.0
 
     @property
     def occupied(self) -> int:
@@ -197,10 +198,11 @@ class Slots:
     def _sweep_at(self, moment: float) -> None:
         loop = asyncio.get_running_loop()
         at = loop.time() + max(moment - perf_counter(), 0)
-        if self._sweep is None or self._sweep.cancelled() or at < self._sweep.when():
+        if self._sweep is None or self._sweep.cancelled() or at < self._swept_at:
             if self._sweep is not None:
                 self._sweep.cancel()
-            self._sweep = loop.call_at(at, self._stop_overdue)
+            # The instant is kept beside: uvloop's timers do not all know theirs.
+            self._sweep, self._swept_at = loop.call_at(at, self._stop_overdue), at
 
     def _stop_overdue(self) -> None:
         self._sweep = None

@@ -165,7 +165,7 @@ def test_a_secret_that_is_none_is_refused_and_not_repeated(
     ran = run("alerts", "list", *app)
 
     assert ran.code == 2
-    assert "WINDLASS_WEBHOOK_SECRET: a webhook secret is text of at least 16 characters" in ran.err
+    assert "WINDLASS_WEBHOOK_SECRET: a webhook secret has 24 to 64 bytes, not 7" in ran.err
     assert "hunter2" not in ran.err
 
 

@@ -5,7 +5,7 @@ Plans are asked for as they are used: generic, of prepared statements, on connec
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -80,7 +80,7 @@ INSERT INTO windlass.attempt (task_id, fence, number, claimed_at, finished_at, d
 SELECT gen_random_uuid(), 1, 1, now(), now(), 0, 'x' FROM generate_series(1, $1::integer)
 """
 SESSIONS = """
-INSERT INTO windlass.session SELECT 's' || n, 'w', '{}', now(), now(), now() + interval '1 min'
+INSERT INTO windlass.session SELECT 's' || n, 'w', '{}', now(), now(), now() + interval '1 hour'
 FROM generate_series(0, 4) AS n
 """
 TABLES = ("task", "history", "idempotency", "dependency", "attempt", "session", "permit", "bucket")
@@ -123,7 +123,7 @@ class Tables:
 class Stores:
     """Filled stores, each filled when first asked for."""
 
-    def __init__(self, contents: dict[str, Callable[[Tables], None]], *servers: Postgres) -> None:
+    def __init__(self, contents: Mapping[str, Callable[[Tables], None]], *servers: Postgres) -> None:
         self._contents = contents
         self._servers = dict(zip(SERVERS, servers, strict=True))
         self._made: dict[tuple[str, str], str] = {}
@@ -285,4 +285,20 @@ def literal(value: Any) -> str:
     """A parameter as it is written in a statement."""
     if value is None:
         return "NULL"
-    return f"'{{{','.join(map(str, value))}}}'" if isinstance(value, list) else f"'{value}'"
+    if isinstance(value, list):
+        inside = ",".join(f'"{one}"' for one in value)
+        return f"'{{{inside}}}'"
+    return f"'{value}'"
+
+
+async def touched(connections: Connections, sql: str, *parameters: Any) -> tuple[int, Node]:
+    """How many pages a statement touches with these parameters, and its plan."""
+    one = Statement(sql, "", arguments=", ".join(map(literal, parameters)))
+    plan = await explained(connections, one, "BUFFERS, ")
+    return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"], plan
+
+
+def claimed(plan: Node) -> int:
+    """How many tasks a run of settle.sql claimed."""
+    (node,) = [node for node in below(plan) if node.get("Subplan Name") == "CTE claimed"]
+    return int(node["Actual Rows"])

@@ -11,10 +11,10 @@ import pytest
 from tests.servers.postgres import Postgres
 from windlass._model.lease import Claim
 from windlass._stores.postgres import partitions
-from windlass._stores.postgres.arms import settle_with
+from windlass._stores.postgres.arms import Arm, settle_with
 from windlass._stores.postgres.connections import Connections
 from windlass._stores.postgres.enqueueing import Terms
-from windlass._stores.postgres.leases import Arm, exchange
+from windlass._stores.postgres.leases import exchange
 from windlass._stores.postgres.statements import within
 
 from .plans import (
@@ -26,12 +26,12 @@ from .plans import (
     Statement,
     Stores,
     Tables,
-    below,
+    claimed,
     complaints,
     explained,
-    literal,
     scans,
     text,
+    touched,
     wrong,
 )
 
@@ -202,11 +202,13 @@ def test_a_wrong_plan_is_complained_about() -> None:
     walk = {"Node Type": "Index Scan", "Relation Name": "task", "Index Name": "task_ready"}
     led = {**walk, "Index Cond": "(rank >= $1)"}
     sort = {"Node Type": "Sort", "Sort Key": ["rank"], "Plans": [led]}
+    backlog = {**sort, "Plans": [{**walk, "Index Cond": "(queue = $1)"}]}
     one = Statement("", "task_ready", walks="task_ready")
 
     assert list(complaints(seq, one)) == ["history_20240515 is read by no index"]
     assert list(complaints(walk, one)) == ["all of task_ready is gone through"]
     assert list(complaints(sort, one)) == ["a sort by rank of what nothing bounds"]
+    assert list(complaints(backlog, one)) == ["a sort by rank of what nothing bounds"]
     assert not list(complaints({"Node Type": "Limit", "Plans": [walk]}, one))
     assert not list(complaints({**sort, "Plans": [{"Node Type": "Limit", "Plans": [led]}]}, one))
 
@@ -219,11 +221,9 @@ async def pages(connections: Connections, *arms: Arm) -> int:
     claim = Claim(session="s1", queues=(), limit=100, number=1)
     asked = exchange(Terms(schema="windlass"), (), claim, arms)
     assert asked.sql is not None
-    one = Statement(asked.sql, "", arguments=", ".join(map(literal, asked.parameters)))
-    plan = await explained(connections, one, "BUFFERS, ")
-    claimed = [node for node in below(plan) if node.get("Subplan Name") == "CTE claimed"]
-    assert [node["Actual Rows"] for node in claimed] == [100]
-    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+    number, plan = await touched(connections, asked.sql, *asked.parameters)
+    assert claimed(plan) == 100
+    return number
 
 
 @pytest.mark.parametrize("arms", [[Arm("q0")], [Arm("q0"), Arm("q1"), Arm("q2")]], ids=["one queue", "three"])

@@ -95,10 +95,14 @@ class TestJudging:
         cleared, last = judge(MAIL, below, 2, after(6))
 
         assert first == News(
-            id="mail-raised-20260329T013000.000000Z", turn=Turn.RAISED, number=4, at=START, raised_at=START
+            id="raised-20260329T013000000000Z-00d8d3f11739d2f3",
+            turn=Turn.RAISED,
+            number=4,
+            at=START,
+            raised_at=START,
         )
         assert last == News(
-            id="mail-cleared-20260329T013600.000000Z",
+            id="cleared-20260329T013600000000Z-00d8d3f11739d2f3",
             turn=Turn.CLEARED,
             number=2,
             at=after(6),
@@ -106,6 +110,13 @@ class TestJudging:
         )
         assert raised == Alarm(name="mail", raised_at=START, told_at=START, number=4, last=first.id)
         assert cleared == Alarm(name="mail", told_at=after(6), number=2, last=last.id)
+
+    def test_ids_fit_a_header_and_are_the_alerts_own(self) -> None:
+        names = ["mail", "m.a.i.l", "m_a_i_l", "почта", "a" * 128]
+        ids = {judge(Alert(name=name), Alarm(name=name), 1, START)[0].last for name in names}
+
+        assert len(ids) == len(names)
+        assert all(one.isascii() and "." not in one and len(one) < 60 for one in ids)
 
     def test_nothing_changes_while_nothing_happens(self) -> None:
         raised, _ = judge(MAIL, Alarm(name="mail"), 4, START)

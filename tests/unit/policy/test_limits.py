@@ -21,6 +21,7 @@ from windlass._policy.limits import (
     in_queue,
     key_of,
     moves_tasks,
+    needs_lock,
     permits_of,
     read_key,
     tokens_at,
@@ -367,3 +368,15 @@ def test_who_takes_the_last_start_knows_when_there_is_another() -> None:
 
     assert ledger.start([permit])
     assert ledger.wait == 0.25
+
+
+def test_what_has_nothing_left_needs_no_lock() -> None:
+    cap = Permit(Limit(name="cap", running=2), "")
+    rate = Permit(Limit(name="rate", rate=1, burst=2), "")
+    second = timedelta(seconds=1)
+
+    assert [needs_lock(cap, Use(number, now=NOW)) for number in (1, 2, 3)] == [True, False, False]
+    assert needs_lock(rate, Use(0, now=NOW))
+    assert [needs_lock(rate, Use(0, tokens, NOW, NOW)) for tokens in (1.0, 0.9)] == [True, False]
+    assert needs_lock(rate, Use(0, 0.0, NOW - second, NOW))
+    assert needs_lock(rate, Use(0, 0.0, NOW + second, NOW))  # to be mended

@@ -40,6 +40,7 @@ _SETTINGS = {
     "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
+    "enable_sort": "off",  # where an index gives the order, it is the one meant
     "default_transaction_isolation": "read committed",
     "idle_in_transaction_session_timeout": "120s",
 }

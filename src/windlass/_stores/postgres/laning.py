@@ -13,7 +13,7 @@ from msgspec import Struct
 from ..._model.lease import Claim, Claimed
 from ..._model.queue import Level, QueueSettings
 from ..._model.task import TaskId
-from ..._policy.limits import Subject, Use
+from ..._policy.limits import Subject, Use, needs_lock
 from ..picking import (
     KEYS_AT_ONCE,
     MAX_SIZE,
@@ -41,7 +41,6 @@ from .statements import statement
 
 _OF_LEVEL = {
     Level.HIGH: "t.priority > 0",
-    Level.MEDIUM: "t.priority = 0",
     Level.LOW: "t.priority < 0",
 }
 
@@ -67,7 +66,11 @@ def claim(terms: Terms, turns: Turns, wish: Claim, queues: Sequence[str]) -> Scr
     answering = Answering(terms, known.now)
     picked = yield from answering.answer(picking.pick(max(wish.limit, 0), wish.level))
     is_outdated = wish.level is None and bool(known.lines)
-    claimed = (yield from _lease(known, wish, picked, picking)) if picked or picking.is_rewound else []
+    claimed = (
+        (yield from _lease(known, wish, picked, picking, answering.locked))
+        if picked or picking.is_rewound
+        else []
+    )
     wait = 0.0 if is_outdated else picking.wait
     return Grant(
         done=None, alive=True, claimed=claimed, wait=wait, is_unlaid=unfinished, is_outdated=is_outdated
@@ -93,9 +96,11 @@ def read_known(rows: Sequence[Row]) -> Known:
     return Known(now, worker, Rules(queues, limits, frozenset(unsettled)), lines, outside)
 
 
-def _lease(known: Known, wish: Claim, picked: Sequence[Picked], picking: Picking) -> Script[list[Claimed]]:
+def _lease(
+    known: Known, wish: Claim, picked: Sequence[Picked], picking: Picking, locked: set[str]
+) -> Script[list[Claimed]]:
     permits = sorted((permit.key, one.head.id) for one in picked for permit in one.permits)
-    tokens = sorted(picking.tokens.items())
+    tokens = sorted((key, left) for key, left in picking.tokens.items() if key in locked)
     rows = yield from ask(
         "lease",
         picking.now,
@@ -120,6 +125,7 @@ class Answering:
         self._clock = terms.clock
         self._now = now
         self._seen: list[TaskId] = []
+        self.locked: set[str] = set()  # permits' keys
 
     def answer(self, picks: Picks[list[Picked]]) -> Script[list[Picked]]:
         """Play picking to its end."""
@@ -146,18 +152,30 @@ class Answering:
             case Heads(queue, numbers):
                 columns = columns_of([(lane, key, number) for (lane, key), number in numbers.items()], 3)
                 return self._noted(queue, (yield from ask("lane_heads", queue, *columns, self._seen)))
+            case Leveled(queue, Level.MEDIUM, number):
+                return self._noted(queue, (yield from ask("middle_heads", queue, number, self._seen)))
             case Leveled(queue, level, number):
-                sql = statement("level_heads", self._schema).replace("t.priority = 0", _OF_LEVEL[level])
+                sql = statement("level_heads", self._schema).replace("t.priority > 0", _OF_LEVEL[level])
                 rows = yield Ask(f"level_heads {level}", (queue, number, self._seen), sql)
                 return self._noted(queue, rows)
 
     def _counts(self, request: Counts) -> Script[dict[str, Use]]:
-        keys = [permit.key for permit in request.permits]
-        name = "bucket_lock" if request.wait else "bucket_try"
+        """Lock and count. Keys that have nothing left need no lock: nothing will be granted of them."""
+        seen = yield from ask("peek", [permit.key for permit in request.permits], self._clock)
+        uses = {key: Use(running, tokens, at, now) for key, running, tokens, at, now in seen}
+        keys = [permit.key for permit in request.permits if needs_lock(permit, uses[permit.key])]
+        locked = yield from self._locked(keys, wait=request.wait)
+        return {key: use for key, use in uses.items() if key not in keys} | locked
+
+    def _locked(self, keys: list[str], *, wait: bool) -> Script[dict[str, Use]]:
+        if not keys:
+            return {}
+        name = "bucket_lock" if wait else "bucket_try"
         rows = yield from ask(name, keys)
         if len(rows) < len(keys):
             yield from ask("bucket_make", keys, self._now)
             rows = yield from ask(name, keys)
+        self.locked.update(row[0] for row in rows)
         held = yield from ask("permits", [row[0] for row in rows], self._clock)
         running = {key: (number, now) for key, number, now in held}
         return {key: Use(running[key][0], tokens, at, running[key][1]) for key, tokens, at in rows}

@@ -70,6 +70,7 @@ class Switchboard:
         self._stands = False  # our name, in the table
         self._busy_since: float | None = None
         self._look: asyncio.TimerHandle | None = None
+        self._look_at = 0.0
 
     @asynccontextmanager
     async def listen(self, queues: Sequence[str]) -> AsyncIterator[Listener]:
@@ -100,10 +101,11 @@ class Switchboard:
         """Time alone will let something start: then a look is worth while."""
         loop = asyncio.get_running_loop()
         at = loop.time() + seconds
-        if self._look is None or self._look.cancelled() or not loop.time() < self._look.when() <= at:
+        if not loop.time() < self._look_at <= at:
             if self._look is not None:
                 self._look.cancel()
-            self._look = loop.call_at(at, self._hint_all)
+            # The instant is kept beside: uvloop's timers do not all know theirs.
+            self._look, self._look_at = loop.call_at(at, self._hint_all), at
 
     # -- how busy we are -----------------------------------------------------------------------------
 

@@ -97,6 +97,7 @@ class Listener:
         self._fifo: int | None = None
         self._seen = Sight()
         self._later: asyncio.TimerHandle | None = None
+        self._later_at = 0.0
         self._entered = False
         self._look_at = 0.0  # the monotonic clock's time for the next look
 
@@ -175,11 +176,12 @@ class Listener:
     def _note_later(self, seconds: float) -> None:
         """Time alone will let more start. One timer, for whichever time comes first: then a claim tells."""
         at = self._loop.time() + seconds
-        if not self._entered or (self._later is not None and self._later.when() <= at):
+        if not self._entered or (self._later is not None and self._later_at <= at):
             return
         if self._later is not None:
             self._later.cancel()
-        self._later = self._loop.call_at(at, self._time_has_come)
+        # The instant is kept beside: uvloop's timers do not all know theirs.
+        self._later, self._later_at = self._loop.call_at(at, self._time_has_come), at
 
     def _time_has_come(self) -> None:
         self._later = None

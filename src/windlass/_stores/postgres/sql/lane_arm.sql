@@ -8,7 +8,7 @@ CROSS JOIN LATERAL (
     WHERE
         t.state = 'ready' AND t.lane IS NOT NULL AND t.queue = g.queue AND t.lane = g.lane AND t.key = ''
         AND (SELECT true FROM alive)
-    ORDER BY t.rank, t.id
+    ORDER BY t.queue, t.lane, t.key, t.rank, t.id
     LIMIT g.number
     FOR UPDATE OF t SKIP LOCKED
 ) AS arm

@@ -8,7 +8,7 @@ CROSS JOIN LATERAL (
     WHERE
         t.state = 'ready' AND t.lane IS NOT NULL AND t.queue = $1 AND t.lane = g.lane AND t.key = g.key
         AND t.id <> ALL ($5::uuid[])
-    ORDER BY t.rank, t.id
+    ORDER BY t.queue, t.lane, t.key, t.rank, t.id
     LIMIT g.number
     FOR UPDATE OF t SKIP LOCKED
 ) AS head

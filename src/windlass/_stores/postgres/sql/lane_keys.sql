@@ -8,59 +8,60 @@ CROSS JOIN LATERAL (
         (SELECT '' COLLATE "C" AS key)
         UNION ALL
         (
-            WITH RECURSIVE up (key) AS (
+            WITH RECURSIVE up (queue, lane, key) AS (
                 (
-                    SELECT t.key
+                    SELECT t.queue, t.lane, t.key
                     FROM windlass.task AS t
                     WHERE
-                        t.state = 'ready' AND t.lane IS NOT NULL AND t.queue = $1 AND t.lane = g.lane
-                        AND t.key > g.after
-                    ORDER BY t.key
+                        t.state = 'ready' AND t.lane IS NOT NULL
+                        AND (t.queue, t.lane, t.key) > ($1, g.lane, g.after)
+                    ORDER BY t.queue, t.lane, t.key
                     LIMIT 1
                 )
                 UNION ALL
-                SELECT further.key
+                SELECT further.queue, further.lane, further.key
                 FROM up
                 CROSS JOIN LATERAL (
-                    SELECT t.key
+                    SELECT t.queue, t.lane, t.key
                     FROM windlass.task AS t
                     WHERE
-                        t.state = 'ready' AND t.lane IS NOT NULL AND t.queue = $1 AND t.lane = g.lane
-                        AND t.key > up.key
-                    ORDER BY t.key
+                        t.state = 'ready' AND t.lane IS NOT NULL
+                        AND (t.queue, t.lane, t.key) > (up.queue, up.lane, up.key)
+                    ORDER BY t.queue, t.lane, t.key
                     LIMIT 1
                 ) AS further
+                WHERE up.queue = $1 AND up.lane = g.lane
             )
 
-            SELECT up.key FROM up
+            SELECT up.key FROM up WHERE up.queue = $1 AND up.lane = g.lane
         )
         UNION ALL
         (
-            WITH RECURSIVE round (key) AS (
+            WITH RECURSIVE round (queue, lane, key) AS (
                 (
-                    SELECT t.key
+                    SELECT t.queue, t.lane, t.key
                     FROM windlass.task AS t
                     WHERE
-                        t.state = 'ready' AND t.lane IS NOT NULL AND t.queue = $1 AND t.lane = g.lane
-                        AND t.key > '' AND t.key <= g.after
-                    ORDER BY t.key
+                        t.state = 'ready' AND t.lane IS NOT NULL AND (t.queue, t.lane, t.key) > ($1, g.lane, '')
+                    ORDER BY t.queue, t.lane, t.key
                     LIMIT 1
                 )
                 UNION ALL
-                SELECT further.key
+                SELECT further.queue, further.lane, further.key
                 FROM round
                 CROSS JOIN LATERAL (
-                    SELECT t.key
+                    SELECT t.queue, t.lane, t.key
                     FROM windlass.task AS t
                     WHERE
-                        t.state = 'ready' AND t.lane IS NOT NULL AND t.queue = $1 AND t.lane = g.lane
-                        AND t.key > round.key AND t.key <= g.after
-                    ORDER BY t.key
+                        t.state = 'ready' AND t.lane IS NOT NULL
+                        AND (t.queue, t.lane, t.key) > (round.queue, round.lane, round.key)
+                    ORDER BY t.queue, t.lane, t.key
                     LIMIT 1
                 ) AS further
+                WHERE round.queue = $1 AND round.lane = g.lane AND round.key <= g.after
             )
 
-            SELECT round.key FROM round
+            SELECT round.key FROM round WHERE round.queue = $1 AND round.lane = g.lane AND round.key <= g.after
         )
     ) AS every
     LIMIT $4
@@ -68,8 +69,9 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT t.rank, t.id, t.type, t.tenant, t.payload
     FROM windlass.task AS t
-    WHERE t.state = 'ready' AND t.lane IS NOT NULL AND t.queue = $1 AND t.lane = g.lane AND t.key = named.key
+    WHERE
+        t.state = 'ready' AND t.lane IS NOT NULL AND t.queue = $1 AND t.lane = g.lane AND t.key = named.key
         AND t.id <> ALL ($5::uuid[])
-    ORDER BY t.rank, t.id
+    ORDER BY t.queue, t.lane, t.key, t.rank, t.id
     LIMIT 1
 ) AS head

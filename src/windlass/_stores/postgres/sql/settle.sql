@@ -60,18 +60,7 @@ alive AS MATERIALIZED (
 closed AS MATERIALIZED (
     SELECT q.name, q.guarded
     FROM windlass.queue AS q
-    WHERE (q.paused OR q.guarded) AND (q.name = ANY ($8::text[]) OR q.name = '')
-),
-
--- A permit given back may let something start, wherever it waits.
-woken AS MATERIALIZED (
-    SELECT pg_notify('windlass.wake', news.queue)
-    FROM (
-        SELECT DISTINCT unnest(l.queues) AS queue
-        FROM windlass.listener AS l
-        WHERE l.until > clock_timestamp() AND (SELECT told.freed FROM told)
-    ) AS news
-    WHERE news.queue <> ''
+    WHERE (q.paused OR q.guarded) AND q.name = ANY ($8::text[] || ''::text)
 ),
 
 /* shares */
@@ -105,4 +94,14 @@ SELECT
     claimed.*
 FROM told
 LEFT JOIN claimed ON true
-WHERE (SELECT count(*) FROM woken) >= 0
+WHERE
+    -- A permit given back may let something start, wherever it waits.
+    CASE
+        WHEN told.freed THEN (
+            SELECT count(pg_notify('windlass.wake', news.queue))
+            FROM windlass.listener AS l
+            CROSS JOIN LATERAL unnest(l.queues) AS news (queue)
+            WHERE l.until > clock_timestamp() AND news.queue <> ''
+        ) >= 0
+        ELSE true
+    END

@@ -4,7 +4,7 @@ WITH those AS MATERIALIZED (
     SELECT t.id
     FROM windlass.task AS t
     WHERE t.state = 'ready' AND t.lane IS NOT NULL AND t.queue = $1
-    ORDER BY t.lane, t.key, t.rank, t.id
+    ORDER BY t.queue, t.lane, t.key, t.rank, t.id
     LIMIT $2
     FOR UPDATE OF t SKIP LOCKED
 ),

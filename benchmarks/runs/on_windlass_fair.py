@@ -1,0 +1,120 @@
+"""Windlass where queues are fair or limited: set them, fill them, work on them."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.runs import probe
+from benchmarks.runs.tally import Tally
+from windlass import App, WorkerSettings
+from windlass._model.options import Options
+from windlass._model.task import NewTask
+from windlass._worker.process import calm_collector
+
+AT_ONCE = 10_000
+PRIORITIES = (-5, 0, 5)
+LINGERING = 0.1
+
+
+def put(url: str, queues: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
+    """Give queues their settings, and make limits; both by name."""
+
+    async def set_them() -> None:
+        app = _declared(url)
+        for name, changes in queues.items():
+            await app.operator.set_queue(name, **changes)
+        for name, options in limits.items():
+            await app.operator.limits.set(name, **options)
+        await app.close()
+
+    probe.looped(set_them())
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dealt:
+    """How tasks are dealt out: of this type and queue, to so many tenants, keys and levels, in turn."""
+
+    type: str = "note"
+    queue: str = "default"
+    tenant: str = ""
+    tenants: int = 0
+    keys: int = 1
+    levels: bool = False
+
+    def task(self, app: App, n: int) -> NewTask:
+        """Number n."""
+        options: Options = {"queue": self.queue}
+        if self.tenant or self.tenants:
+            options["tenant"] = self.tenant or f"t{n % self.tenants}"
+        if self.levels:
+            options["priority"] = PRIORITIES[n % len(PRIORITIES)]
+        return app.client.named(self.type, {"n": n, "key": f"k{n % self.keys}"}, options)
+
+
+def fill(url: str, number: int, first: int = 0, **dealt: Any) -> dict[str, Any]:
+    """Enqueue in bulk, in this order."""
+    deal = Dealt(**dealt)
+
+    async def send() -> float:
+        app = _declared(url)
+        await app.open()
+        started = time.perf_counter()
+        for begin in range(first, first + number, AT_ONCE):
+            some = range(begin, min(begin + AT_ONCE, first + number))
+            await app.client.enqueue_tasks([deal.task(app, n) for n in some])
+        taken = time.perf_counter() - started
+        await app.close()
+        return taken
+
+    return {"rate": number / probe.looped(send())}
+
+
+def work(url: str, number: int, tally: str, slots: int, queues: list[str]) -> dict[str, Any]:
+    """Work until told to stop, as `windlass worker` does."""
+    noted = Tally(Path(tally), number)
+
+    async def serve() -> None:
+        over = asyncio.Event()
+        app = _declared(url, noted, over)
+        await app.open()
+        calm_collector()
+        await probe.told("go")
+        worker = app.worker(WorkerSettings(slots=slots, queues=tuple(queues)))
+        running = asyncio.create_task(worker.run())
+        await probe.told("stop")
+        over.set()
+        worker.stop()
+        await running
+        await app.close()
+
+    probe.looped(serve())
+    return {}
+
+
+def _declared(url: str, tally: Tally | None = None, over: asyncio.Event | None = None) -> App:
+    """Tasks that do nothing; some that take a while; and some that hold what they have until all is over."""
+    app = App(url)
+
+    # What they do not look at is there for limits.
+    @app.task(name="note")
+    async def note(n: int, key: str) -> None:  # noqa: ARG001
+        assert tally is not None, "a process that only enqueues runs nothing"
+        tally.note(n)
+
+    @app.task(name="linger")
+    async def linger(n: int, key: str) -> None:  # noqa: ARG001
+        await asyncio.sleep(LINGERING)
+
+    @app.task(name="hold")
+    async def hold(n: int, key: str) -> None:  # noqa: ARG001
+        assert over is not None, "a process that only enqueues runs nothing"
+        await over.wait()
+
+    return app
+
+
+if __name__ == "__main__":
+    probe.main({verb.__name__: verb for verb in (put, fill, work)})

@@ -64,6 +64,10 @@ class Claiming:
         lanes: list[str],
     ) -> Grant:
         """Lines or lanes first, in turn; who comes second gets what is left."""
+        rest = self._lanes.nothing_for(batch) if lines and claim.level is None else 0.0
+        if rest:
+            grant = await self._from_lines(database, terms, batch, claim, lines)
+            return replace(grant, wait=rest) if len(grant.claimed) < claim.limit else grant
         weights = {_LINES: len(lines), _LANES: len(lanes)} if lines else {_LANES: len(lanes)}
         first = max(split(1, weights, self._passes).items(), key=lambda item: item[1])[0]
         ways = {

@@ -13,6 +13,7 @@ from time import monotonic
 from msgspec.structs import replace
 
 from ..._model.lease import Claim
+from ..._model.task import TaskId
 from ..._model.verdict import Settlement
 from ..picking import Picking, Rules, Turns
 from . import laning
@@ -25,6 +26,11 @@ from .rosters import Planning, Rosters
 SCRIPT_EVERY = 0.5
 """Seconds after which a script looks at what lies outside the lanes."""
 
+REST = 0.05
+"""Seconds for which a worker that has other work does not look again where limits let nothing start, unless it
+gives a permit back itself."""
+
+_MANY = 10_000
 _NOTHING = Grant(done=None, alive=True, claimed=[])
 _NO_TIME = datetime.min.replace(tzinfo=UTC)  # where nothing is counted by the clock
 
@@ -37,6 +43,17 @@ class LaneClaims:
         self._turns = Turns(random.random)
         self._rosters = Rosters()
         self._next_script = 0.0
+        self._nothing_until = 0.0
+        self._counted: set[TaskId] = set()  # leased here under limits
+
+    def nothing_for(self, batch: Sequence[Settlement]) -> float:
+        """The seconds for which another look is not worth while: the last one saw that nothing may start.
+
+        Unless what is being settled gives permits back.
+        """
+        if self._counted and not self._counted.isdisjoint(one.lease.task_id for one in batch):
+            self._nothing_until = 0.0
+        return max(self._nothing_until - monotonic(), 0.0)
 
     async def claim(
         self,
@@ -68,7 +85,16 @@ class LaneClaims:
         self._next_script = monotonic() + (0.0 if grant.is_unlaid else SCRIPT_EVERY)
         if grant.is_outdated:
             await database.know()
+        if any(map(self._layout.is_guarded, queues)):
+            self._note_limits(grant, claim)
         return grant
+
+    def _note_limits(self, grant: Grant, claim: Claim) -> None:
+        if len(self._counted) > _MANY:
+            self._counted.clear()  # Some were settled elsewhere; a look too many is the price.
+        self._counted.update(one.task.id for one in grant.claimed)
+        if not grant.claimed and claim.limit > 0:
+            self._nothing_until = monotonic() + REST
 
     async def _by_roster(
         self,

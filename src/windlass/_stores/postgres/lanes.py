@@ -27,8 +27,8 @@ SCRIPT_EVERY = 0.5
 """Seconds after which a script looks at what lies outside the lanes."""
 
 REST = 0.05
-"""Seconds for which a worker that has other work does not look again where limits let nothing start, unless it
-gives a permit back itself."""
+"""Seconds for which a worker that has other work does not look again where limits let nothing start; unless
+it gives a permit back itself."""
 
 _MANY = 10_000
 _NOTHING = Grant(done=None, alive=True, claimed=[])

@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 
 from ._model.attempt import Attempt
-from ._model.filter import Action, Count, Dimension, Filter, Page, Slice
+from ._model.filter import MAX_PAGE, Action, Count, Dimension, Filter, Page, Slice
 from ._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
 from ._model.queue import Retention
 from ._model.record import Record
@@ -310,6 +310,18 @@ class Store(EnqueueStore, WorkStore, KeepStore, AskStore, AdminStore, Protocol):
     async def now(self) -> datetime:
         """The store's clock."""
         ...
+
+
+async def all_records(store: AskStore, kind: type[R]) -> list[R]:
+    """Every record of a kind, by name."""
+    records: list[R] = []
+    page = Page(limit=MAX_PAGE)
+    while True:
+        found = await store.records(kind, page)
+        records += found.items
+        if found.cursor is None:
+            return records
+        page = Page(limit=MAX_PAGE, cursor=found.cursor)
 
 
 def require(store: Store, capability: Capability, what: str) -> None:

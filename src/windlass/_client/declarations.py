@@ -8,17 +8,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
 from .._declared import Declared
-from .._model.filter import MAX_PAGE, Page
 from .._model.limit import Limit
 from .._model.queue import Ordering, QueueSettings
 from .._model.record import Declaration, Record
 from .._policy.bounds import LimitOptions, check_field, limit_of
 from .._policy.options import name as checked_name
 from .._policy.queues import QueueChanges, changed
-from .._store import Store
+from .._store import Store, all_records
 from ..errors import InvalidOption
 
 R = TypeVar("R", bound=Record)
@@ -104,14 +103,7 @@ def merged(standing: QueueSettings, options: QueueChanges, before: str | None) -
 async def every(store: Store, kind: type[R]) -> Sequence[R]:
     """All records of a kind, by name."""
     await store.open()
-    records: list[R] = []
-    page = Page(limit=MAX_PAGE)
-    while True:
-        found = await store.records(kind, page)
-        records.extend(found.items)
-        if found.cursor is None:
-            return records
-        page = replace(page, cursor=found.cursor)
+    return await all_records(store, kind)
 
 
 def _body(options: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ leader that dies on the way costs no message; its successor may send one again, 
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from .._delivery import Answer, deliver, message
 from .._model.alert import Alarm, Alert, Letter, News, Turn
-from .._model.filter import MAX_PAGE, Filter, Page
+from .._model.filter import Filter, Page
 from .._observe.alerts import log_alert
 from .._policy.alerting import (
     MAX_UNSENT,
@@ -28,7 +28,7 @@ from .._policy.alerting import (
     to_send,
     webhook_place,
 )
-from .._store import Store
+from .._store import Store, all_records
 from ..alerts import AlertEvent
 
 logger = logging.getLogger("windlass.alerts")
@@ -76,8 +76,8 @@ class AlertWatch:
 
     async def look(self) -> None:
         """Judge every alert by the dead letters there are, and send on what is to be sent."""
-        alerts = await self._all(Alert)
-        alarms = {alarm.name: alarm for alarm in await self._all(Alarm)}
+        alerts = await all_records(self._store, Alert)
+        alarms = {alarm.name: alarm for alarm in await all_records(self._store, Alarm)}
         now = await self._store.now()
         for alert in alerts:
             await self._judge(alert, alarms.pop(alert.name, Alarm(name=alert.name)), now)
@@ -186,13 +186,3 @@ class AlertWatch:
         if sending is not None:
             sending.task.cancel()
             await asyncio.wait({sending.task})
-
-    async def _all(self, kind: type[R]) -> Sequence[R]:
-        records: list[R] = []
-        page = Page(limit=MAX_PAGE)
-        while True:
-            found = await self._store.records(kind, page)
-            records.extend(found.items)
-            if found.cursor is None:
-                return records
-            page = replace(page, cursor=found.cursor)

@@ -14,12 +14,11 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from .._ids import new_id
-from .._model.filter import MAX_PAGE, Page
 from .._model.schedule import Missed, Schedule, Tick
 from .._model.task import NewTask, TaskId
 from .._policy.schedule import tick_task
 from .._policy.ticks import GRACE, due, next_tick
-from .._store import Store
+from .._store import Store, all_records
 from ..errors import DuplicateTask, IdempotencyConflict, InvalidOption, StoreError
 
 logger = logging.getLogger("windlass.keeper")
@@ -74,8 +73,8 @@ class Ticker:
 
     async def _look(self) -> None:
         """Learn what has changed. What has not keeps its place."""
-        schedules = await _all(self._store, Schedule)
-        ticks = {tick.name: tick for tick in await _all(self._store, Tick)} if schedules else {}
+        schedules = await all_records(self._store, Schedule)
+        ticks = {tick.name: tick for tick in await all_records(self._store, Tick)} if schedules else {}
         plans: dict[str, _Plan] = {}
         now = await self._store.now() if schedules else None
         for schedule in schedules:
@@ -169,14 +168,3 @@ def _tell_missed(schedule: Schedule, since: datetime, now: datetime) -> None:
         now.isoformat(timespec="seconds"),
         what,
     )
-
-
-async def _all(store: Store, kind: type[R]) -> list[R]:
-    records: list[R] = []
-    page = Page(limit=MAX_PAGE)
-    while True:
-        found = await store.records(kind, page)
-        records.extend(found.items)
-        if found.cursor is None:
-            return records
-        page = replace(page, cursor=found.cursor)

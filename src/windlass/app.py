@@ -39,6 +39,7 @@ from ._stores import open_store, place_of
 from ._worker.process import run_process
 from ._worker.worker import Worker, WorkerSettings
 from .alerts import AlertEvent, checked_secret
+from .config import api_key
 from .errors import InvalidOption, UnknownTaskType
 from .tasktype import TaskType
 
@@ -61,7 +62,7 @@ class App:
         identity: str | None = None,
         webhook_secret: str | None = None,
     ) -> None:
-        found = open_store(store) if isinstance(store, str) else store
+        found = open_store(store, key=api_key()) if isinstance(store, str) else store
         self.store = ObservedStore(found)
         self.place = place_of(store)
         self.types: Mapping[str, Declared] = {}
@@ -270,7 +271,10 @@ class App:
 
     def use_store(self, store: str | Store) -> Store:
         """Keep tasks elsewhere from now on; answers with the store so far, which is not closed."""
-        before, self.store.within = self.store.within, open_store(store) if isinstance(store, str) else store
+        before, self.store.within = (
+            self.store.within,
+            open_store(store, key=api_key()) if isinstance(store, str) else store,
+        )
         self.place = place_of(store)
         return before
 

@@ -24,6 +24,7 @@ Flags: TypeAlias = Mapping[str, Any]
 
 PREFIX = "WINDLASS_"
 FILE_VARIABLE = f"{PREFIX}CONFIG"
+KEY_VARIABLE = f"{PREFIX}KEY"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
 
@@ -102,7 +103,10 @@ class _Reader:
             self._take_table(table, str(path))
 
     def take_environment(self, environment: Environment) -> None:
-        ours = {variable for variable in environment if variable.startswith(PREFIX)} - {FILE_VARIABLE}
+        ours = {variable for variable in environment if variable.startswith(PREFIX)} - {
+            FILE_VARIABLE,
+            KEY_VARIABLE,
+        }
         for variable in sorted(variable for variable in ours if environment[variable]):
             value, key = environment[variable], variable.removeprefix(PREFIX).lower()
             if key in _FIELDS:
@@ -218,3 +222,8 @@ _FIELDS: dict[str, Callable[[object, str], Any]] = {
     "log_format": _choice,
     "webhook_secret": _secret,
 }
+
+
+def api_key() -> str | None:
+    """The key for a store over HTTP: from the environment, and so in no list of processes."""
+    return os.environ.get(KEY_VARIABLE) or None

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.api import ApiServer
 from tests.stores.schemas import Schemas
 from windlass._clock import Clock
 from windlass._store import Store
+from windlass._stores.http import HttpStore
 from windlass._stores.memory import MemoryStore
 from windlass._stores.sqlite import SQLiteStore
 from windlass.testing.clock import ManualClock
@@ -24,17 +26,29 @@ STORES: dict[str, Factory] = {
     "without faults": lambda _, clock: FaultyStore(MemoryStore(clock=clock), scripted()),
     "sqlite": lambda folder, clock: SQLiteStore(folder / "windlass.db", clock=clock),
 }
+SERVED = {"http to memory": "memory", "http to sqlite": "sqlite"}
 SERVERS = {"postgres 15": "schemas15", "postgres": "schemas_newest", "pgbouncer": "schemas_pooled"}
 
 
-@pytest.fixture(params=[*STORES, *SERVERS])
+@pytest.fixture(params=[*STORES, *SERVED, *SERVERS])
 def factory(request: pytest.FixtureRequest) -> Iterator[Factory]:
     if request.param in STORES:
         yield STORES[request.param]
         return
+    if request.param in SERVED:
+        api: ApiServer = request.getfixturevalue("api")
+        make = STORES[SERVED[request.param]]
+        yield lambda folder, clock: HttpStore(api.serve(make(folder, clock), open_to_all=True))
+        return
     schemas: Schemas = request.getfixturevalue(SERVERS[request.param])
     with schemas.lent() as fresh:
         yield lambda _, clock: fresh(clock)
+
+
+@pytest.fixture(scope="session")
+def api() -> Iterator[ApiServer]:
+    with ApiServer() as api:
+        yield api
 
 
 @pytest.fixture(scope="session")

@@ -32,6 +32,7 @@ from .._store import Finding, Migration, Promise, Store
 from ..errors import InvalidOption, NotFound, Refused, TaskFinished
 from .alerts import Alerts
 from .declarations import every
+from .keys import Keys
 from .limits import Limits
 from .schedules import Schedules
 
@@ -44,6 +45,7 @@ class Operator:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.keys = Keys(store)
         self.limits = Limits(store)
         self.alerts = Alerts(store)
         self.schedules = Schedules(store)

@@ -20,6 +20,7 @@ from .._store import Finding, Migration, Promise
 from .alerts import SyncAlerts
 from .client import Client
 from .handle import Handle
+from .keys import SyncKeys
 from .limits import SyncLimits
 from .loop import LoopThread
 from .operator import DEAD, Operator
@@ -135,6 +136,7 @@ class SyncOperator:
     def __init__(self, operator: Operator, loop: LoopThread) -> None:
         self._operator = operator
         self._loop = loop
+        self.keys = SyncKeys(operator.keys, loop)
         self.limits = SyncLimits(operator.limits, loop)
         self.alerts = SyncAlerts(operator.alerts, loop)
         self.schedules = SyncSchedules(operator.schedules, loop)

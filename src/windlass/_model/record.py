@@ -6,6 +6,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from .alert import Alarm, Alert
+from .key import ApiKey
 from .limit import Limit, Usage
 from .queue import QueueSettings
 from .schedule import Schedule, Tick
@@ -53,10 +54,11 @@ class Declaration(Struct, frozen=True, gc=False, kw_only=True):
     body: str  # JSON: the options that were given
 
 
-Kept: TypeAlias = Limit | Schedule | Tick | Alert | Alarm | Declaration
+Kept: TypeAlias = ApiKey | Limit | Schedule | Tick | Alert | Alarm | Declaration
 """Records that are nothing but kept: the store need not know what they say."""
 
 KINDS: dict[object, str] = {
+    ApiKey: "key",
     Limit: "limit",
     Schedule: "schedule",
     Tick: "tick",

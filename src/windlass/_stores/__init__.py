@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from .._store import Store
 
 
-def open_store(url: str, *, clock: Clock | None = None) -> "Store":
-    """The store at this URL, not opened yet. `clock` is for tests."""
+def open_store(url: str, *, clock: Clock | None = None, key: str | None = None) -> "Store":
+    """The store at this URL, not opened yet. `clock` is for tests; `key` for a store over HTTP."""
     scheme, separator, rest = url.partition("://")
     if separator and scheme == "memory":
         from .memory import MemoryStore
@@ -22,9 +22,12 @@ def open_store(url: str, *, clock: Clock | None = None) -> "Store":
         return SQLiteStore.from_url(rest, clock=clock)
     if separator and scheme in ("postgresql", "postgres"):
         return _postgres(url, clock)
+    if separator and scheme in ("http", "https"):
+        return _http(url, key)
     raise InvalidOption(
         f"no store goes by the URL {place_of(url)!r}; use postgresql://user@host/database, "
-        f"sqlite:///windlass.db (a file here), sqlite:////var/lib/app.db (an absolute path) or memory://"
+        f"sqlite:///windlass.db (a file here), sqlite:////var/lib/app.db (an absolute path), "
+        f"https://… (a windlass serve) or memory://"
     )
 
 
@@ -38,6 +41,16 @@ def _postgres(url: str, clock: Clock | None) -> "Store":
             "a store on Postgres needs the driver asyncpg: pip install 'windlass[postgres]'"
         ) from missing
     return PostgresStore.from_url(url, clock=clock)
+
+
+def _http(url: str, key: str | None) -> "Store":
+    try:
+        from .http import HttpStore
+    except ModuleNotFoundError as missing:
+        if missing.name != "httpx2":
+            raise
+        raise InvalidOption("a store over HTTP needs httpx2: pip install 'windlass[remote]'") from missing
+    return HttpStore(url, key=key)
 
 
 def place_of(store: "str | Store") -> str:

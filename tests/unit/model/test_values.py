@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from types import NoneType, UnionType
@@ -17,6 +18,7 @@ import windlass._model
 from windlass._model.alert import MAX_COUNT, Alarm, Alert
 from windlass._model.attempt import Attempt
 from windlass._model.filter import Action, Count, Filter, Page, Slice
+from windlass._model.key import ApiKey
 from windlass._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
 from windlass._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING, Limit, Usage
 from windlass._model.queue import MAX_WEIGHT, Fairness, Level, Ordering, QueueSettings
@@ -28,7 +30,7 @@ from windlass._model.verdict import Settled, Settlement, Verdict
 AT_THE_SEAM: list[Any] = [
     *(NewTask, Enqueued, Task, Claim, Claimed, Settlement, Settled, Heartbeat, Pulse, Lease),
     *(Filter, Page, Slice[Task], Slice[Session], Count, Attempt, Session, Audit, QueueSettings),
-    *(Verdict, Action, Limit, Usage, Schedule, Tick, Alert, Alarm, Declaration),
+    *(Verdict, Action, Limit, Usage, Schedule, Tick, Alert, Alarm, Declaration, ApiKey),
 ]
 
 PLAIN: dict[Any, st.SearchStrategy[Any]] = {
@@ -52,24 +54,24 @@ BOUNDED: dict[tuple[type[Struct], str], st.SearchStrategy[Any]] = {
     (Limit, "rate"): st.floats(0, MAX_RATE, exclude_min=True),
     (Limit, "burst"): st.none() | st.integers(1, MAX_BURST),
     (Alert, "count"): st.integers(1, MAX_COUNT),
-    (Alert, "window"): st.none() | st.timedeltas(min_value=timedelta(microseconds=1)),
+    (Alert, "window"): st.none() | st.timedeltas(timedelta(microseconds=1), timedelta(days=36_500)),
 }
 NOT_HASHED = (QueueSettings,)  # which holds mappings
 
 
-def values(wanted: Any) -> st.SearchStrategy[Any]:
-    """Values of a type, with every field filled in."""
+def values(wanted: Any, plain: Mapping[Any, st.SearchStrategy[Any]] = PLAIN) -> st.SearchStrategy[Any]:
+    """Values of a type, with every field filled in; `plain` says with what."""
     origin = get_origin(wanted)
-    if wanted in PLAIN:
-        return PLAIN[wanted]
+    if wanted in plain:
+        return plain[wanted]
     if origin in {Union, UnionType}:
-        return st.one_of([values(one) for one in get_args(wanted)])
+        return st.one_of([values(one, plain) for one in get_args(wanted)])
     if origin is tuple:
-        return st.lists(values(get_args(wanted)[0]), max_size=2).map(tuple)
+        return st.lists(values(get_args(wanted)[0], plain), max_size=2).map(tuple)
     if issubclass(origin or wanted, Enum):
         return st.sampled_from(wanted)
     fields = {
-        field.name: BOUNDED[wanted, field.name] if (wanted, field.name) in BOUNDED else values(field.type)
+        field.name: BOUNDED[at] if (at := (wanted, field.name)) in BOUNDED else values(field.type, plain)
         for field in msgspec.structs.fields(wanted)
     }
     return st.builds(origin or wanted, **fields)

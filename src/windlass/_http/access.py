@@ -1,0 +1,103 @@
+"""Who asks, and whether it may. (I3)"""
+
+import logging
+from asyncio import Lock
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+
+from msgspec import Struct
+from starlette.requests import Request
+
+from .._model.filter import MAX_PAGE, Page
+from .._model.key import ApiKey, Scope
+from .._policy import bearer
+from .._store import Store
+from ..errors import StoreError
+from .problems import Problem
+
+logger = logging.getLogger("windlass.http")
+
+FRESH_FOR = 1.0
+"""Seconds after which a revoked key is refused at the latest."""
+
+
+class Caller(Struct, frozen=True):
+    """Who asks. Without a key it is whoever reaches a server that asks for none."""
+
+    key: ApiKey | None = None
+
+    @property
+    def name(self) -> str:
+        """How the audit log calls it."""
+        return "anonymous" if self.key is None else f"key {self.key.name} ({self.key.label})"
+
+    def needs(self, scope: Scope) -> None:
+        """Refuse unless the key allows it. What else it may be the answer does not say."""
+        if self.key is not None and not bearer.allows(self.key, scope):
+            raise Problem(403, "forbidden", f"this key lacks the scope {scope.value}")
+
+    def needs_no_bounds(self) -> None:
+        """Refuse a key that is bound to a tenant or to queues: a store as a whole knows no such bounds."""
+        if self.key is not None and (self.key.tenant is not None or self.key.queues is not None):
+            raise Problem(
+                403, "forbidden", "this key is bound to a tenant or queues, and this asks for the whole store"
+            )
+
+
+class Doorkeeper:
+    """Knows the keys, and lets in who has one."""
+
+    def __init__(self, store: Store, *, open_to_all: bool, open_until_keys: bool = False) -> None:
+        self._store = store
+        self._open_to_all = open_to_all
+        self._open_until_keys = open_until_keys
+        self._keys: dict[str, ApiKey] = {}
+        self._looked_at = -FRESH_FOR
+        self._now = datetime.min.replace(tzinfo=UTC)
+        self._looking = Lock()
+
+    async def caller(self, request: Request) -> Caller:
+        """Who asks; raises a Problem unless it has a key that is good."""
+        if self._open_to_all or (self._open_until_keys and await self._has_no_keys()):
+            return Caller()
+        kind, _, text = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() != "bearer" or not text:
+            raise Problem(401, "unauthorized", "send your key as Authorization: Bearer wl_…")
+        sent = bearer.read(text.strip())
+        await self._refresh()
+        key = self._keys.get(sent.id) if sent else None
+        now = self._now + timedelta(seconds=monotonic() - self._looked_at)
+        if not bearer.fits(sent, key, now):
+            raise Problem(401, "unauthorized", "this key is unknown, expired or revoked")
+        return Caller(key)
+
+    async def _has_no_keys(self) -> bool:
+        """Whether there have been no keys so far. Once there were, the door stays shut."""
+        await self._refresh()
+        self._open_until_keys = not self._keys
+        return self._open_until_keys
+
+    async def _refresh(self) -> None:
+        """Look at the keys anew, if need be: once, however many ask at the same time."""
+        if monotonic() - self._looked_at < FRESH_FOR:
+            return
+        async with self._looking:
+            if monotonic() - self._looked_at < FRESH_FOR:
+                return
+            try:
+                await self._look()
+            except StoreError as error:  # What it says is not for strangers.
+                logger.warning("the keys cannot be looked up: %s", error)
+                raise Problem(503, "store-unavailable", "the keys cannot be looked up; try again") from error
+
+    async def _look(self) -> None:
+        looked_at, keys, page = monotonic(), dict[str, ApiKey](), Page(limit=MAX_PAGE)
+        await self._store.open()
+        now = await self._store.now()
+        while True:
+            part = await self._store.records(ApiKey, page)
+            keys.update({key.name: key for key in part.items})
+            if part.cursor is None:
+                break
+            page = Page(limit=MAX_PAGE, cursor=part.cursor)
+        self._keys, self._now, self._looked_at = keys, now, looked_at

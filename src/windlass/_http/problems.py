@@ -1,0 +1,112 @@
+"""Errors as problems (RFC 9457): one shape for everything that goes wrong."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from ..errors import (
+    DuplicateTask,
+    IdempotencyConflict,
+    InvalidPayload,
+    LeaseLost,
+    NotFinished,
+    NotFound,
+    NotSupported,
+    Refused,
+    SchemaMismatch,
+    SessionLost,
+    StoreError,
+    StoreUnavailable,
+    TaskFinished,
+    UsageError,
+    WindlassError,
+)
+
+TYPE = "application/problem+json"
+
+SAFE_HEADERS = {
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+"""On every answer: they keep a browser from making more of it than it is."""
+
+_STATUS: tuple[tuple[type[WindlassError], int], ...] = (
+    (IdempotencyConflict, 422),
+    (NotSupported, 501),
+    (UsageError, 422),
+    (DuplicateTask, 409),
+    (TaskFinished, 409),
+    (LeaseLost, 409),
+    (SessionLost, 410),
+    (Refused, 409),
+    (NotFound, 404),
+    (NotFinished, 408),
+    (StoreUnavailable, 503),
+    (SchemaMismatch, 503),
+    (StoreError, 500),
+    (WindlassError, 500),
+)
+
+_TITLES = {
+    400: "the request is malformed",
+    401: "a key is needed",
+    403: "the key does not allow this",
+    404: "there is no such thing here",
+    405: "the method is not allowed here",
+    408: "it took too long",
+    409: "not as things stand",
+    410: "it is gone",
+    411: "the length of the body must be said",
+    413: "the request is too large",
+    415: "the body must be JSON",
+    422: "the request is understood, and wrong",
+    429: "too many requests",
+    431: "the headers are too large",
+    500: "the server failed",
+    501: "this store cannot do that",
+    503: "not now: try again",
+}
+
+
+class Problem(Exception):
+    """A problem with a status, a stable code and words for a person."""
+
+    def __init__(self, status: int, code: str, detail: str, **more: Any) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.more = more
+
+
+def problem_of(error: WindlassError) -> Problem:
+    """What one of our errors is over HTTP."""
+    status = next(status for kind, status in _STATUS if isinstance(error, kind))
+    more: dict[str, Any] = {}
+    if isinstance(error, DuplicateTask | IdempotencyConflict):
+        more["standing"] = error.standing
+    if isinstance(error, InvalidPayload):
+        more["pointer"] = error.pointer
+    return Problem(status, error.code, str(error), **more)
+
+
+def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    """A problem as a response."""
+    body = {
+        "type": f"urn:windlass:problem:{problem.code}",
+        "title": _TITLES.get(problem.status, "something went wrong"),
+        "status": problem.status,
+        "detail": problem.detail,
+        "code": problem.code,
+        **problem.more,
+    }
+    extra = dict(headers or {})
+    if problem.status in (429, 503):
+        extra.setdefault("Retry-After", "1")
+    if problem.status == 401:
+        extra.setdefault("WWW-Authenticate", 'Bearer realm="windlass"')
+    return Response(msgspec.json.encode(body), problem.status, extra, media_type=TYPE)

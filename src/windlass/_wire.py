@@ -1,0 +1,213 @@
+"""The values of the seam as JSON: what goes over HTTP between a store and who uses it from afar.
+
+The names are those of the model. Payloads and results are JSON within JSON, as they were given, to the byte.
+Instants are ISO 8601 and name their zone. Durations are seconds: as these are floats, the microseconds are
+exact up to 272 years. Integers have 64 bits.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+T = TypeVar("T")
+
+_PLAIN: dict[Any, Any] = {
+    bytes: Raw,
+    timedelta: float,
+    datetime: Annotated[datetime, Meta(tz=True)],
+    int: Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)],  # stores keep no longer ones
+}
+_UNIONS = (Union, UnionType)
+
+
+@cache
+def wire_type(kind: Any) -> Any:
+    """The type of JSON that stands for a type of the model."""
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        return _wire_struct(kind, get_type_hints(kind))
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in _UNIONS:
+        if bytes in arguments:  # What is missing is None: null is JSON like any other.
+            return Raw
+        return Union[tuple(wire_type(one) for one in arguments)]  # noqa: UP007  made at run time
+    if isinstance(origin, type) and issubclass(origin, Struct):
+        return _wire_struct(origin, _filled(origin, arguments), arguments)
+    if origin is not None:
+        return origin[tuple(one if one is Ellipsis else wire_type(one) for one in arguments)]
+    return kind
+
+
+def _filled(generic: Any, arguments: Sequence[Any]) -> dict[str, Any]:
+    """The fields of a generic struct whose variables are known."""
+    known = dict(zip(generic.__parameters__, arguments, strict=True))
+
+    def fill(kind: Any) -> Any:
+        if kind in known:
+            return known[kind]
+        parts = get_args(kind)
+        return (
+            get_origin(kind)[tuple(fill(part) for part in parts)]
+            if parts and get_origin(kind) is tuple
+            else kind
+        )
+
+    return {name: fill(kind) for name, kind in get_type_hints(generic).items()}
+
+
+def _named(kind: type, arguments: tuple[type, ...]) -> str:
+    return kind.__name__ + "".join(f"Of{one.__name__}" for one in arguments)
+
+
+def _wire_struct(kind: Any, hints: dict[str, Any], arguments: tuple[Any, ...] = ()) -> Any:
+    fields: list[Any] = []
+    for field in msgspec.structs.fields(kind):
+        declared = wire_type(hints[field.name])
+        if field.required:
+            fields.append((field.name, declared))
+        elif declared is Raw:
+            fields.append((field.name, declared, Raw(field.default or b"")))
+        elif field.default_factory is not msgspec.NODEFAULT:
+            fields.append((field.name, declared, msgspec.field(default_factory=field.default_factory)))
+        else:
+            fields.append((field.name, declared, _default(field.default, declared)))
+    tag = kind.__struct_config__.tag
+    return msgspec.defstruct(
+        _named(kind, arguments),
+        fields,
+        kw_only=True,
+        forbid_unknown_fields=True,
+        tag=tag,
+        tag_field="kind" if tag is not None else None,
+        namespace={"__doc__": kind.__doc__, "__model__": kind},
+    )
+
+
+def _default(value: Any, declared: Any) -> Any:
+    if isinstance(value, Struct):
+        return msgspec.field(default_factory=lambda: msgspec.convert(to_wire(value), declared))
+    return tuple(value) if isinstance(value, tuple) else to_wire(value)
+
+
+def to_wire(value: Any) -> Any:
+    """A value of the model as what stands for it; it encodes itself as JSON."""
+    match value:
+        case bytes():
+            return Raw(value)
+        case timedelta():
+            return value / timedelta(seconds=1)
+        case Struct():
+            return _sent(value)
+        case tuple() | list():
+            return [to_wire(one) for one in value]
+        case _:
+            return value
+
+
+def _sent(value: Struct) -> dict[str, Any]:
+    absent = _absent(type(value))
+    sent = {
+        name: to_wire(one)
+        for name in value.__struct_fields__
+        if (one := getattr(value, name)) is not None or name not in absent
+    }
+    tag = value.__struct_config__.tag
+    return sent if tag is None else {"kind": tag, **sent}
+
+
+@cache
+def _absent(kind: Any) -> frozenset[str]:
+    """The fields that are None where nothing is said."""
+    return frozenset(field.name for field in msgspec.structs.fields(kind) if field.default is None)
+
+
+def encode(value: Any) -> bytes:
+    """A value of the model as JSON."""
+    return _encoder.encode(to_wire(value))
+
+
+class Decoder(Generic[T]):
+    """Reads JSON as one type of the model. Raises msgspec.DecodeError, or what the model itself refuses."""
+
+    def __init__(self, kind: Any) -> None:
+        self._kind = kind
+        self._decoder = msgspec.json.Decoder(wire_type(kind))
+        self._read = _reader(kind)
+
+    def decode(self, data: bytes) -> T:
+        """The value."""
+        try:
+            data.decode()  # msgspec does not look into what it passes on as it is
+            value: T = self._read(self._decoder.decode(data))
+        except UnicodeDecodeError as error:
+            raise msgspec.DecodeError(f"JSON is UTF-8; this is not, at byte {error.start}") from None
+        except RecursionError:
+            raise msgspec.DecodeError("JSON is nested too deep; flatten it") from None
+        return value
+
+
+@cache
+def _reader(kind: Any) -> Callable[[Any], Any]:
+    """How to make a value of the model from what stands for it."""
+    if kind is bytes:
+        return bytes
+    if kind is timedelta:
+        return _duration
+    if kind is datetime:
+        return _instant
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        return _struct_reader(kind, get_type_hints(kind))
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in _UNIONS:
+        return _union_reader(arguments)
+    if isinstance(origin, type) and issubclass(origin, Struct):
+        return _struct_reader(origin, _filled(origin, arguments))
+    if origin in (tuple, list, Sequence) and arguments:
+        one = _reader(arguments[0])
+        return lambda values: tuple([one(value) for value in values])
+    return lambda value: value
+
+
+def _duration(seconds: float) -> timedelta:
+    """A duration to the microsecond. One that is beyond all counting is as long as can be."""
+    try:
+        return timedelta(seconds=seconds)
+    except OverflowError:
+        return timedelta.max if seconds > 0 else timedelta.min
+
+
+def _instant(value: datetime) -> datetime:
+    """The same instant in UTC, as stores compare them."""
+    try:
+        return value if value.tzinfo is UTC else value.astimezone(UTC)
+    except OverflowError:
+        raise msgspec.ValidationError(f"{value.isoformat()} is beyond the years 1 to 9999 in UTC") from None
+
+
+def _struct_reader(kind: Any, hints: dict[str, Any]) -> Callable[[Any], Any]:
+    readers = {name: _reader(hints[name]) for name in kind.__struct_fields__}
+    return lambda value: kind(**{name: read(getattr(value, name)) for name, read in readers.items()})
+
+
+def _union_reader(kinds: Sequence[Any]) -> Callable[[Any], Any]:
+    structs = {one: _reader(one) for one in kinds if isinstance(one, type) and issubclass(one, Struct)}
+    others = [_reader(one) for one in kinds if one is not NoneType and one not in structs]
+
+    def read(value: Any) -> Any:
+        if value is None or (isinstance(value, Raw) and not bytes(value)):
+            return None
+        model = getattr(type(value), "__model__", None)
+        if model in structs:
+            return structs[model](value)
+        return others[0](value) if others else value
+
+    return read
+
+
+_encoder = msgspec.json.Encoder()

@@ -1,0 +1,78 @@
+"""A server for the tests of the API, and what they ask of it."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.loops.working import eventually
+from tests.servers.api import ApiServer
+from windlass._client.keys import Keys
+from windlass._stores.memory import MemoryStore
+
+DEADLINE = 10.0
+
+Ask = Callable[..., Awaitable[httpx2.Response]]
+
+
+@pytest.fixture(scope="session")
+def api() -> Iterator[ApiServer]:
+    with ApiServer() as api:
+        yield api
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[MemoryStore]:
+    store = MemoryStore()
+    await store.open()
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+def keys(store: MemoryStore) -> Keys:
+    return Keys(store)
+
+
+@pytest.fixture
+def open_url(api: ApiServer, store: MemoryStore) -> str:
+    """Where the store is served to all."""
+    return api.serve(store, open_to_all=True)
+
+
+@pytest.fixture
+def url(api: ApiServer, store: MemoryStore) -> str:
+    """Where the store is served to who has a key."""
+    return api.serve(store)
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(trust_env=False, timeout=30) as http:
+        yield http
+
+
+@pytest.fixture
+def ask(http: httpx2.AsyncClient, open_url: str) -> Ask:
+    """Ask a verb of the open server, with a value or with the very bytes of a body."""
+
+    async def asked(verb: str, body: Any = None, **headers: str) -> httpx2.Response:
+        told = {"content-type": "application/json"} | {
+            name.replace("_", "-"): one for name, one in headers.items()
+        }
+        if isinstance(body, bytes):
+            return await http.post(f"{open_url}/work/{verb}", content=body, headers=told)
+        return await http.post(f"{open_url}/work/{verb}", json={} if body is None else body, headers=told)
+
+    return asked
+
+
+@pytest.fixture
+async def lives_on(ask: Ask, api: ApiServer) -> AsyncIterator[None]:
+    """After whatever it was, the server answers as before, and nothing goes on behind its back."""
+    await ask("about")
+    before = api.tasks()
+    yield
+    assert (await ask("about")).status_code == 200
+    await eventually(lambda: api.tasks() <= before)

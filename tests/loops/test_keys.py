@@ -1,0 +1,93 @@
+"""Keys of the HTTP API: shown once, kept as hashes, revoked by id. (I3)"""
+
+import asyncio
+import hashlib
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from windlass import App, InvalidOption, NotFound
+from windlass._model.key import Scope
+from windlass._policy import bearer
+
+
+@pytest.fixture
+def app() -> App:
+    return App("memory://")
+
+
+async def test_a_key_is_shown_once_and_kept_as_a_hash(app: App) -> None:
+    made = await app.operator.keys.create(
+        "the shop", scopes=["enqueue", Scope.READ, "read"], tenant="acme", queues=["mail"], expires_in="1h"
+    )
+    (kept,) = await app.operator.keys.list()
+
+    sent = bearer.read(made.text)
+    assert sent is not None
+    assert kept == made.key
+    assert (kept.name, kept.label, kept.tenant, kept.queues) == (sent.id, "the shop", "acme", ("mail",))
+    assert kept.scopes == (Scope.ENQUEUE, Scope.READ)
+    assert kept.hash == hashlib.sha256(sent.secret.encode()).hexdigest()
+    assert kept.expires_at == kept.created_at + timedelta(hours=1)
+    assert sent.secret not in repr(kept) + repr(made) + repr(sent)
+
+
+async def test_no_two_keys_are_alike(app: App) -> None:
+    made = [await app.operator.keys.create("same", scopes=("work",)) for _ in range(20)]
+
+    assert len({one.text for one in made}) == len({one.key.name for one in made}) == 20
+    assert [key.name for key in await app.operator.keys.list()] == sorted(one.key.name for one in made)
+
+
+async def test_a_revoked_key_is_gone_and_the_others_stay(app: App) -> None:
+    gone, stays = [await app.operator.keys.create(label, scopes=("read",)) for label in ("a", "b")]
+
+    await app.operator.keys.revoke(gone.key.name)
+
+    assert await app.operator.keys.list() == [stays.key]
+    with pytest.raises(NotFound, match=gone.key.name):
+        await app.operator.keys.revoke(gone.key.name)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"label": ""}, "label"),
+        ({"label": "  "}, "label"),
+        ({"label": "x" * 101}, "1 to 100"),
+        ({"label": "\x1b[2J"}, "label"),
+        ({"label": "two\nlines"}, "label"),
+        ({"label": 7}, "label"),
+        ({"scopes": ()}, "without a scope"),
+        ({"scopes": "read"}, "takes several"),
+        ({"scopes": ("read", "root")}, "no scope 'root'; there are: enqueue, read, work, operate, admin"),
+        ({"scopes": ([],)}, "no scope a list"),
+        ({"tenant": ""}, "tenant"),
+        ({"tenant": "a b"}, "tenant 'a b' is not a name"),
+        ({"queues": ("mail", "\x00")}, "queue"),
+        ({"queues": "mail"}, "several names"),
+        ({"queues": ()}, "no queue"),
+        ({"expires_in": "soon"}, "key's term"),
+        ({"expires_in": 0}, "more than no time"),
+        ({"expires_in": -1}, "key's term"),
+    ],
+)
+async def test_what_makes_no_sense_is_refused_and_nothing_kept(
+    app: App, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidOption, match=message):
+        await app.operator.keys.create(**{"label": "x", "scopes": ("read",), **options})
+
+    assert await app.operator.keys.list() == []
+
+
+def test_the_blocking_twin_does_the_same(tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path}/windlass.db")
+    made = app.sync_operator.keys.create("shop", scopes=("enqueue",))
+
+    assert app.sync_operator.keys.list() == [made.key]
+    app.sync_operator.keys.revoke(made.key.name)
+    assert app.sync_operator.keys.list() == []
+    asyncio.run(app.close())

@@ -1,0 +1,80 @@
+"""A private HTTP server for tests: one for the whole session, with any number of stores behind it."""
+
+import asyncio
+import socket
+import threading
+from contextlib import suppress
+from itertools import count
+from typing import Any, Self
+
+import uvicorn
+
+from windlass._http.app import http_app
+from windlass._http.connection import GuardedProtocol
+from windlass._store import Store
+
+START_SECONDS = 10.0
+
+
+class ApiServer:
+    """Serves stores, each at a path of its own, from a thread with a loop of its own."""
+
+    def __init__(self) -> None:
+        self._apps: dict[str, Any] = {}
+        self._numbers = count()
+        # With the protocol said: asyncio sends without delay only on sockets that are known to be TCP.
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self._socket.bind(("127.0.0.1", 0))
+        config = uvicorn.Config(
+            self._dispatch,
+            interface="asgi3",
+            http=GuardedProtocol,
+            ws="none",
+            log_level="warning",
+            lifespan="off",
+            access_log=False,
+            server_header=False,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        self._thread.join(START_SECONDS)
+
+    def serve(self, store: Store, **options: Any) -> str:
+        """Serve a store; the URL at which it is asked."""
+        name = str(next(self._numbers))
+        self._apps[name] = http_app(store, **options)
+        return f"{self.url}/{name}"
+
+    def tasks(self) -> int:
+        """How many asyncio tasks its loop has, but for the one that counts."""
+
+        async def counted() -> int:
+            return len(asyncio.all_tasks()) - 1
+
+        return asyncio.run_coroutine_threadsafe(counted(), self._loop).result(START_SECONDS)
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        await self._server.serve(sockets=[self._socket])
+
+    async def _dispatch(self, scope: Any, receive: Any, send: Any) -> None:
+        _, name, rest = scope["path"].split("/", 2)
+        with suppress(asyncio.CancelledError):
+            await self._apps[name](
+                {**scope, "path": f"/{rest}", "raw_path": f"/{rest}".encode()}, receive, send
+            )

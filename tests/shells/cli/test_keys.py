@@ -1,0 +1,83 @@
+"""`windlass keys`: shown once, listed without secrets, revoked."""
+
+from pathlib import Path
+
+import pytest
+
+from windlass._policy import bearer
+
+from .conftest import Run
+
+
+def _everything_in(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.rglob("windlass.db*") if file.is_file())
+
+
+def test_a_key_is_made_listed_and_revoked(run: Run, folder: Path) -> None:
+    made = run("keys", "create", "the shop", "--scope", "enqueue", "--scope", "read", "--expires", "30d")
+    sent = bearer.read(made.out.strip())
+    assert sent is not None, made.err
+    table = run("keys", "list").out
+    listed = run("keys", "list", "--json").row
+
+    assert made.out == f"{sent.text}\n"
+    assert sent.secret not in table + str(listed) + made.err
+    assert sent.secret.encode() not in _everything_in(folder)
+    assert bearer.hashed(sent.secret).encode() in _everything_in(folder)
+    assert (listed["id"], listed["label"], listed["scopes"]) == (sent.id, "the shop", ["enqueue", "read"])
+    assert (listed["tenant"], listed["queues"]) == (None, None)
+    assert listed["expires_at"] > listed["created_at"]
+    assert "hash" not in listed
+    assert table.splitlines()[0].split() == ["id", "label", "scopes", "tenant", "queues", "expires"]
+    assert table.splitlines()[1].startswith(f"{sent.id}  the shop  enqueue, read")
+
+    assert run("keys", "revoke", sent.id).out == f"revoked {sent.id}\n"
+    assert run("keys", "list", "--json").rows == []
+    assert "windlass keys create" in run("keys", "list").err
+
+
+def test_as_json_the_key_comes_with_what_it_allows(run: Run) -> None:
+    bounds = ("--tenant", "acme", "-q", "mail", "-q", "sms")
+    made = run("keys", "create", "ada", "--scope", "work", *bounds, "--json").row
+    sent = bearer.read(made["key"])
+
+    assert sent is not None
+    assert (made["id"], made["tenant"], made["queues"]) == (sent.id, "acme", ["mail", "sms"])
+    assert run("keys", "list", "--json").row == {name: value for name, value in made.items() if name != "key"}
+    assert run("keys", "revoke", sent.id, "--json").row == {"revoked": sent.id}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("create", "x"), 2, "--scope"),
+        (("create", "--scope", "read"), 2, "LABEL"),
+        (("create", "x", "--scope", "root"), 2, "'enqueue', 'read', 'work', 'operate', 'admin'"),
+        (("create", "", "--scope", "read"), 2, "label"),
+        (("create", "\x1b[2J", "--scope", "read"), 2, "label"),
+        (("create", "x" * 101, "--scope", "read"), 2, "1 to 100"),
+        (("create", "x", "--scope", "read", "--tenant", "a b"), 2, "tenant 'a b' is not a name"),
+        (("create", "x", "--scope", "read", "--tenant", ""), 2, "tenant"),
+        (("create", "x", "--scope", "read", "-q", "\x1b"), 2, "queue"),
+        (("create", "x", "--scope", "read", "--expires", "soon"), 2, "--expires"),
+        (("create", "x", "--scope", "read", "--expires", "0s"), 2, "more than no time"),
+        (("revoke", "nobody"), 3, "no key 'nobody'; `windlass keys list`"),
+        (("revoke", "\x1b[2J"), 3, "no key"),
+    ],
+)
+def test_what_cannot_be_done_says_why(run: Run, arguments: tuple[str, ...], code: int, message: str) -> None:
+    run("migrate")
+
+    ran = run("keys", *arguments)
+
+    assert ran.code == code, ran.err
+    assert message in ran.err
+    assert "\x1b" not in ran.err
+    assert ran.out == ""
+    assert run("keys", "list", "--json").rows == []
+
+
+def test_a_key_can_be_made_before_anything_else(run: Run) -> None:
+    assert "windlass migrate" in run("keys", "list").err
+    assert run("keys", "create", "first", "--scope", "admin").code == 0
+    assert run("keys", "list", "--json").row["label"] == "first"

@@ -1,0 +1,192 @@
+"""`windlass serve`: where it listens, what it says, how it stops; and workers that go through it."""
+
+import signal
+import socket
+import subprocess
+from collections.abc import Callable
+from urllib.request import urlopen
+
+import pytest
+
+from tests.servers.process import free_port
+
+from .conftest import Run
+
+Start = Callable[..., subprocess.Popen[str]]
+WORKER = ("work", "read", "operate", "enqueue")
+
+
+def _until(process: "subprocess.Popen[str]", words: str) -> list[str]:
+    """The lines up to the one with these words."""
+    assert process.stderr is not None
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if words in line:
+            return lines
+    raise AssertionError(f"it ended before it said {words!r}: {''.join(lines)}")
+
+
+@pytest.fixture
+def port() -> int:
+    return free_port()
+
+
+@pytest.fixture
+def key(run: Run) -> Callable[..., str]:
+    """A key with these scopes."""
+
+    def make(*scopes: str) -> str:
+        ran = run("keys", "create", "test", *(word for scope in scopes for word in ("--scope", scope)))
+        assert ran.code == 0, ran.err
+        return ran.out.strip()
+
+    return make
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
+def test_it_does_not_let_strangers_in_without_keys(run: Run, host: str) -> None:
+    ran = run("serve", "--host", host)
+
+    assert ran.code == 2
+    assert f"listening on {host} lets others in, and there are no keys" in ran.err
+    assert "--insecure" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--port", "0"), "--port"),
+        (("--port", "65536"), "--port"),
+        (("--port", "http"), "--port"),
+        (("--host", "192.0.2.1", "--insecure"), "cannot listen on 192.0.2.1: Cannot assign"),
+        (("--host", "nowhere.invalid", "--insecure"), "cannot listen on nowhere.invalid"),
+        (("--store", "memory://"), "memory://"),
+    ],
+)
+def test_where_it_cannot_listen_it_says_so(run: Run, arguments: tuple[str, ...], message: str) -> None:
+    ran = run("serve", *arguments)
+
+    assert ran.code == 2, ran.err
+    assert message in ran.err
+    assert "serving" not in ran.err
+
+
+def test_a_port_that_is_taken_is_refused(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        number = taken.getsockname()[1]
+        ran = run("serve", "--port", str(number))
+
+    assert ran.code == 3
+    assert ran.err.splitlines()[-1].startswith(f"error[refused]: port {number} of 127.0.0.1 is taken")
+    assert "serving" not in ran.err
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_though_a_worker_listens(
+    start: Start, key: Callable[..., str], port: int, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WINDLASS_KEY", key(*WORKER))
+    server = start("serve", "--port", str(port))
+    (told,) = _until(server, "serving")
+    worker = start("worker", "shop:app", "--store", f"http://127.0.0.1:{port}")
+    _until(worker, "durable: ")
+    _until(worker, "leads")
+
+    server.send_signal(number)
+    _, rest = server.communicate(timeout=8)
+    _until(worker, "trying again")
+    worker.send_signal(signal.SIGTERM)
+    worker.communicate(timeout=20)
+
+    for said in (f"http://127.0.0.1:{port};", "sqlite:///windlass.db", "durable: a commit returns once"):
+        assert said in told
+    assert server.returncode == 0, rest
+    assert "has stopped" in rest
+    assert " error " not in rest
+    assert "uvicorn" not in rest.lower()
+    assert worker.returncode == 0
+
+
+@pytest.mark.system
+def test_without_keys_it_serves_this_machine_and_says_what_that_means(start: Start, port: int) -> None:
+    server = start("serve", "--port", str(port))
+    _until(server, "there are no keys: whoever can reach it may do everything")
+
+    with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answer:
+        assert answer.status == 200
+    worker = start("worker", "shop:app", "--drain", "--store", f"http://127.0.0.1:{port}")
+    _, err = worker.communicate(timeout=20)
+
+    assert worker.returncode == 0, err
+    assert "HTTP Request" not in err
+
+
+@pytest.mark.system
+def test_a_worker_that_may_not_work_says_why_and_ends(
+    run: Run, start: Start, key: Callable[..., str], port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lacking, good = key("work", "read"), key(*WORKER)
+    revoked = key(*WORKER)
+    run("keys", "revoke", revoked.split("_")[1])
+    _until(start("serve", "--port", str(port)), "serving")
+    url = f"http://127.0.0.1:{port}"
+
+    def worker(key: str, store: str = url) -> tuple[int, str]:
+        monkeypatch.setenv("WINDLASS_KEY", key)
+        ran = run("worker", "shop:app", "--store", store, "--drain")
+        assert "Traceback" not in ran.err
+        if key:
+            assert key not in ran.err
+        return ran.code, ran.err.splitlines()[-1]
+
+    code, said = worker("")
+    assert code == 4
+    assert said.startswith(f"error[store-error]: {url} asks for a key: put one that `windlass keys create`")
+    for wrong in ("wl_nothing", revoked, good[:-1] + ("a" if good[-1] != "a" else "b")):
+        code, said = worker(wrong)
+        assert (code, "does not know the key in WINDLASS_KEY" in said) == (4, True), said
+    code, said = worker(lacking)
+    assert code == 4
+    assert said.endswith("has the scopes work, read, operate, enqueue; this one lacks operate, enqueue")
+    code, said = worker(good, f"{url}/shop")
+    assert (code, "there is nothing at this address" in said) == (4, True), said
+    assert worker("two words")[0] == 2
+    assert worker(good, url.replace("//", f"//x:{lacking}@"))[0] == 2
+    assert worker(good, "http://127.0.0.1:port")[0] == 2
+    assert worker(good)[0] == 0
+
+
+@pytest.mark.system
+def test_a_worker_waits_for_a_server_that_is_away_and_others_do_not(
+    run: Run, start: Start, port: int
+) -> None:
+    url = f"http://127.0.0.1:{port}"
+    worker = start("worker", "shop:app", "--store", url, "--drain")
+    _until(worker, f"not available, trying again: {url} did not answer")
+    listed = run("tasks", "list", "--store", url)
+
+    _until(start("serve", "--port", str(port)), "serving")
+    _, err = worker.communicate(timeout=20)
+
+    assert (listed.code, listed.err) == (
+        4,
+        f"error[store-unavailable]: {url} did not answer: ConnectError\n",
+    )
+    assert worker.returncode == 0, err
+
+
+@pytest.mark.system
+def test_what_is_no_windlass_server_is_told_apart_from_one_that_is_away(run: Run, start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        url = f"http://127.0.0.1:{other.getsockname()[1]}"
+        worker = start("worker", "shop:app", "--store", url)
+        caller, _ = other.accept()
+        with caller:
+            caller.recv(65536)
+            caller.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\nConnection: close\r\n\r\nnope")
+            _, err = worker.communicate(timeout=20)
+
+    assert worker.returncode == 4
+    assert f"{url} answered 404, not as windlass does; is this the address of a `windlass serve`?" in err

@@ -1,0 +1,152 @@
+"""API keys: what is sent has one shape, only the right secret fits, and only in time."""
+
+import re
+from datetime import timedelta
+from itertools import combinations
+from math import log2
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from rich.pretty import pretty_repr
+
+from tests.unit.samples import HOUR, NOW
+from windlass._model.key import ApiKey, Scope
+from windlass._policy import bearer
+from windlass._policy.bearer import Sent, allows, fits, from_bytes, hashed, read
+
+LEAST = 42
+LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+SHAPE = re.compile(f"wl_[{LETTERS}]{{12}}_[{LETTERS}]{{43}}")
+TICK = timedelta(microseconds=1)
+
+entropy = st.binary(min_size=LEAST, max_size=48)
+sent_keys = entropy.map(from_bytes)
+
+
+def kept(sent: Sent, **changes: object) -> ApiKey:
+    key = ApiKey(
+        name=sent.id, label="web", hash=hashed(sent.secret), scopes=(Scope.READ,), created_at=NOW - HOUR
+    )
+    return replace(key, **changes)
+
+
+@given(random=entropy)
+def test_a_key_has_its_shape_and_reads_back(random: bytes) -> None:
+    sent = from_bytes(random)
+
+    assert SHAPE.fullmatch(sent.text)
+    assert read(sent.text) == sent
+
+
+def test_a_secret_has_256_bits() -> None:
+    assert len(set(LETTERS)) ** 43 >= 1 << 256
+    assert len(from_bytes(bytes(LEAST)).secret) == 43
+
+
+def test_the_least_entropy_favours_no_secret_over_another() -> None:
+    per_key = (1 << 8 * LEAST) // 62 ** (12 + 43)  # inputs that become the same key, or one more
+
+    likeliest = (per_key + 1) * 62**12
+    assert 8 * LEAST - log2(likeliest) >= 256
+
+
+@given(random=entropy, data=st.data())
+def test_every_bit_of_the_entropy_counts(random: bytes, data: st.DataObject) -> None:
+    bit = data.draw(st.integers(0, 8 * len(random) - 1))
+    other = (int.from_bytes(random, "big") ^ 1 << bit).to_bytes(len(random), "big")
+
+    assert from_bytes(other) != from_bytes(random)
+
+
+def test_every_letter_of_a_key_comes_from_the_entropy() -> None:
+    ends = [from_bytes(number.to_bytes(LEAST, "big")) for number in (0, 62**55 - 1)]
+
+    assert [one.text for one in ends] == [f"wl_{'0' * 12}_{'0' * 43}", f"wl_{'z' * 12}_{'z' * 43}"]
+
+
+@given(random=st.binary(max_size=LEAST - 1))
+def test_too_little_entropy_makes_no_key(random: bytes) -> None:
+    with pytest.raises(ValueError, match=f"42 random bytes or more, not {len(random)}"):
+        from_bytes(random)
+
+
+@given(text=st.text() | st.from_regex(r"wl_[0-9A-Za-z]{11,13}_[0-9A-Za-z]{42,44}", fullmatch=True))
+def test_what_has_another_shape_is_no_key(text: str) -> None:
+    found = read(text)
+
+    assert (found is not None) == bool(SHAPE.fullmatch(text))
+    assert found is None or found.text == text
+
+
+GOOD = from_bytes(bytes(range(LEAST)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", " ", "wl", "wl__", "wl_" + "0" * 55, GOOD.id, GOOD.secret),
+        *(f" {GOOD.text}", f"{GOOD.text} ", f"{GOOD.text}\n", f"{GOOD.text}\0", f"{GOOD.text}{GOOD.text}"),
+        *(GOOD.text.replace("wl", "WL"), GOOD.text.replace("_", "-"), GOOD.text[:-1], GOOD.text + "0"),
+        *(GOOD.text[:-1] + letter for letter in ("é", "\u0663", "\u212a", "_", "\u017f", "\ud800")),
+    ],
+)
+def test_what_is_nearly_a_key_is_none(text: str) -> None:
+    assert read(text) is None
+
+
+@given(sent=sent_keys, other=sent_keys)
+def test_only_the_right_secret_fits(sent: Sent, other: Sent) -> None:
+    assert fits(sent, kept(sent), NOW)
+    assert fits(other, kept(sent), NOW) == (other.secret == sent.secret)
+
+
+@given(sent=sent_keys, place=st.integers(0, 42), letter=st.sampled_from(LETTERS))
+def test_a_secret_that_is_wrong_in_one_letter_does_not_fit(sent: Sent, place: int, letter: str) -> None:
+    near = Sent(sent.id, sent.secret[:place] + letter + sent.secret[place + 1 :])
+
+    assert fits(near, kept(sent), NOW) == (near == sent)
+
+
+def test_a_key_is_good_until_the_instant_it_expires() -> None:
+    key = kept(GOOD, expires_at=NOW)
+
+    assert fits(GOOD, key, NOW - TICK)
+    assert not fits(GOOD, key, NOW)
+    assert not fits(GOOD, key, NOW + TICK)
+
+
+def test_nothing_fits_nothing() -> None:
+    assert not fits(None, None, NOW)
+    assert not fits(GOOD, None, NOW)
+    assert not fits(None, kept(GOOD), NOW)
+
+
+def test_nothing_sent_does_not_fit_the_hash_of_nothing() -> None:
+    assert not fits(None, kept(GOOD, hash=hashed("")), NOW)
+    assert not fits(GOOD, kept(GOOD, hash=bearer._NOBODY), NOW)
+
+
+@pytest.mark.parametrize("stored", ["", "é", GOOD.secret, hashed(GOOD.secret).upper(), "0" * 64])
+def test_a_stored_hash_that_is_none_fits_nothing(stored: str) -> None:
+    assert not fits(GOOD, kept(GOOD, hash=stored), NOW)
+
+
+def test_the_secret_is_neither_shown_nor_kept() -> None:
+    for text in (repr(GOOD), str(GOOD), f"{GOOD}", repr([GOOD]), repr(kept(GOOD)), pretty_repr(GOOD)):
+        assert GOOD.secret not in text
+    assert GOOD.id in repr(GOOD)
+
+
+@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.parametrize("held", Scope)
+def test_a_scope_allows_itself_and_admin_everything(held: Scope, scope: Scope) -> None:
+    assert allows(kept(GOOD, scopes=(held,)), scope) == (held in (scope, Scope.ADMIN))
+
+
+@pytest.mark.parametrize("scope", Scope)
+def test_several_scopes_allow_each_of_them_and_none_allows_nothing(scope: Scope) -> None:
+    assert not allows(kept(GOOD, scopes=()), scope)
+    for held in combinations(Scope, 2):
+        assert allows(kept(GOOD, scopes=held), scope) == (scope in held or Scope.ADMIN in held)

@@ -87,7 +87,7 @@ def _check_struct(value: Struct) -> None:
 
 
 def _check_task(task: NewTask) -> None:
-    for one in (task.id, task.root, *task.after):
+    for one in (task.id, task.root):  # One to wait for that is no id at all is simply not there.
         if not _ID.fullmatch(one):
             raise InvalidOption(f"a task's id is a UUID in small letters, not {shown(one)}")
     for what, given in (("type", task.type), ("queue", task.queue), ("tenant", task.tenant or "nobody")):

@@ -184,7 +184,9 @@ def put_queue(clock: datetime | None, settings: QueueSettings) -> Script[bool]:
 
 def remove_queue(clock: datetime | None, name: str) -> Script[bool]:
     """Forget a queue's settings; says whether there were any. It may have been paused."""
+    before = yield from value("queue_settings", name)
     removed = yield from value("remove_queue", name, clock)
-    yield from ask("unsettle", [name])
+    if before is not None and moves_tasks(read_settings(before), None):
+        yield from ask("unsettle", [name])
     yield from ask("wake", [name])
     return removed is not None

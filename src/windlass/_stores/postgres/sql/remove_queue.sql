@@ -8,7 +8,7 @@ WITH narrowed AS (
 
 removed AS (
     DELETE FROM windlass.queue AS q
-    WHERE q.name = $1 AND q.widest = 1 AND NOT q.laned AND NOT q.guarded
+    WHERE q.name = $1 AND q.widest = 1 AND NOT q.laned AND NOT q.guarded AND q.settings IS NOT NULL
     RETURNING q.name
 )
 

@@ -212,6 +212,7 @@ class TestValues:
     @pytest.mark.parametrize(
         "changed",
         [
+            {"id": "x"}, {"id": ""}, {"id": "A" * 36}, {"root": "x"},
             {"type": ""}, {"type": "x" * 513}, {"queue": ""},
             {"tenant": "x" * 513}, {"priority": 101}, {"priority": -(1 << 62)}, {"boost": 1 << 60},
             {"max_attempts": 0}, {"max_attempts": 1 << 40}, {"delay": 1e300}, {"timeout": 1e12},

@@ -65,7 +65,7 @@ chaos: setup servers ## Kill and cut at random; minutes, not seconds
 lock: ## Pin what pyproject.toml asks for (UPGRADE=1 to take newer versions)
 	@tool=$$(mktemp -d) && trap 'rm -rf "$$tool"' EXIT \
 	  && python3 -m venv "$$tool" && "$$tool/bin/pip" install -qq --disable-pip-version-check '$(UV)' \
-	  && "$$tool/bin/uv" pip compile pyproject.toml --quiet --extra cli --extra postgres --extra uvloop --extra http --extra remote --group dev \
+	  && "$$tool/bin/uv" pip compile pyproject.toml --quiet --extra cli --extra postgres --extra uvloop --extra http --extra remote --extra metrics --extra tracing --group dev \
 	    --universal --python-version 3.11 --generate-hashes $(if $(UPGRADE),--upgrade) \
 	    --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
 	    --output-file requirements/dev.lock

@@ -62,8 +62,8 @@ def ask(http: httpx2.AsyncClient, open_url: str) -> Ask:
             name.replace("_", "-"): one for name, one in headers.items()
         }
         if isinstance(body, bytes):
-            return await http.post(f"{open_url}/work/{verb}", content=body, headers=told)
-        return await http.post(f"{open_url}/work/{verb}", json={} if body is None else body, headers=told)
+            return await http.post(f"{open_url}/store/{verb}", content=body, headers=told)
+        return await http.post(f"{open_url}/store/{verb}", json={} if body is None else body, headers=told)
 
     return asked
 

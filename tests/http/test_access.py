@@ -13,8 +13,8 @@ from tests.http.problem import assert_safe, problem
 from tests.loops.working import eventually
 from tests.servers.api import ApiServer
 from windlass._client.keys import Keys
-from windlass._http import access, work
-from windlass._http.work import SCOPES
+from windlass._http import access, remote
+from windlass._http.remote import SCOPES
 from windlass._ids import new_id
 from windlass._model.filter import Page
 from windlass._model.key import ApiKey, Scope
@@ -58,13 +58,13 @@ class Asker:
     async def verb(self, verb: str, key: str | None, message: Any = None) -> httpx2.Response:
         headers = {} if key is None else {"authorization": f"Bearer {key}"}
         body = MESSAGES[verb] if message is None else message
-        response = await self.http.post(f"{self.url}/work/{verb}", json=body, headers=headers)
+        response = await self.http.post(f"{self.url}/store/{verb}", json=body, headers=headers)
         assert_safe(response)
         return response
 
     async def wakes(self, key: str | None) -> httpx2.Response:
         headers = {} if key is None else {"authorization": f"Bearer {key}"}
-        async with self.http.stream("GET", f"{self.url}/work/wakes", headers=headers) as response:
+        async with self.http.stream("GET", f"{self.url}/store/wakes", headers=headers) as response:
             if response.status_code != 200:
                 await response.aread()
             return response
@@ -154,7 +154,7 @@ async def test_without_a_good_key_nothing_is_allowed(asker: Asker, keys: Keys) -
 async def test_a_key_goes_behind_bearer(sent: str, asker: Asker, keys: Keys) -> None:
     key = (await keys.create("k", scopes=[Scope.ADMIN])).text
     headers = {"authorization": sent.format(key)}
-    problem(await asker.http.post(f"{asker.url}/work/about", json={}, headers=headers), 401, "unauthorized")
+    problem(await asker.http.post(f"{asker.url}/store/about", json={}, headers=headers), 401, "unauthorized")
 
 
 async def test_refusals_are_the_same_whether_or_not_there_is_such_a_key(
@@ -209,12 +209,12 @@ async def test_a_key_expires_while_it_is_remembered(asker: Asker, keys: Keys) ->
 async def test_who_listens_hears_no_more_once_the_key_is_revoked(
     asker: Asker, keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(work, "PING_SECONDS", 0.05)
+    monkeypatch.setattr(remote, "PING_SECONDS", 0.05)
     new = await keys.create("k", scopes=[Scope.WORK])
     headers = {"authorization": f"Bearer {new.text}"}
     async with (
         asyncio.timeout(10),
-        asker.http.stream("GET", f"{asker.url}/work/wakes", headers=headers) as heard,
+        asker.http.stream("GET", f"{asker.url}/store/wakes", headers=headers) as heard,
     ):
         lines = heard.aiter_lines()
         await anext(lines)
@@ -331,7 +331,7 @@ async def test_a_door_that_is_open_until_there_are_keys_stays_shut_then(
             if step == "revoked":
                 await keys.revoke(made.key.name)
             answer = await client.post(
-                f"{url}/work/about", content=b"{}", headers={"content-type": "application/json"}
+                f"{url}/store/about", content=b"{}", headers={"content-type": "application/json"}
             )
             seen.append(answer.status_code)
 

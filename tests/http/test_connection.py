@@ -13,7 +13,7 @@ import pytest
 from tests.http.conftest import DEADLINE, Ask
 from tests.loops.working import eventually
 from tests.servers.api import ApiServer
-from windlass._http import connection, receiving, work
+from windlass._http import connection, receiving, remote
 from windlass._ids import new_id
 
 JSON = "application/json"
@@ -75,7 +75,7 @@ def is_let_go(line: socket.socket, drop: bytes) -> bool:
 def test_gone_in_the_middle_of_a_body(open_url: str) -> None:
     for _ in range(20):
         with closing(dial(open_url)) as line:
-            path = at(open_url, "/work/enqueue")
+            path = at(open_url, "/store/enqueue")
             line.sendall(head("POST", path, f"content-type: {JSON}", "content-length: 1000") + b'{"batch"')
 
 
@@ -86,11 +86,11 @@ def test_gone_in_the_middle_of_a_head(open_url: str) -> None:
 
 
 def test_gone_while_listening(open_url: str, api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "PING_SECONDS", 0.01)
+    monkeypatch.setattr(remote, "PING_SECONDS", 0.01)
     before = api.tasks()
     lines = [dial(open_url) for _ in range(20)]
     for line in lines:
-        line.sendall(head("GET", at(open_url, "/work/wakes?queue=q")))
+        line.sendall(head("GET", at(open_url, "/store/wakes?queue=q")))
         assert line.recv(65536).startswith(b"HTTP/1.1 200 ")
     assert api.tasks() >= before + 20
     for line in lines:
@@ -100,7 +100,7 @@ def test_gone_while_listening(open_url: str, api: ApiServer, monkeypatch: pytest
 async def test_hints_come_while_others_leave(http: httpx2.AsyncClient, open_url: str, ask: Ask) -> None:
     async with (
         asyncio.timeout(DEADLINE),
-        http.stream("GET", f"{open_url}/work/wakes?queue=default") as heard,
+        http.stream("GET", f"{open_url}/store/wakes?queue=default") as heard,
     ):
         lines = heard.aiter_lines()
         await anext(lines)
@@ -113,7 +113,7 @@ async def test_hints_come_while_others_leave(http: httpx2.AsyncClient, open_url:
 
 def test_a_body_that_never_ends(open_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receiving, "MAX_SECONDS", 0.1)
-    answer = talk(open_url, head("POST", "/work/about", f"content-type: {JSON}", "content-length: 9") + b"{")
+    answer = talk(open_url, head("POST", "/store/about", f"content-type: {JSON}", "content-length: 9") + b"{")
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert b'"code":"too-slow"' in answer
 
@@ -122,7 +122,7 @@ def test_a_body_that_never_ends(open_url: str, monkeypatch: pytest.MonkeyPatch) 
 def test_a_body_that_nobody_waits_for(seconds: float, open_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "LINGER_SECONDS", seconds)
     with closing(dial(open_url)) as line:
-        line.sendall(head("POST", at(open_url, "/work/about"), "content-length: 1000000"))
+        line.sendall(head("POST", at(open_url, "/store/about"), "content-length: 1000000"))
         assert line.recv(65536).startswith(b"HTTP/1.1 415 ")
         assert is_let_go(line, b"x")
 
@@ -157,9 +157,9 @@ async def test_an_answer_that_takes_longer_than_a_head_may(
 ) -> None:
     """A half head behind a request that is being answered is nobody's fault."""
     monkeypatch.setattr(connection, "HEAD_SECONDS", 0.05)
-    monkeypatch.setattr(work, "PING_SECONDS", 0.05)
+    monkeypatch.setattr(remote, "PING_SECONDS", 0.05)
     with closing(dial(open_url)) as line:
-        line.sendall(head("GET", at(open_url, "/work/wakes")) + b"GET ")
+        line.sendall(head("GET", at(open_url, "/store/wakes")) + b"GET ")
         heard = b""
         while heard.count(b"1\r\n\n\r\n") < 6:
             part = await asyncio.to_thread(line.recv, 65536)
@@ -195,7 +195,7 @@ def test_an_endless_head(open_url: str) -> None:
 )  # fmt: skip
 def test_no_http(sent: bytes, open_url: str) -> None:
     with closing(dial(open_url)) as line:
-        line.sendall(sent.replace(b" / ", f" {at(open_url, '/work/about')} ".encode()))
+        line.sendall(sent.replace(b" / ", f" {at(open_url, '/store/about')} ".encode()))
         answer = line.recv(65536)
         assert answer.startswith(b"HTTP/1.1 400 "), answer[:200]
         assert b"content-type: application/problem+json\r\n" in answer
@@ -205,7 +205,7 @@ def test_no_http(sent: bytes, open_url: str) -> None:
 
 def test_one_as_large_as_the_real_bound(open_url: str) -> None:
     said = receiving.MAX_BODY + 1
-    answer = talk(open_url, head("POST", "/work/about", f"content-type: {JSON}", f"content-length: {said}"))
+    answer = talk(open_url, head("POST", "/store/about", f"content-type: {JSON}", f"content-length: {said}"))
     assert answer.startswith(b"HTTP/1.1 413 ")
 
 
@@ -218,7 +218,7 @@ async def test_who_takes_nothing_of_the_answer(
     body = b'{"where":{},"page":{}}'
     with closing(dial(open_url)) as line:
         said = (f"content-type: {JSON}", f"content-length: {len(body)}")
-        line.sendall(head("POST", at(open_url, "/work/find"), *said) + body)
+        line.sendall(head("POST", at(open_url, "/store/find"), *said) + body)
         assert line.recv(12) == b"HTTP/1.1 200"
         port = line.getsockname()[1]
         await eventually(lambda: port not in ports(api))

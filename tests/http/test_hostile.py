@@ -68,7 +68,9 @@ class TestBody:
             for _ in range(11):
                 yield b" " * 100
 
-        response = await http.post(f"{open_url}/work/about", content=chunks(), headers={"content-type": JSON})
+        response = await http.post(
+            f"{open_url}/store/about", content=chunks(), headers={"content-type": JSON}
+        )
         problem(response, 413, "too-large")
 
     @pytest.mark.parametrize(
@@ -79,7 +81,7 @@ class TestBody:
         problem(await ask("about", b"{}", content_type=kind), 415, "unsupported-media-type")
 
     async def test_of_no_type(self, http: httpx2.AsyncClient, open_url: str) -> None:
-        problem(await http.post(f"{open_url}/work/about", content=b"{}"), 415, "unsupported-media-type")
+        problem(await http.post(f"{open_url}/store/about", content=b"{}"), 415, "unsupported-media-type")
 
     @pytest.mark.parametrize("kind", [JSON, "Application/JSON; charset=utf-8"])
     async def test_of_the_right_type(self, kind: str, ask: Ask) -> None:
@@ -200,8 +202,8 @@ class TestText:
         assert await nothing_kept(store)
 
     async def test_nul_characters_in_the_address(self, http: httpx2.AsyncClient, open_url: str) -> None:
-        problem(await http.get(f"{open_url}/work/wakes?queue=a%00b"), 422, "invalid-option")
-        problem(await http.post(f"{open_url}/work/a%00b", json={}), 404, "not-found")
+        problem(await http.get(f"{open_url}/store/wakes?queue=a%00b"), 422, "invalid-option")
+        problem(await http.post(f"{open_url}/store/a%00b", json={}), 404, "not-found")
 
 
 def claim(**changed: Any) -> dict[str, Any]:

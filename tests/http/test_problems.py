@@ -9,10 +9,10 @@ import pytest
 from tests.http.conftest import Ask
 from tests.http.problem import assert_safe, problem
 from tests.servers.api import ApiServer
-from windlass import errors
+from windlass import App, errors
 from windlass._http.connection import GuardedProtocol
 from windlass._http.problems import answer, problem_of
-from windlass._http.serving import server
+from windlass._http.serving import Server
 from windlass._stores.memory import MemoryStore
 from windlass.testing.faults import Fault, FaultyStore, scripted
 
@@ -23,7 +23,7 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize("path", ["/", "/work", "/work/", "/work/about/more", "/nothing", "/%2e%2e/etc"])
+@pytest.mark.parametrize("path", ["/", "/store", "/store/", "/store/about/more", "/nothing", "/%2e%2e/etc"])
 async def test_there_is_nothing_there(path: str, http: httpx2.AsyncClient, url: str) -> None:
     problem(await http.get(f"{url}{path}"), 404, "not-found")
 
@@ -36,7 +36,7 @@ async def test_there_is_no_such_verb(ask: Ask) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "TRACE"])
 async def test_the_method_is_wrong(method: str, http: httpx2.AsyncClient, url: str) -> None:
-    response = await http.request(method, f"{url}/work/claim")
+    response = await http.request(method, f"{url}/store/claim")
     assert_safe(response)
     assert response.headers["allow"] == "POST"
     if method == "HEAD":
@@ -47,7 +47,7 @@ async def test_the_method_is_wrong(method: str, http: httpx2.AsyncClient, url: s
 
 async def test_other_sites_get_no_leave(http: httpx2.AsyncClient, url: str) -> None:
     asked = {"origin": "https://evil.example", "access-control-request-method": "POST"}
-    response = await http.options(f"{url}/work/enqueue", headers=asked)
+    response = await http.options(f"{url}/store/enqueue", headers=asked)
     assert not [name for name in response.headers if name.startswith("access-control")]
 
 
@@ -65,10 +65,10 @@ def test_every_error_has_a_status_and_keeps_its_code(kind: Any) -> None:
 
 async def test_a_store_that_is_away(api: ApiServer, http: httpx2.AsyncClient) -> None:
     url = api.serve(FaultyStore(MemoryStore(), scripted(promote=[Fault.BEFORE])), open_to_all=True)
-    response = await http.post(f"{url}/work/promote", json={"limit": 1})
+    response = await http.post(f"{url}/store/promote", json={"limit": 1})
     problem(response, 503, "store-unavailable")
     assert response.headers["retry-after"] == "1"
-    assert (await http.post(f"{url}/work/promote", json={"limit": 1})).status_code == 200
+    assert (await http.post(f"{url}/store/promote", json={"limit": 1})).status_code == 200
 
 
 async def test_a_mistake_of_ours_is_logged_and_not_told(
@@ -81,7 +81,7 @@ async def test_a_mistake_of_ours_is_logged_and_not_told(
     url = api.serve(FaultyStore(MemoryStore(), plan), open_to_all=True)
     with caplog.at_level(logging.ERROR, "windlass.http"):
         for response in (
-            await http.post(f"{url}/work/promote", json={"limit": 1}),
+            await http.post(f"{url}/store/promote", json={"limit": 1}),
             await http.get(f"{url}/readyz"),
         ):
             problem(response, 500, "internal")
@@ -102,7 +102,7 @@ async def test_too_many_connections(
 
 
 def test_what_is_run_is_guarded() -> None:
-    config = server(MemoryStore(), host="127.0.0.1", port=1, open_to_all=True).config
+    config = Server(App(MemoryStore()), open_to_all=True)._server.config
     assert config.http is GuardedProtocol
     assert (config.ws, config.server_header, config.proxy_headers) == ("none", False, False)
     assert config.limit_concurrency

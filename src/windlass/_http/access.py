@@ -2,13 +2,15 @@
 
 import logging
 from asyncio import Lock
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 
 from msgspec import Struct
+from msgspec.structs import replace
 from starlette.requests import Request
 
-from .._model.filter import MAX_PAGE, Page
+from .._model.filter import MAX_PAGE, Filter, Page
 from .._model.key import ApiKey, Scope
 from .._policy import bearer
 from .._store import Store
@@ -31,17 +33,63 @@ class Caller(Struct, frozen=True):
         """How the audit log calls it."""
         return "anonymous" if self.key is None else f"key {self.key.name} ({self.key.label})"
 
+    @property
+    def tenant(self) -> str | None:
+        """The only tenant there is for it; None: all of them."""
+        return None if self.key is None else self.key.tenant
+
+    @property
+    def queues(self) -> tuple[str, ...] | None:
+        """The only queues there are for it; None: all of them."""
+        return None if self.key is None else self.key.queues
+
+    def sees(self, where: Filter) -> Filter:
+        """What of these it may see: what lies beyond its bounds is not there."""
+        if self.tenant is not None:
+            where = replace(where, tenants=_both(where.tenants, (self.tenant,)))
+        if self.queues is not None:
+            where = replace(where, queues=_both(where.queues, self.queues))
+        return where
+
+    def needs_within(self, queue: str, tenant: str) -> None:
+        """Refuse what is for another tenant or another queue than the key is."""
+        if self.tenant is not None and tenant != self.tenant:
+            raise Problem(403, "forbidden", f"this key is for the tenant {self.tenant} alone")
+        if self.queues is not None and queue not in self.queues:
+            raise Problem(403, "forbidden", f"this key is for these queues alone: {', '.join(self.queues)}")
+
     def needs(self, scope: Scope) -> None:
         """Refuse unless the key allows it. What else it may be the answer does not say."""
         if self.key is not None and not bearer.allows(self.key, scope):
             raise Problem(403, "forbidden", f"this key lacks the scope {scope.value}")
 
+    @property
+    def is_bound(self) -> bool:
+        """Whether there is only a part of the store for it."""
+        return self.tenant is not None or self.queues is not None
+
+    @property
+    def mark(self) -> str:
+        """What the sessions that it opens begin with."""
+        return "" if self.key is None else f"{self.key.name}."
+
+    def needs_to_work_on(self, queues: Iterable[str]) -> None:
+        """Refuse others' queues; and one tenant's key, as a claim takes whose turn it is."""
+        if self.tenant is not None:
+            raise Problem(403, "forbidden", "this key is for one tenant; a worker's has queues of its own")
+        for queue in queues:
+            self.needs_within(queue, "")
+
     def needs_no_bounds(self) -> None:
         """Refuse a key that is bound to a tenant or to queues: a store as a whole knows no such bounds."""
-        if self.key is not None and (self.key.tenant is not None or self.key.queues is not None):
+        if self.is_bound:
             raise Problem(
                 403, "forbidden", "this key is bound to a tenant or queues, and this asks for the whole store"
             )
+
+
+def _both(asked: tuple[str, ...] | None, bounds: tuple[str, ...]) -> tuple[str, ...]:
+    return bounds if asked is None else tuple(one for one in asked if one in bounds)
 
 
 class Doorkeeper:

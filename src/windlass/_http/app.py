@@ -1,7 +1,7 @@
 """The API as an ASGI app: `windlass serve` runs it, and another app may mount it."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -11,46 +11,86 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Connection
 
-from .._store import Store
+from ..app import App
 from ..errors import WindlassError
-from . import health, work
+from . import health, remote
 from .access import Caller, Doorkeeper
+from .operation import Operation
 from .problems import SAFE_HEADERS, Problem, answer, problem_of
+from .resources.dead import dead
+from .resources.enqueue import enqueueing
+from .resources.tasks import tasks
+from .resources.work import work
+from .service import Service
 
 logger = logging.getLogger("windlass.http")
 
-Handler = Callable[[Store, Caller, Request], Awaitable[Response]]
+_DETAILS = {404: "there is nothing at this address", 405: "this address does not know that method"}
+
+OPERATIONS: tuple[Operation, ...] = (*enqueueing.all, *tasks.all, *dead.all, *work.all)
+"""Everything that programs and people can ask, beside the store's own verbs."""
+
+Handler = Callable[[Service, Caller, Request], Awaitable[Response]]
 
 
-def http_app(store: Store, *, open_to_all: bool = False, open_until_keys: bool = False) -> Starlette:
-    """The API over a store. `open_to_all` asks nobody for a key; `open_until_keys`, while there are none."""
+def http_app(app: App, *, open_to_all: bool = False, open_until_keys: bool = False) -> Starlette:
+    """The API over an app. `open_to_all` asks nobody for a key; `open_until_keys`, while there are none."""
+    service = Service(app)
+    store = app.store
     door = Doorkeeper(store, open_to_all=open_to_all, open_until_keys=open_until_keys)
 
     def guarded(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
-            return await _answered(store, door, handler, request)
+            return await _answered(service, door, handler, request)
 
         return handle
 
     routes = [
         Route("/healthz", health.endpoint(store, health.healthz), methods=["GET"]),
         Route("/readyz", health.endpoint(store, health.readyz), methods=["GET"]),
-        Route("/work/wakes", guarded(work.wakes), methods=["GET"]),
-        Route("/work/{verb}", guarded(work.work), methods=["POST"]),
+        Route("/store/wakes", guarded(remote.wakes), methods=["GET"]),
+        Route("/store/{verb}", guarded(remote.ask), methods=["POST"]),
+        *_routes(OPERATIONS, guarded),
     ]
-    app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
-    app.add_middleware(SafeHeaders)
-    return app
+    served = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
+    served.add_middleware(SafeHeaders)
+    served.state.service = service
+    return served
 
 
-async def _answered(store: Store, door: Doorkeeper, handler: Handler, request: Request) -> Response:
+def _routes(
+    operations: Iterable[Operation], guarded: Callable[[Handler], Callable[[Request], Awaitable[Response]]]
+) -> list[Route]:
+    """A route for each path, plain ones first: `/tasks/batch` is no task."""
+    paths: dict[str, dict[str, Handler]] = {}
+    for one in operations:
+        paths.setdefault(one.path, {})[one.method] = one.answered
+
+    def at(methods: dict[str, Handler]) -> Handler:
+        async def chosen(service: Service, caller: Caller, request: Request) -> Response:
+            return await methods["GET" if request.method == "HEAD" else request.method](
+                service, caller, request
+            )
+
+        return chosen
+
+    ordered = sorted(paths, key=lambda path: ("{" in path, -path.count("/"), path))
+    return [Route(_matched(path), guarded(at(paths[path])), methods=[*paths[path]]) for path in ordered]
+
+
+def _matched(path: str) -> str:
+    """The path as the router takes it: names may hold slashes, ids do not."""
+    return path.replace("{name}", "{name:path}").replace("{queue}", "{queue:path}")
+
+
+async def _answered(service: Service, door: Doorkeeper, handler: Handler, request: Request) -> Response:
     async def still_welcome() -> None:
         await door.caller(request)
 
     request.state.still_welcome = still_welcome  # for an answer that goes on and on
     try:
         caller = await door.caller(request)
-        return await handler(store, caller, request)
+        return await handler(service, caller, request)
     except Problem as problem:
         return answer(problem)
     except WindlassError as error:
@@ -65,7 +105,7 @@ async def _refused(_: Request, error: Exception) -> Response:
     """What the router itself refuses."""
     assert isinstance(error, HTTPException)
     codes = {404: "not-found", 405: "method-not-allowed"}
-    detail = "there is nothing at this address" if error.status_code == 404 else error.detail
+    detail = _DETAILS.get(error.status_code, error.detail)
     problem = Problem(error.status_code, codes.get(error.status_code, "refused"), detail)
     return answer(problem, error.headers)
 

@@ -94,9 +94,9 @@ def problem_of(error: WindlassError) -> Problem:
     return Problem(status, error.code, str(error), **more)
 
 
-def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
-    """A problem as a response."""
-    body = {
+def document(problem: Problem) -> dict[str, Any]:
+    """A problem as JSON."""
+    return {
         "type": f"urn:windlass:problem:{problem.code}",
         "title": _TITLES.get(problem.status, "something went wrong"),
         "status": problem.status,
@@ -104,9 +104,13 @@ def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> Respon
         "code": problem.code,
         **problem.more,
     }
+
+
+def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    """A problem as a response."""
     extra = dict(headers or {})
     if problem.status in (429, 503):
         extra.setdefault("Retry-After", "1")
     if problem.status == 401:
         extra.setdefault("WWW-Authenticate", 'Bearer realm="windlass"')
-    return Response(msgspec.json.encode(body), problem.status, extra, media_type=TYPE)
+    return Response(msgspec.json.encode(document(problem)), problem.status, extra, media_type=TYPE)

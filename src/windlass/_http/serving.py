@@ -1,21 +1,24 @@
-"""Running the API: where it listens, and where it refuses to."""
+"""Running the API: where it listens, where it refuses to, and how it stops."""
 
+import asyncio
+import errno
 import ipaddress
-import logging
+import signal
+import socket
 from typing import Any
 
 import uvicorn
 
-from .._store import Store
-from ..errors import InvalidOption
+from ..app import App
+from ..errors import InvalidOption, Refused
 from .app import http_app
 from .connection import GuardedProtocol
 
-logger = logging.getLogger("windlass.http")
-
 MAX_CONNECTIONS = 1000
+_BACKLOG = 2048
 _KEEP_ALIVE_SECONDS = 75
 _GRACE_SECONDS = 10
+_NOT_FREE = {errno.EADDRINUSE: "is taken by another program", errno.EACCES: "is not for this user"}
 
 
 def is_loopback(host: str) -> bool:
@@ -35,27 +38,66 @@ def check_safe(host: str, *, has_keys: bool, insecure: bool) -> None:
         )
 
 
-def server(
-    store: Store, *, host: str, port: int, open_to_all: bool = False, open_until_keys: bool = False
-) -> uvicorn.Server:
-    """A server that is not running yet; `await server.serve()` runs it until it is told to stop."""
-    config = uvicorn.Config(
-        http_app(store, open_to_all=open_to_all, open_until_keys=open_until_keys),
-        host=host,
-        port=port,
-        lifespan="off",
-        access_log=False,
-        log_config=None,
-        server_header=False,
-        date_header=True,
-        proxy_headers=False,
-        limit_concurrency=MAX_CONNECTIONS,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=_GRACE_SECONDS,
-        http=GuardedProtocol,
-        ws="none",
-    )
-    return uvicorn.Server(config)
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens there, or a word on why there can be none."""
+    try:
+        return _listener(host, port)
+    except OSError as error:
+        if error.errno in _NOT_FREE:
+            why = _NOT_FREE[error.errno]
+            raise Refused(f"port {port} of {host} {why}; choose another with --port") from None
+        raise InvalidOption(f"it cannot listen on {host}: {error.strerror or error}") from None
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+    # With the protocol said: asyncio sends without delay only on sockets that are known to be TCP.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+class Server:
+    """The API of an app, on uvicorn."""
+
+    def __init__(self, app: App, **options: Any) -> None:
+        served = http_app(app, **options)
+        self._closing: asyncio.Event = served.state.service.closing
+        config = uvicorn.Config(
+            served,
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            date_header=True,
+            proxy_headers=False,
+            limit_concurrency=MAX_CONNECTIONS,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+            http=GuardedProtocol,
+            ws="none",
+        )
+        self._server = uvicorn.Server(config)
+
+    def stop(self) -> None:
+        """Answer what is asked, and those who wait at once; the second time, wait for nothing."""
+        self._server.force_exit = self._closing.is_set()
+        self._server.should_exit = True
+        self._closing.set()
+
+    async def until_told(self, listener: socket.socket) -> None:
+        """Serve until SIGTERM or Ctrl-C; a second one does not wait for what is being answered."""
+        served = asyncio.create_task(self._server.serve(sockets=[listener]))
+        await asyncio.sleep(0)  # by then it has taken the signals, and would die of them in the end
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self.stop)
+        await served
 
 
 def told(host: str, port: int, place: str, promise: Any) -> str:

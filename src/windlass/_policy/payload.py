@@ -42,25 +42,33 @@ def encode(value: object, what: str, *, max_bytes: int = MAX_BYTES) -> bytes:
 
 
 def parse_payload(text: str | bytes, *, max_bytes: int = MAX_BYTES) -> bytes:
-    """Check a JSON document that came from outside, and spell it our way."""
+    """Check a payload that came from outside as JSON, and spell it our way."""
+    return encode_payload(_parsed(text, "payload", max_bytes), max_bytes=max_bytes)
+
+
+def parse(text: str | bytes, what: str, *, max_bytes: int = MAX_BYTES) -> bytes:
+    """Likewise any JSON; `what` names it in errors."""
+    return encode(_parsed(text, what, max_bytes), what, max_bytes=max_bytes)
+
+
+def _parsed(text: str | bytes, what: str, max_bytes: int) -> Any:
     if len(text) > max_bytes:
-        raise _too_large("payload", f"{len(text):,}", max_bytes)
+        raise _too_large(what, f"{len(text):,}", max_bytes)
     try:
         document = text.decode() if isinstance(text, bytes) else text
     except UnicodeDecodeError as error:
-        raise InvalidPayload(f"the payload is not UTF-8: {error}; encode it so") from None
+        raise InvalidPayload(f"the {what} is not UTF-8: {error}; encode it so") from None
     # The parser recurses; a deep document must be refused before it gets there.
     if _depth(document) > MAX_DEPTH:
-        raise InvalidPayload(f"the payload is nested deeper than {MAX_DEPTH} levels; flatten it")
+        raise InvalidPayload(f"the {what} is nested deeper than {MAX_DEPTH} levels; flatten it")
     try:
-        value = json.loads(document, object_pairs_hook=_unique, parse_constant=_no_constant)
+        return json.loads(document, object_pairs_hook=_unique, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
-        raise InvalidPayload(f"the payload is not JSON: {error}") from None
+        raise InvalidPayload(f"the {what} is not JSON: {error}") from None
     except ValueError:  # digits beyond what int() converts
         raise InvalidPayload(
-            "the payload holds an integer of thousands of digits; pass it as a string"
+            f"the {what} holds an integer of thousands of digits; pass it as a string"
         ) from None
-    return encode_payload(value, max_bytes=max_bytes)
 
 
 def decode(data: bytes) -> Any:

@@ -24,6 +24,15 @@ def describe(error: BaseException, secrets: Iterable[str] = ()) -> Error:
     )
 
 
+def cleaned(error: Error, secrets: tuple[str, ...] = ()) -> Error:
+    """An error that somebody else described, as it may be kept."""
+    return Error(
+        type=_clean(error.type, secrets, 200),
+        message=_clean(error.message, secrets, MAX_MESSAGE),
+        traceback=None if error.traceback is None else _clean(error.traceback, secrets, MAX_TRACEBACK),
+    )
+
+
 def whereabouts(error: BaseException) -> str:
     """Type and frames of an exception, without any message: for logs, where a secret in one must not go."""
     return f"{_type_name(error)}\n{''.join(traceback.format_tb(error.__traceback__))}"

@@ -7,12 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 from .._context import Context
-from .._model.filter import Filter, Page
 from .._model.lease import Lease
 from .._model.outcome import Crashed, Failed, Outcome, Returned, Snoozed, Stopped, name_of
-from .._model.state import State
 from .._model.task import Error, Task
-from .._policy.chain import results_list, with_result
 from .._policy.options import MAX_DELAY
 from .._policy.payload import decode
 from .._policy.redact import secret_values
@@ -26,6 +23,7 @@ from .failure import describe, whereabouts
 from .isolate import isolated
 from .processes import ChildDied, ChildFailed, Processes
 from .result import encoded
+from .results import with_results
 from .run import Phase, Run, Stop
 from .threads import Threads
 
@@ -86,12 +84,10 @@ class Runner:
 
     async def _call(self, run: Run) -> bytes | None:
         declared = run.declared
-        payload = run.task.payload
-        if run.task.result_into is not None and run.task.after:
-            try:
-                payload = await self._with_results(run.task)
-            except StoreUnavailable as error:  # no fault of the task's: it loses no attempt
-                raise Snooze(_ASK_AGAIN) from error
+        try:
+            payload = await with_results(self._store, run.task)
+        except StoreUnavailable as error:  # no fault of the task's: it loses no attempt
+            raise Snooze(_ASK_AGAIN) from error
         if run.stop is not None:
             raise StopSignal("the task was asked to stop before its handler began")
         if declared.process:
@@ -134,21 +130,6 @@ class Runner:
             if error is not None:
                 raise error
             return result
-
-    async def _with_results(self, task: Task) -> bytes:
-        """The payload of a group's last task, with its predecessors' results."""
-        assert task.result_into is not None
-        found = await self._store.find(Filter(ids=task.after), Page(limit=len(task.after)))
-        results = {predecessor.id: predecessor.result for predecessor in found.items}
-        for predecessor in found.items:
-            if predecessor.state is not State.COMPLETED:  # somebody replayed this task, but not that one
-                raise Fatal(f"{predecessor.id} has no result to give: it is {predecessor.state}")
-        missing = [task_id for task_id in task.after if task_id not in results]
-        if missing:
-            raise Fatal(f"the result of {missing[0]} is gone: its record was pruned before this task ran")
-        return with_result(
-            task.payload, task.result_into, results_list(tuple(results[t] for t in task.after))
-        )
 
 
 def failed(task: Task, error: BaseException, fatal: tuple[type[BaseException], ...]) -> Outcome:

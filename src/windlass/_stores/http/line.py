@@ -37,7 +37,7 @@ _wake = Decoder[Wake](Wake)
 
 def _not_ours(record: logging.LogRecord) -> bool:
     """A line in the log for each verb would bury all others; what the program itself asks stays in it."""
-    return not (isinstance(record.args, tuple) and any("/work/" in str(one) for one in record.args[1:2]))
+    return not (isinstance(record.args, tuple) and any("/store/" in str(one) for one in record.args[1:2]))
 
 
 logging.getLogger("httpx2").addFilter(_not_ours)
@@ -76,7 +76,7 @@ class Line:
     async def _post(self, verb: str, body: bytes) -> httpx2.Response:
         headers = {"content-type": "application/json"}
         try:
-            return await self._client().post(f"/work/{verb}", content=body, headers=headers)
+            return await self._client().post(f"/store/{verb}", content=body, headers=headers)
         except httpx2.HTTPError as error:
             raise errors.StoreUnavailable(f"{self.url} did not answer: {type(error).__name__}") from error
 
@@ -85,7 +85,7 @@ class Line:
         patience = httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS, read=SILENCE_SECONDS)
         try:
             async with self._client().stream(
-                "GET", "/work/wakes", params=[("queue", queue) for queue in queues], timeout=patience
+                "GET", "/store/wakes", params=[("queue", queue) for queue in queues], timeout=patience
             ) as response:
                 if response.status_code != httpx2.codes.OK:
                     await response.aread()

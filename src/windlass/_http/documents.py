@@ -1,0 +1,244 @@
+"""What is sent and answered about tasks, as JSON. The names are those of the vocabulary.
+
+Instants are ISO 8601 and name their zone, durations are seconds. What is not known is null.
+"""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from .._model.attempt import Attempt
+from .._model.filter import MAX_PAGE
+from .._model.state import State
+from .._model.task import Error, Progress, Task
+from .._policy.chain import Step, decode_steps
+from .._policy.keys import MAX_KEY_BYTES
+from .._policy.options import MAX_DELAY
+from .._policy.payload import decode
+from .._policy.rank import MAX_PRIORITY
+from .._policy.redact import redact
+
+Name = Annotated[str, Meta(pattern=r"^\w[\w.:@/+-]*$", min_length=1, max_length=128)]
+Id = Annotated[
+    str,
+    Meta(
+        pattern="^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$",
+        examples=["0199c3a2-7d10-7abc-8def-0123456789ab"],
+    ),
+]
+Seconds = Annotated[float, Meta(ge=0, le=MAX_DELAY.total_seconds())]
+Instant = Annotated[datetime, Meta(tz=True)]
+Payload = Annotated[
+    Raw,
+    Meta(
+        description="A JSON object; its keys are the handler's parameters. At most 1 MiB.",
+        extra_json_schema={"type": "object"},
+        examples=[{"user_id": 1}],
+    ),
+]
+Value = Annotated[Raw, Meta(description="Any JSON. At most 1 MiB.")]
+Priority: TypeAlias = (
+    Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] | Literal["high", "medium", "low"]
+)
+Key = Annotated[str, Meta(min_length=1, max_length=MAX_KEY_BYTES)]
+Why = Annotated[str, Meta(max_length=500, description="For the audit log.")]
+Limit = Annotated[int, Meta(ge=1, le=MAX_PAGE)]
+Parameter = Annotated[str, Meta(min_length=1, max_length=128)]
+Attempts = Annotated[int, Meta(ge=1, le=10_000)]
+
+
+class StepToBe(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A task that follows another when that has completed; `result_into` is a parameter for its result."""
+
+    type: Name
+    payload: Payload | UnsetType = UNSET
+    queue: Name | UnsetType = UNSET
+    tenant: Name | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    delay: Seconds | UnsetType = UNSET
+    max_attempts: Attempts | UnsetType = UNSET
+    timeout: Seconds | UnsetType | None = UNSET
+    result_into: Parameter | None = None
+    next: "list[StepToBe]" = []
+
+
+class TaskToBe(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A task to enqueue. What is left out is as its type declares, or the default.
+
+    `run_at` and `delay` exclude each other. `unique`: refused while an equal task has not ended. With an
+    `idempotency_key` a repeat answers with the task that stands.
+    """
+
+    type: Name
+    payload: Payload | UnsetType = UNSET
+    queue: Name | UnsetType = UNSET
+    tenant: Name | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    delay: Seconds | UnsetType = UNSET
+    run_at: Instant | UnsetType = UNSET
+    max_attempts: Attempts | UnsetType = UNSET
+    timeout: Seconds | UnsetType | None = UNSET
+    idempotency_key: Key | UnsetType = UNSET
+    idempotency_for: Seconds | UnsetType = UNSET
+    unique: bool | UnsetType = UNSET
+    trace: Annotated[str, Meta(description="A W3C traceparent.")] | UnsetType = UNSET
+    next: list[StepToBe] = []
+
+
+class Enqueued(Struct, kw_only=True):
+    """This task stands. `created` is false if it stood before; `following` are the ids of its chain."""
+
+    id: Id
+    created: bool
+    following: list[Id] = []
+
+
+class ErrorSaid(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What went wrong."""
+
+    type: Annotated[str, Meta(min_length=1, max_length=200)]
+    message: Annotated[str, Meta(max_length=100_000)]
+    traceback: Annotated[str, Meta(max_length=1_000_000)] | None = None
+
+
+class ProgressSaid(Struct, kw_only=True, forbid_unknown_fields=True):
+    """How far a task has come."""
+
+    fraction: Annotated[float, Meta(ge=0, le=1)]
+    message: Annotated[str, Meta(max_length=1_000)] = ""
+
+
+class StepDocument(Struct, kw_only=True):
+    """A task to be, with what follows it."""
+
+    id: Id
+    type: str
+    queue: str
+    payload: Any
+    next: "list[StepDocument]" = []
+
+
+class TaskDocument(Struct, kw_only=True):
+    """A task. Secret fields of payload and result are masked."""
+
+    id: Id
+    type: str
+    queue: str
+    tenant: str
+    state: State
+    priority: int
+    attempt: int
+    max_attempts: int
+    run_at: Instant
+    created_at: Instant
+    claimed_at: Instant | None
+    finished_at: Instant | None
+    timeout: float | None
+    worker: str | None
+    duration: float | None
+    cancel_requested: bool
+    progress: ProgressSaid | None
+    payload: Any
+    result: Any
+    error: ErrorSaid | None
+    idempotency_key: str | None
+    root: Id
+    after: list[Id]
+    result_into: str | None
+    next: list[StepDocument]
+    secret: list[str]
+    trace: str | None
+    enqueued_by: str
+
+
+class AttemptDocument(Struct, kw_only=True):
+    """One try of a task."""
+
+    number: int
+    worker: str | None
+    claimed_at: Instant
+    finished_at: Instant
+    duration: float
+    outcome: str
+    error: ErrorSaid | None
+    trace: str | None
+
+
+class TaskPage(Struct, kw_only=True):
+    """Some of the tasks that match, by age. `cursor` asks for the next page; null after the last."""
+
+    items: list[TaskDocument]
+    cursor: str | None
+
+
+def task_document(task: Task) -> TaskDocument:
+    """A task as it may be shown."""
+    return TaskDocument(
+        id=task.id,
+        type=task.type,
+        queue=task.queue,
+        tenant=task.tenant,
+        state=task.state,
+        priority=task.priority,
+        attempt=task.attempt,
+        max_attempts=task.max_attempts,
+        run_at=task.run_at,
+        created_at=task.created_at,
+        claimed_at=task.claimed_at,
+        finished_at=task.finished_at,
+        timeout=None if task.timeout is None else task.timeout.total_seconds(),
+        worker=task.worker,
+        duration=task.duration,
+        cancel_requested=task.cancel_requested,
+        progress=_progress(task.progress),
+        payload=_shown(task.payload, task.secret),
+        result=None if task.result is None else _shown(task.result, task.secret),
+        error=_error(task.error),
+        idempotency_key=task.idempotency_key,
+        root=task.root,
+        after=list(task.after),
+        result_into=task.result_into,
+        next=[_step(step) for step in decode_steps(task.next)],
+        secret=list(task.secret),
+        trace=task.trace,
+        enqueued_by=task.enqueued_by,
+    )
+
+
+def attempt_document(attempt: Attempt) -> AttemptDocument:
+    """One try, as it may be shown."""
+    return AttemptDocument(
+        number=attempt.number,
+        worker=attempt.worker,
+        claimed_at=attempt.claimed_at,
+        finished_at=attempt.finished_at,
+        duration=attempt.duration,
+        outcome=attempt.outcome,
+        error=_error(attempt.error),
+        trace=attempt.trace,
+    )
+
+
+def _error(error: Error | None) -> ErrorSaid | None:
+    if error is None:
+        return None
+    return ErrorSaid(type=error.type, message=error.message, traceback=error.traceback)
+
+
+def _progress(progress: Progress | None) -> ProgressSaid | None:
+    return None if progress is None else ProgressSaid(fraction=progress.fraction, message=progress.message)
+
+
+def _step(step: Step) -> StepDocument:
+    return StepDocument(
+        id=step.id,
+        type=step.type,
+        queue=step.queue,
+        payload=_shown(bytes(step.payload), step.secret),
+        next=[_step(below) for below in step.next],
+    )
+
+
+def _shown(data: bytes, secret: tuple[str, ...]) -> Any:
+    return redact(decode(data), secret)

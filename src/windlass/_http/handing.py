@@ -1,0 +1,60 @@
+"""Handing tasks in for a caller: a repeat is answered as the first time; of others' tasks nothing is told."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from .._model.filter import Filter, Page
+from .._model.task import NewTask, Task, TaskId
+from .._policy.chain import decode_steps, ids_below
+from ..errors import DuplicateTask, IdempotencyConflict
+from .documents import Enqueued
+from .making import RequestKey
+from .operation import Asked
+from .problems import Problem
+
+
+async def handed_in(
+    asked: Asked[Any, Any], batch: Sequence[NewTask], key: RequestKey | None
+) -> tuple[list[Enqueued], bool]:
+    """Enqueue all or none; and whether the request as a whole is a repeat."""
+    if key is not None:
+        batch = key.on(batch)
+    try:
+        handles = await asked.service.app.client.enqueue_tasks(batch)
+    except (DuplicateTask, IdempotencyConflict) as error:
+        if error.standing in await _seen(asked, [error.standing]):
+            raise
+        status = 409 if isinstance(error, DuplicateTask) else 422
+        raise Problem(status, error.code, "an equal task, or this key, stands beyond your bounds") from None
+    stood = [handle.id for handle in handles if not handle.created]
+    seen = await _seen(asked, stood) if stood else {}
+    is_repeat = key is not None and bool(stood)
+    return [
+        Enqueued(id=handle.id, created=True, following=list(handle.following))
+        if handle.created
+        else _standing(asked, handle.id, seen, created=is_repeat)
+        for handle in handles
+    ], is_repeat
+
+
+def _standing(
+    asked: Asked[Any, Any], task_id: TaskId, seen: dict[TaskId, Task], *, created: bool
+) -> Enqueued:
+    """A task that stood already. Keys are a tenant's, so that only bounds of queues can hide it."""
+    task = seen.get(task_id)
+    if task is None and asked.caller.queues is not None:
+        raise Problem(422, IdempotencyConflict.code, "this key stands beyond your bounds; choose another")
+    following = () if task is None else ids_below(decode_steps(task.next))
+    return Enqueued(id=task_id, created=created, following=list(following))
+
+
+async def _seen(asked: Asked[Any, Any], ids: Sequence[TaskId]) -> dict[TaskId, Task]:
+    """Those of these tasks that the caller may see."""
+    found: dict[TaskId, Task] = {}
+    for start in range(0, len(ids), 1_000):
+        part = tuple(ids[start : start + 1_000])
+        page = await asked.service.app.operator.find(
+            asked.caller.sees(Filter(ids=part)), Page(limit=len(part))
+        )
+        found |= {task.id: task for task in page.items}
+    return found

@@ -1,0 +1,174 @@
+"""An operation of the API: what it takes, what it answers, who may ask it.
+
+The routes and the OpenAPI document are both read off these, so that neither can say what the other does not.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from .._model.filter import By
+from .._model.key import Scope
+from .access import Caller
+from .problems import Problem
+from .receiving import body_of, understood
+from .service import Service
+
+Q = TypeVar("Q")
+B = TypeVar("B")
+
+JSON = "application/json"
+
+
+class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Nothing can be asked for beyond the path."""
+
+
+class Asked(Struct, Generic[Q, B], frozen=True, kw_only=True):
+    """A request that has been let in and understood."""
+
+    service: Service
+    caller: Caller
+    request: Request
+    query: Q
+    body: B
+    raw: bytes = b""
+
+    def path(self, name: str) -> str:
+        """A part of the path."""
+        part: str = self.request.path_params[name]
+        return part
+
+    def by(self, why: str = "") -> By:
+        """Who acts, for the audit log."""
+        return By(who=self.caller.name, why=why)
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What is answered where the value alone does not say it all."""
+
+    value: Any = None
+    status: int | None = None  # None: the operation's own
+    headers: Mapping[str, str] = {}
+
+
+Call: TypeAlias = Callable[[Any], Awaitable[Any]]
+
+
+class Operation(Struct, frozen=True, kw_only=True):
+    """One method at one path.
+
+    `bound`: keys that are bound to a tenant or queues may ask it, and it keeps within their bounds. `answers`
+    are the statuses it may end in besides `status`; those of every operation are not repeated here.
+    """
+
+    method: str
+    path: str
+    call: Call
+    group: str
+    scope: Scope | None
+    bound: bool = False
+    query: Any = NoQuery
+    body: Any = None
+    takes: str = JSON  # the type of its body
+    needs_body: bool = True
+    answer: Any = None
+    gives: str = JSON  # the type of its answer
+    status: int = 200
+    answers: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What programs that are made from the document call it."""
+        return self.call.__name__.strip("_")
+
+    @property
+    def told(self) -> tuple[str, str]:
+        """What it does: in a line, and the rest."""
+        first, _, rest = (self.call.__doc__ or "").strip().partition("\n")
+        return first, "\n".join(line.strip() for line in rest.strip().splitlines())
+
+    async def answered(self, service: Service, caller: Caller, request: Request) -> Response:
+        """Ask it."""
+        if self.scope is not None:
+            caller.needs(self.scope)
+        if not self.bound:
+            caller.needs_no_bounds()
+        query = read_query(request, self.query)
+        raw = b"" if self.body is None or self.takes != JSON else await self._received(request)
+        body = self._read(raw)
+        asked = Asked(service=service, caller=caller, request=request, query=query, body=body, raw=raw)
+        answer = await self.call(asked)
+        if isinstance(answer, Response):
+            return answer
+        said = answer if isinstance(answer, Answer) else Answer(value=answer)
+        status = said.status or self.status
+        content = b"" if status == 204 else _encoder.encode(said.value)
+        return Response(content, status, dict(said.headers), media_type=None if status == 204 else self.gives)
+
+    async def _received(self, request: Request) -> bytes:
+        return await body_of(request, optional=not self.needs_body) or (b"" if self.needs_body else b"{}")
+
+    def _read(self, raw: bytes) -> Any:
+        if self.body is None or self.takes != JSON:
+            return None
+        with understood():
+            return _decoder(self.body).decode(raw)
+
+
+class Operations:
+    """Operations of one group, as they are declared."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self.all: list[Operation] = []
+
+    def __call__(self, method: str, path: str, **said: Any) -> Callable[[Call], Call]:
+        """Declare an operation: the function that is decorated answers it, and its docstring describes it."""
+
+        def declare(call: Call) -> Call:
+            self.all.append(Operation(method=method, path=path, call=call, group=self.group, **said))
+            return call
+
+        return declare
+
+
+def read_query(request: Request, kind: Any) -> Any:
+    """The query as its type; a Problem names the parameter that is wrong."""
+    given: dict[str, list[str]] = {}
+    for name, value in request.query_params.multi_items():
+        given.setdefault(name, []).append(value)
+    several = _several(kind)
+    said: dict[str, Any] = {}
+    for name, values in given.items():
+        if name not in several and len(values) > 1:
+            raise Problem(422, "invalid-request", f"the parameter {name[:80]} is given twice; say it once")
+        said[name] = values if name in several else values[0]
+    with understood():
+        return msgspec.convert(said, kind, strict=False)
+
+
+def _several(kind: Any) -> frozenset[str]:
+    """The parameters that may be given more than once."""
+    if kind not in _lists:
+        info = msgspec.inspect.type_info(kind)
+        assert isinstance(info, msgspec.inspect.StructType)
+        _lists[kind] = frozenset(
+            field.encode_name for field in info.fields if isinstance(field.type, msgspec.inspect.ListType)
+        )
+    return _lists[kind]
+
+
+def _decoder(kind: Any) -> Any:
+    if kind not in _decoders:
+        _decoders[kind] = msgspec.json.Decoder(kind)
+    return _decoders[kind]
+
+
+_lists: dict[Any, frozenset[str]] = {}
+_decoders: dict[Any, Any] = {}
+_encoder = msgspec.json.Encoder()

@@ -1,0 +1,90 @@
+"""The seam over HTTP: what workers, keepers and operators ask of a store from afar. (I2)
+
+POST /store/{verb} takes a message of `_verbs` as JSON. The scope that it takes is the verb's.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from .._model.key import ApiKey, Scope
+from .._model.record import KINDS
+from .._verbs import VERBS
+from .._wire import Decoder, encode
+from ..errors import StoreError
+from .access import Caller
+from .checking import check
+from .hints import Hints
+from .lines import NDJSON
+from .problems import Problem
+from .receiving import body_of, understood
+from .service import Service
+
+SCOPES: dict[str, Scope] = {
+    "about": Scope.READ,
+    "enqueue": Scope.ENQUEUE,
+    "claim": Scope.WORK,
+    "settle": Scope.WORK,
+    "heartbeat": Scope.WORK,
+    "once": Scope.WORK,
+    "lead": Scope.WORK,
+    "promote": Scope.WORK,
+    "rescue": Scope.WORK,
+    "prune": Scope.OPERATE,
+    "find": Scope.READ,
+    "count": Scope.READ,
+    "attempts": Scope.READ,
+    "apply": Scope.OPERATE,
+    "put": Scope.OPERATE,
+    "records": Scope.READ,
+    "remove": Scope.OPERATE,
+    "check": Scope.READ,
+}
+
+PING_SECONDS = 10.0
+_KEYS = KINDS[ApiKey]
+_decoders = {name: Decoder[object](verb.asked) for name, verb in VERBS.items()}
+
+
+async def ask(service: Service, caller: Caller, request: Request) -> Response:
+    """Ask the store a verb."""
+    name = request.path_params["verb"]
+    verb = VERBS.get(name)
+    if verb is None:
+        raise Problem(404, "not-found", f"there is no verb of that name; there are: {', '.join(VERBS)}")
+    caller.needs(SCOPES[name])
+    caller.needs_no_bounds()
+    body = await body_of(request)
+    with understood():
+        asked = _decoders[name].decode(body or b"{}")
+        if getattr(asked, "kind", None) == _KEYS:
+            caller.needs(Scope.ADMIN)
+        check(asked)
+    answer = await verb.call(service.store, asked)
+    return Response(encode(answer), media_type="application/json")
+
+
+async def wakes(service: Service, caller: Caller, request: Request) -> Response:
+    """Hints, a line each, for as long as the caller listens; an empty line now and then says that we do."""
+    caller.needs(Scope.WORK)
+    caller.needs_no_bounds()
+    queues = request.query_params.getlist("queue")
+    check(queues)
+    lines = _lines(service, queues, request.state.still_welcome)
+    return StreamingResponse(lines, media_type=NDJSON)
+
+
+async def _lines(
+    service: Service, queues: list[str], still_welcome: Callable[[], Awaitable[None]]
+) -> AsyncIterator[bytes]:
+    """The lines. A key that is taken back meanwhile hears no more."""
+    yield b"\n"
+    with Hints(service, queues) as hints:
+        try:
+            while not service.closing.is_set():
+                wake = await hints.next(PING_SECONDS)
+                await still_welcome()
+                yield b"\n" if wake is None else encode(wake) + b"\n"
+        except (Problem, StoreError, StopAsyncIteration):
+            return  # The answer has begun: it can only end. Who asks again is told why.

@@ -1,0 +1,1 @@
+"""What the API has: each resource with its operations."""

@@ -1,0 +1,180 @@
+"""Handing tasks in: one, many at once, or a stream of them. (P1, P2, I1)"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+from starlette.requests import ClientDisconnect
+
+from ..._model.key import Scope
+from ..._model.task import NewTask
+from ...errors import InvalidPayload, NotFound, Refused, UsageError, WindlassError
+from ..documents import Enqueued, StepToBe, TaskToBe
+from ..handing import handed_in
+from ..lines import NDJSON, Lines, Streamed
+from ..making import Maker, numbered, request_key
+from ..operation import Answer, Asked, NoQuery, Operations
+from ..problems import Problem, document, problem_of
+from ..receiving import understood
+
+enqueueing = Operations("tasks")
+
+MAX_BATCH = 10_000
+_AT_ONCE = 500  # Tasks made before others have their turn.
+
+
+class Batch(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Tasks to enqueue, all or none. `then` waits until all of them have completed."""
+
+    tasks: Annotated[list[TaskToBe], Meta(min_length=1, max_length=MAX_BATCH)]
+    then: StepToBe | UnsetType = UNSET
+
+
+class BatchEnqueued(Struct, kw_only=True):
+    """These stand, in the order they were given; `then` is last."""
+
+    tasks: list[Enqueued]
+
+
+class LineEnqueued(Struct, kw_only=True):
+    """What became of a line: the task that stands, or the problem with it, which ends the answer."""
+
+    line: int
+    id: str | None = None
+    created: bool | None = None
+    problem: Any = None
+
+
+@enqueueing(
+    "POST",
+    "/tasks",
+    scope=Scope.ENQUEUE,
+    bound=True,
+    body=TaskToBe,
+    answer=Enqueued,
+    status=201,
+    answers=(200, 409),
+)
+async def enqueue(asked: Asked[NoQuery, TaskToBe]) -> Answer:
+    """Enqueue a task.
+
+    It is answered once the task is durable. With the header `Idempotency-Key` a repeat gets the same answer,
+    and the same key with another body is refused (422). With `idempotency_key` in the body a repeat is
+    answered 200, with the task that stands. A task that must be `unique` and stands already is refused (409).
+    """
+    new = Maker(asked.service.app, asked.caller).task(asked.body)
+    (made,), is_repeat = await handed_in(asked, [new], request_key(asked.request, asked.raw))
+    headers = {"Location": f"{asked.request.scope.get('root_path', '')}/tasks/{made.id}"}
+    return Answer(value=made, status=201 if made.created else 200, headers={**headers, **_told(is_repeat)})
+
+
+@enqueueing(
+    "POST",
+    "/tasks/batch",
+    scope=Scope.ENQUEUE,
+    bound=True,
+    body=Batch,
+    answer=BatchEnqueued,
+    status=201,
+    answers=(409,),
+)
+async def enqueue_batch(asked: Asked[NoQuery, Batch]) -> Answer:
+    """Enqueue up to 10,000 tasks, all or none.
+
+    `Idempotency-Key` is for the batch as a whole. Tasks that stand already by their own `idempotency_key` are
+    answered with `created: false`.
+    """
+    maker = Maker(asked.service.app, asked.caller)
+    batch: list[NewTask] = []
+    for number, one in enumerate(asked.body.tasks):
+        try:
+            batch.append(maker.task(one))
+        except InvalidPayload as error:
+            raise numbered(error, number) from None
+        if number % _AT_ONCE == _AT_ONCE - 1:
+            await asyncio.sleep(0)
+    if not isinstance(asked.body.then, UnsetType):
+        batch = [*maker.group(batch, asked.body.then)]
+    made, is_repeat = await handed_in(asked, batch, request_key(asked.request, asked.raw))
+    return Answer(value=BatchEnqueued(tasks=made), headers=_told(is_repeat))
+
+
+@enqueueing(
+    "POST",
+    "/tasks/stream",
+    scope=Scope.ENQUEUE,
+    bound=True,
+    body=TaskToBe,
+    takes=NDJSON,
+    answer=LineEnqueued,
+    gives=NDJSON,
+)
+async def enqueue_stream(asked: Asked[NoQuery, None]) -> Streamed:
+    """Enqueue any number of tasks, a line of JSON each (NDJSON).
+
+    Each line is answered by a line, once its task is durable: read the answer while you send. The first line
+    that cannot be kept is answered with its `problem`, and ends the answer; those before it stand. Give each
+    line an `idempotency_key`, and all of it can be sent again.
+    """
+    return Streamed(_kept(asked, Lines(asked.request)), media_type=NDJSON)
+
+
+async def _kept(asked: Asked[NoQuery, None], lines: Lines) -> AsyncIterator[bytes]:
+    """The answers. Lines that come together are kept together, and one by one if they cannot be."""
+    maker = Maker(asked.service.app, asked.caller)
+    number = 0
+    try:
+        async for part in lines:
+            batch, wrong = _made(maker, part)
+            async for made in _enqueued(asked, batch):
+                yield b"".join(_line(number := number + 1, one) for one in made)
+            if wrong is not None:
+                raise wrong
+    except ClientDisconnect:
+        return
+    except Problem as problem:
+        yield _encoder.encode(LineEnqueued(line=number + 1, problem=document(problem))) + b"\n"
+    except WindlassError as error:
+        yield _encoder.encode(LineEnqueued(line=number + 1, problem=document(problem_of(error)))) + b"\n"
+
+
+def _made(maker: Maker, lines: list[bytes]) -> tuple[list[NewTask], Exception | None]:
+    """The tasks of these lines, up to the first that is none."""
+    batch: list[NewTask] = []
+    for line in lines:
+        try:
+            with understood():
+                batch.append(maker.task(_decoder.decode(line)))
+        except (Problem, WindlassError) as problem:
+            return batch, problem
+    return batch, None
+
+
+async def _enqueued(asked: Asked[NoQuery, None], batch: list[NewTask]) -> AsyncIterator[list[Enqueued]]:
+    if not batch:
+        return
+    try:
+        made, _ = await handed_in(asked, batch, None)
+    except (Problem, UsageError, Refused, NotFound):
+        if len(batch) == 1:
+            raise
+    else:
+        yield made
+        return
+    for one in batch:
+        made, _ = await handed_in(asked, [one], None)
+        yield made
+
+
+def _told(is_repeat: bool) -> dict[str, str]:  # noqa: FBT001
+    return {"Idempotency-Replayed": "true"} if is_repeat else {}
+
+
+def _line(number: int, made: Enqueued) -> bytes:
+    return _encoder.encode(LineEnqueued(line=number, id=made.id, created=made.created)) + b"\n"
+
+
+_decoder = msgspec.json.Decoder(TaskToBe)
+_encoder = msgspec.json.Encoder()

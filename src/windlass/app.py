@@ -19,6 +19,7 @@ from ._client.schedules import DeclaredSchedules
 from ._client.sync import SyncClient, SyncHandle, SyncOperator
 from ._declared import Declared, sure
 from ._keeper.alerts import Alerting
+from ._keeper.keeper import Keeper
 from ._model.options import Defaults
 from ._model.queue import Fairness, Level, Ordering, Retention
 from ._model.schedule import Timing
@@ -47,6 +48,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 DEFAULT_STORE = "sqlite:///windlass.db"
+LEASE = WorkerSettings().lease
 
 
 class App:
@@ -297,6 +299,25 @@ class App:
         `on_error` sees every exception that leaves a handler in this process, beside what becomes of it.
         """
         return Worker(self, settings or WorkerSettings(), on_error=on_error)
+
+    def keeper(self, *, name: str = "", lease: timedelta = LEASE) -> Keeper:
+        """A keeper for this app's store: `await keeper.run()` keeps house until it is cancelled.
+
+        Workers and `windlass serve` run one; of all there are, the store lets one lead.
+        """
+        return Keeper(
+            self.store,
+            backoff=self.backoff_of,
+            retention=self.retention,
+            lease=lease,
+            name=name,
+            alerting=self.alerting,
+        )
+
+    def backoff_of(self, type_name: str) -> Delay:
+        """How long tasks of a type wait before they are tried again: as declared, or the app's own."""
+        declared = self.types.get(type_name)
+        return self.backoff if declared is None else declared.backoff
 
     def run_worker(self, settings: WorkerSettings | None = None) -> None:
         """Be a worker process, as `windlass worker` is: work until SIGTERM or SIGINT, then close."""

@@ -60,10 +60,14 @@ class Asked:
 
     def run_anywhere(self, work: Callable[["App"], Awaitable[T]]) -> T:
         """Do this, making the store where there is none."""
+        _require_shared(self.app)
+        return self.run_alone(work)
+
+    def run_alone(self, work: Callable[["App"], Awaitable[T]]) -> T:
+        """Do this, on a store that nobody else need see."""
         app = self.app
 
         async def session() -> T:
-            _require_shared(app)
             try:
                 return await work(app)
             finally:

@@ -5,7 +5,9 @@ import sys
 from datetime import UTC, datetime
 
 from .._observe.logs import JsonFormatter
+from ..config import Settings
 from .escaping import line, lines
+from .terminal import stderr
 
 _COLOURS = {"debug": "2", "warning": "33", "error": "31", "critical": "1;31"}
 
@@ -27,6 +29,13 @@ class TextFormatter(logging.Formatter):
         if record.exc_info:
             text = "\n".join([text, *lines(self.formatException(record.exc_info))])
         return text
+
+
+def set_up_by(settings: Settings) -> None:
+    """Log as the settings say."""
+    terminal = stderr()
+    colour = terminal.is_terminal and not terminal.no_color
+    set_up(settings.log_level, settings.log_format, colour=colour)
 
 
 def set_up(level: str, form: str, *, colour: bool) -> None:

@@ -80,6 +80,12 @@ class Caller(Struct, frozen=True):
         for queue in queues:
             self.needs_within(queue, "")
 
+    def needs_to_steer(self, queue: str) -> None:
+        """Refuse to change a queue that is not the key's own; all tenants share one, so none of them may."""
+        if self.tenant is not None:
+            raise Problem(403, "forbidden", "this key is for one tenant, and a queue is everybody's")
+        self.needs_within(queue, "")
+
     def needs_no_bounds(self) -> None:
         """Refuse a key that is bound to a tenant or to queues: a store as a whole knows no such bounds."""
         if self.is_bound:

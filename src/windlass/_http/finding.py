@@ -76,12 +76,17 @@ def sought(caller: Caller, asked: Criteria, *states: State) -> Filter:
 async def page_of_tasks(asked: Asked[Listing, Any], *states: State) -> Answer:
     """A page of the tasks that are meant, with a link to the next."""
     query = asked.query
-    if query.cursor is not None and not _ID.fullmatch(query.cursor):
-        raise Problem(422, "invalid-option", "this cursor is of no page of tasks; take it from an answer")
-    page = Page(limit=query.limit, cursor=query.cursor, newest_first=query.newest_first)
+    page = Page(limit=query.limit, cursor=checked_cursor(query.cursor), newest_first=query.newest_first)
     found = await asked.service.app.operator.find(sought(asked.caller, query, *states), page)
     value = TaskPage(items=[task_document(task) for task in found.items], cursor=found.cursor)
     return Answer(value=value, headers=next_page(asked, found))
+
+
+def checked_cursor(cursor: str | None) -> str | None:
+    """The cursor of a page, if it can be one."""
+    if cursor is not None and not _ID.fullmatch(cursor):
+        raise Problem(422, "invalid-option", "this is no cursor of a page; take it from an answer")
+    return cursor
 
 
 def next_page(asked: Asked[Any, Any], found: Slice[Any]) -> dict[str, str]:

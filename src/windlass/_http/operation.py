@@ -43,6 +43,14 @@ class Asked(Struct, Generic[Q, B], frozen=True, kw_only=True):
         part: str = self.request.path_params[name]
         return part
 
+    async def still_welcome(self) -> None:
+        """Refuse to go on if the key has been taken back meanwhile."""
+        await self.request.state.still_welcome()
+
+    def location(self, task_id: str) -> dict[str, str]:
+        """The header that says where a task is."""
+        return {"Location": f"{self.request.scope.get('root_path', '')}/tasks/{task_id}"}
+
     def by(self, why: str = "") -> By:
         """Who acts, for the audit log."""
         return By(who=self.caller.name, why=why)

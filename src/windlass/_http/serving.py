@@ -3,8 +3,11 @@
 import asyncio
 import errno
 import ipaddress
-import signal
+import logging
+import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
@@ -13,6 +16,8 @@ from ..app import App
 from ..errors import InvalidOption, Refused
 from .app import http_app
 from .connection import GuardedProtocol
+
+logger = logging.getLogger("windlass.http")
 
 MAX_CONNECTIONS = 1000
 _BACKLOG = 2048
@@ -64,10 +69,12 @@ def _listener(host: str, port: int) -> socket.socket:
 
 
 class Server:
-    """The API of an app, on uvicorn."""
+    """The API of an app, on uvicorn; and a keeper beside it, unless others keep house."""
 
-    def __init__(self, app: App, **options: Any) -> None:
+    def __init__(self, app: App, *, keeper: bool = True, **options: Any) -> None:
         served = http_app(app, **options)
+        self._app = app
+        self._keeper = keeper
         self._closing: asyncio.Event = served.state.service.closing
         config = uvicorn.Config(
             served,
@@ -83,7 +90,7 @@ class Server:
             http=GuardedProtocol,
             ws="none",
         )
-        self._server = uvicorn.Server(config)
+        self._server = _Uvicorn(config)
 
     def stop(self) -> None:
         """Answer what is asked, and those who wait at once; the second time, wait for nothing."""
@@ -91,13 +98,43 @@ class Server:
         self._server.should_exit = True
         self._closing.set()
 
-    async def until_told(self, listener: socket.socket) -> None:
-        """Serve until SIGTERM or Ctrl-C; a second one does not wait for what is being answered."""
-        served = asyncio.create_task(self._server.serve(sockets=[listener]))
-        await asyncio.sleep(0)  # by then it has taken the signals, and would die of them in the end
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, self.stop)
-        await served
+    async def run(self, listener: socket.socket) -> None:
+        """Serve until it is stopped."""
+        keeping = asyncio.ensure_future(self._keep())
+        try:
+            await self._server.serve(sockets=[listener])
+        finally:
+            keeping.cancel()
+            await asyncio.wait([keeping])
+
+    async def _keep(self) -> None:
+        if self._keeper:
+            await self._app.keeper(name=f"{socket.gethostname()}-{os.getpid()}").run()
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn, that leaves the signals to who runs it."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+async def prepared(app: App, *, host: str, insecure: bool, **options: Any) -> Server:
+    """A server that is safe to listen there; it says so if whoever reaches it may do everything."""
+    has_keys = bool(await app.operator.keys.list())
+    check_safe(host, has_keys=has_keys, insecure=insecure)
+    if insecure or not has_keys:
+        why = "--insecure" if has_keys else "there are no keys"
+        logger.warning("%s: whoever can reach it may do everything", why)
+    logging.getLogger("uvicorn.error").addFilter(_matters)
+    return Server(app, open_to_all=insecure, open_until_keys=not has_keys, **options)
+
+
+def _matters(record: logging.LogRecord) -> bool:
+    """What uvicorn says of its own comings and goings is said here already."""
+    return record.levelno > logging.INFO
 
 
 def told(host: str, port: int, place: str, promise: Any) -> str:

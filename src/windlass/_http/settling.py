@@ -71,11 +71,9 @@ async def settled(asked: Asked[Any, Any], ended: Sequence[Ended]) -> Sequence[Re
 def settlement(app: App, task: Task, ended: Ended) -> Settlement:
     """The verdict on a task, and the lease that it ends."""
     outcome = _outcome(task, ended)
-    declared = app.types.get(task.type)
-    backoff = app.backoff if declared is None else declared.backoff
     return Settlement(
         lease=Lease(ended.id, ended.fence),
-        verdict=decide(task, outcome, backoff, random.random()),
+        verdict=decide(task, outcome, app.backoff_of(task.type), random.random()),
         outcome=name_of(outcome),
         duration=ended.duration,
     )

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def stopped_by_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM and SIGINT stop the worker: once gently, twice at once."""
+def stopped_by_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], object]) -> Iterator[None]:
+    """SIGTERM and SIGINT call `stop`: once gently, twice at once."""
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     try:

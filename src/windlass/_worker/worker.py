@@ -7,18 +7,18 @@ import os
 import random
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from importlib import metadata
 from typing import Protocol
 
 from msgspec.structs import replace
 
-from .._declared import Declared, sure
-from .._keeper.alerts import Alerting
+from .._declared import Declared
 from .._keeper.hints import hear
 from .._keeper.keeper import FAREWELL, Keeper
 from .._model.lease import Claimed, Lease, Pulse, Reported
 from .._model.outcome import Interrupted, Outcome, Unhandled, name_of
-from .._model.queue import Level, Retention
+from .._model.queue import Level
 from .._model.record import Session
 from .._model.record import Worker as WorkerRecord
 from .._model.task import DEFAULT_QUEUE, Progress, Task
@@ -55,9 +55,6 @@ class Program(Protocol):
     """What a worker serves: an app, seen from below."""
 
     types: Mapping[str, Declared]
-    retention: Retention
-    backoff: Delay
-    alerting: Alerting
 
     @property
     def store(self) -> Store:
@@ -66,6 +63,14 @@ class Program(Protocol):
 
     async def open(self) -> None:
         """Open the store and tell it what the program declares."""
+        ...
+
+    def backoff_of(self, type_name: str) -> Delay:
+        """How long tasks of a type wait before they are tried again."""
+        ...
+
+    def keeper(self, *, name: str, lease: timedelta) -> Keeper:
+        """Who keeps its house."""
         ...
 
 
@@ -239,15 +244,7 @@ class Worker:
         await hear(self._store, self.queues, take, logger)
 
     async def _keep(self) -> None:
-        keeper = Keeper(
-            self._store,
-            backoff=self._backoff_of,
-            retention=self._program.retention,
-            lease=self.settings.lease,
-            name=self.name,
-            alerting=self._program.alerting,
-        )
-        await keeper.run()
+        await self._program.keeper(name=self.name, lease=self.settings.lease).run()
 
     # -- tasks in and out ----------------------------------------------------------------------------
 
@@ -312,15 +309,11 @@ class Worker:
 
     def _decide(self, task: Task, outcome: Outcome) -> Verdict:
         try:
-            return decide(task, outcome, self._backoff_of(task.type), random.random())
+            return decide(task, outcome, self._program.backoff_of(task.type), random.random())
         except Exception as error:
             # The task must be settled all the same, or its lease would be held for ever.
             logger.exception("nobody can say what shall become of task %s; it is buried", task.id)
             return Bury(error=describe(error))
-
-    def _backoff_of(self, type_name: str) -> Delay:
-        declared = self._types.get(type_name)
-        return declared.backoff if declared else sure(self._program.backoff)
 
     def _report(self, run: Run, progress: Progress) -> None:
         self._heart.report(Reported(run.lease, progress))

@@ -88,7 +88,7 @@ def test_a_signal_stops_it_though_a_worker_listens(
     start: Start, key: Callable[..., str], port: int, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WINDLASS_KEY", key(*WORKER))
-    server = start("serve", "--port", str(port))
+    server = start("serve", "--no-keeper", "--port", str(port))
     (told,) = _until(server, "serving")
     worker = start("worker", "shop:app", "--store", f"http://127.0.0.1:{port}")
     _until(worker, "durable: ")

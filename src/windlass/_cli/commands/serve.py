@@ -1,5 +1,6 @@
 """`windlass serve`: the store over HTTP, for workers and programs elsewhere. (I2, I4)"""
 
+import asyncio
 import logging
 from importlib import import_module
 from types import ModuleType
@@ -7,26 +8,27 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..._worker.stopping import stopped_by_signals
 from ...config import LOG_FORMATS, LOG_LEVELS
 from ...errors import InvalidOption
 from ..asked import Asked, Command, pass_asked
-from ..logs import set_up
-from ..terminal import stderr
+from ..logs import set_up_by
 
 if TYPE_CHECKING:
     from ...app import App
 
 logger = logging.getLogger("windlass.http")
 
-PORT = 8765
+HOST, PORT = "127.0.0.1", 8765
 
 
 @click.command("serve", cls=Command)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option("--host", default=HOST, show_default=True, help="Where to listen.")
 @click.option(
     "--port", type=click.IntRange(1, 65535), default=PORT, show_default=True, help="And on which port."
 )
 @click.option("--insecure", is_flag=True, help="Ask nobody for a key, wherever it listens.")
+@click.option("--no-keeper", is_flag=True, help="Leave the housekeeping to workers.")
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), help="Log from this level on.")
 @click.option("--log-format", type=click.Choice(LOG_FORMATS), help="Lines for people, or JSON.")
 @pass_asked
@@ -37,37 +39,35 @@ def serve(
     host: str,
     port: int,
     insecure: bool,
+    no_keeper: bool,
     log_level: str | None,
     log_format: str | None,
 ) -> None:
     """Serve the store over HTTP until told to stop: `--store http://…` is then a store.
 
     If there are keys (`windlass keys create`) every request needs one. Without keys it listens on this
-    machine alone, and asks for none until the first one is made.
+    machine alone, and asks for none until the first one is made. It keeps house as well, as workers do.
     """
-    serving = _serving()
+    http = serving()
     asked.flags |= {"log_level": log_level, "log_format": log_format}
-    settings = asked.settings
-    set_up(settings.log_level, settings.log_format, colour=stderr().is_terminal and not stderr().no_color)
-    logging.getLogger("uvicorn.error").addFilter(lambda record: record.levelno > logging.INFO)
+    set_up_by(asked.settings)
 
     async def work(app: "App") -> None:
         await app.open()
-        has_keys = bool(await app.operator.keys.list())
-        serving.check_safe(host, has_keys=has_keys, insecure=insecure)
-        with serving.listening(host, port) as listener:
-            server = serving.Server(app, open_to_all=insecure, open_until_keys=not has_keys)
-            logger.info("%s", serving.told(host, port, app.place, app.operator.promise))
-            if insecure or not has_keys:
-                why = "--insecure" if has_keys else "there are no keys"
-                logger.warning("%s: whoever can reach it may do everything", why)
-            await server.until_told(listener)
+        server = await http.prepared(app, host=host, insecure=insecure, keeper=not no_keeper)
+        with (
+            http.listening(host, port) as listener,
+            stopped_by_signals(asyncio.get_running_loop(), server.stop),
+        ):
+            logger.info("%s", http.told(host, port, app.place, app.operator.promise))
+            await server.run(listener)
         logger.info("the server has stopped")
 
     asked.run_anywhere(work)
 
 
-def _serving() -> ModuleType:
+def serving() -> ModuleType:
+    """What serves, if it is installed."""
     try:
         return import_module("windlass._http.serving")
     except ModuleNotFoundError as missing:

@@ -11,9 +11,8 @@ from ..._worker.settings import WorkerSettings
 from ...config import LOG_FORMATS, LOG_LEVELS, Settings
 from ...errors import InvalidOption
 from ..asked import Asked, Command, pass_asked
-from ..logs import set_up
+from ..logs import set_up_by
 from ..params import duration
-from ..terminal import stderr
 
 if TYPE_CHECKING:
     from ..._worker.worker import Worker
@@ -63,9 +62,9 @@ def worker(
             "which app? `windlass worker shop.tasks:app` runs the tasks of `app` in shop/tasks.py; "
             "WINDLASS_APP or `app` in windlass.toml can name it too"
         )
-    set_up(settings.log_level, settings.log_format, colour=stderr().is_terminal and not stderr().no_color)
+    set_up_by(settings)
     app = asked.app
-    made = app.worker(_worker_settings(settings, drain=drain))
+    made = app.worker(worker_settings(settings, drain=drain))
     _introduce(app, made, settings.app)
     run_process(made, app.close)
 
@@ -93,7 +92,8 @@ def _introduce(app: "App", made: "Worker", target: str) -> None:
     )
 
 
-def _worker_settings(settings: Settings, *, drain: bool) -> WorkerSettings:
+def worker_settings(settings: Settings, *, drain: bool) -> WorkerSettings:
+    """How a worker works, by the settings in force."""
     chosen = {
         name: getattr(settings, name)
         for name in ("slots", "reserve", "processes", "lease", "heartbeat", "grace", "poll", "keeper", "name")

@@ -66,8 +66,8 @@ async def enqueue(asked: Asked[NoQuery, TaskToBe]) -> Answer:
     """
     new = Maker(asked.service.app, asked.caller).task(asked.body)
     (made,), is_repeat = await handed_in(asked, [new], request_key(asked.request, asked.raw))
-    headers = {"Location": f"{asked.request.scope.get('root_path', '')}/tasks/{made.id}"}
-    return Answer(value=made, status=201 if made.created else 200, headers={**headers, **_told(is_repeat)})
+    headers = {**asked.location(made.id), **_told(is_repeat)}
+    return Answer(value=made, status=201 if made.created else 200, headers=headers)
 
 
 @enqueueing(

@@ -4,13 +4,14 @@ It is never imported here first: a program that has not imported it cannot have 
 look is all that a task costs. The look is taken each time, as a program may set one up at any moment.
 """
 
+import logging
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib.metadata import version
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, SpanContext, Tracer, TracerProvider
+
+logger = logging.getLogger("windlass.tracing")
 
 _API = "opentelemetry.trace"
 _SCHEMA = "https://opentelemetry.io/schemas/1.44.0"
@@ -131,23 +134,24 @@ def sending(batch: Sequence[NewTask]) -> Sending:
         attributes[_DESTINATION] = batch[0].queue
     attributes |= {_MESSAGE: batch[0].id} if len(batch) == 1 else {_COUNT: len(batch)}
     name = f"send {batch[0].type}" if len(types) == 1 else "send"
-    span = tracer.start_span(name, kind=SpanKind.PRODUCER, attributes=attributes)
-    trace = _written(span.get_span_context())
-    told = [replace(task, trace=trace) if task.trace == here else task for task in batch]
-    return Sending(told, _Current(span))
+    begun = _begun(tracer, name, kind=SpanKind.PRODUCER, attributes=attributes)
+    if begun is None:
+        return Sending(batch, None)
+    told = [replace(task, trace=begun.trace) if task.trace == here else task for task in batch]
+    return Sending(told, begun)
 
 
 # -- processing --------------------------------------------------------------------------------------
 
 
 class Attempt:
-    """The span of an attempt; current until it is ended. `trace` is what follows from it goes on with."""
+    """The span of an attempt; current until it is ended. What follows from it goes on with its `trace`."""
 
     __slots__ = ("_current", "trace")
 
     def __init__(self, current: "_Current") -> None:
         self._current = current
-        self.trace = _written(current.span.get_span_context())
+        self.trace = current.trace
 
     def end(self, outcome: Outcome | None) -> None:
         """It has come to this; None if nobody will know. No error's message: it may hold what is secret."""
@@ -172,14 +176,15 @@ def attempted(task: Task, relation: str) -> Attempt | None:
     creation, around = _remote(task.trace), Context()
     if creation is not None and is_child(task, relation):
         around = set_span_in_context(NonRecordingSpan(creation), around)
-    span = tracer.start_span(
+    begun = _begun(
+        tracer,
         f"process {task.type}",
         context=around,
         kind=SpanKind.CONSUMER,
         attributes=_about(task),
         links=[] if creation is None else [Link(creation)],
     )
-    return Attempt(_Current(span))
+    return None if begun is None else Attempt(begun)
 
 
 def _about(task: Task) -> dict[str, str | int | float]:
@@ -210,15 +215,16 @@ def _about(task: Task) -> dict[str, str | int | float]:
 
 
 class _Current:
-    """A span that is the current one until it is ended."""
+    """A span that is the current one until it is ended, and its context as text."""
 
-    __slots__ = ("_token", "span")
+    __slots__ = ("_token", "span", "trace")
 
     def __init__(self, span: "Span") -> None:
         from opentelemetry import context
         from opentelemetry.trace import set_span_in_context
 
         self.span = span
+        self.trace = _written(span.get_span_context())
         self._token: Token[Context] = context.attach(set_span_in_context(span))
 
     def end(self, *, error: str | None = None) -> None:
@@ -230,7 +236,23 @@ class _Current:
         if error is not None:
             self.span.set_attribute(_ERROR, error)
             self.span.set_status(StatusCode.ERROR)
-        self.span.end()
+        try:
+            self.span.end()
+        except Exception as problem:  # noqa: BLE001 - see `_begun`
+            _complain(problem)
+
+
+def _begun(tracer: "Tracer", name: str, **how: Any) -> _Current | None:
+    """Begin a span. A program's own sampler or processor may fail; no task shall, because of it."""
+    try:
+        return _Current(tracer.start_span(name, **how))
+    except Exception as problem:  # noqa: BLE001 - whatever it is, it is not about the task
+        _complain(problem)
+        return None
+
+
+def _complain(problem: Exception) -> None:
+    logger.warning("a span is not told: %s in the program's OpenTelemetry", type(problem).__name__)
 
 
 def _tracer() -> "Tracer | None":

@@ -36,6 +36,7 @@ from windlass import (
 )
 from windlass._model.record import Session
 from windlass._observe.logs import JsonFormatter
+from windlass._observe.tracing import attempted
 from windlass._policy.trace import parsed
 from windlass._stores.memory import MemoryStore
 from windlass.testing.clock import ManualClock
@@ -233,6 +234,20 @@ async def test_a_trace_of_the_callers_choice_wins(app: App, spans: Spans) -> Non
     assert parent(ran) == ids_in(THEIRS)
     assert ran.parent is not None
     assert ran.parent.is_remote
+
+
+async def test_in_a_batch_only_what_goes_on_with_the_current_span_is_sent_in_one(
+    app: App, spans: Spans
+) -> None:
+    @app.task(name="note")
+    async def note() -> None: ...
+
+    with request():
+        batch = [app.client.task(note.step()), app.client.task(note.step(), {"trace": THEIRS})]
+        ours, theirs = await app.client.enqueue_tasks(batch)
+
+    assert ids_in((await ours.task()).trace) == ids(one(spans, "send note"))
+    assert (await theirs.task()).trace == THEIRS
 
 
 async def test_what_nobody_traced_is_processed_in_a_trace_of_its_own(app: App, spans: Spans) -> None:
@@ -482,18 +497,31 @@ async def test_what_a_handler_enqueues_goes_on_with_its_span(app: App, spans: Sp
     assert parent(one(spans, "process inner")) == ids(one(spans, "send inner"))
 
 
-async def test_nothing_of_a_run_is_left_for_the_next_in_its_slot(app: App, spans: Spans) -> None:
+async def test_a_worker_that_was_started_in_a_span_does_not_put_its_tasks_there(
+    app: App, spans: Spans
+) -> None:
     @app.task(name="note")
     async def note() -> None: ...
 
-    with request():
-        await note.aenqueue()
     await note.aenqueue()
-    await drained(app, slots=1)
+    with request():
+        await drained(app)
 
-    first, second = named(spans, "process note")
-    assert first.parent is not None
-    assert (parent(second), links(second)) == (None, [])
+    assert (parent(one(spans, "process note")), links(one(spans, "process note"))) == (None, [])
+
+
+async def test_sending_and_attempts_leave_the_current_span_as_it_was(app: App, spans: Spans) -> None:
+    @app.task
+    async def note() -> None: ...
+
+    with request() as mine:
+        handle = await note.aenqueue()
+        assert trace.get_current_span() is mine
+        attempt = attempted(await handle.task(), "auto")
+        assert attempt is not None
+        assert trace.get_current_span() is not mine
+        attempt.end(None)
+        assert trace.get_current_span() is mine
 
 
 @pytest.mark.parametrize("blocking", [False, True])

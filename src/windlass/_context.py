@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Coroutine, Generator, Mapping, MutableMapping
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, NoReturn, Protocol, cast
 
@@ -12,6 +13,9 @@ from .errors import InvalidOption, NotSupported, UsageError
 from .signals import Stop
 
 logger = logging.getLogger("windlass.task")
+
+running: ContextVar[Task | None] = ContextVar("windlass.running", default=None)
+"""The task whose handler this is called from, in the event loop, in a thread and in a child process."""
 
 
 class Once:

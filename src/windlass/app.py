@@ -25,6 +25,7 @@ from ._model.queue import Fairness, Level, Ordering, Retention
 from ._model.schedule import Timing
 from ._model.task import DEFAULT_QUEUE, NewTask, Task
 from ._observe.observed import ObservedStore
+from ._observe.tracing import carried
 from ._policy import request
 from ._policy.alerting import AlertOptions, alert_of
 from ._policy.backoff import Backoff, Delay
@@ -35,6 +36,7 @@ from ._policy.options import names
 from ._policy.queues import FairnessName, LevelName, QueueChanges
 from ._policy.rank import priority_of
 from ._policy.request import Origin
+from ._policy.trace import untraced
 from ._store import Store
 from ._stores import open_store, place_of
 from ._worker.process import run_process
@@ -342,8 +344,8 @@ class App:
         return self._declarations.ordering(queue)
 
     def origin(self) -> Origin:
-        """Who enqueues, and a fresh trace for it."""
-        trace = f"00-{random.getrandbits(128):032x}-{random.getrandbits(64):016x}-00"
+        """Who enqueues, and the trace that this belongs to, or a fresh one."""
+        trace = carried() or untraced(random.getrandbits(128))
         return Origin(trace=trace, enqueued_by=self._identity)
 
 

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from ._policy.options import duration, name
 from ._policy.shown import shown
+from ._policy.trace import RELATIONS
 from .alerts import Secret, checked_secret
 from .errors import InvalidOption
 
@@ -27,6 +28,7 @@ FILE_VARIABLE = f"{PREFIX}CONFIG"
 KEY_VARIABLE = f"{PREFIX}KEY"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
+_CHOICES = {"log_level": LOG_LEVELS, "log_format": LOG_FORMATS, "tracing": RELATIONS}
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -44,6 +46,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     poll: timedelta | None = None
     keeper: bool | None = None
     name: str | None = None
+    tracing: str | None = None
     log_level: str = "info"
     log_format: str = "text"
     webhook_secret: Secret | None = None
@@ -199,7 +202,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _choice(value: object, key: str) -> str:
-    choices = LOG_LEVELS if key == "log_level" else LOG_FORMATS
+    choices = _CHOICES[key]
     if not isinstance(value, str) or value.lower() not in choices:
         raise InvalidOption(f"{key} is one of {', '.join(choices)}, not {shown(value)}")
     return value.lower()
@@ -218,6 +221,7 @@ _FIELDS: dict[str, Callable[[object, str], Any]] = {
     "poll": _duration,
     "keeper": _switch,
     "name": _text,
+    "tracing": _choice,
     "log_level": _choice,
     "log_format": _choice,
     "webhook_secret": _secret,

@@ -7,6 +7,7 @@ from .._ids import new_id
 from .._model.options import Defaults, Options
 from .._model.queue import Ordering
 from .._model.task import Enqueued, NewTask, TaskId
+from .._observe.tracing import sending
 from .._policy.chain import Step, decode_steps, ids_below, renewed
 from .._policy.payload import encode_payload
 from .._policy.request import Origin, check_first_options, group, new_step, new_task
@@ -87,11 +88,13 @@ class Client:
     ) -> list[Handle[Any]]:
         """Enqueue tasks that are made already, all or none."""
         _check_size(batch)
-        if within is None:
-            answers = await self._enqueue_surely(batch)
-        else:
-            joined = self._join(within).enqueue(batch)
-            answers = await joined if isinstance(joined, Awaitable) else joined
+        with sending(batch) as sent:
+            if within is None:
+                answers = await self._enqueue_surely(sent.batch)
+            else:
+                joined = self._join(within).enqueue(sent.batch)
+                answers = await joined if isinstance(joined, Awaitable) else joined
+            sent.answered(answers)
         return self._handles(batch, answers, result_type)
 
     def insert(
@@ -99,9 +102,11 @@ class Client:
     ) -> list[Handle[Any]]:
         """Insert tasks in the caller's own transaction, in the caller's own thread."""
         _check_size(batch)
-        answers = self._join(within).enqueue(batch)
-        if isinstance(answers, Awaitable):
-            raise InvalidOption("this connection is async: use aenqueue within its transaction")
+        with sending(batch) as sent:
+            answers = self._join(within).enqueue(sent.batch)
+            if isinstance(answers, Awaitable):
+                raise InvalidOption("this connection is async: use aenqueue within its transaction")
+            sent.answered(answers)
         return self._handles(batch, answers, result_type)
 
     def _join(self, connection: object) -> Join:

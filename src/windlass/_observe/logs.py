@@ -6,8 +6,11 @@ from datetime import UTC, datetime
 
 from msgspec.structs import asdict
 
+from .._context import running
 from .._policy.shown import printable
+from .._policy.trace import parsed
 from .events import Event, EventName
+from .tracing import current
 
 logger = logging.getLogger("windlass.events")
 
@@ -50,7 +53,10 @@ class LogSink:
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, and whatever the record carries besides."""
+    """One JSON object a line: time, level, logger, message, and whatever the record carries besides.
+
+    Within a handler also the task's id and, where there is one, the trace and the span.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as JSON."""
@@ -60,12 +66,28 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        line |= _whereabouts(record)
         line |= {
             key: value for key, value in vars(record).items() if key not in _STANDARD and value is not None
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str, ensure_ascii=True)
+
+
+def _whereabouts(record: logging.LogRecord) -> dict[str, str]:
+    """In which span the record was made, and for which task. What the record says itself comes before it.
+
+    It is made in the thread that logs, so the context here is that of whoever does.
+    """
+    task = running.get()
+    named = parsed(current() or getattr(record, "trace", None) or (task and task.trace))
+    found = {} if task is None else {"task_id": task.id}
+    if named is not None:
+        found["trace_id"] = named.trace_id
+        if not named.is_nobodys:
+            found["span_id"] = named.span_id
+    return found
 
 
 def _field(key: str) -> str:

@@ -1,6 +1,5 @@
 """From a caller's options to a validated task. Bad input is refused here, and nothing is stored. (P13)"""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from difflib import get_close_matches
@@ -18,10 +17,10 @@ from .chain import Step, encode_steps
 from .options import duration, instant, name
 from .rank import boost, priority_of
 from .shown import shown
+from .trace import checked_trace
 
 _NAMES = tuple(Options.__annotations__)
 _FOR_FIRST = ("run_at", "idempotency_key", "idempotency_for", "unique", "trace")
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class Origin(Struct, frozen=True, kw_only=True):
@@ -77,7 +76,7 @@ def new_task(step: Step, options: Options, origin: Origin) -> NewTask:
         next=encode_steps(step.next),
         result_into=step.result_into,
         secret=step.secret,
-        trace=_trace(options["trace"]) if "trace" in options else origin.trace,
+        trace=checked_trace(options["trace"]) if "trace" in options else origin.trace,
         enqueued_by=origin.enqueued_by,
     )
 
@@ -170,11 +169,3 @@ def checked_timeout(value: timedelta | float | str | None) -> timedelta | None:
 
 def _optional(value: timedelta | float | str | None, what: str) -> timedelta | None:
     return None if value is None else duration(value, what)
-
-
-def _trace(value: object) -> str:
-    if not isinstance(value, str) or not _TRACEPARENT.fullmatch(value):
-        raise InvalidOption(
-            f"the trace {shown(value)} is not a W3C traceparent (00-<32 hex>-<16 hex>-<2 hex>)"
-        )
-    return value

@@ -15,6 +15,7 @@ from .cron import EXAMPLE, cron_of
 from .options import duration
 from .options import name as checked_name
 from .shown import shown
+from .trace import untraced
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -106,7 +107,7 @@ def triggered_task(schedule: Schedule, make_id: Callable[[], TaskId]) -> NewTask
 
 
 def _task(schedule: Schedule, make_id: Callable[[], TaskId], named: str, **when: Any) -> NewTask:
-    task_id, trace = make_id(), sha256(named.encode()).hexdigest()
+    task_id = make_id()
     return NewTask(
         id=task_id,
         type=schedule.type,
@@ -121,7 +122,7 @@ def _task(schedule: Schedule, make_id: Callable[[], TaskId], named: str, **when:
         fingerprint=_fingerprint(schedule),
         next=encode_steps(tuple(renewed(step, make_id) for step in decode_steps(schedule.next))),
         secret=schedule.secret,
-        trace=f"00-{trace[:32]}-{trace[32:48]}-00",
+        trace=untraced(int.from_bytes(sha256(named.encode()).digest()[:16])),
         enqueued_by=f"schedule {schedule.name}",
         **when,
     )

@@ -12,9 +12,10 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any, BinaryIO
 
-from .._context import Context, NoEffects
+from .._context import Context, NoEffects, running
 from .._declared import Declared
 from .._model.outcome import Failed, Snoozed
+from .._observe.tracing import continued
 from ..errors import InvalidPayload
 from ..signals import Fatal
 from .frames import Failure, Hello, Message, Order, Result, Told, pack, receive_blocking
@@ -75,7 +76,9 @@ def _serve(order: Order, programs: dict[str, ModuleType], outbound: BinaryIO) ->
     try:
         declared = _find(order, programs)
         fatal = declared.fatal
-        result = _call(declared, order, outbound)
+        running.set(task)
+        with continued(task.trace):
+            result = _call(declared, order, outbound)
         return Result(result=encoded(result))
     except BaseException as error:
         match failed(task, error, fatal):

@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
 
-from .._context import Context
+from msgspec.structs import replace
+
+from .._context import Context, running
 from .._model.lease import Lease
 from .._model.outcome import Crashed, Failed, Outcome, Returned, Snoozed, Stopped, name_of
 from .._model.task import Error, Task
+from .._observe.tracing import attempted
 from .._policy.options import MAX_DELAY
 from .._policy.payload import decode
 from .._policy.redact import secret_values
@@ -25,6 +28,7 @@ from .processes import ChildDied, ChildFailed, Processes
 from .result import encoded
 from .results import with_results
 from .run import Phase, Run, Stop
+from .settings import WorkerSettings
 from .threads import Threads
 
 logger = logging.getLogger("windlass.worker")
@@ -38,23 +42,47 @@ class Runner:
     def __init__(
         self,
         store: Store,
-        threads: Threads,
-        processes: Processes,
+        loop: asyncio.AbstractEventLoop,
+        settings: WorkerSettings,
         dropped: Callable[[Iterable[Lease]], None],
         on_error: Callable[[Task, BaseException], None] | None = None,
     ) -> None:
+        self._tracing = settings.tracing
         self._dropped = dropped
         self._on_error = on_error
         self._store = store
-        self._threads = threads
-        self._processes = processes
+        self._threads = Threads(loop)
+        self._processes = Processes(settings.processes)
+
+    async def close(self) -> None:
+        """Let idle threads and child processes end."""
+        self._threads.close()
+        await self._processes.close()
 
     async def outcome(self, run: Run) -> Outcome:
         """Run it to its end, whatever that is. Raises nothing but the cancellation of its own slot."""
-        outcome = await self._outcome(run)
+        outcome = await self._traced(run)
         if run.phase is Phase.SETTLED and not isinstance(outcome, Returned):
             logger.warning("task %s has completed; its handler then %s", run.task.id, _told(outcome))
         return outcome
+
+    async def _traced(self, run: Run) -> Outcome:
+        """Run it as the task that is current here and, if somebody traces, within a span of its own.
+
+        What follows from the run goes on with the span: its logs, its chain, and what its handler enqueues.
+        """
+        attempt, outcome = attempted(run.task, self._tracing), None
+        if attempt is not None:
+            run.task = replace(run.task, trace=attempt.trace)
+        running.set(run.task)
+        try:
+            outcome = await self._outcome(run)
+            return outcome
+        finally:
+            running.set(None)
+            if attempt is not None:
+                is_lost = run.stop is Stop.FENCED and run.phase is not Phase.SETTLED
+                attempt.end(None if is_lost else outcome)
 
     async def _outcome(self, run: Run) -> Outcome:
         if run.task.cancel_requested:

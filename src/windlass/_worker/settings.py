@@ -10,6 +10,7 @@ from .._model.queue import Level
 from .._policy.options import names
 from .._policy.queues import LevelName
 from .._policy.reserve import reserve_of
+from .._policy.trace import RELATIONS
 from ..errors import InvalidOption
 
 
@@ -20,7 +21,8 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     Without a sign of life for `lease` its tasks are rescued. At shutdown running tasks get `grace` to
     finish. `poll` is the slow safety net beneath the wake-ups. `drain` ends the worker when nothing is
     ready. No queues means all that the app's task types use. `reserve` keeps so many of the slots for tasks
-    of a level of priority ("high", "medium", "low"), which may use the others as well.
+    of a level of priority ("high", "medium", "low"), which may use the others as well. `tracing` is how the
+    spans of attempts belong to the tasks' traces ("auto", "parent", "link"; docs/tracing.md).
     """
 
     queues: tuple[str, ...] = ()
@@ -34,6 +36,7 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     drain: bool = False
     keeper: bool = True
     name: str = ""
+    tracing: str = "auto"
 
     def __post_init__(self) -> None:
         names(self.queues, "queues")
@@ -43,6 +46,8 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
         for name, number, highest in (("slots", self.slots, 10_000), ("processes", self.processes, 1_000)):
             if not 1 <= number <= highest:
                 raise InvalidOption(f"a worker has 1 to {highest:,} {name}, not {number}")
+        if self.tracing not in RELATIONS:
+            raise InvalidOption(f"tracing is one of {', '.join(RELATIONS)}, not {self.tracing!r}")
         reserve_of(self.slots, self.reserve)
         if self.heartbeat * 3 > self.lease:
             raise InvalidOption(

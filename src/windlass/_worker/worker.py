@@ -33,13 +33,12 @@ from .exchange import Exchange
 from .failure import describe
 from .heartbeat import Heart
 from .holdings import Holdings
-from .processes import Processes, is_child
+from .processes import is_child
 from .run import Phase, Run, Stop
 from .runner import Runner
 from .settings import WorkerSettings
 from .slots import Slots
 from .stopping import stopped_by_signals
-from .threads import Threads
 
 logger = logging.getLogger("windlass.worker")
 
@@ -131,10 +130,8 @@ class Worker:
     # -- the whole -----------------------------------------------------------------------------------
 
     def _make_ready(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._threads = Threads(loop)
-        self._processes = Processes(self.settings.processes)
-        runner = Runner(self._store, self._threads, self._processes, self.holdings.dropped, self._on_error)
-        self._slots = Slots(self.settings.slots, runner.outcome, self._finish, self._report)
+        self._runner = Runner(self._store, loop, self.settings, self.holdings.dropped, self._on_error)
+        self._slots = Slots(self.settings.slots, self._runner.outcome, self._finish, self._report)
         poll, most = self.settings.poll.total_seconds(), self.settings.slots  # of each of the two claims
         self._exchange = Exchange(self._store, self.holdings, self.queues, self, poll=poll, most=most)
 
@@ -224,8 +221,7 @@ class Worker:
 
     async def _let_go(self) -> None:
         await self._slots.close()
-        self._threads.close()
-        await self._processes.close()
+        await self._runner.close()
         await self._heart.stop()
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(FAREWELL):

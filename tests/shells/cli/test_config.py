@@ -51,6 +51,7 @@ def test_every_key_can_be_said_in_a_file() -> None:
         poll = "250ms"
         keeper = false
         name = "w1"
+        tracing = "link"
         log_level = "debug"
         log_format = "json"
         """
@@ -69,6 +70,7 @@ def test_every_key_can_be_said_in_a_file() -> None:
         poll=timedelta(seconds=0.25),
         keeper=False,
         name="w1",
+        tracing="link",
         log_level="debug",
         log_format="json",
     )

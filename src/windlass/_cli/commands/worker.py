@@ -96,7 +96,8 @@ def worker_settings(settings: Settings, *, drain: bool) -> WorkerSettings:
     """How a worker works, by the settings in force."""
     chosen = {
         name: getattr(settings, name)
-        for name in ("slots", "reserve", "processes", "lease", "heartbeat", "grace", "poll", "keeper", "name")
+        for name in WorkerSettings.__struct_fields__
+        if name not in ("queues", "drain")
     }
     said = {name: value for name, value in chosen.items() if value is not None}
     return WorkerSettings(queues=settings.queues, drain=drain, **said)

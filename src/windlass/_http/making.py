@@ -14,6 +14,7 @@ from .._policy import keys
 from .._policy.chain import Step
 from .._policy.payload import parse_payload
 from .._policy.request import Origin, follow, group, new_step, new_task
+from .._policy.trace import heard
 from ..app import App
 from ..errors import InvalidPayload
 from .access import Caller
@@ -29,11 +30,11 @@ _OF_A_FIRST = ("run_at", "idempotency_key", "idempotency_for", "unique", "trace"
 class Maker:
     """Makes tasks for one caller."""
 
-    def __init__(self, app: App, caller: Caller) -> None:
+    def __init__(self, app: App, caller: Caller, request: Request) -> None:
         self._app = app
         self._caller = caller
-        origin = app.origin()
-        self._origin = Origin(trace=origin.trace, enqueued_by=caller.name)
+        trace = heard(request.headers.get("traceparent", "")) or app.origin().trace
+        self._origin = Origin(trace=trace, enqueued_by=caller.name)
 
     def task(self, asked: TaskToBe) -> NewTask:
         """The task, with the chain that hangs on it."""

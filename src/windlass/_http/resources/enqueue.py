@@ -64,7 +64,7 @@ async def enqueue(asked: Asked[NoQuery, TaskToBe]) -> Answer:
     and the same key with another body is refused (422). With `idempotency_key` in the body a repeat is
     answered 200, with the task that stands. A task that must be `unique` and stands already is refused (409).
     """
-    new = Maker(asked.service.app, asked.caller).task(asked.body)
+    new = Maker(asked.service.app, asked.caller, asked.request).task(asked.body)
     (made,), is_repeat = await handed_in(asked, [new], request_key(asked.request, asked.raw))
     headers = {**asked.location(made.id), **_told(is_repeat)}
     return Answer(value=made, status=201 if made.created else 200, headers=headers)
@@ -86,7 +86,7 @@ async def enqueue_batch(asked: Asked[NoQuery, Batch]) -> Answer:
     `Idempotency-Key` is for the batch as a whole. Tasks that stand already by their own `idempotency_key` are
     answered with `created: false`.
     """
-    maker = Maker(asked.service.app, asked.caller)
+    maker = Maker(asked.service.app, asked.caller, asked.request)
     batch: list[NewTask] = []
     for number, one in enumerate(asked.body.tasks):
         try:
@@ -123,7 +123,7 @@ async def enqueue_stream(asked: Asked[NoQuery, None]) -> Streamed:
 
 async def _kept(asked: Asked[NoQuery, None], lines: Lines) -> AsyncIterator[bytes]:
     """The answers. Lines that come together are kept together, and one by one if they cannot be."""
-    maker = Maker(asked.service.app, asked.caller)
+    maker = Maker(asked.service.app, asked.caller, asked.request)
     number = 0
     try:
         async for part in lines:

@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 
 from ._model.attempt import Attempt
-from ._model.filter import MAX_PAGE, Action, Count, Dimension, Filter, Page, Slice
+from ._model.filter import MAX_PAGE, Action, By, Count, Dimension, Filter, Page, Slice
 from ._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
 from ._model.queue import Retention
 from ._model.record import Record
@@ -253,16 +253,19 @@ class AskStore(Protocol):
         """
         ...
 
-    async def put(self, record: Record) -> None:
-        """Keep this record in place of the one of the same kind and name."""
+    async def put(self, record: Record, by: By | None = None) -> None:
+        """Keep this record in place of the one of the same kind and name.
+
+        Done by a person it is audited in the same step; what programs declare and keep is done by none.
+        """
         ...
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
         """The records of a kind, by name."""
         ...
 
-    async def remove(self, kind: type[Record], name: str) -> bool:
-        """Forget a record; says whether there was one."""
+    async def remove(self, kind: type[Record], name: str, by: By | None = None) -> bool:
+        """Forget a record; says whether there was one. Audited as `put` is, if there was."""
         ...
 
 

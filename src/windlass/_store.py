@@ -221,8 +221,10 @@ class KeepStore(Protocol):
         """
         ...
 
-    async def prune(self, retention: Retention, limit: int) -> int:
+    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
         """Delete up to `limit` ended tasks past their queue's retention (or else this one); counts them.
+
+        Done by a person it is audited before anything is deleted, for it may take several steps.
 
         All expired keys go as well, however many, in steps that do not hold up others for long.
         A task that another still waits for stays, unless it is dead: then its successors are cancelled.

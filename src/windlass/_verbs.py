@@ -93,6 +93,7 @@ class Prune(Struct, frozen=True):
 
     retention: Retention
     limit: int
+    by: By | None = None
 
 
 class Find(Struct, frozen=True):
@@ -202,7 +203,7 @@ VERBS: dict[str, Verb] = {
             tuple[Claimed, ...],
             lambda store, asked: store.rescue(asked.session, asked.limit),
         ),
-        Verb("prune", Prune, int, lambda store, asked: store.prune(asked.retention, asked.limit)),
+        Verb("prune", Prune, int, lambda store, asked: store.prune(asked.retention, asked.limit, asked.by)),
         Verb("find", Find, Slice[Task], lambda store, asked: store.find(asked.where, asked.page)),
         Verb("count", CountBy, tuple[Count, ...], lambda store, asked: store.count(asked.where, asked.by)),
         Verb("attempts", AttemptsOf, tuple[Attempt, ...], lambda store, asked: store.attempts(asked.task_id)),

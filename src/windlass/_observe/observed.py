@@ -152,9 +152,9 @@ class ObservedStore:
         """Passed on."""
         return await self.within.promote(limit)
 
-    async def prune(self, retention: Retention, limit: int) -> int:
+    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
         """Passed on."""
-        return await self.within.prune(retention, limit)
+        return await self.within.prune(retention, limit, by)
 
     async def find(self, where: Filter, page: Page) -> Slice[Task]:
         """Passed on."""

@@ -11,7 +11,7 @@ from .._ids import new_id
 from .._model.alert import Alert
 from .._model.filter import Action, By, CancelTasks, Discard, Filter, Replay
 from .._model.key import ApiKey
-from .._model.queue import QueueSettings
+from .._model.queue import QueueSettings, Retention
 from .._model.record import Audit, Kept, Record
 from .._model.schedule import Schedule
 from .._model.state import ENDED, REPLAYABLE, State
@@ -71,16 +71,21 @@ def audited_put(record: QueueSettings | Kept, by: By, now: datetime) -> Audit:
     if isinstance(record, Alert) and record.webhook is not None:
         found = _HOST.match(record.webhook)  # The path of many a webhook is a secret.
         said["webhook"] = "" if found is None else found[1]
-    return _of_record("put", kind, record.name, by, now, msgspec.json.encode(said).decode())
+    return _line("put", f"{name_of(kind)} {record.name}", by, now, said)
 
 
 def audited_removal(kind: type[Record], name: str, by: By, now: datetime) -> Audit:
     """Who removed which record."""
-    return _of_record("remove", kind, name, by, now)
+    return _line("remove", f"{name_of(kind)} {name}", by, now)
 
 
-def _of_record(action: str, kind: type[Record], name: str, by: By, now: datetime, detail: str = "") -> Audit:
+def audited_prune(retention: Retention, by: By, now: datetime) -> Audit:
+    """Who had ended tasks deleted, and how old they had to be."""
+    return _line("prune", "tasks", by, now, to_wire(retention))
+
+
+def _line(action: str, subject: str, by: By, now: datetime, said: dict[str, Any] | None = None) -> Audit:
+    detail = "" if said is None else msgspec.json.encode(said).decode()
     if len(detail) > MAX_DETAIL:
         detail = f"{detail[: MAX_DETAIL - 1]}…"
-    subject = f"{name_of(kind)} {name}"
     return Audit(id=new_id(), at=now, who=by.who, why=by.why, action=action, detail=detail, subject=subject)

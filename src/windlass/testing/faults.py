@@ -188,9 +188,9 @@ class FaultyStore:
         """`rescue`, under the plan."""
         return await self._do("rescue", lambda: self._inner.rescue(session, limit))
 
-    async def prune(self, retention: Retention, limit: int) -> int:
+    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
         """`prune`, under the plan."""
-        return await self._do("prune", lambda: self._inner.prune(retention, limit))
+        return await self._do("prune", lambda: self._inner.prune(retention, limit, by))
 
     async def find(self, where: Filter, page: Page) -> Slice[Task]:
         """`find`, under the plan."""

@@ -156,9 +156,9 @@ class HttpStore:
         rescued: Sequence[Claimed] = await self._line.ask("rescue", Rescue(session, limit))
         return rescued
 
-    async def prune(self, retention: Retention, limit: int) -> int:
+    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
         """Delete what retention no longer covers."""
-        return int(await self._line.ask("prune", Prune(retention, limit)))
+        return int(await self._line.ask("prune", Prune(retention, limit, by)))
 
     # -- ask -----------------------------------------------------------------------------------------
 

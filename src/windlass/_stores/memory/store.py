@@ -21,7 +21,7 @@ from ..._model.verdict import Settled, Settlement
 from ..._store import Capability, Durability, Finding, Join, Migration, Promise, Promoted, Severity, Wake
 from ...errors import NotSupported
 from .. import refusals
-from ..acting import audited_put, audited_removal
+from ..acting import audited_prune, audited_put, audited_removal
 from ..paging import paged
 from ..picking import Turns
 from .actions import act
@@ -217,11 +217,13 @@ class MemoryStore:
                 del shelf.sessions[gone]
             return rescued
 
-    async def prune(self, retention: Retention, limit: int) -> int:
+    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
         """Delete what retention no longer covers."""
         shelf = self._shelf
         with shelf.lock:
             now = self.clock.now()
+            if by is not None:
+                shelf.audits.append(audited_prune(retention, by, now))
             pruned = 0
             needed = {p for t in shelf.tasks.values() if t.state is State.WAITING for p in t.after}
             for task in sorted(shelf.tasks.values(), key=lambda t: t.id):

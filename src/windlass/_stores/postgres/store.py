@@ -18,7 +18,7 @@ from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Receipt, Settled, Settlement
 from ..._store import Capability, Finding, Join, Migration, Promoted, Transaction, Wake
 from .. import refusals
-from ..acting import allowed
+from ..acting import allowed, audited_prune
 from ..paging import paged
 from . import (
     actions,
@@ -202,9 +202,12 @@ class PostgresStore(Handle):
         """Take over the running tasks of sessions that have expired."""
         return await self._play(lambda: sessions.rescue(self._now, session, limit))
 
-    async def prune(self, retention: Retention, limit: int) -> int:
+    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
         """Delete what retention no longer covers: days of the history whole, the rest row by row."""
         now = await self.now()
+        if by is not None:
+            line = audited_prune(retention, by, now)
+            await self._play(lambda: auditing.write([line]))
         settings = [read_settings(row[0]) for row in await self._fetch(keeping.all_settings())]
         terms = keeping.terms(retention, settings)
         whole = keeping.longest(terms)

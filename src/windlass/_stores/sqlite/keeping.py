@@ -11,7 +11,7 @@ from ..._model.record import KINDS, Kept, Record, Session
 from ..._model.state import ENDED
 from ..._policy.limits import Subject, Use, read_key, tokens_at
 from ..._store import Promoted
-from ..acting import audited_put, audited_removal
+from ..acting import audited_prune, audited_put, audited_removal
 from . import rearranging
 from .actions import audit
 from .endings import abandon, forget
@@ -66,8 +66,10 @@ def _place(tx: Transaction, rowids: list[int]) -> None:
     )
 
 
-def prune(tx: Transaction, retention: Retention, limit: int) -> int:
+def prune(tx: Transaction, retention: Retention, limit: int, by: By | None) -> int:
     """Delete what retention no longer covers."""
+    if by is not None:
+        audit(tx, audited_prune(retention, by, tx.now))
     gone = _past_retention(tx, retention, limit)
     for task_id, tenant, idempotency_key in gone:
         abandon(tx, task_id, "died and was pruned")

@@ -208,9 +208,9 @@ class SQLiteStore:
         """Take over the running tasks of sessions that have expired."""
         return await self._write(lambda tx: sessions.rescue(tx, session, limit))
 
-    async def prune(self, retention: Retention, limit: int) -> int:
+    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
         """Delete what retention no longer covers, longest ended first in each queue."""
-        pruned = await self._write(lambda tx: keeping.prune(tx, retention, limit))
+        pruned = await self._write(lambda tx: keeping.prune(tx, retention, limit, by))
         for rest in (keeping.prune_keys, rearranging.go_on):
             while await self._write(rest):
                 continue

@@ -242,6 +242,14 @@ class TestAuditedRecords:
         assert len(line.detail) == 2_000
         assert await all_records(store, QueueSettings) == (fair,)
 
+    async def test_pruning_by_hand_is_logged_and_the_keepers_is_not(self, store: Store) -> None:
+        await store.prune(Retention(dead=None), 10)
+        await store.prune(Retention(dead=None, completed=timedelta(hours=1)), 10, SOMEBODY)
+
+        (line,) = await all_records(store, Audit)
+        assert (line.action, line.subject, line.task_id) == ("prune", "tasks", None)
+        assert line.detail == '{"completed":3600.0,"cancelled":604800.0,"dead":null}'
+
     @pytest.mark.parametrize("newest_first", [False, True])
     async def test_lines_about_tasks_and_records_share_pages(
         self, store: Store, *, newest_first: bool

@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 
 from ._model.attempt import Attempt
-from ._model.filter import MAX_PAGE, Action, Count, Dimension, Filter, Page, Slice
+from ._model.filter import MAX_PAGE, Action, By, Count, Dimension, Filter, Page, Slice
 from ._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
 from ._model.queue import Retention
 from ._model.record import Record
@@ -221,8 +221,10 @@ class KeepStore(Protocol):
         """
         ...
 
-    async def prune(self, retention: Retention, limit: int) -> int:
+    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
         """Delete up to `limit` ended tasks past their queue's retention (or else this one); counts them.
+
+        Done by a person it is audited before anything is deleted, for it may take several steps.
 
         All expired keys go as well, however many, in steps that do not hold up others for long.
         A task that another still waits for stays, unless it is dead: then its successors are cancelled.
@@ -253,16 +255,19 @@ class AskStore(Protocol):
         """
         ...
 
-    async def put(self, record: Record) -> None:
-        """Keep this record in place of the one of the same kind and name."""
+    async def put(self, record: Record, by: By | None = None) -> None:
+        """Keep this record in place of the one of the same kind and name.
+
+        Done by a person it is audited in the same step; what programs declare and keep is done by none.
+        """
         ...
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
         """The records of a kind, by name."""
         ...
 
-    async def remove(self, kind: type[Record], name: str) -> bool:
-        """Forget a record; says whether there was one."""
+    async def remove(self, kind: type[Record], name: str, by: By | None = None) -> bool:
+        """Forget a record; says whether there was one. Audited as `put` is, if there was."""
         ...
 
 

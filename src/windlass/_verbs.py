@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from ._model.attempt import Attempt
-from ._model.filter import Action, Count, Dimension, Filter, Page, Slice
+from ._model.filter import Action, By, Count, Dimension, Filter, Page, Slice
 from ._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
 from ._model.limit import Usage
 from ._model.queue import QueueSettings, Retention
@@ -93,6 +93,7 @@ class Prune(Struct, frozen=True):
 
     retention: Retention
     limit: int
+    by: By | None = None
 
 
 class Find(Struct, frozen=True):
@@ -128,6 +129,7 @@ class Put(Struct, frozen=True):
 
     kind: str
     record: bytes
+    by: By | None = None
 
 
 class RecordsOf(Struct, frozen=True):
@@ -142,6 +144,7 @@ class Remove(Struct, frozen=True):
 
     kind: str
     name: str
+    by: By | None = None
 
 
 class About(Struct, frozen=True, kw_only=True):
@@ -171,7 +174,11 @@ async def _about(store: Store, _: Nothing) -> About:
 
 
 async def _put(store: Store, asked: Put) -> None:
-    await store.put(read_record(asked.kind, asked.record))
+    await store.put(read_record(asked.kind, asked.record), asked.by)
+
+
+async def _remove(store: Store, asked: Remove) -> bool:
+    return await store.remove(kind_named(asked.kind), asked.name, asked.by)
 
 
 async def _records(store: Store, asked: RecordsOf) -> Any:
@@ -196,7 +203,7 @@ VERBS: dict[str, Verb] = {
             tuple[Claimed, ...],
             lambda store, asked: store.rescue(asked.session, asked.limit),
         ),
-        Verb("prune", Prune, int, lambda store, asked: store.prune(asked.retention, asked.limit)),
+        Verb("prune", Prune, int, lambda store, asked: store.prune(asked.retention, asked.limit, asked.by)),
         Verb("find", Find, Slice[Task], lambda store, asked: store.find(asked.where, asked.page)),
         Verb("count", CountBy, tuple[Count, ...], lambda store, asked: store.count(asked.where, asked.by)),
         Verb("attempts", AttemptsOf, tuple[Attempt, ...], lambda store, asked: store.attempts(asked.task_id)),
@@ -208,7 +215,7 @@ VERBS: dict[str, Verb] = {
         ),
         Verb("put", Put, None, _put),
         Verb("records", RecordsOf, Any, _records),
-        Verb("remove", Remove, bool, lambda store, asked: store.remove(kind_named(asked.kind), asked.name)),
+        Verb("remove", Remove, bool, _remove),
         Verb("check", Nothing, tuple[Finding, ...], lambda store, _: store.check()),
     )
 }

@@ -20,6 +20,7 @@ from ._client.sync import SyncClient, SyncHandle, SyncOperator
 from ._declared import Declared, sure
 from ._keeper.alerts import Alerting
 from ._keeper.keeper import Keeper
+from ._model.filter import By
 from ._model.options import Defaults
 from ._model.queue import Fairness, Level, Ordering, Retention
 from ._model.schedule import Timing
@@ -80,7 +81,7 @@ class App:
         self._identity = identity or _identity()
         self._loop = LoopThread()
         self.client = Client(self.store, ordering=self.ordering, origin=self.origin)
-        self.operator = Operator(self.store)
+        self.operator = Operator(self.store, By(who=self._identity))
         self.sync_client = SyncClient(self.client, self._loop)
         self.sync_operator = SyncOperator(self.operator, self._loop)
 

@@ -165,7 +165,7 @@ def test_blocking_operators_do_the_same(app: App) -> None:
     operator.resume("mail")
     assert [queue.paused for queue in operator.queues()] == [False]
     assert [count.number for count in operator.count()] == [1]
-    assert {line.action for line in operator.audit().items} == {"cancel", "replay"}
+    assert {line.action for line in operator.audit().items} == {"cancel", "replay", "put"}
     assert operator.discard(Filter(), by=ANN) == 0
     assert operator.workers() == []
     assert operator.attempts(handle.id) == ()

@@ -1,4 +1,4 @@
-"""Acting on tasks, by id or by filter: who and why, and a question before many are touched."""
+"""Acting: who and why; and on tasks, by id or by filter, with a question before many are touched."""
 
 import getpass
 import os
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .._model.filter import By, Filter
 from ..errors import NotFound, Refused
@@ -41,6 +42,27 @@ def acting_options(verb: str, *, why_needed: bool = False) -> Callable[[F], F]:
         click.option("--who", metavar="NAME", help="Who: kept in the audit log (default: you@host)."),
         click.option("--yes", "-y", is_flag=True, help="Do not ask before touching many."),
     )
+
+
+def _keep(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    from .asked import Asked
+
+    asked = context.ensure_object(Asked)
+    asked.by = replace(asked.by or by(None, ""), **({option.name: value} if value else {}))
+
+
+named = click.option(
+    "--who", metavar="NAME", help="Who does it (default: you@host).", callback=_keep, expose_value=False
+)
+"""The option of a command that acts in somebody's name."""
+
+audited = stacked(
+    named,
+    click.option(
+        "--why", metavar="TEXT", help="Why: kept in the audit log.", callback=_keep, expose_value=False
+    ),
+)
+"""The options of a command that changes something else than tasks: whom the audit log names, and why."""
 
 
 def by(who: str | None, why: str) -> By:

@@ -12,6 +12,7 @@ from ..errors import InvalidOption, NotFound
 from .render import Output
 
 if TYPE_CHECKING:
+    from .._model.filter import By
     from ..app import App
     from ..config import Settings
 
@@ -25,6 +26,7 @@ class Asked:
         self.flags: dict[str, Any] = {}
         self.as_json = False
         self.file: Path | None = None
+        self.by: By | None = None  # who acts, where a command does
 
     @cached_property
     def settings(self) -> "Settings":
@@ -66,6 +68,8 @@ class Asked:
     def run_alone(self, work: Callable[["App"], Awaitable[T]]) -> T:
         """Do this, on a store that nobody else need see."""
         app = self.app
+        if self.by is not None:
+            app.operator = app.operator.acting_as(self.by)
 
         async def session() -> T:
             try:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from .._delivery import Answer, deliver, trial
 from .._ids import new_id
 from .._model.alert import Alarm, Alert
+from .._model.filter import By
 from .._model.record import Declaration
 from .._policy.alerting import AlertOptions, alert_of, dead_letters
 from .._store import Store
@@ -36,8 +37,9 @@ class AlertStatus(Struct, frozen=True, kw_only=True):
 class Alerts:
     """See alerts, add and remove them while everything runs."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, by: By | None = None) -> None:
         self._store = store
+        self._by = by  # whom the audit log names; None: a program, which it does not tell of
 
     async def list(self) -> Sequence[AlertStatus]:
         """All of them, by name."""
@@ -56,13 +58,13 @@ class Alerts:
         """Add an alert, in place of the one of that name if there is one."""
         alert = alert_of(name, **options)
         await self._store.open()
-        await self._store.put(alert)
+        await self._store.put(alert, self._by)
         return alert
 
     async def remove(self, name: str) -> None:
         """Forget an alert, raised or not; nothing more is told of it. NotFound if there is none."""
         await self._store.open()
-        if not await self._store.remove(Alert, name):
+        if not await self._store.remove(Alert, name, self._by):
             raise NotFound(f"there is no alert {name!r}; `windlass alerts list` shows those there are")
         await self._store.remove(Alarm, name)
 

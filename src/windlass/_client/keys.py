@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from msgspec import Struct
 
+from .._model.filter import By
 from .._model.key import ApiKey, Scope
 from .._policy import bearer
 from .._policy.options import duration, names
@@ -33,8 +34,9 @@ class NewKey(Struct, frozen=True):
 class Keys:
     """The keys of a store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, by: By | None = None) -> None:
         self._store = store
+        self._by = by  # whom the audit log names; None: a program, which it does not tell of
 
     async def create(
         self,
@@ -59,7 +61,7 @@ class Keys:
             tenant=None if tenant is None else checked_name(tenant, "tenant"),
             queues=None if queues is None else _queues(queues),
         )
-        await self._store.put(key)
+        await self._store.put(key, self._by)
         return NewKey(key, sent.text)
 
     async def list(self) -> Sequence[ApiKey]:
@@ -69,7 +71,7 @@ class Keys:
     async def revoke(self, key_id: str) -> None:
         """Take a key back: servers refuse it within a second."""
         await self._store.open()
-        if not await self._store.remove(ApiKey, key_id):
+        if not await self._store.remove(ApiKey, key_id, self._by):
             raise NotFound(f"there is no key {shown(key_id)}; `windlass keys list` shows those there are")
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Unpack
 
+from .._model.filter import By
 from .._model.limit import Limit, Usage
 from .._policy.bounds import LimitOptions, changed_limit, limit_of
 from .._store import Store
@@ -15,8 +16,9 @@ from .loop import LoopThread
 class Limits:
     """See which limits there are and what of them is in use; set, change and remove them."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, by: By | None = None) -> None:
         self._store = store
+        self._by = by  # whom the audit log names; None: a program, which it does not tell of
 
     async def list(self) -> Sequence[Limit]:
         """Every limit, by name."""
@@ -35,19 +37,19 @@ class Limits:
         """Keep this limit in place of the one of the same name. It holds from the next claim on."""
         limit = limit_of(name, options)
         await self._store.open()
-        await self._store.put(limit)
+        await self._store.put(limit, self._by)
         return limit
 
     async def change(self, name: str, **options: Unpack[LimitOptions]) -> Limit:
         """Change what is named of a limit that exists; None takes it away."""
         limit = changed_limit(await self.get(name), options)
-        await self._store.put(limit)
+        await self._store.put(limit, self._by)
         return limit
 
     async def remove(self, name: str) -> None:
         """Limit nothing by this any more; NotFound if there is none."""
         await self.get(name)
-        await self._store.remove(Limit, name)
+        await self._store.remove(Limit, name, self._by)
 
     async def usages(self, name: str | None = None) -> Sequence[Usage]:
         """What is in use of a limit, or of all: a line for each value that something ran under."""

@@ -41,14 +41,19 @@ _AT_ONCE = 500
 
 
 class Operator:
-    """Look into a store, and act on what is there. What is done to a task is audited, with who and why."""
+    """Look into a store, and act on what is there. Every act is audited, with who and why."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, by: By) -> None:
         self._store = store
-        self.keys = Keys(store)
-        self.limits = Limits(store)
-        self.alerts = Alerts(store)
-        self.schedules = Schedules(store)
+        self._by = by
+        self.keys = Keys(store, by)
+        self.limits = Limits(store, by)
+        self.alerts = Alerts(store, by)
+        self.schedules = Schedules(store, by)
+
+    def acting_as(self, by: By) -> "Operator":
+        """An operator of the same store whose changes the audit log puts down to this one."""
+        return Operator(self._store, by)
 
     # -- see -----------------------------------------------------------------------------------------
 
@@ -99,7 +104,7 @@ class Operator:
         return await every(self._store, QueueSettings)
 
     async def audit(self, page: Page | None = None) -> Slice[Audit]:
-        """Who did what to which task, and why."""
+        """Who did what to which task or record, and why."""
         await self._store.open()
         return await self._store.records(Audit, page or Page(newest_first=True))
 
@@ -194,8 +199,9 @@ class Operator:
     async def prune(self, retention: Retention) -> int:
         """Delete now what this retention (or a queue's own) no longer covers."""
         await self._store.open()
-        total = 0
-        while number := await self._store.prune(retention, _AT_ONCE):
+        total = number = await self._store.prune(retention, _AT_ONCE, self._by)
+        while number:
+            number = await self._store.prune(retention, _AT_ONCE)
             total += number
         return total
 
@@ -260,5 +266,5 @@ class Operator:
         checked_name(queue, "queue")
         known = {settings.name: settings for settings in await self.queues()}
         settings = change(known.get(queue) or QueueSettings(name=queue))
-        await self._store.put(settings)
+        await self._store.put(settings, self._by)
         return settings

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .._ids import new_id
+from .._model.filter import By
 from .._model.options import Defaults, Options
 from .._model.queue import Ordering, QueueSettings
 from .._model.record import Declaration
@@ -44,8 +45,9 @@ class ScheduleStatus(Struct, frozen=True, kw_only=True):
 class Schedules:
     """See schedules, and steer them while everything runs. The leading keeper notices within seconds."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, by: By | None = None) -> None:
         self._store = store
+        self._by = by  # whom the audit log names; None: a program, which it does not tell of
 
     async def list(self) -> Sequence[ScheduleStatus]:
         """All of them, by name."""
@@ -117,28 +119,31 @@ class Schedules:
         if standing is not None and same_rule(standing, schedule):
             since = standing.since or since
         schedule = replace(schedule, since=since, paused=standing is not None and standing.paused)
-        await self._store.put(schedule)
+        await self._store.put(schedule, self._by)
         return schedule
 
     async def pause(self, name: str) -> None:
         """Fire no tick until it is resumed; those that come meanwhile are not made up for."""
         schedule = (await self.get(name)).schedule
-        await self._store.put(replace(schedule, paused=True))
+        await self._store.put(replace(schedule, paused=True), self._by)
 
     async def resume(self, name: str) -> None:
         """Go on with the next tick."""
         schedule = (await self.get(name)).schedule
         if schedule.paused:
-            await self._store.put(replace(schedule, paused=False, since=await self._store.now()))
+            resumed = replace(schedule, paused=False, since=await self._store.now())
+            await self._store.put(resumed, self._by)
 
     async def trigger(self, name: str) -> TaskId:
         """Enqueue its task now, once, paused or not; its ticks come as if nothing had happened.
 
-        DuplicateTask if its tasks must not overlap and one has not ended.
+        The task says who triggered it: it was enqueued by them. DuplicateTask if its tasks must not overlap
+        and one has not ended.
         """
         schedule = (await self.get(name)).schedule
         try:
-            (answer,) = await self._store.enqueue([triggered_task(schedule, new_id)])
+            who = None if self._by is None else self._by.who
+            (answer,) = await self._store.enqueue([triggered_task(schedule, new_id, who)])
         except DuplicateTask as error:
             raise DuplicateTask(
                 f"task {error.standing} of the schedule {name!r} has not ended, and they do not overlap; "
@@ -150,7 +155,7 @@ class Schedules:
     async def remove(self, name: str) -> None:
         """Forget it; tasks that it has enqueued stay. NotFound if there is none."""
         await self.get(name)
-        await self._store.remove(Schedule, name)
+        await self._store.remove(Schedule, name, self._by)
         await self._store.remove(Tick, name)
 
     async def upcoming(self, name: str, number: int = 5) -> Sequence[datetime]:

@@ -141,6 +141,10 @@ class SyncOperator:
         self.alerts = SyncAlerts(operator.alerts, loop)
         self.schedules = SyncSchedules(operator.schedules, loop)
 
+    def acting_as(self, by: By) -> "SyncOperator":
+        """An operator of the same store whose changes the audit log puts down to this one."""
+        return SyncOperator(self._operator.acting_as(by), self._loop)
+
     def task(self, task_id: TaskId) -> Task:
         """One task; NotFound if there is none."""
         return self._loop.run(self._operator.task(task_id))
@@ -176,7 +180,7 @@ class SyncOperator:
         return self._loop.run(self._operator.queues())
 
     def audit(self, page: Page | None = None) -> Slice[Audit]:
-        """Who did what to which task, and why."""
+        """Who did what to which task or record, and why."""
         return self._loop.run(self._operator.audit(page))
 
     def cancel(self, where: Filter, *, by: By, limit: int | None = None) -> int:

@@ -36,15 +36,16 @@ class Session(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Audit(Struct, frozen=True, gc=False, kw_only=True):
-    """Who did what to which task, and why."""
+    """Who did what to what, and why: to a task, or to the record that `subject` names, as "queue mail"."""
 
     id: str
     at: datetime
     who: str
     why: str
     action: str
-    task_id: TaskId
+    task_id: TaskId | None = None
     detail: str = ""
+    subject: str = ""
 
 
 class Declaration(Struct, frozen=True, gc=False, kw_only=True):

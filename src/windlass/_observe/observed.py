@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .._model.attempt import Attempt
-from .._model.filter import Action, Count, Dimension, Filter, Page, Slice
+from .._model.filter import Action, By, Count, Dimension, Filter, Page, Slice
 from .._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
 from .._model.queue import Retention
 from .._model.record import Record
@@ -152,9 +152,9 @@ class ObservedStore:
         """Passed on."""
         return await self.within.promote(limit)
 
-    async def prune(self, retention: Retention, limit: int) -> int:
+    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
         """Passed on."""
-        return await self.within.prune(retention, limit)
+        return await self.within.prune(retention, limit, by)
 
     async def find(self, where: Filter, page: Page) -> Slice[Task]:
         """Passed on."""
@@ -168,17 +168,17 @@ class ObservedStore:
         """Passed on."""
         return await self.within.attempts(task_id)
 
-    async def put(self, record: Record) -> None:
+    async def put(self, record: Record, by: By | None = None) -> None:
         """Passed on."""
-        await self.within.put(record)
+        await self.within.put(record, by)
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
         """Passed on."""
         return await self.within.records(kind, page)
 
-    async def remove(self, kind: type[Record], name: str) -> bool:
+    async def remove(self, kind: type[Record], name: str, by: By | None = None) -> bool:
         """Passed on."""
-        return await self.within.remove(kind, name)
+        return await self.within.remove(kind, name, by)
 
     async def migrations(self) -> Sequence[Migration]:
         """Passed on."""

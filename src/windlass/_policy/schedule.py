@@ -6,6 +6,8 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from .._model.schedule import Missed, Overlap, Schedule, Timing
 from .._model.task import NewTask, TaskId
 from ..errors import InvalidOption
@@ -101,9 +103,10 @@ def tick_task(schedule: Schedule, tick: datetime, make_id: Callable[[], TaskId])
     )
 
 
-def triggered_task(schedule: Schedule, make_id: Callable[[], TaskId]) -> NewTask:
-    """A task out of turn, due at once."""
-    return _task(schedule, make_id, f"trigger:{schedule.name}:{make_id()}")
+def triggered_task(schedule: Schedule, make_id: Callable[[], TaskId], who: str | None = None) -> NewTask:
+    """A task out of turn, due at once; it says who wanted it."""
+    task = _task(schedule, make_id, f"trigger:{schedule.name}:{make_id()}")
+    return task if who is None else replace(task, enqueued_by=f"{who}, {task.enqueued_by}")
 
 
 def _task(schedule: Schedule, make_id: Callable[[], TaskId], named: str, **when: Any) -> NewTask:

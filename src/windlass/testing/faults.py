@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
 
 from .._model.attempt import Attempt
-from .._model.filter import Action, Count, Dimension, Filter, Page, Slice
+from .._model.filter import Action, By, Count, Dimension, Filter, Page, Slice
 from .._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
 from .._model.queue import Retention
 from .._model.record import Record
@@ -188,9 +188,9 @@ class FaultyStore:
         """`rescue`, under the plan."""
         return await self._do("rescue", lambda: self._inner.rescue(session, limit))
 
-    async def prune(self, retention: Retention, limit: int) -> int:
+    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
         """`prune`, under the plan."""
-        return await self._do("prune", lambda: self._inner.prune(retention, limit))
+        return await self._do("prune", lambda: self._inner.prune(retention, limit, by))
 
     async def find(self, where: Filter, page: Page) -> Slice[Task]:
         """`find`, under the plan."""
@@ -208,17 +208,17 @@ class FaultyStore:
         """`apply`, under the plan."""
         return await self._do("apply", lambda: self._inner.apply(action, where, limit))
 
-    async def put(self, record: Record) -> None:
+    async def put(self, record: Record, by: By | None = None) -> None:
         """`put`, under the plan."""
-        await self._do("put", lambda: self._inner.put(record))
+        await self._do("put", lambda: self._inner.put(record, by))
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
         """`records`, under the plan."""
         return await self._do("records", lambda: self._inner.records(kind, page))
 
-    async def remove(self, kind: type[Record], name: str) -> bool:
+    async def remove(self, kind: type[Record], name: str, by: By | None = None) -> bool:
         """`remove`, under the plan."""
-        return await self._do("remove", lambda: self._inner.remove(kind, name))
+        return await self._do("remove", lambda: self._inner.remove(kind, name, by))
 
     async def migrations(self) -> Sequence[Migration]:
         """`migrations`, under the plan."""

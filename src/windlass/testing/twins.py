@@ -254,7 +254,7 @@ class Twins(RandomSteps):
         self._enqueue(*(self._wish(queue=lane, tenant=tenant) for tenant in tenants))
         self._open("s1")
         leases = self._claim("s1", 2, lane) if late else []
-        self.pair.both(lambda store: store.put(meant))
+        self.pair.both(lambda store: store.put(meant, SOMEBODY))
         for ask in asks:
             got = self._claim("s1", ask, lane)
             leases += got
@@ -262,7 +262,7 @@ class Twins(RandomSteps):
                 self._settle(lease, ending)
             self.pair.clock.advance(wait)
             self._open("s1")
-        self.pair.both(lambda store: store.remove(Limit, lane))
+        self.pair.both(lambda store: store.remove(Limit, lane, SOMEBODY))
         return multiple(*leases, *self._claim("s1", EVERY, lane))
 
 

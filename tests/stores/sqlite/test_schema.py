@@ -48,8 +48,8 @@ async def test_up_down_up_gives_the_same_schema(path: Path, peek: Peek) -> None:
     nothing = schema(peek)
     up = await store.migrate()
 
-    assert [(m.number, m.applied) for m in down] == [(3, False), (2, False), (1, False)]
-    assert [(m.number, m.applied) for m in up] == [(1, True), (2, True), (3, True)]
+    assert [(m.number, m.applied) for m in down] == [(n, False) for n in range(NEWEST, 0, -1)]
+    assert [(m.number, m.applied) for m in up] == [(n, True) for n in range(1, NEWEST + 1)]
     assert [name for _, name, _, _ in nothing] == ["windlass_schema"]
     assert schema(peek) == first
 
@@ -71,7 +71,7 @@ async def test_migrators_at_once_take_each_step_once(path: Path, python, peek: P
 async def test_the_steps_are_listed_with_what_is_applied(store: SQLiteStore) -> None:
     listed = [(m.number, m.name, m.applied) for m in await store.migrations()]
 
-    assert listed == [(1, "tasks", True), (2, "once", True), (3, "lanes", True)]
+    assert listed == [(1, "tasks", True), (2, "once", True), (3, "lanes", True), (4, "subjects", True)]
 
 
 async def test_there_is_no_step_beyond_the_last(store: SQLiteStore) -> None:

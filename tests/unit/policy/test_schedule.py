@@ -159,6 +159,12 @@ def test_what_is_triggered_is_due_at_once_and_no_tick() -> None:
     assert task.trace != triggered_task(made(jitter=100), lambda: "other").trace
 
 
+def test_what_is_triggered_says_who_wanted_it() -> None:
+    by = [triggered_task(made(), numbered(), who).enqueued_by for who in (None, "ann@host")]
+
+    assert by == ["schedule report", "ann@host, schedule report"]
+
+
 @pytest.mark.parametrize(
     ("rule", "text"),
     [

@@ -9,6 +9,7 @@ import click
 from ..._client.alerts import AlertStatus
 from ..._model.alert import HOLD, MAX_COUNT
 from ..._policy.alerting import webhook_place
+from ..acting import audited
 from ..asked import Asked, Commands, pass_asked
 from ..documents import plain
 from ..exits import ExitCode
@@ -54,6 +55,7 @@ def list_alerts(asked: Asked, reveal: bool) -> None:
     help=f"Cleared once there were fewer for so long (default: {span(HOLD.total_seconds())}).",
 )
 @click.option("--webhook", metavar="URL", help="Where to post it (default: it is logged alone).")
+@audited
 @pass_asked
 def add(
     asked: Asked,
@@ -85,6 +87,7 @@ def add(
 
 @alerts.command("remove")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@audited
 @pass_asked
 def remove(asked: Asked, names: tuple[str, ...]) -> None:
     """Forget alerts. One that is raised is not cleared: nothing more is told of it."""

@@ -1,4 +1,4 @@
-"""`windlass audit`: who did what to which task, and why."""
+"""`windlass audit`: who did what to which task, queue, limit, schedule, alert or key, and why."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--cursor", metavar="ID", help="Go on after this entry, the last of the page before.")
 @pass_asked
 def audit(asked: Asked, limit: int, cursor: str | None) -> None:
-    """List what people did to tasks, newest first."""
+    """List what people did to tasks, queues, limits, schedules, alerts and keys, newest first."""
 
     async def work(app: "App") -> None:
         found = await app.operator.audit(Page(limit=limit, cursor=cursor, newest_first=True))
@@ -40,7 +40,7 @@ def _columns(now: datetime) -> Sequence[Column[Audit]]:
     return (
         Column("when", lambda entry: ago(entry.at, now)),
         Column("action", lambda entry: entry.action),
-        Column("task", lambda entry: entry.task_id),
+        Column("about", lambda entry: entry.task_id or entry.subject),
         Column("who", lambda entry: entry.who, elastic=True),
         Column("why", lambda entry: entry.why, elastic=True),
         Column("detail", lambda entry: entry.detail, elastic=True, optional=True),

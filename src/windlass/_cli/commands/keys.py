@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..._model.key import ApiKey, Scope
+from ..acting import audited
 from ..asked import Asked, Commands, pass_asked
 from ..moments import iso
 from ..params import duration
@@ -33,6 +34,7 @@ def keys() -> None:
 @click.option("--tenant", help="Only for this tenant.")
 @click.option("--queue", "-q", "queues", multiple=True, help="Only for this queue (repeatable).")
 @click.option("--expires", type=duration, help="Good for so long (default: until it is revoked).")
+@audited
 @pass_asked
 def create(
     asked: Asked,
@@ -70,6 +72,7 @@ def list_keys(asked: Asked) -> None:
 
 @keys.command("revoke")
 @click.argument("key_id", metavar="ID")
+@audited
 @pass_asked
 def revoke(asked: Asked, key_id: str) -> None:
     """Take a key back; servers refuse it within a second."""

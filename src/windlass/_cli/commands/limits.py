@@ -10,6 +10,7 @@ from msgspec import Struct
 from ..._model.limit import Limit, Usage
 from ..._policy.rates import rate_text
 from ..._policy.shown import cut
+from ..acting import audited
 from ..asked import Asked, Commands, pass_asked
 from ..documents import limit_document
 from ..params import stacked, start_rate
@@ -93,6 +94,7 @@ def show(asked: Asked, name: str) -> None:
 @limits.command("set")
 @click.argument("name")
 @_options
+@audited
 @pass_asked
 def set_limit(asked: Asked, /, *, name: str, **given: Any) -> None:
     """Set a limit, in place of the one of that name. It holds from the next claim on.
@@ -105,6 +107,7 @@ def set_limit(asked: Asked, /, *, name: str, **given: Any) -> None:
 @limits.command("change")
 @click.argument("name")
 @_options
+@audited
 @pass_asked
 def change(asked: Asked, /, *, name: str, **given: Any) -> None:
     """Change what is given of a limit that exists. --by "" and the like take something away."""
@@ -126,6 +129,7 @@ async def _keep(asked: Asked, keep: Callable[..., Awaitable[Limit]], name: str, 
 
 @limits.command("remove")
 @click.argument("name")
+@audited
 @pass_asked
 def remove(asked: Asked, name: str) -> None:
     """Remove a limit: what waited for it may start."""

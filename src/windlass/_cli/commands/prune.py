@@ -7,6 +7,7 @@ import click
 
 from ..._model.queue import Retention
 from ...errors import InvalidOption
+from ..acting import audited
 from ..asked import Asked, Command, pass_asked
 from ..params import duration
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 @click.option("--completed", type=duration, help="Delete completed tasks older than this.")
 @click.option("--cancelled", type=duration, help="Delete cancelled tasks older than this.")
 @click.option("--dead", type=duration, help="Delete dead tasks older than this.")
+@audited
 @pass_asked
 def prune(
     asked: Asked, completed: timedelta | None, cancelled: timedelta | None, dead: timedelta | None

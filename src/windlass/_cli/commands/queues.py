@@ -11,6 +11,7 @@ from msgspec import Struct
 from ..._model.filter import Dimension, Filter, Page
 from ..._model.queue import MAX_STRIPES, Fairness, QueueSettings
 from ..._model.state import State
+from ..acting import audited
 from ..asked import Asked, Commands, pass_asked
 from ..documents import compact, plain, settings_document
 from ..moments import span
@@ -51,6 +52,7 @@ def list_queues(asked: Asked) -> None:
 
 @queues.command("pause")
 @click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
+@audited
 @pass_asked
 def pause(asked: Asked, queues: tuple[str, ...]) -> None:
     """Claim no more tasks of these queues; running ones go on."""
@@ -67,6 +69,7 @@ def pause(asked: Asked, queues: tuple[str, ...]) -> None:
 
 @queues.command("resume")
 @click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
+@audited
 @pass_asked
 def resume(asked: Asked, queues: tuple[str, ...]) -> None:
     """Let these queues flow again."""
@@ -82,6 +85,7 @@ def resume(asked: Asked, queues: tuple[str, ...]) -> None:
 @queues.command("stripe")
 @click.argument("queue")
 @click.argument("stripes", type=click.IntRange(1, MAX_STRIPES), metavar="N")
+@audited
 @pass_asked
 def stripe(asked: Asked, queue: str, stripes: int) -> None:
     """Spread the new tasks of a queue over N stripes, so that many workers do not meet at one end.
@@ -113,6 +117,7 @@ def stripe(asked: Asked, queue: str, stripes: int) -> None:
 )
 @click.option("--ageing", type=ageing, help="Waiting that a level is worth; or `strict`.")
 @click.option("--stripes", type=click.IntRange(1, MAX_STRIPES), metavar="N", help="Lines to spread it over.")
+@audited
 @pass_asked
 def set_queue(asked: Asked, /, *, queue: str, **given: Any) -> None:
     """Set how a queue chooses what runs next. What is not given stays as it is.

@@ -12,6 +12,7 @@ from ..._model.options import Defaults
 from ..._model.schedule import Missed, Overlap, Schedule
 from ..._policy.payload import parse_payload
 from ..._policy.schedule import MAX_AT_MOST, rule_text
+from ..acting import audited, named
 from ..asked import Asked, Commands, pass_asked
 from ..documents import compact, plain, shown_payload
 from ..moments import ago, iso, span, stamp
@@ -95,6 +96,7 @@ def show(asked: Asked, name: str, reveal: bool) -> None:
 @click.option("--timeout", type=duration, help="How long an attempt may run.")
 @click.option("--replace", "instead", is_flag=True, help="In place of the one of that name.")
 @click.option("--undeclared", is_flag=True, help="Of a type that the app does not declare.")
+@audited
 @pass_asked
 def add(
     asked: Asked,
@@ -135,6 +137,7 @@ def add(
 
 @schedules.command("pause")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@audited
 @pass_asked
 def pause(asked: Asked, names: tuple[str, ...]) -> None:
     """Fire no ticks of these until they are resumed; tasks that are there go on."""
@@ -149,6 +152,7 @@ def pause(asked: Asked, names: tuple[str, ...]) -> None:
 
 @schedules.command("resume")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@audited
 @pass_asked
 def resume(asked: Asked, names: tuple[str, ...]) -> None:
     """Let these go on with their next tick; those in between are not made up for."""
@@ -163,6 +167,7 @@ def resume(asked: Asked, names: tuple[str, ...]) -> None:
 
 @schedules.command("trigger")
 @click.argument("name")
+@named
 @pass_asked
 def trigger(asked: Asked, name: str) -> None:
     """Enqueue the task of a schedule now, and print its id. Its ticks come all the same."""
@@ -176,6 +181,7 @@ def trigger(asked: Asked, name: str) -> None:
 
 @schedules.command("remove")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@audited
 @pass_asked
 def remove(asked: Asked, names: tuple[str, ...]) -> None:
     """Forget schedules; tasks that they have enqueued stay."""

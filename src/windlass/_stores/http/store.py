@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import NoReturn, TypeVar
 
 from ..._model.attempt import Attempt
-from ..._model.filter import Action, Count, Dimension, Filter, Page, Slice
+from ..._model.filter import Action, By, Count, Dimension, Filter, Page, Slice
 from ..._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
 from ..._model.queue import Retention
 from ..._model.record import Record
@@ -156,9 +156,9 @@ class HttpStore:
         rescued: Sequence[Claimed] = await self._line.ask("rescue", Rescue(session, limit))
         return rescued
 
-    async def prune(self, retention: Retention, limit: int) -> int:
+    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
         """Delete what retention no longer covers."""
-        return int(await self._line.ask("prune", Prune(retention, limit)))
+        return int(await self._line.ask("prune", Prune(retention, limit, by)))
 
     # -- ask -----------------------------------------------------------------------------------------
 
@@ -182,18 +182,18 @@ class HttpStore:
         done: Sequence[TaskId] = await self._line.ask("apply", Apply(action, where, limit))
         return done
 
-    async def put(self, record: Record) -> None:
+    async def put(self, record: Record, by: By | None = None) -> None:
         """Keep a record in place of the one of the same name."""
-        await self._line.ask("put", Put(name_of(type(record)), encode(record)))
+        await self._line.ask("put", Put(name_of(type(record)), encode(record), by))
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
         """The records of a kind, by name."""
         decoder: Decoder[Slice[R]] = Decoder(Slice[kind])  # type: ignore[valid-type]  # known at run time
         return decoder.decode(await self._line.send("records", RecordsOf(name_of(kind), page)))
 
-    async def remove(self, kind: type[Record], name: str) -> bool:
+    async def remove(self, kind: type[Record], name: str, by: By | None = None) -> bool:
         """Forget a record."""
-        return bool(await self._line.ask("remove", Remove(name_of(kind), name)))
+        return bool(await self._line.ask("remove", Remove(name_of(kind), name, by)))
 
     # -- admin ---------------------------------------------------------------------------------------
 

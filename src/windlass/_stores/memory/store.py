@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ..._clock import Clock, SystemClock
 from ..._model.attempt import Attempt
-from ..._model.filter import Action, Count, Dimension, Filter, Page, Slice
+from ..._model.filter import Action, By, Count, Dimension, Filter, Page, Slice
 from ..._model.lease import RESCUED, Claim, Claimed, Heartbeat, Lease, Pulse
 from ..._model.limit import Limit, Usage
 from ..._model.queue import QueueSettings, Retention
@@ -21,6 +21,7 @@ from ..._model.verdict import Settled, Settlement
 from ..._store import Capability, Durability, Finding, Join, Migration, Promise, Promoted, Severity, Wake
 from ...errors import NotSupported
 from .. import refusals
+from ..acting import audited_prune, audited_put, audited_removal
 from ..paging import paged
 from ..picking import Turns
 from .actions import act
@@ -216,11 +217,13 @@ class MemoryStore:
                 del shelf.sessions[gone]
             return rescued
 
-    async def prune(self, retention: Retention, limit: int) -> int:
+    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
         """Delete what retention no longer covers."""
         shelf = self._shelf
         with shelf.lock:
             now = self.clock.now()
+            if by is not None:
+                shelf.audits.append(audited_prune(retention, by, now))
             pruned = 0
             needed = {p for t in shelf.tasks.values() if t.state is State.WAITING for p in t.after}
             for task in sorted(shelf.tasks.values(), key=lambda t: t.id):
@@ -276,7 +279,7 @@ class MemoryStore:
             self._shelf.wake(done)
             return done
 
-    async def put(self, record: Record) -> None:
+    async def put(self, record: Record, by: By | None = None) -> None:
         """Keep a record in place of the one of the same name. Some kinds are the store's own to write."""
         with self._shelf.lock:
             if isinstance(record, QueueSettings):
@@ -288,6 +291,8 @@ class MemoryStore:
                 self._limits_changed(type(record))
             else:
                 raise refusals.written_by_itself(record)
+            if by is not None:
+                self._shelf.audits.append(audited_put(record, by, self.clock.now()))
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
         """The records of a kind, by name."""
@@ -301,21 +306,23 @@ class MemoryStore:
             }
             return paged(list(kinds[kind]), page, _name)
 
-    async def remove(self, kind: type[Record], name: str) -> bool:
+    async def remove(self, kind: type[Record], name: str, by: By | None = None) -> bool:
         """Forget a record; what a session held becomes rescuable."""
         with self._shelf.lock:
             if kind is QueueSettings:
                 removed = self._shelf.queues.pop(name, None) is not None
                 self._shelf.rearrange([name])
                 self._shelf.wake_queue(name)  # It may have been paused.
-                return removed
-            if kind is Session:
-                return self._shelf.sessions.pop(name, None) is not None
-            if kind in self._shelf.kept:
+            elif kind is Session:
+                removed = self._shelf.sessions.pop(name, None) is not None
+            elif kind in self._shelf.kept:
                 removed = self._shelf.kept[kind].pop(name, None) is not None
                 self._limits_changed(kind)
-                return removed
-            raise refusals.not_removed(kind)
+            else:
+                raise refusals.not_removed(kind)
+            if removed and by is not None:
+                self._shelf.audits.append(audited_removal(kind, name, by, self.clock.now()))
+            return removed
 
     def _limits_changed(self, kind: type[Record]) -> None:
         if kind is Limit:

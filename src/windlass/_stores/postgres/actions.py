@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import assert_never
 
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from ..._model.filter import Action, CancelTasks, Discard, Replay
 from ..._model.state import PENDING
 from ..._model.task import Task, TaskId
 from ..acting import allowing, audited
 from ..moves import replayed
+from . import auditing
 from .book import Book
 from .endings import abandon, cancel_pending
-from .rows import columns_of
 from .scripts import Script, ask, value
 
 
@@ -38,9 +38,7 @@ def apply(clock: datetime | None, action: Action, ids: Sequence[TaskId], limit: 
         yield from ask("forget", gone)
         yield from ask("forget_about", gone)
     if done:
-        yield from ask(
-            "audit", *columns_of([astuple(audited(action, task.id, book.now)) for task in done], 7)
-        )
+        yield from auditing.write([audited(action, task.id, book.now) for task in done])
     yield from book.wake()
     return [task.id for task in done]
 

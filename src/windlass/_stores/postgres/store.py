@@ -1,7 +1,7 @@
 """The verbs of the seam over a Postgres database."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from ..._model.attempt import Attempt
-from ..._model.filter import Action, Count, Dimension, Filter, Page, Slice
+from ..._model.filter import Action, By, Count, Dimension, Filter, Page, Slice
 from ..._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
 from ..._model.limit import Limit, Usage
 from ..._model.queue import QueueSettings, Retention
@@ -18,11 +18,12 @@ from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Receipt, Settled, Settlement
 from ..._store import Capability, Finding, Join, Migration, Promoted, Transaction, Wake
 from .. import refusals
-from ..acting import allowed
+from ..acting import allowed, audited_prune
 from ..paging import paged
 from . import (
     actions,
     asking,
+    auditing,
     checks,
     copying,
     counting,
@@ -39,12 +40,13 @@ from .handle import Handle
 from .joining import join
 from .layout import read_settings
 from .leases import Grant
-from .scripts import Ask
+from .scripts import Ask, Script, ask
 from .together import Together
 from .transacting import OwnTransaction
 from .wakes import Switchboard
 
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 
 _SPARE = 500
 """So many more tasks are looked for than an action may take: some are not to be had when it comes to it."""
@@ -200,9 +202,12 @@ class PostgresStore(Handle):
         """Take over the running tasks of sessions that have expired."""
         return await self._play(lambda: sessions.rescue(self._now, session, limit))
 
-    async def prune(self, retention: Retention, limit: int) -> int:
+    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
         """Delete what retention no longer covers: days of the history whole, the rest row by row."""
         now = await self.now()
+        if by is not None:
+            line = audited_prune(retention, by, now)
+            await self._play(lambda: auditing.write([line]))
         settings = [read_settings(row[0]) for row in await self._fetch(keeping.all_settings())]
         terms = keeping.terms(retention, settings)
         whole = keeping.longest(terms)
@@ -265,18 +270,22 @@ class PostgresStore(Handle):
                 break
         return done
 
-    async def put(self, record: Record) -> None:
+    async def put(self, record: Record, by: By | None = None) -> None:
         """Keep a record in place of the one of the same name. Some kinds are the store's own to write."""
+        if not isinstance(record, QueueSettings | Kept):
+            raise refusals.written_by_itself(record)
+
+        async def play(script: Callable[[], Script[T]]) -> T:
+            return await self._play(lambda: auditing.put(self._now, record, by, script()))
+
         if isinstance(record, QueueSettings):
-            moved = await self._play(lambda: keeping.put_queue(self._now, record))
+            moved = await play(lambda: keeping.put_queue(self._now, record))
             await self._know_layout()
             await self._lay_anew([record.name] if moved else [])
         elif isinstance(record, Limit):
-            await self._limits_changed(await self._play(lambda: laying.put_limit(self._now, record)))
-        elif isinstance(record, Kept):
-            await self._play(lambda: keeping.put_record(record))
+            await self._limits_changed(await play(lambda: laying.put_limit(self._now, record)))
         else:
-            raise refusals.written_by_itself(record)
+            await play(lambda: keeping.put_record(record))
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
         """The records of a kind, by name."""
@@ -287,21 +296,25 @@ class PostgresStore(Handle):
         with self._connections.told():
             return await asking.records(self._connections, kind, page)
 
-    async def remove(self, kind: type[Record], name: str) -> bool:
+    async def remove(self, kind: type[Record], name: str, by: By | None = None) -> bool:
         """Forget a record; what a session held becomes rescuable."""
+
+        async def play(script: Callable[[], Script[T]]) -> T:
+            return await self._play(lambda: auditing.remove(self._now, kind, name, by, script()))
+
         if kind is QueueSettings:
-            removed = await self._play(lambda: keeping.remove_queue(self._now, name))
+            removed = await play(lambda: keeping.remove_queue(self._now, name))
             await self._know_layout()
             await self._lay_anew([name])
             return removed
         if kind is Limit:
-            gone = await self._play(lambda: laying.remove_limit(self._now, name))
+            gone = await play(lambda: laying.remove_limit(self._now, name))
             await self._limits_changed(gone)
             return bool(gone)
         if kind is Session:
-            return bool(await self._fetch(Ask("remove_session", (name,))))
+            return bool(await play(lambda: ask("remove_session", name)))
         if kind in KINDS:
-            return bool(await self._fetch(Ask("remove_record", (KINDS[kind], name))))
+            return bool(await play(lambda: ask("remove_record", KINDS[kind], name)))
         raise refusals.not_removed(kind)
 
     # -- admin ---------------------------------------------------------------------------------------

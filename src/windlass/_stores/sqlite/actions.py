@@ -6,6 +6,7 @@ from typing import assert_never
 from msgspec.structs import asdict, replace
 
 from ..._model.filter import Action, CancelTasks, Discard, Filter, Page, Replay
+from ..._model.record import Audit
 from ..._model.state import PENDING
 from ..._model.task import Task, TaskId
 from ..acting import allowed, audited
@@ -55,9 +56,13 @@ def _chunk(tx: Transaction, where: Filter, cursor: str | None) -> list[Task]:
 def _act(tx: Transaction, action: Action, task: Task) -> bool:
     done = _do(tx, action, task)
     if done:
-        line = audited(action, task.id, tx.now)
-        tx.run("audit", {**asdict(line), "at": tx.at})
+        audit(tx, audited(action, task.id, tx.now))
     return done
+
+
+def audit(tx: Transaction, line: Audit) -> None:
+    """Write a line of the audit log. That it is about no task is said by an empty id."""
+    tx.run("audit", {**asdict(line), "at": tx.at, "task_id": line.task_id or ""})
 
 
 def _do(tx: Transaction, action: Action, task: Task) -> bool:

@@ -161,8 +161,17 @@ def _read_session(row: Row) -> Session:
 
 
 def _read_audit(row: Row) -> Audit:
-    line, at, who, why, action, task_id, detail = row
-    return Audit(id=line, at=moment(at), who=who, why=why, action=action, task_id=task_id, detail=detail)
+    line, at, who, why, action, task_id, detail, subject = row
+    return Audit(
+        id=line,
+        at=moment(at),
+        who=who,
+        why=why,
+        action=action,
+        task_id=task_id or None,
+        detail=detail,
+        subject=subject,
+    )
 
 
 def _body_reader(kind: Any) -> Callable[[Row], Any]:

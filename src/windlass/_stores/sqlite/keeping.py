@@ -4,13 +4,16 @@ from datetime import timedelta
 
 import msgspec
 
+from ..._model.filter import By
 from ..._model.limit import Limit
 from ..._model.queue import QueueSettings, Retention
-from ..._model.record import KINDS, Kept, Record
+from ..._model.record import KINDS, Kept, Record, Session
 from ..._model.state import ENDED
 from ..._policy.limits import Subject, Use, read_key, tokens_at
 from ..._store import Promoted
+from ..acting import audited_prune, audited_put, audited_removal
 from . import rearranging
+from .actions import audit
 from .endings import abandon, forget
 from .places import read_limit, read_settings
 from .rows import Row, instant, moment
@@ -63,8 +66,10 @@ def _place(tx: Transaction, rowids: list[int]) -> None:
     )
 
 
-def prune(tx: Transaction, retention: Retention, limit: int) -> int:
+def prune(tx: Transaction, retention: Retention, limit: int, by: By | None) -> int:
     """Delete what retention no longer covers."""
+    if by is not None:
+        audit(tx, audited_prune(retention, by, tx.now))
     gone = _past_retention(tx, retention, limit)
     for task_id, tenant, idempotency_key in gone:
         abandon(tx, task_id, "died and was pruned")
@@ -113,16 +118,34 @@ def _past_retention(tx: Transaction, retention: Retention, limit: int) -> list[R
 # -- records ---------------------------------------------------------------------------------------
 
 
-def put_record(tx: Transaction, record: Kept) -> bool:
+def put(tx: Transaction, record: QueueSettings | Kept, by: By | None) -> bool:
     """Keep a record in place of the one before; says whether there is more to rearrange than was done."""
+    if by is not None:
+        audit(tx, audited_put(record, by, tx.now))
+    return _put_queue(tx, record) if isinstance(record, QueueSettings) else _put_record(tx, record)
+
+
+def remove(tx: Transaction, kind: type[Record], name: str, by: By | None) -> tuple[bool, bool]:
+    """Forget a record; says whether there was one, and whether there is more to rearrange than was done."""
+    if kind is Session:
+        removed, more = tx.run("remove_session", {"name": name}) > 0, False
+    elif kind is QueueSettings:
+        removed, more = _remove_queue(tx, name)
+    else:
+        removed, more = _remove_record(tx, kind, name)
+    if removed and by is not None:
+        audit(tx, audited_removal(kind, name, by, tx.now))
+    return removed, more
+
+
+def _put_record(tx: Transaction, record: Kept) -> bool:
     named = {"kind": KINDS[type(record)], "name": record.name}
     before = _limit(tx, record.name) if isinstance(record, Limit) else None
     tx.run("put_record", {**named, "body": _encoder.encode(record).decode()})
     return rearranging.after_limit(tx, before, record) if isinstance(record, Limit) else False
 
 
-def remove_record(tx: Transaction, kind: type[Record], name: str) -> tuple[bool, bool]:
-    """Forget a record; says whether there was one, and whether there is more to rearrange than was done."""
+def _remove_record(tx: Transaction, kind: type[Record], name: str) -> tuple[bool, bool]:
     before = _limit(tx, name) if kind is Limit else None
     removed = tx.run("remove_record", {"kind": KINDS[kind], "name": name}) > 0
     return removed, before is not None and rearranging.after_limit(tx, before, None)
@@ -136,16 +159,14 @@ def _limit(tx: Transaction, name: str) -> Limit | None:
 # -- queues ------------------------------------------------------------------------------------------
 
 
-def put_queue(tx: Transaction, settings: QueueSettings) -> bool:
-    """Keep a queue's settings in place of the ones before; says whether there is more to rearrange."""
+def _put_queue(tx: Transaction, settings: QueueSettings) -> bool:
     before = _settings(tx, settings.name)
     text = _encoder.encode(settings).decode()
     tx.run("put_queue", {"name": settings.name, "paused": int(settings.paused), "settings": text})
     return rearranging.after_settings(tx, settings.name, before, settings)
 
 
-def remove_queue(tx: Transaction, name: str) -> tuple[bool, bool]:
-    """Forget a queue's settings; says whether there were any, and whether there is more to rearrange."""
+def _remove_queue(tx: Transaction, name: str) -> tuple[bool, bool]:
     before = _settings(tx, name)
     removed = tx.run("remove_queue", {"name": name}) > 0
     return removed, rearranging.after_settings(tx, name, before, None)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ..._clock import Clock, SystemClock
 from ..._model.attempt import Attempt
-from ..._model.filter import Action, Count, Dimension, Filter, Page, Slice
+from ..._model.filter import Action, By, Count, Dimension, Filter, Page, Slice
 from ..._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
 from ..._model.limit import Usage
 from ..._model.queue import QueueSettings, Retention
@@ -208,9 +208,9 @@ class SQLiteStore:
         """Take over the running tasks of sessions that have expired."""
         return await self._write(lambda tx: sessions.rescue(tx, session, limit))
 
-    async def prune(self, retention: Retention, limit: int) -> int:
+    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
         """Delete what retention no longer covers, longest ended first in each queue."""
-        pruned = await self._write(lambda tx: keeping.prune(tx, retention, limit))
+        pruned = await self._write(lambda tx: keeping.prune(tx, retention, limit, by))
         for rest in (keeping.prune_keys, rearranging.go_on):
             while await self._write(rest):
                 continue
@@ -254,15 +254,11 @@ class SQLiteStore:
             if cursor is None or len(done) == limit:
                 return done
 
-    async def put(self, record: Record) -> None:
+    async def put(self, record: Record, by: By | None = None) -> None:
         """Keep a record in place of the one of the same name. Some kinds are the store's own to write."""
-        if isinstance(record, QueueSettings):
-            more = await self._write(lambda tx: keeping.put_queue(tx, record))
-        elif isinstance(record, Kept):
-            more = await self._write(lambda tx: keeping.put_record(tx, record))
-        else:
+        if not isinstance(record, QueueSettings | Kept):
             raise refusals.written_by_itself(record)
-        await self._rearrange(more=more)
+        await self._rearrange(more=await self._write(lambda tx: keeping.put(tx, record, by)))
 
     async def _rearrange(self, *, more: bool) -> None:
         """Put the rest of what waits where it belongs; the keeper would too, a little later."""
@@ -276,16 +272,11 @@ class SQLiteStore:
             return cast("Slice[R]", await self._read(lambda reader: reader.usages(page, now)))
         return await self._read(lambda reader: reader.records(kind, page))
 
-    async def remove(self, kind: type[Record], name: str) -> bool:
+    async def remove(self, kind: type[Record], name: str, by: By | None = None) -> bool:
         """Forget a record; what a session held becomes rescuable."""
-        if kind is Session:
-            return await self._write(lambda tx: tx.run("remove_session", {"name": name}) > 0)
-        if kind is QueueSettings:
-            removed, more = await self._write(lambda tx: keeping.remove_queue(tx, name))
-        elif kind in KINDS:
-            removed, more = await self._write(lambda tx: keeping.remove_record(tx, kind, name))
-        else:
+        if kind not in KINDS and kind not in (QueueSettings, Session):
             raise refusals.not_removed(kind)
+        removed, more = await self._write(lambda tx: keeping.remove(tx, kind, name, by))
         await self._rearrange(more=more)
         return removed
 

@@ -40,7 +40,7 @@ from .payloads import TestPayloads
 from .promote import TestPromote
 from .prune import TestPrune
 from .rates import TestRates, TestUsage, TestWaitingForLimits
-from .records import TestKeptRecords, TestRecords
+from .records import TestAuditedRecords, TestKeptRecords, TestRecords
 from .refusals import TestRefusals
 from .rescue import TestRescue
 from .settle import TestBatches, TestFlagged, TestVerdicts
@@ -50,6 +50,7 @@ from .wakes import TestWakes
 __all__ = [
     "TestAttempts",
     "TestAudit",
+    "TestAuditedRecords",
     "TestBatches",
     "TestCancel",
     "TestCaps",

@@ -6,15 +6,16 @@ import pytest
 from msgspec.structs import replace
 
 from ..._model.alert import Alarm, Alert
-from ..._model.filter import Page
+from ..._model.filter import By, Page
+from ..._model.key import ApiKey, Scope
 from ..._model.limit import Limit
-from ..._model.queue import Ordering, QueueSettings, Retention
+from ..._model.queue import Fairness, Ordering, QueueSettings, Retention
 from ..._model.record import Audit, Kept, Session, Worker
 from ..._model.schedule import Schedule, Tick
 from ..._store import Store
 from ...errors import NotSupported
 from ..clock import ManualClock
-from .steps import all_records, cancel, dump, stand, worker_on
+from .steps import SOMEBODY, all_records, cancel, dump, stand, worker_on
 
 FULL = QueueSettings(
     name="reports/ünï",
@@ -144,3 +145,126 @@ class TestRecords:
             await store.remove(Audit, line.id)
 
         assert await all_records(store, Audit) == (line,)
+
+
+HASH = "0f" * 32
+CHANGED = (
+    QueueSettings(name="mail", paused=True),
+    *KEPT,
+    ApiKey(
+        name="k1", label="web", hash=HASH, scopes=(Scope.READ,), created_at=datetime(2026, 1, 1, tzinfo=UTC)
+    ),
+)
+
+
+class TestAuditedRecords:
+    """What people change beside tasks is in the log too, in the same step; what programs put is not."""
+
+    @pytest.mark.parametrize("record", CHANGED, ids=lambda record: type(record).__name__)
+    async def test_whoever_puts_or_removes_is_logged(
+        self, store: Store, clock: ManualClock, record: QueueSettings | Kept
+    ) -> None:
+        await store.put(record, By(who="ada", why="too much mail"))
+        clock.advance(1)
+        removed = await store.remove(type(record), record.name, By(who="bob"))
+
+        put, gone = await all_records(store, Audit)
+        assert removed
+        assert (put.action, put.who, put.why) == ("put", "ada", "too much mail")
+        assert (gone.action, gone.who, gone.why) == ("remove", "bob", "")
+        assert gone.at - put.at == timedelta(seconds=1)
+        assert put.subject == gone.subject
+        assert put.subject.endswith(f" {record.name}")
+        assert (put.task_id, gone.task_id, gone.detail) == (None, None, "")
+        assert put.detail.startswith("{")
+
+    async def test_a_line_names_the_record_and_says_what_it_became(self, store: Store) -> None:
+        await store.put(QueueSettings(name="mail", paused=True), SOMEBODY)
+        await store.put(Limit(name="calls", rate=0.5, by="tenant"), SOMEBODY)
+
+        paused, limited = await all_records(store, Audit)
+        assert (paused.subject, limited.subject) == ("queue mail", "limit calls")
+        assert '"paused":true' in paused.detail
+        assert '"by":"tenant","rate":0.5' in limited.detail
+
+    @pytest.mark.parametrize("record", CHANGED, ids=lambda record: type(record).__name__)
+    async def test_what_nobody_did_is_not_logged(self, store: Store, record: QueueSettings | Kept) -> None:
+        await store.put(record)
+        await store.remove(type(record), record.name)
+
+        assert await all_records(store, Audit) == ()
+
+    @pytest.mark.parametrize("kind", [Session, *map(type, CHANGED)], ids=lambda kind: kind.__name__)
+    async def test_removing_nothing_is_not_logged(self, store: Store, kind: type[QueueSettings]) -> None:
+        assert not await store.remove(kind, "nothing", SOMEBODY)
+
+        assert await all_records(store, Audit) == ()
+
+    async def test_ending_a_session_is_logged(self, store: Store) -> None:
+        worker = await worker_on(store)
+
+        assert await store.remove(Session, worker.session, SOMEBODY)
+
+        (line,) = await all_records(store, Audit)
+        assert (line.action, line.subject) == ("remove", f"session {worker.session}")
+
+    async def test_what_is_refused_is_not_logged(self, store: Store, clock: ManualClock) -> None:
+        with pytest.raises(NotSupported):
+            await store.put(Audit(id="a", at=clock.now(), who="eve", why="", action="cancel"), SOMEBODY)
+        with pytest.raises(NotSupported):
+            await store.remove(Audit, "a", SOMEBODY)
+
+        assert await all_records(store, Audit) == ()
+
+    async def test_no_line_repeats_a_secret(self, store: Store) -> None:
+        secrets = (HASH, "s3cret", "p4th", "qu3ry", "us3r")
+        await store.put(CHANGED[-1], SOMEBODY)
+        await store.put(
+            Schedule(name="s", type="t", payload=b'{"card":"s3cret"}', secret=("card",)), SOMEBODY
+        )
+        await store.put(Alert(name="a", webhook="https://us3r@hooks.example:8443/p4th?k=qu3ry"), SOMEBODY)
+
+        lines = await all_records(store, Audit)
+        said = "".join(f"{line.subject} {line.detail}" for line in lines)
+        assert len(lines) == 3
+        assert [secret for secret in secrets if secret in said] == []
+        assert '"label":"web"' in said
+        assert '"type":"t"' in said
+        assert '"webhook":"hooks.example:8443"' in said
+
+    async def test_a_line_is_bounded(self, store: Store) -> None:
+        fair = QueueSettings(
+            name="q", fairness=Fairness.ROUND_ROBIN, weights={f"tenant-{n}": 2 for n in range(1_000)}
+        )
+        await store.put(fair, SOMEBODY)
+
+        (line,) = await all_records(store, Audit)
+        assert len(line.detail) == 2_000
+        assert await all_records(store, QueueSettings) == (fair,)
+
+    async def test_pruning_by_hand_is_logged_and_the_keepers_is_not(self, store: Store) -> None:
+        await store.prune(Retention(dead=None), 10)
+        await store.prune(Retention(dead=None, completed=timedelta(hours=1)), 10, SOMEBODY)
+
+        (line,) = await all_records(store, Audit)
+        assert (line.action, line.subject, line.task_id) == ("prune", "tasks", None)
+        assert line.detail == '{"completed":3600.0,"cancelled":604800.0,"dead":null}'
+
+    @pytest.mark.parametrize("newest_first", [False, True])
+    async def test_lines_about_tasks_and_records_share_pages(
+        self, store: Store, *, newest_first: bool
+    ) -> None:
+        ids = [await stand(store) for _ in range(3)]
+        for number, task_id in enumerate(ids):
+            await cancel(store, task_id)
+            await store.put(QueueSettings(name=f"q{number}"), SOMEBODY)
+        page = Page(limit=2, newest_first=newest_first)
+
+        pages = [await store.records(Audit, page)]
+        while (cursor := pages[-1].cursor) is not None:
+            pages.append(await store.records(Audit, replace(page, cursor=cursor)))
+
+        told = [line.task_id or line.subject for part in pages for line in part.items]
+        expected = [about for number, task_id in enumerate(ids) for about in (task_id, f"queue q{number}")]
+        assert told == (expected[::-1] if newest_first else expected)
+        assert [len(part.items) for part in pages] == [2, 2, 2]

@@ -1,4 +1,6 @@
--- Who did what to which task, and why.
-INSERT INTO windlass.audit (id, at, who, why, action, task_id, detail)
+-- Who did what to what, and why.
+INSERT INTO windlass.audit (id, at, who, why, action, task_id, detail, subject)
 SELECT g.*
-FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::text[]) AS g
+FROM unnest(
+    $1::uuid[], $2::timestamptz[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::text[], $8::text[]
+) AS g

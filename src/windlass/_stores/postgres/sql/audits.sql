@@ -1,5 +1,5 @@
 -- Lines of the audit log, a page by id. Uses the primary key.
-SELECT id::text, at, who, why, action, task_id::text, detail
+SELECT id::text, at, who, why, action, task_id::text, detail, subject
 FROM windlass.audit
 WHERE id > coalesce($1::uuid, '00000000-0000-0000-0000-000000000000')
 ORDER BY audit.id

@@ -1,5 +1,5 @@
 -- Lines of the audit log, a page by id. Uses the primary key.
-SELECT id, at, who, why, action, task_id, detail
+SELECT id, at, who, why, action, task_id, detail, subject
 FROM windlass_audit
 WHERE id > :after
 ORDER BY id

@@ -1,5 +1,5 @@
 -- Lines of the audit log, a page by id, last first. Uses the primary key.
-SELECT id, at, who, why, action, task_id, detail
+SELECT id, at, who, why, action, task_id, detail, subject
 FROM windlass_audit
 WHERE :before IS NULL OR id < :before
 ORDER BY id DESC

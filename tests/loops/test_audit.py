@@ -1,0 +1,168 @@
+"""The audit log: whatever an operator does leaves a line, and what programs do leaves none. (I3, L2)"""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from windlass import App, By, NotFound, Retention
+from windlass._client.alerts import Alerts
+from windlass._client.keys import Keys
+from windlass._client.limits import Limits
+from windlass._client.operator import Operator
+from windlass._client.schedules import Schedules
+
+ANN = By(who="ann", why="too much mail")
+
+READS = {
+    *(
+        (Operator, name)
+        for name in ("task", "attempts", "find", "every", "count", "workers", "queues", "audit")
+    ),
+    *((Operator, name) for name in ("now", "check", "migrations")),
+    *((Keys, name) for name in ("list",)),
+    *((Limits, name) for name in ("list", "get", "usages")),
+    *((Alerts, name) for name in ("list", "get", "test")),
+    *((Schedules, name) for name in ("list", "get", "make", "upcoming")),
+}
+OF_TASKS = {(Operator, verb + one) for verb in ("cancel", "replay", "discard") for one in ("", "_one")}
+APART = {
+    (Operator, "acting_as"): "gives another operator",
+    (Operator, "migrate"): "the log is part of what is migrated",
+    (Schedules, "put"): "`add`, of a schedule that is made already",
+    (Schedules, "trigger"): "the task says who enqueued it",
+}
+
+Deed = Callable[[Operator], Awaitable[Any]]
+
+
+async def revoke(operator: Operator) -> None:
+    (key,) = await operator.keys.list()
+    await operator.keys.revoke(key.name)
+
+
+DEEDS: dict[tuple[type, str], tuple[Deed, str, str]] = {
+    (Operator, "pause"): (lambda o: o.pause("mail"), "put", "queue mail"),
+    (Operator, "resume"): (lambda o: o.resume("mail"), "put", "queue mail"),
+    (Operator, "stripe"): (lambda o: o.stripe("mail", 2), "put", "queue mail"),
+    (Operator, "set_queue"): (lambda o: o.set_queue("mail", ageing=None), "put", "queue mail"),
+    (Operator, "prune"): (lambda o: o.prune(Retention()), "prune", "tasks"),
+    (Limits, "set"): (lambda o: o.limits.set("calls", by="tenant", running=1), "put", "limit calls"),
+    (Limits, "change"): (lambda o: o.limits.change("standing", running=2), "put", "limit standing"),
+    (Limits, "remove"): (lambda o: o.limits.remove("standing"), "remove", "limit standing"),
+    (Alerts, "add"): (lambda o: o.alerts.add("many"), "put", "alert many"),
+    (Alerts, "remove"): (lambda o: o.alerts.remove("standing"), "remove", "alert standing"),
+    (Schedules, "add"): (lambda o: o.schedules.add("nightly", "t", "1h"), "put", "schedule nightly"),
+    (Schedules, "pause"): (lambda o: o.schedules.pause("standing"), "put", "schedule standing"),
+    (Schedules, "resume"): (lambda o: o.schedules.resume("paused"), "put", "schedule paused"),
+    (Schedules, "remove"): (lambda o: o.schedules.remove("standing"), "remove", "schedule standing"),
+    (Keys, "create"): (lambda o: o.keys.create("web", scopes=["read"]), "put", "key "),
+    (Keys, "revoke"): (revoke, "remove", "key "),
+}
+
+
+@pytest.fixture
+async def app() -> App:
+    """Something of each kind stands; nobody in particular has put it."""
+    app = App("memory://", identity="the shop")
+    await Limits(app.store).set("standing", running=1)
+    await Alerts(app.store).add("standing")
+    await Keys(app.store).create("standing", scopes=["read"])
+    for name in ("standing", "paused"):
+        await Schedules(app.store).add(name, "t", "1h")
+    await Schedules(app.store).pause("paused")
+    assert (await app.operator.audit()).items == ()
+    return app
+
+
+def test_every_verb_of_an_operator_is_accounted_for() -> None:
+    verbs = {
+        (kind, name)
+        for kind in (Operator, Keys, Limits, Alerts, Schedules)
+        for name, value in vars(kind).items()
+        if inspect.isfunction(value) and not name.startswith("_")
+    }
+
+    assert verbs == READS | OF_TASKS | set(APART) | set(DEEDS)
+
+
+@pytest.mark.parametrize(
+    ("deed", "action", "subject"), DEEDS.values(), ids=[f"{kind.__name__}.{name}" for kind, name in DEEDS]
+)
+async def test_every_change_leaves_a_line_with_who_and_why(
+    app: App, deed: Deed, action: str, subject: str
+) -> None:
+    await deed(app.operator.acting_as(ANN))
+
+    (line,) = (await app.operator.audit()).items
+    assert (line.who, line.why, line.action, line.task_id) == ("ann", "too much mail", action, None)
+    assert line.subject.startswith(subject)
+
+
+async def test_who_is_not_said_is_the_program(app: App) -> None:
+    await app.operator.pause("mail")
+
+    (line,) = (await app.operator.audit()).items
+    assert (line.who, line.why) == ("the shop", "")
+
+
+async def test_a_line_says_what_it_became(app: App) -> None:
+    await app.operator.pause("mail")
+    await app.operator.resume("mail")
+
+    resumed, paused = (await app.operator.audit()).items
+    assert '"paused":true' in paused.detail
+    assert '"paused":false' in resumed.detail
+
+
+async def test_pruning_is_one_line_however_many_steps_it_takes(app: App) -> None:
+    for _ in range(3):
+        handle = await app.client.send("t")
+        await app.operator.cancel_one(handle.id, by=ANN)
+
+    assert await app.operator.prune(Retention(cancelled=timedelta(0))) == 3
+
+    assert [line.action for line in (await app.operator.audit()).items] == ["prune", *["cancel"] * 3]
+
+
+async def test_whoever_triggers_a_schedule_has_enqueued_its_task(app: App) -> None:
+    task_id = await app.operator.acting_as(ANN).schedules.trigger("standing")
+
+    assert (await app.operator.task(task_id)).enqueued_by == "ann, schedule standing"
+
+
+async def test_what_was_not_there_to_be_removed_is_not_logged(app: App) -> None:
+    for remove in (app.operator.alerts.remove, app.operator.limits.remove, app.operator.keys.revoke):
+        with pytest.raises(NotFound):
+            await remove("nothing")
+
+    assert (await app.operator.audit()).items == ()
+
+
+async def test_what_a_program_declares_is_not_an_act() -> None:
+    app = App("memory://")
+    app.queue("mail", ageing="5m")
+    app.limit("calls", running=1)
+    app.alert("many")
+
+    @app.task(schedule="1h")
+    async def hourly() -> None: ...
+
+    await app.open()
+
+    assert len(await app.operator.queues()) == 1
+    assert len(await app.operator.schedules.list()) == 1
+    assert (await app.operator.audit()).items == ()
+
+
+def test_blocking_operators_act_as_somebody_too() -> None:
+    operator = App("memory://").sync_operator.acting_as(ANN)
+    operator.pause("mail")
+    operator.limits.set("calls", running=1)
+
+    assert {(line.who, line.subject) for line in operator.audit().items} == {
+        ("ann", "queue mail"),
+        ("ann", "limit calls"),
+    }

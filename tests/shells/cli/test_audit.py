@@ -1,0 +1,96 @@
+"""`windlass audit`: whatever the command line changes is in it, with who and why. (I3)"""
+
+import getpass
+import json
+import socket
+
+import pytest
+
+from .conftest import Run
+
+BEFORE = (
+    ("limits", "set", "old", "--running", "1", "--who", "before"),
+    ("alerts", "add", "old", "--who", "before"),
+    ("schedules", "add", "old", "t", "1h", "--who", "before"),
+    ("schedules", "add", "paused", "t", "1h", "--who", "before"),
+    ("schedules", "pause", "paused", "--who", "before"),
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "action", "subject"),
+    [
+        ("queues pause mail", "put", "queue mail"),
+        ("queues resume mail", "put", "queue mail"),
+        ("queues stripe mail 2", "put", "queue mail"),
+        ("queues set mail --ageing 5m", "put", "queue mail"),
+        ("limits set calls --running 2 --by tenant", "put", "limit calls"),
+        ("limits change old --running 2", "put", "limit old"),
+        ("limits remove old", "remove", "limit old"),
+        ("alerts add many", "put", "alert many"),
+        ("alerts remove old", "remove", "alert old"),
+        ("schedules add new t 1h", "put", "schedule new"),
+        ("schedules pause old", "put", "schedule old"),
+        ("schedules resume paused", "put", "schedule paused"),
+        ("schedules remove old", "remove", "schedule old"),
+        ("keys create web --scope read", "put", "key "),
+        ("prune --dead 1d", "prune", "tasks"),
+    ],
+)
+def test_every_command_that_changes_something_is_logged(
+    run: Run, command: str, action: str, subject: str
+) -> None:
+    for arguments in BEFORE:
+        run("migrate")
+        assert run(*arguments).code == 0
+
+    ran = run(*command.split(), "--who", "ann", "--why", "too much mail")
+
+    assert ran.code == 0, ran.err
+    (line,) = [line for line in run("audit", "--json").rows if line["who"] != "before"]
+    assert (line["who"], line["why"]) == ("ann", "too much mail")
+    assert (line["action"], line["task_id"]) == (action, None)
+    assert line["subject"].startswith(subject)
+
+
+def test_a_key_that_was_revoked_is_logged_by_its_id_alone(run: Run) -> None:
+    made = run("keys", "create", "web", "--scope", "read", "--json").row
+    run("keys", "revoke", made["id"], "--why", "leaked")
+
+    revoked, created = run("audit", "--json").rows
+
+    assert (revoked["action"], revoked["subject"], revoked["why"]) == (
+        "remove",
+        f"key {made['id']}",
+        "leaked",
+    )
+    assert (created["action"], created["subject"]) == ("put", f"key {made['id']}")
+    assert json.loads(created["detail"])["label"] == "web"
+    assert made["key"] not in str(created)
+
+
+def test_who_is_not_said_is_whoever_runs_it(run: Run) -> None:
+    run("migrate")
+    run("queues", "pause", "mail", "sms")
+    run("schedules", "add", "nightly", "t", "1h")
+    task_id = run("schedules", "trigger", "nightly").out.strip()
+    other = run("schedules", "trigger", "nightly", "--who", "ann").out.strip()
+
+    me = f"{getpass.getuser()}@{socket.gethostname()}"
+    assert {line["who"] for line in run("audit", "--json").rows} == {me}
+    assert run("tasks", "show", task_id, "--json").row["enqueued_by"] == f"{me}, schedule nightly"
+    assert run("tasks", "show", other, "--json").row["enqueued_by"] == "ann, schedule nightly"
+
+
+def test_the_table_names_what_a_line_is_about(run: Run) -> None:
+    task_id = run("enqueue", "t").out.strip()
+    run("tasks", "cancel", task_id, "--who", "ann", "--why", "twice")
+    run("queues", "pause", "mail", "--who", "bob")
+
+    head, paused, cancelled = run("audit").out.splitlines()
+
+    assert head.split() == ["when", "action", "about", "who", "why", "detail"]
+    assert "put" in paused
+    assert "queue mail" in paused
+    assert '"paused":true' in paused
+    assert cancelled.split()[-3:] == [task_id, "ann", "twice"]

@@ -7,7 +7,9 @@ import httpx2
 import pytest
 
 from tests.http.problem import assert_safe
+from tests.loops.working import eventually
 from tests.servers.api import ApiServer
+from windlass import App
 from windlass._http import health
 from windlass._ids import new_id
 from windlass._model.task import NewTask
@@ -31,7 +33,7 @@ async def test_anybody_may_ask_and_learns_nothing_of_tasks(
         assert answer.headers["content-type"] == "application/json"
         assert_safe(answer)
         assert "hidden" not in answer.text
-    assert set(after.json()) == set(before.json()) <= {"status", "durability", "why", "now"}
+    assert set(after.json()) == set(before.json()) <= {"status", "durability", "why", "keeper", "now"}
     assert {key: one for key, one in after.json().items() if key != "now"} == {
         key: one for key, one in before.json().items() if key != "now"
     }
@@ -53,6 +55,20 @@ async def test_not_ready_while_the_store_is_away(api: ApiServer, http: httpx2.As
     assert away.headers["retry-after"] == "1"
     assert_safe(away)
     assert (await http.get(f"{url}/readyz")).status_code == 200
+
+
+async def test_it_says_whether_a_keeper_leads(
+    http: httpx2.AsyncClient, open_url: str, store: MemoryStore
+) -> None:
+    async def keeper() -> bool:
+        return (await http.get(f"{open_url}/readyz")).json()["keeper"] is True
+
+    assert not await keeper()
+    keeping = asyncio.ensure_future(App(store).keeper(name="k").run())
+    await eventually(keeper)
+    keeping.cancel()
+    await asyncio.wait([keeping])
+    assert not await keeper()
 
 
 async def test_not_ready_without_its_file(api: ApiServer, http: httpx2.AsyncClient, tmp_path: Path) -> None:

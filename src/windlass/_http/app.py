@@ -19,6 +19,11 @@ from .operation import Operation
 from .problems import SAFE_HEADERS, Problem, answer, problem_of
 from .resources.dead import dead
 from .resources.enqueue import enqueueing
+from .resources.events import events
+from .resources.limits import limits
+from .resources.people import people
+from .resources.queues import queues
+from .resources.schedules import schedules
 from .resources.tasks import tasks
 from .resources.work import work
 from .service import Service
@@ -27,7 +32,17 @@ logger = logging.getLogger("windlass.http")
 
 _DETAILS = {404: "there is nothing at this address", 405: "this address does not know that method"}
 
-OPERATIONS: tuple[Operation, ...] = (*enqueueing.all, *tasks.all, *dead.all, *work.all)
+OPERATIONS: tuple[Operation, ...] = (
+    *enqueueing.all,
+    *tasks.all,
+    *dead.all,
+    *queues.all,
+    *limits.all,
+    *schedules.all,
+    *people.all,
+    *events.all,
+    *work.all,
+)
 """Everything that programs and people can ask, beside the store's own verbs."""
 
 Handler = Callable[[Service, Caller, Request], Awaitable[Response]]

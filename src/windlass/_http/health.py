@@ -9,7 +9,8 @@ from starlette.responses import Response
 
 from .._model.filter import Page
 from .._model.queue import QueueSettings
-from .._store import Store
+from .._model.record import Session
+from .._store import Store, all_records
 from ..errors import StoreError
 
 PATIENCE_SECONDS = 2.0
@@ -35,13 +36,18 @@ async def healthz(store: Store) -> tuple[bool, dict[str, object]]:
 
 
 async def readyz(store: Store) -> tuple[bool, dict[str, object]]:
-    """The store answers, and its schema is the one that this code knows."""
+    """The store answers, and its schema is the one that this code knows.
+
+    Whether a keeper leads is said, and is no reason not to be ready: what is handed in is kept all the same.
+    """
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             await store.open()
             await store.records(QueueSettings, Page(limit=1))  # Some stores know the time without looking.
             now = await store.now()
+            sessions = await all_records(store, Session)
     except (StoreError, TimeoutError) as error:
         code = getattr(error, "code", "store-unavailable")
         return False, {"status": "unavailable", "code": code}
-    return True, {"status": "ready", "durability": store.promise.durability, "now": now}
+    keeper = any(one.is_keeper and one.expires_at > now for one in sessions)
+    return True, {"status": "ready", "durability": store.promise.durability, "keeper": keeper, "now": now}

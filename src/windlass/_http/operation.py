@@ -11,6 +11,7 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from .._client.operator import Operator
 from .._model.filter import By
 from .._model.key import Scope
 from .access import Caller
@@ -50,6 +51,10 @@ class Asked(Struct, Generic[Q, B], frozen=True, kw_only=True):
     def location(self, task_id: str) -> dict[str, str]:
         """The header that says where a task is."""
         return {"Location": f"{self.request.scope.get('root_path', '')}/tasks/{task_id}"}
+
+    def operator(self, why: str = "") -> Operator:
+        """The operator as whom the caller acts: the audit log names it."""
+        return self.service.app.operator.acting_as(self.by(why))
 
     def by(self, why: str = "") -> By:
         """Who acts, for the audit log."""
@@ -139,7 +144,9 @@ class Operations:
         """Declare an operation: the function that is decorated answers it, and its docstring describes it."""
 
         def declare(call: Call) -> Call:
-            self.all.append(Operation(method=method, path=path, call=call, group=self.group, **said))
+            one = Operation(method=method, path=path, call=call, group=self.group, **said)
+            _several(one.query), one.body and _decoder(one.body)  # A type that cannot be read fails here.
+            self.all.append(one)
             return call
 
         return declare

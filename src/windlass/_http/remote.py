@@ -4,13 +4,19 @@ POST /store/{verb} takes a message of `_verbs` as JSON. The scope that it takes 
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from .._model.alert import Alert
+from .._model.filter import By
 from .._model.key import ApiKey, Scope
+from .._model.limit import Limit
 from .._model.record import KINDS
-from .._verbs import VERBS
+from .._model.schedule import Schedule
+from .._verbs import VERBS, Apply, Prune, Put, Remove
 from .._wire import Decoder, encode
 from ..errors import StoreError
 from .access import Caller
@@ -43,6 +49,8 @@ SCOPES: dict[str, Scope] = {
 }
 
 PING_SECONDS = 10.0
+_MAX_WHO = 200
+_SET_BY_PEOPLE = ("queue", *(KINDS[kind] for kind in (ApiKey, Limit, Schedule, Alert)))
 _KEYS = KINDS[ApiKey]
 _decoders = {name: Decoder[object](verb.asked) for name, verb in VERBS.items()}
 
@@ -61,8 +69,34 @@ async def ask(service: Service, caller: Caller, request: Request) -> Response:
         if getattr(asked, "kind", None) == _KEYS:
             caller.needs(Scope.ADMIN)
         check(asked)
+    if caller.key is not None:
+        asked = signed(asked, caller.name)
     answer = await verb.call(service.store, asked)
     return Response(encode(answer), media_type="application/json")
+
+
+def signed(asked: Any, who: str) -> Any:
+    """What is asked, put down to the key in the audit log: whom the client names, it only says.
+
+    A change to what people set is put down even if the client names nobody. What programs and keepers keep
+    for themselves is not audited at all.
+    """
+    match asked:
+        case Apply(action=action):
+            return replace(asked, action=replace(action, by=_on_behalf(who, action.by)))
+        case Put() | Remove():
+            by = _on_behalf(who, asked.by) if asked.kind in _SET_BY_PEOPLE else None
+            return replace(asked, by=by)
+        case Prune(by=By() as by):
+            return replace(asked, by=_on_behalf(who, by))
+        case _:
+            return asked
+
+
+def _on_behalf(key: str, said: By | None) -> By:
+    if said is None:
+        return By(who=key)
+    return By(who=f"{key} for {said.who[:_MAX_WHO]}", why=said.why)
 
 
 async def wakes(service: Service, caller: Caller, request: Request) -> Response:

@@ -1,10 +1,16 @@
 """What every operation works with: the app, and what all requests share."""
 
 import asyncio
+from datetime import timedelta
+from importlib.util import find_spec
 
+from .._observe.overviews import Overviews
 from .._store import Store
 from ..app import App
 from .watching import Watch
+
+_LIVE = timedelta(seconds=2)
+"""How old what is shown may be. It is looked up once, however many watch."""
 
 
 class Service:
@@ -13,6 +19,8 @@ class Service:
     def __init__(self, app: App) -> None:
         self.app = app
         self.watch = Watch(app.store)
+        self.overviews = Overviews(app.store, every=_LIVE)
+        self.metrics = app.metrics() if find_spec("prometheus_client") else None
         self.closing = asyncio.Event()  # the server stops: who waits is answered now
 
     @property

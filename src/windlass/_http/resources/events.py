@@ -1,0 +1,135 @@
+"""What happens, as it happens: server-sent events for live views. (O5)"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from time import monotonic
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from starlette.responses import Response, StreamingResponse
+
+from ..._model.filter import Filter
+from ..._model.key import Scope
+from ..._model.state import ENDED
+from ..._observe.overview import Overview
+from ..._waiting import happened
+from ...errors import NotSupported, WindlassError
+from ..documents import Instant, TaskDocument, task_document
+from ..finding import the_task
+from ..operation import Asked, NoQuery, Operations
+from ..problems import Problem
+from .queues import QueueDocument, queue_documents
+
+events = Operations("live")
+
+EVENT_STREAM = "text/event-stream"
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+LOOK_SECONDS = 1.0
+PING_SECONDS = 10.0
+
+
+class OverviewDocument(Struct, kw_only=True):
+    """A store at one moment. To a key that is bound, `workers`, `slots`, `busy` and `keeper` are null."""
+
+    at: Instant
+    queues: list[QueueDocument]
+    workers: int | None
+    slots: int | None
+    busy: int | None
+    keeper: bool | None
+
+
+@events("GET", "/overview", scope=Scope.READ, bound=True, answer=OverviewDocument)
+async def get_overview(asked: Asked[NoQuery, None]) -> OverviewDocument:
+    """Show how things stand: every queue, how many work, how busy they are. A few seconds old at most."""
+    return await _overview(asked)
+
+
+@events("GET", "/events", scope=Scope.READ, bound=True, answer=OverviewDocument, gives=EVENT_STREAM)
+async def watch_overview(asked: Asked[NoQuery, None]) -> StreamingResponse:
+    """Watch how things stand: an event `overview` now, and whenever that has changed."""
+    closing = asked.service.closing
+    return _stream(
+        _told(asked, "overview", lambda: _overview(asked), lambda: happened(closing, LOOK_SECONDS))
+    )
+
+
+@events(
+    "GET",
+    "/tasks/{id}/events",
+    scope=Scope.READ,
+    bound=True,
+    answer=TaskDocument,
+    gives=EVENT_STREAM,
+    answers=(404,),
+)
+async def watch_task(asked: Asked[NoQuery, None]) -> StreamingResponse:
+    """Watch a task: an event `task` now and whenever it has changed, until it has ended."""
+    task = await the_task(asked)
+    watch, closing = asked.service.watch, asked.service.closing
+
+    async def look() -> TaskDocument:
+        return task_document(await the_task(asked))
+
+    return _stream(
+        _told(
+            asked,
+            "task",
+            look,
+            lambda: watch.ended(task.id, LOOK_SECONDS, closing),
+            is_last=lambda seen: seen.state in ENDED,
+        )
+    )
+
+
+@events("GET", "/metrics", scope=Scope.READ, answer=str, gives=TEXT)
+async def get_metrics(asked: Asked[NoQuery, None]) -> Response:
+    """Scrape metrics, as Prometheus does: what this server counted, and what is in the store."""
+    if asked.service.metrics is None:
+        raise NotSupported("this server has no metrics: pip install 'windlass[metrics]' beside it")
+    accept = asked.request.headers.get("accept", "")
+    body, kind = await asked.service.metrics.exposition(accept)
+    return Response(body, headers={"Content-Type": kind})
+
+
+async def _told(
+    asked: Asked[Any, Any],
+    name: str,
+    look: Callable[[], Awaitable[Any]],
+    pause: Callable[[], Awaitable[Any]],
+    *,
+    is_last: Callable[[Any], bool] = lambda _: False,
+) -> AsyncIterator[bytes]:
+    """An event for whatever has changed. A key that is taken back meanwhile hears no more."""
+    told, quiet_since = None, monotonic()
+    try:
+        while not asked.service.closing.is_set():
+            if (seen := await look()) != told:
+                told, quiet_since = seen, monotonic()
+                yield b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(seen))
+            elif monotonic() - quiet_since >= PING_SECONDS:
+                quiet_since = monotonic()
+                yield b": still here\n\n"
+            if is_last(seen):
+                return
+            await pause()
+            await asked.still_welcome()
+    except (Problem, WindlassError):
+        return  # The answer has begun: it can only end. Who asks again is told why.
+
+
+def _stream(lines: AsyncIterator[bytes]) -> StreamingResponse:
+    return StreamingResponse(lines, media_type=EVENT_STREAM, headers={"X-Accel-Buffering": "no"})
+
+
+async def _overview(asked: Asked[Any, Any]) -> OverviewDocument:
+    overview: Overview = await asked.service.overviews.get(asked.caller.sees(Filter()))
+    bound = asked.caller.is_bound
+    return OverviewDocument(
+        at=overview.at,
+        queues=await queue_documents(asked, overview),
+        workers=None if bound else len(overview.workers),
+        slots=None if bound else overview.slots,
+        busy=None if bound else overview.busy,
+        keeper=None if bound else overview.keeper is not None,
+    )

@@ -1,0 +1,225 @@
+"""Queues: how full they are, whether they flow, whose turn it is in them. (F2, F3, F6)"""
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from ..._model.filter import Filter
+from ..._model.key import Scope
+from ..._model.queue import MAX_STRIPES, MAX_WEIGHT, Fairness, Level, QueueSettings, Retention
+from ..._observe.overview import COUNTED, Overview
+from ..._policy.queues import QueueChanges
+from ...errors import NotFound
+from ..documents import Seconds, Why
+from ..operation import Asked, NoQuery, Operations
+from .tasks import Reason
+
+queues = Operations("queues")
+
+Weight = Annotated[int, Meta(ge=1, le=MAX_WEIGHT)]
+Share = Annotated[int, Meta(ge=1, le=99)]
+
+
+class RetentionDocument(Struct, kw_only=True, forbid_unknown_fields=True):
+    """How many seconds the record of an ended task is kept; null is for ever."""
+
+    completed: Seconds | None
+    cancelled: Seconds | None
+    dead: Seconds | None
+
+
+class SettingsDocument(Struct, kw_only=True):
+    """How a queue is set. `retention` null follows the keeper's own, `ageing` null is strict priority."""
+
+    fairness: Fairness
+    weights: dict[str, int]
+    shares: dict[Level, int]
+    ageing: float | None
+    retention: RetentionDocument | None
+    stripes: int
+
+
+class QueueDocument(Struct, kw_only=True):
+    """A queue. Counts are a few seconds old at most, and estimates unless they are `exact`.
+
+    `oldest_ready` is for how many seconds the longest waiting task has been due. To a key that is bound,
+    `counts` are of what it may see; `workers` and, of a tenant's, `settings` are null.
+    """
+
+    queue: str
+    paused: bool
+    counts: dict[Literal["waiting", "scheduled", "ready", "running", "dead"], int]
+    exact: bool
+    oldest_ready: float
+    workers: int | None
+    settings: SettingsDocument | None
+
+
+class QueueList(Struct, kw_only=True):
+    """Every queue that tasks, settings or workers name."""
+
+    items: list[QueueDocument]
+
+
+class QueueSet(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What is to change; null is the default. Of `weights` and `shares`, null takes one away."""
+
+    paused: bool | UnsetType = UNSET
+    fairness: Fairness | UnsetType | None = UNSET
+    weights: Annotated[dict[str, Weight | None], Meta(max_length=10_000)] | UnsetType | None = UNSET
+    shares: dict[Level, Share | None] | UnsetType | None = UNSET
+    ageing: Seconds | UnsetType | None = UNSET
+    retention: RetentionDocument | UnsetType | None = UNSET
+    stripes: Annotated[int, Meta(ge=1, le=MAX_STRIPES)] | UnsetType | None = UNSET
+    why: Why = ""
+
+
+@queues("GET", "/queues", scope=Scope.READ, bound=True, answer=QueueList)
+async def list_queues(asked: Asked[NoQuery, None]) -> QueueList:
+    """List queues, with how many tasks of each are in which state."""
+    overview = await asked.service.overviews.get(asked.caller.sees(Filter()))
+    return QueueList(items=await queue_documents(asked, overview))
+
+
+@queues("GET", "/queues/{queue}", scope=Scope.READ, bound=True, answer=QueueDocument, answers=(404,))
+async def get_queue(asked: Asked[NoQuery, None]) -> QueueDocument:
+    """Show a queue."""
+    return await _shown(asked)
+
+
+@queues(
+    "PATCH",
+    "/queues/{queue}",
+    scope=Scope.OPERATE,
+    bound=True,
+    body=QueueSet,
+    answer=QueueDocument,
+    answers=(404,),
+)
+async def set_queue(asked: Asked[NoQuery, QueueSet]) -> QueueDocument:
+    """Change how a queue is set. What is not named stays; programs notice within seconds."""
+    body, queue = asked.body, _own(asked)
+    operator = asked.operator(body.why)
+    changes = _changes(body)
+    if changes:
+        await operator.set_queue(queue, **changes)
+    if body.paused is not UNSET:
+        await (operator.pause(queue) if body.paused else operator.resume(queue))
+    return await _shown(asked)
+
+
+@queues(
+    "POST",
+    "/queues/{queue}/pause",
+    scope=Scope.OPERATE,
+    bound=True,
+    query=Reason,
+    answer=QueueDocument,
+    answers=(404,),
+)
+async def pause_queue(asked: Asked[Reason, None]) -> QueueDocument:
+    """Let no task of a queue start until it is resumed; running ones go on."""
+    await asked.operator(asked.query.why).pause(_own(asked))
+    return await _shown(asked)
+
+
+@queues(
+    "POST",
+    "/queues/{queue}/resume",
+    scope=Scope.OPERATE,
+    bound=True,
+    query=Reason,
+    answer=QueueDocument,
+    answers=(404,),
+)
+async def resume_queue(asked: Asked[Reason, None]) -> QueueDocument:
+    """Let a queue flow again."""
+    await asked.operator(asked.query.why).resume(_own(asked))
+    return await _shown(asked)
+
+
+async def queue_documents(asked: Asked[Any, Any], overview: Overview) -> list[QueueDocument]:
+    """Every queue that the caller may see, by name."""
+    settings = await _settings(asked)
+    names = sorted({*overview.queues, *(settings if asked.caller.tenant is None else ())})
+    return [_document(asked, name, overview, settings) for name in names]
+
+
+def _own(asked: Asked[Any, Any]) -> str:
+    """The queue of the path, to be changed: it is shared by all tenants, and no one of them may."""
+    queue = asked.path("queue")
+    asked.caller.needs_to_steer(queue)
+    return queue
+
+
+async def _shown(asked: Asked[Any, Any]) -> QueueDocument:
+    queue = asked.path("queue")
+    overview = await asked.service.overviews.get(asked.caller.sees(Filter()))
+    settings = await _settings(asked)
+    if queue not in (*overview.queues, *(settings if asked.caller.tenant is None else ())):
+        raise NotFound(f"nothing is known of a queue {queue[:200]!r}: no task, no setting, no worker")
+    return _document(asked, queue, overview, settings)
+
+
+async def _settings(asked: Asked[Any, Any]) -> dict[str, QueueSettings]:
+    seen = asked.caller.queues
+    found = await asked.service.app.operator.queues()
+    return {one.name: one for one in found if seen is None or one.name in seen}
+
+
+def _document(
+    asked: Asked[Any, Any], queue: str, overview: Overview, settings: dict[str, QueueSettings]
+) -> QueueDocument:
+    depths = [depth for depth in overview.depths if depth.queue == queue]
+    known = settings.get(queue) or QueueSettings(name=queue)
+    counts: Any = dict.fromkeys(map(str, COUNTED), 0)
+    for depth in depths:
+        counts[str(depth.state)] += depth.number
+    return QueueDocument(
+        queue=queue,
+        paused=known.paused,
+        counts=counts,
+        exact=all(depth.exact for depth in depths),
+        oldest_ready=overview.oldest_ready().get(queue, 0.0),
+        workers=None if asked.caller.is_bound else overview.serving().get(queue, 0),
+        settings=None if asked.caller.tenant is not None else _set(known),
+    )
+
+
+def _set(settings: QueueSettings) -> SettingsDocument:
+    ageing, kept = settings.ordering.ageing, settings.retention
+    return SettingsDocument(
+        fairness=settings.fairness,
+        weights=dict(settings.weights),
+        shares=dict(settings.ordering.shares),
+        ageing=None if ageing is None else ageing.total_seconds(),
+        retention=None if kept is None else _retention_document(kept),
+        stripes=settings.stripes,
+    )
+
+
+def _retention_document(kept: Retention) -> RetentionDocument:
+    completed, cancelled, dead = (
+        None if one is None else one.total_seconds() for one in (kept.completed, kept.cancelled, kept.dead)
+    )
+    return RetentionDocument(completed=completed, cancelled=cancelled, dead=dead)
+
+
+def _changes(body: QueueSet) -> QueueChanges:
+    said: Any = {
+        name: value for name in QueueChanges.__annotations__ if (value := getattr(body, name)) is not UNSET
+    }
+    if isinstance(body.retention, RetentionDocument):
+        said["retention"] = retention_of(body.retention)
+    changes: QueueChanges = said
+    return changes
+
+
+def retention_of(said: RetentionDocument) -> Retention:
+    """The retention that is meant."""
+    return Retention(completed=_term(said.completed), cancelled=_term(said.cancelled), dead=_term(said.dead))
+
+
+def _term(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=seconds)

@@ -1,0 +1,214 @@
+"""Schedules: what is enqueued when; add, pause, trigger, remove. (T2, T5)"""
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from ..._client.schedules import MAX_UPCOMING, ScheduleStatus
+from ..._model.key import Scope
+from ..._model.options import Defaults
+from ..._model.schedule import Added, Missed, Overlap
+from ..._policy.payload import decode, parse_payload
+from ..._policy.redact import redact
+from ..documents import Attempts, Id, Instant, Name, Payload, Priority, Seconds, Why
+from ..operation import Answer, Asked, NoQuery, Operations
+from .tasks import Reason
+
+schedules = Operations("schedules")
+
+Rule = Annotated[
+    str | Annotated[float, Meta(gt=0)],
+    Meta(description="A cron expression, or an interval: seconds, or text like 5m.", examples=["0 3 * * *"]),
+]
+Zone = Annotated[str, Meta(min_length=1, max_length=100, examples=["Europe/Berlin"])]
+
+
+class ScheduleSaid(Struct, kw_only=True, forbid_unknown_fields=True):
+    """When to enqueue which task. What is left out is as the type declares, or the default."""
+
+    type: Name
+    rule: Rule
+    payload: Payload | UnsetType = UNSET
+    zone: Zone | UnsetType = UNSET
+    missed: Missed | UnsetType = UNSET
+    at_most: Annotated[int, Meta(ge=1, le=10_000)] | UnsetType = UNSET
+    overlap: Overlap | UnsetType = UNSET
+    jitter: Seconds | UnsetType = UNSET
+    queue: Name | UnsetType = UNSET
+    tenant: Name | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    max_attempts: Attempts | UnsetType = UNSET
+    timeout: Seconds | UnsetType | None = UNSET
+    why: Why = ""
+
+
+class ScheduleDocument(Struct, kw_only=True):
+    """A schedule and where it stands. `next_at` is null while it is paused; `declared`: in a program."""
+
+    name: str
+    type: str
+    payload: Any
+    cron: str | None
+    every: float | None
+    zone: str
+    missed: Missed
+    at_most: int
+    overlap: Overlap
+    jitter: float
+    queue: str
+    tenant: str
+    priority: int
+    max_attempts: int
+    timeout: float | None
+    paused: bool
+    declared: bool
+    next_at: Instant | None
+    last_at: Instant | None
+    task_id: Id | None
+    error: str | None
+
+
+class ScheduleList(Struct, kw_only=True):
+    """Every schedule, by name."""
+
+    items: list[ScheduleDocument]
+
+
+class Upcoming(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many ticks to show."""
+
+    number: Annotated[int, Meta(ge=1, le=MAX_UPCOMING)] = 5
+
+
+class Ticks(Struct, kw_only=True):
+    """The next ticks of a schedule, as if it were not paused."""
+
+    items: list[Instant]
+
+
+class Triggered(Struct, kw_only=True):
+    """The task that was enqueued."""
+
+    id: Id
+
+
+@schedules("GET", "/schedules", scope=Scope.READ, answer=ScheduleList)
+async def list_schedules(asked: Asked[NoQuery, None]) -> ScheduleList:
+    """List schedules, and when each is due next."""
+    return ScheduleList(items=[_document(one) for one in await asked.service.app.operator.schedules.list()])
+
+
+@schedules("GET", "/schedules/{name}", scope=Scope.READ, answer=ScheduleDocument, answers=(404,))
+async def get_schedule(asked: Asked[NoQuery, None]) -> ScheduleDocument:
+    """Show a schedule."""
+    return await _shown(asked)
+
+
+@schedules("GET", "/schedules/{name}/ticks", scope=Scope.READ, query=Upcoming, answer=Ticks, answers=(404,))
+async def list_ticks(asked: Asked[Upcoming, None]) -> Ticks:
+    """List the next ticks of a schedule."""
+    found = asked.service.app.operator.schedules
+    return Ticks(items=[*await found.upcoming(asked.path("name"), asked.query.number)])
+
+
+@schedules(
+    "PUT",
+    "/schedules/{name}",
+    scope=Scope.OPERATE,
+    body=ScheduleSaid,
+    answer=ScheduleDocument,
+    answers=(409,),
+)
+async def put_schedule(asked: Asked[NoQuery, ScheduleSaid]) -> ScheduleDocument:
+    """Add a schedule, or put it in place of the one of the same name; its first tick is the next one."""
+    body = asked.body
+    payload = parse_payload(b"{}" if body.payload is UNSET else bytes(body.payload))
+    declared = asked.service.app.types.get(body.type)
+    if declared is not None:
+        declared.signature.arguments(payload)
+    defaults = Defaults() if declared is None else declared.defaults
+    said: Any = {name: value for name in Added.__annotations__ if (value := getattr(body, name)) is not UNSET}
+    found = asked.operator(body.why).schedules
+    made = await found.make(asked.path("name"), body.type, body.rule, payload, defaults, **said)
+    await found.put(made, instead=True)
+    return await _shown(asked)
+
+
+@schedules("DELETE", "/schedules/{name}", scope=Scope.OPERATE, query=Reason, status=204, answers=(404,))
+async def remove_schedule(asked: Asked[Reason, None]) -> None:
+    """Forget a schedule; tasks that it has enqueued stay."""
+    await asked.operator(asked.query.why).schedules.remove(asked.path("name"))
+
+
+@schedules(
+    "POST",
+    "/schedules/{name}/pause",
+    scope=Scope.OPERATE,
+    query=Reason,
+    answer=ScheduleDocument,
+    answers=(404,),
+)
+async def pause_schedule(asked: Asked[Reason, None]) -> ScheduleDocument:
+    """Fire no tick until it is resumed; those that come meanwhile are not made up for."""
+    await asked.operator(asked.query.why).schedules.pause(asked.path("name"))
+    return await _shown(asked)
+
+
+@schedules(
+    "POST",
+    "/schedules/{name}/resume",
+    scope=Scope.OPERATE,
+    query=Reason,
+    answer=ScheduleDocument,
+    answers=(404,),
+)
+async def resume_schedule(asked: Asked[Reason, None]) -> ScheduleDocument:
+    """Go on with the next tick."""
+    await asked.operator(asked.query.why).schedules.resume(asked.path("name"))
+    return await _shown(asked)
+
+
+@schedules(
+    "POST",
+    "/schedules/{name}/trigger",
+    scope=Scope.OPERATE,
+    query=Reason,
+    answer=Triggered,
+    status=201,
+    answers=(404, 409),
+)
+async def trigger_schedule(asked: Asked[Reason, None]) -> Answer:
+    """Enqueue its task now, once; its ticks come as if nothing had happened."""
+    task_id = await asked.operator(asked.query.why).schedules.trigger(asked.path("name"))
+    return Answer(value=Triggered(id=task_id), headers=asked.location(task_id))
+
+
+async def _shown(asked: Asked[Any, Any]) -> ScheduleDocument:
+    return _document(await asked.service.app.operator.schedules.get(asked.path("name")))
+
+
+def _document(status: ScheduleStatus) -> ScheduleDocument:
+    one = status.schedule
+    return ScheduleDocument(
+        name=one.name,
+        type=one.type,
+        payload=redact(decode(one.payload), one.secret),
+        cron=one.cron,
+        every=None if one.every is None else one.every.total_seconds(),
+        zone=one.zone,
+        missed=one.missed,
+        at_most=one.at_most,
+        overlap=one.overlap,
+        jitter=one.jitter.total_seconds(),
+        queue=one.queue,
+        tenant=one.tenant,
+        priority=one.priority,
+        max_attempts=one.max_attempts,
+        timeout=None if one.timeout is None else one.timeout.total_seconds(),
+        paused=one.paused,
+        declared=one.declared,
+        next_at=status.next_at,
+        last_at=status.last_at,
+        task_id=status.task_id,
+        error=status.error,
+    )

@@ -19,6 +19,7 @@ from ..._model.state import State, Verb
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Settled, Settlement
 from ..._store import Capability, Durability, Finding, Join, Migration, Promise, Promoted, Severity, Wake
+from ..._waiting import Timer
 from ...errors import NotSupported
 from .. import refusals
 from ..paging import paged
@@ -44,6 +45,7 @@ class MemoryStore:
         self.clock = clock or SystemClock()
         self._shelf = _shelf or Shelf()
         self._turns = Turns(random.random)
+        self._later = Timer(lambda: self._shelf.wake_queue(None))  # when time alone lets more start
 
     async def open(self) -> None:
         """Nothing to connect to."""
@@ -95,7 +97,7 @@ class MemoryStore:
     def _grant(self, claim: Claim, now: datetime) -> list[Claimed]:
         given = grant(self._shelf, claim, self._turns, now)
         if given.wait is not None:
-            asyncio.get_running_loop().call_later(given.wait, self._shelf.wake_queue, None)
+            self._later.at(asyncio.get_running_loop().time() + given.wait)
         return given.claimed
 
     async def heartbeat(self, beat: Heartbeat) -> Pulse:

@@ -286,8 +286,9 @@ class MemoryStore:
                 self._shelf.rearrange([record.name])
                 self._shelf.wake_queue(record.name)
             elif isinstance(record, Kept):
+                before = self._shelf.kept[type(record)].get(record.name)
                 self._shelf.kept[type(record)][record.name] = record
-                self._limits_changed(type(record))
+                self._limit_changed(before, record)
             else:
                 raise refusals.written_by_itself(record)
 
@@ -314,13 +315,15 @@ class MemoryStore:
             if kind is Session:
                 return self._shelf.sessions.pop(name, None) is not None
             if kind in self._shelf.kept:
-                removed = self._shelf.kept[kind].pop(name, None) is not None
-                self._limits_changed(kind)
-                return removed
+                before = self._shelf.kept[kind].pop(name, None)
+                self._limit_changed(before, None)
+                return before is not None
             raise refusals.not_removed(kind)
 
-    def _limits_changed(self, kind: type[Record]) -> None:
-        if kind is Limit:
+    def _limit_changed(self, before: Record | None, now: Record | None) -> None:
+        if isinstance(before, Limit) and (now is None or isinstance(now, Limit)):
+            self._shelf.settle_buckets(before, now, self.clock.now())
+        if isinstance(before or now, Limit):
             self._shelf.rearrange(self._shelf.ready.queues)
             self._shelf.wake_queue(None)
 

@@ -32,7 +32,7 @@ def after_limit(tx: Transaction, before: Limit | None, now: Limit | None) -> boo
     """A limit was written; says whether there is more to put elsewhere than was done at once."""
     tx.rules_changed()
     tx.news.limits_changed = True
-    if before is not None and before.rate is not None and (now is None or _rate(now) != _rate(before)):
+    if before is not None and limits.changes_rate(before, now):
         _settle_buckets(tx, before)
     if not limits.moves_tasks(before, now):
         return False
@@ -42,20 +42,10 @@ def after_limit(tx: Transaction, before: Limit | None, now: Limit | None) -> boo
     return _begin(tx, [row[0] for row in tx.rows("ready_queues")] if None in named else queues)
 
 
-def _rate(limit: Limit) -> object:
-    return limit.rate, limit.capacity
-
-
 def _settle_buckets(tx: Transaction, limit: Limit) -> None:
-    """What a rate has given until now stands, whatever it is from here on."""
-    tx.run("settle_buckets", {**_span(limit), "now": tx.at})
-
-
-def _span(limit: Limit) -> dict[str, object]:
-    """The buckets of a limit lie between these keys; and how they are filled."""
-    # A key is the limit's name, a \x1f, and a value.
-    first, below = f"{limit.name}\x1f", f"{limit.name}\x20"
-    return {"first": first, "below": below, "rate": limit.rate, "capacity": float(limit.capacity)}
+    first, below = limits.keys_of(limit)
+    filling = {"rate": limit.rate, "capacity": float(limit.capacity), "now": tx.at}
+    tx.run("settle_buckets", {"first": first, "below": below, **filling})
 
 
 def _count_running(tx: Transaction) -> None:

@@ -1,6 +1,7 @@
 """Outages and lost replies: nothing is lost, nothing is settled twice, and the work resumes. (D1, D10)"""
 
 import asyncio
+import logging
 from collections import Counter
 from datetime import timedelta
 from typing import Any
@@ -22,6 +23,8 @@ from tests.loops.working import (
 from windlass import RESULT, App, Backoff, Context, State, chain
 from windlass._model.verdict import Complete
 from windlass._stores.memory import MemoryStore
+from windlass._worker import exchange
+from windlass.errors import StoreError
 from windlass.testing.faults import Fault, FaultyStore, Hold, seeded
 
 
@@ -333,6 +336,37 @@ async def test_an_outage_that_the_driver_reports_in_its_own_words_buries_nothing
         down = False
         assert await handle.result(timeout=5) == "done"
     assert [line.outcome for line in await app.operator.attempts(handle.id)] == ["returned"]
+
+
+async def test_a_store_that_refuses_for_good_is_told_of_in_a_line_a_minute(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = 0
+
+    def refuse(_: Any) -> bool:
+        nonlocal refused
+        refused += 1
+        return down
+
+    down = True
+    app = App(BrokenFor(MemoryStore(), Watch(), refuse, StoreError("the key was revoked")))
+
+    @app.task
+    async def quick() -> str:
+        return "done"
+
+    def lines() -> list[logging.LogRecord]:
+        return [one for one in caplog.records if "the key was revoked" in one.getMessage()]
+
+    async with working(app):
+        handle = await quick.aenqueue()
+        await eventually(lambda: refused > 8)
+        (line,) = lines()
+        assert (line.levelname, line.exc_info, "\n" in line.getMessage()) == ("ERROR", None, False)
+        monkeypatch.setattr(exchange, "_TELL_AGAIN", 0.0)  # the minute is over
+        await eventually(lambda: len(lines()) > 1)
+        down = False
+        assert await handle.result(timeout=5) == "done"
 
 
 async def _completed(app: App, number: int) -> bool:

@@ -44,19 +44,23 @@ class Schemas:
 
     @contextmanager
     def lent(self) -> Iterator[Callable[[Clock | None], PostgresStore]]:
-        """As many stores as asked for, each in a schema that is empty; all are taken back at the end."""
-        taken: list[str] = []
+        """As many stores as asked for, each in a schema that is empty; all are taken back at the end.
+
+        Who asks for another and has closed the one before may get its schema again.
+        """
+        lent: dict[str, PostgresStore] = {}
 
         def fresh(clock: Clock | None = None) -> PostgresStore:
+            self._free += [schema for schema in [*lent] if lent[schema]._closed and lent.pop(schema)]
             schema = self._free.pop() if self._free else self._new()
-            taken.append(schema)
             self._connection.execute(_EMPTY.format(schema=schema))
-            return PostgresStore.from_url(f"{self._url}?schema={schema}", clock=clock)
+            lent[schema] = PostgresStore.from_url(f"{self._url}?schema={schema}", clock=clock)
+            return lent[schema]
 
         try:
             yield fresh
         finally:
-            self._free += taken
+            self._free += lent
 
     def _new(self) -> str:
         self._made += 1

@@ -1,11 +1,15 @@
 """The memory store alone: what it keeps when nothing is left to keep."""
 
+import asyncio
+from typing import Any
+
 import pytest
 
+from windlass._model.limit import Limit
 from windlass._model.record import Session
 from windlass._stores.memory import MemoryStore
 from windlass.testing.clock import ManualClock
-from windlass.testing.conformance.steps import LEASE, applied, release, running, worker_on
+from windlass.testing.conformance.steps import LEASE, applied, release, running, some_tasks, worker_on
 
 
 @pytest.fixture
@@ -39,3 +43,24 @@ async def test_what_a_removed_session_held_moves_to_its_rescuer_alone(store: Mem
 
     assert rescued.task.id == claimed.task.id
     assert list(store._shelf.held) == [keeper.session]
+
+
+async def test_claims_that_a_rate_holds_up_share_one_timer(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.put(Limit(name="r", queue="q", rate=0.001, burst=1))
+    await store.enqueue(some_tasks(5, queue="q"))
+    worker = await worker_on(store)
+    loop = asyncio.get_running_loop()
+    timers: list[asyncio.TimerHandle] = []
+    call_at = loop.call_at
+
+    def counted(*args: Any, **rest: Any) -> asyncio.TimerHandle:
+        timers.append(call_at(*args, **rest))
+        return timers[-1]
+
+    monkeypatch.setattr(loop, "call_at", counted)
+
+    numbers = [len(await worker.claim(1, "q")) for _ in range(50)]
+
+    assert (sum(numbers), len(timers)) == (1, 1)

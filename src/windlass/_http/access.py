@@ -10,10 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 from starlette.requests import Request
 
-from .._model.filter import MAX_PAGE, Filter, Page
+from .._model.filter import Filter
 from .._model.key import ApiKey, Scope
 from .._policy import bearer
-from .._store import Store
+from .._store import Store, all_records
 from ..errors import StoreError
 from .problems import Problem
 
@@ -145,13 +145,8 @@ class Doorkeeper:
                 raise Problem(503, "store-unavailable", "the keys cannot be looked up; try again") from error
 
     async def _look(self) -> None:
-        looked_at, keys, page = monotonic(), dict[str, ApiKey](), Page(limit=MAX_PAGE)
+        looked_at = monotonic()
         await self._store.open()
         now = await self._store.now()
-        while True:
-            part = await self._store.records(ApiKey, page)
-            keys.update({key.name: key for key in part.items})
-            if part.cursor is None:
-                break
-            page = Page(limit=MAX_PAGE, cursor=part.cursor)
+        keys = {key.name: key for key in await all_records(self._store, ApiKey)}
         self._keys, self._now, self._looked_at = keys, now, looked_at

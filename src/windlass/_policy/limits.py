@@ -14,7 +14,8 @@ from msgspec import Struct
 from .._model.limit import COLUMNS, Limit
 
 _MAX_VALUE = 100
-_SEPARATOR = "\x1f"
+_SEPARATOR = "\x1f"  # between limit and value; no name has it in it
+_BEYOND = "\x20"  # sorts right after it
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -67,6 +68,18 @@ def moves_tasks(before: Limit | None, after: Limit | None) -> bool:
         after.tenant,
         after.by,
     )
+
+
+def changes_rate(before: Limit | None, after: Limit | None) -> bool:
+    """Whether a rate ends here. What it has given until now stands, whatever it is from here on."""
+    if before is None or before.rate is None:
+        return False
+    return after is None or (before.rate, before.capacity) != (after.rate, after.capacity)
+
+
+def keys_of(limit: Limit) -> tuple[str, str]:
+    """Between which keys the permits of a limit lie: not below the first, and below the second."""
+    return f"{limit.name}{_SEPARATOR}", f"{limit.name}{_BEYOND}"
 
 
 def permits_of(limits: Iterable[Limit], task: Subject) -> tuple[Permit, ...]:

@@ -10,6 +10,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from time import monotonic
 from typing import Protocol
 
 from .._model.lease import Claim, Claimed
@@ -25,6 +26,7 @@ logger = logging.getLogger("windlass.worker")
 MAX_BATCH = 1_000
 _FLIGHTS = 2
 _FIRST_PAUSE, _LAST_PAUSE = 0.05, 5.0
+_TELL_AGAIN = 60.0  # seconds after which an error that stays the same is told of again
 _UNSETTLED = "unsettled"
 
 
@@ -90,6 +92,8 @@ class Exchange:
         self._claims = 0  # claims under way
         self._changed = asyncio.Event()
         self._poll_timer: asyncio.TimerHandle | None = None
+        self._told = ""  # of what the store refused last, and when
+        self._told_at = 0.0
         self.claiming = True
 
     @property
@@ -251,7 +255,7 @@ class Exchange:
             logger.warning("the store is not available, trying again: %s", error)
             self._put_back(batch, len(batch))
         else:
-            logger.error("settling %d tasks failed, trying again: %s", len(batch), error, exc_info=error)
+            self._tell(error, len(batch))
             left = list(batch)
             try:
                 if isinstance(error, StoreError) or _is_of_value(error):
@@ -260,6 +264,14 @@ class Exchange:
                 self._put_back(left, len(batch))
         await asyncio.sleep(pause * (0.5 + random.random()))
         return min(pause * 2, _LAST_PAUSE)
+
+    def _tell(self, error: Exception, number: int) -> None:
+        """What a store refuses is plain, and goes on until somebody mends it: a line now and then will do."""
+        if not isinstance(error, StoreError):
+            logger.error("settling %d tasks failed, trying again: %s", number, error, exc_info=error)
+        elif str(error) != self._told or monotonic() >= self._told_at + _TELL_AGAIN:
+            self._told, self._told_at = str(error), monotonic()
+            logger.error("the store refuses, trying again: %s", error)
 
     async def _isolate_trouble(self, batch: list[Settlement], left: list[Settlement]) -> None:
         """One settlement that the store cannot take must not hold up the others for ever: bury its task.

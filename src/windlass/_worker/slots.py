@@ -20,6 +20,7 @@ from .._model.lease import Lease
 from .._model.outcome import Failed, Outcome
 from .._model.queue import Level, level_of
 from .._model.task import Error, Progress, Task, TaskId
+from .._waiting import Timer
 from .failure import whereabouts
 from .run import Run, Stop
 
@@ -57,8 +58,7 @@ class Slots:
         self._slots: set[asyncio.Task[None]] = set()
         self._waking = False
         self._closing = False
-        self._sweep: asyncio.TimerHandle | None = None
-        self._swept_at = 0.0
+        self._sweep = Timer(self._stop_overdue)
 
     @property
     def occupied(self) -> int:
@@ -121,8 +121,7 @@ class Slots:
     async def close(self) -> None:
         """End the slots themselves. Runs still under way are abandoned."""
         self._closing = True
-        if self._sweep is not None:
-            self._sweep.cancel()
+        self._sweep.cancel()
         self.abandon()
         if self._slots:
             await asyncio.wait(self._slots, timeout=_LAST_WORD)
@@ -196,16 +195,9 @@ class Slots:
         self._sweep_at(run.deadline)
 
     def _sweep_at(self, moment: float) -> None:
-        loop = asyncio.get_running_loop()
-        at = loop.time() + max(moment - perf_counter(), 0)
-        if self._sweep is None or self._sweep.cancelled() or at < self._swept_at:
-            if self._sweep is not None:
-                self._sweep.cancel()
-            # The instant is kept beside: uvloop's timers do not all know theirs.
-            self._sweep, self._swept_at = loop.call_at(at, self._stop_overdue), at
+        self._sweep.at(asyncio.get_running_loop().time() + max(moment - perf_counter(), 0))
 
     def _stop_overdue(self) -> None:
-        self._sweep = None
         now = perf_counter()
         for run in list(self.running.values()):
             if run.deadline <= now:

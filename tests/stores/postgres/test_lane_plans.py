@@ -166,7 +166,6 @@ IN_LANES = (
         "settle in lanes": Statement(settle_from_lanes("windlass"), "task_pkey task_lane ctid"),
         "claim_begin": Statement(text("claim_begin"), "task_ready"),
         "lanes": Statement(text("lanes"), "task_lane"),
-        "lane_sizes": Statement(text("lane_sizes"), "task_lane"),
         "lane_keys": Statement(text("lane_keys"), "task_lane"),
         "lane_heads": Statement(text("lane_heads"), "task_lane"),
         "bucket_make": Statement(text("bucket_make"), ""),
@@ -187,6 +186,8 @@ IN_LANES = (
         # limits
         "guard": Statement(text("guard"), ""),
         "unguard": Statement(text("unguard"), ""),
+        "lock_buckets": Statement(text("lock_buckets"), "bucket_pkey"),
+        "settle_buckets": Statement(text("settle_buckets"), "bucket_pkey"),
         "permit_running": Statement(text("permit_running"), "task_pkey"),
         "uses": Statement(text("uses"), "bucket_pkey permit_pkey task_pkey", whole="bucket_pkey"),
         "running": Statement(text("running"), "task_running", whole="task_running"),
@@ -247,8 +248,7 @@ def parts(way: str) -> list[str]:
         ("settle in lanes", ["queue = , lane = , key = "]),
         ("lane_heads", ["queue = , lane = , key = "]),
         ("lane_keys", ["ROW(queue, lane, key)", "queue = , lane = , key = "]),
-        ("lanes", ["ROW(queue, lane)"]),
-        ("lane_sizes", ["ROW(queue, lane)", "queue = , lane = "]),
+        ("lanes", ["ROW(queue, lane)", "queue = , lane = "]),
     ],
 )
 @pytest.mark.parametrize("statistics", ["never", "from_lines"])
@@ -313,7 +313,7 @@ async def test_a_claim_touches_pages_for_its_lanes_and_no_others(filled: Filled,
 
 
 ASKED: dict[str, tuple[Any, ...]] = {
-    "lanes": ("lanes", "", "z", 100),
+    "lanes": ("lanes", "", "z", 100, 0),
     "lane_heads": ("lanes", ["big"], [""], [100], []),
     "lane_heads of many": ("lanes", TENANTS[:100], [""] * 100, [1] * 100, []),
     "lane_keys": ("lanes", ["keyed"], ["key10100"], 64, []),

@@ -201,8 +201,8 @@ async def test_time_that_nobody_waits_for_any_more_wakes_nobody(store: SQLiteSto
     timers = []
     for _ in range(3):
         await worker.claim(5, "q")
-        await until(lambda: listener._later is not None)
-        timers.append(listener._later)
+        await until(lambda: listener._later._handle is not None)
+        timers.append(listener._later._handle)
     waking.cancel()
     await asyncio.gather(waking, return_exceptions=True)
     await listening.aclose()

@@ -18,8 +18,10 @@ from windlass._policy.limits import (
     Permit,
     Subject,
     Use,
+    changes_rate,
     in_queue,
     key_of,
+    keys_of,
     moves_tasks,
     needs_lock,
     permits_of,
@@ -91,6 +93,23 @@ def test_numbers_move_no_tasks_but_what_is_counted_does() -> None:
         assert moves_tasks(BY_ACCOUNT, replace(BY_ACCOUNT, **change))
     assert moves_tasks(None, BY_ACCOUNT)
     assert moves_tasks(BY_ACCOUNT, None)
+
+
+def test_a_rate_ends_with_its_limit_or_when_it_or_its_burst_changes() -> None:
+    rate = Limit(name="r", rate=5.0)
+    assert not changes_rate(None, rate)
+    assert not changes_rate(BY_ACCOUNT, rate)
+    assert not changes_rate(rate, replace(rate, burst=5, running=1, queue="calls"))
+    for after in (None, BY_ACCOUNT, replace(rate, rate=4.5), replace(rate, burst=6)):
+        assert changes_rate(rate, after)
+
+
+@given(some_limits(), kinds)
+def test_the_keys_of_a_limit_are_those_between_two(limits: list[Limit], task: Subject) -> None:
+    for limit in limits:
+        first, below = keys_of(limit)
+        for permit in permits_of(limits, task):
+            assert (first <= permit.key < below) == (permit.limit == limit)
 
 
 @given(some_limits(), kinds)

@@ -14,6 +14,7 @@ from ..._model.queue import QueueSettings
 from ..._model.record import KINDS, Audit, Kept, Session
 from ..._model.state import ENDED, REPLAYABLE, State, Verb, targets
 from ..._model.task import Enqueued, Error, NewTask, Task, TaskId
+from ..._policy.limits import Use, changes_rate, keys_of, tokens_at
 from ..._store import Wake
 from .. import refusals
 from .ready import Bucket, Ready
@@ -194,6 +195,13 @@ class Shelf:
         for queue in queues:
             for task in self.ready.clear(queue):
                 self.ready.put(task, self.queues.get(queue), self.limits)
+
+    def settle_buckets(self, before: Limit, after: Limit | None, now: datetime) -> None:
+        """A limit is another from here on; what its rate has given until now stands."""
+        if changes_rate(before, after):
+            first, below = keys_of(before)
+            for key in [key for key in self.buckets if first <= key < below]:
+                self.buckets[key] = (tokens_at(before, Use(0, *self.buckets[key]), now), now)
 
     @property
     def limits(self) -> list[Limit]:

@@ -19,6 +19,7 @@ from ..._model.state import State, Verb
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Settled, Settlement
 from ..._store import Capability, Durability, Finding, Join, Migration, Promise, Promoted, Severity, Wake
+from ..._waiting import Timer
 from ...errors import NotSupported
 from .. import refusals
 from ..acting import audited_prune, audited_put, audited_removal
@@ -45,6 +46,7 @@ class MemoryStore:
         self.clock = clock or SystemClock()
         self._shelf = _shelf or Shelf()
         self._turns = Turns(random.random)
+        self._later = Timer(lambda: self._shelf.wake_queue(None))  # when time alone lets more start
 
     async def open(self) -> None:
         """Nothing to connect to."""
@@ -96,7 +98,7 @@ class MemoryStore:
     def _grant(self, claim: Claim, now: datetime) -> list[Claimed]:
         given = grant(self._shelf, claim, self._turns, now)
         if given.wait is not None:
-            asyncio.get_running_loop().call_later(given.wait, self._shelf.wake_queue, None)
+            self._later.at(asyncio.get_running_loop().time() + given.wait)
         return given.claimed
 
     async def heartbeat(self, beat: Heartbeat) -> Pulse:
@@ -288,8 +290,9 @@ class MemoryStore:
                 self._shelf.rearrange([record.name])
                 self._shelf.wake_queue(record.name)
             elif isinstance(record, Kept):
+                before = self._shelf.kept[type(record)].get(record.name)
                 self._shelf.kept[type(record)][record.name] = record
-                self._limits_changed(type(record))
+                self._limit_changed(before, record)
             else:
                 raise refusals.written_by_itself(record)
             if by is not None:
@@ -317,16 +320,19 @@ class MemoryStore:
             elif kind is Session:
                 removed = self._shelf.sessions.pop(name, None) is not None
             elif kind in self._shelf.kept:
-                removed = self._shelf.kept[kind].pop(name, None) is not None
-                self._limits_changed(kind)
+                before = self._shelf.kept[kind].pop(name, None)
+                removed = before is not None
+                self._limit_changed(before, None)
             else:
                 raise refusals.not_removed(kind)
             if removed and by is not None:
                 self._shelf.audits.append(audited_removal(kind, name, by, self.clock.now()))
             return removed
 
-    def _limits_changed(self, kind: type[Record]) -> None:
-        if kind is Limit:
+    def _limit_changed(self, before: Record | None, now: Record | None) -> None:
+        if isinstance(before, Limit) and (now is None or isinstance(now, Limit)):
+            self._shelf.settle_buckets(before, now, self.clock.now())
+        if isinstance(before or now, Limit):
             self._shelf.rearrange(self._shelf.ready.queues)
             self._shelf.wake_queue(None)
 

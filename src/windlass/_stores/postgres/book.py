@@ -95,10 +95,6 @@ class Book:
         elif task.state is State.SCHEDULED and task.run_at < self.now + SOON:
             self._news.add("")
 
-    def tell_queue(self, queue: str) -> None:
-        """A queue may give tasks again."""
-        self._news.add(queue)
-
     # -- writing -------------------------------------------------------------------------------------
 
     def flush(self) -> Script[None]:

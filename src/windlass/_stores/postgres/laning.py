@@ -140,9 +140,9 @@ class Answering:
     def _one(self, request: Request) -> Script[Any]:
         match request:
             case Lanes(queue, first, below, limit):
-                return [row[0] for row in (yield from ask("lanes", queue, first, below, limit))]
+                return [row[0] for row in (yield from ask("lanes", queue, first, below, limit, 0))]
             case Sizes(queue, first, below):
-                return (yield from pairs("lane_sizes", queue, first, below, MAX_SIZE))
+                return (yield from pairs("lanes", queue, first, below, None, MAX_SIZE))
             case Keys(queue, after):
                 lanes, behind = list(after), list(after.values())
                 rows = yield from ask("lane_keys", queue, lanes, behind, KEYS_AT_ONCE, self._seen)

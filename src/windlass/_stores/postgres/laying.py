@@ -9,7 +9,18 @@ from ..._model.limit import Limit, Usage
 from ..._model.queue import QueueSettings
 from ..._model.record import KINDS
 from ..._policy.lanes import lane_of
-from ..._policy.limits import Subject, Use, in_queue, key_of, moves_tasks, permits_of, read_key, tokens_at
+from ..._policy.limits import (
+    Subject,
+    Use,
+    changes_rate,
+    in_queue,
+    key_of,
+    keys_of,
+    moves_tasks,
+    permits_of,
+    read_key,
+    tokens_at,
+)
 from ..picking import Rules
 from .layout import ALL, read_limit
 from .rows import Row, columns_of
@@ -65,6 +76,7 @@ def put_limit(clock: datetime | None, limit: Limit) -> Script[list[Limit]]:
     before = yield from _limit(limit.name)
     yield from ask("put_record", KINDS[Limit], limit.name, _encoder.encode(limit).decode())
     yield from _guard(clock)
+    yield from _settle_buckets(clock, before, limit)
     if not moves_tasks(before, limit):
         return []
     changed = [limit] if before is None else [before, limit]
@@ -77,6 +89,7 @@ def remove_limit(clock: datetime | None, name: str) -> Script[list[Limit]]:
     before = yield from _limit(name)
     yield from ask("remove_record", KINDS[Limit], name)
     yield from _guard(clock)
+    yield from _settle_buckets(clock, before, None)
     if before is None:
         return []
     yield from ask("unsettle", queues_of([before]))
@@ -104,6 +117,12 @@ def _guard(clock: datetime | None) -> Script[None]:
     if queues:
         yield from ask("guard", queues, clock)
     yield from ask("unguard", queues, clock)
+
+
+def _settle_buckets(clock: datetime | None, before: Limit | None, now: Limit | None) -> Script[None]:
+    if before is not None and changes_rate(before, now):
+        yield from ask("lock_buckets", *keys_of(before))
+        yield from ask("settle_buckets", *keys_of(before), before.rate, float(before.capacity), clock)
 
 
 def count_running(now: datetime) -> Script[None]:

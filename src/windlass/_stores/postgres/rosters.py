@@ -139,8 +139,8 @@ class Planning:
 def _ask(request: Request) -> Ask:
     match request:
         case Lanes(queue, first, below):
-            return Ask("lanes", (queue, first, below, AT_ONCE))
+            return Ask("lanes", (queue, first, below, AT_ONCE, 0))
         case Sizes(queue, first, below):
-            return Ask("lane_sizes", (queue, first, below, MAX_SIZE))
+            return Ask("lanes", (queue, first, below, None, MAX_SIZE))
         case _:
             raise AssertionError(f"{request} is always answered")

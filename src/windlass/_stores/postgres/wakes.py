@@ -15,7 +15,7 @@ from typing import Any
 
 from ..._ids import new_id
 from ..._store import Wake
-from ..._waiting import happened
+from ..._waiting import Timer, happened
 from .connections import Connections
 from .scripts import Ask
 from .statements import statement, within
@@ -69,8 +69,7 @@ class Switchboard:
         self._changes = 0  # of what the table is to say
         self._stands = False  # our name, in the table
         self._busy_since: float | None = None
-        self._look: asyncio.TimerHandle | None = None
-        self._look_at = 0.0
+        self._look = Timer(self._hint_all)
 
     @asynccontextmanager
     async def listen(self, queues: Sequence[str]) -> AsyncIterator[Listener]:
@@ -91,6 +90,7 @@ class Switchboard:
 
     async def close(self) -> None:
         """Stop listening."""
+        self._look.cancel()
         line, self._line = self._line, None
         if line is not None:
             line.cancel()
@@ -99,13 +99,7 @@ class Switchboard:
 
     def look_in(self, seconds: float) -> None:
         """Time alone will let something start: then a look is worth while."""
-        loop = asyncio.get_running_loop()
-        at = loop.time() + seconds
-        if not loop.time() < self._look_at <= at:
-            if self._look is not None:
-                self._look.cancel()
-            # The instant is kept beside: uvloop's timers do not all know theirs.
-            self._look, self._look_at = loop.call_at(at, self._hint_all), at
+        self._look.at(asyncio.get_running_loop().time() + seconds)
 
     # -- how busy we are -----------------------------------------------------------------------------
 

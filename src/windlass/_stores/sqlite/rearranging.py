@@ -8,7 +8,8 @@ picking serves lanes and keys that no longer fit, and judges every task by its o
 from collections.abc import Iterable
 
 from ..._model.limit import Limit
-from ..._model.queue import Fairness, QueueSettings
+from ..._model.queue import QueueSettings
+from ..._policy import lanes, limits
 from ..._policy.limits import Subject, permits_of
 from .places import ONE_LINE
 from .rows import Row, permits_row
@@ -24,23 +25,16 @@ def after_settings(
     """A queue's settings were written; says whether there is more to put elsewhere than was done at once."""
     tx.rules_changed()
     tx.news.ready.add(name)  # It may have been paused.
-    return _begin(tx, [name]) if _lanes(before) != _lanes(now) else False
-
-
-def _lanes(settings: QueueSettings | None) -> object:
-    """What of the settings lanes depend on."""
-    if settings is None:
-        return (False, frozenset[str]())
-    return (settings.fairness is not Fairness.FIFO, frozenset(settings.ordering.shares))
+    return lanes.moves_tasks(before, now) and _begin(tx, [name])
 
 
 def after_limit(tx: Transaction, before: Limit | None, now: Limit | None) -> bool:
     """A limit was written; says whether there is more to put elsewhere than was done at once."""
     tx.rules_changed()
     tx.news.limits_changed = True
-    if before is not None and before.rate is not None and (now is None or _rate(now) != _rate(before)):
+    if before is not None and limits.changes_rate(before, now):
         _settle_buckets(tx, before)
-    if _applies_to(before) == _applies_to(now):
+    if not limits.moves_tasks(before, now):
         return False
     _count_running(tx)
     named = {limit.queue for limit in (before, now) if limit is not None}
@@ -48,32 +42,17 @@ def after_limit(tx: Transaction, before: Limit | None, now: Limit | None) -> boo
     return _begin(tx, [row[0] for row in tx.rows("ready_queues")] if None in named else queues)
 
 
-def _applies_to(limit: Limit | None) -> object:
-    return None if limit is None else (limit.queue, limit.type, limit.tenant, limit.by)
-
-
-def _rate(limit: Limit) -> object:
-    return limit.rate, limit.capacity
-
-
 def _settle_buckets(tx: Transaction, limit: Limit) -> None:
-    """What a rate has given until now stands, whatever it is from here on."""
-    tx.run("settle_buckets", {**_span(limit), "now": tx.at})
-
-
-def _span(limit: Limit) -> dict[str, object]:
-    """The buckets of a limit lie between these keys; and how they are filled."""
-    # A key is the limit's name, a \x1f, and a value.
-    first, below = f"{limit.name}\x1f", f"{limit.name}\x20"
-    return {"first": first, "below": below, "rate": limit.rate, "capacity": float(limit.capacity)}
+    first, below = limits.keys_of(limit)
+    filling = {"rate": limit.rate, "capacity": float(limit.capacity), "now": tx.at}
+    tx.run("settle_buckets", {"first": first, "below": below, **filling})
 
 
 def _count_running(tx: Transaction) -> None:
     """Limits count what runs already."""
-    limits = tx.places.limits
     changed: list[Row] = []
     for queue, type_, tenant, payload, rowid, text in tx.rows("running"):
-        permits = permits_of(limits, Subject(queue, type_, tenant, payload))
+        permits = permits_of(tx.places.limits, Subject(queue, type_, tenant, payload))
         due = permits_row([permit.key for permit in permits])
         if due != text:
             changed.append((due, rowid))

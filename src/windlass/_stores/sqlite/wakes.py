@@ -20,6 +20,7 @@ from typing import Self
 from msgspec import Struct
 
 from ..._store import Wake
+from ..._waiting import Timer
 from ...errors import StoreError
 from .asking import Reader
 from .transaction import News
@@ -96,8 +97,7 @@ class Listener:
         self._changed = asyncio.Event()
         self._fifo: int | None = None
         self._seen = Sight()
-        self._later: asyncio.TimerHandle | None = None
-        self._later_at = 0.0
+        self._later = Timer(lambda: self._note([Wake.READY]))
         self._entered = False
         self._look_at = 0.0  # the monotonic clock's time for the next look
 
@@ -110,8 +110,7 @@ class Listener:
     def __exit__(self, *_: object) -> None:
         self._listeners.remove(self)
         self._entered = False
-        if self._later is not None:
-            self._later.cancel()
+        self._later.cancel()
         if self._fifo is not None:
             self._loop.remove_reader(self._fifo)
             os.close(self._fifo)
@@ -174,18 +173,9 @@ class Listener:
         self._changed.set()
 
     def _note_later(self, seconds: float) -> None:
-        """Time alone will let more start. One timer, for whichever time comes first: then a claim tells."""
-        at = self._loop.time() + seconds
-        if not self._entered or (self._later is not None and self._later_at <= at):
-            return
-        if self._later is not None:
-            self._later.cancel()
-        # The instant is kept beside: uvloop's timers do not all know theirs.
-        self._later, self._later_at = self._loop.call_at(at, self._time_has_come), at
-
-    def _time_has_come(self) -> None:
-        self._later = None
-        self._note([Wake.READY])
+        """Time alone will let more start. The first such time is enough: then a claim tells the next."""
+        if self._entered:
+            self._later.at(self._loop.time() + seconds)
 
     # -- the FIFO ------------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from itertools import product
 
 import pytest
 from msgspec.structs import replace as changed
@@ -224,12 +223,6 @@ IN_VAIN: dict[Verb, Move] = {
     Verb.REPLAY: replay_in_vain,
     Verb.DISCARD: discard_in_vain,
 }
-ILLEGAL = [(route, verb) for route, verb in product(ROUTES, IN_VAIN) if not allowed(ROUTES[route][0], verb)]
-SETTLED = [
-    (route, ending)
-    for route, ending in product(ROUTES, (complete, retry, snooze, release, bury, stop))
-    if ROUTES[route][0] is not State.RUNNING
-]
 
 
 async def brought_to(scene: Scene, route: str) -> None:
@@ -265,32 +258,31 @@ class TestLife:
         assert await exists(store, scene.task_id) == (target is not None)
         assert target is None or await state_of(store, scene.task_id) is target
 
-    @pytest.mark.parametrize(("route", "verb"), ILLEGAL)
+    @pytest.mark.parametrize("route", ROUTES)
     async def test_every_other_move_is_refused_and_changes_nothing(
-        self, store: Store, clock: ManualClock, route: str, verb: Verb
+        self, store: Store, clock: ManualClock, route: str
     ) -> None:
         scene = await scene_on(store, clock)
         await brought_to(scene, route)
-        before = await dump(store)
+        for verb in [verb for verb in IN_VAIN if not allowed(ROUTES[route][0], verb)]:
+            before = await dump(store)
 
-        await IN_VAIN[verb](scene)
+            await IN_VAIN[verb](scene)
 
-        after = await dump(store)
-        if verb is Verb.RESCUE:  # It may forget sessions that hold nothing.
-            after = changed(after, sessions=before.sessions)
-        assert after == before
+            after = await dump(store)
+            if verb is Verb.RESCUE:  # It may forget sessions that hold nothing.
+                after = changed(after, sessions=before.sessions)
+            assert after == before, f"to {verb} has changed something"
 
-    @pytest.mark.parametrize(("route", "ending"), SETTLED)
-    async def test_only_a_running_task_is_settled(
-        self, store: Store, clock: ManualClock, route: str, ending: Callable[[Lease], Settlement]
-    ) -> None:
+    @pytest.mark.parametrize("route", [r for r, (state, _) in ROUTES.items() if state is not State.RUNNING])
+    async def test_only_a_running_task_is_settled(self, store: Store, clock: ManualClock, route: str) -> None:
         scene = await scene_on(store, clock)
         await brought_to(scene, route)
         before = await dump(store)
+        for ending in (complete, retry, snooze, release, bury, stop):
+            await settling_in_vain(ending)(scene)
 
-        await settling_in_vain(ending)(scene)
-
-        assert await dump(store) == before
+            assert await dump(store) == before, f"to {ending.__name__} it has changed something"
 
     @pytest.mark.parametrize("route", [route for route, (_, moves) in ROUTES.items() if moves[0] is enqueue])
     async def test_only_a_waiting_task_is_unblocked(

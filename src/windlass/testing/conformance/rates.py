@@ -84,6 +84,70 @@ class TestRates:
 
         assert [*numbers, await started(worker)] == [2, 1]
 
+    @pytest.mark.parametrize(
+        "then",
+        [Limit(name="r", queue="q", rate=10, burst=20), Limit(name="r", queue="q", running=90)],
+        ids=["raised", "dropped"],
+    )
+    async def test_time_before_a_change_counts_at_the_old_rate(
+        self, store: Store, clock: ManualClock, then: Limit
+    ) -> None:
+        await store.put(Limit(name="r", queue="q", rate=0.5, burst=20))
+        await store.enqueue(some_tasks(100, queue="q"))
+        worker = await worker_on(store)
+        numbers = [await started(worker)]
+
+        clock.advance(timedelta(seconds=4))
+        await store.put(then)
+        await store.put(Limit(name="r", queue="q", rate=10, burst=20))
+        numbers.append(await started(worker))
+        clock.advance(timedelta(seconds=1))
+
+        assert [*numbers, await started(worker)] == [20, 2, 10]
+
+    async def test_a_larger_burst_does_not_reach_into_the_past(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await store.put(Limit(name="r", queue="q", rate=1, burst=2))
+        await store.enqueue(some_tasks(100, queue="q"))
+        worker = await worker_on(store)
+        numbers = [await started(worker)]
+
+        clock.advance(timedelta(seconds=10))
+        await store.put(Limit(name="r", queue="q", rate=1, burst=50))
+
+        assert [*numbers, await started(worker)] == [2, 2]
+
+    async def test_a_limit_removed_and_put_back_keeps_what_it_had_given(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await store.put(Limit(name="r", queue="q", rate=0.5, burst=20))
+        await store.enqueue(some_tasks(100, queue="q"))
+        worker = await worker_on(store)
+        numbers = [await started(worker)]
+
+        clock.advance(timedelta(seconds=4))
+        await store.remove(Limit, "r")
+        await store.put(Limit(name="r", queue="q", rate=10, burst=20))
+
+        assert [*numbers, await started(worker)] == [20, 2]
+
+    async def test_each_value_keeps_what_it_had_been_given(self, store: Store, clock: ManualClock) -> None:
+        await store.put(Limit(name="r", by="tenant", rate=1, burst=9))
+        await store.put(Limit(name="r2", by="tenant", rate=1, burst=90))
+        for tenant in ("ada", "bob"):
+            await store.enqueue(some_tasks(30, queue=tenant, tenant=tenant))
+        worker = await worker_on(store)
+        await worker.claim(100, "ada")
+        clock.advance(timedelta(seconds=3))
+        await worker.claim(5, "bob")
+        clock.advance(timedelta(seconds=1))
+
+        await store.put(Limit(name="r", by="tenant", rate=5, burst=9))
+
+        numbers = Counter(one.task.tenant for one in await worker.claim(100, "ada", "bob"))
+        assert numbers == {"ada": 4, "bob": 5}
+
     async def test_retries_are_starts(self, store: Store) -> None:
         await store.put(Limit(name="r", queue="q", rate=1, burst=2))
         await stand(store, queue="q")

@@ -1,0 +1,6 @@
+-- Lock every key of a limit, in order, as bucket_lock.sql does.
+SELECT
+FROM windlass.bucket AS b
+WHERE b.key >= $1 AND b.key < $2
+ORDER BY b.key
+FOR UPDATE

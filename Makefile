@@ -55,7 +55,7 @@ format: setup ## Put the code into shape, mending what ruff can
 
 .PHONY: bench
 bench: setup servers ## Measure, beside peers
-	@$(BIN)/python -m benchmarks sqlite postgres growth fairness beside
+	@$(BIN)/python -m benchmarks sqlite postgres growth fairness beside http
 
 .PHONY: chaos
 chaos: setup servers ## Kill and cut at random; minutes, not seconds

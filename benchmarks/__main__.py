@@ -9,7 +9,19 @@ from pathlib import Path
 
 from benchmarks import machine, plot, report
 from benchmarks.figures import Findings
-from benchmarks.parts import beside, drain, enqueue, fairness, growth, loop, pickup, postgres, rates, striping
+from benchmarks.parts import (
+    beside,
+    drain,
+    enqueue,
+    fairness,
+    growth,
+    http,
+    loop,
+    pickup,
+    postgres,
+    rates,
+    striping,
+)
 from benchmarks.parts.plan import Plan, quick
 from benchmarks.processes import RunFailed
 from benchmarks.sides import SIDES
@@ -27,6 +39,7 @@ PARTS = SQLITE | {
     "striping": striping.measure,
     "fairness": fairness.measure,
     "beside": beside.measure,
+    "http": http.measure,
 }
 
 

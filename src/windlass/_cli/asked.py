@@ -60,13 +60,15 @@ class Asked:
         """Do this with a store that must be there already: looking must not make one."""
         return self.run_anywhere(lambda app: _if_there(app, work))
 
-    def run_anywhere(self, work: Callable[["App"], Awaitable[T]]) -> T:
+    def run_anywhere(self, work: Callable[["App"], Awaitable[T]], *, long: bool = False) -> T:
         """Do this, making the store where there is none."""
         _require_shared(self.app)
-        return self.run_alone(work)
+        return self.run_alone(work, long=long)
 
-    def run_alone(self, work: Callable[["App"], Awaitable[T]]) -> T:
-        """Do this, on a store that nobody else need see."""
+    def run_alone(self, work: Callable[["App"], Awaitable[T]], *, long: bool = False) -> T:
+        """Do this, on a store that nobody else need see; `long`: on the quickest loop there is."""
+        from .._worker.process import loop_factory
+
         app = self.app
         if self.by is not None:
             app.operator = app.operator.acting_as(self.by)
@@ -77,7 +79,8 @@ class Asked:
             finally:
                 await app.close()
 
-        return asyncio.run(session())
+        with asyncio.Runner(loop_factory=loop_factory() if long else None) as runner:
+            return runner.run(session())
 
 
 def _require_shared(app: "App") -> None:

@@ -14,7 +14,7 @@ _YOUNG, _MIDDLE, _OLD = 50_000, 20, 50
 def run_process(worker: Worker, close: Callable[[], Awaitable[None]]) -> None:
     """Work until a signal says stop, then close. uvloop runs the loop where it is installed."""
     calm_collector()
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(worker, close))
 
 
@@ -35,7 +35,8 @@ async def _serve(worker: Worker, close: Callable[[], Awaitable[None]]) -> None:
         await close()
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """What makes the loop of a process that runs for long: uvloop where it is installed."""
     if find_spec("uvloop") is None:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = import_module("uvloop").new_event_loop

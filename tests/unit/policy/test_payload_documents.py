@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass._policy.payload import MAX_BYTES, MAX_DEPTH, parse_payload
+from windlass._policy.payload import MAX_BYTES, MAX_DEPTH, parse, parse_payload
 from windlass.errors import InvalidPayload
 
 
@@ -154,3 +154,35 @@ def test_no_text_does_worse_than_being_refused(text: str | bytes) -> None:
         refused = str(error)
 
     assert refused.isprintable()
+
+
+_pieces = st.lists(
+    st.sampled_from(
+        ["{", "}", "[", "]", ",", ":", '"a"', '"b"', '"é"', r'"\u0000"', "1", "1.0", "9" * 30, "null", " "]
+    )
+)
+
+
+@given(
+    _pieces.map("".join) | st.dictionaries(st.text(), st.integers() | st.floats() | st.text()).map(json.dumps)
+)
+def test_the_quick_look_at_bytes_finds_what_the_slow_one_does(text: str) -> None:
+    def found(document: str | bytes) -> bytes | str:
+        try:
+            return parse_payload(document)
+        except InvalidPayload as error:
+            return str(error)
+
+    assert found(text.encode()) == found(text)
+    assert found("".join(text.split()).encode()) == found("".join(text.split()))
+
+
+def test_the_quick_look_keeps_to_the_bound() -> None:
+    with pytest.raises(InvalidPayload, match="more than the 5 allowed"):
+        parse_payload(b'{"a":1}', max_bytes=5)
+
+
+def test_any_json_can_be_a_result() -> None:
+    assert parse(b' [1, "a"] ', "result") == b'[1,"a"]'
+    with pytest.raises(InvalidPayload, match="the result is not JSON"):
+        parse(b"[1", "result")

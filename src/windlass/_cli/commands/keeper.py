@@ -41,4 +41,4 @@ def keeper(asked: Asked, /, *, log_level: str | None, log_format: str | None) ->
             keeping.result()
         logger.info("the keeper has stopped")
 
-    asked.run_anywhere(work)
+    asked.run_anywhere(work, long=True)

@@ -63,7 +63,7 @@ def serve(
             await server.run(listener)
         logger.info("the server has stopped")
 
-    asked.run_anywhere(work)
+    asked.run_anywhere(work, long=True)
 
 
 def serving() -> ModuleType:

@@ -61,4 +61,4 @@ def up(asked: Asked, /, *, target: str | None, host: str, port: int, insecure: b
                     group.create_task(worker.run())
         logger.info("everything has stopped")
 
-    asked.run_alone(work)
+    asked.run_alone(work, long=True)

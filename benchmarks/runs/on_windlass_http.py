@@ -1,0 +1,137 @@
+"""Windlass over HTTP: the server, and what sends to it by so many connections, each in a process of its own.
+
+The sender is as cheap as can be, because it takes its share of the same processors: bytes that are made once
+go out of a bare asyncio protocol, and of the answer only its end is looked for.
+"""
+
+import asyncio
+import time
+from typing import Any
+
+from benchmarks.runs import probe
+from windlass import App
+from windlass._http.serving import Server, listening
+
+HOST = "127.0.0.1"
+
+
+def direct(url: str, number: int, callers: int) -> dict[str, Any]:
+    """The same enqueue from Python, by so many callers at once."""
+
+    async def enqueue() -> dict[str, Any]:
+        app = App(url)
+        await app.open()
+        numbers = iter(range(number))
+        taken: list[float] = []
+
+        async def call() -> None:
+            for n in numbers:
+                started = time.perf_counter()
+                await app.client.send("note", {"n": n})
+                taken.append(time.perf_counter() - started)
+
+        started = time.perf_counter()
+        await asyncio.gather(*(call() for _ in range(callers)))
+        rate = number / (time.perf_counter() - started)
+        await _all_stand(app, number)
+        await app.close()
+        return probe.spread(taken) | {"rate": rate}
+
+    return probe.looped(enqueue())
+
+
+def serve(url: str, port: int) -> dict[str, Any]:
+    """Serve until told to stop."""
+
+    async def served() -> dict[str, Any]:
+        app = App(url)
+        await app.open()
+        with listening(HOST, port) as listener:
+            server = Server(app, keeper=False, open_to_all=True)
+            running = asyncio.create_task(server.run(listener))
+            await probe.told("go")
+            await probe.told("stop")
+            server.stop()
+            await running
+        await app.close()
+        return {"processor": time.process_time()}
+
+    return probe.looped(served())
+
+
+def post(url: str, port: int, number: int, connections: int) -> dict[str, Any]:
+    """POST /tasks so many times, by so many connections at once."""
+
+    async def sent() -> dict[str, Any]:
+        loop = asyncio.get_running_loop()
+        line = Sending(number)
+        started = time.perf_counter()
+        await asyncio.gather(
+            *(loop.create_connection(lambda: Connection(line), HOST, port) for _ in range(connections))
+        )
+        await line.done
+        rate = number / (time.perf_counter() - started)
+        app = App(url)
+        await app.open()
+        await _all_stand(app, number)
+        await app.close()
+        return probe.spread(line.taken) | {"rate": rate}
+
+    return probe.looped(sent())
+
+
+class Sending:
+    """What all connections share: how many are to be sent, and how long each took."""
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+        self.number = number
+        self.taken: list[float] = []
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+class Connection(asyncio.Protocol):
+    """One request after another."""
+
+    def __init__(self, line: Sending) -> None:
+        self._line = line
+        self._answer = b""
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self._send()
+
+    def data_received(self, data: bytes) -> None:
+        self._answer += data
+        if not data.endswith(b"}"):
+            return
+        if not self._answer.startswith(b"HTTP/1.1 201 "):
+            self._line.done.set_exception(AssertionError(self._answer.decode()))
+            return
+        line, self._answer = self._line, b""
+        line.taken.append(time.perf_counter() - self._started)
+        if len(line.taken) == line.number:
+            line.done.set_result(None)
+        self._send()
+
+    def _send(self) -> None:
+        line = self._line
+        if not line.left:
+            return
+        line.left -= 1
+        body = b'{"type":"note","payload":{"n":%d}}' % line.left
+        self._started = time.perf_counter()
+        self._transport.write(
+            b"POST /tasks HTTP/1.1\r\nhost: windlass\r\ncontent-type: application/json\r\n"
+            b"content-length: %d\r\n\r\n%s" % (len(body), body)
+        )
+
+
+async def _all_stand(app: App, number: int) -> None:
+    counts = await app.operator.count()
+    found = sum(one.number for one in counts)
+    assert found == number or not all(one.exact for one in counts), f"{found} tasks stand, not {number}"
+
+
+if __name__ == "__main__":
+    probe.main({verb.__name__: verb for verb in (direct, serve, post)})

@@ -57,7 +57,7 @@ def _is_spelt_our_way(text: bytes) -> bool:
     try:
         value = msgspec.json.decode(text)
         return isinstance(value, dict) and encode_payload(value) == text
-    except (msgspec.DecodeError, InvalidPayload, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, InvalidPayload, RecursionError):
         return False
 
 

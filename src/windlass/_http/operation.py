@@ -75,8 +75,9 @@ Call: TypeAlias = Callable[[Any], Awaitable[Any]]
 class Operation(Struct, frozen=True, kw_only=True):
     """One method at one path.
 
-    `bound`: keys that are bound to a tenant or queues may ask it, and it keeps within their bounds. `answers`
-    are the statuses it may end in besides `status`; those of every operation are not repeated here.
+    Without a `scope` it takes no key. `bound`: keys that are bound to a tenant or queues may ask it, and it
+    keeps within their bounds. `answers` are the statuses it may end in besides `status`; those of every
+    operation are not repeated here.
     """
 
     method: str
@@ -93,6 +94,8 @@ class Operation(Struct, frozen=True, kw_only=True):
     gives: str = JSON  # the type of its answer
     status: int = 200
     answers: tuple[int, ...] = ()
+    hears: tuple[str, ...] = ()  # headers of the request that it heeds
+    says: tuple[str, ...] = ()  # headers of its answer
 
     @property
     def name(self) -> str:

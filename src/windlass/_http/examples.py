@@ -30,6 +30,28 @@ BODIES: dict[str, Any] = {
     "cancel_tasks": {"where": {"queue": ["reports"], "tenant": ["acme"]}, "why": "acme left"},
     "replay_dead": {"where": {"type": ["mail"], "error": "Timeout"}, "limit": 100, "per_second": 10},
     "discard_dead": {"where": {"type": ["mail"]}, "dry_run": True, "why": "too late to be of use"},
+    "set_queue": {"fairness": "round_robin", "weights": {"acme": 3}, "why": "acme pays for more"},
+    "put_limit": {
+        "queue": "mail",
+        "by": "tenant",
+        "running": 10,
+        "rate": 5,
+        "why": "the gateway's own limit",
+    },
+    "change_limit": {"running": 20},
+    "put_schedule": {
+        "type": "report",
+        "rule": "30 7 * * 1-5",
+        "zone": "Europe/Berlin",
+        "payload": {"month": "last"},
+        "missed": "once",
+    },
+    "create_key": {
+        "label": "producers",
+        "scopes": ["enqueue", "read"],
+        "tenant": "acme",
+        "expires_in": 7776000,
+    },
     "open_session": {"name": "worker-1", "queues": ["reports"], "slots": 4, "lease": 30, "version": "1.2"},
     "heartbeat": {
         "session": _SESSION,
@@ -66,6 +88,7 @@ ANSWERS: dict[str, Any] = {
     "replay_task": {"id": _TASK, "state": "ready"},
     "cancel_tasks": {"number": 12, "exact": True},
     "replay_dead": {"number": 100, "exact": True},
+    "trigger_schedule": {"id": _TASK},
     "open_session": {"session": _SESSION, "lease": 30, "heartbeat": 10, "now": "2026-08-01T06:00:00Z"},
     "heartbeat": {"lost": [], "cancel": [_TASK]},
     "claim": {

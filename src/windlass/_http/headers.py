@@ -20,7 +20,7 @@ HEADERS: dict[str, dict[str, Any]] = {
     },
     "If-None-Match": {
         "description": "The `ETag` of what you have: 304 if it is still the same.",
-        "schema": {"type": "string", "pattern": "^[!-~ ]*$"},
+        "schema": {"type": "string"},
     },
     "Link": {
         "description": 'Leads to the next page (RFC 8288): `<…>; rel="next"`. None after the last.',

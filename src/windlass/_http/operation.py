@@ -167,7 +167,11 @@ def read_query(request: Request, kind: Any) -> Any:
             raise Problem(422, "invalid-request", f"the parameter {name[:80]} is given twice; say it once")
         said[name] = values if name in several else values[0]
     with understood():
-        return msgspec.convert(said, kind, strict=False)
+        query = msgspec.convert(said, kind, strict=False)
+    for name in said:
+        if getattr(query, name) is None:  # To msgspec the text "null" may be that.
+            raise Problem(422, "invalid-request", f"the parameter {name} cannot be null; leave it out")
+    return query
 
 
 def _several(kind: Any) -> frozenset[str]:

@@ -13,10 +13,11 @@ from starlette.types import Scope as Connection
 
 from ..app import App
 from ..errors import WindlassError
-from . import health, remote
+from . import reference, remote
 from .access import Caller, Doorkeeper
 from .operation import Operation
 from .problems import SAFE_HEADERS, Problem, answer, problem_of
+from .resources.about import about
 from .resources.dead import dead
 from .resources.enqueue import enqueueing
 from .resources.events import events
@@ -32,6 +33,9 @@ logger = logging.getLogger("windlass.http")
 
 _DETAILS = {404: "there is nothing at this address", 405: "this address does not know that method"}
 
+_METHODS = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"]
+"""Plain paths take them all, if only to refuse: `DELETE /dead/replay` is not about a dead letter `replay`."""
+
 OPERATIONS: tuple[Operation, ...] = (
     *enqueueing.all,
     *tasks.all,
@@ -42,6 +46,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *people.all,
     *events.all,
     *work.all,
+    *about.all,
 )
 """Everything that programs and people can ask, beside the store's own verbs."""
 
@@ -50,19 +55,18 @@ Handler = Callable[[Service, Caller, Request], Awaitable[Response]]
 
 def http_app(app: App, *, open_to_all: bool = False, open_until_keys: bool = False) -> Starlette:
     """The API over an app. `open_to_all` asks nobody for a key; `open_until_keys`, while there are none."""
-    service = Service(app)
+    service = Service(app, OPERATIONS)
     store = app.store
     door = Doorkeeper(store, open_to_all=open_to_all, open_until_keys=open_until_keys)
 
-    def guarded(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    def guarded(handler: Handler, *, takes_key: bool = True) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
-            return await _answered(service, door, handler, request)
+            return await _answered(service, door if takes_key else None, handler, request)
 
         return handle
 
     routes = [
-        Route("/healthz", health.endpoint(store, health.healthz), methods=["GET"]),
-        Route("/readyz", health.endpoint(store, health.readyz), methods=["GET"]),
+        Route("/docs/style.css", reference.stylesheet, methods=["GET"]),
         Route("/store/wakes", guarded(remote.wakes), methods=["GET"]),
         Route("/store/{verb}", guarded(remote.ask), methods=["POST"]),
         *_routes(OPERATIONS, guarded),
@@ -74,23 +78,31 @@ def http_app(app: App, *, open_to_all: bool = False, open_until_keys: bool = Fal
 
 
 def _routes(
-    operations: Iterable[Operation], guarded: Callable[[Handler], Callable[[Request], Awaitable[Response]]]
+    operations: Iterable[Operation], guarded: Callable[..., Callable[[Request], Awaitable[Response]]]
 ) -> list[Route]:
     """A route for each path, plain ones first: `/tasks/batch` is no task."""
-    paths: dict[str, dict[str, Handler]] = {}
+    paths: dict[str, dict[str, Operation]] = {}
     for one in operations:
-        paths.setdefault(one.path, {})[one.method] = one.answered
+        paths.setdefault(one.path, {})[one.method] = one
 
-    def at(methods: dict[str, Handler]) -> Handler:
+    def at(path: str) -> Route:
+        methods = paths[path]
+
         async def chosen(service: Service, caller: Caller, request: Request) -> Response:
-            return await methods["GET" if request.method == "HEAD" else request.method](
-                service, caller, request
-            )
+            operation = methods["GET" if request.method == "HEAD" else request.method]
+            return await operation.answered(service, caller, request)
 
-        return chosen
+        known = {*methods, *(["HEAD"] if "GET" in methods else [])}
+        handle = guarded(chosen, takes_key=any(one.scope is not None for one in methods.values()))
 
-    ordered = sorted(paths, key=lambda path: ("{" in path, -path.count("/"), path))
-    return [Route(_matched(path), guarded(at(paths[path])), methods=[*paths[path]]) for path in ordered]
+        async def allowed(request: Request) -> Response:
+            if request.method not in known:
+                raise HTTPException(405, headers={"Allow": ", ".join(sorted(known))})
+            return await handle(request)
+
+        return Route(_matched(path), allowed, methods=[*known] if "{" in path else _METHODS)
+
+    return [at(path) for path in sorted(paths, key=lambda path: ("{" in path, -path.count("/"), path))]
 
 
 def _matched(path: str) -> str:
@@ -98,14 +110,15 @@ def _matched(path: str) -> str:
     return path.replace("{name}", "{name:path}").replace("{queue}", "{queue:path}")
 
 
-async def _answered(service: Service, door: Doorkeeper, handler: Handler, request: Request) -> Response:
-    async def still_welcome() -> None:
-        await door.caller(request)
+async def _answered(
+    service: Service, door: Doorkeeper | None, handler: Handler, request: Request
+) -> Response:
+    async def caller() -> Caller:
+        return Caller() if door is None else await door.caller(request)
 
-    request.state.still_welcome = still_welcome  # for an answer that goes on and on
+    request.state.still_welcome = caller  # for an answer that goes on and on
     try:
-        caller = await door.caller(request)
-        return await handler(service, caller, request)
+        return await handler(service, await caller(), request)
     except Problem as problem:
         return answer(problem)
     except WindlassError as error:

@@ -75,8 +75,9 @@ Call: TypeAlias = Callable[[Any], Awaitable[Any]]
 class Operation(Struct, frozen=True, kw_only=True):
     """One method at one path.
 
-    `bound`: keys that are bound to a tenant or queues may ask it, and it keeps within their bounds. `answers`
-    are the statuses it may end in besides `status`; those of every operation are not repeated here.
+    Without a `scope` it takes no key. `bound`: keys that are bound to a tenant or queues may ask it, and it
+    keeps within their bounds. `answers` are the statuses it may end in besides `status`; those of every
+    operation are not repeated here.
     """
 
     method: str
@@ -93,6 +94,8 @@ class Operation(Struct, frozen=True, kw_only=True):
     gives: str = JSON  # the type of its answer
     status: int = 200
     answers: tuple[int, ...] = ()
+    hears: tuple[str, ...] = ()  # headers of the request that it heeds
+    says: tuple[str, ...] = ()  # headers of its answer
 
     @property
     def name(self) -> str:
@@ -164,7 +167,11 @@ def read_query(request: Request, kind: Any) -> Any:
             raise Problem(422, "invalid-request", f"the parameter {name[:80]} is given twice; say it once")
         said[name] = values if name in several else values[0]
     with understood():
-        return msgspec.convert(said, kind, strict=False)
+        query = msgspec.convert(said, kind, strict=False)
+    for name in said:
+        if getattr(query, name) is None:  # To msgspec the text "null" may be that.
+            raise Problem(422, "invalid-request", f"the parameter {name} cannot be null; leave it out")
+    return query
 
 
 def _several(kind: Any) -> frozenset[str]:

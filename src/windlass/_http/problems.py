@@ -1,9 +1,10 @@
 """Errors as problems (RFC 9457): one shape for everything that goes wrong."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response
 
 from ..errors import (
@@ -51,7 +52,7 @@ _STATUS: tuple[tuple[type[WindlassError], int], ...] = (
     (WindlassError, 500),
 )
 
-_TITLES = {
+TITLES = {
     400: "the request is malformed",
     401: "a key is needed",
     403: "the key does not allow this",
@@ -70,6 +71,46 @@ _TITLES = {
     501: "this store cannot do that",
     503: "not now: try again",
 }
+
+CODES: dict[int, tuple[str, ...]] = {
+    400: ("malformed", "incomplete"),
+    401: ("unauthorized",),
+    403: ("forbidden",),
+    404: ("not-found",),
+    405: ("method-not-allowed",),
+    408: ("too-slow", "not-finished"),
+    409: ("duplicate-task", "task-finished", "lease-lost", "refused"),
+    410: ("session-lost",),
+    413: ("too-large",),
+    415: ("unsupported-media-type",),
+    422: (
+        "invalid-request",
+        "invalid-payload",
+        "invalid-option",
+        "unknown-task-type",
+        "idempotency-conflict",
+    ),
+    429: ("too-many-requests",),
+    431: ("head-too-large",),
+    500: ("internal", "store-error"),
+    501: ("not-supported",),
+    503: ("busy", "store-unavailable", "schema-mismatch"),
+}
+"""What can go wrong, by status. Programs may rely on these words."""
+
+
+class ProblemDocument(Struct, kw_only=True):
+    """What went wrong (RFC 9457). `code` is stable, `detail` is for people."""
+
+    type: Annotated[str, Meta(examples=["urn:windlass:problem:not-found"])]
+    title: str
+    status: Annotated[int, Meta(ge=400, le=599)]
+    detail: str
+    code: Annotated[
+        str, Meta(extra_json_schema={"enum": sorted(code for some in CODES.values() for code in some)})
+    ]
+    standing: Annotated[str, Meta(description="The task that stands already.")] | UnsetType = UNSET
+    pointer: Annotated[str, Meta(description="Where in the body it is (RFC 6901).")] | UnsetType = UNSET
 
 
 class Problem(Exception):
@@ -94,16 +135,16 @@ def problem_of(error: WindlassError) -> Problem:
     return Problem(status, error.code, str(error), **more)
 
 
-def document(problem: Problem) -> dict[str, Any]:
+def document(problem: Problem) -> ProblemDocument:
     """A problem as JSON."""
-    return {
-        "type": f"urn:windlass:problem:{problem.code}",
-        "title": _TITLES.get(problem.status, "something went wrong"),
-        "status": problem.status,
-        "detail": problem.detail,
-        "code": problem.code,
+    return ProblemDocument(
+        type=f"urn:windlass:problem:{problem.code}",
+        title=TITLES.get(problem.status, "something went wrong"),
+        status=problem.status,
+        detail=problem.detail,
+        code=problem.code,
         **problem.more,
-    }
+    )
 
 
 def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:

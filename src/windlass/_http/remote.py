@@ -110,7 +110,7 @@ async def wakes(service: Service, caller: Caller, request: Request) -> Response:
 
 
 async def _lines(
-    service: Service, queues: list[str], still_welcome: Callable[[], Awaitable[None]]
+    service: Service, queues: list[str], still_welcome: Callable[[], Awaitable[object]]
 ) -> AsyncIterator[bytes]:
     """The lines. A key that is taken back meanwhile hears no more."""
     yield b"\n"

@@ -3,11 +3,15 @@
 import asyncio
 from datetime import timedelta
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from .._observe.overviews import Overviews
 from .._store import Store
 from ..app import App
 from .watching import Watch
+
+if TYPE_CHECKING:
+    from .operation import Operation
 
 _LIVE = timedelta(seconds=2)
 """How old what is shown may be. It is looked up once, however many watch."""
@@ -16,8 +20,9 @@ _LIVE = timedelta(seconds=2)
 class Service:
     """An app that is served."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, operations: "tuple[Operation, ...]" = ()) -> None:
         self.app = app
+        self.operations = operations  # all that can be asked, for who asks what that is
         self.watch = Watch(app.store)
         self.overviews = Overviews(app.store, every=_LIVE)
         self.metrics = app.metrics() if find_spec("prometheus_client") else None

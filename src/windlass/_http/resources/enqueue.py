@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -16,7 +16,7 @@ from ..handing import handed_in
 from ..lines import NDJSON, Lines, Streamed
 from ..making import Maker, numbered, request_key
 from ..operation import Answer, Asked, NoQuery, Operations
-from ..problems import Problem, document, problem_of
+from ..problems import Problem, ProblemDocument, document, problem_of
 from ..receiving import understood
 
 enqueueing = Operations("tasks")
@@ -44,7 +44,7 @@ class LineEnqueued(Struct, kw_only=True):
     line: int
     id: str | None = None
     created: bool | None = None
-    problem: Any = None
+    problem: ProblemDocument | None = None
 
 
 @enqueueing(
@@ -56,6 +56,8 @@ class LineEnqueued(Struct, kw_only=True):
     answer=Enqueued,
     status=201,
     answers=(200, 409),
+    hears=("Idempotency-Key",),
+    says=("Location", "Idempotency-Replayed"),
 )
 async def enqueue(asked: Asked[NoQuery, TaskToBe]) -> Answer:
     """Enqueue a task.
@@ -78,13 +80,15 @@ async def enqueue(asked: Asked[NoQuery, TaskToBe]) -> Answer:
     body=Batch,
     answer=BatchEnqueued,
     status=201,
-    answers=(409,),
+    answers=(404, 409),
+    hears=("Idempotency-Key",),
+    says=("Idempotency-Replayed",),
 )
 async def enqueue_batch(asked: Asked[NoQuery, Batch]) -> Answer:
     """Enqueue up to 10,000 tasks, all or none.
 
     `Idempotency-Key` is for the batch as a whole. Tasks that stand already by their own `idempotency_key` are
-    answered with `created: false`.
+    answered with `created: false`; `then` cannot wait for those (404).
     """
     maker = Maker(asked.service.app, asked.caller, asked.request)
     batch: list[NewTask] = []

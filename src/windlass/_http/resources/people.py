@@ -137,10 +137,10 @@ async def create_key(asked: Asked[NoQuery, KeySaid]) -> NewKeyDocument:
     return NewKeyDocument(**_key(made.key), key=made.text)
 
 
-@people("DELETE", "/keys/{id}", scope=Scope.ADMIN, query=Reason, status=204, answers=(404,))
+@people("DELETE", "/keys/{key}", scope=Scope.ADMIN, query=Reason, status=204, answers=(404,))
 async def revoke_key(asked: Asked[Reason, None]) -> None:
     """Take a key back: every server refuses it within a second."""
-    await asked.operator(asked.query.why).keys.revoke(asked.path("id"))
+    await asked.operator(asked.query.why).keys.revoke(asked.path("key"))
 
 
 def _worker(session: Session, *, alive: bool) -> WorkerDocument:

@@ -176,6 +176,7 @@ async def resume_schedule(asked: Asked[Reason, None]) -> ScheduleDocument:
     answer=Triggered,
     status=201,
     answers=(404, 409),
+    says=("Location",),
 )
 async def trigger_schedule(asked: Asked[Reason, None]) -> Answer:
     """Enqueue its task now, once; its ticks come as if nothing had happened."""

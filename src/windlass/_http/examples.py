@@ -1,0 +1,116 @@
+"""Examples for the document, by operation. The tests send every body to a server, and read every answer."""
+
+from typing import Any
+
+_TASK = "0199c3a2-7d10-7abc-8def-0123456789ab"
+_NEXT = "0199c3a2-7d11-7004-a1b2-c3d4e5f60718"
+_SESSION = "0199c3a9-0b44-7e15-9c0d-5a6b7c8d9e0f"
+_SECOND = "0199c3a2-7d12-7b3c-8a90-112233445566"
+
+BODIES: dict[str, Any] = {
+    "enqueue": {
+        "type": "report",
+        "payload": {"month": "2026-07"},
+        "queue": "reports",
+        "tenant": "acme",
+        "priority": "high",
+        "delay": 60,
+        "max_attempts": 5,
+        "next": [{"type": "mail", "payload": {"to": "a@example.com"}, "result_into": "text"}],
+    },
+    "enqueue_batch": {
+        "tasks": [
+            {"type": "thumbnail", "payload": {"image": 1}},
+            {"type": "thumbnail", "payload": {"image": 2}, "queue": "images"},
+        ],
+        "then": {"type": "album", "payload": {"album": 7}},
+    },
+    "enqueue_stream": {"type": "thumbnail", "payload": {"image": 3}, "idempotency_key": "thumbnail 3"},
+    "replay_task": {"payload": {"month": "2026-08"}, "why": "the month was wrong"},
+    "cancel_tasks": {"where": {"queue": ["reports"], "tenant": ["acme"]}, "why": "acme left"},
+    "replay_dead": {"where": {"type": ["mail"], "error": "Timeout"}, "limit": 100, "per_second": 10},
+    "discard_dead": {"where": {"type": ["mail"]}, "dry_run": True, "why": "too late to be of use"},
+    "set_queue": {"fairness": "round_robin", "weights": {"acme": 3}, "why": "acme pays for more"},
+    "put_limit": {
+        "queue": "mail",
+        "by": "tenant",
+        "running": 10,
+        "rate": 5,
+        "why": "the gateway's own limit",
+    },
+    "change_limit": {"running": 20},
+    "put_schedule": {
+        "type": "report",
+        "rule": "30 7 * * 1-5",
+        "zone": "Europe/Berlin",
+        "payload": {"month": "last"},
+        "missed": "once",
+    },
+    "create_key": {
+        "label": "producers",
+        "scopes": ["enqueue", "read"],
+        "tenant": "acme",
+        "expires_in": 7776000,
+    },
+    "open_session": {"name": "worker-1", "queues": ["reports"], "slots": 4, "lease": 30, "version": "1.2"},
+    "heartbeat": {
+        "session": _SESSION,
+        "worker": {"name": "worker-1", "queues": ["reports"], "slots": 4},
+        "held": [{"id": _TASK, "fence": 1, "progress": {"fraction": 0.5, "message": "half of it"}}],
+        "through": 1,
+    },
+    "claim": {"session": _SESSION, "queues": ["reports"], "limit": 4, "number": 1, "wait": 10},
+    "settle": {
+        "tasks": [
+            {"id": _TASK, "fence": 1, "outcome": "returned", "result": "12 pages", "duration": 1.5},
+            {
+                "id": _NEXT,
+                "fence": 3,
+                "outcome": "failed",
+                "error": {"type": "Timeout", "message": "no answer"},
+                "retry_after": 60,
+            },
+        ]
+    },
+}
+
+ANSWERS: dict[str, Any] = {
+    "enqueue": {"id": _TASK, "created": True, "following": [_NEXT]},
+    "enqueue_batch": {
+        "tasks": [
+            {"id": _TASK, "created": True, "following": []},
+            {"id": _SECOND, "created": True, "following": []},
+            {"id": _NEXT, "created": True, "following": []},
+        ]
+    },
+    "enqueue_stream": {"line": 1, "id": _TASK, "created": True, "problem": None},
+    "cancel_task": {"id": _TASK, "state": "cancelled"},
+    "replay_task": {"id": _TASK, "state": "ready"},
+    "cancel_tasks": {"number": 12, "exact": True},
+    "replay_dead": {"number": 100, "exact": True},
+    "trigger_schedule": {"id": _TASK},
+    "open_session": {"session": _SESSION, "lease": 30, "heartbeat": 10, "now": "2026-08-01T06:00:00Z"},
+    "heartbeat": {"lost": [], "cancel": [_TASK]},
+    "claim": {
+        "tasks": [
+            {
+                "id": _TASK,
+                "fence": 1,
+                "type": "report",
+                "payload": {"month": "2026-07"},
+                "queue": "reports",
+                "tenant": "acme",
+                "priority": 50,
+                "attempt": 1,
+                "max_attempts": 5,
+                "timeout": None,
+                "cancel_requested": False,
+                "root": _TASK,
+                "trace": None,
+                "run_at": "2026-08-01T06:00:00Z",
+                "created_at": "2026-08-01T05:59:00Z",
+            }
+        ]
+    },
+    "settle": {"tasks": [{"id": _TASK, "receipt": "applied"}, {"id": _NEXT, "receipt": "lost"}]},
+}

@@ -1,0 +1,107 @@
+"""Asking everything that the document allows, and what it does not: schemathesis against a served store."""
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+import schemathesis
+from msgspec import Struct
+from schemathesis.config import SchemathesisConfig
+from schemathesis.engine import events, from_schema
+
+from windlass._http.lines import NDJSON
+
+ENDLESS = ["/events", "/tasks/{id}/events"]
+"""Answers that go on and on: they have tests of their own."""
+
+LONGEST_WAIT = 0.02
+"""Seconds, whatever was made up: a request that waits teaches nothing more for it."""
+
+_TAKEN = ["2xx", "3xx", 401, 403, 404, 409, 410, 422]  # Types alone do not say what goes with what.
+_REFUSED = [400, 401, 403, 404, 405, 409, 410, 413, 415, 422]
+_PECULIAR: list[dict[str, Any]] = [
+    # Each line is answered by a line, whatever it is.
+    {"include-path": "/tasks/stream", "checks": {"negative_data_rejection": {"enabled": False}}},
+    # A name may hold slashes: /queues/a/pause is also a queue, and may be asked as one.
+    {"include-path-regex": "^/(queues|schedules)/", "checks": {"unsupported_method": {"enabled": False}}},
+]
+
+
+class Verdict(Struct):
+    """What came of it."""
+
+    seed: int
+    requests: int = 0
+    statuses: Counter[int] = msgspec.field(default_factory=Counter)
+    failures: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{number:,} x {status}" for status, number in sorted(self.statuses.items()))
+        wrong = "".join(f"\n\n{what}\n{how}" for what, how in self.failures.items())
+        return f"{self.requests:,} requests (seed {self.seed}): {told}; {len(self.failures)} failures{wrong}"
+
+
+def fuzzed(url: str, key: str, *, seed: int, examples: int, at_bounds: bool) -> Verdict:
+    """Ask each operation by its examples, at random, wrongly, along its links; and at every bound."""
+    schema = schemathesis.openapi.from_url(
+        f"{url}/openapi.json",
+        config=SchemathesisConfig.from_dict(
+            {
+                "seed": seed,
+                "base-url": url,
+                "headers": {"Authorization": f"Bearer {key}"},
+                "request-timeout": 20,
+                "generation": {"max-examples": examples, "no-shrink": True, "database": "none"},
+                "phases": {"coverage": {"enabled": at_bounds}},
+                "checks": {
+                    "positive_data_acceptance": {"expected-statuses": _TAKEN},
+                    "negative_data_rejection": {"expected-statuses": _REFUSED},
+                },
+                "operations": _PECULIAR,
+            }
+        ),
+    ).exclude(path=ENDLESS)
+    verdict = Verdict(seed=seed)
+    for event in from_schema(schema).execute():
+        match event:
+            case events.ScenarioFinished():
+                _count(event.recorder, verdict)
+            case events.NonFatalError():
+                verdict.failures[f"{event.label}: it could not be asked"] = str(event.info)
+            case events.FatalError():
+                raise event.exception
+            case _:
+                pass
+    return verdict
+
+
+def _count(recorder: Any, verdict: Verdict) -> None:
+    for interaction in recorder.interactions.values():
+        verdict.requests += 1
+        if interaction.response is not None:
+            verdict.statuses[interaction.response.status_code] += 1
+    for case_id, checks in recorder.checks.items():
+        for check in checks:
+            if check.failure_info is not None:
+                asked = recorder.cases[case_id].value.operation.label
+                failure = check.failure_info.failure
+                told = f"{failure.message}\n{check.failure_info.code_sample}"
+                verdict.failures.setdefault(f"{asked}: {check.name}: {failure.title}", told[:1_500])
+
+
+@schemathesis.hook("before_call")
+def _in_haste(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
+    for place in (case.query, case.body):
+        waits = place.get("wait") if isinstance(place, dict) else None
+        if isinstance(waits, int | float) and waits > LONGEST_WAIT:
+            place["wait"] = LONGEST_WAIT
+
+
+@schemathesis.serializer(NDJSON)
+def _a_line(_: Any, value: Any) -> bytes:
+    return msgspec.json.encode(value) + b"\n"
+
+
+@schemathesis.deserializer(NDJSON)
+def _last_line(_: Any, response: Any) -> Any:
+    return msgspec.json.decode(response.content.splitlines()[-1])

@@ -1,0 +1,86 @@
+"""The server keeps to its document, whatever it is asked. (I1)
+
+schemathesis chooses what: no 5xx; no status and no type of answer that the document does not name; every
+answer as its schema has it; what breaks the schema is refused; and without a key there is no answer.
+"""
+
+import asyncio
+import os
+import secrets
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.http.fuzzing import fuzzed
+from tests.servers.api import ApiServer
+from windlass._client.keys import Keys
+from windlass._http.documents import TaskDocument, attempt_document, task_document
+from windlass._model.filter import Filter, Page
+from windlass._model.key import Scope
+from windlass._model.queue import QueueSettings
+from windlass._model.record import KINDS, Audit, Session
+from windlass._policy.payload import encode, encode_payload, parse, parse_payload
+from windlass._store import Store, all_records
+from windlass._stores.memory import MemoryStore
+from windlass._stores.sqlite import SQLiteStore
+
+
+@pytest.mark.timeout(180)
+def test_it_keeps_to_its_document(api: ApiServer) -> None:
+    store = MemoryStore()
+    key = asyncio.run(opened(store))
+    verdict = fuzzed(api.serve(store), key, seed=1, examples=6, at_bounds=False)
+    assert not verdict.failures, str(verdict)
+    assert verdict.requests > 300
+    assert asyncio.run(looked_through(store)) > 10
+
+
+@pytest.mark.chaos
+def test_it_keeps_to_its_document_for_long(
+    api: ApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seed = int(os.environ.get("WINDLASS_SEED") or secrets.randbelow(10**9))
+    examples = int(os.environ.get("WINDLASS_CHAOS_EXAMPLES", "250"))
+    file = tmp_path / "windlass.db"
+    store = SQLiteStore(file)
+    key = asyncio.run(opened(store))
+    verdict = fuzzed(api.serve(store), key, seed=seed, examples=examples, at_bounds=True)
+    kept = asyncio.run(looked_through(SQLiteStore(file)))
+    with capsys.disabled():
+        sys.stdout.write(f"\n{verdict}\n{kept:,} tasks are kept, and all is sound\n")
+    assert not verdict.failures
+    assert verdict.requests >= 20_000
+
+
+async def opened(store: Store) -> str:
+    """A key to everything in a store that is ready."""
+    await store.open()
+    key = await Keys(store).create("everything", scopes=[Scope.ADMIN])
+    return key.text
+
+
+async def looked_through(store: Store) -> int:
+    """How many tasks there are. All that is kept must be what the front door would let in."""
+    await store.open()
+    count, page = 0, Page(limit=500)
+    while True:
+        found = await store.find(Filter(), page)
+        for task in found.items:
+            count += 1
+            assert parse_payload(task.payload) == encode_payload(msgspec.json.decode(task.payload))
+            if task.result is not None:
+                assert parse(task.result, "result") == encode(msgspec.json.decode(task.result), "result")
+            shown = msgspec.json.encode(task_document(task))
+            assert msgspec.json.decode(shown, type=TaskDocument).id == task.id
+            for attempt in await store.attempts(task.id):
+                msgspec.json.encode(attempt_document(attempt))
+        if found.cursor is None:
+            break
+        page = Page(limit=500, cursor=found.cursor)
+    for kind in (*KINDS, QueueSettings, Session, Audit):
+        for record in await all_records(store, kind):  # type: ignore[type-var]
+            msgspec.json.encode(record, enc_hook=repr)
+    await store.close()
+    return count

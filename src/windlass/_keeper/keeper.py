@@ -11,7 +11,7 @@ from time import monotonic
 from .._ids import new_id
 from .._model.lease import Heartbeat
 from .._model.queue import Retention
-from .._model.record import Session, Worker
+from .._model.record import KEEPER, Session, Worker
 from .._policy.backoff import Delay
 from .._store import Store, Wake
 from .._waiting import happened
@@ -157,7 +157,7 @@ class Keeper:
         await self._store.heartbeat(
             Heartbeat(
                 session=self._session,
-                worker=Worker(name=f"keeper {self._name}".strip()),
+                worker=Worker(name=f"{KEEPER} {self._name}".strip()),
                 lease_for=self._lease,
                 opening=True,
                 through=-1,  # what it is about to settle must not be handed back meanwhile

@@ -70,11 +70,15 @@ class Dimension(StrEnum):
 
 
 class Count(Struct, frozen=True, gc=False, kw_only=True):
-    """How many tasks share these values, one for each dimension asked for. Not `exact`: an estimate."""
+    """How many tasks share these values, one for each dimension asked for. Not `exact`: an estimate.
+
+    `oldest_at` is when the first of them was due; of an estimate, the first of those that were looked at.
+    """
 
     values: tuple[str, ...]
     number: int
     exact: bool = True
+    oldest_at: datetime | None = None  # None: there are none
 
 
 class By(Struct, frozen=True, gc=False, kw_only=True):

@@ -47,6 +47,15 @@ class Limit(Struct, frozen=True, gc=False, kw_only=True):
         """How many may start at once after a quiet time."""
         return max(ceil(self.rate or 0), 1) if self.burst is None else self.burst
 
+    def used(self, usage: "Usage") -> float:
+        """How much of it one value uses. 1 is all: nothing more may start. Beyond 1 it was lowered."""
+        ratios = [0.0]
+        if self.running is not None:
+            ratios.append(usage.running / self.running if self.running else 1.0)
+        if usage.tokens is not None:
+            ratios.append(1 - usage.tokens / self.capacity)
+        return max(ratios)
+
 
 class Usage(Struct, frozen=True, gc=False, kw_only=True):
     """What of a limit is in use for one value of its `by`: those running, and the starts it has left.

@@ -12,6 +12,9 @@ from .queue import QueueSettings
 from .schedule import Schedule, Tick
 from .task import TaskId
 
+KEEPER = "keeper"
+"""What the name of a keeper begins with, where its session stands among those of workers."""
+
 
 class Worker(Struct, frozen=True, gc=False, kw_only=True):
     """A worker process, as it describes itself."""
@@ -33,6 +36,11 @@ class Session(Struct, frozen=True, gc=False, kw_only=True):
     started_at: datetime
     beat_at: datetime
     expires_at: datetime
+
+    @property
+    def is_keeper(self) -> bool:
+        """Whether it is the leading keeper's, which rescues and runs nothing. A worker has slots."""
+        return not self.worker.slots and self.worker.name.partition(" ")[0] == KEEPER
 
 
 class Audit(Struct, frozen=True, gc=False, kw_only=True):

@@ -110,6 +110,11 @@ class Task(Struct, frozen=True, gc=False, kw_only=True):
         """The one sort key of ready tasks, lowest first."""
         return rank_of(self.run_at, self.boost)
 
+    @property
+    def due_at(self) -> datetime:
+        """Since when it may run: a `run_at` before its time does not make it older than it is."""
+        return max(self.run_at, self.created_at)
+
 
 def rank_of(run_at: datetime, boost: int) -> int:
     """Whole milliseconds from 1970 to `run_at`, less the head start."""

@@ -88,6 +88,15 @@ def due(schedule: Schedule, tick: Tick, now: datetime) -> Due:
     return Due(instants=(*fired, *on_time), at=(*missed, *on_time)[-1], missed=bool(missed))
 
 
+def overdue(schedule: Schedule, tick: Tick | None, now: datetime) -> timedelta:
+    """For how long the first tick that is not fired has been due; nothing if none is."""
+    known = [at for at in (schedule.since, None if tick is None else tick.at) if at is not None]
+    if schedule.paused or not known:  # one that no keeper has seen yet begins when it is seen
+        return timedelta(0)
+    first = next_tick(schedule, max(known))
+    return timedelta(0) if first is None else max(now - first, timedelta(0))
+
+
 def _interval(schedule: Schedule, number: int) -> datetime | None:
     """Intervals are counted from 1970, so that whoever counts gets the same."""
     assert schedule.every is not None

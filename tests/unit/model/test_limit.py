@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from windlass._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING, Limit
+from windlass._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING, Limit, Usage
 from windlass.errors import InvalidOption
 
 
@@ -51,3 +51,22 @@ def test_what_may_start_at_once_is_the_burst_or_a_seconds_worth(
     rate: float, burst: int | None, capacity: int
 ) -> None:
     assert Limit(name="calls", rate=rate, burst=burst).capacity == capacity
+
+
+@pytest.mark.parametrize(
+    ("limit", "running", "tokens", "used"),
+    [
+        (Limit(name="l", running=4), 1, None, 0.25),
+        (Limit(name="l", running=4), 5, None, 1.25),  # it was lowered meanwhile
+        (Limit(name="l", running=0), 0, None, 1.0),
+        (Limit(name="l", rate=10.0), 7, 10.0, 0.0),
+        (Limit(name="l", rate=10.0), 0, 2.5, 0.75),
+        (Limit(name="l", rate=10.0, burst=100), 0, 2.0, 0.98),
+        (Limit(name="l", rate=10.0, running=2), 1, 9.0, 0.5),
+        (Limit(name="l", rate=10.0), 3, None, 0.0),
+    ],
+)
+def test_what_is_used_of_a_limit(limit: Limit, running: int, tokens: float | None, used: float) -> None:
+    usage = Usage(name="l", limit="l", value="", running=running, tokens=tokens)
+
+    assert limit.used(usage) == pytest.approx(used)

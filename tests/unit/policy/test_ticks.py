@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from windlass._model.schedule import Missed, Schedule, Tick
 from windlass._policy import cron as cron_module
-from windlass._policy.ticks import GRACE, due, newest, next_tick, ticks
+from windlass._policy.ticks import GRACE, due, newest, next_tick, overdue, ticks
 from windlass.errors import InvalidOption
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -214,3 +214,26 @@ def test_a_clock_that_was_set_back_does_not_hold_it_up() -> None:
 def test_what_is_asked_for_backwards_is_nothing() -> None:
     assert newest(HOURLY, NOW, NOW, 5) == ()
     assert newest(EVERY, NOW, NOW - HOUR, 5) == ()
+
+
+# -- what waits to be fired ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schedule", "tick", "lag"),
+    [
+        (HOURLY, at(NOW), timedelta(0)),
+        (HOURLY, at(NOW - HOUR), timedelta(0)),  # it comes at this very instant
+        (HOURLY, at(NOW - HOUR - SECOND), HOUR),  # the first of two
+        (EVERY, at(NOW - 25 * MINUTE), 20 * MINUTE),
+        (HOURLY, None, timedelta(0)),
+        (replace(HOURLY, since=NOW - 2 * HOUR - SECOND), None, 2 * HOUR),
+        (replace(HOURLY, since=NOW), at(NOW - DAY), timedelta(0)),
+        (replace(HOURLY, paused=True), at(NOW - DAY), timedelta(0)),
+        (Schedule(name="never", type="t", every=timedelta.max), at(NOW - DAY), timedelta(0)),
+    ],
+)
+def test_a_tick_that_is_not_fired_is_overdue_since_it_came(
+    schedule: Schedule, tick: Tick | None, lag: timedelta
+) -> None:
+    assert overdue(schedule, tick, NOW) == lag

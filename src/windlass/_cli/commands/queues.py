@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from ..._model.filter import Dimension, Filter, Page
+from ..._model.filter import Dimension, Filter
 from ..._model.queue import MAX_STRIPES, Fairness, QueueSettings
 from ..._model.state import State
 from ..acting import audited
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ...app import App
 
 _COUNTED = (State.WAITING, State.SCHEDULED, State.READY, State.RUNNING, State.DEAD)
-_LOOKED_AT = 20
 
 
 class Line(Struct, frozen=True, kw_only=True):
@@ -172,11 +171,14 @@ def _doubt(asked: Asked, queue: str, known: list[str]) -> None:
 async def overview(app: "App") -> list[Line]:
     """Every queue that has tasks or settings."""
     counted: dict[str, dict[str, int]] = defaultdict(dict)
+    oldest: dict[str, datetime] = {}
     estimated: set[str] = set()
     for count in await app.operator.count(Filter(states=_COUNTED), (Dimension.QUEUE, Dimension.STATE)):
         queue, state = count.values
         counted[queue][state] = count.number
         estimated |= set() if count.exact else {queue}
+        if state == State.READY and count.oldest_at is not None:
+            oldest[queue] = count.oldest_at
     settings = {found.name: found for found in await app.operator.queues()}
     now = await app.operator.now()
     return [
@@ -184,7 +186,7 @@ async def overview(app: "App") -> list[Line]:
             settings=settings.get(queue) or QueueSettings(name=queue),
             counts={str(state): counted[queue].get(state, 0) for state in _COUNTED},
             exact=queue not in estimated,
-            oldest=await _oldest(app, queue, now) if counted[queue].get(State.READY) else None,
+            oldest=max((now - oldest[queue]).total_seconds(), 0.0) if queue in oldest else None,
         )
         for queue in sorted({*counted, *settings})
     ]
@@ -194,14 +196,6 @@ async def names(app: "App") -> list[str]:
     """The queues that any task was ever in, as far as the store remembers."""
     counts = await app.operator.count(None, (Dimension.QUEUE,))
     return [count.values[0] for count in counts]
-
-
-async def _oldest(app: "App", queue: str, now: datetime) -> float | None:
-    """How long the longest due of the first few ready tasks has been due."""
-    where = Filter(states=(State.READY,), queues=(queue,))
-    found = await app.operator.find(where, Page(limit=_LOOKED_AT))
-    due = [max(task.run_at, task.created_at) for task in found.items]
-    return max((now - min(due)).total_seconds(), 0.0) if due else None
 
 
 def how(settings: QueueSettings) -> str:

@@ -249,15 +249,16 @@ class MemoryStore:
 
     async def count(self, where: Filter, by: Sequence[Dimension]) -> Sequence[Count]:
         """How many match, by the values of each dimension."""
-        counts: dict[tuple[str, ...], int] = {}
+        due: dict[tuple[str, ...], list[datetime]] = {} if by else {(): []}
         with self._shelf.lock:
             for task in self._shelf.tasks.values():
                 if matches(task, where):
                     values = tuple(str(getattr(task, dimension.value)) for dimension in by)
-                    counts[values] = counts.get(values, 0) + 1
-        if not by and not counts:
-            counts = {(): 0}
-        return [Count(values=values, number=number) for values, number in sorted(counts.items())]
+                    due.setdefault(values, []).append(task.due_at)
+        return [
+            Count(values=values, number=len(instants), oldest_at=min(instants, default=None))
+            for values, instants in sorted(due.items())
+        ]
 
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
         """The lines of a task's attempts."""

@@ -5,7 +5,7 @@ state with more rows than are looked at, a sample of the table's pages is taken 
 are counted queue by queue first, lest a short queue vanish beside a long one.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
@@ -35,21 +35,25 @@ _DAY = timedelta(days=1)
 Key: TypeAlias = tuple[str, ...]
 """A state, and the values of the dimensions asked for."""
 
+_DUE = "min(greatest(t.run_at, t.created_at))"
 _LOOK = """
-SELECT {number}, count(*), count(*) FILTER (WHERE {rest}), {groups}
+SELECT {number}, count(*), count(*) FILTER (WHERE {rest}), {due} FILTER (WHERE {rest}), {groups}
 FROM ({rows} LIMIT {limit}) AS t
 GROUP BY {groups}
 """
 _LOOK_AT_QUEUES = """
-SELECT count(*), count(*) FILTER (WHERE {rest}), {groups}
+SELECT count(*), count(*) FILTER (WHERE {rest}), {due} FILTER (WHERE {rest}), {groups}
 FROM unnest({queues}) AS q (name)
 CROSS JOIN LATERAL (
-    SELECT {columns} FROM windlass.task AS t WHERE t.state = 'ready' AND t.queue = q.name LIMIT {limit}
+    SELECT {columns} FROM windlass.task AS t
+    WHERE t.state = 'ready' AND t.queue = q.name
+    ORDER BY t.stripe, t.rank
+    LIMIT {limit}
 ) AS t
 GROUP BY {groups}
 """
 _SAMPLE = """
-SELECT count(*), {groups}
+SELECT count(*), {due}, {groups}
 FROM windlass.{table} AS t TABLESAMPLE SYSTEM ({percent})
 WHERE {rest}
 GROUP BY {groups}
@@ -68,8 +72,14 @@ class Tally(Struct):
     """What has been counted so far; which states only in part; and the queues whose ready tasks were few."""
 
     numbers: Counter[Key]
+    oldest: dict[Key, datetime]
     crowded: set[State]
     short: set[str]
+
+    def was_due(self, key: Key, due_at: datetime | None) -> None:
+        """One of these was due then."""
+        if due_at is not None:
+            self.oldest[key] = min(due_at, self.oldest.get(key, due_at))
 
 
 class Counting:
@@ -80,18 +90,20 @@ class Counting:
         self._connections = connections
         self._of = of
         self._groups = ", ".join(f"t.{name}" for name in ("state", *by))
-        self._columns = ", ".join(f"t.{name}" for name in dict.fromkeys(["state", *by, *_filtered(of.where)]))
+        columns = dict.fromkeys(["state", "run_at", "created_at", *by, *_filtered(of.where)])
+        self._columns = ", ".join(f"t.{name}" for name in columns)
 
     async def look(self) -> Tally:
         """Count by index, as far as we look."""
         values = Values()
         parts = list(self._parts(values))
         if not parts:
-            return Tally(Counter(), set(), set())
+            return Tally(Counter(), {}, set(), set())
         limit = values.put(LOOKED_AT + 1, "bigint")
         sql = "\nUNION ALL\n".join(
             _LOOK.format(
                 number=number,
+                due=_DUE,
                 rest=self._rest(part.states, values),
                 groups=self._groups,
                 rows=self._rows(part),
@@ -99,13 +111,15 @@ class Counting:
             )
             for number, part in enumerate(parts)
         )
-        numbers: Counter[Key] = Counter()
+        tally = Tally(Counter(), {}, set(), set())
         looked: Counter[int] = Counter()
-        for part_number, seen, matching, *key in await self._fetch(sql, values):
+        for part_number, seen, matching, due_at, *key in await self._fetch(sql, values):
             looked[part_number] += seen
-            numbers[tuple(key)] += matching
-        crowded = {state for n, part in enumerate(parts) if looked[n] > LOOKED_AT for state in part.states}
-        return Tally(numbers, crowded, set())
+            tally.numbers[tuple(key)] += matching
+            tally.was_due(tuple(key), due_at)
+        crowded = (part.states for number, part in enumerate(parts) if looked[number] > LOOKED_AT)
+        tally.crowded.update(*crowded)
+        return tally
 
     async def look_at_queues(self, tally: Tally) -> None:
         """Count the ready tasks of each queue, as far as we look."""
@@ -119,6 +133,7 @@ class Counting:
         values = Values()
         limit = max(LOOKED_AT // len(queues), MIN_LOOKED_AT)
         sql = _LOOK_AT_QUEUES.format(
+            due=_DUE,
             rest=self._rest((State.READY,), values),
             groups=self._groups,
             queues=values.put(queues, "text[]"),
@@ -127,9 +142,10 @@ class Counting:
         )
         numbers: Counter[Key] = Counter()
         looked: Counter[str | None] = Counter()
-        for seen, matching, *key in await self._fetch(sql, values):
+        for seen, matching, due_at, *key in await self._fetch(sql, values):
             looked[self._queue(key)] += seen
             numbers[tuple(key)] = matching
+            tally.was_due(tuple(key), due_at)
         tally.short = {queue for queue in queues if looked[queue] < limit}
         for found, number in numbers.items():
             tally.numbers[found] = max(number, tally.numbers[found])
@@ -144,12 +160,14 @@ class Counting:
         percent = min(100.0, 100.0 * SAMPLED_PAGES / max(pages, 1))
         values = Values()
         sql = _SAMPLE.format(
+            due=_DUE,
             groups=self._groups,
             table=table,
             percent=values.put(percent, "real"),
             rest=self._rest(wanted, values),
         )
-        for number, *key in await self._fetch(sql, values):
+        for number, due_at, *key in await self._fetch(sql, values):
+            tally.was_due(tuple(key), due_at)
             if key[0] == State.READY and self._queue(key) in tally.short:
                 continue
             guess = round(number * 100.0 / percent)
@@ -235,11 +253,20 @@ async def count(connections: Connections, where: Filter, by: Sequence[Dimension]
     for table in ("task", "history"):
         await counting.estimate(tally, table)
     totals: Counter[Key] = Counter({} if by else {(): 0})
-    for (_, *key), number in tally.numbers.items():
+    oldest: dict[Key, list[datetime]] = defaultdict(list)
+    for (state, *key), number in tally.numbers.items():
         if number or not by:
             totals[tuple(key)] += number
+        if (state, *key) in tally.oldest:
+            oldest[tuple(key)].append(tally.oldest[state, *key])
     return [
-        Count(values=key, number=totals[key], exact=counting.is_exact(tally, key)) for key in sorted(totals)
+        Count(
+            values=key,
+            number=totals[key],
+            exact=counting.is_exact(tally, key),
+            oldest_at=min(oldest[key], default=None),
+        )
+        for key in sorted(totals)
     ]
 
 

@@ -55,14 +55,26 @@ class Reader:
     def count(self, where: Filter, by: Sequence[Dimension]) -> list[Count]:
         """How many match. Exact with an index or in one window; several are added up while tasks move."""
         numbers: Counter[tuple[str, ...]] = Counter()
+        oldest: dict[tuple[str, ...], int] = {}
         page, edge, windows = Page(), None, 0
         while windows == 0 or edge is not None:
             edge = None if is_selective(where) else self._edge(page)
-            for number, *values in self._select(counting(where, by, (page.cursor, edge))):
-                numbers[tuple(values)] += number
+            for number, due_at, *key in self._select(counting(where, by, (page.cursor, edge))):
+                values = tuple(key)
+                numbers[values] += number
+                if due_at is not None:
+                    oldest[values] = min(due_at, oldest.get(values, due_at))
             page, windows = replace(page, cursor=edge), windows + 1
         exact = windows == 1
-        return [Count(values=values, number=numbers[values], exact=exact) for values in sorted(numbers)]
+        return [
+            Count(
+                values=values,
+                number=numbers[values],
+                exact=exact,
+                oldest_at=moment(oldest[values]) if values in oldest else None,
+            )
+            for values in sorted(numbers)
+        ]
 
     def attempts(self, task_id: TaskId) -> list[Attempt]:
         """The lines of a task's attempts, oldest first."""

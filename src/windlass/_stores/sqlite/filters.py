@@ -45,8 +45,8 @@ def counting(where: Filter, by: Sequence[Dimension], window: tuple[str | None, s
     conditions, parameters = _conditions(where)
     _within(conditions, window, newest_first=False)
     columns = ", ".join(f"task.{dimension.value}" for dimension in by)
-    sql = statement("count").replace("count(*), 1", f"count(*), {columns}" if by else "count(*)")
-    sql = sql.replace("GROUP BY 2", f"GROUP BY {columns}" if by else "")
+    sql = statement("count").replace(", 1\n", f", {columns}\n" if by else "\n")
+    sql = sql.replace("GROUP BY 3", f"GROUP BY {columns}" if by else "")
     return Query(_with(sql, conditions, where), {**parameters, "cursor": window[0], "edge": window[1]})
 
 

@@ -216,6 +216,43 @@ class TestCount:
         assert list(await store.count(Filter(), ())) == [Count(values=(), number=0)]
         assert list(await store.count(Filter(), (Dimension.STATE,))) == []
 
+    async def test_says_when_the_first_of_them_was_due(self, store: Store, clock: ManualClock) -> None:
+        """Whatever the order in which they came, or would be claimed."""
+        start = await store.now()
+        later = start + timedelta(seconds=30)
+        await stand(store, queue="a", delay=timedelta(seconds=30))
+        clock.advance(10)
+        await stand(store, queue="a", priority=9, boost=9_000)
+        await stand(store, queue="b", run_at=start - timedelta(days=1))  # not older than it is
+        clock.advance(50)
+        await store.promote(10)
+        await stand(store, queue="a")
+
+        by_queue = {
+            count.values[0]: count.oldest_at
+            for count in await store.count(Filter(states=(State.READY,)), (Dimension.QUEUE,))
+        }
+        (late,) = await store.count(Filter(created_before=start + timedelta(seconds=1)), ())
+        (none,) = await store.count(Filter(states=(State.DEAD,)), ())
+
+        assert by_queue == {"a": start + timedelta(seconds=10), "b": start + timedelta(seconds=10)}
+        assert late.oldest_at == later
+        assert none.oldest_at is None
+
+    async def test_a_task_tried_again_counts_from_when_it_is_due(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        worker = await worker_on(store)
+        claimed = await running(store, worker)
+        clock.advance(100)
+        await applied(store, retry(claimed, timedelta(seconds=5)))
+        clock.advance(7)
+        await store.promote(10)
+
+        (count,) = await store.count(Filter(states=(State.READY,)), ())
+
+        assert count.oldest_at == await store.now() - timedelta(seconds=2)
+
     async def test_without_dimensions_it_is_the_number_that_match(self, store: Store) -> None:
         await store.enqueue([a_task(queue=queue) for queue in "aab"])
 

@@ -6,8 +6,9 @@ import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
-from typing import Any, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from ._client.alerts import DeclaredAlerts
 from ._client.client import Client
@@ -47,6 +48,9 @@ from .config import api_key
 from .errors import InvalidOption, UnknownTaskType
 from .tasktype import TaskType
 
+if TYPE_CHECKING:
+    from ._observe.metrics import Metrics
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -80,6 +84,7 @@ class App:
         self.schedules = DeclaredSchedules()
         self._identity = identity or _identity()
         self._loop = LoopThread()
+        self._metrics: Metrics | None = None
         self.client = Client(self.store, ordering=self.ordering, origin=self.origin)
         self.operator = Operator(self.store, By(who=self._identity))
         self.sync_client = SyncClient(self.client, self._loop)
@@ -276,12 +281,21 @@ class App:
 
     def use_store(self, store: str | Store) -> Store:
         """Keep tasks elsewhere from now on; answers with the store so far, which is not closed."""
-        before, self.store.within = (
-            self.store.within,
-            open_store(store, key=api_key()) if isinstance(store, str) else store,
-        )
         self.place = place_of(store)
-        return before
+        return self.store.swap(open_store(store, key=api_key()) if isinstance(store, str) else store)
+
+    def metrics(self) -> "Metrics":
+        """What Prometheus asks this program for: from the first call on, everything it does is counted.
+
+        `body, content_type = await app.metrics().exposition(accept)` answers a scrape. docs/metrics.md says
+        what there is. It takes windlass[metrics].
+        """
+        if self._metrics is None:
+            try:
+                self._metrics = import_module("windlass._observe.metrics").Metrics(self.store)
+            except ModuleNotFoundError as missing:
+                raise InvalidOption("metrics take more: pip install 'windlass[metrics]'") from missing
+        return self._metrics
 
     async def close(self) -> None:
         """Let go of the store. Using the app afterwards opens it again."""

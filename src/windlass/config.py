@@ -50,6 +50,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     log_level: str = "info"
     log_format: str = "text"
     webhook_secret: Secret | None = None
+    metrics: tuple[str, int] | None = None  # where a worker serves them: host and port
 
     @classmethod
     def load(
@@ -156,6 +157,14 @@ def _text(value: object, key: str) -> str:
     return value
 
 
+def _address(value: object, key: str) -> tuple[str, int]:
+    """A host and a port, from PORT, HOST:PORT or [HOST]:PORT; without a host, this machine alone."""
+    host, _, port = str(value).rpartition(":")
+    if isinstance(value, bool) or not _is_number(port) or int(port) > 65535:
+        raise InvalidOption(f"{key} is a PORT or HOST:PORT to serve them at, not {shown(value)}")
+    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+
+
 def _secret(value: object, _: str) -> Secret:
     return checked_secret(value)
 
@@ -225,6 +234,7 @@ _FIELDS: dict[str, Callable[[object, str], Any]] = {
     "log_level": _choice,
     "log_format": _choice,
     "webhook_secret": _secret,
+    "metrics": _address,
 }
 
 

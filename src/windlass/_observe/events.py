@@ -36,6 +36,7 @@ class Event(Struct, frozen=True, kw_only=True):
     fence: int = 0
     worker: str | None = None
     trace: str | None = None
+    waited: float | None = None  # seconds from when it was due to its claim
     duration: float | None = None
     delay: float | None = None
     error: Error | None = None

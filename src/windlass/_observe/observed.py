@@ -1,9 +1,9 @@
 """ObservedStore: wraps any store and emits an event for every step. The only instrumentation of storage."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,7 +20,8 @@ from .._store import Capability, Finding, Join, Migration, Promise, Promoted, St
 from ..errors import StoreError
 from .events import Event, EventName
 from .logs import LogSink
-from .sink import Sink
+from .sink import Sink, TimingSink
+from .timed import TimedStore, Timer
 from .transactions import Noted, ObservedJoin, ObservedTransaction
 
 R = TypeVar("R", bound=Record)
@@ -43,6 +44,17 @@ class _Known(Struct, frozen=True, gc=False):
     attempt: int
     worker: str | None
     trace: str | None
+
+
+class _Takers(dict[EventName, list[Callable[[Event], None]]]):
+    """Who wants events of each name, for the length of one batch."""
+
+    def __init__(self, ask: Callable[[EventName], list[Callable[[Event], None]]]) -> None:
+        self._ask = ask
+
+    def __missing__(self, name: EventName) -> list[Callable[[Event], None]]:
+        takers = self[name] = self._ask(name)
+        return takers
 
 
 class ObservedStore:
@@ -71,6 +83,20 @@ class ObservedStore:
     async def close(self) -> None:
         """Close the store within."""
         await self.within.close()
+
+    def attach(self, sink: TimingSink) -> None:
+        """Tell this one of every step as well, from now on, and how long the store takes for each verb."""
+        self._sinks = (*self._sinks, sink)
+        self.within = _timed(self.within, sink)
+
+    def swap(self, store: Store) -> Store:
+        """Have another store within; answers with the one so far."""
+        timed: object = self.within
+        if isinstance(timed, TimedStore):
+            before, self.within = timed.within, _timed(store, timed.timer)
+        else:
+            before, self.within = self.within, store
+        return before
 
     def another(self) -> "ObservedStore":
         """A further handle, observed by the same sinks."""
@@ -198,9 +224,12 @@ class ObservedStore:
         return any(sink.wants(name) for sink in self._sinks)
 
     def _tell(self, event: Event) -> None:
-        for sink in self._sinks:
-            if sink.wants(event.name):
-                sink.take(event)
+        for take in self._takers(event.name):
+            take(event)
+
+    def _takers(self, name: EventName) -> list[Callable[[Event], None]]:
+        """Who wants events of this name: asked once a batch, for asking costs more than telling."""
+        return [sink.take for sink in self._sinks if sink.wants(name)]
 
     async def _about(self, where: Filter, limit: int) -> dict[TaskId, Task]:
         """What an event says of these tasks. An act that was done is not undone by not knowing it."""
@@ -214,9 +243,12 @@ class ObservedStore:
     def _claimed(self, claimed: Sequence[Claimed], name: EventName) -> Sequence[Claimed]:
         if claimed and any(map(self._wanted, EventName)):
             self._remember(claimed)
-            if self._wanted(name):
+            if takers := self._takers(name):
                 for one in claimed:
-                    self._tell(_of(name, one.task))
+                    waited = _waited(one.task) if name is EventName.CLAIMED else None
+                    event = _of(name, one.task, waited)
+                    for take in takers:
+                        take(event)
         return claimed
 
     def _remember(self, claimed: Sequence[Claimed]) -> None:
@@ -238,48 +270,61 @@ class ObservedStore:
         """A transaction has been left. What was settled in one that does not stand is not settled."""
         if stands:
             self._enqueued([new for new, _ in noted.enqueued], [answer for _, answer in noted.enqueued])
+        takers = _Takers(self._takers)
         for settlement, receipt in noted.settled:
             if stands or receipt is Receipt.LOST:
-                self._settled(settlement, receipt)
+                self._settled(settlement, receipt, takers)
 
     def _all_settled(self, batch: Sequence[Settlement], receipts: Sequence[Receipt]) -> None:
-        quiet = not self._wanted(EventName.COMPLETED) and not self._wanted(EventName.ENQUEUED)
+        takers = _Takers(self._takers)
+        quiet = not takers[EventName.COMPLETED] and not takers[EventName.ENQUEUED]
         for settlement, receipt in zip(batch, receipts, strict=True):
             # Nearly all of a busy worker's tasks complete, and mostly nobody wants to hear of it.
             if quiet and receipt is Receipt.APPLIED and type(settlement.verdict) is Complete:
                 self._known.pop(settlement.lease.task_id, None)
             else:
-                self._settled(settlement, receipt)
+                self._settled(settlement, receipt, takers)
 
-    def _settled(self, settlement: Settlement, receipt: Receipt) -> None:
+    def _settled(self, settlement: Settlement, receipt: Receipt, takers: "_Takers") -> None:
         task = self._known.pop(settlement.lease.task_id, None)
         if receipt is Receipt.APPLIED and isinstance(settlement.verdict, Complete):
             for new in settlement.verdict.successors:
                 self._tell(_of(EventName.ENQUEUED, new))
         name, delay = _told_of(settlement)
         name = EventName.LOST if receipt is Receipt.LOST else name
-        if receipt is Receipt.REPEATED or not self._wanted(name):
+        if receipt is Receipt.REPEATED or not takers[name]:
             return
         verdict = settlement.verdict
-        self._tell(
-            Event(
-                name=name,
-                task_id=settlement.lease.task_id,
-                fence=settlement.lease.fence,
-                type=task.type if task else "",
-                queue=task.queue if task else "",
-                tenant=task.tenant if task else "",
-                attempt=task.attempt if task else 0,
-                worker=task.worker if task else None,
-                trace=task.trace if task else None,
-                duration=settlement.duration,
-                delay=delay,
-                error=None if isinstance(verdict, Complete) else verdict.error,
-            )
+        event = Event(
+            name=name,
+            task_id=settlement.lease.task_id,
+            fence=settlement.lease.fence,
+            type=task.type if task else "",
+            queue=task.queue if task else "",
+            tenant=task.tenant if task else "",
+            attempt=task.attempt if task else 0,
+            worker=task.worker if task else None,
+            trace=task.trace if task else None,
+            duration=settlement.duration,
+            delay=delay,
+            error=None if isinstance(verdict, Complete) else verdict.error,
         )
+        for take in takers[name]:
+            take(event)
 
 
-def _of(name: EventName, task: Task | NewTask) -> Event:
+def _timed(store: Store, timer: Timer) -> Store:
+    return cast(Store, TimedStore(store, timer))  # its verbs are those of any store
+
+
+def _waited(task: Task) -> float | None:
+    """From when it was due to its claim. What waited for others was due when nobody knows."""
+    if task.claimed_at is None or (task.after and task.fence == 1):
+        return None
+    return max((task.claimed_at - task.due_at).total_seconds(), 0.0)
+
+
+def _of(name: EventName, task: Task | NewTask, waited: float | None = None) -> Event:
     moving = task if isinstance(task, Task) else None
     return Event(
         name=name,
@@ -291,6 +336,7 @@ def _of(name: EventName, task: Task | NewTask) -> Event:
         fence=moving.fence if moving else 0,
         worker=moving.worker if moving else None,
         trace=task.trace,
+        waited=waited,
     )
 
 

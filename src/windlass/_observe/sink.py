@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from .events import Event, EventName
+from .timed import Timer
 
 
 class Sink(Protocol):
@@ -15,3 +16,7 @@ class Sink(Protocol):
     def take(self, event: Event) -> None:
         """Take one in."""
         ...
+
+
+class TimingSink(Sink, Timer, Protocol):
+    """One that also wants to know how long the store takes."""

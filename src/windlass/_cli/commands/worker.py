@@ -34,6 +34,7 @@ logger = logging.getLogger("windlass.worker")
 @click.option("--drain", is_flag=True, help="Stop once nothing is ready.")
 @click.option("--no-keeper", is_flag=True, help="Leave the housekeeping to other workers.")
 @click.option("--name", help="What to call it (default: host and process id).")
+@click.option("--metrics", metavar="[HOST:]PORT", help="Serve metrics for Prometheus there.")
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), help="Log from this level on.")
 @click.option("--log-format", type=click.Choice(LOG_FORMATS), help="Lines for people, or JSON.")
 @pass_asked
@@ -66,6 +67,8 @@ def worker(
     app = asked.app
     made = app.worker(worker_settings(settings, drain=drain))
     _introduce(app, made, settings.app)
+    if settings.metrics is not None:
+        _serve_metrics(app, made, *settings.metrics)
     run_process(made, app.close)
 
 
@@ -90,6 +93,14 @@ def _introduce(app: "App", made: "Worker", target: str) -> None:
             "slots": made.settings.slots,
         },
     )
+
+
+def _serve_metrics(app: "App", made: "Worker", host: str, port: int) -> None:
+    """What this worker counts, and its slots, from a thread of their own."""
+    metrics = app.metrics()
+    metrics.meter.slots(made.settings.slots, lambda: len(made.holdings))
+    port = metrics.serve(host, port)
+    logger.info("metrics are at http://%s:%d/metrics", f"[{host}]" if ":" in host else host, port)
 
 
 def worker_settings(settings: Settings, *, drain: bool) -> WorkerSettings:

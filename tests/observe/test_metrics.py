@@ -1,0 +1,365 @@
+"""Metrics: what a run leaves behind in them, exactly; and that asking for them costs little. (O3)"""
+
+import asyncio
+import subprocess
+import sys
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as read_text
+
+from tests.loops.working import dead_worker, drained, eventually, watched, working
+from windlass import App, Backoff, Context, Fatal, Filter, Retry, Snooze, chain
+from windlass._model.filter import By
+from windlass._observe.meter import MAX_NAMES, Meter, Names
+from windlass._observe.timed import VERBS
+from windlass._store import Store
+from windlass._stores.memory import MemoryStore
+from windlass.testing.clock import ManualClock
+from windlass.testing.conformance.steps import a_task
+from windlass.testing.faults import Fault
+
+AT_ONCE = Backoff(base=0, jitter=0)
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+TASK = {"queue": "mail", "type": "eventful"}
+
+
+@pytest.fixture
+def app() -> App:
+    app = App("memory://", backoff=AT_ONCE)
+    app.metrics()
+    return app
+
+
+async def scraped(app: App, accept: str = "") -> dict[str, float]:
+    """Every sample, as `name{label=value,…}`."""
+    body, _ = await app.metrics().exposition(accept)
+    read = read_openmetrics if accept else read_text
+    found = {}
+    for family in read(body.decode()):
+        for sample in family.samples:
+            labels = ",".join(f"{key}={value}" for key, value in sorted(sample.labels.items()))
+            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return found
+
+
+def of(samples: dict[str, float], name: str, **labels: str) -> float:
+    listed = ",".join(f"{key}={value}" for key, value in sorted({**TASK, **labels}.items()))
+    return samples[f"windlass_{name}{{{listed}}}"]
+
+
+async def test_every_step_of_a_life_is_counted_once(app: App) -> None:
+    @app.task(name="eventful", queue="mail", max_attempts=2)
+    async def eventful(*, ctx: Context) -> None:
+        if ctx.fence == 1:
+            raise Snooze(0)
+        if ctx.fence == 2:
+            raise Retry("busy", after=0)
+        raise ValueError("the end")
+
+    await eventful.aenqueue()  # type: ignore[call-arg]
+    await drained(app)
+    samples = await scraped(app)
+
+    assert of(samples, "tasks_enqueued_total") == 1
+    assert of(samples, "tasks_started_total") == 3
+    assert of(samples, "tasks_postponed_total", reason="snooze") == 1
+    assert of(samples, "tasks_postponed_total", reason="retry") == 1
+    assert of(samples, "tasks_postponed_total", reason="release") == 0
+    assert of(samples, "tasks_ended_total", state="dead") == 1
+    assert of(samples, "tasks_ended_total", state="completed") == 0
+    assert of(samples, "task_wait_seconds_count") == 3
+    assert of(samples, "task_run_seconds_count") == 3
+    assert of(samples, "tasks", state="dead") == 1
+    assert of(samples, "tasks", state="ready") == 0
+
+
+async def test_what_people_do_is_counted(app: App) -> None:
+    @app.task(name="eventful", queue="mail")
+    async def eventful() -> None:
+        raise Fatal("no")
+
+    by = By(who="ann", why="because")
+    handle = await eventful.aenqueue()
+    await drained(app)
+    await app.operator.replay_one(handle.id, by=by)
+    await handle.cancel()
+    await app.operator.replay_one(handle.id, by=by)
+    await drained(app)
+    await app.operator.discard_one(handle.id, by=by)
+    samples = await scraped(app)
+
+    assert of(samples, "tasks_replayed_total") == 2
+    assert of(samples, "tasks_ended_total", state="cancelled") == 1
+    assert of(samples, "tasks_ended_total", state="dead") == 2
+    assert of(samples, "tasks_discarded_total") == 1
+
+
+async def test_the_steps_of_a_chain_count_as_enqueued(app: App) -> None:
+    @app.task(name="eventful", queue="mail")
+    async def eventful(n: int) -> int:
+        return n
+
+    await app.client.enqueue(chain(eventful.step(1), eventful.step(2)))
+    await drained(app)
+    samples = await scraped(app)
+
+    assert of(samples, "tasks_enqueued_total") == 2
+    assert of(samples, "tasks_ended_total", state="completed") == 2
+
+
+async def test_a_rescue_counts_and_is_no_run(app: App) -> None:
+    @app.task(name="eventful", queue="mail", max_attempts=1)
+    async def eventful() -> None: ...
+
+    await eventful.aenqueue()
+    await dead_worker(app, queue="mail")
+    async with working(app, keeper=True, queues=("nothing",)):
+        await eventually(lambda: _is_dead(app))
+    samples = await scraped(app)
+
+    assert of(samples, "tasks_rescued_total") == 1
+    assert of(samples, "tasks_ended_total", state="dead") == 1
+    assert of(samples, "task_run_seconds_count") == 0
+
+
+async def test_waiting_counts_from_when_a_task_is_due() -> None:
+    clock = ManualClock()
+    app = App(MemoryStore(clock=clock), backoff=AT_ONCE)
+    app.metrics()
+
+    @app.task(name="eventful", queue="mail")
+    async def eventful(*, ctx: Context) -> None:
+        if ctx.attempt == 1:
+            clock.advance(1)  # what it ran for is no waiting
+            raise Retry("again", after=0)
+
+    await eventful.using(delay="1h").aenqueue()  # type: ignore[call-arg]
+    clock.advance(timedelta(hours=1, seconds=3))
+    await app.store.promote(10)
+    await drained(app)
+    samples = await scraped(app)
+
+    assert of(samples, "task_wait_seconds_count") == 2
+    assert of(samples, "task_wait_seconds_sum") == 3.0
+    assert of(samples, "task_wait_seconds_bucket", le="2.5") == 1
+    assert of(samples, "task_wait_seconds_bucket", le="5.0") == 2
+
+
+async def test_waiting_for_predecessors_is_no_waiting_for_workers() -> None:
+    clock = ManualClock()
+    app = App(MemoryStore(clock=clock))
+    app.metrics()
+
+    @app.task(name="eventful", queue="mail")
+    async def eventful() -> None:
+        clock.advance(1)
+
+    first = await eventful.aenqueue()
+    await app.store.enqueue([a_task(**TASK, payload=b"{}", after=(first.id,))])
+    await drained(app)
+    samples = await scraped(app)
+
+    assert of(samples, "tasks_started_total") == 2
+    assert of(samples, "task_wait_seconds_count") == 1
+    assert of(samples, "task_wait_seconds_sum") == 0
+
+
+async def test_the_gauges_of_a_worker_at_work(app: App) -> None:
+    entered, gate = asyncio.Event(), asyncio.Event()
+    app.limit("mail", queue="mail", running=2)
+
+    @app.task(name="eventful", queue="mail", schedule="0 0 1 1 *")
+    async def eventful() -> None:
+        entered.set()
+        await gate.wait()
+
+    await app.operator.pause("idle")
+    async with working(app, slots=4, keeper=True) as worker:
+        app.metrics().meter.slots(4, lambda: len(worker.holdings))
+        await eventful.aenqueue()
+        await entered.wait()
+        await eventually(lambda: _keeps(app))
+        await eventually(lambda: _is_busy(app))
+        samples = await scraped(app)
+        gate.set()
+
+    assert samples["windlass_store_up"] == 1
+    assert samples["windlass_workers"] == 1
+    assert samples["windlass_worker_slots{state=busy}"] == samples["windlass_slots{state=busy}"] == 1
+    assert samples["windlass_worker_slots{state=free}"] == samples["windlass_slots{state=free}"] == 3
+    assert samples["windlass_queue_workers{queue=mail}"] == 1
+    assert samples["windlass_queue_workers{queue=idle}"] == 0
+    assert samples["windlass_queue_paused{queue=idle}"] == 1
+    assert samples["windlass_queue_paused{queue=mail}"] == 0
+    assert samples["windlass_oldest_ready_seconds{queue=mail}"] == 0
+    assert samples["windlass_keeper_alive"] == 1
+    assert samples["windlass_limit_used_ratio{limit=mail}"] == 0.5
+    assert samples["windlass_schedule_lag_seconds{schedule=eventful}"] == 0
+    assert of(samples, "tasks", state="running") == 1
+
+
+async def test_the_store_is_timed_and_its_failures_counted() -> None:
+    app, watch = watched()
+    app.metrics()
+
+    @app.task
+    async def note() -> None: ...
+
+    watch.then("enqueue", Fault.BEFORE)  # the client tries again
+    for _ in range(3):
+        await note.aenqueue()
+    await drained(app, slots=1)
+    samples = await scraped(app)
+
+    assert samples["windlass_store_seconds_count{verb=enqueue}"] == 4
+    assert samples["windlass_store_errors_total{code=store-unavailable,verb=enqueue}"] == 1
+    assert samples["windlass_store_errors_total{code=store-unavailable,verb=settle}"] == 0
+    assert samples["windlass_settle_batch_size_sum"] == 3
+    assert samples["windlass_store_seconds_count{verb=heartbeat}"] >= 1  # of another handle
+
+
+async def test_a_refusal_is_no_failure(app: App) -> None:
+    @app.task(unique=True)
+    async def note() -> None: ...
+
+    await note.aenqueue()
+    with pytest.raises(Exception, match="stands"):
+        await note.aenqueue()
+
+    samples = await scraped(app)
+    assert samples["windlass_store_errors_total{code=store-unavailable,verb=enqueue}"] == 0
+    assert not [name for name in samples if "duplicate" in name]
+
+
+async def test_every_verb_there_is_to_time_is_a_verb() -> None:
+    assert all(hasattr(Store, verb) for verb in VERBS)
+
+
+async def test_without_a_store_the_rest_is_told() -> None:
+    app, watch = watched()
+    app.metrics()
+    await app.open()
+    watch.down.add("count")
+
+    samples = await scraped(app)
+
+    assert samples["windlass_store_up"] == 0
+    assert "windlass_workers" not in samples
+    assert samples["windlass_store_errors_total{code=store-unavailable,verb=count}"] == 1
+
+
+async def test_fifty_scrapers_make_one_look() -> None:
+    app, watch = watched()
+    app.metrics()
+    await app.open()
+
+    answers = await asyncio.gather(*(app.metrics().exposition() for _ in range(50)))
+    later = await app.metrics().exposition(OPENMETRICS)
+
+    assert watch.calls["count"] == 1
+    assert all(b"windlass_workers 0.0" in body for body, _ in [*answers, later])
+
+
+async def test_openmetrics_for_those_who_accept_it(app: App) -> None:
+    for accept, kind in (
+        ("", TEXT),
+        ("text/html, */*", TEXT),
+        (f"{OPENMETRICS},text/plain;q=0.5", f"{OPENMETRICS}; charset=utf-8"),
+        (
+            "application/openmetrics-text;version=x\n",
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        ),
+    ):
+        assert (await app.metrics().exposition(accept))[1] == kind
+    assert (await scraped(app, OPENMETRICS))["windlass_store_up"] == 1
+    assert not [name for name in await scraped(app) if "_created" in name]
+
+
+def test_names_beyond_the_cap_share_one() -> None:
+    names = Names(2)
+
+    assert [names(name) for name in ("a", "b", "c", "a", "d", "")] == [
+        "a",
+        "b",
+        "other",
+        "a",
+        "other",
+        "other",
+    ]
+    assert Names()("") == "unknown"
+
+
+async def test_types_and_queues_without_end_make_no_series_without_end(app: App) -> None:
+    @app.task(name="eventful")
+    async def eventful() -> None: ...
+
+    for number in range(MAX_NAMES + 20):
+        await eventful.using(queue=f"q{number:03}").aenqueue()
+    samples = await scraped(app)
+    queues = {name for name in samples if name.startswith("windlass_tasks_enqueued_total")}
+
+    assert len(queues) == MAX_NAMES + 1
+    assert samples["windlass_tasks_enqueued_total{queue=other,type=eventful}"] == 20
+    assert samples["windlass_tasks{queue=other,state=ready,type=eventful}"] == 20
+    assert len(app.metrics().meter._series) == MAX_NAMES + 1
+
+
+async def test_a_store_that_is_exchanged_is_timed_as_well(app: App) -> None:
+    other = MemoryStore()
+    before = app.use_store(other)
+
+    assert isinstance(before, MemoryStore)
+    await app.open()
+    assert app.use_store(before) is other
+    samples = await scraped(app)
+    assert samples["windlass_store_seconds_count{verb=records}"] >= 1
+
+
+async def test_there_is_one_set_of_metrics_an_app(app: App) -> None:
+    assert app.metrics() is app.metrics()
+
+
+def test_without_the_library_it_says_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['prometheus_client'] = None\n"
+        "from windlass import App, InvalidOption\n"
+        "try: App('memory://').metrics()\n"
+        "except InvalidOption as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "metrics take more: pip install 'windlass[metrics]'\n"
+
+
+def test_nothing_is_loaded_that_nobody_wants() -> None:
+    program = "import sys, windlass; print('prometheus_client' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "False\n"
+
+
+def test_a_meter_may_be_told_from_many_threads() -> None:
+    meter = Meter()
+
+    async def told() -> None:
+        await asyncio.gather(*(asyncio.to_thread(meter.took, "find", 0.1) for _ in range(100)))
+
+    asyncio.run(told())
+    assert meter.registry.get_sample_value("windlass_store_seconds_count", {"verb": "find"}) == 100
+
+
+async def _is_dead(app: App) -> bool:
+    (count,) = await app.store.count(Filter(states=("dead",)), ())  # type: ignore[arg-type]
+    return count.number == 1
+
+
+async def _keeps(app: App) -> bool:
+    return any(session.is_keeper for session in await app.operator.workers())
+
+
+async def _is_busy(app: App) -> Any:
+    return [one for one in await app.operator.workers() if one.worker.busy]

@@ -1,0 +1,299 @@
+"""Write grafana/windlass.json: `python ops/dashboard.py`. Change the panels here, not in Grafana.
+
+What every server tells of the one store is taken as the `max` over servers; what processes count is added up.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+TARGET = Path(__file__).parent / "grafana" / "windlass.json"
+
+_SOURCE = {"type": "prometheus", "uid": "${source}"}
+_WIDTH, _HEIGHT = 24, 8
+_TASK = 'job=~"$job", queue=~"$queue"'
+_JOB = 'job=~"$job"'
+
+
+def stat(
+    title: str, expr: str, unit: str = "short", *, bad: float | None = None, told: str = ""
+) -> dict[str, Any]:
+    """One number; red from `bad` on."""
+    steps = [{"color": "green", "value": None}]
+    if bad is not None:
+        steps.append({"color": "red", "value": bad})
+    return {
+        "type": "stat",
+        "title": title,
+        "description": told,
+        "targets": [_target(expr, "")],
+        "fieldConfig": {
+            "defaults": {"unit": unit, "thresholds": {"mode": "absolute", "steps": steps}},
+            "overrides": [],
+        },
+        "options": {"reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "value", "graphMode": "area"},
+    }
+
+
+def graph(
+    title: str, *series: tuple[str, str], unit: str = "short", stacked: bool = False, told: str = ""
+) -> dict[str, Any]:
+    """Lines over time: expressions, each with how its lines are called."""
+    custom = {"fillOpacity": 10, "showPoints": "never", "stacking": {"mode": "normal" if stacked else "none"}}
+    return {
+        "type": "timeseries",
+        "title": title,
+        "description": told,
+        "targets": [_target(expr, legend, chr(ord("A") + n)) for n, (expr, legend) in enumerate(series)],
+        "fieldConfig": {"defaults": {"unit": unit, "min": 0, "custom": custom}, "overrides": []},
+        "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
+    }
+
+
+def rate(metric: str, by: str, more: str = "") -> str:
+    """How fast a counter of tasks rises."""
+    return f"sum by ({by}) (rate({metric}{{{_TASK}{more}}}[$__rate_interval]))"
+
+
+def quantile(share: float, metric: str, by: str, selector: str = _TASK) -> str:
+    """So many of a hundred were quicker."""
+    buckets = f"sum by (le, {by}) (rate({metric}_bucket{{{selector}}}[$__rate_interval]))"
+    return f"histogram_quantile({share}, {buckets})"
+
+
+def highest(metric: str, by: str, selector: str = _JOB) -> str:
+    """A gauge of the store, whichever server tells it."""
+    return f"max by ({by}) ({metric}{{{selector}}})"
+
+
+def _mean(metric: str) -> str:
+    total, number = (f"sum(rate({metric}_{part}{{{_JOB}}}[$__rate_interval]))" for part in ("sum", "count"))
+    return f"{total} / {number}"
+
+
+def _target(expr: str, legend: str, letter: str = "A") -> dict[str, Any]:
+    return {"refId": letter, "datasource": _SOURCE, "expr": expr, "legendFormat": legend or "__auto"}
+
+
+READY = f'sum(max by (queue, type) (windlass_tasks{{{_TASK}, state="ready"}}))'
+DEAD = f'sum(max by (queue, type) (windlass_tasks{{{_TASK}, state="dead"}}))'
+BUSY, FREE = (f'max(windlass_worker_slots{{{_JOB}, state="{state}"}})' for state in ("busy", "free"))
+
+ROWS: list[tuple[str, list[dict[str, Any]]]] = [
+    (
+        "Are we backed up?",
+        [
+            stat("Ready tasks", READY, told="Due, and waiting for a slot."),
+            stat(
+                "Oldest ready task",
+                f"max(windlass_oldest_ready_seconds{{{_TASK}}})",
+                "s",
+                bad=300,
+                told="For how long the longest waiting one has been due.",
+            ),
+            stat("Dead letters", DEAD, bad=1, told="windlass dead list has them."),
+            stat("Workers", f"max(windlass_workers{{{_JOB}}})"),
+            stat("Busy slots", f"{BUSY} / ({BUSY} + {FREE})", "percentunit", bad=1),
+            stat("Keeper", f"max(windlass_keeper_alive{{{_JOB}}})", told="1: one leads, and all is well."),
+        ],
+    ),
+    (
+        "Queues",
+        [
+            graph(
+                "Tasks by state",
+                (f"sum by (state) (max by (queue, type, state) (windlass_tasks{{{_TASK}}}))", "{{state}}"),
+                stacked=True,
+            ),
+            graph(
+                "Ready tasks by queue",
+                (
+                    f'sum by (queue) (max by (queue, type) (windlass_tasks{{{_TASK}, state="ready"}}))',
+                    "{{queue}}",
+                ),
+            ),
+            graph(
+                "Oldest ready task by queue",
+                (highest("windlass_oldest_ready_seconds", "queue", _TASK), "{{queue}}"),
+                unit="s",
+            ),
+            graph(
+                "From due to start",
+                (quantile(0.5, "windlass_task_wait_seconds", "queue"), "{{queue}} half"),
+                (quantile(0.95, "windlass_task_wait_seconds", "queue"), "{{queue}} 95 %"),
+                unit="s",
+            ),
+            graph(
+                "Paused, and workers that serve it",
+                (highest("windlass_queue_paused", "queue", _TASK), "{{queue}} paused"),
+                (highest("windlass_queue_workers", "queue", _TASK), "{{queue}} workers"),
+            ),
+            graph(
+                "Limits in use",
+                (highest("windlass_limit_used_ratio", "limit"), "{{limit}}"),
+                unit="percentunit",
+                told="At 100 % nothing more may start under it.",
+            ),
+        ],
+    ),
+    (
+        "Tasks",
+        [
+            graph(
+                "Enqueued, started, ended, a second",
+                (f"sum(rate(windlass_tasks_enqueued_total{{{_TASK}}}[$__rate_interval]))", "enqueued"),
+                (f"sum(rate(windlass_tasks_started_total{{{_TASK}}}[$__rate_interval]))", "started"),
+                (rate("windlass_tasks_ended_total", "state"), "{{state}}"),
+                unit="ops",
+            ),
+            graph(
+                "Run time by type (95 %)",
+                (quantile(0.95, "windlass_task_run_seconds", "type"), "{{type}}"),
+                unit="s",
+            ),
+            graph(
+                "Slots that types keep busy",
+                (
+                    f"sum by (type) (rate(windlass_task_run_seconds_sum{{{_TASK}}}[$__rate_interval]))",
+                    "{{type}}",
+                ),
+                stacked=True,
+                told="Seconds of running, a second: how many slots each type takes on average.",
+            ),
+            graph(
+                "Failed runs by type",
+                (rate("windlass_tasks_postponed_total", "type", ', reason="retry"'), "{{type}} again"),
+                (rate("windlass_tasks_ended_total", "type", ', state="dead"'), "{{type}} dead"),
+                unit="ops",
+            ),
+            graph(
+                "Postponed by reason",
+                (rate("windlass_tasks_postponed_total", "reason"), "{{reason}}"),
+                unit="ops",
+            ),
+            graph(
+                "Rescued, lost, replayed, discarded",
+                (f"sum(rate(windlass_tasks_rescued_total{{{_TASK}}}[$__rate_interval]))", "rescued"),
+                (f"sum(rate(windlass_leases_lost_total{{{_TASK}}}[$__rate_interval]))", "lost"),
+                (f"sum(rate(windlass_tasks_replayed_total{{{_TASK}}}[$__rate_interval]))", "replayed"),
+                (f"sum(rate(windlass_tasks_discarded_total{{{_TASK}}}[$__rate_interval]))", "discarded"),
+                unit="ops",
+            ),
+        ],
+    ),
+    (
+        "Workers and store",
+        [
+            graph("Slots", (BUSY, "busy"), (FREE, "free"), stacked=True),
+            graph(
+                "Slots by worker",
+                (f'sum by (instance) (windlass_slots{{{_JOB}, state="busy"}})', "{{instance}} busy"),
+                told="As the workers themselves tell it, where they are scraped.",
+            ),
+            graph(
+                "Settled in one round trip",
+                (
+                    _mean("windlass_settle_batch_size"),
+                    "on average",
+                ),
+            ),
+            graph(
+                "Store, by verb (95 %)",
+                (quantile(0.95, "windlass_store_seconds", "verb", _JOB), "{{verb}}"),
+                unit="s",
+            ),
+            graph(
+                "Failures of the store",
+                (
+                    f"sum by (verb, code) (rate(windlass_store_errors_total{{{_JOB}}}[$__rate_interval]))",
+                    "{{verb}} {{code}}",
+                ),
+                (f"1 - max(windlass_store_up{{{_JOB}}})", "down"),
+                unit="ops",
+            ),
+            graph(
+                "Schedules that are late",
+                (highest("windlass_schedule_lag_seconds", "schedule") + " > 0", "{{schedule}}"),
+                unit="s",
+            ),
+        ],
+    ),
+]
+
+
+def drawn() -> dict[str, Any]:
+    """The dashboard."""
+    return {
+        "uid": "windlass",
+        "title": "windlass",
+        "tags": ["windlass"],
+        "schemaVersion": 38,
+        "editable": True,
+        "refresh": "30s",
+        "time": {"from": "now-3h", "to": "now"},
+        "timezone": "browser",
+        "templating": {"list": [_sources(), _variable("job", "windlass_build_info"), _queues()]},
+        "panels": _panels(),
+    }
+
+
+def _panels() -> list[dict[str, Any]]:
+    panels: list[dict[str, Any]] = []
+    top = 0
+    for title, row in ROWS:
+        panels.append(
+            {
+                "type": "row",
+                "title": title,
+                "collapsed": False,
+                "panels": [],
+                "gridPos": _place(0, top, _WIDTH, 1),
+            }
+        )
+        top += 1
+        is_stats = row[0]["type"] == "stat"
+        across, height = (6, _HEIGHT // 2) if is_stats else (3, _HEIGHT)
+        for number, panel in enumerate(row):
+            down, right = divmod(number, across)
+            width = _WIDTH // across
+            place = _place(right * width, top + down * height, width, height)
+            panels.append({**panel, "datasource": _SOURCE, "gridPos": place})
+        top += -(-len(row) // across) * height
+    return [{"id": number, **panel} for number, panel in enumerate(panels, 1)]
+
+
+def _place(x: int, y: int, width: int, height: int) -> dict[str, int]:
+    return {"x": x, "y": y, "w": width, "h": height}
+
+
+def _sources() -> dict[str, Any]:
+    return {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
+
+
+def _variable(name: str, metric: str, more: str = "") -> dict[str, Any]:
+    query = f"label_values({metric}{more}, {name})"
+    return {
+        "name": name,
+        "type": "query",
+        "datasource": _SOURCE,
+        "query": {"query": query, "refId": name},
+        "refresh": 2,
+        "sort": 1,
+        "multi": True,
+        "includeAll": True,
+        "allValue": ".*",
+        "current": {"text": ["All"], "value": ["$__all"]},
+    }
+
+
+def _queues() -> dict[str, Any]:
+    return _variable("queue", "windlass_oldest_ready_seconds", f"{{{_JOB}}}")
+
+
+def text() -> str:
+    """The dashboard as it stands in the file."""
+    return json.dumps(drawn(), indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    TARGET.write_text(text())

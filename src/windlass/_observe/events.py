@@ -24,7 +24,7 @@ class EventName(StrEnum):
     LOST = "lost"  # a settlement was refused: the lease had become another's
 
 
-class Event(Struct, frozen=True, kw_only=True):
+class Event(Struct, frozen=True, gc=False, kw_only=True):
     """One step of one task. It never carries payload or result."""
 
     name: EventName

@@ -3,9 +3,12 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from windlass._model.filter import Action, CancelTasks, Count, Dimension, Filter, Page, Slice
 from windlass._model.state import State
@@ -13,8 +16,18 @@ from windlass._stores.sqlite import SQLiteStore, actions
 from windlass._stores.sqlite import store as store_module
 from windlass._stores.sqlite.asking import Reader
 from windlass._stores.sqlite.connection import connect
+from windlass._stores.sqlite.filters import counting_states, sizing_states
 from windlass._stores.sqlite.transaction import Transaction
-from windlass.testing.conformance.steps import SOMEBODY, some_tasks
+from windlass.testing.conformance.steps import (
+    SOMEBODY,
+    applied,
+    bury,
+    complete,
+    running,
+    some_tasks,
+    stand,
+    worker_on,
+)
 
 
 @pytest.fixture
@@ -111,3 +124,52 @@ def test_the_connection_is_closed_by_whoever_opened_it(path: Path) -> None:
         assert connection.execute("PRAGMA synchronous").fetchone() == (3,)
     with pytest.raises(sqlite3.ProgrammingError):
         connection.execute("SELECT 1")
+
+
+OPEN = (State.WAITING, State.SCHEDULED, State.READY, State.RUNNING, State.DEAD)
+
+
+@pytest.fixture
+async def mixed(store: SQLiteStore, path: Path) -> Iterator[sqlite3.Connection]:
+    """Every state, of two types in two queues."""
+    worker = await worker_on(store)
+    options = [{"type": f"t{number % 2}", "queue": f"q{number % 3 % 2}"} for number in range(12)]
+    claimed = [await running(store, worker, **one) for one in options]
+    for number, (before, one) in enumerate(zip(claimed, options, strict=True)):
+        await stand(store, **one, after=(before.task.id,))
+        await stand(store, **one)
+        await stand(store, **one, delay=timedelta(hours=1))
+        if number % 4 == 0:
+            await applied(store, bury(before))
+        if number % 4 == 1:
+            await applied(store, complete(before))
+    with closing(connect(path)) as connection:
+        yield connection
+
+
+@pytest.mark.parametrize("states", [OPEN, OPEN[:1], OPEN[1:3], (State.READY, State.READY), OPEN[3:]])
+@pytest.mark.parametrize(
+    "by", [(), (Dimension.QUEUE, Dimension.STATE), (Dimension.STATE, Dimension.TYPE, Dimension.QUEUE)]
+)
+@pytest.mark.parametrize("rest", [{}, {"types": ("t1",)}, {"queues": ("q0",), "types": ("t0", "t1")}])
+def test_few_tasks_are_counted_by_their_state_and_many_in_windows(
+    mixed: sqlite3.Connection, states: tuple[State, ...], by: tuple[Dimension, ...], rest: dict[str, Any]
+) -> None:
+    where = Filter(states=states, **rest)
+    by_state = Reader(mixed).count(where, by)
+    in_windows = Reader(mixed, window=2).count(where, by)
+
+    assert all(count.exact for count in by_state)
+    assert not any(count.exact for count in in_windows)
+    assert by_state == [replace(count, exact=True) for count in in_windows]
+
+
+@pytest.mark.parametrize("by", [(), (Dimension.QUEUE, Dimension.TYPE, Dimension.STATE)])
+def test_counting_by_state_reads_no_more_than_those_tasks(
+    mixed: sqlite3.Connection, by: tuple[Dimension, ...]
+) -> None:
+    queries = [counting_states(Filter(states=OPEN), by), *sizing_states(Filter(states=OPEN), 10)]
+    for query in queries:
+        steps = mixed.execute(f"EXPLAIN QUERY PLAN {query.sql}", query.parameters).fetchall()
+        scans = [step[-1] for step in steps if step[-1].startswith("SCAN task")]
+        assert all("USING" in scan and "INDEX windlass_task_" in scan for scan in scans), scans

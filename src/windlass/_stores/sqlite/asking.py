@@ -15,7 +15,16 @@ from ..._model.limit import Usage
 from ..._model.queue import QueueSettings
 from ..._model.record import KINDS, Audit, Record, Session, Worker
 from ..._model.task import Task, TaskId
-from .filters import Query, counting, finding, is_selective, naming
+from .filters import (
+    Query,
+    counting,
+    counting_states,
+    finding,
+    is_by_state,
+    is_selective,
+    naming,
+    sizing_states,
+)
 from .places import places
 from .rows import Row, moment, read_attempt, read_tasks
 from .statements import statement
@@ -53,13 +62,18 @@ class Reader:
         return _slice([row[0] for row in found[: page.limit]], found, str)
 
     def count(self, where: Filter, by: Sequence[Dimension]) -> list[Count]:
-        """How many match. Exact with an index or in one window; several are added up while tasks move."""
+        """How many match. Exact with an index or in one window; several are added up while tasks move.
+
+        Of states with few tasks each is counted by its index, however many others have ended.
+        """
         numbers: Counter[tuple[str, ...]] = Counter()
         oldest: dict[tuple[str, ...], int] = {}
         page, edge, windows = Page(), None, 0
+        by_state = is_by_state(where) and self._are_few(where)
         while windows == 0 or edge is not None:
-            edge = None if is_selective(where) else self._edge(page)
-            for number, due_at, *key in self._select(counting(where, by, (page.cursor, edge))):
+            edge = None if by_state or is_selective(where) else self._edge(page)
+            query = counting_states(where, by) if by_state else counting(where, by, (page.cursor, edge))
+            for number, due_at, *key in self._select(query):
                 values = tuple(key)
                 numbers[values] += number
                 if due_at is not None:
@@ -136,6 +150,13 @@ class Reader:
             found += self._select(ask(where, replace(page, limit=page.limit - len(found)), edge))
             page = replace(page, cursor=edge, limit=page.limit)
         return found
+
+    def _are_few(self, where: Filter) -> bool:
+        """Whether the tasks of these states fit into one window."""
+        room = self._window
+        for query in sizing_states(where, room + 1):
+            room -= self._select(query)[0][0]
+        return room >= 0
 
     def _edge(self, page: Page) -> str | None:
         """The last id that the next window covers; None if it covers the rest of the table."""

@@ -1,9 +1,10 @@
 """From a filter to a condition. Values are parameters; only our own words and the states' become text."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..._model.filter import Dimension, Filter, Page
 from ..._model.state import State
@@ -12,6 +13,14 @@ from .statements import listed, statement
 
 _OWN_INDEX = {(State.RUNNING,): "windlass_task_running", (State.DEAD,): "windlass_task_dead"}
 """States that are few, or kept in the order of a page. Named, for the planner would rather avoid sorting."""
+
+_STATE_INDEX = {
+    State.READY: "windlass_task_ready",
+    State.SCHEDULED: "windlass_task_scheduled",
+    State.RUNNING: "windlass_task_running",
+    State.DEAD: "windlass_task_dead",
+}
+_WAITS = "task.id IN (SELECT successor FROM windlass_dependency)"  # has no index: few tasks ever wait
 
 
 class Query(Struct, frozen=True):
@@ -48,6 +57,39 @@ def counting(where: Filter, by: Sequence[Dimension], window: tuple[str | None, s
     sql = statement("count").replace(", 1\n", f", {columns}\n" if by else "\n")
     sql = sql.replace("GROUP BY 3", f"GROUP BY {columns}" if by else "")
     return Query(_with(sql, conditions, where), {**parameters, "cursor": window[0], "edge": window[1]})
+
+
+def counting_states(where: Filter, by: Sequence[Dimension]) -> Query:
+    """The same in one step, each state by what leads to its tasks."""
+    queries = [counting(replace(where, states=(state,)), by, (None, None)) for state in _each_state(where)]
+    arms = [_by_state(query.sql, state) for query, state in zip(queries, _each_state(where), strict=True)]
+    return Query("\nUNION ALL\n".join(arms), queries[0].parameters)
+
+
+def sizing_states(where: Filter, limit: int) -> Iterator[Query]:
+    """How many tasks there are of each state, whatever else the filter asks for, up to a limit."""
+    for state in _each_state(where):
+        if state is State.WAITING:
+            yield Query(statement("few_dependencies"), {"limit": limit})
+        else:
+            sql = statement("few").replace("TRUE", f"task.state = '{state.value}'")
+            yield Query(_by_state(sql, state), {"limit": limit})
+
+
+def is_by_state(where: Filter) -> bool:
+    """Whether the filter names states, and each has something that leads to its tasks."""
+    led = {*_STATE_INDEX, State.WAITING}
+    return not is_selective(where) and bool(where.states) and led.issuperset(where.states or ())
+
+
+def _each_state(where: Filter) -> list[State]:
+    return [*dict.fromkeys(map(State, where.states or ()))]
+
+
+def _by_state(sql: str, state: State) -> str:
+    if state is State.WAITING:
+        return sql.replace("WHERE ", f"WHERE {_WAITS} AND ")
+    return sql if "INDEXED BY" in sql else sql.replace("AS task", f"AS task INDEXED BY {_STATE_INDEX[state]}")
 
 
 def _within(conditions: list[str], window: tuple[str | None, str | None], *, newest_first: bool) -> None:

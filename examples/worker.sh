@@ -65,8 +65,9 @@ heartbeat() {
 # claim: a task in $dir/task, or nothing.
 claim() {
     ((number += 1))
-    ask POST /work/claim "$(jq -n --arg session "$session" --arg queue "$queue" --argjson number "$number" \
-        '{$session, queues: [$queue], $number, wait: 8}')" && jq -e '.tasks[0] // empty' "$dir/answer" >"$dir/task"
+    ask POST /work/claim "$(jq -n --arg session "$session" --argjson worker "$self" --argjson number "$number" \
+        '{$session, queues: $worker.queues, $number, wait: ([$worker.lease / 3, 10] | min)}')" &&
+        jq -e '.tasks[0] // empty' "$dir/answer" >"$dir/task"
 }
 
 # run COMMAND…: run it for the task, with heartbeats; why it was ended is in $ended, and its status in $code.

@@ -79,7 +79,8 @@ export class Worker {
   constructor({ url, key, queues = ["default"], slots = 10, lease = 30, grace = 20, name, log = console.error }) {
     this.#url = url.replace(/\/+$/, "");
     this.#key = key;
-    this.#self = { name: name ?? `${hostname()}-${process.pid}`, queues, slots, lease, host: hostname(), pid: process.pid };
+    const [host, pid] = [hostname(), process.pid];
+    this.#self = { name: name ?? `${host}-${pid}`, queues, slots, lease, host, pid };
     this.#grace = grace;
     this.#log = log;
   }
@@ -219,7 +220,7 @@ export class Worker {
     clearTimeout(timer);
     if (this.#held.get(task.id) !== run) return; // lost meanwhile
     const duration = (performance.now() - began) / 1000;
-    run.ended = ended(task, { ...outcome, duration });
+    run.ended = settlement(task, { ...outcome, duration });
     this.#settle();
   }
 
@@ -264,25 +265,20 @@ export class Worker {
       for (const { id, receipt } of tasks) if (receipt === "lost") this.#log(`${id} is another's by now`);
     } catch (error) {
       if (this.#over.signal.aborted) return;
-      if (batch.length > 1) return this.#settleHalves(batch); // one of them cannot be read; which?
-      if (!batch[0].refused) return this.#refuse(batch[0], error);
-      this.#log(`${batch[0].task.id} cannot be settled: ${error.message}`); // the heartbeat names it no more
+      if (batch.length > 1) {
+        for (const run of batch) await this.#settleBatch([run]); // one of them cannot be read: the others can
+        return;
+      }
+      const [run] = batch;
+      this.#log(`${run.task.id} cannot be settled as it ended: ${error.message}`);
+      if (!run.refused) {
+        run.refused = true;
+        run.ended = settlement(run.task, { outcome: "failed", error: described(error), fatal: true });
+        return; // and is settled so
+      }
     }
     for (const run of batch) if (this.#held.get(run.task.id) === run) this.#held.delete(run.task.id);
     this.#news.emit("room");
-  }
-
-  async #settleHalves(batch) {
-    const half = batch.length >> 1;
-    await this.#settleBatch(batch.slice(0, half));
-    await this.#settleBatch(batch.slice(half));
-  }
-
-  /** The server cannot take what the handler gave: that is settled instead. */
-  #refuse(run, { message }) {
-    const error = { type: "Refused", message: `the handler ran, but what came of it was refused: ${message}` };
-    run.refused = true;
-    run.ended = ended(run.task, { outcome: "failed", error, fatal: true });
   }
 
   /** Wait for what runs, then interrupt it; settle everything; end the session. */
@@ -308,7 +304,7 @@ export class Worker {
     const abort = new AbortController();
     const stop = () => abort.abort();
     signal?.addEventListener("abort", stop);
-    const timer = setTimeout(stop, 1000 * (path === "/work/claim" ? LONG_POLL + 10 : Math.min(this.#self.lease / 2, 10)));
+    const timer = setTimeout(stop, 1000 * (path === "/work/claim" ? LONG_POLL + 10 : 10));
     try {
       const headers = { authorization: `Bearer ${this.#key}`, "content-type": "application/json" };
       const answer = await fetch(this.#url + path, { method, headers, body, signal: abort.signal });
@@ -340,7 +336,7 @@ export class Worker {
 }
 
 /** The lease and how it ended, as JSON. What JSON cannot say is a failure of its own, and no other try helps. */
-function ended(task, outcome) {
+function settlement(task, outcome) {
   const lease = { id: task.id, fence: task.fence };
   try {
     return JSON.stringify({ ...lease, ...outcome });
@@ -351,12 +347,12 @@ function ended(task, outcome) {
 
 /** Anything that can be thrown, as an error to keep. */
 function described(error) {
-  const type = error?.name && error.name !== "Error" ? error.name : error?.constructor?.name;
-  const stack = error?.stack;
-  return { type: text(type || "Error", 200), message: text(error?.message ?? error, 10_000), traceback: stack && text(stack, 50_000) };
+  const type = error?.name && error.name !== "Error" ? error.name : error?.constructor?.name || "Error";
+  const traceback = error?.stack ? text(error.stack, 50_000) : null;
+  return { type: text(type, 200), message: text(error?.message ?? error, 10_000), traceback };
 }
 
-/** A text that can be sent: not too long, and without halves of characters. */
+/** A text that can be sent: not too long, and no half of a character in it. */
 function text(value, most) {
   return Buffer.from(String(value).slice(0, most)).toString();
 }

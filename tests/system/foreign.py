@@ -59,7 +59,7 @@ class Site:
         found("jq"), found("curl")
         script = ROOT / "examples/worker.sh"
         whole = [found("bash"), str(script), self.server.url, QUEUE, *command]
-        return self.started(self._name("sh"), whole, LEASE=str(int(LEASE)), **environment)
+        return self.started(self._name("sh"), whole, **{"LEASE": str(int(LEASE)), **environment})
 
     def started(self, name: str, command: list[str], **environment: str) -> Member:
         """Any worker, once it says that it works."""

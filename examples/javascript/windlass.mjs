@@ -1,4 +1,4 @@
-// A worker for windlass in plain JavaScript: node 20, no dependencies. Copy this file into your program.
+// A worker for windlass in plain JavaScript: node 18 or later, no dependencies. Copy this file into your program.
 //
 //   const worker = new Worker({ url: "http://127.0.0.1:8765", key: process.env.WINDLASS_KEY, queues: ["mail"] });
 //   worker.handle("mail.send", async (payload, { signal, progress, task }) => { … });
@@ -310,7 +310,8 @@ export class Worker {
       const answer = await fetch(this.#url + path, { method, headers, body, signal: abort.signal });
       if (answer.ok) return answer.status === 204 ? null : await answer.json();
       const problem = await answer.json().catch(() => ({}));
-      throw new Refusal(answer.status, problem.detail ?? answer.statusText, Number(answer.headers.get("retry-after")));
+      const retryAfter = Number(answer.headers.get("retry-after"));
+      throw new Refusal(answer.status, problem.detail ?? answer.statusText, retryAfter);
     } finally {
       clearTimeout(timer);
       signal?.removeEventListener("abort", stop);

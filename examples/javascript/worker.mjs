@@ -39,7 +39,8 @@ worker.handle("report", async ({ month, pages = 3 }, { signal, progress }) => {
 
 // The second time, the process ends as it would without us.
 for (const signal of ["SIGTERM", "SIGINT"]) process.once(signal, () => worker.stop());
-worker.run().catch((error) => {
+const cannotWork = (error) => {
   console.error(`this worker cannot work: ${error.message}`);
   process.exit(1);
-});
+};
+worker.run().then(() => process.exit(0), cannotWork); // also from under a handler that did not heed its signal

@@ -61,6 +61,11 @@ class Site:
         whole = [found("bash"), str(script), self.server.url, QUEUE, *command]
         return self.started(self._name("sh"), whole, **{"LEASE": str(int(LEASE)), **environment})
 
+    def start_example(self) -> Member:
+        """The worker of the examples, as it is."""
+        example = str(ROOT / "examples/javascript/worker.mjs")
+        return self.started(self._name("js"), [found("node"), example, self.server.url, QUEUE, "--lease=5"])
+
     def started(self, name: str, command: list[str], **environment: str) -> Member:
         """Any worker, once it says that it works."""
         errors = self.fleet.folder / f"errors-{name}.log"
@@ -150,5 +155,6 @@ def found(program: str) -> str:
     """Where it is; a test that is skipped for want of it would prove nothing."""
     path = shutil.which(program)
     if path is None:
-        pytest.fail(f"{program} is not here; on Debian: apt-get install {program}", pytrace=False)
+        package = {"node": "nodejs"}.get(program, program)
+        pytest.fail(f"{program} is not here; on Debian, as root: apt-get install {package}", pytrace=False)
     return path

@@ -62,7 +62,8 @@ handle("odd", ({ what }) => {
 });
 
 for (const signal of ["SIGTERM", "SIGINT"]) process.once(signal, () => worker.stop());
-worker.run().catch((error) => {
+const cannotWork = (error) => {
   console.error(`this worker cannot work: ${error.message}`);
   process.exit(1);
-});
+};
+worker.run().then(() => process.exit(0), cannotWork); // also from under a handler that did not heed its signal

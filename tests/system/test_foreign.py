@@ -100,6 +100,18 @@ def test_what_a_handler_says_is_heard(site: Site) -> None:
     assert task.error.type == "UnknownTaskType"
 
 
+def test_the_example_renders_reports(site: Site) -> None:
+    good, bad = site.send("report", {"month": "2026-07"}), site.send("report", {"month": "July"})
+    worker = site.start_example()
+
+    assert site.wait_for(good, State.COMPLETED).result == b'{"month":"2026-07","pages":3}'
+    error = site.wait_for(bad, State.DEAD).error
+    assert error is not None
+    assert error.message == "July is no month"
+    worker.process.terminate()
+    assert worker.process.wait(10) == 0
+
+
 def test_what_cannot_be_kept_holds_up_nothing_else(site: Site) -> None:
     odd = {what: site.send("odd", {"what": what}) for what in ("surrogate", "large", "bigint")}
     thrown = site.send("odd", {"what": "nothing thrown"}, max_attempts=1)

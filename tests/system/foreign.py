@@ -28,7 +28,7 @@ class Line(NamedTuple):
 
 
 class Site:
-    """A server that asks for keys, somebody who keeps house, and workers from elsewhere."""
+    """A server that asks for keys and keeps house, and workers from elsewhere."""
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
@@ -36,11 +36,6 @@ class Site:
         self.key = self.operator.keys.create("workers", scopes=["work"], queues=[QUEUE])
         self.server = Server(fleet)
         self._numbers = 0
-
-    def open(self) -> None:
-        """The server serves, and a worker that has nothing to do keeps house."""
-        self.fleet.start(queues=["nobody"], slots=1)
-        self.server.start()
 
     def start(self, **options: Any) -> Member:
         """A worker in JavaScript, with the handlers of the tests; it is at work once this returns."""

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(90)]
 def site_of(fleet: Fleet) -> Iterator[Site]:
     site = Site(fleet)
     with closing(site.server):
-        site.open()
+        site.server.start()
         yield site
 
 

@@ -34,7 +34,7 @@ class Site:
         self.fleet = fleet
         self.operator = fleet.app.sync_operator
         self.key = self.operator.keys.create("workers", scopes=["work"], queues=[QUEUE])
-        self.server = Server(fleet)
+        self.server = Server(fleet, keeper=True)
         self._numbers = 0
 
     def start(self, **options: Any) -> Member:

@@ -12,8 +12,9 @@ from tests.system.history import now
 class Server:
     """`windlass serve` on a fleet's store: killed, and started again at the same port."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet, *, keeper: bool = False) -> None:
         self.fleet = fleet
+        self._options = [] if keeper else ["--no-keeper"]
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._lives = 0
@@ -23,7 +24,15 @@ class Server:
         """Until it says that it serves."""
         self._lives += 1
         said = self.fleet.folder / f"server-{self._lives}.log"
-        command = [sys.executable, "-m", "windlass._cli.main", "serve", "--port", str(self.port)]
+        command = [
+            sys.executable,
+            "-m",
+            "windlass._cli.main",
+            "serve",
+            "--port",
+            str(self.port),
+            *self._options,
+        ]
         store = self.fleet.server or f"sqlite:///{self.fleet.folder.absolute()}/windlass.db"
         with said.open("wb") as log:
             self._process = subprocess.Popen(

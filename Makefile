@@ -21,7 +21,7 @@ setup: ## Create or mend .venv from the lock; nothing to do is the usual case
 	@scripts/setup
 
 .PHONY: servers
-servers: ## Install what tests and benchmarks need besides: Postgres 15, PgBouncer, curl, promtool
+servers: ## Install what tests and benchmarks need besides: Postgres 15, PgBouncer, curl, jq, node, promtool
 	@scripts/servers
 
 .PHONY: demo

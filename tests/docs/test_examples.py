@@ -49,5 +49,10 @@ def test_every_example_is_run_and_listed() -> None:
     programs = {file.name for file in EXAMPLES.glob("*.py")}
     listed = (EXAMPLES / "README.md").read_text()
 
+    elsewhere = {"worker.sh", "javascript/windlass.mjs", "javascript/worker.mjs"}  # by tests/system
+
     assert programs == {*SAID, "test_reminders.py"}
-    assert all(f"({name})" in listed for name in programs)
+    assert elsewhere == {
+        str(file.relative_to(EXAMPLES)) for kind in ("sh", "mjs") for file in EXAMPLES.rglob(f"*.{kind}")
+    }
+    assert all(f"({name})" in listed for name in programs | elsewhere)

@@ -95,11 +95,11 @@ class Enqueued(Struct, kw_only=True):
 
 
 class ErrorSaid(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What went wrong."""
+    """What went wrong. Of what is too long, head and tail are kept."""
 
-    type: Annotated[str, Meta(min_length=1, max_length=200)]
-    message: Annotated[str, Meta(max_length=100_000)]
-    traceback: Annotated[str, Meta(max_length=1_000_000)] | None = None
+    type: Annotated[str, Meta(min_length=1)]
+    message: str
+    traceback: str | None = None
 
 
 class ProgressSaid(Struct, kw_only=True, forbid_unknown_fields=True):

@@ -30,6 +30,7 @@ from .._policy.redact import secret_values
 from .._policy.verdict import decide, unhandled_for
 from .._worker.failure import cleaned
 from ..app import App
+from ..errors import InvalidPayload
 from .documents import ErrorSaid, Id, Seconds, Value
 from .operation import Asked
 
@@ -88,8 +89,7 @@ async def _tasks(asked: Asked[Any, Any], ids: Sequence[TaskId]) -> dict[TaskId, 
 def _outcome(task: Task, ended: Ended) -> Outcome:
     match ended.outcome:
         case "returned":
-            said = None if ended.result is UNSET else parse(bytes(ended.result), "result")
-            return Returned(None if said == b"null" else said)
+            return _returned(task, ended)
         case "failed":
             after = None if ended.retry_after is UNSET else timedelta(seconds=ended.retry_after)
             error = _NOTHING_SAID if ended.error is UNSET else ended.error
@@ -104,6 +104,16 @@ def _outcome(task: Task, ended: Ended) -> Outcome:
             return Stopped()
         case "unhandled":
             return Unhandled(unhandled_for(task))
+
+
+def _returned(task: Task, ended: Ended) -> Outcome:
+    """Its result; if that cannot be kept, as in a worker of ours: doing it again would not make it better."""
+    try:
+        said = None if ended.result is UNSET else parse(bytes(ended.result), "result")
+    except InvalidPayload as error:
+        why = ErrorSaid(type="Fatal", message=f"the handler ran, but {error}")
+        return Failed(error=_described(task, why), fatal=True)
+    return Returned(None if said == b"null" else said)
 
 
 def _described(task: Task, error: ErrorSaid) -> Error:

@@ -112,10 +112,17 @@ class Beat(Struct, kw_only=True, forbid_unknown_fields=True):
     through: Count = 0
 
 
-class Pulse(Struct, kw_only=True):
-    """The news: `lost` tasks are others' by now, `cancel` are to be stopped."""
+class LostLease(Struct, kw_only=True):
+    """A lease that holds no more. Claimed again meanwhile, the same task has another fence."""
 
-    lost: list[Id]
+    id: Id
+    fence: int
+
+
+class Pulse(Struct, kw_only=True):
+    """The news: tasks under `lost` leases are others' by now, or settled; `cancel` are to be stopped."""
+
+    lost: list[LostLease]
     cancel: list[Id]
 
 
@@ -196,7 +203,8 @@ async def claim(asked: Asked[NoQuery, Claiming]) -> ClaimedTasks:
 async def settle(asked: Asked[NoQuery, Settling]) -> SettledTasks:
     """Settle tasks by what happened to them. To repeat is harmless; a lost lease changes nothing.
 
-    Whether and when a task that failed is tried again is decided here, by its type's rules.
+    Whether and when a task that failed is tried again is decided here, by its type's rules. A result that
+    cannot be kept (too large, say) buries its task, and no other: the work is done, and would not end better.
     """
     asked.caller.needs_to_work_on(())
     receipts = await settled(asked, asked.body.tasks)
@@ -232,7 +240,8 @@ async def _beat(asked: Asked[Any, Any], beat: Beat, *, opening: bool = False) ->
     )
     if not pulse.alive:
         raise SessionLost("this session has expired, or was never opened: stop its tasks, and open another")
-    return Pulse(lost=[lease.task_id for lease in pulse.lost], cancel=list(pulse.cancel))
+    lost = [LostLease(id=lease.task_id, fence=lease.fence) for lease in pulse.lost]
+    return Pulse(lost=lost, cancel=list(pulse.cancel))
 
 
 async def _waited(asked: Asked[NoQuery, Claiming], wanted: Claim) -> Sequence[Claimed]:

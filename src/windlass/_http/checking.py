@@ -21,6 +21,7 @@ from .._policy.rank import MAX_PRIORITY, priority_of
 from .._policy.shown import shown
 from .._verbs import Apply, Promote, Prune, Put, Rescue, read_record
 from ..errors import InvalidOption, InvalidPayload
+from .repeats import repeats
 
 MAX_AT_ONCE = 100_000
 """The most that one request asks to be done; what is left is for the next one."""
@@ -111,6 +112,8 @@ def _check_json(data: bytes) -> None:
     except msgspec.DecodeError as error:
         raise InvalidPayload(f"the payload is not JSON: {error}") from None
     _check_value(value, MAX_DEPTH)
+    if repeats(data, value):
+        raise InvalidPayload("the payload gives one name twice in one object; say it once")
 
 
 def _check_value(value: Any, depth: int) -> None:

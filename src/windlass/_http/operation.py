@@ -17,6 +17,7 @@ from .._model.key import Scope
 from .access import Caller
 from .problems import Problem
 from .receiving import body_of, understood
+from .repeats import refuse_repeats
 from .service import Service
 
 Q = TypeVar("Q")
@@ -133,7 +134,9 @@ class Operation(Struct, frozen=True, kw_only=True):
         if self.body is None or self.takes != JSON:
             return None
         with understood():
-            return _decoder(self.body).decode(raw)
+            body = _decoder(self.body).decode(raw)
+            refuse_repeats(raw, self.body)
+        return body
 
 
 class Operations:

@@ -17,7 +17,7 @@ from .._model.limit import Limit
 from .._model.record import KINDS
 from .._model.schedule import Schedule
 from .._verbs import VERBS, Apply, Prune, Put, Remove
-from .._wire import Decoder, encode
+from .._wire import Decoder, encode, wire_type
 from ..errors import StoreError
 from .access import Caller
 from .checking import check
@@ -25,6 +25,7 @@ from .hints import Hints
 from .lines import NDJSON
 from .problems import Problem
 from .receiving import body_of, understood
+from .repeats import refuse_repeats
 from .service import Service
 
 SCOPES: dict[str, Scope] = {
@@ -66,6 +67,7 @@ async def ask(service: Service, caller: Caller, request: Request) -> Response:
     body = await body_of(request)
     with understood():
         asked = _decoders[name].decode(body or b"{}")
+        refuse_repeats(body, wire_type(verb.asked))
         if getattr(asked, "kind", None) == _KEYS:
             caller.needs(Scope.ADMIN)
         check(asked)

@@ -18,6 +18,7 @@ from ..making import Maker, numbered, request_key
 from ..operation import Answer, Asked, NoQuery, Operations
 from ..problems import Problem, ProblemDocument, document, problem_of
 from ..receiving import understood
+from ..repeats import refuse_repeats
 
 enqueueing = Operations("tasks")
 
@@ -150,7 +151,9 @@ def _made(maker: Maker, lines: list[bytes]) -> tuple[list[NewTask], Exception | 
     for line in lines:
         try:
             with understood():
-                batch.append(maker.task(_decoder.decode(line)))
+                said = _decoder.decode(line)
+                refuse_repeats(line, TaskToBe)
+                batch.append(maker.task(said))
         except (Problem, WindlassError) as problem:
             return batch, problem
     return batch, None

@@ -10,7 +10,7 @@ from typing import Any, Self
 import uvicorn
 
 from windlass import App
-from windlass._http.app import http_app
+from windlass._http.app import Api
 from windlass._http.connection import GuardedProtocol
 from windlass._store import Store
 
@@ -55,7 +55,7 @@ class ApiServer:
     def serve(self, store: Store, **options: Any) -> str:
         """Serve a store; the URL at which it is asked."""
         name = str(next(self._numbers))
-        self._apps[name] = http_app(App(store), **options)
+        self._apps[name] = Api(App(store), **options)
         return f"{self.url}/{name}"
 
     def tasks(self) -> int:

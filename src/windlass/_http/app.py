@@ -1,14 +1,10 @@
 """The API as an ASGI app: `windlass serve` runs it, and another app may mount it."""
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
 from ..app import App
@@ -27,14 +23,10 @@ from .resources.queues import queues
 from .resources.schedules import schedules
 from .resources.tasks import tasks
 from .resources.work import work
+from .routing import Routing, Target
 from .service import Service
 
 logger = logging.getLogger("windlass.http")
-
-_DETAILS = {404: "there is nothing at this address", 405: "this address does not know that method"}
-
-_METHODS = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"]
-"""Plain paths take them all, if only to refuse: `DELETE /dead/replay` is not about a dead letter `replay`."""
 
 OPERATIONS: tuple[Operation, ...] = (
     *enqueueing.all,
@@ -50,113 +42,55 @@ OPERATIONS: tuple[Operation, ...] = (
 )
 """Everything that programs and people can ask, beside the store's own verbs."""
 
-Handler = Callable[[Service, Caller, Request], Awaitable[Response]]
+_SAFE = [(name.encode(), value.encode()) for name, value in SAFE_HEADERS.items()]
 
 
-def http_app(app: App, *, open_to_all: bool = False, open_until_keys: bool = False) -> Starlette:
+class Api:
     """The API over an app. `open_to_all` asks nobody for a key; `open_until_keys`, while there are none."""
-    service = Service(app, OPERATIONS)
-    store = app.store
-    door = Doorkeeper(store, open_to_all=open_to_all, open_until_keys=open_until_keys)
 
-    def guarded(handler: Handler, *, takes_key: bool = True) -> Callable[[Request], Awaitable[Response]]:
-        async def handle(request: Request) -> Response:
-            return await _answered(service, door if takes_key else None, handler, request)
-
-        return handle
-
-    routes = [
-        Route("/docs/style.css", reference.stylesheet, methods=["GET"]),
-        Route("/store/wakes", guarded(remote.wakes), methods=["GET"]),
-        Route("/store/{verb}", guarded(remote.ask), methods=["POST"]),
-        *_routes(OPERATIONS, guarded),
-    ]
-    served = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
-    served.add_middleware(SafeHeaders)
-    served.state.service = service
-    return served
-
-
-def _routes(
-    operations: Iterable[Operation], guarded: Callable[..., Callable[[Request], Awaitable[Response]]]
-) -> list[Route]:
-    """A route for each path, plain ones first: `/tasks/batch` is no task."""
-    paths: dict[str, dict[str, Operation]] = {}
-    for one in operations:
-        paths.setdefault(one.path, {})[one.method] = one
-
-    def at(path: str) -> Route:
-        methods = paths[path]
-
-        async def chosen(service: Service, caller: Caller, request: Request) -> Response:
-            operation = methods["GET" if request.method == "HEAD" else request.method]
-            return await operation.answered(service, caller, request)
-
-        known = {*methods, *(["HEAD"] if "GET" in methods else [])}
-        handle = guarded(chosen, takes_key=any(one.scope is not None for one in methods.values()))
-
-        async def allowed(request: Request) -> Response:
-            if request.method not in known:
-                raise HTTPException(405, headers={"Allow": ", ".join(sorted(known))})
-            return await handle(request)
-
-        return Route(_matched(path), allowed, methods=[*known] if "{" in path else _METHODS)
-
-    return [at(path) for path in sorted(paths, key=lambda path: ("{" in path, -path.count("/"), path))]
-
-
-def _matched(path: str) -> str:
-    """The path as the router takes it: names may hold slashes, ids do not."""
-    return path.replace("{name}", "{name:path}").replace("{queue}", "{queue:path}")
-
-
-async def _answered(
-    service: Service, door: Doorkeeper | None, handler: Handler, request: Request
-) -> Response:
-    async def caller() -> Caller:
-        return Caller() if door is None else await door.caller(request)
-
-    request.state.still_welcome = caller  # for an answer that goes on and on
-    try:
-        return await handler(service, await caller(), request)
-    except Problem as problem:
-        return answer(problem)
-    except WindlassError as error:
-        return answer(problem_of(error))
-    except ClientDisconnect:  # Nobody is left to read it.
-        return answer(Problem(400, "incomplete", "the request ended before its body did"))
-    except Exception as error:  # noqa: BLE001  the answer is a problem, and the log says which
-        return await _failed(request, error)
-
-
-async def _refused(_: Request, error: Exception) -> Response:
-    """What the router itself refuses."""
-    assert isinstance(error, HTTPException)
-    codes = {404: "not-found", 405: "method-not-allowed"}
-    detail = _DETAILS.get(error.status_code, error.detail)
-    problem = Problem(error.status_code, codes.get(error.status_code, "refused"), detail)
-    return answer(problem, error.headers)
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    logger.error("%s %s failed: %s", request.method, request.url.path, type(error).__name__, exc_info=error)
-    return answer(Problem(500, "internal", "the server failed; its log says more"), SAFE_HEADERS)
-
-
-class SafeHeaders:
-    """Headers that keep a browser from making more of an answer than it is."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: App, *, open_to_all: bool = False, open_until_keys: bool = False) -> None:
+        self.service = Service(app, OPERATIONS)
+        self._door = Doorkeeper(app.store, open_to_all=open_to_all, open_until_keys=open_until_keys)
+        self._routing = _routing()
 
     async def __call__(self, connection: Connection, receive: Receive, send: Send) -> None:
-        """Pass everything on, and add the headers to the answer."""
+        """Answer a request; whatever happens, by an answer."""
+        if connection["type"] != "http":
+            raise RuntimeError(f"this speaks HTTP, not {connection['type']}")
+        request = Request(connection, receive)
+        response = await self._answered(request)
+        named = {name for name, _ in response.raw_headers}
+        response.raw_headers.extend(one for one in _SAFE if one[0] not in named)
+        await response(connection, receive, send)
 
-        async def safely(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                named = {name.lower() for name, _ in message["headers"]}
-                more = [(n.encode(), v.encode()) for n, v in SAFE_HEADERS.items() if n.encode() not in named]
-                message = {**message, "headers": [*message["headers"], *more]}
-            await send(message)
+    async def _answered(self, request: Request) -> Response:
+        try:
+            target, request.scope["path_params"] = self._routing.find(request.scope)
 
-        await self._app(connection, receive, safely)
+            async def caller() -> Caller:
+                return await self._door.caller(request) if target.takes_key else Caller()
+
+            request.state.still_welcome = caller  # for an answer that goes on and on
+            return await target.handler(self.service, await caller(), request)
+        except Problem as problem:
+            return answer(problem)
+        except WindlassError as error:
+            return answer(problem_of(error))
+        except ClientDisconnect:  # Nobody is left to read it.
+            return answer(Problem(400, "incomplete", "the request ended before its body did"))
+        except Exception as error:
+            where = f"{request.method} {request.url.path}"
+            logger.exception("%s failed: %s", where, type(error).__name__)
+            return answer(Problem(500, "internal", "the server failed; its log says more"))
+
+
+def _routing() -> Routing:
+    paths: dict[str, dict[str, Target]] = {
+        "/docs/style.css": {"GET": Target(reference.stylesheet, takes_key=False)},
+        "/store/wakes": {"GET": Target(remote.wakes)},
+        "/store/{verb}": {"POST": Target(remote.ask)},
+    }
+    for one in OPERATIONS:
+        target = Target(one.answered, takes_key=one.scope is not None)
+        paths.setdefault(one.path, {})[one.method] = target
+    return Routing(paths)

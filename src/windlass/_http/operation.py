@@ -160,6 +160,8 @@ class Operations:
 
 def read_query(request: Request, kind: Any) -> Any:
     """The query as its type; a Problem names the parameter that is wrong."""
+    if kind is NoQuery and not request.scope["query_string"]:
+        return _NOTHING
     given: dict[str, list[str]] = {}
     for name, value in request.query_params.multi_items():
         given.setdefault(name, []).append(value)
@@ -194,6 +196,7 @@ def _decoder(kind: Any) -> Any:
     return _decoders[kind]
 
 
+_NOTHING = NoQuery()
 _lists: dict[Any, frozenset[str]] = {}
 _decoders: dict[Any, Any] = {}
 _encoder = msgspec.json.Encoder()

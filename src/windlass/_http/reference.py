@@ -11,12 +11,14 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
+from .access import Caller
 from .fields import fields, kind
 from .html import Html, prose, tag, together, words
 from .openapi import document
 from .operation import Operation
 from .problems import SAFE_HEADERS
 from .schemas import Json
+from .service import Service
 from .unchanged import unless_unchanged
 
 _SAFE = f"{SAFE_HEADERS['content-security-policy']}; style-src 'self'; base-uri 'none'; form-action 'none'"
@@ -52,7 +54,7 @@ def response(operations: tuple[Operation, ...], request: Request) -> Response:
     return unless_unchanged(request, _page(operations), "text/html", headers)
 
 
-async def stylesheet(request: Request) -> Response:
+async def stylesheet(_: Service, __: Caller, request: Request) -> Response:
     """How the page looks."""
     return unless_unchanged(request, _style(), "text/css")
 

@@ -14,7 +14,7 @@ import uvicorn
 
 from ..app import App
 from ..errors import InvalidOption, Refused
-from .app import http_app
+from .app import Api
 from .connection import GuardedProtocol
 
 logger = logging.getLogger("windlass.http")
@@ -72,10 +72,10 @@ class Server:
     """The API of an app, on uvicorn; and a keeper beside it, unless others keep house."""
 
     def __init__(self, app: App, *, keeper: bool = True, **options: Any) -> None:
-        served = http_app(app, **options)
+        served = Api(app, **options)
         self._app = app
         self._keeper = keeper
-        self._closing: asyncio.Event = served.state.service.closing
+        self._closing: asyncio.Event = served.service.closing
         config = uvicorn.Config(
             served,
             lifespan="off",

@@ -71,10 +71,19 @@ def _listener(host: str, port: int) -> socket.socket:
 class Server:
     """The API of an app, on uvicorn; and a keeper beside it, unless others keep house."""
 
-    def __init__(self, app: App, *, keeper: bool = True, **options: Any) -> None:
-        served = Api(app, **options)
+    def __init__(
+        self,
+        app: App,
+        *,
+        keeper: bool = True,
+        open_to_all: bool = False,
+        open_until_keys: bool = False,
+        **options: Any,
+    ) -> None:
+        served = Api(app, open_to_all=open_to_all, open_until_keys=open_until_keys, **options)
         self._app = app
         self._keeper = keeper
+        self._open_why = "--insecure" if open_to_all else "there are no keys" if open_until_keys else None
         self._closing: asyncio.Event = served.service.closing
         config = uvicorn.Config(
             served,
@@ -99,7 +108,9 @@ class Server:
         self._closing.set()
 
     async def run(self, listener: socket.socket) -> None:
-        """Serve until it is stopped."""
+        """Serve until it is stopped; it says so if whoever reaches it may do everything."""
+        if self._open_why is not None:
+            logger.warning("%s: whoever can reach it may do everything", self._open_why)
         keeping = asyncio.ensure_future(self._keep())
         try:
             await self._server.serve(sockets=[listener])
@@ -122,12 +133,9 @@ class _Uvicorn(uvicorn.Server):
 
 
 async def prepared(app: App, *, host: str, insecure: bool, **options: Any) -> Server:
-    """A server that is safe to listen there; it says so if whoever reaches it may do everything."""
+    """A server that is safe to listen there."""
     has_keys = bool(await app.operator.keys.list())
     check_safe(host, has_keys=has_keys, insecure=insecure)
-    if insecure or not has_keys:
-        why = "--insecure" if has_keys else "there are no keys"
-        logger.warning("%s: whoever can reach it may do everything", why)
     logging.getLogger("uvicorn.error").addFilter(_matters)
     return Server(app, open_to_all=insecure, open_until_keys=not has_keys, **options)
 

@@ -232,7 +232,7 @@ export class Worker {
     if (!handler) return { outcome: "unhandled" };
     if (task.cancel_requested) return { outcome: "stopped" };
     const progress = (fraction, message = "") => {
-      run.progress = { fraction: Math.min(Math.max(Number(fraction) || 0, 0), 1), message: text(message, 1000) };
+      run.progress = { fraction: Number.isFinite(fraction) ? fraction : 0, message: text(message, 500) };
     };
     try {
       const result = await Promise.race([handler(task.payload, { task, signal, progress }), givenUp(signal)]);

@@ -117,6 +117,21 @@ async def test_an_error_of_any_length_is_kept_in_part(far: Far) -> None:
     assert (len(kept.type) <= 200, len(kept.message) <= 2_000, len(kept.traceback) <= 16_000) == (True,) * 3
 
 
+async def test_a_sign_of_life_is_not_refused_for_its_progress(far: Far) -> None:
+    await far.app.client.send("t", {})
+    (task,) = await far.claim(1)
+    held = {
+        "id": task["id"],
+        "fence": task["fence"],
+        "progress": {"fraction": 1.0001, "message": "m" * 9_000},
+    }
+    answer = await far.ask("heartbeat", session=far.session, worker=WORKER, held=[held], through=1)
+    assert answer.status_code == 200
+
+    kept = (await far.task(task)).progress
+    assert (kept.fraction, kept.message) == (1.0, "m" * 500)
+
+
 async def test_who_waits_is_answered_as_soon_as_there_is_a_task(far: Far) -> None:
     waiting = asyncio.create_task(far.claim(1, wait=20))
     await asyncio.wait([waiting], timeout=0.1)

@@ -208,6 +208,21 @@ def test_a_worker_goes_on_where_it_was_once_the_server_is_back(site: Site) -> No
     assert worker.alive
 
 
+def test_every_task_runs_once_though_the_server_is_killed(either: Site) -> None:
+    ids = either.send_many("nap", 600, seconds=0.01)
+    worker = either.start(slots=20, lease=15)  # longer than the server is away
+    for part in (100, 250, 400):
+        wait_until(lambda part=part: len(either.runs()) > part, 30, what="it goes on")  # type: ignore[misc]
+        either.server.kill_and_start()
+    either.drain(40)
+
+    assert {task.state for task in either.all_tasks()} == {State.COMPLETED}
+    # What ended meanwhile was settled later, perhaps twice; a claim without an answer was given back.
+    assert {task_id: len(told) for task_id, told in either.runs().items()} == dict.fromkeys(ids, 1)
+    assert {task.attempt for task in either.all_tasks()} == {1}
+    assert worker.alive
+
+
 def test_the_server_stops_though_workers_wait(site: Site) -> None:
     worker = site.start()
     began = monotonic()

@@ -103,10 +103,10 @@ class ErrorSaid(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class ProgressSaid(Struct, kw_only=True, forbid_unknown_fields=True):
-    """How far a task has come."""
+    """How far a task has come: `fraction` is from 0 to 1. Of a long `message` the beginning is kept."""
 
-    fraction: Annotated[float, Meta(ge=0, le=1)]
-    message: Annotated[str, Meta(max_length=1_000)] = ""
+    fraction: float
+    message: str = ""
 
 
 class StepDocument(Struct, kw_only=True):

@@ -25,6 +25,7 @@ work = Operations("work")
 
 MAX_AT_ONCE = 1_000
 MAX_WAIT = 30
+_MAX_PROGRESS = 500  # characters, as in workers of ours
 _LOOK_AGAIN = 1.0  # seconds, should a hint get lost
 
 Queues = Annotated[list[Name], Meta(min_length=1, max_length=100)]
@@ -232,9 +233,7 @@ async def _beat(asked: Asked[Any, Any], beat: Beat, *, opening: bool = False) ->
             held=tuple(leases),
             through=beat.through,
             progress=tuple(
-                Reported(lease, Progress(fraction=one.fraction, message=one.message.replace("\0", "")))
-                for lease, one in leases.items()
-                if one is not None
+                Reported(lease, _progress(one)) for lease, one in leases.items() if one is not None
             ),
         )
     )
@@ -242,6 +241,12 @@ async def _beat(asked: Asked[Any, Any], beat: Beat, *, opening: bool = False) ->
         raise SessionLost("this session has expired, or was never opened: stop its tasks, and open another")
     lost = [LostLease(id=lease.task_id, fence=lease.fence) for lease in pulse.lost]
     return Pulse(lost=lost, cancel=list(pulse.cancel))
+
+
+def _progress(said: ProgressSaid) -> Progress:
+    """It is bent to fit: no worker is to be taken for dead because of what it says on the side."""
+    fraction = min(max(said.fraction, 0.0), 1.0)
+    return Progress(fraction=fraction, message=said.message.replace("\0", "")[:_MAX_PROGRESS])
 
 
 async def _waited(asked: Asked[NoQuery, Claiming], wanted: Claim) -> Sequence[Claimed]:

@@ -3,7 +3,8 @@
 import asyncio
 import socket
 import threading
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Any, Self
 
@@ -57,6 +58,23 @@ class ApiServer:
         name = str(next(self._numbers))
         self._apps[name] = Api(App(store), **options)
         return f"{self.url}/{name}"
+
+    @contextmanager
+    def serving(self) -> Iterator[Callable[[Store], str]]:
+        """Serve stores to whoever asks; in the end they are closed, on the loop that used them."""
+        served: dict[str, Store] = {}
+
+        def serve(store: Store) -> str:
+            url = self.serve(store, open_to_all=True)
+            served[url] = store
+            return url
+
+        try:
+            yield serve
+        finally:
+            for url, store in served.items():
+                asyncio.run_coroutine_threadsafe(store.close(), self._loop).result(START_SECONDS)
+                del self._apps[url.rpartition("/")[2]]
 
     def tasks(self) -> int:
         """How many asyncio tasks its loop has, but for the one that counts."""

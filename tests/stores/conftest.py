@@ -1,7 +1,10 @@
 """The stores that the conformance suite and the twins run against."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from shutil import disk_usage
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -17,6 +20,9 @@ from windlass.testing.faults import FaultyStore, scripted
 
 pytest.register_assert_rewrite("windlass.testing.conformance", "windlass.testing.twins")
 
+IN_MEMORY = Path("/dev/shm")
+ROOM = 500_000_000  # bytes: for several tests at once
+
 Factory = Callable[[Path, Clock], Store]
 """Makes an unopened store in an empty folder."""
 
@@ -26,21 +32,28 @@ STORES: dict[str, Factory] = {
     "without faults": lambda _, clock: FaultyStore(MemoryStore(clock=clock), scripted()),
     "sqlite": lambda folder, clock: SQLiteStore(folder / "windlass.db", clock=clock),
 }
-SERVED = {"http to memory": "memory", "http to sqlite": "sqlite"}
 SERVERS = {"postgres 15": "schemas15", "postgres": "schemas_newest", "pgbouncer": "schemas_pooled"}
+SERVED = {"http to memory": "memory", "http to sqlite": "sqlite", "http to postgres": "postgres"}
 
 
-@pytest.fixture(params=[*STORES, *SERVED, *SERVERS])
+@pytest.fixture(params=[*STORES, *SERVERS, *SERVED])
 def factory(request: pytest.FixtureRequest) -> Iterator[Factory]:
-    if request.param in STORES:
-        yield STORES[request.param]
+    name = request.param
+    with _making(SERVED.get(name, name), request) as make:
+        if name in SERVED:
+            api: ApiServer = request.getfixturevalue("api")
+            with api.serving() as serve:
+                yield lambda folder, clock: HttpStore(serve(make(folder, clock)))
+        else:
+            yield make
+
+
+@contextmanager
+def _making(name: str, request: pytest.FixtureRequest) -> Iterator[Factory]:
+    if name in STORES:
+        yield STORES[name]
         return
-    if request.param in SERVED:
-        api: ApiServer = request.getfixturevalue("api")
-        make = STORES[SERVED[request.param]]
-        yield lambda folder, clock: HttpStore(api.serve(make(folder, clock), open_to_all=True))
-        return
-    schemas: Schemas = request.getfixturevalue(SERVERS[request.param])
+    schemas: Schemas = request.getfixturevalue(SERVERS[name])
     with schemas.lent() as fresh:
         yield lambda _, clock: fresh(clock)
 
@@ -75,8 +88,18 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def store(factory: Factory, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Store]:
-    store = factory(tmp_path, clock)
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """An empty folder: in memory where there is room. What outlasts a loss of power is shown elsewhere."""
+    if not IN_MEMORY.is_dir() or disk_usage(IN_MEMORY).free < ROOM:
+        yield tmp_path
+        return
+    with TemporaryDirectory(prefix="windlass-", dir=IN_MEMORY) as name:
+        yield Path(name)
+
+
+@pytest.fixture
+async def store(factory: Factory, clock: ManualClock, folder: Path) -> AsyncIterator[Store]:
+    store = factory(folder, clock)
     await store.open()
     yield store
     await store.close()

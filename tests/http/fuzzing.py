@@ -35,10 +35,15 @@ class Verdict(Struct):
     statuses: Counter[int] = msgspec.field(default_factory=Counter)
     failures: dict[str, str] = msgspec.field(default_factory=dict)
 
+    def __add__(self, other: "Verdict") -> "Verdict":
+        failures = {**self.failures, **other.failures}
+        return Verdict(self.seed, self.requests + other.requests, self.statuses + other.statuses, failures)
+
     def __str__(self) -> str:
         told = ", ".join(f"{number:,} x {status}" for status, number in sorted(self.statuses.items()))
         wrong = "".join(f"\n\n{what}\n{how}" for what, how in self.failures.items())
-        return f"{self.requests:,} requests (seed {self.seed}): {told}; {len(self.failures)} failures{wrong}"
+        count = f"{self.requests:,} requests (from seed {self.seed} on)"
+        return f"{count}: {told}; {len(self.failures)} failures{wrong}"
 
 
 def fuzzed(url: str, key: str, *, seed: int, examples: int, at_bounds: bool) -> Verdict:

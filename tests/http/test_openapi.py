@@ -120,6 +120,14 @@ async def test_a_plain_path_knows_its_methods(http: httpx2.AsyncClient, open_url
     assert answer.headers["allow"] == "GET, HEAD"
 
 
+@pytest.mark.parametrize("query", ["root=null", "created_after=null", "created_after=0.5", "created_after=1"])
+async def test_what_the_document_does_not_allow_in_a_query_is_refused(
+    query: str, http: httpx2.AsyncClient, open_url: str
+) -> None:
+    problem(await http.get(f"{open_url}/tasks?{query}"), 422, "invalid-request")
+    assert (await http.get(f"{open_url}/tasks?created_after=2026-08-01T06:00:00Z")).status_code == 200
+
+
 class Seen(HTMLParser):
     """What a page holds."""
 

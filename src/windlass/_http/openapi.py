@@ -124,7 +124,8 @@ def _described(one: Operation, names: set[str], schemas: Schemas) -> Json:
 def _statuses(one: Operation) -> list[int]:
     """Every status that it may end in."""
     more = (_OF_KEYS if one.scope is not None else ()) + (_OF_BODIES if one.body is not None else ())
-    return sorted({one.status, *one.answers, *_OF_ALL, *more})
+    lost = (404,) if "{" in one.path else ()
+    return sorted({one.status, *one.answers, *_OF_ALL, *more, *lost})
 
 
 def _parameters(one: Operation, schemas: Schemas) -> Iterator[Json]:

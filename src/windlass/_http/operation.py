@@ -4,6 +4,7 @@ The routes and the OpenAPI document are both read off these, so that neither can
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -173,9 +174,12 @@ def read_query(request: Request, kind: Any) -> Any:
         said[name] = values if name in several else values[0]
     with understood():
         query = msgspec.convert(said, kind, strict=False)
-    for name in said:
-        if getattr(query, name) is None:  # To msgspec the text "null" may be that.
+    for name, value in said.items():  # To msgspec the text "null" is null, and a number may be an instant.
+        read = getattr(query, name)
+        if read is None:
             raise Problem(422, "invalid-request", f"the parameter {name} cannot be null; leave it out")
+        if isinstance(read, datetime) and ":" not in value:
+            raise Problem(422, "invalid-request", f"the parameter {name} is an instant in ISO 8601")
     return query
 
 

@@ -74,7 +74,40 @@ BODIES: dict[str, Any] = {
     },
 }
 
+_SHOWN: dict[str, Any] = {
+    "id": _TASK,
+    "type": "report",
+    "queue": "reports",
+    "tenant": "acme",
+    "state": "completed",
+    "priority": 50,
+    "attempt": 1,
+    "max_attempts": 5,
+    "run_at": "2026-08-01T06:00:00Z",
+    "created_at": "2026-08-01T05:59:00Z",
+    "claimed_at": "2026-08-01T06:00:00.012Z",
+    "finished_at": "2026-08-01T06:00:01.512Z",
+    "timeout": None,
+    "worker": "worker-1",
+    "duration": 1.5,
+    "cancel_requested": False,
+    "progress": {"fraction": 1, "message": "12 pages"},
+    "payload": {"month": "2026-07"},
+    "result": "12 pages",
+    "error": None,
+    "idempotency_key": None,
+    "root": _TASK,
+    "after": [],
+    "result_into": None,
+    "next": [],
+    "secret": [],
+    "trace": None,
+    "enqueued_by": "key xR6EmtIocwvR (producers)",
+}
+
 ANSWERS: dict[str, Any] = {
+    "list_tasks": {"items": [_SHOWN], "cursor": _TASK},
+    "get_task": _SHOWN,
     "enqueue": {"id": _TASK, "created": True, "following": [_NEXT]},
     "enqueue_batch": {
         "tasks": [

@@ -60,16 +60,22 @@ def fields(properties: dict[str, Json], required: Sequence[str]) -> Html:
 def _field(name: str, schema: Json, *, is_required: bool) -> Html:
     must = [" ", tag("span", "required", class_="must")] if is_required else []
     bounds = "".join(f" · {one}" for one in _bounds(schema))
-    told = [tag("dd", words(schema["description"]), class_="told")] if "description" in schema else []
+    said = " ".join(one["description"] for one in _parts(schema) if "description" in one)
+    told = [tag("dd", words(said), class_="told")] if said else []
     described = tag("dd", kind(schema), tag("span", bounds, class_="bounds"), class_="kind")
     return tag("div", tag("dt", tag("code", name), *must), described, *told)
 
 
 def _bounds(schema: Json) -> Iterator[str]:
-    for place in (schema, *schema.get("anyOf", ())):
+    for place in _parts(schema):
         for key, said in _BOUNDS.items():
             if place.get(key) not in _GO_WITHOUT_SAYING and (key, place[key]) != ("minLength", 1):
                 yield said.format(_said(place[key]))
+
+
+def _parts(schema: Json) -> tuple[Json, ...]:
+    """A schema, and those of which one must fit."""
+    return (schema, *schema.get("anyOf", ()))
 
 
 def _said(value: Any) -> str:

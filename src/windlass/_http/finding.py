@@ -19,14 +19,13 @@ from .operation import Answer, Asked
 from .problems import Problem
 
 Text = Annotated[str, Meta(min_length=1, max_length=500, pattern="^[^\\x00]*$")]
+Since = Annotated[Instant, Meta(description="At this instant or later.")]
+Until = Annotated[Instant, Meta(description="Before this instant.")]
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 
 class Criteria(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which tasks: all that is said must match, and of several values of one kind any.
-
-    `error` is a part of the last error's type or message. The `_after`s are inclusive, the `_before`s not.
-    """
+    """Which tasks: all that is said must match, and of several values of one kind any."""
 
     id: Annotated[list[Id], Meta(max_length=1_000)] = []
     state: list[State] = []
@@ -35,11 +34,11 @@ class Criteria(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tenant: list[Annotated[str, Meta(max_length=500, pattern="^[^\\x00]*$")]] = []  # "": of tasks without one
     root: Id | None = None
     idempotency_key: Text | None = None
-    error: Text | None = None
-    created_after: Instant | None = None
-    created_before: Instant | None = None
-    finished_after: Instant | None = None
-    finished_before: Instant | None = None
+    error: Annotated[Text, Meta(description="A part of the last error's type or message.")] | None = None
+    created_after: Since | None = None
+    created_before: Until | None = None
+    finished_after: Since | None = None
+    finished_before: Until | None = None
 
 
 class Listing(Criteria, frozen=True, kw_only=True, forbid_unknown_fields=True):

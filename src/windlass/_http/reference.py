@@ -221,7 +221,7 @@ def _examples(one: _Asked, schemas: Json) -> Html:
 
 def _curl(one: _Asked, schemas: Json) -> str:
     """The operation as a command."""
-    path = re.sub(r"{(\w+)}", lambda found: _part(one, found[1]), one.path)
+    path = re.sub(r"{(\w+)}", lambda found: "$" + found[1].upper(), one.path)
     must = [each for each in one.said.get("parameters", ()) if each["in"] == "query" and each["required"]]
     query = "&".join(f"{each['name']}={sample(each['schema'], schemas)}" for each in must)
     lines = [f'curl "$WINDLASS{path}{"?" * bool(query)}{query}"']
@@ -235,11 +235,6 @@ def _curl(one: _Asked, schemas: Json) -> str:
         text = json.dumps(value, indent=None if "ndjson" in media_type else 2, ensure_ascii=False)
         lines.append("-d '" + text.replace("'", "'\\''") + "'")
     return " \\\n  ".join(lines)
-
-
-def _part(one: _Asked, name: str) -> str:
-    schema = next(each["schema"] for each in one.said["parameters"] if each["name"] == name)
-    return str(schema["examples"][0]) if "examples" in schema else name.upper()
 
 
 def sample(schema: Json, schemas: Json) -> Any:

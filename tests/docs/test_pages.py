@@ -1,23 +1,28 @@
 """What the pages show works as typed: every Python block and every command, in a folder of its own."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from tests.docs.blocks import DOCS, ROOT, Reader, blocks_of, matches
+from tests.servers.home import cache, locked
 
 pytestmark = pytest.mark.system
 
+PORT = 8765
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 WITH_PYTHON = [page for page in PAGES if any(block.language == "python" for block in blocks_of(page))]
 
 
 @pytest.fixture
-def reader(tmp_path: Path) -> Iterator[Reader]:
+def reader(page: Path, tmp_path: Path) -> Iterator[Reader]:
     reader = Reader(tmp_path)
-    yield reader
-    assert set(reader.close()) <= {0}, "a worker did not stop in order"
+    # Pages name the usual port, and only one server can have it.
+    with locked(cache() / f"{PORT}.lock") if f":{PORT}" in page.read_text() else nullcontext():
+        yield reader
+        assert set(reader.close()) <= {0}, "a worker did not stop in order"
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)

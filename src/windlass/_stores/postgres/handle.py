@@ -74,7 +74,7 @@ class Handle:
         """The database's clock, unless a test has its own."""
         if self.clock is not None:
             return self.clock.now()
-        now: datetime = (await self._fetch(Ask("now", (None,))))[0][0]
+        now: datetime = (await self.fetch(Ask("now", (None,))))[0][0]
         return now
 
     # -- open and close ------------------------------------------------------------------------------
@@ -117,60 +117,50 @@ class Handle:
     def _terms(self) -> Terms:
         return Terms(schema=self.address.schema, clock=self._now, layout=self._layout)
 
-    async def _know_layout(self) -> None:
+    async def know(self) -> None:
         """Ask how queues are laid out: anew now and then, for somebody may change it."""
         self._layout.asking()
-        self._layout.learn(await self._fetch(Ask("layout")))
+        self._layout.learn(await self.fetch(Ask("layout")))
 
     async def _lay_anew(self, queues: Sequence[str]) -> None:
         """Put the ready tasks of these queues where they belong now, some at a time."""
         rules = Rules(self._layout.settings, self._layout.limits)
-        ready = await self._fetch(Ask("ready_queues", (_MANY,))) if ALL in queues else ()
+        ready = await self.fetch(Ask("ready_queues", (_MANY,))) if ALL in queues else ()
         for queue in [row[0] for row in ready] or queues:
-            while await self._play(partial(laying.take_out, queue)) >= laying.AT_ONCE:
+            while await self.play(partial(laying.take_out, queue)) >= laying.AT_ONCE:
                 continue
-            while self._layout.is_laned(queue) and await self._play(partial(laying.lay_some, rules, [queue])):
+            while self._layout.is_laned(queue) and await self.play(partial(laying.lay_some, rules, [queue])):
                 continue
         if queues:
-            await self._fetch(Ask("settled", (list(queues),)))
-            await self._know_layout()
+            await self.fetch(Ask("settled", (list(queues),)))
+            await self.know()
 
     async def _limits_changed(self, moved: Sequence[Limit]) -> None:
         """Have what runs count for the limits as they are, and lay anew what these move."""
-        await self._play(partial(laying.count_running, await self.now()))
-        await self._know_layout()
+        await self.play(partial(laying.count_running, await self.now()))
+        await self.know()
         await self._lay_anew(laying.queues_of(moved))
 
     async def _tidy_lanes(self, settings: Sequence[QueueSettings]) -> None:
         """Queues that need no lanes any more are lines again; what limits count no longer is forgotten."""
-        await self._play(lambda: laying.straighten(self._now, settings))
-        await self._know_layout()
+        await self.play(lambda: laying.straighten(self._now, settings))
+        await self.know()
         # From queues that were straightened just now; or from long ago: by a transaction that began before.
-        laned = [row[0] for row in await self._fetch(Ask("laned_queues"))]
-        unsettled = [row[0] for row in await self._fetch(Ask("unsettled"))]
+        laned = [row[0] for row in await self.fetch(Ask("laned_queues"))]
+        unsettled = [row[0] for row in await self.fetch(Ask("unsettled"))]
         await self._lay_anew([*unsettled, *(queue for queue in laned if not self._layout.is_laned(queue))])
-        while await self._play(lambda: laying.forget_unused(self._now)):
+        while await self.play(lambda: laying.forget_unused(self._now)):
             continue
 
     async def fetch(self, ask: Ask) -> Sequence[Row]:
         """One statement's rows."""
-        return await self._fetch(ask)
-
-    async def play(self, make: Callable[[], Script[T]]) -> T:
-        """A script, in a transaction."""
-        return await self._play(make)
-
-    async def know(self) -> None:
-        """Ask how queues are laid out."""
-        await self._know_layout()
-
-    async def _fetch(self, ask: Ask) -> Sequence[Row]:
         if self._closed or not self._ready:
             await self._opened()
         with self._connections.told():
             return await self._connections.fetch(ask)
 
-    async def _play(self, make: Callable[[], Script[T]]) -> T:
+    async def play(self, make: Callable[[], Script[T]]) -> T:
+        """A script, in a transaction."""
         await self._opened()
         with self._connections.told():
             return await self._connections.play(make)

@@ -64,9 +64,9 @@ class PostgresStore(Handle):
         if not batch:
             return []
         if self._layout.is_stale:
-            await self._know_layout()
+            await self.know()
         if not all(map(is_plain, batch)):
-            return await self._play(lambda: enqueueing.enqueue(self._terms, batch))
+            return await self.play(lambda: enqueueing.enqueue(self._terms, batch))
         loop = asyncio.get_running_loop()
         together = self._together.get(loop)
         if together is None:
@@ -77,8 +77,8 @@ class PostgresStore(Handle):
         if len(batch) >= copying.AT_LEAST and await self._copy(batch):
             return [Enqueued(id=new.id, created=True) for new in batch]
         if len(batch) >= copying.AT_LEAST or not self._tries.is_first(batch):
-            return await self._play(lambda: enqueueing.insert_again(self._terms, batch))
-        rows = await self._fetch(enqueueing.plain_insertion(self._terms, batch))
+            return await self.play(lambda: enqueueing.insert_again(self._terms, batch))
+        rows = await self.fetch(enqueueing.plain_insertion(self._terms, batch))
         return enqueueing.answers_to(batch, {row[0] for row in rows})
 
     async def _copy(self, batch: Sequence[NewTask]) -> bool:
@@ -124,7 +124,7 @@ class PostgresStore(Handle):
 
     async def _exchange(self, batch: Sequence[Settlement], claim: Claim | None) -> Grant:
         if self._layout.is_stale:
-            await self._know_layout()
+            await self.know()
         grant = await self._claiming.exchange(self, self._terms, batch, claim)
         if grant.done is None:
             self._came_up(claim, grant)
@@ -132,10 +132,10 @@ class PostgresStore(Handle):
 
     async def _settle_slowly(self, batch: Sequence[Settlement], claim: Claim | None) -> Settled:
         if self._layout.is_stale:
-            await self._know_layout()
+            await self.know()
         lines, lanes = ([], []) if claim is None else self._claiming.divide(claim)
         arms = [] if lanes else self._claiming.every_arm(lines)
-        receipts, grant = await self._play(lambda: leases.settle(self._terms, batch, claim, arms))
+        receipts, grant = await self.play(lambda: leases.settle(self._terms, batch, claim, arms))
         if claim is not None and (grant is None or grant.guarded):
             grant = await self._exchange((), claim)
         else:
@@ -151,18 +151,18 @@ class PostgresStore(Handle):
 
     async def heartbeat(self, beat: Heartbeat) -> Pulse:
         """Renew the session; hand back strangers; report losses and requests to stop."""
-        rows = await self._fetch(sessions.heartbeat(self._now, beat))
+        rows = await self.fetch(sessions.heartbeat(self._now, beat))
         if not rows:
             return Pulse(alive=False)
         if beat.progress:
-            await self._fetch(sessions.report(beat))
+            await self.fetch(sessions.report(beat))
         holding = [row for row in rows if row[0] is not None]
         strangers = sessions.strangers(beat, holding)
         if strangers:
-            await self._play(lambda: sessions.hand_back(self._now, beat, strangers))
+            await self.play(lambda: sessions.hand_back(self._now, beat, strangers))
         pulse = sessions.pulse(beat, holding)
         # What the session does not hold may be another's of the same fence: as a rule it is lost.
-        return sessions.pulse(beat, await self._fetch(sessions.held(beat))) if pulse.lost else pulse
+        return sessions.pulse(beat, await self.fetch(sessions.held(beat))) if pulse.lost else pulse
 
     def transaction(self) -> Transaction:
         """A transaction on a connection apart from those that claim and settle."""
@@ -170,7 +170,7 @@ class PostgresStore(Handle):
 
     async def once(self, lease: Lease, key: str) -> bool:
         """Mark the key on the lease's task; whether this lease marked it first."""
-        rows = await self._fetch(Ask("once", (lease.task_id, lease.fence, key)))
+        rows = await self.fetch(Ask("once", (lease.task_id, lease.fence, key)))
         if not rows:
             raise refusals.lease_lost(lease, key)
         return bool(rows[0][0])
@@ -191,35 +191,35 @@ class PostgresStore(Handle):
 
     async def lead(self, holder: str, lease_for: timedelta) -> bool:
         """Take, keep or give up the lead."""
-        return bool(await self._fetch(keeping.lead(self._now, holder, lease_for)))
+        return bool(await self.fetch(keeping.lead(self._now, holder, lease_for)))
 
     async def promote(self, limit: int) -> Promoted:
         """Make due tasks ready."""
-        ((number, next_at),) = await self._fetch(keeping.promote(self._now, limit))
+        ((number, next_at),) = await self.fetch(keeping.promote(self._now, limit))
         return Promoted(number=number, next_at=next_at)
 
     async def rescue(self, session: str, limit: int) -> Sequence[Claimed]:
         """Take over the running tasks of sessions that have expired."""
-        return await self._play(lambda: sessions.rescue(self._now, session, limit))
+        return await self.play(lambda: sessions.rescue(self._now, session, limit))
 
     async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
         """Delete what retention no longer covers: days of the history whole, the rest row by row."""
         now = await self.now()
         if by is not None:
             line = audited_prune(retention, by, now)
-            await self._play(lambda: auditing.write([line]))
-        settings = [read_settings(row[0]) for row in await self._fetch(keeping.all_settings())]
+            await self.play(lambda: auditing.write([line]))
+        settings = [read_settings(row[0]) for row in await self.fetch(keeping.all_settings())]
         terms = keeping.terms(retention, settings)
         whole = keeping.longest(terms)
         pruned = await self._drop_days(now, whole)
         for term in terms:
             if pruned < limit and keeping.by_row(term, whole):
                 since = self._horizons.since(term, now)
-                gone = await self._play(partial(keeping.prune_rows, term, now, limit - pruned, since))
+                gone = await self.play(partial(keeping.prune_rows, term, now, limit - pruned, since))
                 if gone.horizon is not None:
                     self._horizons.reached(term, gone.horizon)
                 pruned += gone.number
-        while len(await self._fetch(keeping.prune_keys(self._now))) == keeping.KEYS_AT_ONCE:
+        while len(await self.fetch(keeping.prune_keys(self._now))) == keeping.KEYS_AT_ONCE:
             continue
         await self._tidy_lanes(settings)
         return pruned
@@ -264,7 +264,7 @@ class PostgresStore(Handle):
             with self._connections.told():
                 found = await asking.find_ids(self._connections, meant, page)
             acting = partial(actions.apply, self._now, action, found.items, limit - len(done))
-            done += await self._play(acting)
+            done += await self.play(acting)
             cursor = found.cursor
             if cursor is None:
                 break
@@ -276,11 +276,11 @@ class PostgresStore(Handle):
             raise refusals.written_by_itself(record)
 
         async def play(script: Callable[[], Script[T]]) -> T:
-            return await self._play(lambda: auditing.put(self._now, record, by, script()))
+            return await self.play(lambda: auditing.put(self._now, record, by, script()))
 
         if isinstance(record, QueueSettings):
             moved = await play(lambda: keeping.put_queue(self._now, record))
-            await self._know_layout()
+            await self.know()
             await self._lay_anew([record.name] if moved else [])
         elif isinstance(record, Limit):
             await self._limits_changed(await play(lambda: laying.put_limit(self._now, record)))
@@ -290,7 +290,7 @@ class PostgresStore(Handle):
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
         """The records of a kind, by name."""
         if kind is Usage:
-            usages: Sequence[Any] = await self._play(partial(laying.usages, await self.now()))
+            usages: Sequence[Any] = await self.play(partial(laying.usages, await self.now()))
             return paged(usages, page, lambda usage: usage.name)
         await self._opened()
         with self._connections.told():
@@ -300,11 +300,11 @@ class PostgresStore(Handle):
         """Forget a record; what a session held becomes rescuable."""
 
         async def play(script: Callable[[], Script[T]]) -> T:
-            return await self._play(lambda: auditing.remove(self._now, kind, name, by, script()))
+            return await self.play(lambda: auditing.remove(self._now, kind, name, by, script()))
 
         if kind is QueueSettings:
             removed = await play(lambda: keeping.remove_queue(self._now, name))
-            await self._know_layout()
+            await self.know()
             await self._lay_anew([name])
             return removed
         if kind is Limit:

@@ -8,6 +8,8 @@ from itertools import count
 from typing import Any, Self
 
 import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from windlass import App
 from windlass._http.app import http_app
@@ -52,11 +54,20 @@ class ApiServer:
         self._server.should_exit = True
         self._thread.join(START_SECONDS)
 
-    def serve(self, store: Store, **options: Any) -> str:
-        """Serve a store; the URL at which it is asked."""
+    def serve(self, store: Store, *, at: str = "", **options: Any) -> str:
+        """Serve a store; the URL at which it is asked. `at` mounts it there, as another app would."""
+        return self.serve_app(App(store), at=at, **options)
+
+    def serve_app(self, app: App, *, at: str = "", **options: Any) -> str:
+        """Serve an app; the URL at which it is asked."""
         name = str(next(self._numbers))
-        self._apps[name] = http_app(App(store), **options)
-        return f"{self.url}/{name}"
+        served = http_app(app, **options)
+        self._apps[name] = Starlette(routes=[Mount(at, served)]) if at else served
+        return f"{self.url}/{name}{at}"
+
+    def close(self, store: Store) -> None:
+        """Close a store that was served, in the loop that has used it."""
+        asyncio.run_coroutine_threadsafe(store.close(), self._loop).result(START_SECONDS)
 
     def tasks(self) -> int:
         """How many asyncio tasks its loop has, but for the one that counts."""

@@ -65,6 +65,11 @@ class ApiServer:
         self._apps[name] = Starlette(routes=[Mount(at, served)]) if at else served
         return f"{self.url}/{name}{at}"
 
+    def closing(self) -> None:
+        """Say to all that is served here that the server is about to stop."""
+        for served in self._apps.values():
+            self._loop.call_soon_threadsafe(served.state.service.closing.set)
+
     def close(self, store: Store) -> None:
         """Close a store that was served, in the loop that has used it."""
         asyncio.run_coroutine_threadsafe(store.close(), self._loop).result(START_SECONDS)

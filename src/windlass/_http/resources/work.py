@@ -11,13 +11,14 @@ from ..._ids import new_id
 from ..._model.key import Scope
 from ..._model.lease import Claim, Claimed, Heartbeat, Lease, Reported
 from ..._model.record import Session, Worker
-from ..._model.task import Progress, Task
+from ..._model.task import Progress, Task, TaskId
 from ..._model.verdict import Receipt
 from ..._worker.results import with_results
 from ...errors import SessionLost
 from ...signals import Fatal
 from ..documents import ErrorSaid, Id, Instant, Name, ProgressSaid
 from ..hints import Hints
+from ..holding import own_tasks
 from ..operation import Asked, NoQuery, Operations
 from ..settling import Ended, settled, settlement
 
@@ -206,10 +207,11 @@ async def settle(asked: Asked[NoQuery, Settling]) -> SettledTasks:
 
 async def _beat(asked: Asked[Any, Any], beat: Beat, *, opening: bool = False) -> Pulse:
     said = beat.worker
-    leases = {Lease(one.id, one.fence): one.progress for one in beat.held}
+    session = _own(asked, beat.session)
+    leases, others = await _held(asked, beat)
     pulse = await asked.service.store.heartbeat(
         Heartbeat(
-            session=_own(asked, beat.session),
+            session=session,
             worker=Worker(
                 name=said.name,
                 host=said.host,
@@ -232,7 +234,18 @@ async def _beat(asked: Asked[Any, Any], beat: Beat, *, opening: bool = False) ->
     )
     if not pulse.alive:
         raise SessionLost("this session has expired, or was never opened: stop its tasks, and open another")
-    return Pulse(lost=[lease.task_id for lease in pulse.lost], cancel=list(pulse.cancel))
+    return Pulse(lost=[*others, *(lease.task_id for lease in pulse.lost)], cancel=list(pulse.cancel))
+
+
+async def _held(
+    asked: Asked[Any, Any], beat: Beat
+) -> tuple[dict[Lease, ProgressSaid | None], Sequence[TaskId]]:
+    """The leases that the beat names, and the tasks among them that others hold: of these nothing is told."""
+    own = await own_tasks(asked, (one.id for one in beat.held)) if asked.caller.is_bound else None
+    if own is None:
+        return {Lease(one.id, one.fence): one.progress for one in beat.held}, ()
+    held = {Lease(one.id, one.fence): one.progress for one in beat.held if one.id in own}
+    return held, [one.id for one in beat.held if one.id not in own]
 
 
 async def _waited(asked: Asked[NoQuery, Claiming], wanted: Claim) -> Sequence[Claimed]:
@@ -248,6 +261,7 @@ async def _waited(asked: Asked[NoQuery, Claiming], wanted: Claim) -> Sequence[Cl
             await hints.next(min(left, _LOOK_AGAIN))
             if await asked.request.is_disconnected():
                 return ()
+            await asked.still_welcome()
 
 
 async def _delivered(asked: Asked[Any, Any], task: Task) -> ClaimedTask | None:

@@ -16,6 +16,7 @@ from ..errors import WindlassError
 from . import reference, remote
 from .access import Caller, Doorkeeper
 from .operation import Operation
+from .origins import let_in
 from .problems import SAFE_HEADERS, Problem, answer, problem_of
 from .resources.about import about
 from .resources.dead import dead
@@ -53,8 +54,13 @@ OPERATIONS: tuple[Operation, ...] = (
 Handler = Callable[[Service, Caller, Request], Awaitable[Response]]
 
 
-def http_app(app: App, *, open_to_all: bool = False, open_until_keys: bool = False) -> Starlette:
-    """The API over an app. `open_to_all` asks nobody for a key; `open_until_keys`, while there are none."""
+def http_app(
+    app: App, *, open_to_all: bool = False, open_until_keys: bool = False, origins: Iterable[str] = ()
+) -> Starlette:
+    """The API over an app. `open_to_all` asks nobody for a key; `open_until_keys`, while there are none.
+
+    Pages of `origins` may use it from a browser.
+    """
     service = Service(app, OPERATIONS)
     store = app.store
     door = Doorkeeper(store, open_to_all=open_to_all, open_until_keys=open_until_keys)
@@ -72,6 +78,8 @@ def http_app(app: App, *, open_to_all: bool = False, open_until_keys: bool = Fal
         *_routes(OPERATIONS, guarded),
     ]
     served = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
+    served.router.redirect_slashes = False  # To where, whoever asks would say himself: by the Host he names.
+    let_in(served, origins)
     served.add_middleware(SafeHeaders)
     served.state.service = service
     return served
@@ -118,7 +126,11 @@ async def _answered(
 
     request.state.still_welcome = caller  # for an answer that goes on and on
     try:
-        return await handler(service, await caller(), request)
+        asking = await caller()
+        paced = {} if door is None else door.pacing.take(asking.key)
+        response = await handler(service, asking, request)
+        response.headers.update(paced)
+        return response
     except Problem as problem:
         return answer(problem)
     except WindlassError as error:

@@ -116,11 +116,14 @@ class ProblemDocument(Struct, kw_only=True):
 class Problem(Exception):
     """A problem with a status, a stable code and words for a person."""
 
-    def __init__(self, status: int, code: str, detail: str, **more: Any) -> None:
+    def __init__(
+        self, status: int, code: str, detail: str, *, headers: Mapping[str, str] | None = None, **more: Any
+    ) -> None:
         super().__init__(detail)
         self.status = status
         self.code = code
         self.detail = detail
+        self.headers = headers or {}
         self.more = more
 
 
@@ -149,7 +152,7 @@ def document(problem: Problem) -> ProblemDocument:
 
 def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
     """A problem as a response."""
-    extra = dict(headers or {})
+    extra = {**problem.headers, **(headers or {})}
     if problem.status in (429, 503):
         extra.setdefault("Retry-After", "1")
     if problem.status == 401:

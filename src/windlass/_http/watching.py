@@ -26,15 +26,15 @@ class Watch:
         self._pause = _FIRST_LOOK
 
     async def ended(
-        self, task_id: TaskId, seconds: float, closing: asyncio.Event, gone: Coroutine[Any, Any, None]
+        self, task_id: TaskId, seconds: float, closing: asyncio.Event, *others: Coroutine[Any, Any, None]
     ) -> None:
-        """Return once the task has ended, the time is over, the server closes, or who asked has gone."""
+        """Return once the task has ended, the time is over, the server closes, or another ends."""
         end = self._ends.setdefault(task_id, asyncio.Event())
         self._waited[task_id] += 1
         self._pause = _FIRST_LOOK
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
-        waits = [asyncio.ensure_future(one) for one in (end.wait(), closing.wait(), gone)]
+        waits = [asyncio.ensure_future(one) for one in (end.wait(), closing.wait(), *others)]
         try:
             await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:

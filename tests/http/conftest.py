@@ -1,15 +1,22 @@
 """A server for the tests of the API, and what they ask of it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from tests.http.asking import Api
 from tests.loops.working import eventually
 from tests.servers.api import ApiServer
+from tests.servers.postgres import Postgres
+from tests.stores.schemas import Schemas
 from windlass._client.keys import Keys
+from windlass._store import Store
 from windlass._stores.memory import MemoryStore
+from windlass._stores.sqlite import SQLiteStore
 
 DEADLINE = 10.0
 
@@ -76,3 +83,39 @@ async def lives_on(ask: Ask, api: ApiServer) -> AsyncIterator[None]:
     yield
     assert (await ask("about")).status_code == 200
     await eventually(lambda: api.tasks() <= before)
+
+
+@pytest.fixture
+def api_of(http: httpx2.AsyncClient, open_url: str) -> Api:
+    """The API of a memory store, open to all."""
+    return Api(http, open_url)
+
+
+@pytest.fixture(scope="session")
+def schemas(postgres_newest: Postgres) -> Iterator[Schemas]:
+    with Schemas(postgres_newest.url, prefix="api") as schemas:
+        yield schemas
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    """A store of each kind, for what depends on how tasks are kept."""
+    with ExitStack() as lent:
+        if request.param == "memory":
+            store: Store = MemoryStore()
+        elif request.param == "sqlite":
+            store = SQLiteStore(tmp_path / "windlass.db")
+        else:
+            schemas: Schemas = request.getfixturevalue("schemas")
+            store = lent.enter_context(schemas.lent())(None)
+        await store.open()
+        yield store
+        await store.close()
+
+
+@pytest.fixture
+async def on_each(kept: Store, api: ApiServer, http: httpx2.AsyncClient) -> AsyncIterator[Api]:
+    """The API of each kind of store, open to all, by a handle of its own."""
+    served = kept.another()
+    yield Api(http, api.serve(served, open_to_all=True))
+    api.close(served)

@@ -20,7 +20,12 @@ def app() -> App:
 
 async def test_a_key_is_shown_once_and_kept_as_a_hash(app: App) -> None:
     made = await app.operator.keys.create(
-        "the shop", scopes=["enqueue", Scope.READ, "read"], tenant="acme", queues=["mail"], expires_in="1h"
+        "the shop",
+        scopes=["enqueue", Scope.READ, "read"],
+        tenant="acme",
+        queues=["mail"],
+        expires_in="1h",
+        rate=5,
     )
     (kept,) = await app.operator.keys.list()
 
@@ -29,6 +34,7 @@ async def test_a_key_is_shown_once_and_kept_as_a_hash(app: App) -> None:
     assert kept == made.key
     assert (kept.name, kept.label, kept.tenant, kept.queues) == (sent.id, "the shop", "acme", ("mail",))
     assert kept.scopes == (Scope.ENQUEUE, Scope.READ)
+    assert kept.rate == 5
     assert kept.hash == hashlib.sha256(sent.secret.encode()).hexdigest()
     assert kept.expires_at == kept.created_at + timedelta(hours=1)
     assert sent.secret not in repr(kept) + repr(made) + repr(sent)
@@ -72,6 +78,7 @@ async def test_a_revoked_key_is_gone_and_the_others_stay(app: App) -> None:
         ({"expires_in": "soon"}, "key's term"),
         ({"expires_in": 0}, "more than no time"),
         ({"expires_in": -1}, "key's term"),
+        ({"rate": 0}, "a key's rate is 0.001 to 1,000,000 requests a second, not 0"),
     ],
 )
 async def test_what_makes_no_sense_is_refused_and_nothing_kept(
@@ -85,9 +92,10 @@ async def test_what_makes_no_sense_is_refused_and_nothing_kept(
 
 def test_the_blocking_twin_does_the_same(tmp_path: Path) -> None:
     app = App(f"sqlite:///{tmp_path}/windlass.db")
-    made = app.sync_operator.keys.create("shop", scopes=("enqueue",))
+    made = app.sync_operator.keys.create("shop", scopes=("enqueue",), rate=2)
 
     assert app.sync_operator.keys.list() == [made.key]
+    assert made.key.rate == 2
     app.sync_operator.keys.revoke(made.key.name)
     assert app.sync_operator.keys.list() == []
     asyncio.run(app.close())

@@ -9,10 +9,13 @@ from itertools import count
 from typing import Any, Self
 
 import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from windlass import App
 from windlass._http.app import Api
 from windlass._http.connection import GuardedProtocol
+from windlass._http.service import Service
 from windlass._store import Store
 
 START_SECONDS = 10.0
@@ -23,6 +26,7 @@ class ApiServer:
 
     def __init__(self) -> None:
         self._apps: dict[str, Any] = {}
+        self._services: list[Service] = []
         self._numbers = count()
         # With the protocol said: asyncio sends without delay only on sockets that are known to be TCP.
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -53,11 +57,26 @@ class ApiServer:
         self._server.should_exit = True
         self._thread.join(START_SECONDS)
 
-    def serve(self, store: Store, **options: Any) -> str:
-        """Serve a store; the URL at which it is asked."""
+    def serve(self, store: Store, *, at: str = "", **options: Any) -> str:
+        """Serve a store; the URL at which it is asked. `at` mounts it there, as another app would."""
+        return self.serve_app(App(store), at=at, **options)
+
+    def serve_app(self, app: App, *, at: str = "", **options: Any) -> str:
+        """Serve an app; the URL at which it is asked."""
         name = str(next(self._numbers))
-        self._apps[name] = Api(App(store), **options)
-        return f"{self.url}/{name}"
+        served = Api(app, **options)
+        self._apps[name] = Starlette(routes=[Mount(at, served)]) if at else served
+        self._services.append(served.service)
+        return f"{self.url}/{name}{at}"
+
+    def closing(self) -> None:
+        """Say to all that is served here that the server is about to stop."""
+        for service in self._services:
+            self._loop.call_soon_threadsafe(service.closing.set)
+
+    def close(self, store: Store) -> None:
+        """Close a store that was served, in the loop that has used it."""
+        asyncio.run_coroutine_threadsafe(store.close(), self._loop).result(START_SECONDS)
 
     @contextmanager
     def serving(self) -> Iterator[Callable[[Store], str]]:

@@ -46,8 +46,9 @@ class Keys:
         tenant: str | None = None,
         queues: Iterable[str] | None = None,
         expires_in: timedelta | float | str | None = None,
+        rate: float | None = None,
     ) -> NewKey:
-        """Make a key that allows this and no more."""
+        """Make a key that allows this and no more, and so many requests a second (`rate`)."""
         await self._store.open()
         now = await self._store.now()
         sent = bearer.from_bytes(secrets.token_bytes(_ENTROPY))
@@ -60,6 +61,7 @@ class Keys:
             expires_at=None if expires_in is None else now + _term(expires_in),
             tenant=None if tenant is None else checked_name(tenant, "tenant"),
             queues=None if queues is None else _queues(queues),
+            rate=None if rate is None else bearer.rate(rate),
         )
         await self._store.put(key, self._by)
         return NewKey(key, sent.text)
@@ -90,9 +92,12 @@ class SyncKeys:
         tenant: str | None = None,
         queues: Iterable[str] | None = None,
         expires_in: timedelta | float | str | None = None,
+        rate: float | None = None,
     ) -> NewKey:
-        """Make a key that allows this and no more."""
-        made = self._keys.create(label, scopes=scopes, tenant=tenant, queues=queues, expires_in=expires_in)
+        """Make a key that allows this and no more, and so many requests a second (`rate`)."""
+        made = self._keys.create(
+            label, scopes=scopes, tenant=tenant, queues=queues, expires_in=expires_in, rate=rate
+        )
         return self._loop.run(made)
 
     def list(self) -> Sequence[ApiKey]:

@@ -15,6 +15,7 @@ from .._model.key import ApiKey, Scope
 from .._policy import bearer
 from .._store import Store, all_records
 from ..errors import StoreError
+from .pacing import Pacing
 from .problems import Problem
 
 logger = logging.getLogger("windlass.http")
@@ -102,6 +103,7 @@ class Doorkeeper:
     """Knows the keys, and lets in who has one."""
 
     def __init__(self, store: Store, *, open_to_all: bool, open_until_keys: bool = False) -> None:
+        self.pacing = Pacing()
         self._store = store
         self._open_to_all = open_to_all
         self._open_until_keys = open_until_keys

@@ -1,6 +1,7 @@
 """The API as an ASGI app: `windlass serve` runs it, and another app may mount it."""
 
 import logging
+from collections.abc import Iterable
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -12,6 +13,7 @@ from ..errors import WindlassError
 from . import reference, remote
 from .access import Caller, Doorkeeper
 from .operation import Operation
+from .origins import letting_in
 from .problems import SAFE_HEADERS, Problem, answer, problem_of
 from .resources.about import about
 from .resources.dead import dead
@@ -46,17 +48,31 @@ _SAFE = [(name.encode(), value.encode()) for name, value in SAFE_HEADERS.items()
 
 
 class Api:
-    """The API over an app. `open_to_all` asks nobody for a key; `open_until_keys`, while there are none."""
+    """The API over an app. `open_to_all` asks nobody for a key; `open_until_keys`, while there are none.
 
-    def __init__(self, app: App, *, open_to_all: bool = False, open_until_keys: bool = False) -> None:
+    Pages of `origins` may use it from a browser.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        open_to_all: bool = False,
+        open_until_keys: bool = False,
+        origins: Iterable[str] = (),
+    ) -> None:
         self.service = Service(app, OPERATIONS)
         self._door = Doorkeeper(app.store, open_to_all=open_to_all, open_until_keys=open_until_keys)
         self._routing = _routing()
+        self._asked = letting_in(self._answer, origins)
 
     async def __call__(self, connection: Connection, receive: Receive, send: Send) -> None:
         """Answer a request; whatever happens, by an answer."""
         if connection["type"] != "http":
             raise RuntimeError(f"this speaks HTTP, not {connection['type']}")
+        await self._asked(connection, receive, send)
+
+    async def _answer(self, connection: Connection, receive: Receive, send: Send) -> None:
         request = Request(connection, receive)
         response = await self._answered(request)
         named = {name for name, _ in response.raw_headers}
@@ -71,7 +87,11 @@ class Api:
                 return await self._door.caller(request) if target.takes_key else Caller()
 
             request.state.still_welcome = caller  # for an answer that goes on and on
-            return await target.handler(self.service, await caller(), request)
+            asking = await caller()
+            paced = self._door.pacing.take(asking.key)
+            response = await target.handler(self.service, asking, request)
+            response.headers.update(paced)
+            return response
         except Problem as problem:
             return answer(problem)
         except WindlassError as error:

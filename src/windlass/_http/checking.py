@@ -15,6 +15,7 @@ from .._model.key import ApiKey
 from .._model.lease import Claim
 from .._model.queue import STRICT_MS, Retention
 from .._model.task import NewTask
+from .._policy import bearer
 from .._policy.options import MAX_DELAY
 from .._policy.payload import MAX_DEPTH
 from .._policy.rank import MAX_PRIORITY, priority_of
@@ -79,6 +80,8 @@ def _check_struct(value: Struct) -> None:
         case ApiKey():
             if not _HASH.fullmatch(value.hash):
                 raise InvalidOption("a key's hash is 64 digits of hex, in small letters")
+            if value.rate is not None:
+                bearer.rate(value.rate)
         case _:
             pass
     if isinstance(value, _LIMITED) and not 0 <= value.limit <= MAX_AT_ONCE:

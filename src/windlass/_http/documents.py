@@ -24,6 +24,7 @@ Id = Annotated[
     str,
     Meta(
         pattern="^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$",
+        max_length=36,  # Before a line's end, too, is an end to `$`.
         examples=["0199c3a2-7d10-7abc-8def-0123456789ab"],
     ),
 ]

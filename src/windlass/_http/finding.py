@@ -3,6 +3,7 @@
 import re
 from datetime import datetime
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from msgspec import Meta, Struct
 from starlette.datastructures import URL
@@ -21,17 +22,19 @@ from .problems import Problem
 Text = Annotated[str, Meta(min_length=1, max_length=500, pattern="^[^\\x00]*$")]
 Since = Annotated[Instant, Meta(description="At this instant or later.")]
 Until = Annotated[Instant, Meta(description="Before this instant.")]
+MaybeText = Annotated[str, Meta(max_length=500, pattern="^[^\\x00]*$")]
+Several = Meta(min_length=1, max_length=1_000)  # A list that turned out empty must not mean everything.
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 
 class Criteria(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which tasks: all that is said must match, and of several values of one kind any."""
 
-    id: Annotated[list[Id], Meta(max_length=1_000)] = []
-    state: list[State] = []
-    type: list[Text] = []
-    queue: list[Text] = []
-    tenant: list[Annotated[str, Meta(max_length=500, pattern="^[^\\x00]*$")]] = []  # "": of tasks without one
+    id: Annotated[list[Id], Several] = []
+    state: Annotated[list[State], Several] = []
+    type: Annotated[list[Text], Several] = []
+    queue: Annotated[list[Text], Several] = []
+    tenant: Annotated[list[MaybeText], Several] = []  # "": of tasks without one
     root: Id | None = None
     idempotency_key: Text | None = None
     error: Annotated[Text, Meta(description="A part of the last error's type or message.")] | None = None
@@ -93,18 +96,18 @@ def next_page(asked: Asked[Any, Any], found: Slice[Any]) -> dict[str, str]:
     if found.cursor is None:
         return {}
     url: URL = asked.request.url.include_query_params(cursor=found.cursor)
-    return {"Link": f'<{url.path}?{url.query}>; rel="next"'}
+    return {"Link": f'<{quote(url.path)}?{url.query}>; rel="next"'}
 
 
-async def the_task(asked: Asked[Any, Any], *states: State) -> Task:
+async def the_task(asked: Asked[Any, Any]) -> Task:
     """The task of the path, within the caller's bounds; NotFound tells nothing of what lies beyond them."""
-    return await task_by(asked, asked.path("id"), *states)
+    return await task_by(asked, asked.path("id"))
 
 
-async def task_by(asked: Asked[Any, Any], task_id: TaskId, *states: State) -> Task:
+async def task_by(asked: Asked[Any, Any], task_id: TaskId) -> Task:
     """A task by its id, within the caller's bounds."""
     if _ID.fullmatch(task_id):
-        where = asked.caller.sees(Filter(ids=(task_id,), states=states or None))
+        where = asked.caller.sees(Filter(ids=(task_id,)))
         found = await asked.service.app.operator.find(where, Page(limit=1))
         if found.items:
             return found.items[0]

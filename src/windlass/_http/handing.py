@@ -32,18 +32,13 @@ async def handed_in(
     return [
         Enqueued(id=handle.id, created=True, following=list(handle.following))
         if handle.created
-        else _standing(asked, handle.id, seen, created=is_repeat)
+        else _standing(handle.id, seen.get(handle.id), created=is_repeat)
         for handle in handles
     ], is_repeat
 
 
-def _standing(
-    asked: Asked[Any, Any], task_id: TaskId, seen: dict[TaskId, Task], *, created: bool
-) -> Enqueued:
-    """A task that stood already. Keys are a tenant's, so that only bounds of queues can hide it."""
-    task = seen.get(task_id)
-    if task is None and asked.caller.queues is not None:
-        raise Problem(422, IdempotencyConflict.code, "this key stands beyond your bounds; choose another")
+def _standing(task_id: TaskId, task: Task | None, *, created: bool) -> Enqueued:
+    """A task that stood already. Its key may have outlived its record."""
     following = () if task is None else ids_below(decode_steps(task.next))
     return Enqueued(id=task_id, created=created, following=list(following))
 

@@ -30,6 +30,14 @@ HEADERS: dict[str, dict[str, Any]] = {
         "description": "Where the task is.",
         "schema": {"type": "string", "format": "uri-reference"},
     },
+    "RateLimit": {
+        "description": 'What is left of the key\'s rate, and in how many seconds all of it: `"key";r=0;t=1`.',
+        "schema": {"type": "string"},
+    },
+    "RateLimit-Policy": {
+        "description": 'The key\'s rate: so many requests in so many seconds, `"key";q=100;w=1`.',
+        "schema": {"type": "string"},
+    },
     "Retry-After": {
         "description": "Try again after so many seconds.",
         "schema": {"type": "integer", "minimum": 0},

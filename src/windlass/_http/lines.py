@@ -35,10 +35,10 @@ class Lines:
         rest = b""
         while (chunk := await self._next()) is not None:
             *lines, rest = (rest + chunk).split(b"\n")
+            for part in _parts(lines):  # These came before it, and stand whatever it is.
+                yield part
             if len(rest) > MAX_LINE:
                 raise Problem(413, "too-large", f"a line has at most {MAX_LINE:,} bytes")
-            for part in _parts(lines):
-                yield part
         for part in _parts([rest]):
             yield part
 

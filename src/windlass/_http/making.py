@@ -11,12 +11,12 @@ from .._ids import new_id
 from .._model.options import Defaults, Options
 from .._model.task import NewTask
 from .._policy import keys
-from .._policy.chain import Step
+from .._policy.chain import Step, check_levels
 from .._policy.payload import parse_payload
 from .._policy.request import Origin, follow, group, new_step, new_task
 from .._policy.trace import heard
 from ..app import App
-from ..errors import InvalidPayload
+from ..errors import InvalidOption, InvalidPayload
 from .access import Caller
 from .documents import StepToBe, TaskToBe
 from .problems import Problem
@@ -38,11 +38,13 @@ class Maker:
 
     def task(self, asked: TaskToBe) -> NewTask:
         """The task, with the chain that hangs on it."""
+        check_levels(asked.next)
         options = self._options(asked, (*_OF_A_STEP, *_OF_A_FIRST))
-        return new_task(self._step(asked, options, asked.next), options, self._origin)
+        return self._within_queues(new_task(self._step(asked, options, asked.next), options, self._origin))
 
     def group(self, members: Sequence[NewTask], then: StepToBe) -> tuple[NewTask, ...]:
         """The tasks and one that waits for all of them."""
+        check_levels(then.next)
         step = self._following(then)
         return group(members, new_task(step, {}, self._origin))
 
@@ -63,6 +65,13 @@ class Maker:
         self._caller.needs_within(step.queue, step.tenant)
         return step.then(*[self._following(below) for below in then])
 
+    def _within_queues(self, task: NewTask) -> NewTask:
+        """Keys are a tenant's. If ours stands in a queue beyond the caller's, that is another request."""
+        if self._caller.queues is None or task.idempotency_key is None:
+            return task
+        digest = keys.request_digest(f"{task.type} in {task.queue}", task.payload)
+        return replace(task, idempotency_digest=digest)
+
     def _options(self, asked: TaskToBe | StepToBe, names: Sequence[str]) -> Options:
         """What was said. The tenant of a key that is bound to one goes without saying."""
         said: dict[str, Any] = {name: value for name in names if (value := getattr(asked, name)) is not UNSET}
@@ -79,18 +88,20 @@ class RequestKey:
         self._digest = keys.request_digest(path, body)
 
     def on(self, batch: Sequence[NewTask]) -> list[NewTask]:
-        """The tasks under this key: each is kept with it, in the step that keeps the task."""
+        """The tasks under this key: each is kept with it, in the step that keeps the task.
+
+        The first has the key as it is, so that another request under it is refused however many it brings.
+        """
         if any(task.idempotency_key is not None for task in batch):
             raise Problem(
                 422,
                 "invalid-option",
                 "give Idempotency-Key or idempotency_key, one of them: both are the key",
             )
-        one = len(batch) == 1
         return [
             replace(
                 task,
-                idempotency_key=self._key if one else f"{self._key}#{number}",
+                idempotency_key=f"{self._key}#{number}" if number else self._key,
                 idempotency_digest=self._digest,
             )
             for number, task in enumerate(batch)
@@ -110,9 +121,12 @@ def request_key(request: Request, body: bytes) -> RequestKey | None:
     key = keys.idempotency_key(text)
     if len(key.encode()) > MAX_REQUEST_KEY:
         raise Problem(422, "invalid-option", f"an Idempotency-Key has at most {MAX_REQUEST_KEY} bytes")
-    return RequestKey(key, request.url.path, body)
+    path = request.url.path.removeprefix(request.scope.get("root_path", ""))  # It may be mounted anywhere.
+    return RequestKey(key, path, body)
 
 
-def numbered(error: InvalidPayload, number: int) -> InvalidPayload:
+def numbered(error: InvalidPayload | InvalidOption, number: int) -> InvalidPayload | InvalidOption:
     """The same refusal, saying which task of a batch it is about."""
+    if isinstance(error, InvalidOption):
+        return InvalidOption(f"task {number}: {error}")
     return InvalidPayload(f"task {number}: {error}", pointer=f"/tasks/{number}/payload{error.pointer}")

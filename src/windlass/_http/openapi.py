@@ -40,7 +40,11 @@ _OF_ALL = (400, 422, 431, 500, 503)
 _OF_KEYS = (401, 403, 429, 501)
 _OF_BODIES = (408, 413, 415)
 
-_SAID = {401: ("WWW-Authenticate",), 429: ("Retry-After",), 503: ("Retry-After",)}
+_SAID = {
+    401: ("WWW-Authenticate",),
+    429: ("RateLimit", "RateLimit-Policy", "Retry-After"),
+    503: ("Retry-After",),
+}
 
 _LINKS: dict[
     str, dict[str, tuple[str, str]]

@@ -130,6 +130,7 @@ class Problem(Exception):
         self.status = status
         self.code = code
         self.detail = detail
+        self.headers = headers or {}
         self.more = more
 
 

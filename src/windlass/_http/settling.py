@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from .._model.filter import Filter, Page
 from .._model.lease import Lease
 from .._model.outcome import (
     Failed,
@@ -23,7 +22,7 @@ from .._model.outcome import (
     Unhandled,
     name_of,
 )
-from .._model.task import Error, Task, TaskId
+from .._model.task import Error, Task
 from .._model.verdict import Receipt, Settlement
 from .._policy.payload import decode, parse
 from .._policy.redact import secret_values
@@ -32,6 +31,7 @@ from .._worker.failure import cleaned
 from ..app import App
 from ..errors import InvalidPayload
 from .documents import ErrorSaid, Id, Seconds, Value
+from .holding import own_tasks
 from .operation import Asked
 
 Told = Literal["returned", "failed", "snoozed", "timedout", "interrupted", "stopped", "unhandled"]
@@ -61,8 +61,8 @@ _NOTHING_SAID = ErrorSaid(type="Failed", message="the worker said no more")
 
 
 async def settled(asked: Asked[Any, Any], ended: Sequence[Ended]) -> Sequence[Receipt]:
-    """Settle them, each by its lease; a receipt for each. One that the caller may not see is lost to him."""
-    tasks = await _tasks(asked, [one.id for one in ended])
+    """Settle them, each by its lease; a receipt for each. One that is not the caller's is lost to him."""
+    tasks = await own_tasks(asked, [one.id for one in ended])
     known = [one for one in ended if one.id in tasks]
     batch = [settlement(asked.service.app, tasks[one.id], one) for one in known]
     receipts = iter((await asked.service.store.settle(batch)).receipts if batch else ())
@@ -78,12 +78,6 @@ def settlement(app: App, task: Task, ended: Ended) -> Settlement:
         outcome=name_of(outcome),
         duration=ended.duration,
     )
-
-
-async def _tasks(asked: Asked[Any, Any], ids: Sequence[TaskId]) -> dict[TaskId, Task]:
-    where = asked.caller.sees(Filter(ids=tuple(dict.fromkeys(ids))))
-    found = await asked.service.store.find(where, Page(limit=max(len(ids), 1)))
-    return {task.id: task for task in found.items}
 
 
 def _outcome(task: Task, ended: Ended) -> Outcome:

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Coroutine
+from typing import Any
 
 from .._model.filter import MAX_PAGE, Filter, Page
 from .._model.state import ENDED
@@ -23,14 +25,16 @@ class Watch:
         self._looking: asyncio.Task[None] | None = None
         self._pause = _FIRST_LOOK
 
-    async def ended(self, task_id: TaskId, seconds: float, closing: asyncio.Event) -> None:
-        """Return once the task has ended, the time is over, or the server closes."""
+    async def ended(
+        self, task_id: TaskId, seconds: float, closing: asyncio.Event, *others: Coroutine[Any, Any, None]
+    ) -> None:
+        """Return once the task has ended, the time is over, the server closes, or another ends."""
         end = self._ends.setdefault(task_id, asyncio.Event())
         self._waited[task_id] += 1
         self._pause = _FIRST_LOOK
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
-        waits = [asyncio.ensure_future(one.wait()) for one in (end, closing)]
+        waits = [asyncio.ensure_future(one) for one in (end.wait(), closing.wait(), *others)]
         try:
             await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -19,7 +19,7 @@ class Scope(StrEnum):
 class ApiKey(Struct, frozen=True, gc=False, kw_only=True):
     """A key, by its id. The secret itself is shown once and kept nowhere: only its hash is.
 
-    `tenant` and `queues` bind it: None is not bound.
+    `tenant` and `queues` bind it: None is not bound. `rate` is how many requests a second a server answers.
     """
 
     name: str  # the key's id, the first part of what its holder sends
@@ -30,3 +30,4 @@ class ApiKey(Struct, frozen=True, gc=False, kw_only=True):
     expires_at: datetime | None = None
     tenant: str | None = None
     queues: tuple[str, ...] | None = None
+    rate: float | None = None

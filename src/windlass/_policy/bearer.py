@@ -12,6 +12,8 @@ from typing import Any
 from msgspec import Struct
 
 from .._model.key import ApiKey, Scope
+from ..errors import InvalidOption
+from .shown import shown
 
 PREFIX = "wl"
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -19,6 +21,7 @@ _SENT = re.compile(r"wl_([0-9A-Za-z]{12})_([0-9A-Za-z]{43})", re.ASCII)
 _ID_LETTERS, _SECRET_LETTERS = 12, 43
 _LEAST_BYTES = 42
 _NOBODY = "0" * 64
+SLOWEST, FASTEST = 0.001, 1_000_000
 
 
 class Sent(Struct, frozen=True):
@@ -69,6 +72,15 @@ def fits(sent: Sent | None, kept: ApiKey | None, now: datetime) -> bool:
     if sent is None or kept is None or not same:
         return False
     return kept.expires_at is None or now < kept.expires_at
+
+
+def rate(value: float) -> float:
+    """How many requests a second a key may be used for, checked."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not SLOWEST <= value <= FASTEST:
+        raise InvalidOption(
+            f"a key's rate is {SLOWEST:g} to {FASTEST:,} requests a second, not {shown(value)}"
+        )
+    return float(value)
 
 
 def allows(key: ApiKey, scope: Scope) -> bool:

@@ -4,8 +4,9 @@ A chain's steps travel inside their predecessor (`Task.next`), each with its id,
 step that completes it. A group's last task exists from the start, waiting for its predecessors.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
@@ -16,6 +17,14 @@ from ..errors import InvalidOption
 
 MAX_LEVELS = 200
 _encoder = msgspec.json.Encoder()
+
+
+class Nested(Protocol):
+    """Whatever has steps below it."""
+
+    @property
+    def next(self) -> Sequence[Any]:
+        """What follows it."""
 
 
 class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -54,7 +63,7 @@ _decoder = msgspec.json.Decoder(tuple[Step, ...])
 
 def renewed(step: Step, make_id: Callable[[], TaskId]) -> Step:
     """The same with fresh ids all the way down: a step can be enqueued again, a task is made once."""
-    _check_levels(step.next)
+    check_levels(step.next)
     return _renewed(step, make_id)
 
 
@@ -64,7 +73,7 @@ def _renewed(step: Step, make_id: Callable[[], TaskId]) -> Step:
 
 def encode_steps(steps: tuple[Step, ...]) -> bytes | None:
     """The steps as a task carries them; None for none."""
-    _check_levels(steps)
+    check_levels(steps)
     return _encoder.encode(steps) if steps else None
 
 
@@ -94,18 +103,19 @@ def results_list(results: tuple[bytes | None, ...]) -> bytes:
     return _encoder.encode([Raw(result or b"null") for result in results])
 
 
-def _check_levels(steps: tuple[Step, ...]) -> None:
+def check_levels(steps: Sequence[Nested]) -> None:
+    """Refuse what nests so deep that nobody could go through it."""
     if _levels(steps) > MAX_LEVELS:
         raise InvalidOption(
             f"a chain goes at most {MAX_LEVELS} tasks deep; let the last one enqueue the rest"
         )
 
 
-def _levels(steps: tuple[Step, ...]) -> int:
+def _levels(steps: Sequence[Nested]) -> int:
     """How deep the steps nest. Never recurses, as the encoder does."""
     levels = 0
     while steps and levels <= MAX_LEVELS:
-        steps = tuple(below for step in steps for below in step.next)
+        steps = [below for step in steps for below in step.next]
         levels += 1
     return levels
 

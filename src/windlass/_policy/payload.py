@@ -228,7 +228,10 @@ def _is_utf8(value: str) -> bool:
 
 
 def _depth(document: str) -> int:
-    """How deep the brackets go, strings left out. Linear, and never recurses."""
+    """How deep the brackets go, strings left out, or a bound on it. Linear, and never recurses."""
+    opened = document.count("[") + document.count("{")
+    if opened <= MAX_DEPTH:  # as with nearly all of them: each character costs
+        return opened
     depth = deepest = 0
     in_string = escaped = False
     for char in document:

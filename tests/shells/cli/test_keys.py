@@ -28,7 +28,7 @@ def test_a_key_is_made_listed_and_revoked(run: Run, folder: Path) -> None:
     assert (listed["tenant"], listed["queues"]) == (None, None)
     assert listed["expires_at"] > listed["created_at"]
     assert "hash" not in listed
-    assert table.splitlines()[0].split() == ["id", "label", "scopes", "tenant", "queues", "expires"]
+    assert table.splitlines()[0].split() == ["id", "label", "scopes", "tenant", "queues", "rate", "expires"]
     assert table.splitlines()[1].startswith(f"{sent.id}  the shop  enqueue, read")
 
     assert run("keys", "revoke", sent.id).out == f"revoked {sent.id}\n"
@@ -37,12 +37,14 @@ def test_a_key_is_made_listed_and_revoked(run: Run, folder: Path) -> None:
 
 
 def test_as_json_the_key_comes_with_what_it_allows(run: Run) -> None:
-    bounds = ("--tenant", "acme", "-q", "mail", "-q", "sms")
+    bounds = ("--tenant", "acme", "-q", "mail", "-q", "sms", "--rate", "2.5")
     made = run("keys", "create", "ada", "--scope", "work", *bounds, "--json").row
     sent = bearer.read(made["key"])
 
     assert sent is not None
     assert (made["id"], made["tenant"], made["queues"]) == (sent.id, "acme", ["mail", "sms"])
+    assert made["rate"] == 2.5
+    assert "2.5/s" in run("keys", "list").out
     assert run("keys", "list", "--json").row == {name: value for name, value in made.items() if name != "key"}
     assert run("keys", "revoke", sent.id, "--json").row == {"revoked": sent.id}
 
@@ -61,6 +63,7 @@ def test_as_json_the_key_comes_with_what_it_allows(run: Run) -> None:
         (("create", "x", "--scope", "read", "-q", "\x1b"), 2, "queue"),
         (("create", "x", "--scope", "read", "--expires", "soon"), 2, "--expires"),
         (("create", "x", "--scope", "read", "--expires", "0s"), 2, "more than no time"),
+        (("create", "x", "--scope", "read", "--rate", "0"), 2, "a key's rate"),
         (("revoke", "nobody"), 3, "no key 'nobody'; `windlass keys list`"),
         (("revoke", "\x1b[2J"), 3, "no key"),
     ],

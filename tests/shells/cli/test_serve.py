@@ -62,6 +62,7 @@ def test_it_does_not_let_strangers_in_without_keys(run: Run, host: str) -> None:
         (("--host", "192.0.2.1", "--insecure"), "cannot listen on 192.0.2.1: Cannot assign"),
         (("--host", "nowhere.invalid", "--insecure"), "cannot listen on nowhere.invalid"),
         (("--store", "memory://"), "memory://"),
+        (("--allow-origin", "*"), "the origin '*' is none"),
     ],
 )
 def test_where_it_cannot_listen_it_says_so(run: Run, arguments: tuple[str, ...], message: str) -> None:
@@ -113,6 +114,7 @@ def test_a_signal_stops_it_though_a_worker_listens(
 def test_without_keys_it_serves_this_machine_and_says_what_that_means(start: Start, port: int) -> None:
     server = start("serve", "--port", str(port))
     _until(server, "there are no keys: whoever can reach it may do everything")
+    _until(server, "serving")
 
     with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answer:
         assert answer.status == 200

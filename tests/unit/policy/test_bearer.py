@@ -4,6 +4,7 @@ import re
 from datetime import timedelta
 from itertools import combinations
 from math import log2
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from tests.unit.samples import HOUR, NOW
 from windlass._model.key import ApiKey, Scope
 from windlass._policy import bearer
 from windlass._policy.bearer import Sent, allows, fits, from_bytes, hashed, read
+from windlass.errors import InvalidOption
 
 LEAST = 42
 LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -137,6 +139,17 @@ def test_the_secret_is_neither_shown_nor_kept() -> None:
     for text in (repr(GOOD), str(GOOD), f"{GOOD}", repr([GOOD]), repr(kept(GOOD)), pretty_repr(GOOD)):
         assert GOOD.secret not in text
     assert GOOD.id in repr(GOOD)
+
+
+@pytest.mark.parametrize("value", [0.001, 1, 2.5, 1_000_000])
+def test_a_rate(value: float) -> None:
+    assert bearer.rate(value) == value
+
+
+@pytest.mark.parametrize("value", [0, -1, 0.0001, 1e7, float("nan"), float("inf"), True, "5", None])
+def test_what_is_no_rate(value: Any) -> None:
+    with pytest.raises(InvalidOption, match="a key's rate"):
+        bearer.rate(value)
 
 
 @pytest.mark.parametrize("scope", Scope)

@@ -33,6 +33,7 @@ def keys() -> None:
 )
 @click.option("--tenant", help="Only for this tenant.")
 @click.option("--queue", "-q", "queues", multiple=True, help="Only for this queue (repeatable).")
+@click.option("--rate", type=float, help="So many requests a second, to each server (default: any number).")
 @click.option("--expires", type=duration, help="Good for so long (default: until it is revoked).")
 @audited
 @pass_asked
@@ -44,13 +45,14 @@ def create(
     scopes: tuple[str, ...],
     tenant: str | None,
     queues: tuple[str, ...],
+    rate: float | None,
     expires: timedelta | None,
 ) -> None:
     """Make a key. It is shown once: keep it where secrets are kept."""
 
     async def work(app: "App") -> None:
         made = await app.operator.keys.create(
-            label, scopes=scopes, tenant=tenant, queues=queues or None, expires_in=expires
+            label, scopes=scopes, tenant=tenant, queues=queues or None, rate=rate, expires_in=expires
         )
         asked.output.say(made.text, {"key": made.text, **_document(made.key)})
 
@@ -91,6 +93,7 @@ def _document(key: ApiKey) -> dict[str, Any]:
         "scopes": [scope.value for scope in key.scopes],
         "tenant": key.tenant,
         "queues": None if key.queues is None else list(key.queues),
+        "rate": key.rate,
         "created_at": iso(key.created_at),
         "expires_at": None if key.expires_at is None else iso(key.expires_at),
     }
@@ -102,5 +105,6 @@ _COLUMNS: list[Column[ApiKey]] = [
     Column("scopes", lambda key: ", ".join(key.scopes)),
     Column("tenant", lambda key: key.tenant or ""),
     Column("queues", lambda key: ", ".join(key.queues or ())),
+    Column("rate", lambda key: "" if key.rate is None else f"{key.rate:g}/s"),
     Column("expires", lambda key: "" if key.expires_at is None else iso(key.expires_at)),
 ]

@@ -29,6 +29,12 @@ HOST, PORT = "127.0.0.1", 8765
 )
 @click.option("--insecure", is_flag=True, help="Ask nobody for a key, wherever it listens.")
 @click.option("--no-keeper", is_flag=True, help="Leave the housekeeping to workers.")
+@click.option(
+    "--allow-origin",
+    "origins",
+    multiple=True,
+    help="Let pages from there use it in a browser: https://… (repeatable; default: none).",
+)
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), help="Log from this level on.")
 @click.option("--log-format", type=click.Choice(LOG_FORMATS), help="Lines for people, or JSON.")
 @pass_asked
@@ -40,6 +46,7 @@ def serve(
     port: int,
     insecure: bool,
     no_keeper: bool,
+    origins: tuple[str, ...],
     log_level: str | None,
     log_format: str | None,
 ) -> None:
@@ -54,7 +61,7 @@ def serve(
 
     async def work(app: "App") -> None:
         await app.open()
-        server = await http.prepared(app, host=host, insecure=insecure, keeper=not no_keeper)
+        server = await http.prepared(app, host=host, insecure=insecure, keeper=not no_keeper, origins=origins)
         with (
             http.listening(host, port) as listener,
             stopped_by_signals(asyncio.get_running_loop(), server.stop),

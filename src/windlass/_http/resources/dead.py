@@ -81,5 +81,5 @@ async def discard_dead(asked: Asked[NoQuery, Discards]) -> Number:
 )
 async def discard_dead_letter(asked: Asked[Discarding, None]) -> None:
     """Delete one dead letter for good; the audit log keeps why."""
-    task = await the_task(asked, State.DEAD)
+    task = await the_task(asked)
     await asked.service.app.operator.discard_one(task.id, by=asked.by(asked.query.why))

@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect
 
 from ..._model.key import Scope
 from ..._model.task import NewTask
-from ...errors import InvalidPayload, NotFound, Refused, UsageError, WindlassError
+from ...errors import InvalidOption, InvalidPayload, NotFound, Refused, UsageError, WindlassError
 from ..documents import Enqueued, StepToBe, TaskToBe
 from ..handing import handed_in
 from ..lines import NDJSON, Lines, Streamed
@@ -23,7 +23,8 @@ from ..repeats import refuse_repeats
 enqueueing = Operations("tasks")
 
 MAX_BATCH = 10_000
-_AT_ONCE = 500  # Tasks made before others have their turn.
+_AT_ONCE = 256 * 1024  # Bytes of payloads that are looked through before others have their turn.
+_COST = 512  # What a task costs besides, in the same coin.
 
 
 class Batch(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -93,12 +94,15 @@ async def enqueue_batch(asked: Asked[NoQuery, Batch]) -> Answer:
     """
     maker = Maker(asked.service.app, asked.caller, asked.request)
     batch: list[NewTask] = []
+    looked = 0
     for number, one in enumerate(asked.body.tasks):
         try:
             batch.append(maker.task(one))
-        except InvalidPayload as error:
+        except (InvalidPayload, InvalidOption) as error:
             raise numbered(error, number) from None
-        if number % _AT_ONCE == _AT_ONCE - 1:
+        looked += _COST + len(batch[-1].payload)
+        if looked > _AT_ONCE:
+            looked = 0
             await asyncio.sleep(0)
     if not isinstance(asked.body.then, UnsetType):
         batch = [*maker.group(batch, asked.body.then)]
@@ -121,8 +125,11 @@ async def enqueue_stream(asked: Asked[NoQuery, None]) -> Streamed:
 
     Each line is answered by a line, once its task is durable: read the answer while you send. The first line
     that cannot be kept is answered with its `problem`, and ends the answer; those before it stand. Give each
-    line an `idempotency_key`, and all of it can be sent again.
+    line an `idempotency_key`, and all of it can be sent again; `Idempotency-Key` is for one request, and is
+    refused. Blank lines do not count.
     """
+    if "idempotency-key" in asked.request.headers:
+        raise Problem(422, "invalid-option", "a stream is no one request: give each line an idempotency_key")
     return Streamed(_kept(asked, Lines(asked.request)), media_type=NDJSON)
 
 
@@ -132,6 +139,7 @@ async def _kept(asked: Asked[NoQuery, None], lines: Lines) -> AsyncIterator[byte
     number = 0
     try:
         async for part in lines:
+            await asked.still_welcome()
             batch, wrong = _made(maker, part)
             async for made in _enqueued(asked, batch):
                 yield b"".join(_line(number := number + 1, one) for one in made)

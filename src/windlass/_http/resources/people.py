@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 from ..._model.filter import Page
 from ..._model.key import ApiKey, Scope
 from ..._model.record import Audit, Session
+from ..._policy import bearer
 from ..._policy.options import MAX_DELAY
 from ..documents import Id, Instant, Limit, Name, Why
 from ..finding import checked_cursor, next_page
@@ -14,6 +15,9 @@ from ..operation import Answer, Asked, NoQuery, Operations
 from .tasks import Reason
 
 people = Operations("workers, audit and keys")
+
+
+Rate = Annotated[float, Meta(ge=bearer.SLOWEST, le=bearer.FASTEST, description="Requests a second.")]
 
 
 class WorkerDocument(Struct, kw_only=True):
@@ -76,6 +80,7 @@ class KeySaid(Struct, kw_only=True, forbid_unknown_fields=True):
     tenant: Name | None = None
     queues: Annotated[list[Name], Meta(min_length=1, max_length=100)] | None = None
     expires_in: Annotated[float, Meta(gt=0, le=MAX_DELAY.total_seconds())] | None = None
+    rate: Rate | None = None
     why: Why = ""
 
 
@@ -87,6 +92,7 @@ class KeyDocument(Struct, kw_only=True):
     scopes: list[Scope]
     tenant: str | None
     queues: list[str] | None
+    rate: float | None
     created_at: Instant
     expires_at: Instant | None
 
@@ -132,7 +138,12 @@ async def create_key(asked: Asked[NoQuery, KeySaid]) -> NewKeyDocument:
     """Make a key. What its holder sends is in the answer, and nowhere else."""
     body = asked.body
     made = await asked.operator(body.why).keys.create(
-        body.label, scopes=body.scopes, tenant=body.tenant, queues=body.queues, expires_in=body.expires_in
+        body.label,
+        scopes=body.scopes,
+        tenant=body.tenant,
+        queues=body.queues,
+        expires_in=body.expires_in,
+        rate=body.rate,
     )
     return NewKeyDocument(**_key(made.key), key=made.text)
 
@@ -182,6 +193,7 @@ def _key(key: ApiKey) -> dict[str, Any]:
         "scopes": list(key.scopes),
         "tenant": key.tenant,
         "queues": None if key.queues is None else list(key.queues),
+        "rate": key.rate,
         "created_at": key.created_at,
         "expires_at": key.expires_at,
     }

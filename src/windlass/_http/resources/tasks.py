@@ -18,6 +18,7 @@ from ..documents import (
     task_document,
 )
 from ..finding import Criteria, Listing, page_of_tasks, sought, the_task
+from ..leaving import gone
 from ..operation import Answer, Asked, NoQuery, Operations
 
 tasks = Operations("tasks")
@@ -88,7 +89,8 @@ async def get_task(asked: Asked[Waiting, None]) -> TaskDocument:
     """Show a task; with `wait`, once it has ended or the time is over, whichever comes first."""
     task = await the_task(asked)
     if asked.query.wait and task.state not in ENDED:
-        await asked.service.watch.ended(task.id, asked.query.wait, asked.service.closing)
+        await asked.service.watch.ended(task.id, asked.query.wait, asked.service.closing, gone(asked.request))
+        await asked.still_welcome()
         task = await the_task(asked)
     return task_document(task)
 

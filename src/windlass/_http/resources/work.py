@@ -18,6 +18,7 @@ from ...errors import SessionLost
 from ...signals import Fatal
 from ..documents import ErrorSaid, Id, Instant, Name, ProgressSaid
 from ..hints import Hints
+from ..holding import own_tasks
 from ..operation import Asked, NoQuery, Operations
 from ..settling import Ended, settled, settlement
 
@@ -215,10 +216,11 @@ async def settle(asked: Asked[NoQuery, Settling]) -> SettledTasks:
 
 async def _beat(asked: Asked[Any, Any], beat: Beat, *, opening: bool = False) -> Pulse:
     said = beat.worker
-    leases = {Lease(one.id, one.fence): one.progress for one in beat.held}
+    session = _own(asked, beat.session)
+    leases, others = await _held(asked, beat)
     pulse = await asked.service.store.heartbeat(
         Heartbeat(
-            session=_own(asked, beat.session),
+            session=session,
             worker=Worker(
                 name=said.name,
                 host=said.host,
@@ -239,7 +241,7 @@ async def _beat(asked: Asked[Any, Any], beat: Beat, *, opening: bool = False) ->
     )
     if not pulse.alive:
         raise SessionLost("this session has expired, or was never opened: stop its tasks, and open another")
-    lost = [LostLease(id=lease.task_id, fence=lease.fence) for lease in pulse.lost]
+    lost = [LostLease(id=lease.task_id, fence=lease.fence) for lease in (*others, *pulse.lost)]
     return Pulse(lost=lost, cancel=list(pulse.cancel))
 
 
@@ -247,6 +249,18 @@ def _progress(said: ProgressSaid) -> Progress:
     """It is bent to fit: no worker is to be taken for dead because of what it says on the side."""
     fraction = min(max(said.fraction, 0.0), 1.0)
     return Progress(fraction=fraction, message=said.message.replace("\0", "")[:_MAX_PROGRESS])
+
+
+async def _held(
+    asked: Asked[Any, Any], beat: Beat
+) -> tuple[dict[Lease, ProgressSaid | None], Sequence[Lease]]:
+    """The leases that the beat names, and those among them that others hold: of these nothing is told."""
+    held = {Lease(one.id, one.fence): one.progress for one in beat.held}
+    if not asked.caller.is_bound:
+        return held, ()
+    own = await own_tasks(asked, (one.id for one in beat.held))
+    others = [lease for lease in held if lease.task_id not in own]
+    return {lease: held[lease] for lease in held if lease.task_id in own}, others
 
 
 async def _waited(asked: Asked[NoQuery, Claiming], wanted: Claim) -> Sequence[Claimed]:
@@ -262,6 +276,7 @@ async def _waited(asked: Asked[NoQuery, Claiming], wanted: Claim) -> Sequence[Cl
             await hints.next(min(left, _LOOK_AGAIN))
             if await asked.request.is_disconnected():
                 return ()
+            await asked.still_welcome()
 
 
 async def _delivered(asked: Asked[Any, Any], task: Task) -> ClaimedTask | None:

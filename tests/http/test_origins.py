@@ -7,8 +7,8 @@ from tests.http.asking import Api
 from tests.http.problem import assert_safe
 from tests.servers.api import ApiServer
 from windlass import App, InvalidOption
-from windlass._http.app import http_app
 from windlass._stores.memory import MemoryStore
+from windlass.http import api as http_api
 
 PAGE = "https://example.com"
 OTHERS = (
@@ -98,9 +98,9 @@ async def test_no_other_page(origin: str, named: Api) -> None:
 )
 def test_what_is_no_origin(origin: str) -> None:
     with pytest.raises(InvalidOption, match="origin"):
-        http_app(App("memory://"), origins=[PAGE, origin])
+        http_api(App("memory://"), origins=[PAGE, origin])
 
 
 @pytest.mark.parametrize("origin", ["http://localhost:3000", "http://127.0.0.1", "http://[::1]:8080"])
 def test_what_is_one(origin: str) -> None:
-    http_app(App("memory://"), origins=[origin])
+    http_api(App("memory://"), origins=[origin])

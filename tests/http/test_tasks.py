@@ -15,6 +15,8 @@ from windlass._model.state import State
 from windlass._store import Store
 from windlass._stores.memory import MemoryStore
 
+ID = "0199c3a2-7d10-7abc-8def-0123456789ab"  # always the same: tests are named by it
+
 
 async def ids(api: Api, query: str = "", path: str = "/tasks") -> list[str]:
     return [one["id"] for one in (await api.good("GET", f"{path}{query}"))["items"]]
@@ -89,9 +91,9 @@ class TestList:
             "cursor=x",
             "cursor=",
             "cursor=%00",
-            f"cursor={new_id()}%0a",
-            f"cursor={new_id().upper()}",
-            f"cursor={new_id()}&cursor={new_id()}",
+            f"cursor={ID}%0a",
+            f"cursor={ID.upper()}",
+            f"cursor={ID}&cursor={ID}",
             "limit=0",
             "limit=1001",
             "limit=-1",
@@ -99,8 +101,8 @@ class TestList:
             "state=over",
             "state=",
             "id=x",
-            f"id={new_id()}%0a",
-            f"id={new_id()}%00",
+            f"id={ID}%0a",
+            f"id={ID}%00",
             "root=x",
             "queue=",
             "queue=%00",

@@ -9,7 +9,9 @@ import pytest
 
 from tests.http.problem import problem
 from tests.loops.working import eventually
+from tests.servers.api import ApiServer
 from windlass import App, State
+from windlass._client.keys import Keys
 from windlass._stores.memory import MemoryStore
 
 WORKER = {"name": "far", "lease": 30}
@@ -138,6 +140,30 @@ async def test_who_waits_is_answered_as_soon_as_there_is_a_task(far: Far) -> Non
     handle = await far.app.client.send("t", {})
 
     assert [one["id"] for one in await asyncio.wait_for(waiting, 10)] == [handle.id]
+
+
+async def test_who_waits_is_answered_when_the_server_stops(
+    far: Far, store: MemoryStore, api: ApiServer, open_url: str
+) -> None:
+    waiting = asyncio.create_task(far.claim(1, wait=20))
+    await eventually(lambda: store._shelf.listeners)
+    api.closes(open_url)
+
+    assert await asyncio.wait_for(waiting, 10) == []
+
+
+async def test_who_waits_is_refused_once_the_key_is_revoked(
+    http: httpx2.AsyncClient, url: str, store: MemoryStore, keys: Keys
+) -> None:
+    made = await keys.create("far", scopes=["work"])
+    http.headers["authorization"] = f"Bearer {made.text}"
+    far = Far(http, url, store)
+    await far.open()
+    waiting = asyncio.create_task(far.ask("claim", session=far.session, number=1, wait=20))
+    await eventually(lambda: store._shelf.listeners)
+    await keys.revoke(made.key.name)
+
+    problem(await asyncio.wait_for(waiting, 10), 401, "unauthorized")
 
 
 async def test_a_task_for_who_has_gone_while_waiting_comes_back(far: Far) -> None:

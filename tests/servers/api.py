@@ -78,6 +78,11 @@ class ApiServer:
         """Close a store that was served, in the loop that has used it."""
         asyncio.run_coroutine_threadsafe(store.close(), self._loop).result(START_SECONDS)
 
+    def closes(self, url: str) -> None:
+        """Whoever waits there hears that the server is about to stop."""
+        closing = self._apps[url.rpartition("/")[2]].service.closing
+        self._loop.call_soon_threadsafe(closing.set)
+
     @contextmanager
     def serving(self) -> Iterator[Callable[[Store], str]]:
         """Serve stores to whoever asks; in the end they are closed, on the loop that used them."""

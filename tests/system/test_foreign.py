@@ -225,6 +225,7 @@ def test_every_task_runs_once_though_the_server_is_killed(either: Site) -> None:
 
 def test_the_server_stops_though_workers_wait(site: Site) -> None:
     worker = site.start()
+    site.wait_for(site.send("nap"), State.COMPLETED)  # and then it waits for another
     began = monotonic()
     site.server.close()
     assert monotonic() - began < 5  # sooner than it would break off who waits, and than they wait
@@ -257,6 +258,7 @@ def test_a_key_that_is_revoked_ends_nothing_but_the_work(site: Site) -> None:
     site.key = site.operator.keys.create("others", scopes=["work"])
     wait_until(lambda: "401" in first.errors.read_text(), 20, what="it is refused, and says so")
     wait_until(lambda: site.ends(held) == ["lost"], 20, what="it stops by itself")
+    assert "no heartbeat got through" in first.errors.read_text()
     second = site.start()
 
     site.wait_for(held, State.COMPLETED, seconds=40)

@@ -264,7 +264,10 @@ async def _held(
 
 
 async def _waited(asked: Asked[NoQuery, Claiming], wanted: Claim) -> Sequence[Claimed]:
-    """What becomes ready in time; nothing for who has gone meanwhile: there it would lie until missed."""
+    """What becomes ready in time; nothing for who has gone meanwhile: there it would lie until missed.
+
+    Nor for who has lost the key: that is looked at before each claim.
+    """
     loop = asyncio.get_running_loop()
     until = loop.time() + asked.body.wait
     with Hints(asked.service, wanted.queues) as hints:

@@ -47,6 +47,7 @@ class Criteria(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Listing(Criteria, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which tasks, and how many at a time."""
 
+    id: Annotated[list[Id], Meta(max_length=300)] = []  # More do not fit into the head of a request.
     limit: Limit = 100
     cursor: Annotated[str, Meta(description="The `cursor` of the page before.")] | None = None
     newest_first: bool = False

@@ -24,6 +24,7 @@ class Schemas:
         made, self._components = msgspec.json.schema_components(
             wanted, schema_hook=_any, ref_template=_PLACE + "{name}"
         )
+        made, self._components = _portable(made), _portable(self._components)
         self._made = dict(zip(wanted, made, strict=True))
         for one in self._components.values():
             if "description" in one:
@@ -58,6 +59,26 @@ def without_null(schema: Json) -> Json:
     rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
     kept = {"default": schema["default"]} if schema.get("default") is not None else {}
     return {**rest, **kept, **(some[0] if len(some) == 1 else {"anyOf": some})}
+
+
+def _portable(value: Any) -> Any:
+    """The same, with patterns that mean elsewhere what they mean here: letters of any script."""
+    match value:
+        case dict():
+            return {
+                key: _in_any_script(one) if key == "pattern" and isinstance(one, str) else _portable(one)
+                for key, one in value.items()
+            }
+        case list() | tuple():
+            return [_portable(one) for one in value]
+        case _:
+            return value
+
+
+def _in_any_script(pattern: str) -> str:
+    """Python's `\\w` knows every script, that of JSON Schema (ECMA-262) only ASCII."""
+    made = pattern.replace(r"[^\W\d]", r"[\p{L}_]").replace(r"[\w", r"[\p{L}\p{N}_")
+    return made.replace(r"\w", r"[\p{L}\p{N}_]")
 
 
 def _any(kind: type) -> Json:

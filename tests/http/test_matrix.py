@@ -136,7 +136,11 @@ class World:
         ):
             self.foreign[name] = await whole.enqueue(**theirs, **at)
             self.foreign[f"dead {name}"] = await whole.die(**theirs | {"idempotency_key": "FOREIGN2"}, **at)
-        self.own["ready"] = await whole.enqueue(tenant="acme", queue="mail")
+        follows = [
+            {"type": "FOREIGN.t", "tenant": "FOREIGN-bob", "queue": "mail", "payload": {"x": "FOREIGN"}},
+            {"type": "FOREIGN.t", "tenant": "acme", "queue": "FOREIGN-other"},
+        ]
+        self.own["ready"] = await whole.enqueue(tenant="acme", queue="mail", next=follows)
         self.own["dead"] = await whole.die(tenant="acme", queue="mail")
         for session in (await self.store.records(Session, Page(limit=100))).items:
             await self.store.remove(Session, session.id)

@@ -34,7 +34,8 @@ async def connected(
     url = httpx2.URL(api.url)
     reader, writer = await asyncio.open_connection(url.host, url.port)
     size = "transfer-encoding: chunked" if length is None else f"content-length: {length}"
-    head = f"POST {url.path}/tasks/stream HTTP/1.1\r\nhost: x\r\ncontent-type: {NDJSON}\r\n{size}\r\n"
+    path = url.path.rstrip("/")
+    head = f"POST {path}/tasks/stream HTTP/1.1\r\nhost: x\r\ncontent-type: {NDJSON}\r\n{size}\r\n"
     writer.write(f"{head}{more}\r\n".encode())
     return reader, writer
 

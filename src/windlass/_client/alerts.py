@@ -13,6 +13,7 @@ from .._model.alert import Alarm, Alert
 from .._model.filter import By
 from .._model.record import Declaration
 from .._policy.alerting import AlertOptions, alert_of, dead_letters
+from .._policy.shown import shown
 from .._store import Store
 from ..alerts import checked_secret
 from ..errors import InvalidOption, NotFound
@@ -52,7 +53,7 @@ class Alerts:
         for found in await self.list():
             if found.alert.name == name:
                 return found
-        raise NotFound(f"there is no alert {name!r}; `windlass alerts list` shows those there are")
+        raise NotFound(f"there is no alert {shown(name)}; `windlass alerts list` shows those there are")
 
     async def add(self, name: str, **options: Unpack[AlertOptions]) -> Alert:
         """Add an alert, in place of the one of that name if there is one."""
@@ -65,7 +66,7 @@ class Alerts:
         """Forget an alert, raised or not; nothing more is told of it. NotFound if there is none."""
         await self._store.open()
         if not await self._store.remove(Alert, name, self._by):
-            raise NotFound(f"there is no alert {name!r}; `windlass alerts list` shows those there are")
+            raise NotFound(f"there is no alert {shown(name)}; `windlass alerts list` shows those there are")
         await self._store.remove(Alarm, name)
 
     async def test(self, name: str, *, secret: str | None = None) -> Answer:

@@ -7,6 +7,7 @@ from typing import Unpack
 from .._model.filter import By
 from .._model.limit import Limit, Usage
 from .._policy.bounds import LimitOptions, changed_limit, limit_of
+from .._policy.shown import shown
 from .._store import Store
 from ..errors import NotFound
 from .declarations import every
@@ -30,7 +31,7 @@ class Limits:
         if name not in found:
             close = get_close_matches(name, found, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise NotFound(f"there is no limit {name!r}{hint}")
+            raise NotFound(f"there is no limit {shown(name)}{hint}")
         return found[name]
 
     async def set(self, name: str, **options: Unpack[LimitOptions]) -> Limit:

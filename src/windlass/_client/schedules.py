@@ -23,6 +23,7 @@ from .._policy.payload import encode_payload
 from .._policy.rank import boost
 from .._policy.request import new_step
 from .._policy.schedule import new_schedule, same_rule, triggered_task
+from .._policy.shown import shown
 from .._policy.ticks import next_tick, ticks
 from .._store import Store
 from ..errors import DuplicateTask, InvalidOption, NotFound, Refused
@@ -64,7 +65,7 @@ class Schedules:
                 return one
         close = get_close_matches(str(name)[:200], [one.schedule.name for one in found], n=1)
         hint = f"did you mean {close[0]!r}?" if close else "`windlass schedules list` shows those there are"
-        raise NotFound(f"there is no schedule {name!r}; {hint}")
+        raise NotFound(f"there is no schedule {shown(name)}; {hint}")
 
     async def add(
         self,

@@ -52,6 +52,10 @@ class Caller(Struct, frozen=True):
             where = replace(where, queues=_both(where.queues, self.queues))
         return where
 
+    def may_see(self, queue: str, tenant: str) -> bool:
+        """Whether what is in this queue, for this tenant, is within its bounds."""
+        return self.tenant in (None, tenant) and (self.queues is None or queue in self.queues)
+
     def needs_within(self, queue: str, tenant: str) -> None:
         """Refuse what is for another tenant or another queue than the key is."""
         if self.tenant is not None and tenant != self.tenant:

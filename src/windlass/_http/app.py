@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
@@ -91,7 +91,7 @@ class Api:
             paced = self._door.pacing.take(asking.key)
             response = await target.handler(self.service, asking, request)
             response.headers.update(paced)
-            return response
+            return _head(response) if request.method == "HEAD" else response
         except Problem as problem:
             return answer(problem)
         except WindlassError as error:
@@ -102,6 +102,13 @@ class Api:
             where = f"{request.method} {request.url.path}"
             logger.exception("%s failed: %s", where, type(error).__name__)
             return answer(Problem(500, "internal", "the server failed; its log says more"))
+
+
+def _head(response: Response) -> Response:
+    """The head of an answer. A stream would go on and on, with nobody to see it."""
+    if isinstance(response, StreamingResponse):
+        return Response(None, response.status_code, {**response.headers, "content-length": "0"})
+    return response
 
 
 def _routing() -> Routing:

@@ -3,6 +3,7 @@
 Instants are ISO 8601 and name their zone, durations are seconds. What is not known is null.
 """
 
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -173,8 +174,8 @@ class TaskPage(Struct, kw_only=True):
     cursor: str | None
 
 
-def task_document(task: Task) -> TaskDocument:
-    """A task as it may be shown."""
+def task_document(task: Task, may_see: Callable[[str, str], bool]) -> TaskDocument:
+    """A task as it may be shown, with what follows it in queues and of tenants that may be seen."""
     return TaskDocument(
         id=task.id,
         type=task.type,
@@ -200,7 +201,7 @@ def task_document(task: Task) -> TaskDocument:
         root=task.root,
         after=list(task.after),
         result_into=task.result_into,
-        next=[_step(step) for step in decode_steps(task.next)],
+        next=_steps(decode_steps(task.next), may_see),
         secret=list(task.secret),
         trace=task.trace,
         enqueued_by=task.enqueued_by,
@@ -231,14 +232,18 @@ def _progress(progress: Progress | None) -> ProgressSaid | None:
     return None if progress is None else ProgressSaid(fraction=progress.fraction, message=progress.message)
 
 
-def _step(step: Step) -> StepDocument:
-    return StepDocument(
-        id=step.id,
-        type=step.type,
-        queue=step.queue,
-        payload=_shown(bytes(step.payload), step.secret),
-        next=[_step(below) for below in step.next],
-    )
+def _steps(steps: Iterable[Step], may_see: Callable[[str, str], bool]) -> list[StepDocument]:
+    return [
+        StepDocument(
+            id=step.id,
+            type=step.type,
+            queue=step.queue,
+            payload=_shown(bytes(step.payload), step.secret),
+            next=_steps(step.next, may_see),
+        )
+        for step in steps
+        if may_see(step.queue, step.tenant)
+    ]
 
 
 def _shown(data: bytes, secret: tuple[str, ...]) -> Any:

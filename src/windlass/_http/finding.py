@@ -81,7 +81,9 @@ async def page_of_tasks(asked: Asked[Listing, Any], *states: State) -> Answer:
     query = asked.query
     page = Page(limit=query.limit, cursor=checked_cursor(query.cursor), newest_first=query.newest_first)
     found = await asked.service.app.operator.find(sought(asked.caller, query, *states), page)
-    value = TaskPage(items=[task_document(task) for task in found.items], cursor=found.cursor)
+    value = TaskPage(
+        items=[task_document(task, asked.caller.may_see) for task in found.items], cursor=found.cursor
+    )
     return Answer(value=value, headers=next_page(asked, found))
 
 

@@ -49,7 +49,7 @@ class Routing:
             return _chosen(targets, method), {}
         known: Targets = {}
         for pattern, targets in self._parted:
-            if (match := pattern.match(path)) is not None:
+            if (match := pattern.fullmatch(path)) is not None:  # its `$` would let a line's end go by
                 if method in targets:
                     return targets[method], match.groupdict()
                 known = known or targets

@@ -69,7 +69,7 @@ async def watch_task(asked: Asked[NoQuery, None]) -> StreamingResponse:
     watch, closing = asked.service.watch, asked.service.closing
 
     async def look() -> TaskDocument:
-        return task_document(await the_task(asked))
+        return task_document(await the_task(asked), asked.caller.may_see)
 
     return _stream(
         _told(

@@ -92,7 +92,7 @@ async def get_task(asked: Asked[Waiting, None]) -> TaskDocument:
         await asked.service.watch.ended(task.id, asked.query.wait, asked.service.closing, gone(asked.request))
         await asked.still_welcome()
         task = await the_task(asked)
-    return task_document(task)
+    return task_document(task, asked.caller.may_see)
 
 
 @tasks("GET", "/tasks/{id}/attempts", scope=Scope.READ, bound=True, answer=AttemptList, answers=(404,))

@@ -177,7 +177,7 @@ class TestHeartbeat:
         never = {"id": new_id(), "fence": 1, "progress": said}
         held = [lease(claimed) | {"progress": said}, stale, never]
         pulse = (await on_each.beat(session, held=held, through=1)).json()
-        assert sorted(pulse["lost"]) == sorted([claimed["id"], never["id"]])
+        assert sorted(one["id"] for one in pulse["lost"]) == sorted([claimed["id"], never["id"]])
         task = await task_of(kept, claimed["id"])
         assert (task.progress.fraction, task.progress.message) == (0.5, "halfway")
 
@@ -421,7 +421,7 @@ class TestKeys:
         for one in claimed:
             assert await own.settle(lease(one) | {"outcome": "returned"}) == ["lost"]
             held = [lease(one) | {"progress": {"fraction": 1}}]
-            assert (await own.beat(mine, "a", held=held)).json() == {"lost": [one["id"]], "cancel": []}
+            assert (await own.beat(mine, "a", held=held)).json() == {"lost": [lease(one)], "cancel": []}
         assert [await task_of(store, one) for one in made] == before
         assert await other.settle(lease(claimed[0]) | {"outcome": "stopped"}) == ["applied"]
 

@@ -16,6 +16,7 @@ from schemathesis.specs.openapi.definitions import OPENAPI_31
 
 import windlass._http
 from tests.http.problem import assert_safe, problem
+from tests.servers.api import ApiServer
 from windlass import errors
 from windlass._client.keys import Keys
 from windlass._http.app import OPERATIONS
@@ -25,6 +26,7 @@ from windlass._http.operation import JSON, Operation
 from windlass._http.problems import CODES, SAFE_HEADERS
 from windlass._http.reference import page, sample
 from windlass._model.key import Scope
+from windlass._stores.memory import MemoryStore
 
 DOCUMENT = document(OPERATIONS)
 NAMES = {one.name for one in OPERATIONS}
@@ -39,6 +41,15 @@ async def test_anybody_may_have_the_document(http: httpx2.AsyncClient, url: str)
     assert (again.status_code, again.content) == (304, b"")
     other = await http.get(f"{url}/openapi.json", headers={"if-none-match": '"another"'})
     assert other.status_code == 200
+
+
+async def test_it_says_where_it_is_mounted(
+    http: httpx2.AsyncClient, api: ApiServer, store: MemoryStore
+) -> None:
+    url = api.serve(store, at="/queue", open_to_all=True)
+    assert (await http.get(f"{url}/openapi.json")).json()["servers"] == [{"url": "/queue"}]
+    (style,) = [link for link in Seen((await http.get(f"{url}/docs")).text).links if "style" in link]
+    assert (await http.get(urljoin(f"{url}/docs", style))).status_code == 200
 
 
 def test_the_document_is_openapi() -> None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 from http import HTTPStatus
 from importlib import metadata
 from typing import Any
@@ -67,7 +67,7 @@ def response(operations: tuple[Operation, ...], request: Request) -> Response:
     return unless_unchanged(request, _encoded(operations, str(request.scope.get("root_path", ""))), JSON)
 
 
-@cache
+@lru_cache(maxsize=8)  # Where it is mounted may be in the address.
 def _encoded(operations: tuple[Operation, ...], root: str) -> bytes:
     return msgspec.json.encode(document(operations, root))
 

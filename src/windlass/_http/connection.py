@@ -7,12 +7,13 @@ connections would keep everybody else out.
 from asyncio import TimerHandle, Transport
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from .corked import Corked
 from .problems import SAFE_HEADERS, Problem, answer
 
 HEAD_SECONDS = 5.0
@@ -46,7 +47,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         """Begin; who never says a word is let go as an idle one is."""
-        super().connection_made(transport)
+        super().connection_made(cast("Transport", Corked(transport, self.loop)))
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
         )

@@ -31,6 +31,7 @@ class ApiServer:
         # With the protocol said: asyncio sends without delay only on sockets that are known to be TCP.
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.bind(("127.0.0.1", 0))
+        self._socket.listen()  # Who asks before it runs waits.
         config = uvicorn.Config(
             self._dispatch,
             interface="asgi3",

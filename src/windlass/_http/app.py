@@ -9,12 +9,12 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
 from ..app import App
-from ..errors import WindlassError
+from ..errors import StoreError, WindlassError
 from . import reference, remote
 from .access import Caller, Doorkeeper
 from .operation import Operation
 from .origins import letting_in
-from .problems import SAFE_HEADERS, Problem, answer, problem_of
+from .problems import SAFE_HEADERS, Problem, answer, hidden, problem_of
 from .resources.about import about
 from .resources.dead import dead
 from .resources.enqueue import enqueueing
@@ -94,6 +94,9 @@ class Api:
             return _head(response) if request.method == "HEAD" else response
         except Problem as problem:
             return answer(problem)
+        except StoreError as error:  # Where the store is, and how it fares, is not for strangers.
+            logger.warning("%s %s: %s", request.method, request.url.path, error)
+            return answer(hidden(error))
         except WindlassError as error:
             return answer(problem_of(error))
         except ClientDisconnect:  # Nobody is left to read it.

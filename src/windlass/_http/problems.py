@@ -145,6 +145,13 @@ def problem_of(error: WindlassError) -> Problem:
     return Problem(status, error.code, str(error), **more)
 
 
+def hidden(error: StoreError) -> Problem:
+    """What a failure of the store is to who asked: whether to try again, and no more."""
+    known = problem_of(error)
+    again = "try again" if error.transient else "the server's log says more"
+    return Problem(known.status, known.code, f"the store cannot do this now; {again}")
+
+
 def document(problem: Problem) -> ProblemDocument:
     """A problem as JSON."""
     return ProblemDocument(

@@ -114,7 +114,6 @@ def test_a_signal_stops_it_though_a_worker_listens(
 def test_without_keys_it_serves_this_machine_and_says_what_that_means(start: Start, port: int) -> None:
     server = start("serve", "--port", str(port))
     _until(server, "there are no keys: whoever can reach it may do everything")
-    _until(server, "serving")
 
     with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answer:
         assert answer.status == 200

@@ -36,7 +36,7 @@ def test_it_keeps_to_its_document(api: ApiServer) -> None:
     verdict = fuzzed(api.serve(store), key, seed=1, examples=6, at_bounds=False)
     assert not verdict.failures, str(verdict)
     assert verdict.requests > 300
-    assert asyncio.run(looked_through(store)) > 10
+    assert asyncio.run(looked_through(store)) > 3
 
 
 @pytest.mark.chaos

@@ -100,12 +100,9 @@ async def get_queue(asked: Asked[NoQuery, None]) -> QueueDocument:
 async def set_queue(asked: Asked[NoQuery, QueueSet]) -> QueueDocument:
     """Change how a queue is set. What is not named stays; programs notice within seconds."""
     body, queue = asked.body, _own(asked)
-    operator = asked.operator(body.why)
-    changes = _changes(body)
-    if changes:
-        await operator.set_queue(queue, **changes)
-    if body.paused is not UNSET:
-        await (operator.pause(queue) if body.paused else operator.resume(queue))
+    changes, paused = _changes(body), None if body.paused is UNSET else body.paused
+    if changes or paused is not None:
+        await asked.operator(body.why).set_queue(queue, paused=paused, **changes)
     return await _shown(asked)
 
 

@@ -135,10 +135,8 @@ def test_a_port_that_is_taken_starts_nothing(run: Run, start: Start) -> None:
         _, err = everything.communicate(timeout=20)
 
     assert everything.returncode == 3
-    assert (
-        err
-        == f"error[refused]: port {number} of 127.0.0.1 is taken by another program; choose another with --port\n"
-    )
+    said = f"port {number} of 127.0.0.1 is taken by another program; choose another with --port"
+    assert err == f"error[refused]: {said}\n"
     assert run("workers", "list", "--json").rows == []
 
 

@@ -176,11 +176,11 @@ class Operator:
 
     async def pause(self, queue: str) -> None:
         """No task of this queue is claimed until it is resumed; running ones go on."""
-        await self._set(queue, lambda settings: replace(settings, paused=True))
+        await self.set_queue(queue, paused=True)
 
     async def resume(self, queue: str) -> None:
         """Let the queue go on."""
-        await self._set(queue, lambda settings: replace(settings, paused=False))
+        await self.set_queue(queue, paused=False)
 
     async def stripe(self, queue: str, stripes: int) -> None:
         """Spread the queue's new tasks over so many stripes: order then holds within each. 1 is one line.
@@ -189,12 +189,20 @@ class Operator:
         """
         await self._set(queue, lambda settings: replace(settings, stripes=stripes))
 
-    async def set_queue(self, queue: str, **changes: Unpack[QueueChanges]) -> QueueSettings:
+    async def set_queue(
+        self, queue: str, *, paused: bool | None = None, **changes: Unpack[QueueChanges]
+    ) -> QueueSettings:
         """Change what is named of a queue's settings; None is the default. Answers with how it stands.
 
         `weights={"acme": 3, "ada": None}` changes acme's weight, takes ada's away and leaves the others.
+        `paused` pauses or resumes it in the same step; None leaves that as it is.
         """
-        return await self._set(queue, lambda settings: changed(settings, changes))
+
+        def change(settings: QueueSettings) -> QueueSettings:
+            told = changed(settings, changes)
+            return told if paused is None else replace(told, paused=paused)
+
+        return await self._set(queue, change)
 
     async def prune(self, retention: Retention) -> int:
         """Delete now what this retention (or a queue's own) no longer covers."""

@@ -232,9 +232,11 @@ class SyncOperator:
         """Spread the queue's new tasks over so many stripes; order then holds within each."""
         self._loop.run(self._operator.stripe(queue, stripes))
 
-    def set_queue(self, queue: str, **changes: Unpack[QueueChanges]) -> QueueSettings:
+    def set_queue(
+        self, queue: str, *, paused: bool | None = None, **changes: Unpack[QueueChanges]
+    ) -> QueueSettings:
         """Change what is named of a queue's settings; None is the default."""
-        return self._loop.run(self._operator.set_queue(queue, **changes))
+        return self._loop.run(self._operator.set_queue(queue, paused=paused, **changes))
 
     def now(self) -> datetime:
         """The store's clock, by which every instant here is told."""

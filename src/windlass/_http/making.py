@@ -19,6 +19,7 @@ from ..app import App
 from ..errors import InvalidOption, InvalidPayload
 from .access import Caller
 from .documents import StepToBe, TaskToBe
+from .mounting import path_within
 from .problems import Problem
 
 MAX_REQUEST_KEY = keys.MAX_KEY_BYTES - 15  # Room for the number of a task in its batch.
@@ -121,8 +122,7 @@ def request_key(request: Request, body: bytes) -> RequestKey | None:
     key = keys.idempotency_key(text)
     if len(key.encode()) > MAX_REQUEST_KEY:
         raise Problem(422, "invalid-option", f"an Idempotency-Key has at most {MAX_REQUEST_KEY} bytes")
-    path = request.url.path.removeprefix(request.scope.get("root_path", ""))  # It may be mounted anywhere.
-    return RequestKey(key, path, body)
+    return RequestKey(key, path_within(request.scope), body)  # It may be mounted anywhere.
 
 
 def numbered(error: InvalidPayload | InvalidOption, number: int) -> InvalidPayload | InvalidOption:

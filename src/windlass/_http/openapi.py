@@ -14,6 +14,7 @@ from starlette.responses import Response
 from .documents import Id
 from .examples import ANSWERS, BODIES
 from .headers import HEADERS
+from .mounting import root_of
 from .operation import JSON, Operation
 from .problems import CODES, TITLES, TYPE, ProblemDocument
 from .schemas import Json, Schemas, without_null
@@ -64,7 +65,7 @@ _LINKS: dict[
 
 def response(operations: tuple[Operation, ...], request: Request) -> Response:
     """The document."""
-    return unless_unchanged(request, _encoded(operations, str(request.scope.get("root_path", ""))), JSON)
+    return unless_unchanged(request, _encoded(operations, root_of(request.scope)), JSON)
 
 
 @lru_cache(maxsize=8)  # Where it is mounted may be in the address.

@@ -16,6 +16,7 @@ from .._client.operator import Operator
 from .._model.filter import By
 from .._model.key import Scope
 from .access import Caller
+from .mounting import root_of
 from .problems import Problem
 from .receiving import body_of, understood
 from .repeats import refuse_repeats
@@ -52,7 +53,7 @@ class Asked(Struct, Generic[Q, B], frozen=True, kw_only=True):
 
     def location(self, task_id: str) -> dict[str, str]:
         """The header that says where a task is."""
-        return {"Location": f"{self.request.scope.get('root_path', '')}/tasks/{task_id}"}
+        return {"Location": f"{root_of(self.request.scope)}/tasks/{task_id}"}
 
     def operator(self, why: str = "") -> Operator:
         """The operator as whom the caller acts: the audit log names it."""

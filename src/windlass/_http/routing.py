@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import compile_path
 
 from .access import Caller
+from .mounting import path_within
 from .problems import Problem
 from .service import Service
 
@@ -42,9 +43,7 @@ class Routing:
 
     def find(self, connection: Mapping[str, Any]) -> tuple[Target, dict[str, str]]:
         """The target, and the parts of the path; a Problem if there is none."""
-        path, root, method = connection["path"], connection.get("root_path", ""), connection["method"]
-        if root and path.startswith(root):  # mounted there
-            path = path[len(root) :]
+        path, method = path_within(connection), connection["method"]
         if (targets := self._plain.get(path)) is not None:
             return _chosen(targets, method), {}
         known: Targets = {}

@@ -46,11 +46,16 @@ class Overview(Struct, frozen=True, kw_only=True):
     at: datetime
     depths: tuple[Depth, ...] = ()
     queues: tuple[str, ...] = ()  # all that tasks, settings or workers name
-    paused: tuple[str, ...] = ()
+    settings: tuple[QueueSettings, ...] = ()  # of those of them that have any
     workers: tuple[Session, ...] = ()  # those that live
     keeper: Session | None = None  # the one that leads; None: nobody does, as far as is known
     limits: Mapping[str, float] = {}
     schedules: Mapping[str, float] = {}
+
+    @property
+    def paused(self) -> tuple[str, ...]:
+        """The queues that are paused."""
+        return tuple(one.name for one in self.settings if one.paused)
 
     @property
     def slots(self) -> int:
@@ -90,17 +95,17 @@ async def look(store: Store, where: Filter = EVERYTHING) -> Overview:
         )
         for count in await store.count(replace(where, states=COUNTED), by)
     )
-    settings = await all_records(store, QueueSettings)
+    settings = tuple(await all_records(store, QueueSettings))
     seen = Overview(at=await store.now(), depths=depths, queues=_names(depths, where.queues or ()))
     if where != EVERYTHING:
-        return replace(seen, paused=_paused(settings, within=seen.queues))
+        return replace(seen, settings=tuple(one for one in settings if one.name in seen.queues))
     sessions = [one for one in await all_records(store, Session) if one.expires_at > seen.at]
     workers = tuple(one for one in sessions if not one.is_keeper)
     named = [one.name for one in settings] + [queue for one in workers for queue in one.worker.queues]
     return replace(
         seen,
         queues=_names(depths, named),
-        paused=_paused(settings),
+        settings=settings,
         workers=workers,
         keeper=next((one for one in sessions if one.is_keeper), None),
         limits=await _limits(store),
@@ -110,10 +115,6 @@ async def look(store: Store, where: Filter = EVERYTHING) -> Overview:
 
 def _names(depths: Sequence[Depth], others: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted({*others, *(depth.queue for depth in depths)}))
-
-
-def _paused(settings: Sequence[QueueSettings], within: Sequence[str] | None = None) -> tuple[str, ...]:
-    return tuple(one.name for one in settings if one.paused and (within is None or one.name in within))
 
 
 async def _limits(store: Store) -> dict[str, float]:

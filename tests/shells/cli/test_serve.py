@@ -2,7 +2,6 @@
 
 import signal
 import socket
-import subprocess
 from collections.abc import Callable
 from urllib.request import urlopen
 
@@ -11,20 +10,9 @@ import pytest
 from tests.servers.process import free_port
 
 from .conftest import Run
+from .running import Start, ask, until
 
-Start = Callable[..., subprocess.Popen[str]]
 WORKER = ("work", "read", "operate", "enqueue")
-
-
-def _until(process: "subprocess.Popen[str]", words: str) -> list[str]:
-    """The lines up to the one with these words."""
-    assert process.stderr is not None
-    lines = []
-    for line in process.stderr:
-        lines.append(line)
-        if words in line:
-            return lines
-    raise AssertionError(f"it ended before it said {words!r}: {''.join(lines)}")
 
 
 @pytest.fixture
@@ -90,14 +78,14 @@ def test_a_signal_stops_it_though_a_worker_listens(
 ) -> None:
     monkeypatch.setenv("WINDLASS_KEY", key(*WORKER))
     server = start("serve", "--no-keeper", "--port", str(port))
-    (told,) = _until(server, "serving")
+    (told,) = until(server, "serving")
     worker = start("worker", "shop:app", "--store", f"http://127.0.0.1:{port}")
-    _until(worker, "durable: ")
-    _until(worker, "leads")
+    until(worker, "durable: ")
+    until(worker, "leads")
 
     server.send_signal(number)
     _, rest = server.communicate(timeout=8)
-    _until(worker, "trying again")
+    until(worker, "trying again")
     worker.send_signal(signal.SIGTERM)
     worker.communicate(timeout=20)
 
@@ -113,7 +101,8 @@ def test_a_signal_stops_it_though_a_worker_listens(
 @pytest.mark.system
 def test_without_keys_it_serves_this_machine_and_says_what_that_means(start: Start, port: int) -> None:
     server = start("serve", "--port", str(port))
-    _until(server, "there are no keys: whoever can reach it may do everything")
+    until(server, "serving")
+    until(server, "there are no keys: whoever can reach it may do everything")
 
     with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answer:
         assert answer.status == 200
@@ -131,7 +120,7 @@ def test_a_worker_that_may_not_work_says_why_and_ends(
     lacking, good = key("work", "read"), key(*WORKER)
     revoked = key(*WORKER)
     run("keys", "revoke", revoked.split("_")[1])
-    _until(start("serve", "--port", str(port)), "serving")
+    until(start("serve", "--port", str(port)), "serving")
     url = f"http://127.0.0.1:{port}"
 
     def worker(key: str, store: str = url) -> tuple[int, str]:
@@ -165,10 +154,10 @@ def test_a_worker_waits_for_a_server_that_is_away_and_others_do_not(
 ) -> None:
     url = f"http://127.0.0.1:{port}"
     worker = start("worker", "shop:app", "--store", url, "--drain")
-    _until(worker, f"not available, trying again: {url} did not answer")
+    until(worker, f"not available, trying again: {url} did not answer")
     listed = run("tasks", "list", "--store", url)
 
-    _until(start("serve", "--port", str(port)), "serving")
+    until(start("serve", "--port", str(port)), "serving")
     _, err = worker.communicate(timeout=20)
 
     assert (listed.code, listed.err) == (
@@ -191,3 +180,24 @@ def test_what_is_no_windlass_server_is_told_apart_from_one_that_is_away(run: Run
 
     assert worker.returncode == 4
     assert f"{url} answered 404, not as windlass does; is this the address of a `windlass serve`?" in err
+
+
+@pytest.mark.system
+def test_it_keeps_house_unless_told_not_to(start: Start, port: int) -> None:
+    idle = start("serve", "--no-keeper", "--port", str(port))
+    until(idle, "serving")
+    assert ask(port, "/readyz")["keeper"] is False
+    made = ask(port, "/tasks", {"type": "shop.welcome", "delay": 0.05})["id"]
+    other = free_port()
+    keeping = start("serve", "--port", str(other))
+    until(keeping, "leads")
+
+    while ask(port, f"/tasks/{made}")["state"] != "ready":  # pytest's own time limit ends it
+        pass
+    while not ask(port, "/readyz")["keeper"]:
+        pass
+    keeping.send_signal(signal.SIGTERM)
+    _, rest = keeping.communicate(timeout=20)
+
+    assert keeping.returncode == 0, rest
+    assert ask(port, "/readyz")["keeper"] is False

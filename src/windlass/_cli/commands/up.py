@@ -48,17 +48,24 @@ def up(asked: Asked, /, *, target: str | None, host: str, port: int, insecure: b
         worker = app.worker(worker_settings(settings, drain=False)) if app.types else None
         server = await http.prepared(app, host=host, insecure=insecure, keeper=worker is None)
 
+        stopping = asyncio.Event()
+
         def stop() -> None:
+            stopping.set()
             server.stop()
             if worker is not None:
                 worker.stop()
 
         with http.listening(host, port) as listener, stopped_by_signals(asyncio.get_running_loop(), stop):
             logger.info("%s", http.told(host, port, app.place, app.operator.promise))
-            async with asyncio.TaskGroup() as group:
-                group.create_task(server.run(listener))
-                if worker is not None:
-                    group.create_task(worker.run())
+            parts = [server.run(listener)] if worker is None else [server.run(listener), worker.run()]
+            running = [asyncio.ensure_future(part) for part in parts]
+            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            if not stopping.is_set():  # A part that ends by itself takes the other along, gently.
+                stop()
+            await asyncio.wait(running)
+        for part in running:
+            part.result()
         logger.info("everything has stopped")
 
     asked.run_alone(work, long=True)

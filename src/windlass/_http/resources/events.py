@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 from starlette.responses import Response, StreamingResponse
 
 from ..._model.filter import Filter
@@ -42,16 +43,15 @@ class OverviewDocument(Struct, kw_only=True):
 @events("GET", "/overview", scope=Scope.READ, bound=True, answer=OverviewDocument)
 async def get_overview(asked: Asked[NoQuery, None]) -> OverviewDocument:
     """Show how things stand: every queue, how many work, how busy they are. A few seconds old at most."""
-    return await _overview(asked)
+    return _document(asked, await _overview(asked))
 
 
 @events("GET", "/events", scope=Scope.READ, bound=True, answer=OverviewDocument, gives=EVENT_STREAM)
 async def watch_overview(asked: Asked[NoQuery, None]) -> StreamingResponse:
     """Watch how things stand: an event `overview` now, and whenever that has changed."""
-    closing = asked.service.closing
-    return _stream(
-        _told(asked, "overview", lambda: _overview(asked), lambda: happened(closing, LOOK_SECONDS))
-    )
+    closing, live = asked.service.closing, _Live(asked)
+    await live.look()  # A store that is away can be told as a problem only before the answer begins.
+    return _stream(_told(asked, "overview", live.look, lambda: happened(closing, LOOK_SECONDS)))
 
 
 @events(
@@ -122,12 +122,33 @@ def _stream(lines: AsyncIterator[bytes]) -> StreamingResponse:
     return StreamingResponse(lines, media_type=EVENT_STREAM, headers={"X-Accel-Buffering": "no"})
 
 
-async def _overview(asked: Asked[Any, Any]) -> OverviewDocument:
-    overview: Overview = await asked.service.overviews.get(asked.caller.sees(Filter()))
+class _Live:
+    """How things stand, for one who watches: the same document for as long as only time has passed."""
+
+    def __init__(self, asked: Asked[Any, Any]) -> None:
+        self._asked = asked
+        self._overview: Overview | None = None
+        self._shown: OverviewDocument | None = None
+
+    async def look(self) -> OverviewDocument:
+        overview = await _overview(self._asked)
+        if self._shown is None or overview is not self._overview:
+            self._overview, seen = overview, _document(self._asked, overview)
+            if self._shown is None or replace(seen, at=self._shown.at) != self._shown:
+                self._shown = seen
+        return self._shown
+
+
+async def _overview(asked: Asked[Any, Any]) -> Overview:
+    """What there is for the caller: looked up once for all who ask for the same."""
+    return await asked.service.overviews.get(asked.caller.sees(Filter()))
+
+
+def _document(asked: Asked[Any, Any], overview: Overview) -> OverviewDocument:
     bound = asked.caller.is_bound
     return OverviewDocument(
         at=overview.at,
-        queues=await queue_documents(asked, overview),
+        queues=queue_documents(asked, overview, overview.settings),
         workers=None if bound else len(overview.workers),
         slots=None if bound else overview.slots,
         busy=None if bound else overview.busy,

@@ -1,5 +1,6 @@
 """Queues: how full they are, whether they flow, whose turn it is in them. (F2, F3, F6)"""
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
@@ -79,7 +80,7 @@ class QueueSet(Struct, kw_only=True, forbid_unknown_fields=True):
 async def list_queues(asked: Asked[NoQuery, None]) -> QueueList:
     """List queues, with how many tasks of each are in which state."""
     overview = await asked.service.overviews.get(asked.caller.sees(Filter()))
-    return QueueList(items=await queue_documents(asked, overview))
+    return QueueList(items=queue_documents(asked, overview, await _settings(asked)))
 
 
 @queues("GET", "/queues/{queue}", scope=Scope.READ, bound=True, answer=QueueDocument, answers=(404,))
@@ -100,12 +101,9 @@ async def get_queue(asked: Asked[NoQuery, None]) -> QueueDocument:
 async def set_queue(asked: Asked[NoQuery, QueueSet]) -> QueueDocument:
     """Change how a queue is set. What is not named stays; programs notice within seconds."""
     body, queue = asked.body, _own(asked)
-    operator = asked.operator(body.why)
-    changes = _changes(body)
-    if changes:
-        await operator.set_queue(queue, **changes)
-    if body.paused is not UNSET:
-        await (operator.pause(queue) if body.paused else operator.resume(queue))
+    changes, paused = _changes(body), None if body.paused is UNSET else body.paused
+    if changes or paused is not None:
+        await asked.operator(body.why).set_queue(queue, paused=paused, **changes)
     return await _shown(asked)
 
 
@@ -139,11 +137,37 @@ async def resume_queue(asked: Asked[Reason, None]) -> QueueDocument:
     return await _shown(asked)
 
 
-async def queue_documents(asked: Asked[Any, Any], overview: Overview) -> list[QueueDocument]:
+def queue_documents(
+    asked: Asked[Any, Any], overview: Overview, settings: Iterable[QueueSettings]
+) -> list[QueueDocument]:
     """Every queue that the caller may see, by name."""
-    settings = await _settings(asked)
-    names = sorted({*overview.queues, *(settings if asked.caller.tenant is None else ())})
-    return [_document(asked, name, overview, settings) for name in names]
+    known = {one.name: one for one in settings}
+    counts = {name: dict.fromkeys(map(str, COUNTED), 0) for name in _names(asked, overview, known)}
+    estimated = set()
+    for depth in overview.depths:
+        counts[depth.queue][str(depth.state)] += depth.number
+        if not depth.exact:
+            estimated.add(depth.queue)
+    ages, serving = overview.oldest_ready(), overview.serving()
+    return [
+        QueueDocument(
+            queue=name,
+            paused=name in known and known[name].paused,
+            counts=counts[name],  # type: ignore[arg-type]  # the states that are counted
+            exact=name not in estimated,
+            oldest_ready=ages.get(name, 0.0),
+            workers=None if asked.caller.is_bound else serving.get(name, 0),
+            settings=None
+            if asked.caller.tenant is not None
+            else _set(known.get(name) or QueueSettings(name=name)),
+        )
+        for name in sorted(counts)
+    ]
+
+
+def _names(asked: Asked[Any, Any], overview: Overview, known: Iterable[str]) -> set[str]:
+    """The queues that there are for the caller: for a tenant, where it has tasks."""
+    return {*overview.queues, *(known if asked.caller.tenant is None else ())}
 
 
 def _own(asked: Asked[Any, Any]) -> str:
@@ -154,37 +178,19 @@ def _own(asked: Asked[Any, Any]) -> str:
 
 
 async def _shown(asked: Asked[Any, Any]) -> QueueDocument:
+    """The queue of the path: its counts are a few seconds old, its settings are as they stand."""
     queue = asked.path("queue")
     overview = await asked.service.overviews.get(asked.caller.sees(Filter()))
-    settings = await _settings(asked)
-    if queue not in (*overview.queues, *(settings if asked.caller.tenant is None else ())):
-        raise NotFound(f"nothing is known of a queue {queue[:200]!r}: no task, no setting, no worker")
-    return _document(asked, queue, overview, settings)
+    for one in queue_documents(asked, overview, await _settings(asked)):
+        if one.queue == queue:
+            return one
+    raise NotFound(f"nothing is known of a queue {queue[:200]!r}: no task, no setting, no worker")
 
 
-async def _settings(asked: Asked[Any, Any]) -> dict[str, QueueSettings]:
+async def _settings(asked: Asked[Any, Any]) -> list[QueueSettings]:
     seen = asked.caller.queues
     found = await asked.service.app.operator.queues()
-    return {one.name: one for one in found if seen is None or one.name in seen}
-
-
-def _document(
-    asked: Asked[Any, Any], queue: str, overview: Overview, settings: dict[str, QueueSettings]
-) -> QueueDocument:
-    depths = [depth for depth in overview.depths if depth.queue == queue]
-    known = settings.get(queue) or QueueSettings(name=queue)
-    counts: Any = dict.fromkeys(map(str, COUNTED), 0)
-    for depth in depths:
-        counts[str(depth.state)] += depth.number
-    return QueueDocument(
-        queue=queue,
-        paused=known.paused,
-        counts=counts,
-        exact=all(depth.exact for depth in depths),
-        oldest_ready=overview.oldest_ready().get(queue, 0.0),
-        workers=None if asked.caller.is_bound else overview.serving().get(queue, 0),
-        settings=None if asked.caller.tenant is not None else _set(known),
-    )
+    return [one for one in found if seen is None or one.name in seen]
 
 
 def _set(settings: QueueSettings) -> SettingsDocument:

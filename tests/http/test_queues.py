@@ -1,0 +1,313 @@
+"""Queues over HTTP: seen, set, paused and resumed; nothing is half done. (F2, F3, F6)"""
+
+from datetime import timedelta
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+import pytest
+
+from tests.http.asking import Api
+from tests.http.problem import problem
+from tests.loops.working import Watch, eventually
+from tests.servers.api import ApiServer
+from windlass import App
+from windlass._client.keys import Keys
+from windlass._model.filter import Page
+from windlass._model.key import Scope
+from windlass._model.queue import Fairness, Level, Ordering, QueueSettings, Retention
+from windlass._model.record import Audit
+from windlass._store import Store
+from windlass._stores.memory import MemoryStore
+from windlass.testing.faults import Fault, FaultyStore
+
+NAMES = [
+    "mail",
+    "a/b",
+    "a//b",
+    "a/pause",
+    "a/resume/pause",
+    "tasks/batch",
+    "ä/日本",
+    "x" * 128,
+    "a@b:c+d.e-f",
+]
+EMPTY = {"waiting": 0, "scheduled": 0, "ready": 0, "running": 0, "dead": 0}
+SET: dict[str, Any] = {
+    "fairness": "round_robin",
+    "weights": {"acme": 3, "": 2, "日本": 100},
+    "shares": {"high": 50, "low": 10},
+    "ageing": 90.5,
+    "retention": {"completed": 0, "cancelled": None, "dead": 86400.25},
+    "stripes": 1,
+}
+
+
+def at(queue: str, then: str = "") -> str:
+    return f"/queues/{quote(queue)}{then}"
+
+
+async def settings(store: Store) -> dict[str, QueueSettings]:
+    return {one.name: one for one in (await store.records(QueueSettings, Page(limit=100))).items}
+
+
+async def audits(store: Store) -> list[Audit]:
+    return [*(await store.records(Audit, Page(limit=100))).items]
+
+
+@pytest.mark.parametrize("queue", NAMES)
+async def test_a_queue_of_any_good_name(queue: str, api_of: Api) -> None:
+    problem(await api_of("GET", at(queue)), 404, "not-found")
+    paused = await api_of.good("POST", at(queue, "/pause"))
+    assert (paused["queue"], paused["paused"]) == (queue, True)
+    assert await api_of.good("GET", at(queue)) == paused
+    assert (await api_of.good("GET", f"/queues/{quote(queue, safe='')}")) == paused
+    assert (await api_of.good("PATCH", at(queue), {"paused": False}))["paused"] is False
+    assert (await api_of.good("POST", at(queue, "/pause")))["paused"] is True
+    assert (await api_of.good("POST", at(queue, "/resume")))["paused"] is False
+    assert [one["queue"] for one in (await api_of.good("GET", "/queues"))["items"]] == [queue]
+
+
+@pytest.mark.parametrize("queue", ["", "\0", "a\0b", "a b", "-a", "😀", "x" * 129, "x" * 10_000])
+async def test_what_is_no_name_is_no_queue(queue: str, api_of: Api, store: MemoryStore) -> None:
+    problem(await api_of("GET", f"/queues/{quote(queue, safe='')}"), 404, "not-found")
+    for method, then, body in (
+        ("PATCH", "", {"stripes": 2}),
+        ("PATCH", "", {"paused": True}),
+        ("POST", "/pause", None),
+        ("POST", "/resume", None),
+    ):
+        refused = await api_of(method, f"/queues/{quote(queue, safe='')}{then}", body)
+        told = problem(refused, 422, "invalid-option")
+        assert "is not a name" in told["detail"]
+        assert len(told["detail"]) < 500
+    assert await settings(store) == {}
+
+
+async def test_what_is_set_is_what_is_seen(on_each: Api, kept: Store) -> None:
+    made = await on_each.good("PATCH", at("mail"), {**SET, "paused": True})
+    assert made == {
+        "queue": "mail",
+        "paused": True,
+        "counts": EMPTY,
+        "exact": True,
+        "oldest_ready": 0.0,
+        "workers": 0,
+        "settings": SET,
+    }
+    assert await on_each.good("GET", at("mail")) == made
+    assert (await on_each.good("GET", "/queues"))["items"] == [made]
+    assert (await settings(kept))["mail"] == QueueSettings(
+        name="mail",
+        paused=True,
+        fairness=Fairness.ROUND_ROBIN,
+        weights={"acme": 3, "": 2, "日本": 100},
+        ordering=Ordering(ageing=timedelta(seconds=90.5), shares={Level.HIGH: 50, Level.LOW: 10}),
+        retention=Retention(completed=timedelta(0), cancelled=None, dead=timedelta(seconds=86400.25)),
+    )
+    again = await on_each.good("PATCH", at("mail"), {**made["settings"], "paused": made["paused"]})
+    assert again == made
+
+
+async def test_an_operators_change_is_seen_at_once(api_of: Api, store: MemoryStore) -> None:
+    operator = App(store).operator
+    await operator.set_queue("mail", stripes=4)
+    assert (await api_of.good("GET", at("mail")))["settings"]["stripes"] == 4
+    await operator.set_queue("mail", stripes=8)
+    await operator.pause("mail")
+    seen = await api_of.good("GET", at("mail"))
+    assert (seen["settings"]["stripes"], seen["paused"]) == (8, True)
+    (listed,) = (await api_of.good("GET", "/queues"))["items"]
+    assert (listed["settings"]["stripes"], listed["paused"]) == (8, True)
+
+
+async def test_null_takes_away_and_what_is_not_named_stays(api_of: Api) -> None:
+    async def changed(**changes: Any) -> dict[str, Any]:
+        found: dict[str, Any] = (await api_of.good("PATCH", at("mail"), changes))["settings"]
+        return found
+
+    stands = dict(await changed(**SET))
+    assert await changed() == stands == SET
+    stands["weights"] = {"acme": 3, "日本": 7}
+    assert await changed(weights={"": None, "日本": 7, "never": None}) == stands
+    stands["shares"] = {"high": 50}
+    assert await changed(shares={"low": None}) == stands
+    for name in ("ageing", "retention"):
+        stands[name] = None
+        assert await changed(**{name: None}) == stands
+    stands["weights"] = {}
+    assert await changed(weights=None) == stands
+    stands["shares"] = {}
+    assert await changed(shares=None) == stands
+    await changed(weights={"acme": 2})
+    stands["fairness"] = "fifo"
+    assert await changed(fairness=None) == stands  # and with it go the weights
+    stands["stripes"] = 64
+    assert await changed(stripes=64) == stands
+    stands["stripes"] = 1
+    assert await changed(stripes=None) == stands
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"stripes": 0}, "stripes"),
+    ({"stripes": 65}, "stripes"),
+    ({"stripes": 2.5}, "stripes"),
+    ({"stripes": 2}, "leave stripes at 1"),  # as it has lanes
+    ({"fairness": "unfair"}, "fairness"),
+    ({"weights": {"acme": 0}}, "weights"),
+    ({"weights": {"acme": 101}}, "weights"),
+    ({"weights": {"a b": 1}}, "a b"),
+    ({"weights": {"a\0": 1}}, "not a name"),
+    ({"weights": [1]}, "weights"),
+    ({"fairness": "fifo", "weights": {"acme": 2}}, "round_robin"),
+    ({"shares": {"high": 60, "medium": 40}}, "leave nothing to low"),
+    ({"shares": {"urgent": 5}}, "shares"),
+    ({"shares": {"high": 100}}, "shares"),
+    ({"ageing": 0}, "ageing"),
+    ({"ageing": -1}, "ageing"),
+    ({"ageing": 1e300}, "ageing"),
+    ({"ageing": "5m"}, "ageing"),
+    ({"retention": {"dead": 1}}, "completed"),
+    ({"retention": {"completed": -1, "cancelled": None, "dead": None}}, "completed"),
+    ({"retention": 5}, "retention"),
+    ({"paused": None}, "paused"),
+    ({"paused": "yes"}, "paused"),
+    ({"pause": True}, "pause"),
+    ({"why": "x" * 501}, "why"),
+]
+
+
+@pytest.mark.parametrize(("body", "named"), BAD, ids=lambda value: str(value)[:40])
+async def test_a_bad_change_changes_nothing(
+    body: dict[str, Any], named: str, api_of: Api, store: MemoryStore
+) -> None:
+    await App(store).operator.set_queue("mail", fairness="round_robin", weights={"acme": 3})
+    before, told = await settings(store), await audits(store)
+    for more in ({}, {"paused": True}, {"retention": None, "paused": True}):
+        refused = await api_of("PATCH", at("mail"), {**more, **body})
+        assert refused.status_code == 422
+        assert named in problem(refused, 422, refused.json()["code"])["detail"]
+    assert (await settings(store), await audits(store)) == (before, told)
+
+
+async def test_a_change_is_one_change(api: ApiServer, http: httpx2.AsyncClient, store: MemoryStore) -> None:
+    """One write, one line in the audit log: a store that fails in between leaves nothing half done."""
+    watch = Watch()
+    served = Api(http, api.serve(FaultyStore(store, watch), open_to_all=True))
+    watch.then("put", None, Fault.BEFORE)
+    await served.good("PATCH", at("mail"), {"stripes": 3, "paused": True, "why": "too hot"})
+    assert watch.calls["put"] == 1
+    (line,) = await audits(store)
+    assert (line.subject, line.why) == ("queue mail", "too hot")
+    problem(await served("PATCH", at("mail"), {"stripes": 5, "paused": False}), 503, "store-unavailable")
+    (stands,) = (await settings(store)).values()
+    assert (stands.stripes, stands.paused) == (3, True)
+
+
+async def test_nothing_to_change_is_no_change(api_of: Api, store: MemoryStore) -> None:
+    problem(await api_of("PATCH", at("mail"), {}), 404, "not-found")
+    problem(await api_of("PATCH", at("mail"), {"why": "x"}), 404, "not-found")
+    assert (await settings(store), await audits(store)) == ({}, [])
+
+
+async def test_who_did_it_and_why(http: httpx2.AsyncClient, url: str, keys: Keys, store: MemoryStore) -> None:
+    key = await keys.create("ops", scopes=[Scope.OPERATE])
+    own = Api(http, url, key.text)
+    await own.good("PATCH", at("a"), {"stripes": 2, "why": "one"})
+    await own.good("POST", at("a", "/pause?why=two"))
+    await own.good("POST", at("a", "/resume?why=three%20%C3%A4"))
+    lines = await audits(store)
+    assert [(one.subject, one.why) for one in lines] == [
+        ("queue a", "one"),
+        ("queue a", "two"),
+        ("queue a", "three ä"),
+    ]
+    assert {one.who for one in lines} == {f"key {key.key.name} (ops)"}
+    problem(await own("POST", at("a", f"/pause?why={'x' * 501}")), 422, "invalid-request")
+
+
+async def test_a_paused_queue_gives_nothing_out(api_of: Api) -> None:
+    made = await api_of.enqueue(queue="mail")
+    await api_of.good("POST", at("mail", "/pause"))
+    session = await api_of.session("mail")
+    assert await api_of.claim(session, 1, "mail") == []
+    await api_of.good("POST", at("mail", "/resume"))
+    (claimed,) = await api_of.claim(session, 1, "mail")
+    assert claimed["id"] == made
+
+
+async def test_counts_are_right_and_soon_fresh(on_each: Api) -> None:
+    for _ in range(3):
+        await on_each.enqueue(queue="mail")
+    await on_each.enqueue(queue="mail", delay=60)
+    await on_each.enqueue(queue="mail", type="u")
+    await on_each.die(queue="mail")
+    session = await on_each.session("mail", slots=4)
+    assert len(await on_each.claim(session, 1, "mail", limit=2)) == 2
+
+    async def counted() -> bool:
+        seen = await on_each.good("GET", at("mail"))
+        assert seen["exact"] is True
+        wanted = {"waiting": 0, "scheduled": 1, "ready": 2, "running": 2, "dead": 1}
+        return bool(seen["counts"] == wanted)
+
+    await eventually(counted, within=5)
+    seen = await on_each.good("GET", at("mail"))
+    assert seen["oldest_ready"] > 0
+    assert seen["workers"] == 2
+    assert (await on_each.good("GET", "/queues"))["items"][0]["counts"] == seen["counts"]
+
+
+class TestBounds:
+    """What a key that is bound to a tenant or to queues sees of them."""
+
+    @pytest.fixture
+    async def whole(self, http: httpx2.AsyncClient, url: str, keys: Keys) -> Api:
+        admin = Api(http, url, (await keys.create("all", scopes=[Scope.ADMIN])).text)
+        for tenant, queue in (("acme", "mail"), ("bob", "mail"), ("bob", "other")):
+            await admin.enqueue(tenant=tenant, queue=queue)
+        await admin.session("mail")
+        await admin.good("PATCH", at("mail"), {"stripes": 2})
+        await admin.good("PATCH", at("set"), {"stripes": 2})
+        return admin
+
+    async def by(self, whole: Api, keys: Keys, **bounds: Any) -> Api:
+        text = (await keys.create("k", scopes=[Scope.READ, Scope.OPERATE], **bounds)).text
+        own = whole.by(text)
+        await eventually(lambda: _known(own))
+        return own
+
+    async def test_of_a_tenant(self, whole: Api, keys: Keys) -> None:
+        own = await self.by(whole, keys, tenant="acme")
+        (mail,) = (await own.good("GET", "/queues"))["items"]
+        assert mail == await own.good("GET", at("mail"))
+        assert mail["oldest_ready"] > 0
+        assert {name: one for name, one in mail.items() if name != "oldest_ready"} == {
+            "queue": "mail",
+            "paused": False,
+            "counts": {**EMPTY, "ready": 1},
+            "exact": True,
+            "workers": None,
+            "settings": None,
+        }
+        for queue in ("other", "set", "nowhere"):
+            problem(await own("GET", at(queue)), 404, "not-found")
+        for method, then, body in (("PATCH", "", {"paused": True}), ("POST", "/pause", None)):
+            problem(await own(method, at("mail", then), body), 403, "forbidden")
+
+    async def test_of_queues(self, whole: Api, keys: Keys, store: MemoryStore) -> None:
+        own = await self.by(whole, keys, queues=["mail", "new"])
+        mail, new = (await own.good("GET", "/queues"))["items"]
+        assert (mail["counts"]["ready"], mail["settings"]["stripes"], mail["workers"]) == (2, 2, None)
+        assert (new["queue"], new["counts"], new["paused"]) == ("new", EMPTY, False)
+        for queue in ("other", "set", "nowhere"):
+            problem(await own("GET", at(queue)), 404, "not-found")
+            problem(await own("POST", at(queue, "/pause")), 403, "forbidden")
+            problem(await own("PATCH", at(queue), {"paused": True}), 403, "forbidden")
+        assert (await own.good("POST", at("mail", "/pause")))["paused"] is True
+        assert [name for name, one in (await settings(store)).items() if one.paused] == ["mail"]
+
+
+async def _known(api: Api) -> bool:
+    """Whether the server knows the key by now."""
+    return (await api("GET", "/queues")).status_code == 200

@@ -44,7 +44,7 @@ class Declarations:
         limit = limit_of(name, options)
         if name in self._limits and self._limits[name] != limit:
             raise InvalidOption(f"the limit {name!r} is declared twice; give one of them another name")
-        _check_limit(limit, types)
+        check_limit(limit, types)
         self._limits[name] = limit
 
     def ordering(self, queue: str) -> Ordering:
@@ -54,7 +54,7 @@ class Declarations:
     async def tell(self, store: Store, types: Mapping[str, Declared]) -> None:
         """Put what is new or has changed."""
         for limit in self._limits.values():
-            _check_limit(limit, types)  # its type may have been declared after it
+            check_limit(limit, types)  # its type may have been declared after it
         standing = {settings.name: settings for settings in await every(store, QueueSettings)}
         if self._queues or self._limits:
             told = {one.name: one.body for one in await every(store, Declaration)}
@@ -110,7 +110,10 @@ def _body(options: Mapping[str, Any]) -> str:
     return msgspec.json.encode(options, order="sorted").decode()
 
 
-def _check_limit(limit: Limit, types: Mapping[str, Declared]) -> None:
-    declared = types.get(limit.type or "")
-    if declared is not None:
-        check_field(limit, declared.signature.fields, declared.defaults.secret)
+def check_limit(limit: Limit, types: Mapping[str, Declared]) -> None:
+    """Refuse a limit by a field that its type has not, or that a type which it is for keeps secret."""
+    for declared in types.values():
+        if limit.type == declared.name:
+            check_field(limit, declared.signature.fields, declared.defaults.secret)
+        elif limit.type is None:
+            check_field(limit, None, declared.defaults.secret)

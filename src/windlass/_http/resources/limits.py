@@ -4,9 +4,10 @@ from typing import Annotated, Any, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from ..._client.declarations import check_limit
 from ..._model.key import Scope
 from ..._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING, Limit, Usage
-from ..._policy.bounds import LimitOptions
+from ..._policy.bounds import LimitOptions, changed_limit, limit_of
 from ..documents import Name, Why
 from ..operation import Asked, NoQuery, Operations
 from .tasks import Reason
@@ -96,14 +97,18 @@ async def get_limit(asked: Asked[NoQuery, None]) -> LimitDocument:
 @limits("PUT", "/limits/{name}", scope=Scope.OPERATE, body=LimitSaid, answer=LimitDocument)
 async def put_limit(asked: Asked[NoQuery, LimitSaid]) -> LimitDocument:
     """Set a limit, in place of the one of the same name. It holds from the next claim on."""
-    await asked.operator(asked.body.why).limits.set(asked.path("name"), **_options(asked.body))
+    name, options = asked.path("name"), _options(asked.body)
+    check_limit(limit_of(name, options), asked.service.app.types)
+    await asked.operator(asked.body.why).limits.set(name, **options)
     return await _shown(asked)
 
 
 @limits("PATCH", "/limits/{name}", scope=Scope.OPERATE, body=LimitSet, answer=LimitDocument, answers=(404,))
 async def change_limit(asked: Asked[NoQuery, LimitSet]) -> LimitDocument:
     """Change what is named of a limit that exists."""
-    await asked.operator(asked.body.why).limits.change(asked.path("name"), **_options(asked.body))
+    name, options, found = asked.path("name"), _options(asked.body), asked.operator(asked.body.why).limits
+    check_limit(changed_limit(await found.get(name), options), asked.service.app.types)
+    await found.change(name, **options)
     return await _shown(asked)
 
 

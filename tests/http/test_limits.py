@@ -123,7 +123,11 @@ async def test_a_change_of_what_is_named(api_of: Api, store: MemoryStore) -> Non
 
     assert await changed() == {"name": "n", "queue": "mail", "running": 5, "rate": 2.0, "burst": 9}
     assert await changed(running=6, queue=None, by="tenant") == {
-        **{"name": "n", "by": "tenant", "running": 6, "rate": 2.0, "burst": 9}
+        "name": "n",
+        "by": "tenant",
+        "running": 6,
+        "rate": 2.0,
+        "burst": 9,
     }
     assert await changed(rate=None) == {"name": "n", "by": "tenant", "running": 6}
     problem(await api_of("PATCH", "/limits/n", {"running": None}), 422, "invalid-option")

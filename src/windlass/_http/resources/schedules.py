@@ -10,6 +10,7 @@ from ..._model.options import Defaults
 from ..._model.schedule import Added, Missed, Overlap
 from ..._policy.payload import decode, parse_payload
 from ..._policy.redact import redact
+from ..._policy.schedule import MAX_AT_MOST, MAX_JITTER
 from ..documents import Attempts, Id, Instant, Name, Payload, Priority, Seconds, Why
 from ..operation import Answer, Asked, NoQuery, Operations
 from .tasks import Reason
@@ -31,9 +32,9 @@ class ScheduleSaid(Struct, kw_only=True, forbid_unknown_fields=True):
     payload: Payload | UnsetType = UNSET
     zone: Zone | UnsetType = UNSET
     missed: Missed | UnsetType = UNSET
-    at_most: Annotated[int, Meta(ge=1, le=10_000)] | UnsetType = UNSET
+    at_most: Annotated[int, Meta(ge=1, le=MAX_AT_MOST)] | UnsetType = UNSET
     overlap: Overlap | UnsetType = UNSET
-    jitter: Seconds | UnsetType = UNSET
+    jitter: Annotated[float, Meta(ge=0, le=MAX_JITTER.total_seconds())] | UnsetType = UNSET
     queue: Name | UnsetType = UNSET
     tenant: Name | UnsetType = UNSET
     priority: Priority | UnsetType = UNSET
@@ -111,14 +112,7 @@ async def list_ticks(asked: Asked[Upcoming, None]) -> Ticks:
     return Ticks(items=[*await found.upcoming(asked.path("name"), asked.query.number)])
 
 
-@schedules(
-    "PUT",
-    "/schedules/{name}",
-    scope=Scope.OPERATE,
-    body=ScheduleSaid,
-    answer=ScheduleDocument,
-    answers=(409,),
-)
+@schedules("PUT", "/schedules/{name}", scope=Scope.OPERATE, body=ScheduleSaid, answer=ScheduleDocument)
 async def put_schedule(asked: Asked[NoQuery, ScheduleSaid]) -> ScheduleDocument:
     """Add a schedule, or put it in place of the one of the same name; its first tick is the next one."""
     body = asked.body
@@ -172,15 +166,14 @@ async def resume_schedule(asked: Asked[Reason, None]) -> ScheduleDocument:
     "POST",
     "/schedules/{name}/trigger",
     scope=Scope.OPERATE,
-    query=Reason,
     answer=Triggered,
     status=201,
     answers=(404, 409),
     says=("Location",),
 )
-async def trigger_schedule(asked: Asked[Reason, None]) -> Answer:
-    """Enqueue its task now, once; its ticks come as if nothing had happened."""
-    task_id = await asked.operator(asked.query.why).schedules.trigger(asked.path("name"))
+async def trigger_schedule(asked: Asked[NoQuery, None]) -> Answer:
+    """Enqueue its task now, once; its ticks come as if nothing had happened. The task says who did it."""
+    task_id = await asked.operator().schedules.trigger(asked.path("name"))
     return Answer(value=Triggered(id=task_id), headers=asked.location(task_id))
 
 

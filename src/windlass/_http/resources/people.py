@@ -135,7 +135,10 @@ async def list_keys(asked: Asked[NoQuery, None]) -> KeyList:
 
 @people("POST", "/keys", scope=Scope.ADMIN, body=KeySaid, answer=NewKeyDocument, status=201)
 async def create_key(asked: Asked[NoQuery, KeySaid]) -> NewKeyDocument:
-    """Make a key. What its holder sends is in the answer, and nowhere else."""
+    """Make a key. What its holder sends is in the answer, and nowhere else.
+
+    Every server knows it within a second.
+    """
     body = asked.body
     made = await asked.operator(body.why).keys.create(
         body.label,

@@ -46,6 +46,23 @@ async def test_fifty_who_ask_at_once_share_one_look(overviews: Overviews, watch:
     assert all(one is seen[0] for one in seen)
 
 
+async def test_who_asks_just_as_a_look_ends_shares_it(seconds: Seconds) -> None:
+    """A task is done a moment before those who wait for it are told."""
+    meanwhile: list[asyncio.Task[object]] = []
+    watch = Watch()
+
+    def plan(verb: str) -> Fault | Hold | None:
+        if verb == "count" and not meanwhile:  # in the very step in which the look ends
+            meanwhile.append(asyncio.ensure_future(overviews.get()))
+        return watch(verb)
+
+    overviews = Overviews(FaultyStore(MemoryStore(), plan), clock=seconds)
+    first = await overviews.get()
+
+    assert await meanwhile[0] is first
+    assert watch.calls["count"] == 1
+
+
 async def test_it_is_fresh_for_five_seconds(overviews: Overviews, watch: Watch, seconds: Seconds) -> None:
     first = await overviews.get()
     seconds.now += 4.9

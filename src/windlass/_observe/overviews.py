@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
+from math import inf
 from time import monotonic
 
 from .._model.filter import Filter
@@ -25,7 +26,7 @@ class _Kept:
 
     def __init__(self, look: "asyncio.Task[Overview]") -> None:
         self.look = look
-        self.fresh_until = 0.0
+        self.fresh_until = inf  # until it is told that it is done: a moment after it is
 
 
 class Overviews:

@@ -82,7 +82,7 @@ async def watch_task(asked: Asked[NoQuery, None]) -> StreamingResponse:
     )
 
 
-@events("GET", "/metrics", scope=Scope.READ, answer=str, gives=TEXT)
+@events("GET", "/metrics", scope=Scope.READ, answer=str, gives=TEXT, answers=(501,))
 async def get_metrics(asked: Asked[NoQuery, None]) -> Response:
     """Scrape metrics, as Prometheus does: what this server counted, and what is in the store."""
     if asked.service.metrics is None:

@@ -29,10 +29,10 @@ def measure(plan: Plan) -> Findings:
         for turn in range(plan.rounds):
             for way in (PYTHON, POST):
                 path = plan.path(f"http-{turn}-{way.partition(' ')[0]}")
-                _note(answers, turn, "SQLite", way, _measured(way, url(path), plan.on_postgres.enqueued * 5))
+                _note(answers, turn, "SQLite", way, _measured(way, url(path), plan.on_postgres.enqueued * 10))
                 with server.fresh(WINDLASS) as fresh:
                     _note(
-                        answers, turn, "Postgres", way, _measured(way, fresh, plan.on_postgres.enqueued * 10)
+                        answers, turn, "Postgres", way, _measured(way, fresh, plan.on_postgres.enqueued * 20)
                     )
         findings = Findings(facts=server.described())
     for store in ("SQLite", "Postgres"):

@@ -67,9 +67,11 @@ class Asked:
 
     def run_alone(self, work: Callable[["App"], Awaitable[T]], *, long: bool = False) -> T:
         """Do this, on a store that nobody else need see; `long`: on the quickest loop there is."""
-        from .._worker.process import loop_factory
+        from .._worker.process import calm_collector, loop_factory
 
         app = self.app
+        if long:
+            calm_collector()
         if self.by is not None:
             app.operator = app.operator.acting_as(self.by)
 

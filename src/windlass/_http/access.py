@@ -17,6 +17,7 @@ from .._store import Store, all_records
 from ..errors import StoreError
 from .pacing import Pacing
 from .problems import Problem
+from .receiving import header
 
 logger = logging.getLogger("windlass.http")
 
@@ -120,7 +121,7 @@ class Doorkeeper:
         """Who asks; raises a Problem unless it has a key that is good."""
         if self._open_to_all or (self._open_until_keys and await self._has_no_keys()):
             return Caller()
-        kind, _, text = request.headers.get("authorization", "").partition(" ")
+        kind, _, text = header(request, b"authorization").partition(" ")
         if kind.lower() != "bearer" or not text:
             raise Problem(401, "unauthorized", "send your key as Authorization: Bearer wl_…")
         sent = bearer.read(text.strip())

@@ -86,11 +86,12 @@ class Api:
             async def caller() -> Caller:
                 return await self._door.caller(request) if target.takes_key else Caller()
 
-            request.state.still_welcome = caller  # for an answer that goes on and on
+            request.scope["still_welcome"] = caller  # for an answer that goes on and on
             asking = await caller()
             paced = self._door.pacing.take(asking.key)
             response = await target.handler(self.service, asking, request)
-            response.headers.update(paced)
+            if paced:
+                response.headers.update(paced)
             return _head(response) if request.method == "HEAD" else response
         except Problem as problem:
             return answer(problem)

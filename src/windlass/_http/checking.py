@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from .._model.filter import MAX_PAGE, Page
+from .._model.filter import MAX_PAGE, By, Page
 from .._model.key import ApiKey
 from .._model.lease import Claim
 from .._model.queue import STRICT_MS, Retention
@@ -28,6 +28,7 @@ MAX_AT_ONCE = 100_000
 """The most that one request asks to be done; what is left is for the next one."""
 
 _MAX_ATTEMPTS = 10_000
+_MAX_WHY = 2_000
 _MAX_NAME = 512  # Stores keep any name; what is a good one, clients know.
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -77,6 +78,9 @@ def _check_struct(value: Struct) -> None:
         case Page():
             if not 1 <= value.limit <= MAX_PAGE:
                 raise InvalidOption(f"a page has 1 to {MAX_PAGE:,} rows, not {shown(value.limit)}")
+        case By():
+            if len(value.why) > _MAX_WHY:
+                raise InvalidOption(f"why it is done is said in {_MAX_WHY:,} characters")
         case ApiKey():
             if not _HASH.fullmatch(value.hash):
                 raise InvalidOption("a key's hash is 64 digits of hex, in small letters")

@@ -41,6 +41,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.limit_concurrency = None  # Ours to heed: uvicorn's refusal is not a problem document.
         self._deadline: TimerHandle | None = None
         self._stall: TimerHandle | None = None
+        self._in_head = False
         self._in_body = False
         self._unread = 0  # bytes of a head that is not all there yet
         self._head = 0  # bytes of its parts that are
@@ -64,17 +65,19 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if not self._in_body:
-            self._arm(HEAD_SECONDS, self._head_is_late)
             self._unread += len(data)
         super().data_received(data)
-        if self._unread > MAX_HEAD and not self.transport.is_closing():
+        if not (self._unread or self._in_head) or self.transport.is_closing():
+            return  # Most heads come whole, and no clock need run.
+        self._arm(HEAD_SECONDS, self._head_is_late)
+        if self._unread > MAX_HEAD:
             self._refuse(_HEAD_TOO_LARGE)
 
     def on_message_begin(self) -> None:
         """The first byte of a head."""
         self._head = 0
+        self._in_head = True
         self._in_body = False
-        self._arm(HEAD_SECONDS, self._head_is_late)
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -90,6 +93,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """The head is there: now the request begins, unless there are too many."""
         self._disarm()
+        self._in_head = False
         self._in_body = True
         self._unread = 0
         app = self.app

@@ -21,9 +21,11 @@ from .access import Caller
 from .documents import StepToBe, TaskToBe
 from .mounting import path_within
 from .problems import Problem
+from .receiving import header
 
 MAX_REQUEST_KEY = keys.MAX_KEY_BYTES - 15  # Room for the number of a task in its batch.
 
+_KEY_HEADER = b"idempotency-key"
 _OF_A_STEP = ("queue", "tenant", "priority", "delay", "max_attempts", "timeout")
 _OF_A_FIRST = ("run_at", "idempotency_key", "idempotency_for", "unique", "trace")
 
@@ -34,7 +36,7 @@ class Maker:
     def __init__(self, app: App, caller: Caller, request: Request) -> None:
         self._app = app
         self._caller = caller
-        trace = heard(request.headers.get("traceparent", "")) or app.origin().trace
+        trace = heard(header(request, b"traceparent")) or app.origin().trace
         self._origin = Origin(trace=trace, enqueued_by=caller.name)
 
     def task(self, asked: TaskToBe) -> NewTask:
@@ -111,7 +113,7 @@ class RequestKey:
 
 def request_key(request: Request, body: bytes) -> RequestKey | None:
     """The request's own key, if it has one: bare, or in quotes as the header's draft has it."""
-    given = request.headers.getlist("idempotency-key")
+    given = [value.decode("latin-1") for name, value in request.scope["headers"] if name == _KEY_HEADER]
     if not given:
         return None
     if len(given) > 1:

@@ -18,7 +18,7 @@ from .._model.key import Scope
 from .access import Caller
 from .mounting import root_of
 from .problems import Problem
-from .receiving import body_of, understood
+from .receiving import body_of, not_understood, understood
 from .repeats import refuse_repeats
 from .service import Service
 
@@ -49,7 +49,7 @@ class Asked(Struct, Generic[Q, B], frozen=True, kw_only=True):
 
     async def still_welcome(self) -> None:
         """Refuse to go on if the key has been taken back meanwhile."""
-        await self.request.state.still_welcome()
+        await self.request.scope["still_welcome"]()
 
     def location(self, task_id: str) -> dict[str, str]:
         """The header that says where a task is."""
@@ -135,9 +135,11 @@ class Operation(Struct, frozen=True, kw_only=True):
     def _read(self, raw: bytes) -> Any:
         if self.body is None or self.takes != JSON:
             return None
-        with understood():
-            body = _decoder(self.body).decode(raw)
+        try:
+            body = _decoders[self.body].decode(raw)
             refuse_repeats(raw, self.body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise not_understood(error) from None
         return body
 
 

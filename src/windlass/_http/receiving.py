@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from .problems import Problem
 
@@ -20,26 +20,54 @@ async def body_of(request: Request, *, optional: bool = False) -> bytes:
     """The body of a request; a Problem if it is too large, too slow, or not JSON in UTF-8."""
     if optional and _has_none(request):
         return b""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
+    kind = header(request, b"content-type")
+    if kind != "application/json" and kind.partition(";")[0].strip().lower() != "application/json":
         raise Problem(415, "unsupported-media-type", "send JSON, and say so: Content-Type: application/json")
-    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+    if header(request, b"content-encoding", "identity").strip().lower() != "identity":
         raise Problem(415, "unsupported-media-type", "send it as it is, not compressed")
-    said = request.headers.get("content-length", "")
+    said = header(request, b"content-length")
     if said.isdigit() and int(said) > MAX_BODY:
         raise _too_large()
-    chunks: list[bytes] = []
-    size = 0
+    if _is_here(request):
+        return _utf8(await _chunks(request))
     try:
         async with asyncio.timeout(MAX_SECONDS):
-            async for chunk in request.stream():
-                size += len(chunk)
-                if size > MAX_BODY:
-                    raise _too_large()
-                chunks.append(chunk)
+            return _utf8(await _chunks(request))
     except TimeoutError:
         raise Problem(408, "too-slow", f"a request is sent within {MAX_SECONDS:g} seconds") from None
-    return _utf8(b"".join(chunks))
+
+
+def header(request: Request, name: bytes, otherwise: str = "") -> str:
+    """A header, by its name in small letters. Starlette's own way takes five times as long to find none."""
+    for key, value in request.scope["headers"]:
+        if key == name:
+            text: str = value.decode("latin-1")
+            return text
+    return otherwise
+
+
+async def _chunks(request: Request) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await request.receive()
+        if message["type"] != "http.request":
+            raise ClientDisconnect
+        chunks.append(message.get("body", b""))
+        size += len(chunks[-1])
+        if size > MAX_BODY:
+            raise _too_large()
+        if not message.get("more_body", False):
+            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _is_here(request: Request) -> bool:
+    """Whether the whole body has come with the head, as short ones do: then no clock need run.
+
+    uvicorn knows. Of another server nothing is known, and the clock runs.
+    """
+    cycle = getattr(request.receive, "__self__", None)
+    return getattr(cycle, "more_body", True) is False
 
 
 def _has_none(request: Request) -> bool:
@@ -52,12 +80,19 @@ def understood() -> Iterator[None]:
     """What cannot be read is a problem of who sent it."""
     try:
         yield
-    except msgspec.DecodeError as error:
-        raise Problem(422, "invalid-request", str(error)) from None
-    except UnicodeDecodeError as error:
-        raise Problem(422, "invalid-request", f"the body is not UTF-8 at byte {error.start}") from None
-    except RecursionError:
-        raise Problem(422, "invalid-request", "the body is nested too deeply; flatten it") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise not_understood(error) from None
+
+
+def not_understood(error: Exception) -> Problem:
+    """The problem with what could not be read."""
+    match error:
+        case UnicodeDecodeError():
+            return Problem(422, "invalid-request", f"the body is not UTF-8 at byte {error.start}")
+        case RecursionError():
+            return Problem(422, "invalid-request", "the body is nested too deeply; flatten it")
+        case _:
+            return Problem(422, "invalid-request", str(error))
 
 
 def _too_large() -> Problem:

@@ -107,7 +107,7 @@ async def wakes(service: Service, caller: Caller, request: Request) -> Response:
     caller.needs_no_bounds()
     queues = request.query_params.getlist("queue")
     check(queues)
-    lines = _lines(service, queues, request.state.still_welcome)
+    lines = _lines(service, queues, request.scope["still_welcome"])
     return StreamingResponse(lines, media_type=NDJSON)
 
 

@@ -55,7 +55,9 @@ def heard(header: str | None) -> str | None:
 
     Of a later version only what version 00 knows is read, and it is carried on as that.
     """
-    text = (header or "").strip(" \t")
+    if not header:
+        return None
+    text = header.strip(" \t")
     later = text[:2] != "00" and text[55:56] == "-"
     found = parsed(text[:55] if later else text)
     if found is None:

@@ -10,24 +10,26 @@ from ...errors import StoreUnavailable
 Send = Callable[[Sequence[NewTask]], Awaitable[list[Enqueued]]]
 
 MAX_TOGETHER = 500
-_FLIGHTS = 2
 
 
 class Together:
-    """Nobody waits for company; whoever comes while others are under way goes next, with all the rest."""
+    """Nobody waits for company; whoever comes while others are under way goes next, with all the rest.
+
+    One flight at a time: with two there are half as many aboard each, and 16 callers got a tenth less done.
+    """
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self._waiting: deque[tuple[Sequence[NewTask], asyncio.Future[list[Enqueued]]]] = deque()
-        self._flights = 0
+        self._is_flying = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def enqueue(self, batch: Sequence[NewTask]) -> list[Enqueued]:
         """Enqueue plain tasks."""
         if len(batch) >= MAX_TOGETHER:
             return await self._send(batch)
-        if self._flights < _FLIGHTS and not self._waiting:
-            self._flights += 1
+        if not self._is_flying:
+            self._is_flying = True
             try:
                 return await self._send(batch)
             finally:
@@ -37,9 +39,8 @@ class Together:
         return await future
 
     def _landed(self) -> None:
-        self._flights -= 1
-        if self._waiting:
-            self._flights += 1
+        self._is_flying = bool(self._waiting)
+        if self._is_flying:
             task = asyncio.create_task(self._fly())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -47,7 +48,7 @@ class Together:
     async def _fly(self) -> None:
         group = self._next_group()
         try:
-            if group:  # Another flight may have taken all of them.
+            if group:  # All who waited may have given up.
                 await self._enqueue_all(group)
         finally:
             for _, future in group:

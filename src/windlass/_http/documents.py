@@ -4,21 +4,23 @@ Instants are ISO 8601 and name their zone, durations are seconds. What is not kn
 """
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
-from typing import Annotated, Any, Literal, TypeAlias
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from .._model.attempt import Attempt
 from .._model.filter import MAX_PAGE
 from .._model.state import State
-from .._model.task import Error, Progress, Task
+from .._model.task import Error, Task
 from .._policy.chain import Step, decode_steps
 from .._policy.keys import MAX_KEY_BYTES
 from .._policy.options import MAX_DELAY
 from .._policy.payload import decode
 from .._policy.rank import MAX_PRIORITY
 from .._policy.redact import redact
+
+D = TypeVar("D", bound=Struct)
 
 Name = Annotated[str, Meta(pattern=r"^\w[\w.:@/+-]*$", min_length=1, max_length=128)]
 Id = Annotated[
@@ -174,70 +176,56 @@ class TaskPage(Struct, kw_only=True):
     cursor: str | None
 
 
+def like(kind: type[D], *sources: Struct, **said: Any) -> D:
+    """A document of what is said, and of what the first source that has it calls by the same name.
+
+    Durations are seconds. Model and documents share one vocabulary, and the tests of each resource hold them
+    to it.
+    """
+    for name in kind.__struct_fields__:
+        if name not in said:
+            source = next(one for one in sources if name in one.__struct_fields__)
+            said[name] = _plain(getattr(source, name))
+    return kind(**said)
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case timedelta():
+            return value.total_seconds()
+        case tuple():
+            return list(value)
+        case _:
+            return value
+
+
 def task_document(task: Task, may_see: Callable[[str, str], bool]) -> TaskDocument:
     """A task as it may be shown, with what follows it in queues and of tenants that may be seen."""
-    return TaskDocument(
-        id=task.id,
-        type=task.type,
-        queue=task.queue,
-        tenant=task.tenant,
-        state=task.state,
-        priority=task.priority,
-        attempt=task.attempt,
-        max_attempts=task.max_attempts,
-        run_at=task.run_at,
-        created_at=task.created_at,
-        claimed_at=task.claimed_at,
-        finished_at=task.finished_at,
-        timeout=None if task.timeout is None else task.timeout.total_seconds(),
-        worker=task.worker,
-        duration=task.duration,
-        cancel_requested=task.cancel_requested,
-        progress=_progress(task.progress),
+    return like(
+        TaskDocument,
+        task,
+        progress=None if task.progress is None else like(ProgressSaid, task.progress),
         payload=_shown(task.payload, task.secret),
         result=None if task.result is None else _shown(task.result, task.secret),
         error=_error(task.error),
-        idempotency_key=task.idempotency_key,
-        root=task.root,
-        after=list(task.after),
-        result_into=task.result_into,
         next=_steps(decode_steps(task.next), may_see),
-        secret=list(task.secret),
-        trace=task.trace,
-        enqueued_by=task.enqueued_by,
     )
 
 
 def attempt_document(attempt: Attempt) -> AttemptDocument:
     """One try, as it may be shown."""
-    return AttemptDocument(
-        number=attempt.number,
-        worker=attempt.worker,
-        claimed_at=attempt.claimed_at,
-        finished_at=attempt.finished_at,
-        duration=attempt.duration,
-        outcome=attempt.outcome,
-        error=_error(attempt.error),
-        trace=attempt.trace,
-    )
+    return like(AttemptDocument, attempt, error=_error(attempt.error))
 
 
 def _error(error: Error | None) -> ErrorSaid | None:
-    if error is None:
-        return None
-    return ErrorSaid(type=error.type, message=error.message, traceback=error.traceback)
-
-
-def _progress(progress: Progress | None) -> ProgressSaid | None:
-    return None if progress is None else ProgressSaid(fraction=progress.fraction, message=progress.message)
+    return None if error is None else like(ErrorSaid, error)
 
 
 def _steps(steps: Iterable[Step], may_see: Callable[[str, str], bool]) -> list[StepDocument]:
     return [
-        StepDocument(
-            id=step.id,
-            type=step.type,
-            queue=step.queue,
+        like(
+            StepDocument,
+            step,
             payload=_shown(bytes(step.payload), step.secret),
             next=_steps(step.next, may_see),
         )

@@ -8,7 +8,7 @@ from ..._client.declarations import check_limit
 from ..._model.key import Scope
 from ..._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING, Limit, Usage
 from ..._policy.bounds import LimitOptions, changed_limit, limit_of
-from ..documents import Name, Why
+from ..documents import Name, Why, like
 from ..operation import Asked, NoQuery, Operations
 from .tasks import Reason
 
@@ -133,14 +133,9 @@ def _options(said: LimitSaid | LimitSet) -> LimitOptions:
 
 def _document(limit: Limit, usages: list[Usage] | Any) -> LimitDocument:
     most = sorted(usages, key=limit.used, reverse=True)[:MAX_SHOWN]
-    return LimitDocument(
-        name=limit.name,
-        queue=limit.queue,
-        type=limit.type,
-        tenant=limit.tenant,
-        by=limit.by,
-        running=limit.running,
-        rate=limit.rate,
+    return like(
+        LimitDocument,
+        limit,
         burst=limit.capacity if limit.rate is not None else None,
-        in_use=[UsageDocument(value=one.value, running=one.running, tokens=one.tokens) for one in most],
+        in_use=[like(UsageDocument, one) for one in most],
     )

@@ -1,15 +1,15 @@
 """Who works, who did what, and who may: workers, the audit log, keys. (I3, L2)"""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from ..._model.filter import Page
-from ..._model.key import ApiKey, Scope
-from ..._model.record import Audit, Session
+from ..._model.key import Scope
+from ..._model.record import Session
 from ..._policy import bearer
 from ..._policy.options import MAX_DELAY
-from ..documents import Id, Instant, Limit, Name, Why
+from ..documents import Id, Instant, Limit, Name, Why, like
 from ..finding import checked_cursor, next_page
 from ..operation import Answer, Asked, NoQuery, Operations
 from .tasks import Reason
@@ -123,14 +123,16 @@ async def list_audit(asked: Asked[Paging, None]) -> Answer:
     query = asked.query
     page = Page(limit=query.limit, cursor=checked_cursor(query.cursor), newest_first=query.newest_first)
     found = await asked.service.app.operator.audit(page)
-    value = AuditPage(items=[_audit(line) for line in found.items], cursor=found.cursor)
+    value = AuditPage(items=[like(AuditDocument, line) for line in found.items], cursor=found.cursor)
     return Answer(value=value, headers=next_page(asked, found))
 
 
 @people("GET", "/keys", scope=Scope.ADMIN, answer=KeyList)
 async def list_keys(asked: Asked[NoQuery, None]) -> KeyList:
     """List keys: their ids, never their secrets."""
-    return KeyList(items=[KeyDocument(**_key(key)) for key in await asked.service.app.operator.keys.list()])
+    return KeyList(
+        items=[like(KeyDocument, key, id=key.name) for key in await asked.service.app.operator.keys.list()]
+    )
 
 
 @people("POST", "/keys", scope=Scope.ADMIN, body=KeySaid, answer=NewKeyDocument, status=201)
@@ -148,7 +150,7 @@ async def create_key(asked: Asked[NoQuery, KeySaid]) -> NewKeyDocument:
         expires_in=body.expires_in,
         rate=body.rate,
     )
-    return NewKeyDocument(**_key(made.key), key=made.text)
+    return like(NewKeyDocument, made.key, id=made.key.name, key=made.text)
 
 
 @people("DELETE", "/keys/{key}", scope=Scope.ADMIN, query=Reason, status=204, answers=(404,))
@@ -158,45 +160,6 @@ async def revoke_key(asked: Asked[Reason, None]) -> None:
 
 
 def _worker(session: Session, *, alive: bool) -> WorkerDocument:
-    worker = session.worker
-    return WorkerDocument(
-        session=session.id,
-        name=worker.name,
-        host=worker.host,
-        pid=worker.pid,
-        queues=list(worker.queues),
-        slots=worker.slots,
-        busy=worker.busy,
-        version=worker.version,
-        alive=alive,
-        keeper=session.is_keeper,
-        started_at=session.started_at,
-        beat_at=session.beat_at,
-        expires_at=session.expires_at,
+    return like(
+        WorkerDocument, session.worker, session, session=session.id, alive=alive, keeper=session.is_keeper
     )
-
-
-def _audit(line: Audit) -> AuditDocument:
-    return AuditDocument(
-        id=line.id,
-        at=line.at,
-        who=line.who,
-        why=line.why,
-        action=line.action,
-        task_id=line.task_id,
-        subject=line.subject,
-        detail=line.detail,
-    )
-
-
-def _key(key: ApiKey) -> dict[str, Any]:
-    return {
-        "id": key.name,
-        "label": key.label,
-        "scopes": list(key.scopes),
-        "tenant": key.tenant,
-        "queues": None if key.queues is None else list(key.queues),
-        "rate": key.rate,
-        "created_at": key.created_at,
-        "expires_at": key.expires_at,
-    }

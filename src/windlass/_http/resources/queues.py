@@ -12,7 +12,7 @@ from ..._model.queue import MAX_STRIPES, MAX_WEIGHT, Fairness, Level, QueueSetti
 from ..._observe.overview import COUNTED, Overview
 from ..._policy.queues import QueueChanges
 from ...errors import NotFound
-from ..documents import Seconds, Why
+from ..documents import Seconds, Why, like
 from ..operation import Asked, NoQuery, Operations
 from .tasks import Reason
 
@@ -194,22 +194,9 @@ async def _settings(asked: Asked[Any, Any]) -> list[QueueSettings]:
 
 
 def _set(settings: QueueSettings) -> SettingsDocument:
-    ageing, kept = settings.ordering.ageing, settings.retention
-    return SettingsDocument(
-        fairness=settings.fairness,
-        weights=dict(settings.weights),
-        shares=dict(settings.ordering.shares),
-        ageing=None if ageing is None else ageing.total_seconds(),
-        retention=None if kept is None else _retention_document(kept),
-        stripes=settings.stripes,
-    )
-
-
-def _retention_document(kept: Retention) -> RetentionDocument:
-    completed, cancelled, dead = (
-        None if one is None else one.total_seconds() for one in (kept.completed, kept.cancelled, kept.dead)
-    )
-    return RetentionDocument(completed=completed, cancelled=cancelled, dead=dead)
+    kept = settings.retention
+    retention = None if kept is None else like(RetentionDocument, kept)
+    return like(SettingsDocument, settings, settings.ordering, retention=retention)
 
 
 def _changes(body: QueueSet) -> QueueChanges:

@@ -11,7 +11,7 @@ from ..._model.schedule import Added, Missed, Overlap
 from ..._policy.payload import decode, parse_payload
 from ..._policy.redact import redact
 from ..._policy.schedule import MAX_AT_MOST, MAX_JITTER
-from ..documents import Attempts, Id, Instant, Name, Payload, Priority, Seconds, Why
+from ..documents import Attempts, Id, Instant, Name, Payload, Priority, Seconds, Why, like
 from ..operation import Answer, Asked, NoQuery, Operations
 from .tasks import Reason
 
@@ -183,26 +183,4 @@ async def _shown(asked: Asked[Any, Any]) -> ScheduleDocument:
 
 def _document(status: ScheduleStatus) -> ScheduleDocument:
     one = status.schedule
-    return ScheduleDocument(
-        name=one.name,
-        type=one.type,
-        payload=redact(decode(one.payload), one.secret),
-        cron=one.cron,
-        every=None if one.every is None else one.every.total_seconds(),
-        zone=one.zone,
-        missed=one.missed,
-        at_most=one.at_most,
-        overlap=one.overlap,
-        jitter=one.jitter.total_seconds(),
-        queue=one.queue,
-        tenant=one.tenant,
-        priority=one.priority,
-        max_attempts=one.max_attempts,
-        timeout=None if one.timeout is None else one.timeout.total_seconds(),
-        paused=one.paused,
-        declared=one.declared,
-        next_at=status.next_at,
-        last_at=status.last_at,
-        task_id=status.task_id,
-        error=status.error,
-    )
+    return like(ScheduleDocument, status, one, payload=redact(decode(one.payload), one.secret))

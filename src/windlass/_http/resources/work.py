@@ -16,7 +16,7 @@ from ..._model.verdict import Receipt
 from ..._worker.results import with_results
 from ...errors import SessionLost
 from ...signals import Fatal
-from ..documents import ErrorSaid, Id, Instant, Name, ProgressSaid
+from ..documents import ErrorSaid, Id, Instant, Name, ProgressSaid, like
 from ..hints import Hints
 from ..holding import own_tasks
 from ..operation import Asked, NoQuery, Operations
@@ -291,23 +291,7 @@ async def _delivered(asked: Asked[Any, Any], task: Task) -> ClaimedTask | None:
         ended = Ended(id=task.id, fence=task.fence, outcome="failed", error=said, fatal=True)
         await asked.service.store.settle([settlement(asked.service.app, task, ended)])
         return None
-    return ClaimedTask(
-        id=task.id,
-        fence=task.fence,
-        type=task.type,
-        payload=Raw(payload),
-        queue=task.queue,
-        tenant=task.tenant,
-        priority=task.priority,
-        attempt=task.attempt,
-        max_attempts=task.max_attempts,
-        timeout=None if task.timeout is None else task.timeout.total_seconds(),
-        cancel_requested=task.cancel_requested,
-        root=task.root,
-        trace=task.trace,
-        run_at=task.run_at,
-        created_at=task.created_at,
-    )
+    return like(ClaimedTask, task, payload=Raw(payload))
 
 
 def _own(asked: Asked[Any, Any], session: str) -> str:

@@ -68,7 +68,7 @@ TITLES = {
     429: "too many requests",
     431: "the headers are too large",
     500: "the server failed",
-    501: "this store cannot do that",
+    501: "not supported here",
     503: "not now: try again",
 }
 

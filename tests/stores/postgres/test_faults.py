@@ -642,7 +642,7 @@ async def test_a_locked_table_does_not_wedge_the_worker(server: Postgres) -> Non
         for _ in range(10):
             await asyncio.wait_for(started.get(), 10)
         with stranger(server) as connection, connection.transaction():
-            connection.execute(f"LOCK TABLE {schema_in(url)}.task")
+            await asyncio.to_thread(connection.execute, f"LOCK TABLE {schema_in(url)}.task")
             await asyncio.to_thread(threading.Event().wait, 3.0)  # longer than the lease
             assert len(asked(server, WAITING)) < 20, "those who gave up still wait"
         await eventually(lambda: all_ended(app, 200), within=30)

@@ -16,15 +16,18 @@ from .operation import Operation
 from .origins import letting_in
 from .problems import SAFE_HEADERS, Problem, answer, hidden, problem_of
 from .resources.about import about
+from .resources.audit import audit
 from .resources.dead import dead
 from .resources.enqueue import enqueueing
 from .resources.events import events
+from .resources.keys import keys
 from .resources.limits import limits
-from .resources.people import people
+from .resources.metrics import metrics
 from .resources.queues import queues
 from .resources.schedules import schedules
 from .resources.tasks import tasks
 from .resources.work import work
+from .resources.workers import workers
 from .routing import Routing, Target
 from .service import Service
 
@@ -37,8 +40,11 @@ OPERATIONS: tuple[Operation, ...] = (
     *queues.all,
     *limits.all,
     *schedules.all,
-    *people.all,
+    *workers.all,
+    *audit.all,
+    *keys.all,
     *events.all,
+    *metrics.all,
     *work.all,
     *about.all,
 )

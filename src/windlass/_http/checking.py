@@ -35,6 +35,11 @@ _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _LIMITED = (Apply, Claim, Promote, Prune, Rescue)
 
 
+def is_id(text: str) -> bool:
+    """Whether this can be a task's id: a UUID in small letters."""
+    return _ID.fullmatch(text) is not None
+
+
 def check(asked: Any) -> None:
     """Refuse a message that no client of ours would send; nothing has been done with it."""
     if isinstance(asked, Put):
@@ -96,7 +101,7 @@ def _check_struct(value: Struct) -> None:
 
 def _check_task(task: NewTask) -> None:
     for one in (task.id, task.root):  # One to wait for that is no id at all is simply not there.
-        if not _ID.fullmatch(one):
+        if not is_id(one):
             raise InvalidOption(f"a task's id is a UUID in small letters, not {shown(one)}")
     for what, given in (("type", task.type), ("queue", task.queue), ("tenant", task.tenant or "nobody")):
         if not 1 <= len(given) <= _MAX_NAME:

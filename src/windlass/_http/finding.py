@@ -1,6 +1,5 @@
 """Which tasks are meant: filters, pages, and one task by its id, all within the bounds of who asks."""
 
-import re
 from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -15,6 +14,7 @@ from .._policy.options import instant
 from .._policy.shown import shown
 from ..errors import NotFound
 from .access import Caller
+from .checking import is_id
 from .documents import Id, Instant, Limit, TaskPage, task_document
 from .operation import Answer, Asked
 from .problems import Problem
@@ -24,7 +24,6 @@ Since = Annotated[Instant, Meta(description="At this instant or later.")]
 Until = Annotated[Instant, Meta(description="Before this instant.")]
 MaybeText = Annotated[str, Meta(max_length=500, pattern="^[^\\x00]*$")]
 Several = Meta(min_length=1, max_length=1_000)  # A list that turned out empty must not mean everything.
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 
 class Criteria(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -89,7 +88,7 @@ async def page_of_tasks(asked: Asked[Listing, Any], *states: State) -> Answer:
 
 def checked_cursor(cursor: str | None) -> str | None:
     """The cursor of a page, if it can be one."""
-    if cursor is not None and not _ID.fullmatch(cursor):
+    if cursor is not None and not is_id(cursor):
         raise Problem(422, "invalid-option", "this is no cursor of a page; take it from an answer")
     return cursor
 
@@ -109,7 +108,7 @@ async def the_task(asked: Asked[Any, Any]) -> Task:
 
 async def task_by(asked: Asked[Any, Any], task_id: TaskId) -> Task:
     """A task by its id, within the caller's bounds."""
-    if _ID.fullmatch(task_id):
+    if is_id(task_id):
         where = asked.caller.sees(Filter(ids=(task_id,)))
         found = await asked.service.app.operator.find(where, Page(limit=1))
         if found.items:

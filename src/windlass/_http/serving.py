@@ -119,8 +119,12 @@ class Server:
             await asyncio.wait([keeping])
 
     async def _keep(self) -> None:
-        if self._keeper:
+        if not self._keeper:
+            return
+        try:
             await self._app.keeper(name=f"{socket.gethostname()}-{os.getpid()}").run()
+        except Exception:  # What is served goes on: others may keep house, and /readyz says whether one does.
+            logger.exception("the keeper has failed; start this server anew, or run `windlass keeper`")
 
 
 class _Uvicorn(uvicorn.Server):

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import StreamingResponse
 
 from ..._model.filter import Filter
 from ..._model.key import Scope
 from ..._model.state import ENDED
 from ..._observe.overview import Overview
 from ..._waiting import happened
-from ...errors import NotSupported, WindlassError
+from ...errors import WindlassError
 from ..documents import Instant, TaskDocument, task_document
 from ..finding import the_task
 from ..operation import Asked, NoQuery, Operations
@@ -24,7 +24,6 @@ from .queues import QueueDocument, queue_documents
 events = Operations("live")
 
 EVENT_STREAM = "text/event-stream"
-TEXT = "text/plain; version=0.0.4; charset=utf-8"
 LOOK_SECONDS = 1.0
 PING_SECONDS = 10.0
 
@@ -80,16 +79,6 @@ async def watch_task(asked: Asked[NoQuery, None]) -> StreamingResponse:
             is_last=lambda seen: seen.state in ENDED,
         )
     )
-
-
-@events("GET", "/metrics", scope=Scope.READ, answer=str, gives=TEXT, answers=(501,))
-async def get_metrics(asked: Asked[NoQuery, None]) -> Response:
-    """Scrape metrics, as Prometheus does: what this server counted, and what is in the store."""
-    if asked.service.metrics is None:
-        raise NotSupported("this server has no metrics: pip install 'windlass[metrics]' beside it")
-    accept = asked.request.headers.get("accept", "")
-    body, kind = await asked.service.metrics.exposition(accept)
-    return Response(body, headers={"Content-Type": kind})
 
 
 async def _told(

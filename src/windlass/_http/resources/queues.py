@@ -204,13 +204,12 @@ def _changes(body: QueueSet) -> QueueChanges:
         name: value for name in QueueChanges.__annotations__ if (value := getattr(body, name)) is not UNSET
     }
     if isinstance(body.retention, RetentionDocument):
-        said["retention"] = retention_of(body.retention)
+        said["retention"] = _retention(body.retention)
     changes: QueueChanges = said
     return changes
 
 
-def retention_of(said: RetentionDocument) -> Retention:
-    """The retention that is meant."""
+def _retention(said: RetentionDocument) -> Retention:
     return Retention(completed=_term(said.completed), cancelled=_term(said.cancelled), dead=_term(said.dead))
 
 

@@ -1,0 +1,51 @@
+"""The audit log: who did what, and why. (L2)"""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from ..._model.filter import Page
+from ..._model.key import Scope
+from ..documents import Id, Instant, Limit, like
+from ..finding import checked_cursor, next_page
+from ..operation import Answer, Asked, Operations
+
+audit = Operations("audit log")
+
+
+class AuditDocument(Struct, kw_only=True):
+    """Who did what to what, and why: to a task, or to what `subject` names."""
+
+    id: Id
+    at: Instant
+    who: str
+    why: str
+    action: str
+    task_id: Id | None
+    subject: str
+    detail: str
+
+
+class AuditPage(Struct, kw_only=True):
+    """A part of the audit log. `cursor` asks for the next; null after the last."""
+
+    items: list[AuditDocument]
+    cursor: str | None
+
+
+class Paging(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many at a time, and from where on."""
+
+    limit: Limit = 100
+    cursor: Annotated[str, Meta(description="The `cursor` of the page before.")] | None = None
+    newest_first: bool = True
+
+
+@audit("GET", "/audit", scope=Scope.READ, query=Paging, answer=AuditPage)
+async def list_audit(asked: Asked[Paging, None]) -> Answer:
+    """Read the audit log: who did what, and why; newest first unless asked otherwise."""
+    query = asked.query
+    page = Page(limit=query.limit, cursor=checked_cursor(query.cursor), newest_first=query.newest_first)
+    found = await asked.service.app.operator.audit(page)
+    value = AuditPage(items=[like(AuditDocument, line) for line in found.items], cursor=found.cursor)
+    return Answer(value=value, headers=next_page(asked, found))

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.runs import probe
 from windlass import App
-from windlass._http.serving import Server, listening
+from windlass._http.server.run import Server, listening
 from windlass._worker.process import calm_collector
 
 HOST = "127.0.0.1"

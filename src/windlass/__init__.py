@@ -7,14 +7,14 @@ from ._client.client import Client
 from ._client.handle import Handle
 from ._client.operator import Operator
 from ._client.sync import SyncClient, SyncHandle, SyncOperator
-from ._context import INJECTED, Context
+from ._handler.context import INJECTED, Context
+from ._handler.signature import RESULT
 from ._model.filter import By, Dimension, Filter, Page
 from ._model.queue import Retention
 from ._model.state import State
 from ._model.task import Task
 from ._policy.backoff import Backoff
-from ._policy.chain import Step, chain
-from ._signature import RESULT
+from ._policy.input.chain import Step, chain
 from ._worker.settings import WorkerSettings
 from ._worker.worker import Worker
 from .app import App

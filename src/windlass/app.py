@@ -18,7 +18,7 @@ from ._client.loop import LoopThread
 from ._client.operator import Operator
 from ._client.schedules import DeclaredSchedules
 from ._client.sync import SyncClient, SyncHandle, SyncOperator
-from ._declared import Declared, sure
+from ._handler.spec import Declared, sure
 from ._keeper.alerts import Alerting
 from ._keeper.keeper import Keeper
 from ._model.filter import By
@@ -26,20 +26,20 @@ from ._model.options import Defaults
 from ._model.queue import Fairness, Level, Ordering, Retention
 from ._model.schedule import Timing
 from ._model.task import DEFAULT_QUEUE, NewTask, Task
-from ._observe.observed import ObservedStore
+from ._observe.observed_store import ObservedStore
 from ._observe.tracing import carried
-from ._policy import request
-from ._policy.alerting import AlertOptions, alert_of
+from ._policy.alerts import AlertOptions, alert_of
 from ._policy.backoff import Backoff, Delay
-from ._policy.bounds import LimitOptions
-from ._policy.chain import Step
-from ._policy.options import name as checked_name
-from ._policy.options import names
-from ._policy.queues import FairnessName, LevelName, QueueChanges
-from ._policy.rank import priority_of
-from ._policy.request import Origin
-from ._policy.trace import untraced
-from ._store import Store
+from ._policy.input import new_task as request
+from ._policy.input.chain import Step
+from ._policy.input.new_task import Origin
+from ._policy.input.options import name as checked_name
+from ._policy.input.options import names
+from ._policy.input.trace import untraced
+from ._policy.order.limit_options import LimitOptions
+from ._policy.order.queue_options import FairnessName, LevelName, QueueChanges
+from ._policy.order.rank import priority_of
+from ._store.protocol import Store
 from ._stores import open_store, place_of
 from ._worker.process import run_process
 from ._worker.worker import Worker, WorkerSettings

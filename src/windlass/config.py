@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from ._policy.options import duration, name
-from ._policy.shown import shown
-from ._policy.trace import RELATIONS
+from ._policy.input.options import duration, name
+from ._policy.input.quoting import shown
+from ._policy.input.trace import RELATIONS
 from .alerts import Secret, checked_secret
 from .errors import InvalidOption
 

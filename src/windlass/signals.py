@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from ._policy.options import duration
+from ._policy.input.options import duration
 
 
 class Signal(Exception):

@@ -6,13 +6,13 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack
 
 from ._client.handle import Handle
 from ._client.sync import SyncHandle
-from ._declared import Declared
+from ._handler.spec import Declared
 from ._ids import new_id, new_ids
 from ._model.options import Options
 from ._model.queue import Ordering
 from ._model.task import NewTask
-from ._policy.chain import Step, renewed
-from ._policy.request import Origin, another_like, check_options, follow, new_step, new_task
+from ._policy.input.chain import Step, renewed
+from ._policy.input.new_task import Origin, another_like, check_options, follow, new_step, new_task
 from .errors import InvalidOption
 
 P = ParamSpec("P")

@@ -136,17 +136,17 @@ def too_soon(fleet: Fleet) -> None:
 MUTANTS = [
     Mutant(
         "one more than may",
-        (("_policy/limits.py", r"limit\.running - self", "limit.running + 1 - self"),),
+        (("_policy/order/limits.py", r"limit\.running - self", "limit.running + 1 - self"),),
         too_many,
     ),
     Mutant(
         "a start costs less than one",
-        (("_policy/limits.py", r"-= 1\.0", "-= 0.9"),),
+        (("_policy/order/limits.py", r"-= 1\.0", "-= 0.9"),),
         too_soon,
     ),
     Mutant(
         "a bucket is fuller than it can be",
-        (("_policy/limits.py", r"float\(limit\.capacity\)", "float(limit.capacity + 2)"),),
+        (("_policy/order/limits.py", r"float\(limit\.capacity\)", "float(limit.capacity + 2)"),),
         too_soon,
     ),
 ]

@@ -91,7 +91,7 @@ MUTANTS = [
         "a settlement is not fenced",
         (
             ("_stores/sqlite/sql/complete.sql", r"(windlass_task\.)?fence = (\?|given\.fence)", r"\2 > 0"),
-            ("_stores/sqlite/leases.py", "if task.fence != settlement.lease.fence:", "if False:"),
+            ("_stores/sqlite/settle.py", "if task.fence != settlement.lease.fence:", "if False:"),
         ),
         freeze_them,
     ),
@@ -119,7 +119,7 @@ MUTANTS = [
     ),
     Mutant(
         "a release keeps its attempt",
-        (("_stores/sqlite/leases.py", "else task.attempt - 1,", "else task.attempt,"),),
+        (("_stores/sqlite/settle.py", "else task.attempt - 1,", "else task.attempt,"),),
         stop_them,
     ),
     Mutant(
@@ -147,7 +147,7 @@ MUTANTS = [
     ),
     Mutant(
         "what follows a task is forgotten",
-        (("_stores/sqlite/leases.py", re.escape("        enqueue(tx, successors)"), "        pass"),),
+        (("_stores/sqlite/settle.py", re.escape("        enqueue(tx, successors)"), "        pass"),),
         chain_them,
     ),
 ]
@@ -158,7 +158,7 @@ ON_POSTGRES = [
         "a settlement is not fenced",
         (
             ("_stores/postgres/sql/settle.sql", re.escape("t.fence = g.fence"), "g.fence > 0"),
-            ("_stores/postgres/leases.py", "if task.fence != lease.fence:", "if False:"),
+            ("_stores/postgres/settle.py", "if task.fence != lease.fence:", "if False:"),
         ),
         freeze_them,
     ),

@@ -14,7 +14,7 @@ from tests.servers.api import ApiServer
 from tests.servers.postgres import Postgres
 from tests.stores.schemas import Schemas
 from windlass._client.keys import Keys
-from windlass._store import Store
+from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 from windlass._stores.sqlite import SQLiteStore
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import events, from_schema
 
-from windlass._http.lines import NDJSON
+from windlass._http.web.ndjson import NDJSON
 
 ENDLESS = ["/events", "/tasks/{id}/events"]
 """Answers that go on and on: they have tests of their own."""

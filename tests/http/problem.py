@@ -4,7 +4,7 @@ from typing import Any
 
 import httpx2
 
-from windlass._http.problems import SAFE_HEADERS
+from windlass._http.web.problems import SAFE_HEADERS
 
 
 def assert_safe(response: httpx2.Response) -> None:

@@ -13,14 +13,15 @@ from tests.http.problem import assert_safe, problem
 from tests.loops.working import eventually
 from tests.servers.api import ApiServer
 from windlass._client.keys import Keys
-from windlass._http import access, remote
-from windlass._http.remote import SCOPES
+from windlass._http import auth as access
+from windlass._http.resources import store as remote
+from windlass._http.resources.store import SCOPES
 from windlass._ids import new_id
 from windlass._model.filter import Page
 from windlass._model.key import ApiKey, Scope
-from windlass._policy import bearer
+from windlass._policy import api_key as bearer
+from windlass._store.messages import VERBS
 from windlass._stores.memory import MemoryStore
-from windlass._verbs import VERBS
 from windlass.testing.clock import ManualClock
 from windlass.testing.faults import Fault, FaultyStore, scripted
 

@@ -13,7 +13,9 @@ import pytest
 from tests.http.conftest import DEADLINE, Ask
 from tests.loops.working import eventually
 from tests.servers.api import ApiServer
-from windlass._http import connection, receiving, remote
+from windlass._http.resources import store as remote
+from windlass._http.server import protocol as connection
+from windlass._http.web import body as receiving
 from windlass._ids import new_id
 
 JSON = "application/json"

@@ -15,8 +15,8 @@ from windlass._http.resources.enqueue import MAX_BATCH
 from windlass._ids import new_id
 from windlass._model.filter import Filter, Page
 from windlass._model.key import Scope
-from windlass._policy.chain import MAX_LEVELS
-from windlass._store import Store
+from windlass._policy.input.chain import MAX_LEVELS
+from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 
 

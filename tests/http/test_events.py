@@ -17,7 +17,7 @@ from tests.http.problem import assert_safe, problem
 from tests.loops.working import Watch, eventually, pause
 from tests.servers.api import ApiServer
 from windlass._client.keys import Keys
-from windlass._http import access
+from windlass._http import auth as access
 from windlass._http.resources import events
 from windlass._ids import new_id
 from windlass._model.filter import By, CancelTasks, Filter

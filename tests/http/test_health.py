@@ -10,7 +10,7 @@ from tests.http.problem import assert_safe, problem
 from tests.loops.working import eventually
 from tests.servers.api import ApiServer
 from windlass import App
-from windlass._http.resources import about
+from windlass._http.resources import health as about
 from windlass._ids import new_id
 from windlass._model.task import NewTask
 from windlass._stores.memory import MemoryStore

@@ -10,10 +10,10 @@ import pytest
 
 from tests.http.conftest import Ask
 from tests.http.problem import problem
-from windlass._http import receiving
+from windlass._http.web import body as receiving
 from windlass._ids import new_id
 from windlass._model.filter import Filter, Page
-from windlass._store import Store
+from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 from windlass._stores.sqlite import SQLiteStore
 

@@ -16,7 +16,7 @@ from windlass._model.filter import Page
 from windlass._model.key import Scope
 from windlass._model.limit import Limit
 from windlass._model.record import Audit
-from windlass._store import Store
+from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 
 NOTHING: dict[str, Any] = dict.fromkeys(("queue", "type", "tenant", "by", "running", "rate", "burst"))

@@ -20,7 +20,7 @@ from tests.loops.working import Watch
 from tests.servers.api import ApiServer
 from windlass import App
 from windlass._client.keys import Keys
-from windlass._http import access
+from windlass._http import auth as access
 from windlass._http.app import OPERATIONS
 from windlass._http.operation import Operation
 from windlass._ids import new_id
@@ -28,7 +28,7 @@ from windlass._model.filter import By, Filter, Page
 from windlass._model.key import Scope
 from windlass._model.options import Defaults
 from windlass._model.record import Session
-from windlass._policy import bearer
+from windlass._policy import api_key as bearer
 from windlass._stores.memory import MemoryStore
 from windlass.testing.faults import FaultyStore
 

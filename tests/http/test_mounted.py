@@ -15,7 +15,7 @@ from tests.loops.working import eventually
 from tests.servers.api import ApiServer
 from windlass import App, http
 from windlass._client.keys import Keys
-from windlass._http.routing import Routing, Target
+from windlass._http.web.router import Routing, Target
 from windlass._model.key import Scope
 from windlass._stores.memory import MemoryStore
 

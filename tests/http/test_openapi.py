@@ -20,11 +20,11 @@ from tests.servers.api import ApiServer
 from windlass import errors
 from windlass._client.keys import Keys
 from windlass._http.app import OPERATIONS
-from windlass._http.examples import ANSWERS, BODIES
-from windlass._http.openapi import document
+from windlass._http.docs.examples import ANSWERS, BODIES
+from windlass._http.docs.openapi import document
+from windlass._http.docs.page import page, sample
 from windlass._http.operation import JSON, Operation
-from windlass._http.problems import CODES, SAFE_HEADERS
-from windlass._http.reference import page, sample
+from windlass._http.web.problems import CODES, SAFE_HEADERS
 from windlass._model.key import Scope
 from windlass._stores.memory import MemoryStore
 

@@ -8,8 +8,8 @@ import pytest
 from tests.http.asking import Api
 from tests.http.problem import problem
 from windlass._client.keys import Keys
-from windlass._http.pacing import _MANY, Pacing
-from windlass._http.problems import Problem
+from windlass._http.rate_limit import _MANY, Pacing
+from windlass._http.web.problems import Problem
 from windlass._model.key import ApiKey, Scope
 
 

@@ -16,14 +16,14 @@ from tests.loops.working import eventually
 from tests.servers.api import ApiServer
 from windlass import App
 from windlass._client.keys import Keys
-from windlass._http.access import FRESH_FOR
+from windlass._http.auth import FRESH_FOR
 from windlass._ids import new_id
 from windlass._model.filter import Page
 from windlass._model.key import Scope
 from windlass._model.record import Audit
-from windlass._store import Store
+from windlass._store.messages import RECORDS
+from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
-from windlass._verbs import RECORDS
 from windlass.testing.clock import ManualClock
 
 

@@ -10,9 +10,9 @@ from tests.http.conftest import Ask
 from tests.http.problem import assert_safe, problem
 from tests.servers.api import ApiServer
 from windlass import App, errors
-from windlass._http.connection import GuardedProtocol
-from windlass._http.problems import answer, problem_of
-from windlass._http.serving import Server
+from windlass._http.server.protocol import GuardedProtocol
+from windlass._http.server.run import Server
+from windlass._http.web.problems import answer, problem_of
 from windlass._stores.memory import MemoryStore
 from windlass.testing.faults import Fault, FaultyStore, scripted
 

@@ -17,7 +17,7 @@ from windlass._model.filter import Page
 from windlass._model.key import Scope
 from windlass._model.queue import Fairness, Level, Ordering, QueueSettings, Retention
 from windlass._model.record import Audit
-from windlass._store import Store
+from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 from windlass.testing.faults import Fault, FaultyStore
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.http.conftest import Ask
 from tests.http.problem import problem
 from windlass._http.documents import TaskToBe
-from windlass._http.problems import Problem
-from windlass._http.repeats import refuse_repeats, repeats
+from windlass._http.web.duplicate_names import refuse_repeats, repeats
+from windlass._http.web.problems import Problem
 from windlass._model.filter import Filter, Page
 from windlass._stores.memory import MemoryStore
 

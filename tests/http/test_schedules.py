@@ -17,7 +17,7 @@ from windlass._model.filter import Page
 from windlass._model.key import Scope
 from windlass._model.record import Audit
 from windlass._model.schedule import Schedule
-from windlass._store import Store
+from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 
 DEFAULTS: dict[str, Any] = {

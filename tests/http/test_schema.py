@@ -23,8 +23,8 @@ from windlass._model.filter import Filter, Page
 from windlass._model.key import Scope
 from windlass._model.queue import QueueSettings
 from windlass._model.record import KINDS, Audit, Session
-from windlass._policy.payload import encode, encode_payload, parse, parse_payload
-from windlass._store import Store, all_records
+from windlass._policy.input.payload import encode, encode_payload, parse, parse_payload
+from windlass._store.protocol import Store, all_records
 from windlass._stores.memory import MemoryStore
 from windlass._stores.sqlite import SQLiteStore
 

@@ -13,10 +13,12 @@ from tests.http.asking import Api
 from tests.http.problem import assert_safe, problem
 from tests.loops.working import eventually
 from windlass._client.keys import Keys
-from windlass._http import access, connection, lines
+from windlass._http import auth as access
+from windlass._http.server import protocol as connection
+from windlass._http.web import ndjson as lines
 from windlass._model.filter import Filter, Page
 from windlass._model.key import Scope
-from windlass._store import Store
+from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 
 NDJSON = "application/x-ndjson"

@@ -12,7 +12,7 @@ from windlass._ids import new_id
 from windlass._model.filter import Page
 from windlass._model.record import Audit
 from windlass._model.state import State
-from windlass._store import Store
+from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 
 ID = "0199c3a2-7d10-7abc-8def-0123456789ab"  # always the same: tests are named by it

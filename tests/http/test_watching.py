@@ -14,11 +14,11 @@ from tests.loops.working import Watch as Calls
 from tests.loops.working import eventually
 from tests.servers.api import ApiServer
 from windlass._client.keys import Keys
-from windlass._http import access
+from windlass._http import auth as access
 from windlass._ids import new_id
 from windlass._model.filter import By, CancelTasks, Filter
 from windlass._model.key import Scope
-from windlass._store import Store
+from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 from windlass.testing.faults import Fault, FaultyStore
 

@@ -13,13 +13,13 @@ from tests.http.problem import problem
 from tests.servers.api import ApiServer
 from windlass import App, Backoff
 from windlass._client.keys import Keys
-from windlass._http import access
+from windlass._http import auth as access
 from windlass._ids import new_id
 from windlass._model.filter import Filter, Page
 from windlass._model.key import Scope
 from windlass._model.queue import Retention
 from windlass._model.record import Session
-from windlass._store import Store
+from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 from windlass.testing.clock import ManualClock
 

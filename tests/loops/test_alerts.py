@@ -17,13 +17,13 @@ from tests.loops.receiving import SECRET, receiving
 from tests.loops.working import Watch, eventually, pause, settings, working
 from tests.stores.schemas import Schemas
 from windlass import App, By, Filter, InvalidOption, NotFound, Page, Retention, State, StoreUnavailable
-from windlass import _delivery as delivery_module
+from windlass import _webhook as delivery_module
 from windlass._keeper import keeper as keeper_module
 from windlass._keeper.alerts import AlertWatch
 from windlass._keeper.keeper import Keeper
 from windlass._model.alert import Alarm, Alert
 from windlass._policy.backoff import Backoff
-from windlass._store import Store
+from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 from windlass._stores.sqlite import SQLiteStore
 from windlass.alerts import AlertEvent, Turn

@@ -10,7 +10,7 @@ from windlass import App, InvalidOption, NotFound, Retention
 from windlass._model.filter import Page
 from windlass._model.limit import Limit
 from windlass._model.queue import Fairness, Level, QueueSettings
-from windlass._store import Store
+from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 from windlass.testing.faults import FaultyStore
 

@@ -29,7 +29,7 @@ from windlass._model.lease import Lease
 from windlass._model.record import Session
 from windlass._stores.memory import MemoryStore
 from windlass._stores.sqlite import SQLiteStore
-from windlass._worker.effects import _to_the_end
+from windlass._worker.exactly_once import _to_the_end
 from windlass.errors import InvalidOption, LeaseLost, NotSupported
 from windlass.testing.conformance.steps import release
 from windlass.testing.faults import Fault, FaultyStore

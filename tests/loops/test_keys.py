@@ -10,7 +10,7 @@ import pytest
 
 from windlass import App, InvalidOption, NotFound
 from windlass._model.key import Scope
-from windlass._policy import bearer
+from windlass._policy import api_key as bearer
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.loops.working import dead_worker, drained, eventually, tasks, watched
 from windlass import App, Backoff, Context, Fatal, Filter, Retry, Snooze, State, chain
 from windlass._model.filter import By, CancelTasks
 from windlass._model.record import Session
-from windlass._observe import observed
+from windlass._observe import observed_store as observed
 from windlass._observe.logs import JsonFormatter
 from windlass.testing.faults import Fault
 

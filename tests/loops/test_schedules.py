@@ -18,7 +18,7 @@ from windlass._keeper.keeper import Keeper
 from windlass._keeper.schedules import Ticker
 from windlass._model.filter import Page
 from windlass._model.schedule import Overlap, Schedule, Tick
-from windlass._store import Store
+from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 from windlass._stores.sqlite import SQLiteStore
 from windlass.testing.clock import START, ManualClock

@@ -37,7 +37,7 @@ from windlass import (
 from windlass._model.record import Session
 from windlass._observe.logs import JsonFormatter
 from windlass._observe.tracing import attempted
-from windlass._policy.trace import parsed
+from windlass._policy.input.trace import parsed
 from windlass._stores.memory import MemoryStore
 from windlass.testing.clock import ManualClock
 from windlass.testing.faults import Fault

@@ -8,7 +8,7 @@ import pytest
 import uvloop
 
 from tests.loops.working import eventually, pause
-from windlass._waiting import Timer
+from windlass._timers import Timer
 
 LATER = 3600.0
 

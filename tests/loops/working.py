@@ -13,7 +13,7 @@ from windlass import App, Filter, Page, State, Worker, WorkerSettings
 from windlass._model.lease import Claim, Claimed, Heartbeat
 from windlass._model.record import Session
 from windlass._model.record import Worker as WorkerRecord
-from windlass._store import Store
+from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 from windlass.testing.faults import Fault, FaultyStore, Hold
 

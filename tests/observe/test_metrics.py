@@ -14,8 +14,8 @@ from tests.loops.working import dead_worker, drained, eventually, watched, worki
 from windlass import App, Backoff, Context, Fatal, Filter, Retry, Snooze, chain
 from windlass._model.filter import By
 from windlass._observe.meter import MAX_NAMES, Meter, Names
-from windlass._observe.timed import VERBS
-from windlass._store import Store
+from windlass._observe.timed_store import VERBS
+from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import a_task

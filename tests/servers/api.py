@@ -14,9 +14,9 @@ from starlette.routing import Mount
 
 from windlass import App
 from windlass._http.app import Api
-from windlass._http.connection import GuardedProtocol
+from windlass._http.server.protocol import GuardedProtocol
 from windlass._http.service import Service
-from windlass._store import Store
+from windlass._store.protocol import Store
 
 START_SECONDS = 10.0
 

@@ -11,7 +11,7 @@ import pytest
 from tests.servers.api import ApiServer
 from tests.stores.schemas import Schemas
 from windlass._clock import Clock
-from windlass._store import Store
+from windlass._store.protocol import Store
 from windlass._stores.http import HttpStore
 from windlass._stores.memory import MemoryStore
 from windlass._stores.sqlite import SQLiteStore

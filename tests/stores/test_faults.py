@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from windlass._store import Store, Wake
+from windlass._store.protocol import Store, Wake
 from windlass._stores.memory import MemoryStore
 from windlass.errors import StoreUnavailable
 from windlass.testing.conformance.steps import a_task, all_tasks

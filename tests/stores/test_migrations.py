@@ -2,7 +2,7 @@
 
 import pytest
 
-from windlass._store import Phase, Severity
+from windlass._store.protocol import Phase, Severity
 from windlass._stores.migrations import (
     Step,
     load_steps,

@@ -12,7 +12,7 @@ from windlass._model.record import Worker
 from windlass._model.schedule import Schedule, Tick
 from windlass._observe import overview
 from windlass._observe.overview import Overview, look
-from windlass._store import Store
+from windlass._store.protocol import Store
 from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import a_task, applied, bury, running, stand, worker_on
 

@@ -18,7 +18,7 @@ from windlass._keeper.keeper import Keeper
 from windlass._model.filter import MAX_PAGE, Filter, Page
 from windlass._model.schedule import Schedule, Tick
 from windlass._policy.ticks import ticks
-from windlass._store import Store
+from windlass._store.protocol import Store
 from windlass.testing.clock import ManualClock
 from windlass.testing.faults import Fault, FaultyStore
 

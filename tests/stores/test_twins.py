@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from windlass._clock import Clock
-from windlass._store import Store
+from windlass._store.protocol import Store
 from windlass.testing.twins import run_twins
 
 # Another server or a pooler changes none of a store's rules, and HTTP has none of its own: there a few

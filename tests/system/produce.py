@@ -18,7 +18,7 @@ from tests.system.full import watch_for_full
 from tests.system.history import Acknowledged, Diary, Refused, Tried, Wanted, read
 from tests.system.program import FOLDER, app
 from windlass import RESULT, StoreError, chain
-from windlass._stores.sqlite import lines
+from windlass._stores.sqlite.connection import threads as lines
 
 MAX_TRIES = 200
 PATIENCE = 0.1

@@ -12,9 +12,9 @@ from msgspec import Struct
 from tests.unit.samples import NOW
 from windlass._model.limit import Limit
 from windlass._model.queue import Level, QueueSettings, level_of
-from windlass._policy.lanes import lane_of
-from windlass._policy.limits import Permit, Subject, Use, in_queue, key_of, permits_of
-from windlass._stores.picking import (
+from windlass._policy.order.lanes import lane_of
+from windlass._policy.order.limits import Permit, Subject, Use, in_queue, key_of, permits_of
+from windlass._stores.rules.claim_planner import (
     MAX_SIZE,
     Counts,
     Head,

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from tests.unit.paper import Paper, Ready
 from windlass._model.limit import Limit
 from windlass._model.queue import Fairness, Level, Ordering, QueueSettings, level_of
-from windlass._policy.limits import Permit
-from windlass._stores.picking import (
+from windlass._policy.order.limits import Permit
+from windlass._stores.rules.claim_planner import (
     KEYS_AT_ONCE,
     LANES_AT_ONCE,
     LEVEL_SPARE,

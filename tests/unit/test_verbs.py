@@ -17,9 +17,8 @@ from windlass._model.limit import Limit
 from windlass._model.queue import QueueSettings, Retention
 from windlass._model.record import KINDS, Record
 from windlass._model.schedule import Schedule
-from windlass._store import Store
-from windlass._stores.memory import MemoryStore
-from windlass._verbs import (
+from windlass._store.json_codec import Decoder, encode
+from windlass._store.messages import (
     RECORDS,
     VERBS,
     About,
@@ -31,7 +30,8 @@ from windlass._verbs import (
     name_of,
     read_record,
 )
-from windlass._wire import Decoder, encode
+from windlass._store.protocol import Store
+from windlass._stores.memory import MemoryStore
 from windlass.errors import InvalidOption
 
 NOT_FROM_AFAR = {

@@ -18,8 +18,8 @@ from windlass._model.queue import QueueSettings
 from windlass._model.schedule import Schedule
 from windlass._model.task import NewTask, Task
 from windlass._model.verdict import Complete, Postpone, Reason, Settlement, Verdict
-from windlass._verbs import RECORDS, VERBS, Enqueue, Lead, Promote, Put, Settle
-from windlass._wire import Decoder, encode
+from windlass._store.json_codec import Decoder, encode
+from windlass._store.messages import RECORDS, VERBS, Enqueue, Lead, Promote, Put, Settle
 from windlass.errors import InvalidOption
 
 EXACT = timedelta(seconds=1 << 33)  # from there on a float of seconds has no room for microseconds

@@ -13,11 +13,11 @@ from .._model.limit import Limit, Usage
 from .._model.queue import QueueSettings
 from .._model.record import Audit, Session
 from .._model.task import Task
-from .._policy.chain import Step, decode_steps
-from .._policy.payload import decode
-from .._policy.redact import redact
-from .._store import Finding, Migration
-from .moments import iso, seconds
+from .._policy.input.chain import Step, decode_steps
+from .._policy.input.payload import decode
+from .._policy.input.redact import redact
+from .._store.protocol import Finding, Migration
+from .time_text import iso, seconds
 
 _INTERNAL = ("boost", "fingerprint", "fence", "session")
 

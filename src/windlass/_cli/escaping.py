@@ -8,7 +8,7 @@ import json
 import re
 from typing import Any
 
-from .._policy.shown import printable
+from .._policy.input.quoting import printable
 
 _BREAKS = re.compile(r"\s*[\r\n]+\s*")
 

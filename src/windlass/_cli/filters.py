@@ -8,7 +8,7 @@ import click
 
 from .._model.filter import Filter
 from .._model.state import State
-from .params import stacked, task_id, when
+from .options import stacked, task_id, when
 
 F = TypeVar("F", bound=Callable[..., Any])
 

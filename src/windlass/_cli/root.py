@@ -9,11 +9,12 @@ from typing import Any
 
 import click
 
-from .asked import shared_options
-from .exits import MEANINGS, guarded
+from .command import shared_options
+from .exit_codes import MEANINGS, guarded
 from .terminal import soften
 
 _HERE = "windlass._cli.commands"
+_RUN = "windlass._cli.run"
 _COMMANDS = {
     "alerts": f"{_HERE}.alerts:alerts",
     "audit": f"{_HERE}.audit:audit",
@@ -22,18 +23,18 @@ _COMMANDS = {
     "dead": f"{_HERE}.dead:dead",
     "demo": "windlass._cli.demo.command:demo",
     "enqueue": f"{_HERE}.enqueue:enqueue",
-    "keeper": f"{_HERE}.keeper:keeper",
+    "keeper": f"{_RUN}.keeper:keeper",
     "keys": f"{_HERE}.keys:keys",
     "limits": f"{_HERE}.limits:limits",
     "migrate": f"{_HERE}.migrate:migrate",
     "prune": f"{_HERE}.prune:prune",
     "queues": f"{_HERE}.queues:queues",
     "schedules": f"{_HERE}.schedules:schedules",
-    "serve": f"{_HERE}.serve:serve",
+    "serve": f"{_RUN}.serve:serve",
     "tasks": f"{_HERE}.tasks:tasks",
-    "up": f"{_HERE}.up:up",
+    "up": f"{_RUN}.up:up",
     "version": f"{_HERE}.version:version",
-    "worker": f"{_HERE}.worker:worker",
+    "worker": f"{_RUN}.worker:worker",
     "workers": f"{_HERE}.workers:workers",
 }
 _COMPLETE_VARIABLE = "_WINDLASS_COMPLETE"

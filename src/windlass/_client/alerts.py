@@ -7,14 +7,14 @@ from typing import Unpack
 import msgspec
 from msgspec import Struct
 
-from .._delivery import Answer, deliver, trial
 from .._ids import new_id
 from .._model.alert import Alarm, Alert
 from .._model.filter import By
 from .._model.record import Declaration
-from .._policy.alerting import AlertOptions, alert_of, dead_letters
-from .._policy.shown import shown
-from .._store import Store
+from .._policy.alerts import AlertOptions, alert_of, dead_letters
+from .._policy.input.quoting import shown
+from .._store.protocol import Store
+from .._webhook import Answer, deliver, trial
 from ..alerts import checked_secret
 from ..errors import InvalidOption, NotFound
 from .declarations import every

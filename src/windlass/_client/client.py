@@ -8,10 +8,10 @@ from .._model.options import Defaults, Options
 from .._model.queue import Ordering
 from .._model.task import Enqueued, NewTask, TaskId
 from .._observe.tracing import sending
-from .._policy.chain import Step, decode_steps, ids_below, renewed
-from .._policy.payload import encode_payload
-from .._policy.request import Origin, check_first_options, group, new_step, new_task
-from .._store import Capability, Join, Store, require
+from .._policy.input.chain import Step, decode_steps, ids_below, renewed
+from .._policy.input.new_task import Origin, check_first_options, group, new_step, new_task
+from .._policy.input.payload import encode_payload
+from .._store.protocol import Capability, Join, Store, require
 from ..errors import InvalidOption, StoreUnavailable
 from .handle import Handle
 

@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import asdict
 
-from .._declared import Declared
+from .._handler.spec import Declared
 from .._model.limit import Limit
 from .._model.queue import Ordering, QueueSettings
 from .._model.record import Declaration, Record
-from .._policy.bounds import LimitOptions, check_field, limit_of
-from .._policy.options import name as checked_name
-from .._policy.queues import QueueChanges, changed
-from .._store import Store, all_records
+from .._policy.input.options import name as checked_name
+from .._policy.order.limit_options import LimitOptions, check_field, limit_of
+from .._policy.order.queue_options import QueueChanges, changed
+from .._store.protocol import Store, all_records
 from ..errors import InvalidOption
 
 R = TypeVar("R", bound=Record)

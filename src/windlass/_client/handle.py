@@ -9,8 +9,8 @@ import msgspec
 from .._model.filter import By, CancelTasks, Filter, Page
 from .._model.state import ENDED, State
 from .._model.task import Progress, Task, TaskId
-from .._policy.options import duration
-from .._store import Store
+from .._policy.input.options import duration
+from .._store.protocol import Store
 from ..errors import NotFinished, NotFound, TaskCancelled, TaskDead, TaskFinished
 
 R = TypeVar("R")

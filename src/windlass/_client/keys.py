@@ -8,11 +8,11 @@ from msgspec import Struct
 
 from .._model.filter import By
 from .._model.key import ApiKey, Scope
-from .._policy import bearer
-from .._policy.options import duration, names
-from .._policy.options import name as checked_name
-from .._policy.shown import shown
-from .._store import Store
+from .._policy import api_key as bearer
+from .._policy.input.options import duration, names
+from .._policy.input.options import name as checked_name
+from .._policy.input.quoting import shown
+from .._store.protocol import Store
 from ..errors import InvalidOption, NotFound
 from .declarations import every
 from .loop import LoopThread

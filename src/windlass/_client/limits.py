@@ -6,9 +6,9 @@ from typing import Unpack
 
 from .._model.filter import By
 from .._model.limit import Limit, Usage
-from .._policy.bounds import LimitOptions, changed_limit, limit_of
-from .._policy.shown import shown
-from .._store import Store
+from .._policy.input.quoting import shown
+from .._policy.order.limit_options import LimitOptions, changed_limit, limit_of
+from .._store.protocol import Store
 from ..errors import NotFound
 from .declarations import every
 from .loop import LoopThread

@@ -25,10 +25,10 @@ from .._model.queue import QueueSettings, Retention
 from .._model.record import Audit, Session
 from .._model.state import PENDING, REPLAYABLE, State
 from .._model.task import Task, TaskId
-from .._policy.options import name as checked_name
-from .._policy.payload import parse_payload
-from .._policy.queues import QueueChanges, changed
-from .._store import Finding, Migration, Promise, Store
+from .._policy.input.options import name as checked_name
+from .._policy.input.payload import parse_payload
+from .._policy.order.queue_options import QueueChanges, changed
+from .._store.protocol import Finding, Migration, Promise, Store
 from ..errors import InvalidOption, NotFound, Refused, TaskFinished
 from .alerts import Alerts
 from .declarations import every

@@ -18,14 +18,14 @@ from .._model.queue import Ordering, QueueSettings
 from .._model.record import Declaration
 from .._model.schedule import Added, Schedule, Tick, Timing
 from .._model.task import TaskId
-from .._policy.chain import Step
-from .._policy.payload import encode_payload
-from .._policy.rank import boost
-from .._policy.request import new_step
+from .._policy.input.chain import Step
+from .._policy.input.new_task import new_step
+from .._policy.input.payload import encode_payload
+from .._policy.input.quoting import shown
+from .._policy.order.rank import boost
 from .._policy.schedule import new_schedule, same_rule, triggered_task
-from .._policy.shown import shown
 from .._policy.ticks import next_tick, ticks
-from .._store import Store
+from .._store.protocol import Store
 from ..errors import DuplicateTask, InvalidOption, NotFound, Refused
 from .declarations import every
 from .loop import LoopThread

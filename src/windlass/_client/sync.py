@@ -13,10 +13,10 @@ from .._model.queue import QueueSettings, Retention
 from .._model.record import Audit, Session
 from .._model.state import State
 from .._model.task import NewTask, Progress, Task, TaskId
-from .._policy.chain import Step
-from .._policy.queues import QueueChanges
-from .._policy.request import check_first_options
-from .._store import Finding, Migration, Promise
+from .._policy.input.chain import Step
+from .._policy.input.new_task import check_first_options
+from .._policy.order.queue_options import QueueChanges
+from .._store.protocol import Finding, Migration, Promise
 from .alerts import SyncAlerts
 from .client import Client
 from .handle import Handle

@@ -10,16 +10,15 @@ from starlette.types import Scope as Connection
 
 from ..app import App
 from ..errors import StoreError, WindlassError
-from . import reference, remote
-from .access import Caller, Doorkeeper
+from .auth import Caller, Doorkeeper
+from .docs import page as reference
 from .operation import Operation
-from .origins import letting_in
-from .problems import SAFE_HEADERS, Problem, answer, hidden, problem_of
-from .resources.about import about
+from .resources import store as remote
 from .resources.audit import audit
 from .resources.dead import dead
 from .resources.enqueue import enqueueing
 from .resources.events import events
+from .resources.health import about
 from .resources.keys import keys
 from .resources.limits import limits
 from .resources.metrics import metrics
@@ -28,8 +27,10 @@ from .resources.schedules import schedules
 from .resources.tasks import tasks
 from .resources.work import work
 from .resources.workers import workers
-from .routing import Routing, Target
 from .service import Service
+from .web.cors import letting_in
+from .web.problems import SAFE_HEADERS, Problem, answer, hidden, problem_of
+from .web.router import Routing, Target
 
 logger = logging.getLogger("windlass.http")
 

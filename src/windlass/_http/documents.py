@@ -13,12 +13,12 @@ from .._model.attempt import Attempt
 from .._model.filter import MAX_PAGE
 from .._model.state import State
 from .._model.task import Error, Task
-from .._policy.chain import Step, decode_steps
-from .._policy.keys import MAX_KEY_BYTES
-from .._policy.options import MAX_DELAY
-from .._policy.payload import decode
-from .._policy.rank import MAX_PRIORITY
-from .._policy.redact import redact
+from .._policy.input.chain import Step, decode_steps
+from .._policy.input.keys import MAX_KEY_BYTES
+from .._policy.input.options import MAX_DELAY
+from .._policy.input.payload import decode
+from .._policy.input.redact import redact
+from .._policy.order.rank import MAX_PRIORITY
 
 D = TypeVar("D", bound=Struct)
 

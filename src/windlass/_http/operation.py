@@ -15,12 +15,12 @@ from starlette.responses import Response
 from .._client.operator import Operator
 from .._model.filter import By
 from .._model.key import Scope
-from .access import Caller
-from .mounting import root_of
-from .problems import Problem
-from .receiving import body_of, not_understood, understood
-from .repeats import refuse_repeats
+from .auth import Caller
 from .service import Service
+from .web.body import body_of, not_understood, understood
+from .web.duplicate_names import refuse_repeats
+from .web.mount import root_of
+from .web.problems import Problem
 
 Q = TypeVar("Q")
 B = TypeVar("B")

@@ -6,9 +6,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from .._observe.overviews import Overviews
-from .._store import Store
+from .._store.protocol import Store
 from ..app import App
-from .watching import Watch
+from .long_poll import Watch
 
 if TYPE_CHECKING:
     from .operation import Operation

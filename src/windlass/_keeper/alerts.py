@@ -14,11 +14,10 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .._delivery import Answer, deliver, message
 from .._model.alert import Alarm, Alert, Letter, News, Turn
 from .._model.filter import Filter, Page
 from .._observe.alerts import log_alert
-from .._policy.alerting import (
+from .._policy.alerts import (
     MAX_UNSENT,
     dead_letters,
     judge,
@@ -28,7 +27,8 @@ from .._policy.alerting import (
     to_send,
     webhook_place,
 )
-from .._store import Store, all_records
+from .._store.protocol import Store, all_records
+from .._webhook import Answer, deliver, message
 from ..alerts import AlertEvent
 
 logger = logging.getLogger("windlass.alerts")

@@ -7,7 +7,7 @@ too, which would renew them within a heartbeat if they were only given the time.
 from datetime import datetime
 from time import monotonic
 
-from .._store import Store
+from .._store.protocol import Store
 
 
 class ClockWatch:

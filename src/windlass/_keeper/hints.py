@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from .._store import Store, Wake
+from .._store.protocol import Store, Wake
 from ..errors import StoreError
 
 _LISTEN_AGAIN = 1.0

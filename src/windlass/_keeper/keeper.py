@@ -13,8 +13,8 @@ from .._model.lease import Heartbeat
 from .._model.queue import Retention
 from .._model.record import KEEPER, Session, Worker
 from .._policy.backoff import Delay
-from .._store import Store, Wake
-from .._waiting import happened
+from .._store.protocol import Store, Wake
+from .._timers import happened
 from ..errors import SessionLost, StoreError
 from .alerts import Alerting, AlertWatch
 from .clock import ClockWatch

@@ -1,6 +1,6 @@
 """The chore of making due tasks ready."""
 
-from .._store import Store
+from .._store.protocol import Store
 
 AT_ONCE = 1_000
 _FAR = 3600.0

@@ -14,7 +14,7 @@ from .._model.task import Error
 from .._model.verdict import Settlement
 from .._policy.backoff import Delay
 from .._policy.verdict import decide
-from .._store import Store
+from .._store.protocol import Store
 
 logger = logging.getLogger("windlass.keeper")
 

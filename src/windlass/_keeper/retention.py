@@ -1,7 +1,7 @@
 """The chore of deleting what retention no longer covers. (L3)"""
 
 from .._model.queue import Retention
-from .._store import Store
+from .._store.protocol import Store
 
 AT_ONCE = 500
 _MAX_ROUNDS = 20  # the rest waits a moment, so that one chore does not hold up the others

@@ -18,7 +18,7 @@ from .._model.schedule import Missed, Schedule, Tick
 from .._model.task import NewTask, TaskId
 from .._policy.schedule import tick_task
 from .._policy.ticks import GRACE, due, next_tick
-from .._store import Store, all_records
+from .._store.protocol import Store, all_records
 from ..errors import DuplicateTask, IdempotencyConflict, InvalidOption, StoreError
 
 logger = logging.getLogger("windlass.keeper")

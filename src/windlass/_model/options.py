@@ -9,7 +9,7 @@ from .task import DEFAULT_QUEUE
 
 
 class Options(TypedDict, total=False):
-    """The options of `using` and `send`, as callers write them. They are checked by _policy/request.py."""
+    """The options of `using` and `send`, as callers write them. Checked by _policy/input/new_task.py."""
 
     queue: str
     tenant: str

@@ -54,7 +54,7 @@ class NewTask(Struct, frozen=True, gc=False, kw_only=True):
     idempotency_digest: str = ""  # of type and payload: the same key must mean the same request
     idempotency_for: timedelta | None = None  # None keeps the key for as long as the task's record
     fingerprint: str | None = None  # set: refused while a task with the same one has not ended
-    next: bytes | None = None  # the steps that follow, as JSON; see _policy/chain.py
+    next: bytes | None = None  # the steps that follow, as JSON; see _policy/input/chain.py
     after: tuple[TaskId, ...] = ()  # waits until all of these have completed
     result_into: str | None = None  # the parameter that takes the predecessors' results
     secret: tuple[str, ...] = ()  # payload fields that are never shown

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 from msgspec.structs import asdict
 
-from .._context import running
-from .._policy.shown import printable
-from .._policy.trace import parsed
+from .._handler.context import running
+from .._policy.input.quoting import printable
+from .._policy.input.trace import parsed
 from .events import Event, EventName
 from .tracing import current
 

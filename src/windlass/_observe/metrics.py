@@ -12,7 +12,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from ..errors import Refused, StoreError
 from .gauges import Gauges
 from .meter import Meter
-from .observed import ObservedStore
+from .observed_store import ObservedStore
 from .overviews import EVERY, Overviews
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"

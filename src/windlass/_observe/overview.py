@@ -14,7 +14,7 @@ from .._model.record import Session
 from .._model.schedule import Schedule, Tick
 from .._model.state import State
 from .._policy.ticks import overdue
-from .._store import Store, all_records
+from .._store.protocol import Store, all_records
 from ..errors import InvalidOption
 
 COUNTED = (State.WAITING, State.SCHEDULED, State.READY, State.RUNNING, State.DEAD)

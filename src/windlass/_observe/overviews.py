@@ -7,7 +7,7 @@ from math import inf
 from time import monotonic
 
 from .._model.filter import Filter
-from .._store import Store
+from .._store.protocol import Store
 from ..errors import StoreUnavailable
 from .overview import EVERYTHING, Overview, look
 

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from .events import Event, EventName
-from .timed import Timer
+from .timed_store import Timer
 
 
 class Sink(Protocol):

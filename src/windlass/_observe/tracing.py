@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
-from .._context import running
+from .._handler.context import running
 from .._model.outcome import Crashed, Failed, Outcome, TimedOut, name_of
 from .._model.task import Enqueued, NewTask, Task
-from .._policy.trace import is_child, parsed
+from .._policy.input.trace import is_child, parsed
 
 if TYPE_CHECKING:
     from contextvars import Token

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from .._model.task import Enqueued, NewTask
 from .._model.verdict import Receipt, Settlement
-from .._store import Join, Transaction
+from .._store.protocol import Join, Transaction
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from typing import ClassVar, TypeAlias
 from msgspec import Struct
 
 from ..errors import InvalidOption
-from .shown import shown
+from .input.quoting import shown
 
 _MAX_SECONDS = 10 * 365 * 86400.0
 

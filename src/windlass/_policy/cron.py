@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from cronsim import CronSim, CronSimError
 
 from ..errors import InvalidOption
-from .shown import shown
+from .input.quoting import shown
 
 EXAMPLE = '"30 3 * * 1-5" is half past three on weekdays'
 _MAX_TEXT = 200

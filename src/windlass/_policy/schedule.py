@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from .._model.schedule import Missed, Overlap, Schedule, Timing
 from .._model.task import NewTask, TaskId
 from ..errors import InvalidOption
-from . import keys
-from .chain import Step, decode_steps, encode_steps, renewed
 from .cron import EXAMPLE, cron_of
-from .options import duration
-from .options import name as checked_name
-from .shown import shown
-from .trace import untraced
+from .input import keys
+from .input.chain import Step, decode_steps, encode_steps, renewed
+from .input.options import duration
+from .input.options import name as checked_name
+from .input.quoting import shown
+from .input.trace import untraced
 
 E = TypeVar("E", bound=StrEnum)
 

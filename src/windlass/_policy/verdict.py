@@ -18,7 +18,7 @@ from .._model.outcome import (
 from .._model.task import Error, Task
 from .._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Verdict
 from .backoff import Delay
-from .chain import successors
+from .input.chain import successors
 
 UNHANDLED_FOR = timedelta(hours=24)
 UNHANDLED_DELAY = timedelta(seconds=15)

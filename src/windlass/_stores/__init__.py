@@ -6,7 +6,7 @@ from .._clock import Clock
 from ..errors import InvalidOption
 
 if TYPE_CHECKING:
-    from .._store import Store
+    from .._store.protocol import Store
 
 
 def open_store(url: str, *, clock: Clock | None = None, key: str | None = None) -> "Store":

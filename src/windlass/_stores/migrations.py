@@ -14,7 +14,7 @@ from importlib.resources import files
 
 from msgspec import Struct
 
-from .._store import Finding, Migration, Phase, Severity
+from .._store.protocol import Finding, Migration, Phase, Severity
 from ..errors import InvalidOption, SchemaMismatch
 
 _NAME = re.compile(r"(\d{4})_(\w+)\.up\.sql")

@@ -12,13 +12,13 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any, BinaryIO
 
-from .._context import Context, NoEffects, running
-from .._declared import Declared
+from .._handler.context import Context, NoEffects, running
+from .._handler.spec import Declared
 from .._model.outcome import Failed, Snoozed
 from .._observe.tracing import continued
 from ..errors import InvalidPayload
 from ..signals import Fatal
-from .frames import Failure, Hello, Message, Order, Result, Told, pack, receive_blocking
+from .child_messages import Failure, Hello, Message, Order, Result, Told, pack, receive_blocking
 from .result import encoded
 from .runner import failed
 

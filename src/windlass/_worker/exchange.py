@@ -17,9 +17,9 @@ from .._model.lease import Claim, Claimed
 from .._model.queue import Level
 from .._model.task import Error
 from .._model.verdict import Bury, Settled, Settlement
-from .._store import Store
+from .._store.protocol import Store
 from ..errors import StoreError, WindlassError
-from .holdings import Holdings
+from .held_leases import Holdings
 
 logger = logging.getLogger("windlass.worker")
 

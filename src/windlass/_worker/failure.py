@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 
 from .._model.task import Error
-from .._policy.redact import scrub
+from .._policy.input.redact import scrub
 
 _HERE = str(Path(__file__).parents[1])
 

@@ -13,9 +13,9 @@ from .._keeper.keeper import FAREWELL
 from .._model.lease import Heartbeat, Pulse, Reported
 from .._model.record import Worker
 from .._model.task import TaskId
-from .._store import Store
-from .._waiting import happened
-from .holdings import Holdings
+from .._store.protocol import Store
+from .._timers import happened
+from .held_leases import Holdings
 
 logger = logging.getLogger("windlass.worker")
 

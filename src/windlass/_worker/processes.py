@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from .._model.outcome import Failed, Outcome, Snoozed
-from .frames import MAX_FRAME, Failure, Hello, Order, Result, Told, pack, receive
+from .child_messages import MAX_FRAME, Failure, Hello, Order, Result, Told, pack, receive
 from .run import Run
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .._policy.payload import encode
+from .._policy.input.payload import encode
 from ..errors import InvalidPayload
 from ..signals import Fatal
 

@@ -3,8 +3,8 @@
 from .._model.filter import Filter, Page
 from .._model.state import State
 from .._model.task import Task
-from .._policy.chain import results_list, with_result
-from .._store import Store
+from .._policy.input.chain import results_list, with_result
+from .._store.protocol import Store
 from ..signals import Fatal
 
 

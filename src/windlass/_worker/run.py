@@ -6,7 +6,7 @@ from enum import StrEnum
 from time import perf_counter
 from typing import Any
 
-from .._declared import Declared
+from .._handler.spec import Declared
 from .._model.lease import Lease
 from .._model.outcome import Crashed, Interrupted, Outcome, Stopped, TimedOut
 from .._model.task import Error, Progress, Task

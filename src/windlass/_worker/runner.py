@@ -8,22 +8,22 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from .._context import Context, running
+from .._handler.context import Context, running
 from .._model.lease import Lease
 from .._model.outcome import Crashed, Failed, Outcome, Returned, Snoozed, Stopped, name_of
 from .._model.task import Error, Task
 from .._observe.tracing import attempted
-from .._policy.options import MAX_DELAY
-from .._policy.payload import decode
-from .._policy.redact import secret_values
-from .._policy.shown import printable
-from .._store import Store
+from .._policy.input.options import MAX_DELAY
+from .._policy.input.payload import decode
+from .._policy.input.quoting import printable
+from .._policy.input.redact import secret_values
+from .._store.protocol import Store
 from ..errors import InvalidPayload, StoreUnavailable
 from ..signals import Fatal, Retry, Snooze
 from ..signals import Stop as StopSignal
-from .effects import Effects
+from .context_isolation import isolated
+from .exactly_once import Effects
 from .failure import describe, whereabouts
-from .isolate import isolated
 from .processes import ChildDied, ChildFailed, Processes
 from .result import encoded
 from .results import with_results

@@ -7,10 +7,10 @@ from datetime import timedelta
 from msgspec import Struct
 
 from .._model.queue import Level
-from .._policy.options import names
-from .._policy.queues import LevelName
-from .._policy.reserve import reserve_of
-from .._policy.trace import RELATIONS
+from .._policy.input.options import names
+from .._policy.input.trace import RELATIONS
+from .._policy.order.queue_options import LevelName
+from .._policy.order.reserve import reserve_of
 from ..errors import InvalidOption
 
 

@@ -15,12 +15,12 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from .._declared import Declared
+from .._handler.spec import Declared
 from .._model.lease import Lease
 from .._model.outcome import Failed, Outcome
 from .._model.queue import Level, level_of
 from .._model.task import Error, Progress, Task, TaskId
-from .._waiting import Timer
+from .._timers import Timer
 from .failure import whereabouts
 from .run import Run, Stop
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from .._declared import Declared
+from .._handler.spec import Declared
 from .._keeper.hints import hear
 from .._keeper.keeper import FAREWELL, Keeper
 from .._model.lease import Claimed, Lease, Pulse, Reported
@@ -24,21 +24,21 @@ from .._model.record import Worker as WorkerRecord
 from .._model.task import DEFAULT_QUEUE, Progress, Task
 from .._model.verdict import Bury, Settlement, Verdict
 from .._policy.backoff import Delay
-from .._policy.reserve import reserve_of
+from .._policy.order.reserve import reserve_of
 from .._policy.verdict import decide, unhandled_for
-from .._store import Store, Wake
-from .._waiting import happened
+from .._store.protocol import Store, Wake
+from .._timers import happened
 from ..errors import InvalidOption, StoreError
 from .exchange import Exchange
 from .failure import describe
 from .heartbeat import Heart
-from .holdings import Holdings
+from .held_leases import Holdings
 from .processes import is_child
 from .run import Phase, Run, Stop
 from .runner import Runner
 from .settings import WorkerSettings
 from .slots import Slots
-from .stopping import stopped_by_signals
+from .stop_signals import stopped_by_signals
 
 logger = logging.getLogger("windlass.worker")
 

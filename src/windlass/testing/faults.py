@@ -28,7 +28,17 @@ from .._model.queue import Retention
 from .._model.record import Record
 from .._model.task import Enqueued, NewTask, Task, TaskId
 from .._model.verdict import Settled, Settlement
-from .._store import Capability, Finding, Join, Migration, Promise, Promoted, Store, Transaction, Wake
+from .._store.protocol import (
+    Capability,
+    Finding,
+    Join,
+    Migration,
+    Promise,
+    Promoted,
+    Store,
+    Transaction,
+    Wake,
+)
 from ..errors import StoreUnavailable
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from .._keeper.schedules import Ticker
 from .._model.filter import Dimension, Filter
 from .._model.state import State
 from .._model.task import Task
-from .._policy.options import duration
+from .._policy.input.options import duration
 from .._stores.memory import MemoryStore
 from .._worker.settings import WorkerSettings
 from ..app import App

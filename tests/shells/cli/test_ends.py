@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from windlass._cli.escaping import document, line, lines
-from windlass._cli.exits import MEANINGS
+from windlass._cli.exit_codes import MEANINGS
 
 from .conftest import Run
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from windlass._policy import bearer
+from windlass._policy import api_key as bearer
 
 from .conftest import Run
 

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 
 from windlass._model.task import Enqueued, NewTask
 from windlass._model.verdict import Receipt, Settlement
-from windlass._store import Store
+from windlass._store.protocol import Store
 
 ORDER = "INSERT INTO orders VALUES (1)"
 

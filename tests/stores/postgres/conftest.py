@@ -6,8 +6,8 @@ from uuid import uuid4
 import pytest
 
 from tests.servers.postgres import Postgres
-from windlass._stores.postgres.address import parse
-from windlass._stores.postgres.connections import Connections
+from windlass._stores.postgres.connection.address import parse
+from windlass._stores.postgres.connection.client import Connections
 
 
 def new_schema(url: str) -> str:

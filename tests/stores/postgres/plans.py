@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import psycopg
 
 from tests.servers.postgres import Postgres
-from windlass._stores.postgres import partitions, schema
-from windlass._stores.postgres.address import parse
-from windlass._stores.postgres.connections import Connections
+from windlass._stores.postgres import schema
+from windlass._stores.postgres.connection.address import parse
+from windlass._stores.postgres.connection.client import Connections
 from windlass._stores.postgres.statements import statement, within
+from windlass._stores.postgres.upkeep import partitions
 
 from .conftest import new_schema
 

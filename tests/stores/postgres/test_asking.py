@@ -15,10 +15,12 @@ from windlass._model.filter import Count, Dimension, Filter, Page
 from windlass._model.queue import QueueSettings
 from windlass._model.record import Audit, Session
 from windlass._model.state import State
-from windlass._stores.postgres import asking, counting, schema
-from windlass._stores.postgres.address import parse
-from windlass._stores.postgres.connections import Connections
-from windlass._stores.postgres.scripts import Ask, Row
+from windlass._stores.postgres import schema
+from windlass._stores.postgres.connection.address import parse
+from windlass._stores.postgres.connection.client import Connections
+from windlass._stores.postgres.read import count as counting
+from windlass._stores.postgres.read import find as asking
+from windlass._stores.postgres.script import Ask, Row
 
 STATE, QUEUE = Dimension.STATE, Dimension.QUEUE
 NOW = datetime.now(UTC)

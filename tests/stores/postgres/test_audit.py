@@ -9,7 +9,7 @@ from windlass._model.queue import QueueSettings
 from windlass._model.record import Audit, Kept
 from windlass._model.schedule import Schedule
 from windlass._stores.postgres import PostgresStore
-from windlass._stores.postgres.connections import Connections
+from windlass._stores.postgres.connection.client import Connections
 from windlass.testing.conformance.steps import SOMEBODY, all_records, cancel, stand
 
 BEFORE_SUBJECTS = 2

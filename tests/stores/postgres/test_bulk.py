@@ -11,8 +11,8 @@ from windlass._model.filter import Filter
 from windlass._model.state import State
 from windlass._model.task import Enqueued, NewTask
 from windlass._stores.postgres import PostgresStore
-from windlass._stores.postgres.copying import AT_LEAST
-from windlass._stores.postgres.together import Together
+from windlass._stores.postgres.enqueue.coalesce import Together
+from windlass._stores.postgres.enqueue.copy import AT_LEAST
 from windlass.errors import DuplicateTask, StoreUnavailable
 from windlass.testing.conformance.steps import a_task, complete, get, settle, some_tasks, worker_on
 

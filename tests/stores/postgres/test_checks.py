@@ -8,12 +8,13 @@ import pytest
 
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import Postgres
-from windlass._store import Durability, Finding, Severity
+from windlass._store.protocol import Durability, Finding, Severity
 from windlass._stores.migrations import Step, load_steps
-from windlass._stores.postgres import checks, schema
-from windlass._stores.postgres.address import parse
-from windlass._stores.postgres.connections import Connections, Server
-from windlass._stores.postgres.durability import promise
+from windlass._stores.postgres import schema
+from windlass._stores.postgres.connection.address import parse
+from windlass._stores.postgres.connection.client import Connections, Server
+from windlass._stores.postgres.connection.durability import promise
+from windlass._stores.postgres.upkeep import checks
 
 from .conftest import new_schema
 

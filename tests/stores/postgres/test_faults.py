@@ -42,12 +42,13 @@ from windlass._model.lease import Claimed
 from windlass._model.queue import QueueSettings
 from windlass._model.record import Audit, Session
 from windlass._model.verdict import Receipt
-from windlass._stores.postgres import PostgresStore, connections
-from windlass._stores.postgres.connections import each_host
-from windlass._stores.postgres.copying import AT_LEAST
-from windlass._stores.postgres.enqueueing import enqueue
-from windlass._stores.postgres.leases import exchange
-from windlass._stores.postgres.scripts import play
+from windlass._stores.postgres import PostgresStore
+from windlass._stores.postgres.connection import client as connections
+from windlass._stores.postgres.connection.client import each_host
+from windlass._stores.postgres.enqueue.copy import AT_LEAST
+from windlass._stores.postgres.enqueue.plain import enqueue
+from windlass._stores.postgres.script import play
+from windlass._stores.postgres.settle import exchange
 from windlass.testing.conformance.steps import (
     SOMEBODY,
     a_task,

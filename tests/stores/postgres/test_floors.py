@@ -7,8 +7,8 @@ import asyncpg
 import pytest
 
 from windlass._stores.postgres import PostgresStore
-from windlass._stores.postgres.arms import FLOOR
-from windlass._stores.postgres.floors import SLOWER, Floors
+from windlass._stores.postgres.claim.arms import FLOOR
+from windlass._stores.postgres.claim.floors import SLOWER, Floors
 from windlass.testing.conformance.steps import a_task, complete, settle, some_tasks, worker_on
 
 

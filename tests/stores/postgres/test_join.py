@@ -17,7 +17,7 @@ from tests.stores.postgres.callers import AT_ONCE, DRIVERS, ORDER, Caller
 from windlass._model.state import State
 from windlass._model.verdict import Receipt
 from windlass._stores.postgres import PostgresStore
-from windlass._stores.postgres.address import parse
+from windlass._stores.postgres.connection.address import parse
 from windlass.errors import (
     DuplicateTask,
     IdempotencyConflict,

@@ -27,9 +27,9 @@ from tests.servers.postgres import Postgres
 from tests.stores.postgres.callers import ORDER
 from windlass import App
 from windlass._model.state import State
-from windlass._store import Store
+from windlass._store.protocol import Store
 from windlass._stores.postgres import PostgresStore
-from windlass._stores.postgres.joins.psycopg import Lent
+from windlass._stores.postgres.join.psycopg import Lent
 from windlass.errors import DuplicateTask, InvalidOption, NotSupported
 from windlass.testing.conformance.steps import a_task, all_tasks, cancel, exists, get, stand, state_of
 

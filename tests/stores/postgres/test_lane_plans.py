@@ -8,11 +8,11 @@ import pytest
 from tests.servers.postgres import Postgres
 from windlass._model.lease import Claim
 from windlass._model.queue import Level
-from windlass._stores.postgres.arms import settle_from_lanes
-from windlass._stores.postgres.connections import Connections
-from windlass._stores.postgres.enqueueing import Terms
-from windlass._stores.postgres.laning import _OF_LEVEL
-from windlass._stores.postgres.leases import exchange_in_lanes
+from windlass._stores.postgres.claim.arms import settle_from_lanes
+from windlass._stores.postgres.claim.limited import _OF_LEVEL
+from windlass._stores.postgres.connection.client import Connections
+from windlass._stores.postgres.enqueue.plain import Terms
+from windlass._stores.postgres.settle import exchange_in_lanes
 
 from .plans import (
     OTHERWISE,

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from tests.stores.schemas import Schemas
 from windlass._model.limit import Limit, Usage
 from windlass._model.queue import Fairness, QueueSettings, Retention
-from windlass._stores.postgres import PostgresStore, lanes
+from windlass._stores.postgres import PostgresStore
+from windlass._stores.postgres.claim import lanes
 from windlass._stores.postgres.statements import within
 from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import (

@@ -7,8 +7,9 @@ from uuid import uuid4
 
 import pytest
 
-from windlass._stores.postgres import partitions, schema
-from windlass._stores.postgres.connections import Connections
+from windlass._stores.postgres import schema
+from windlass._stores.postgres.connection.client import Connections
+from windlass._stores.postgres.upkeep import partitions
 
 NOON = datetime(2024, 5, 15, 12, tzinfo=UTC)
 TODAY = NOON.date()

@@ -10,12 +10,12 @@ import pytest
 
 from tests.servers.postgres import Postgres
 from windlass._model.lease import Claim
-from windlass._stores.postgres import partitions
-from windlass._stores.postgres.arms import Arm, settle_with
-from windlass._stores.postgres.connections import Connections
-from windlass._stores.postgres.enqueueing import Terms
-from windlass._stores.postgres.leases import exchange
+from windlass._stores.postgres.claim.arms import Arm, settle_with
+from windlass._stores.postgres.connection.client import Connections
+from windlass._stores.postgres.enqueue.plain import Terms
+from windlass._stores.postgres.settle import exchange
 from windlass._stores.postgres.statements import within
+from windlass._stores.postgres.upkeep import partitions
 
 from .plans import (
     OTHERWISE,

@@ -7,11 +7,11 @@ import pytest
 
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import Postgres
-from windlass._store import Phase
+from windlass._store.protocol import Phase
 from windlass._stores.migrations import Step, load_steps
 from windlass._stores.postgres import schema
-from windlass._stores.postgres.address import parse
-from windlass._stores.postgres.connections import Connections
+from windlass._stores.postgres.connection.address import parse
+from windlass._stores.postgres.connection.client import Connections
 from windlass.errors import InvalidOption, SchemaMismatch
 
 from .conftest import new_schema

@@ -18,7 +18,8 @@ from windlass._cli.root import root
 from windlass._model.lease import Claimed
 from windlass._model.queue import QueueSettings
 from windlass._model.task import NewTask
-from windlass._stores.postgres import PostgresStore, layout
+from windlass._stores.postgres import PostgresStore
+from windlass._stores.postgres import queue_layout as layout
 from windlass._stores.postgres.statements import within
 from windlass.testing.conformance.steps import ManualWorker, a_task, complete, some_tasks, worker_on
 

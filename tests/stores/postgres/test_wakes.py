@@ -9,8 +9,9 @@ import asyncpg
 import pytest
 
 from tests.loops.working import eventually
-from windlass._store import Store, Wake
-from windlass._stores.postgres import PostgresStore, wakes
+from windlass._store.protocol import Store, Wake
+from windlass._stores.postgres import PostgresStore
+from windlass._stores.postgres import notify as wakes
 from windlass.testing.conformance.steps import complete, settle, some_tasks, stand, worker_on
 
 DEADLINE = 10.0

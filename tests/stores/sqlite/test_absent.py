@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from windlass._store import Severity
+from windlass._store.protocol import Severity
 from windlass._stores.sqlite import SQLiteStore
 from windlass.errors import StoreError
 

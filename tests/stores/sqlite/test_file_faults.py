@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from windlass._model.filter import Filter, Page
-from windlass._store import Finding, Severity
+from windlass._store.protocol import Finding, Severity
 from windlass._stores.sqlite import SQLiteStore
-from windlass._stores.sqlite.connection import has_wal_fix
+from windlass._stores.sqlite.connection.open import has_wal_fix
 from windlass._stores.sqlite.transaction import Transaction
 from windlass.errors import StoreError, StoreUnavailable
 from windlass.testing.clock import ManualClock
@@ -144,7 +144,7 @@ async def test_a_file_put_back_goes_on(store: SQLiteStore, path: Path) -> None:
 async def test_a_foreign_transaction_that_stays_open_makes_the_store_unavailable(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass._stores.sqlite.connection.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("windlass._stores.sqlite.connection.open.BUSY_SECONDS", 0.05)
     store = SQLiteStore(path)
     await store.open()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -191,7 +191,7 @@ def test_which_versions_of_sqlite_can_lose_commits_in_wal_mode(version: tuple[in
 def unfixed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A SQLite that has the WAL-reset bug, whatever this one is."""
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 40, 1))
-    monkeypatch.setattr("windlass._stores.sqlite.connection.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("windlass._stores.sqlite.connection.open.BUSY_SECONDS", 0.05)
 
 
 async def test_a_file_in_wal_mode_is_converted(unfixed: None, path: Path, peek: Peek) -> None:

@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 
 from windlass._model.queue import Retention
-from windlass._stores.sqlite import SQLiteStore, keeping
+from windlass._stores.sqlite import SQLiteStore
+from windlass._stores.sqlite import upkeep as keeping
 from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import a_task
 

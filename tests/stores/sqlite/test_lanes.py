@@ -13,9 +13,12 @@ from msgspec.structs import replace
 
 from windlass._model.limit import Limit
 from windlass._model.queue import Fairness, Level, Ordering, QueueSettings, Retention
-from windlass._stores.sqlite import SQLiteStore, answers, leases, rearranging
-from windlass._stores.sqlite.answers import Rounds
-from windlass._stores.sqlite.connection import connect
+from windlass._stores.sqlite import SQLiteStore
+from windlass._stores.sqlite import settle as leases
+from windlass._stores.sqlite.claim import queries as answers
+from windlass._stores.sqlite.claim import relayout as rearranging
+from windlass._stores.sqlite.claim.queries import Rounds
+from windlass._stores.sqlite.connection.open import connect
 from windlass._stores.sqlite.transaction import Transaction
 from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import (

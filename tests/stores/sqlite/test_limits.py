@@ -15,10 +15,12 @@ from msgspec.structs import replace
 from windlass._model.limit import Limit, Usage
 from windlass._model.queue import Retention
 from windlass._model.record import Session
-from windlass._store import Wake
-from windlass._stores.sqlite import SQLiteStore, keeping, leases
-from windlass._stores.sqlite.answers import Rounds
-from windlass._stores.sqlite.connection import connect
+from windlass._store.protocol import Wake
+from windlass._stores.sqlite import SQLiteStore
+from windlass._stores.sqlite import settle as leases
+from windlass._stores.sqlite import upkeep as keeping
+from windlass._stores.sqlite.claim.queries import Rounds
+from windlass._stores.sqlite.connection.open import connect
 from windlass._stores.sqlite.transaction import Transaction
 from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import (

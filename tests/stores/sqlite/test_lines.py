@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from windlass._model.filter import Filter, Page
-from windlass._store import Capability, Durability
+from windlass._store.protocol import Capability, Durability
 from windlass._stores import open_store
-from windlass._stores.sqlite import SQLiteStore, lines
+from windlass._stores.sqlite import SQLiteStore
+from windlass._stores.sqlite.connection import threads as lines
+from windlass._stores.sqlite.connection.file_lock import Turnstile
 from windlass._stores.sqlite.transaction import Transaction
-from windlass._stores.sqlite.turnstile import Turnstile
 from windlass.errors import DuplicateTask, InvalidOption, StoreError, StoreUnavailable
 from windlass.testing.conformance.steps import a_task, all_tasks, exists, stand, worker_on
 

@@ -11,8 +11,8 @@ import pytest
 from windlass._model.filter import Filter, Page
 from windlass._model.state import State
 from windlass._stores.sqlite import SQLiteStore
-from windlass._stores.sqlite.connection import connect
-from windlass._stores.sqlite.filters import finding
+from windlass._stores.sqlite.connection.open import connect
+from windlass._stores.sqlite.read.filters import finding
 from windlass._stores.sqlite.statements import statement
 from windlass.testing.conformance.steps import complete, settle, some_tasks, worker_on
 

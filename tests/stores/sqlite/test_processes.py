@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from windlass._store import Wake
-from windlass._stores.sqlite import SQLiteStore, wakes
+from windlass._store.protocol import Wake
+from windlass._stores.sqlite import SQLiteStore
+from windlass._stores.sqlite import notify as wakes
 from windlass.testing.conformance.steps import a_task, some_tasks, stand, worker_on
 
 from .conftest import DEADLINE, line_of

@@ -11,7 +11,7 @@ import pytest
 
 from windlass._model.state import State
 from windlass._model.task import Task
-from windlass._store import Phase, Severity
+from windlass._store.protocol import Phase, Severity
 from windlass._stores.migrations import Step, load_steps, next_move, overview
 from windlass._stores.sqlite import SQLiteStore, rows, statements
 from windlass.errors import InvalidOption, SchemaMismatch

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from windlass._store import Wake
-from windlass._stores.sqlite import SQLiteStore, wakes
+from windlass._store.protocol import Wake
+from windlass._stores.sqlite import SQLiteStore
+from windlass._stores.sqlite import notify as wakes
+from windlass._stores.sqlite.notify import Switchboard
 from windlass._stores.sqlite.transaction import News
-from windlass._stores.sqlite.wakes import Switchboard
 from windlass.testing.conformance.steps import exists, stand
 
 from .conftest import DEADLINE

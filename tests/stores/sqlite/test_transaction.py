@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from windlass._model.state import State
-from windlass._store import Wake
-from windlass._stores.sqlite import SQLiteStore, transacting, wakes
-from windlass._stores.sqlite.turnstile import Turnstile
+from windlass._store.protocol import Wake
+from windlass._stores.sqlite import SQLiteStore
+from windlass._stores.sqlite import notify as wakes
+from windlass._stores.sqlite import own_transaction as transacting
+from windlass._stores.sqlite.connection.file_lock import Turnstile
 from windlass.errors import InvalidOption, StoreError, StoreUnavailable, UsageError
 from windlass.testing.conformance.steps import a_task, complete, running, stand, state_of, worker_on
 

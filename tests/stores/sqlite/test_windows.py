@@ -14,9 +14,9 @@ from windlass._model.filter import Action, CancelTasks, Count, Dimension, Filter
 from windlass._model.state import State
 from windlass._stores.sqlite import SQLiteStore, actions
 from windlass._stores.sqlite import store as store_module
-from windlass._stores.sqlite.asking import Reader
-from windlass._stores.sqlite.connection import connect
-from windlass._stores.sqlite.filters import counting_states, sizing_states
+from windlass._stores.sqlite.connection.open import connect
+from windlass._stores.sqlite.read.filters import counting_states, sizing_states
+from windlass._stores.sqlite.read.find import Reader
 from windlass._stores.sqlite.transaction import Transaction
 from windlass.testing.conformance.steps import (
     SOMEBODY,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from windlass._model.alert import MAX_COUNT, Alarm, Alert, News, Turn
 from windlass._model.state import State
-from windlass._policy.alerting import (
+from windlass._policy.alerts import (
     GIVE_UP_AFTER,
     MAX_UNSENT,
     REMIND_EVERY,

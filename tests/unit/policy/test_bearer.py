@@ -14,8 +14,8 @@ from rich.pretty import pretty_repr
 
 from tests.unit.samples import HOUR, NOW
 from windlass._model.key import ApiKey, Scope
-from windlass._policy import bearer
-from windlass._policy.bearer import Sent, allows, fits, from_bytes, hashed, read
+from windlass._policy import api_key as bearer
+from windlass._policy.api_key import Sent, allows, fits, from_bytes, hashed, read
 from windlass.errors import InvalidOption
 
 LEAST = 42

@@ -6,7 +6,7 @@ import pytest
 
 from windlass import InvalidOption
 from windlass._model.limit import Limit
-from windlass._policy.bounds import changed_limit, check_field, limit_of
+from windlass._policy.order.limit_options import changed_limit, check_field, limit_of
 
 LIMIT = Limit(name="api", queue="mail", by="account_id", running=5, rate=10.0, burst=20)
 

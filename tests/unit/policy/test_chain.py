@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from tests.unit.samples import running
-from windlass._policy.chain import (
+from windlass._policy.input.chain import (
     MAX_LEVELS,
     Step,
     chain,
@@ -22,7 +22,7 @@ from windlass._policy.chain import (
     successors,
     with_result,
 )
-from windlass._policy.payload import encode, encode_payload
+from windlass._policy.input.payload import encode, encode_payload
 from windlass.errors import InvalidOption
 
 text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from windlass._policy.keys import (
+from windlass._policy.input.keys import (
     MAX_KEY_BYTES,
     external_key,
     fingerprint,

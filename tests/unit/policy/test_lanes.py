@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass._model.queue import Fairness, Level, Ordering, QueueSettings, level_of
-from windlass._policy.lanes import REST, bands, lane_of, moves_tasks, span, tenant_of
-from windlass._policy.options import name
+from windlass._policy.input.options import name
+from windlass._policy.order.lanes import REST, bands, lane_of, moves_tasks, span, tenant_of
 
 tenants = st.from_regex(r"[\w][\w.:@/+-]{0,20}", fullmatch=True) | st.sampled_from(
     ["", "high", "rest", "low"]

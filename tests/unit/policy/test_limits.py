@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tests.unit.samples import HOUR, NOW
 from windlass._model.limit import Limit
-from windlass._policy.limits import (
+from windlass._policy.order.limits import (
     Ledger,
     Permit,
     Subject,

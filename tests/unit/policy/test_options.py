@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass._policy.options import MAX_DELAY, duration, instant, name, names
+from windlass._policy.input.options import MAX_DELAY, duration, instant, name, names
 from windlass.errors import InvalidOption
 
 

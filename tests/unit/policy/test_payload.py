@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from windlass._policy.payload import MAX_BYTES, MAX_DEPTH, canonical, decode, encode, encode_payload
+from windlass._policy.input.payload import MAX_BYTES, MAX_DEPTH, canonical, decode, encode, encode_payload
 from windlass.errors import InvalidPayload
 
 NOON = datetime(2026, 1, 1, 12)  # noqa: DTZ001 - naive, to be refused

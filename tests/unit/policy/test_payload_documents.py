@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass._policy.payload import MAX_BYTES, MAX_DEPTH, parse, parse_payload
+from windlass._policy.input.payload import MAX_BYTES, MAX_DEPTH, parse, parse_payload
 from windlass.errors import InvalidPayload
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from windlass import InvalidOption, Retention
 from windlass._model.queue import Fairness, Level, Ordering, QueueSettings
-from windlass._policy.queues import changed
+from windlass._policy.order.queue_options import changed
 
 PLAIN = QueueSettings(name="mail", paused=True)
 FULL = QueueSettings(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.samples import running
 from windlass._model.queue import Ordering
 from windlass._model.task import rank_of
-from windlass._policy.rank import MAX_PRIORITY, MIN_PRIORITY, boost, priority_of
+from windlass._policy.order.rank import MAX_PRIORITY, MIN_PRIORITY, boost, priority_of
 from windlass.errors import InvalidOption
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass import InvalidOption
-from windlass._policy.rates import rate_of, rate_text
+from windlass._policy.order.rates import rate_of, rate_text
 
 NAN, INF = float("nan"), float("inf")
 

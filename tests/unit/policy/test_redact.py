@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass._policy.redact import MASK, redact, scrub, secret_values
+from windlass._policy.input.redact import MASK, redact, scrub, secret_values
 
 payloads = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_characters="\0")),

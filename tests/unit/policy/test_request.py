@@ -11,9 +11,9 @@ from tests.unit.samples import HOUR, NOW
 from windlass._model.options import Defaults, Options
 from windlass._model.queue import STRICT_MS, Ordering
 from windlass._model.task import NewTask
-from windlass._policy import keys
-from windlass._policy.chain import Step, decode_steps
-from windlass._policy.request import (
+from windlass._policy.input import keys
+from windlass._policy.input.chain import Step, decode_steps
+from windlass._policy.input.new_task import (
     Origin,
     another_like,
     check_first_options,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from windlass import InvalidOption
 from windlass._model.queue import Level
-from windlass._policy.reserve import Reserve, reserve_of
+from windlass._policy.order.reserve import Reserve, reserve_of
 
 NOTHING: Counter[Any] = Counter()
 

@@ -11,8 +11,8 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from windlass._model.schedule import Missed, Overlap, Schedule
-from windlass._policy.chain import Step, decode_steps, ids_below
-from windlass._policy.keys import MAX_KEY_BYTES, fingerprint
+from windlass._policy.input.chain import Step, decode_steps, ids_below
+from windlass._policy.input.keys import MAX_KEY_BYTES, fingerprint
 from windlass._policy.schedule import KEPT_FOR, new_schedule, rule_text, same_rule, tick_task, triggered_task
 from windlass.errors import InvalidOption
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass._policy.share import Plan, Turn, by_lot, go_round, passed, split
+from windlass._policy.order.share import Plan, Turn, by_lot, go_round, passed, split
 
 ALMOST_ONE = 1 - 2**-53
 NOISE = 1e-9

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass._policy.shown import cut, kind_of, printable, shown
+from windlass._policy.input.quoting import cut, kind_of, printable, shown
 
 
 class Angry:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.samples import NOW, running
-from windlass._policy.trace import Trace, checked_trace, heard, is_child, parsed, untraced
+from windlass._policy.input.trace import Trace, checked_trace, heard, is_child, parsed, untraced
 from windlass.errors import InvalidOption
 
 T, S = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

@@ -21,7 +21,7 @@ from windlass._model.outcome import (
 )
 from windlass._model.task import Error
 from windlass._model.verdict import Bury, Cancel, Complete, Postpone, Reason
-from windlass._policy.chain import Step, encode_steps
+from windlass._policy.input.chain import Step, encode_steps
 from windlass._policy.verdict import UNHANDLED_DELAY, UNHANDLED_FOR, UNHANDLED_GAP, decide, unhandled_for
 
 RETRYABLE: list[Outcome] = [

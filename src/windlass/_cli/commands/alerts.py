@@ -8,14 +8,14 @@ import click
 
 from ..._client.alerts import AlertStatus
 from ..._model.alert import HOLD, MAX_COUNT
-from ..._policy.alerting import webhook_place
-from ..acting import audited
-from ..asked import Asked, Commands, pass_asked
+from ..._policy.alerts import webhook_place
+from ..command import Asked, Commands, pass_asked
 from ..documents import plain
-from ..exits import ExitCode
-from ..moments import ago, iso, seconds, span
-from ..params import duration
-from ..render import Column, Styled
+from ..exit_codes import ExitCode
+from ..operator_actions import audited
+from ..options import duration
+from ..output import Column, Styled
+from ..time_text import ago, iso, seconds, span
 
 if TYPE_CHECKING:
     from ...app import App

@@ -8,10 +8,10 @@ import click
 
 from ..._model.filter import MAX_PAGE, Page
 from ..._model.record import Audit
-from ..asked import Asked, Command, pass_asked
+from ..command import Asked, Command, pass_asked
 from ..documents import audit_document
-from ..moments import ago
-from ..render import Column
+from ..output import Column
+from ..time_text import ago
 
 if TYPE_CHECKING:
     from ...app import App

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..._store import Finding, Severity
+from ..._store.protocol import Finding, Severity
 from ...config import read
-from ..asked import Asked, Command, pass_asked
+from ..command import Asked, Command, pass_asked
 from ..documents import finding_document
-from ..exits import ExitCode
-from ..render import Column, Styled
+from ..exit_codes import ExitCode
+from ..output import Column, Styled
 from .queues import overview
 
 if TYPE_CHECKING:

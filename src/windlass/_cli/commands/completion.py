@@ -3,7 +3,7 @@
 import click
 from click.shell_completion import get_completion_class
 
-from ..asked import Command
+from ..command import Command
 
 _SHELLS = ("bash", "zsh", "fish")
 

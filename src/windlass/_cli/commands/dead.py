@@ -6,14 +6,14 @@ import click
 
 from ..._model.filter import Page
 from ..._model.state import State
-from ..._policy.payload import parse_payload
+from ..._policy.input.payload import parse_payload
 from ...errors import InvalidOption, Refused
-from ..acting import Deed, acting_options, by, perform
-from ..asked import Asked, Commands, pass_asked
+from ..command import Asked, Commands, pass_asked
 from ..documents import task_document
 from ..filters import Wanted, filter_options, finished, is_set
-from ..params import LIMIT, rate, task_id
-from ..tables import dead_columns
+from ..operator_actions import Deed, acting_options, by, perform
+from ..options import LIMIT, rate, task_id
+from ..task_tables import dead_columns
 from .tasks import gather, show_one
 
 if TYPE_CHECKING:

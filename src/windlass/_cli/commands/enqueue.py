@@ -11,17 +11,17 @@ from ..._client.client import MAX_BATCH
 from ..._ids import new_id
 from ..._model.options import Defaults, Options
 from ..._model.state import State
-from ..._policy.payload import MAX_BYTES, parse_payload
-from ..._policy.request import new_step, new_task
+from ..._policy.input.new_task import new_step, new_task
+from ..._policy.input.payload import MAX_BYTES, parse_payload
 from ...errors import InvalidOption, InvalidPayload
-from ..asked import Asked, Command, pass_asked
+from ..command import Asked, Command, pass_asked
 from ..documents import shown_payload, task_document
-from ..exits import ExitCode
-from ..params import duration, instant, priority
+from ..exit_codes import ExitCode
+from ..options import duration, instant, priority
 
 if TYPE_CHECKING:
     from ..._client.handle import Handle
-    from ..._declared import Declared
+    from ..._handler.spec import Declared
     from ..._model.task import NewTask
     from ...app import App
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..._model.key import ApiKey, Scope
-from ..acting import audited
-from ..asked import Asked, Commands, pass_asked
-from ..moments import iso
-from ..params import duration
-from ..render import Column
+from ..command import Asked, Commands, pass_asked
+from ..operator_actions import audited
+from ..options import duration
+from ..output import Column
+from ..time_text import iso
 
 if TYPE_CHECKING:
     from ...app import App

@@ -8,13 +8,13 @@ import click
 from msgspec import Struct
 
 from ..._model.limit import Limit, Usage
-from ..._policy.rates import rate_text
-from ..._policy.shown import cut
-from ..acting import audited
-from ..asked import Asked, Commands, pass_asked
+from ..._policy.input.quoting import cut
+from ..._policy.order.rates import rate_text
+from ..command import Asked, Commands, pass_asked
 from ..documents import limit_document
-from ..params import stacked, start_rate
-from ..render import Column, Styled
+from ..operator_actions import audited
+from ..options import stacked, start_rate
+from ..output import Column, Styled
 
 if TYPE_CHECKING:
     from ...app import App

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..._store import Migration, Phase
+from ..._store.protocol import Migration, Phase
 from ...errors import InvalidOption, Refused
-from ..asked import Asked, Command, pass_asked
+from ..command import Asked, Command, pass_asked
 from ..documents import migration_document
-from ..render import Column
+from ..output import Column
 
 if TYPE_CHECKING:
     from ...app import App

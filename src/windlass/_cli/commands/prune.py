@@ -7,9 +7,9 @@ import click
 
 from ..._model.queue import Retention
 from ...errors import InvalidOption
-from ..acting import audited
-from ..asked import Asked, Command, pass_asked
-from ..params import duration
+from ..command import Asked, Command, pass_asked
+from ..operator_actions import audited
+from ..options import duration
 
 if TYPE_CHECKING:
     from ...app import App

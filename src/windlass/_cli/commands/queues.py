@@ -11,12 +11,12 @@ from msgspec import Struct
 from ..._model.filter import Dimension, Filter
 from ..._model.queue import MAX_STRIPES, Fairness, QueueSettings
 from ..._model.state import State
-from ..acting import audited
-from ..asked import Asked, Commands, pass_asked
+from ..command import Asked, Commands, pass_asked
 from ..documents import compact, plain, settings_document
-from ..moments import span
-from ..params import STRICT, ageing, numbered
-from ..render import Column, Styled
+from ..operator_actions import audited
+from ..options import STRICT, ageing, numbered
+from ..output import Column, Styled
+from ..time_text import span
 
 if TYPE_CHECKING:
     from ...app import App

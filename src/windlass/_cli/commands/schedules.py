@@ -10,14 +10,14 @@ import click
 from ..._client.schedules import MAX_UPCOMING, ScheduleStatus
 from ..._model.options import Defaults
 from ..._model.schedule import Missed, Overlap, Schedule
-from ..._policy.payload import parse_payload
+from ..._policy.input.payload import parse_payload
 from ..._policy.schedule import MAX_AT_MOST, rule_text
-from ..acting import audited, named
-from ..asked import Asked, Commands, pass_asked
+from ..command import Asked, Commands, pass_asked
 from ..documents import compact, plain, shown_payload
-from ..moments import ago, iso, span, stamp
-from ..params import duration, priority
-from ..render import Column, Styled
+from ..operator_actions import audited, named
+from ..options import duration, priority
+from ..output import Column, Styled
+from ..time_text import ago, iso, span, stamp
 
 if TYPE_CHECKING:
     from ...app import App

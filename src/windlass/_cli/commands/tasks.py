@@ -8,12 +8,12 @@ from msgspec.structs import replace
 from ..._model.filter import MAX_PAGE, Filter, Page
 from ..._model.state import ENDED, State
 from ..._model.task import Task
-from ..acting import Deed, acting_options, by, perform
-from ..asked import Asked, Commands, pass_asked
+from ..command import Asked, Commands, pass_asked
 from ..documents import attempt_document, task_document
 from ..filters import Wanted, created, filter_options, is_set
-from ..params import LIMIT, task_id
-from ..tables import attempt_columns, show_task, show_traceback, task_columns
+from ..operator_actions import Deed, acting_options, by, perform
+from ..options import LIMIT, task_id
+from ..task_tables import attempt_columns, show_task, show_traceback, task_columns
 
 if TYPE_CHECKING:
     from ..._client.operator import Operator

@@ -5,7 +5,7 @@ from importlib.metadata import version as installed
 
 import click
 
-from ..asked import Asked, Command, pass_asked
+from ..command import Asked, Command, pass_asked
 
 
 @click.command("version", cls=Command)

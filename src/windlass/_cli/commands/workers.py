@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from ..._model.record import Session
-from ..asked import Asked, Command, pass_asked
+from ..command import Asked, Command, pass_asked
 from ..documents import session_document
-from ..moments import ago
-from ..render import Column, Styled
+from ..output import Column, Styled
+from ..time_text import ago
 
 if TYPE_CHECKING:
     from ...app import App

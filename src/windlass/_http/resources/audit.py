@@ -7,8 +7,8 @@ from msgspec import Meta, Struct
 from ..._model.filter import Page
 from ..._model.key import Scope
 from ..documents import Id, Instant, Limit, like
-from ..finding import checked_cursor, next_page
 from ..operation import Answer, Asked, Operations
+from ..task_query import checked_cursor, next_page
 
 audit = Operations("audit log")
 

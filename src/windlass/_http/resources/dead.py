@@ -7,9 +7,9 @@ from msgspec import Meta
 from ..._model.key import Scope
 from ..._model.state import State
 from ..documents import TaskPage, Why
-from ..finding import Listing, page_of_tasks, sought, the_task
 from ..operation import Answer, Asked, NoQuery, Operations
-from ..problems import Problem
+from ..task_query import Listing, page_of_tasks, sought, the_task
+from ..web.problems import Problem
 from .tasks import Many, Number, Reason, counted
 
 dead = Operations("dead letters")

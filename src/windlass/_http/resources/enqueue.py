@@ -12,13 +12,13 @@ from ..._model.key import Scope
 from ..._model.task import NewTask
 from ...errors import InvalidOption, InvalidPayload, NotFound, Refused, UsageError, WindlassError
 from ..documents import Enqueued, StepToBe, TaskToBe
-from ..handing import handed_in
-from ..lines import NDJSON, Lines, Streamed
-from ..making import Maker, numbered, request_key
 from ..operation import Answer, Asked, NoQuery, Operations
-from ..problems import Problem, ProblemDocument, document, problem_of
-from ..receiving import understood
-from ..repeats import refuse_repeats
+from ..task_input import Maker, numbered, request_key
+from ..task_submit import handed_in
+from ..web.body import understood
+from ..web.duplicate_names import refuse_repeats
+from ..web.ndjson import NDJSON, Lines, Streamed
+from ..web.problems import Problem, ProblemDocument, document, problem_of
 
 enqueueing = Operations("tasks")
 

@@ -13,12 +13,12 @@ from ..._model.filter import Filter
 from ..._model.key import Scope
 from ..._model.state import ENDED
 from ..._observe.overview import Overview
-from ..._waiting import happened
+from ..._timers import happened
 from ...errors import WindlassError
 from ..documents import Instant, TaskDocument, task_document
-from ..finding import the_task
 from ..operation import Asked, NoQuery, Operations
-from ..problems import Problem
+from ..task_query import the_task
+from ..web.problems import Problem
 from .queues import QueueDocument, queue_documents
 
 events = Operations("live")

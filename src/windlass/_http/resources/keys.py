@@ -5,8 +5,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from ..._model.key import Scope
-from ..._policy import bearer
-from ..._policy.options import MAX_DELAY
+from ..._policy import api_key as bearer
+from ..._policy.input.options import MAX_DELAY
 from ..documents import Instant, Name, Why, like
 from ..operation import Asked, NoQuery, Operations
 from .tasks import Reason

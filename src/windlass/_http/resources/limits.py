@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from ..._client.declarations import check_limit
 from ..._model.key import Scope
 from ..._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING, Limit, Usage
-from ..._policy.bounds import LimitOptions, changed_limit, limit_of
+from ..._policy.order.limit_options import LimitOptions, changed_limit, limit_of
 from ..documents import Name, Why, like
 from ..operation import Asked, NoQuery, Operations
 from .tasks import Reason

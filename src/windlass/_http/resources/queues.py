@@ -10,7 +10,7 @@ from ..._model.filter import Filter
 from ..._model.key import Scope
 from ..._model.queue import MAX_STRIPES, MAX_WEIGHT, Fairness, Level, QueueSettings, Retention
 from ..._observe.overview import COUNTED, Overview
-from ..._policy.queues import QueueChanges
+from ..._policy.order.queue_options import QueueChanges
 from ...errors import NotFound
 from ..documents import Seconds, Why, like
 from ..operation import Asked, NoQuery, Operations

@@ -8,8 +8,8 @@ from ..._client.schedules import MAX_UPCOMING, ScheduleStatus
 from ..._model.key import Scope
 from ..._model.options import Defaults
 from ..._model.schedule import Added, Missed, Overlap
-from ..._policy.payload import decode, parse_payload
-from ..._policy.redact import redact
+from ..._policy.input.payload import decode, parse_payload
+from ..._policy.input.redact import redact
 from ..._policy.schedule import MAX_AT_MOST, MAX_JITTER
 from ..documents import Attempts, Id, Instant, Name, Payload, Priority, Seconds, Why, like
 from ..operation import Answer, Asked, NoQuery, Operations

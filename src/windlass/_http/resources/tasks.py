@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from ..._model.filter import Filter
 from ..._model.key import Scope
 from ..._model.state import ENDED, State
+from ..disconnect import gone
 from ..documents import (
     AttemptDocument,
     Id,
@@ -17,9 +18,8 @@ from ..documents import (
     attempt_document,
     task_document,
 )
-from ..finding import Criteria, Listing, page_of_tasks, sought, the_task
-from ..leaving import gone
 from ..operation import Answer, Asked, NoQuery, Operations
+from ..task_query import Criteria, Listing, page_of_tasks, sought, the_task
 
 tasks = Operations("tasks")
 

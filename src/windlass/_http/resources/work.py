@@ -17,10 +17,10 @@ from ..._worker.results import with_results
 from ...errors import SessionLost
 from ...signals import Fatal
 from ..documents import ErrorSaid, Id, Instant, Name, ProgressSaid, like
-from ..hints import Hints
-from ..holding import own_tasks
+from ..held_tasks import own_tasks
 from ..operation import Asked, NoQuery, Operations
-from ..settling import Ended, settled, settlement
+from ..wake_stream import Hints
+from ..worker_outcomes import Ended, settled, settlement
 
 work = Operations("work")
 

@@ -12,8 +12,8 @@ from ..._model.queue import Retention
 from ..._model.record import Record
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Settled, Settlement
-from ..._store import Capability, Durability, Finding, Join, Migration, Promise, Promoted, Wake
-from ..._verbs import (
+from ..._store.json_codec import Decoder, encode
+from ..._store.messages import (
     Apply,
     AttemptsOf,
     Beat,
@@ -33,9 +33,9 @@ from ..._verbs import (
     ToClaim,
     name_of,
 )
-from ..._wire import Decoder, encode
+from ..._store.protocol import Capability, Durability, Finding, Join, Migration, Promise, Promoted, Wake
 from ...errors import NotFound, NotSupported, StoreError, StoreUnavailable
-from .line import Line
+from .client import Line
 
 R = TypeVar("R", bound=Record)
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from ..._model.filter import Action, CancelTasks, Discard, Replay
 from ..._model.state import ENDED, PENDING, State
 from ..._model.task import Task
-from ..acting import audited
+from ..rules.audit import audited
 from .shelf import Shelf
 
 

@@ -13,8 +13,8 @@ from ..._model.limit import Limit
 from ..._model.state import State, Verb
 from ..._model.task import Task
 from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settlement
-from ..._policy.limits import in_queue
-from ..picking import Picking, Rules, Turns, play
+from ..._policy.order.limits import in_queue
+from ..rules.claim_planner import Picking, Rules, Turns, play
 from .ready import Answers
 from .shelf import Shelf
 

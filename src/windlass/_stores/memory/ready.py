@@ -9,9 +9,20 @@ from ..._model.limit import Limit
 from ..._model.queue import QueueSettings, level_of
 from ..._model.state import State
 from ..._model.task import Task, TaskId
-from ..._policy.lanes import lane_of
-from ..._policy.limits import Permit, Subject, Use, in_queue, key_of, permits_of
-from ..picking import MAX_SIZE, Counts, Head, Heads, Keys, Lanes, Leveled, Request, Sizes, first_keys
+from ..._policy.order.lanes import lane_of
+from ..._policy.order.limits import Permit, Subject, Use, in_queue, key_of, permits_of
+from ..rules.claim_planner import (
+    MAX_SIZE,
+    Counts,
+    Head,
+    Heads,
+    Keys,
+    Lanes,
+    Leveled,
+    Request,
+    Sizes,
+    first_keys,
+)
 
 Heap: TypeAlias = list[tuple[int, TaskId]]
 """With stale entries: a row that moved on is skipped when its entry comes up."""

@@ -14,9 +14,9 @@ from ..._model.queue import QueueSettings
 from ..._model.record import KINDS, Audit, Kept, Session
 from ..._model.state import ENDED, REPLAYABLE, State, Verb, targets
 from ..._model.task import Enqueued, Error, NewTask, Task, TaskId
-from ..._policy.limits import Use, changes_rate, keys_of, tokens_at
-from ..._store import Wake
-from .. import refusals
+from ..._policy.order.limits import Use, changes_rate, keys_of, tokens_at
+from ..._store.protocol import Wake
+from ..rules import refusals
 from .ready import Bucket, Ready
 
 

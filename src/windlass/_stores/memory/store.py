@@ -18,13 +18,23 @@ from ..._model.record import Audit, Kept, Record, Session
 from ..._model.state import State, Verb
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Settled, Settlement
-from ..._store import Capability, Durability, Finding, Join, Migration, Promise, Promoted, Severity, Wake
-from ..._waiting import Timer
+from ..._store.protocol import (
+    Capability,
+    Durability,
+    Finding,
+    Join,
+    Migration,
+    Promise,
+    Promoted,
+    Severity,
+    Wake,
+)
+from ..._timers import Timer
 from ...errors import NotSupported
-from .. import refusals
-from ..acting import audited_prune, audited_put, audited_removal
-from ..paging import paged
-from ..picking import Turns
+from ..rules import refusals
+from ..rules.audit import audited_prune, audited_put, audited_removal
+from ..rules.claim_planner import Turns
+from ..rules.paging import paged
 from .actions import act
 from .leases import grant, hand_back_strangers, leased, settle_one
 from .matching import finished_before, matches

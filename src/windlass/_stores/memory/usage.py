@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from ..._model.limit import Limit, Usage
-from ..._policy.limits import Permit, Use, permits_of, read_key, tokens_at
+from ..._policy.order.limits import Permit, Use, permits_of, read_key, tokens_at
 from .ready import subject_of
 from .shelf import Shelf
 

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 from ..._model.filter import Action, CancelTasks, Discard, Replay
 from ..._model.state import PENDING
 from ..._model.task import Task, TaskId
-from ..acting import allowing, audited
-from ..moves import replayed
-from . import auditing
-from .book import Book
-from .endings import abandon, cancel_pending
-from .scripts import Script, ask, value
+from ..rules.audit import allowing, audited
+from ..rules.transitions import replayed
+from . import audit as auditing
+from .script import Script, ask, value
+from .successors import abandon, cancel_pending
+from .unit_of_work import Book
 
 
 def apply(clock: datetime | None, action: Action, ids: Sequence[TaskId], limit: int) -> Script[list[TaskId]]:

@@ -11,22 +11,23 @@ from weakref import WeakSet
 from ..._clock import Clock
 from ..._model.limit import Limit
 from ..._model.queue import QueueSettings
-from ..._store import Promise
+from ..._store.protocol import Promise
 from ...errors import StoreError
-from ..picking import Rules
-from . import laying, schema
-from .address import Address, parse
-from .claiming import Claiming
-from .connections import Connections
-from .durability import UNKNOWN, promise
-from .enqueueing import Terms
-from .keeping import Horizons
-from .layout import ALL, Layout
-from .scripts import Ask, Row, Script
-from .together import Together
-from .transacting import Blocking
-from .tries import Tries
-from .wakes import Switchboard
+from ..rules.claim_planner import Rules
+from . import schema
+from .claim import relayout as laying
+from .claim.fifo import Claiming
+from .connection.address import Address, parse
+from .connection.client import Connections
+from .connection.durability import UNKNOWN, promise
+from .enqueue.coalesce import Together
+from .enqueue.plain import Terms
+from .enqueue.repeats import Tries
+from .notify import Switchboard
+from .own_transaction import Blocking
+from .queue_layout import ALL, Layout
+from .script import Ask, Row, Script
+from .upkeep.keep import Horizons
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ import msgspec
 from ..._model.attempt import Attempt
 from ..._model.state import State
 from ..._model.task import Error, NewTask, Progress, Task, TaskId
-from .layout import Place
+from .queue_layout import Place
 
 Row: TypeAlias = Sequence[Any]
 

@@ -11,13 +11,13 @@ from functools import cache
 
 import asyncpg
 
-from ..._store import Migration
+from ..._store.protocol import Migration
 from ..migrations import Move, Step, load_steps, next_move, overview, require_current
-from . import partitions
-from .connections import Connections
-from .pool import Connection
-from .scripts import Ask, Row, Script, play, value
+from .connection.client import Connections
+from .connection.pool import Connection
+from .script import Ask, Row, Script, play, value
 from .statements import statement, within
+from .upkeep import partitions
 
 _PATIENCE_SECONDS = 3600.0
 """How long one step may take, and how long to wait for another who migrates."""

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from ..._model.lease import RESCUED, Claimed, Heartbeat, Lease, Pulse
 from ..._model.state import State, Verb
 from ..._model.task import TaskId
-from .. import refusals
-from .book import Book
-from .endings import abandon
+from ..rules import refusals
 from .rows import Row, columns_of, ids_of, read_leased
-from .scripts import Ask, Script, ask, value
+from .script import Ask, Script, ask, value
+from .successors import abandon
+from .unit_of_work import Book
 
 _encoder = msgspec.json.Encoder()
 

@@ -16,34 +16,29 @@ from ..._model.queue import QueueSettings, Retention
 from ..._model.record import KINDS, Kept, Record, Session
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Receipt, Settled, Settlement
-from ..._store import Capability, Finding, Join, Migration, Promoted, Transaction, Wake
-from .. import refusals
-from ..acting import allowed, audited_prune
-from ..paging import paged
-from . import (
-    actions,
-    asking,
-    auditing,
-    checks,
-    copying,
-    counting,
-    enqueueing,
-    keeping,
-    laying,
-    leases,
-    partitions,
-    schema,
-    sessions,
-)
-from .enqueueing import is_plain
+from ..._store.protocol import Capability, Finding, Join, Migration, Promoted, Transaction, Wake
+from ..rules import refusals
+from ..rules.audit import allowed, audited_prune
+from ..rules.paging import paged
+from . import actions, schema, sessions
+from . import audit as auditing
+from . import settle as leases
+from .claim import relayout as laying
+from .enqueue import copy as copying
+from .enqueue import plain as enqueueing
+from .enqueue.coalesce import Together
+from .enqueue.plain import is_plain
 from .handle import Handle
-from .joining import join
-from .layout import read_settings
-from .leases import Grant
-from .scripts import Ask, Script, ask
-from .together import Together
-from .transacting import OwnTransaction
-from .wakes import Switchboard
+from .join.detect import join
+from .notify import Switchboard
+from .own_transaction import OwnTransaction
+from .queue_layout import read_settings
+from .read import count as counting
+from .read import find as asking
+from .script import Ask, Script, ask
+from .settle import Grant
+from .upkeep import checks, partitions
+from .upkeep import keep as keeping
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")

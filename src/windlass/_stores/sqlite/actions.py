@@ -9,11 +9,11 @@ from ..._model.filter import Action, CancelTasks, Discard, Filter, Page, Replay
 from ..._model.record import Audit
 from ..._model.state import PENDING
 from ..._model.task import Task, TaskId
-from ..acting import allowed, audited
-from ..moves import replayed
-from .endings import abandon, cancel_pending, forget
-from .filters import finding
+from ..rules.audit import allowed, audited
+from ..rules.transitions import replayed
+from .read.filters import finding
 from .rows import read_tasks
+from .successors import abandon, cancel_pending, forget
 from .transaction import Transaction
 
 _CHUNK = 500

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from ..._store import Finding, Severity
+from ..._store.protocol import Finding, Severity
 from ..migrations import standing
 from . import schema
-from .connection import has_wal_fix, is_wal
+from .connection.open import has_wal_fix, is_wal
 from .rows import instant, moment
 from .schema import File
 from .statements import statement

@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from ..._store import Migration
+from ..._store.protocol import Migration
 from ..migrations import Move, Step, load_steps, next_move, overview, require_current
-from .connection import connect
-from .faults import cannot_open, told
-from .turnstile import Turnstile
+from .connection.errors import cannot_open, told
+from .connection.file_lock import Turnstile
+from .connection.open import connect
 
 A = TypeVar("A")
 

@@ -5,10 +5,10 @@ from msgspec.structs import replace
 
 from ..._model.lease import RESCUED, Claimed, Heartbeat, Lease, Pulse
 from ..._model.state import State, Verb
-from .endings import abandon
-from .leases import alive, lease_out
 from .rows import instant
+from .settle import alive, lease_out
 from .statements import listed
+from .successors import abandon
 from .transaction import Transaction
 
 _encoder = msgspec.json.Encoder()

@@ -22,19 +22,23 @@ from ..._model.queue import QueueSettings, Retention
 from ..._model.record import KINDS, Kept, Record, Session
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Settled, Settlement
-from ..._store import Capability, Durability, Finding, Join, Migration, Promise, Promoted, Wake
+from ..._store.protocol import Capability, Durability, Finding, Join, Migration, Promise, Promoted, Wake
 from ...errors import InvalidOption, StoreError
-from .. import refusals
-from ..acting import allowed
-from . import actions, checks, enqueueing, keeping, leases, rearranging, schema, sessions
-from .answers import Rounds
-from .asking import Reader
-from .filters import is_named
-from .joining import join
-from .lines import DEADLINE_SECONDS, Line, ReadLine, WriteLine
-from .transacting import OwnTransaction
+from ..rules import refusals
+from ..rules.audit import allowed
+from . import actions, checks, schema, sessions
+from . import enqueue as enqueueing
+from . import settle as leases
+from . import upkeep as keeping
+from .claim import relayout as rearranging
+from .claim.queries import Rounds
+from .connection.threads import DEADLINE_SECONDS, Line, ReadLine, WriteLine
+from .join import join
+from .notify import Switchboard
+from .own_transaction import OwnTransaction
+from .read.filters import is_named
+from .read.find import Reader
 from .transaction import Transaction
-from .wakes import Switchboard
 
 R = TypeVar("R", bound=Record)
 A = TypeVar("A")

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from ..._model.state import State, Verb, targets
 from ..._model.task import Task, TaskId
-from ..._policy.limits import Subject, read_key
-from .places import ONE_LINE, Places, places
+from ..._policy.order.limits import Subject, read_key
+from .claim.queue_rules import ONE_LINE, Places, places
 from .rows import Row, changed_row, instant, read_permits, task_reader
 from .statements import listed, statement
 

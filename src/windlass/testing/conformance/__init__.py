@@ -27,25 +27,25 @@ from .admin import TestCheck, TestHandles
 from .apply import TestAudit, TestCancel, TestDiscard, TestFilters, TestReplay
 from .ask import TestAttempts, TestCount, TestFind, TestPages
 from .chains import TestGroups, TestSuccessors
-from .claim import TestClaim, TestDue, TestOrder, TestPause
 from .enqueue import TestEnqueue, TestFingerprints, TestIdempotencyKeys
-from .fairness import TestFairness, TestLevels, TestShares
-from .fences import TestFences
-from .heartbeat import TestLostReplies, TestNews, TestSessions
-from .lead import TestLead
 from .life import TestLife
-from .limits import TestCaps, TestChangingLimits, TestNobodyElse
-from .once import TestOnce
+from .order.fairness import TestFairness, TestLevels, TestShares
+from .order.limits import TestCaps, TestChangingLimits, TestNobodyElse
+from .order.rates import TestRates, TestUsage, TestWaitingForLimits
 from .payloads import TestPayloads
-from .promote import TestPromote
-from .prune import TestPrune
-from .rates import TestRates, TestUsage, TestWaitingForLimits
 from .records import TestAuditedRecords, TestKeptRecords, TestRecords
 from .refusals import TestRefusals
-from .rescue import TestRescue
-from .settle import TestBatches, TestFlagged, TestVerdicts
-from .transactions import TestTransactions
-from .wakes import TestWakes
+from .upkeep.lead import TestLead
+from .upkeep.promote import TestPromote
+from .upkeep.prune import TestPrune
+from .work.claim import TestClaim, TestDue, TestOrder, TestPause
+from .work.fences import TestFences
+from .work.heartbeat import TestLostReplies, TestNews, TestSessions
+from .work.once import TestOnce
+from .work.rescue import TestRescue
+from .work.settle import TestBatches, TestFlagged, TestVerdicts
+from .work.transactions import TestTransactions
+from .work.wakes import TestWakes
 
 __all__ = [
     "TestAttempts",

@@ -1,7 +1,7 @@
 """Opening, closing, further handles and a store's health."""
 
 from ..._model.state import State
-from ..._store import Severity, Store
+from ..._store.protocol import Severity, Store
 from ..clock import ManualClock
 from .steps import applied, complete, dump, get, running, stand, state_of, worker_on
 

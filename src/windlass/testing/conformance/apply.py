@@ -10,7 +10,7 @@ from ..._model.lease import Claimed
 from ..._model.record import Audit
 from ..._model.state import State
 from ..._model.verdict import Settlement
-from ..._store import Store
+from ..._store.protocol import Store
 from ..clock import ManualClock
 from .steps import (
     SOMEBODY,

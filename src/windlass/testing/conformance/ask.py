@@ -13,7 +13,7 @@ from ..._model.lease import Claimed
 from ..._model.state import State
 from ..._model.task import Error, TaskId
 from ..._model.verdict import Settlement
-from ..._store import Store
+from ..._store.protocol import Store
 from ..clock import ManualClock
 from .steps import (
     BOOM,

@@ -8,7 +8,7 @@ from ..._model.filter import Filter
 from ..._model.queue import Retention
 from ..._model.state import State
 from ..._model.verdict import Receipt
-from ..._store import Store
+from ..._store.protocol import Store
 from ..clock import ManualClock
 from .steps import (
     LEASE,

@@ -9,7 +9,7 @@ from ..._model.filter import Filter
 from ..._model.queue import Retention
 from ..._model.state import State
 from ..._model.task import Task
-from ..._store import Store
+from ..._store.protocol import Store
 from ...errors import DuplicateTask, IdempotencyConflict, NotFound
 from ..clock import ManualClock
 from .steps import (

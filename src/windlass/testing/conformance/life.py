@@ -11,7 +11,7 @@ from ..._model.lease import Claimed, Lease
 from ..._model.state import TRANSITIONS, State, Verb, allowed
 from ..._model.task import TaskId
 from ..._model.verdict import Receipt, Settlement
-from ..._store import Store
+from ..._store.protocol import Store
 from ..clock import ManualClock
 from .steps import (
     LEASE,

@@ -13,7 +13,7 @@ from ..._model.lease import Claimed, Pulse
 from ..._model.record import Audit
 from ..._model.task import Error, Task
 from ..._model.verdict import Settled
-from ..._store import Store
+from ..._store.protocol import Store
 from ..._stores.memory import MemoryStore
 from ...errors import WindlassError
 from ..clock import ManualClock

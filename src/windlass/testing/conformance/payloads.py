@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ..._model.task import Error
-from ..._store import Store
+from ..._store.protocol import Store
 from .steps import applied, bury, complete, get, replay, running, stand, worker_on
 
 HOSTILE = [

@@ -23,7 +23,7 @@ from ..._model.record import Session, Worker
 from ..._model.state import State
 from ..._model.task import NewTask, TaskId
 from ..._model.verdict import Settlement
-from ..._store import Store
+from ..._store.protocol import Store
 from ..._stores.memory import MemoryStore
 from .pair import Factory, Pair, Refusal
 from .steps import ENDINGS, SOMEBODY, a_task, complete, retry, snooze

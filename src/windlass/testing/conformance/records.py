@@ -12,7 +12,7 @@ from ..._model.limit import Limit
 from ..._model.queue import Fairness, Ordering, QueueSettings, Retention
 from ..._model.record import Audit, Kept, Session, Worker
 from ..._model.schedule import Schedule, Tick
-from ..._store import Store
+from ..._store.protocol import Store
 from ...errors import NotSupported
 from ..clock import ManualClock
 from .steps import SOMEBODY, all_records, cancel, dump, stand, worker_on

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from ..._store import Capability, Durability, Store, require
+from ..._store.protocol import Capability, Durability, Store, require
 from ...errors import NotSupported
 from .steps import dump
 

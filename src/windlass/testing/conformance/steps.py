@@ -15,18 +15,8 @@ from ..._model.queue import QueueSettings
 from ..._model.record import Audit, Record, Session, Worker
 from ..._model.state import State
 from ..._model.task import DEFAULT_QUEUE, Error, NewTask, Task, TaskId
-from ..._model.verdict import (
-    Bury,
-    Cancel,
-    Complete,
-    Postpone,
-    Reason,
-    Receipt,
-    Settled,
-    Settlement,
-    Verdict,
-)
-from ..._store import Store
+from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settled, Settlement, Verdict
+from ..._store.protocol import Store
 from ..clock import ManualClock
 
 R = TypeVar("R", bound=Record)

@@ -1,0 +1,1 @@
+"""The handler of a task type: its declaration, its signature, its context."""

@@ -1,0 +1,86 @@
+"""The declaration behind a task type: what a worker must know to run its tasks."""
+
+import inspect
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from .._model.options import Defaults
+from .._policy.backoff import Backoff, Delay
+from .._policy.input.options import duration
+from .._policy.input.options import name as checked_name
+from ..errors import InvalidOption
+from .signature import Signature
+
+logger = logging.getLogger("windlass.task")
+
+_DEFAULT = Backoff()
+
+
+class Declared:
+    """A handler with its name, defaults and rules. Made once, never changed."""
+
+    __slots__ = ("backoff", "defaults", "fatal", "handler", "is_async", "name", "process", "signature")
+
+    def __init__(
+        self,
+        handler: Callable[..., Any],
+        *,
+        name: str | None,
+        defaults: Defaults,
+        backoff: Delay,
+        fatal: type[BaseException] | tuple[type[BaseException], ...] = (),
+        process: bool = False,
+    ) -> None:
+        if not callable(handler):
+            raise InvalidOption(
+                f"a task type is made of a function, not {handler!r}; options need their names"
+            )
+        self.name = checked_name(name or default_name(handler), "task type")
+        self.handler = handler
+        self.defaults = defaults
+        self.backoff = sure(backoff)
+        self.fatal = _exceptions(fatal)
+        self.process = process
+        if process and "<" in getattr(handler, "__qualname__", "<"):
+            raise InvalidOption(
+                f"the handler of {self.name!r} is to run in a child process, which finds it by its name; "
+                f"define it at the top level of a module"
+            )
+        self.is_async = inspect.iscoroutinefunction(handler)
+        self.signature = Signature(handler, self.name)
+
+
+def _exceptions(
+    fatal: type[BaseException] | tuple[type[BaseException], ...],
+) -> tuple[type[BaseException], ...]:
+    found = (fatal,) if isinstance(fatal, type) else tuple(fatal)
+    for one in found:
+        if not isinstance(one, type) or not issubclass(one, BaseException):
+            raise InvalidOption(f"fatal takes exception classes, not {one!r}")
+    return found
+
+
+def sure(backoff: Delay) -> Delay:
+    """A backoff of the user's own may do anything; asked through this, it always gives a delay."""
+    if isinstance(backoff, Backoff):
+        return backoff
+    if not callable(backoff):
+        raise InvalidOption(f"a backoff is a Backoff or a function of (attempt, draw), not {backoff!r}")
+
+    def asked(attempt: int, draw: float) -> timedelta:
+        try:
+            return duration(backoff(attempt, draw), "backoff's delay")
+        except Exception:
+            logger.exception("a backoff failed; the default one is used instead")
+            return _DEFAULT(attempt, draw)
+
+    return asked
+
+
+def default_name(handler: Callable[..., Any]) -> str:
+    """The dotted name: the module, unless it is the program itself, and the function."""
+    module = getattr(handler, "__module__", "__main__")
+    qualified = getattr(handler, "__qualname__", type(handler).__qualname__).replace("<locals>.", "")
+    return qualified if module == "__main__" else f"{module}.{qualified}"

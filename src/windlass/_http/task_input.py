@@ -1,0 +1,134 @@
+"""From what a program sends to a task that a store can keep. Bad input is refused here: nothing is stored."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from msgspec import UNSET
+from msgspec.structs import replace
+from starlette.requests import Request
+
+from .._ids import new_id
+from .._model.options import Defaults, Options
+from .._model.task import NewTask
+from .._policy.input import keys
+from .._policy.input.chain import Step, check_levels
+from .._policy.input.new_task import Origin, follow, group, new_step, new_task
+from .._policy.input.payload import parse_payload
+from .._policy.input.trace import heard
+from ..app import App
+from ..errors import InvalidOption, InvalidPayload
+from .auth import Caller
+from .documents import StepToBe, TaskToBe
+from .web.body import header
+from .web.mount import path_within
+from .web.problems import Problem
+
+MAX_REQUEST_KEY = keys.MAX_KEY_BYTES - 15  # Room for the number of a task in its batch.
+
+_KEY_HEADER = b"idempotency-key"
+_OF_A_STEP = ("queue", "tenant", "priority", "delay", "max_attempts", "timeout")
+_OF_A_FIRST = ("run_at", "idempotency_key", "idempotency_for", "unique", "trace")
+
+
+class Maker:
+    """Makes tasks for one caller."""
+
+    def __init__(self, app: App, caller: Caller, request: Request) -> None:
+        self._app = app
+        self._caller = caller
+        trace = heard(header(request, b"traceparent")) or app.origin().trace
+        self._origin = Origin(trace=trace, enqueued_by=caller.name)
+
+    def task(self, asked: TaskToBe) -> NewTask:
+        """The task, with the chain that hangs on it."""
+        check_levels(asked.next)
+        options = self._options(asked, (*_OF_A_STEP, *_OF_A_FIRST))
+        return self._within_queues(new_task(self._step(asked, options, asked.next), options, self._origin))
+
+    def group(self, members: Sequence[NewTask], then: StepToBe) -> tuple[NewTask, ...]:
+        """The tasks and one that waits for all of them."""
+        check_levels(then.next)
+        step = self._following(then)
+        return group(members, new_task(step, {}, self._origin))
+
+    def _following(self, asked: StepToBe) -> Step:
+        options = self._options(asked, _OF_A_STEP)
+        step = self._step(asked, options, asked.next, is_whole=asked.result_into is None)
+        return follow(step, options, asked.result_into)
+
+    def _step(
+        self, asked: TaskToBe | StepToBe, options: Options, then: list[StepToBe], *, is_whole: bool = True
+    ) -> Step:
+        payload = parse_payload(b"{}" if asked.payload is UNSET else bytes(asked.payload))
+        declared = self._app.types.get(asked.type)
+        if declared is not None and is_whole:
+            declared.signature.arguments(payload)
+        defaults = Defaults() if declared is None else declared.defaults
+        step = new_step(asked.type, payload, defaults, options, id=new_id(), ordering=self._app.ordering)
+        self._caller.needs_within(step.queue, step.tenant)
+        return step.then(*[self._following(below) for below in then])
+
+    def _within_queues(self, task: NewTask) -> NewTask:
+        """Keys are a tenant's. If ours stands in a queue beyond the caller's, that is another request."""
+        if self._caller.queues is None or task.idempotency_key is None:
+            return task
+        digest = keys.request_digest(f"{task.type} in {task.queue}", task.payload)
+        return replace(task, idempotency_digest=digest)
+
+    def _options(self, asked: TaskToBe | StepToBe, names: Sequence[str]) -> Options:
+        """What was said. The tenant of a key that is bound to one goes without saying."""
+        said: dict[str, Any] = {name: value for name in names if (value := getattr(asked, name)) is not UNSET}
+        if self._caller.tenant is not None:
+            said.setdefault("tenant", self._caller.tenant)
+        return cast("Options", said)
+
+
+class RequestKey:
+    """The key of a request as a whole (Idempotency-Key): a repeat is answered as the first was."""
+
+    def __init__(self, key: str, path: str, body: bytes) -> None:
+        self._key = key
+        self._digest = keys.request_digest(path, body)
+
+    def on(self, batch: Sequence[NewTask]) -> list[NewTask]:
+        """The tasks under this key: each is kept with it, in the step that keeps the task.
+
+        The first has the key as it is, so that another request under it is refused however many it brings.
+        """
+        if any(task.idempotency_key is not None for task in batch):
+            raise Problem(
+                422,
+                "invalid-option",
+                "give Idempotency-Key or idempotency_key, one of them: both are the key",
+            )
+        return [
+            replace(
+                task,
+                idempotency_key=f"{self._key}#{number}" if number else self._key,
+                idempotency_digest=self._digest,
+            )
+            for number, task in enumerate(batch)
+        ]
+
+
+def request_key(request: Request, body: bytes) -> RequestKey | None:
+    """The request's own key, if it has one: bare, or in quotes as the header's draft has it."""
+    given = [value.decode("latin-1") for name, value in request.scope["headers"] if name == _KEY_HEADER]
+    if not given:
+        return None
+    if len(given) > 1:
+        raise Problem(422, "invalid-option", "Idempotency-Key is given twice; say it once")
+    text = given[0].strip()
+    if len(text) >= 2 and text[0] == text[-1] == '"':
+        text = text[1:-1]
+    key = keys.idempotency_key(text)
+    if len(key.encode()) > MAX_REQUEST_KEY:
+        raise Problem(422, "invalid-option", f"an Idempotency-Key has at most {MAX_REQUEST_KEY} bytes")
+    return RequestKey(key, path_within(request.scope), body)  # It may be mounted anywhere.
+
+
+def numbered(error: InvalidPayload | InvalidOption, number: int) -> InvalidPayload | InvalidOption:
+    """The same refusal, saying which task of a batch it is about."""
+    if isinstance(error, InvalidOption):
+        return InvalidOption(f"task {number}: {error}")
+    return InvalidPayload(f"task {number}: {error}", pointer=f"/tasks/{number}/payload{error.pointer}")

@@ -1,0 +1,1 @@
+"""HTTP mechanics that know nothing of tasks: bodies, routes, problems, CORS."""

@@ -1,0 +1,1 @@
+"""From what a caller gives to a validated task."""

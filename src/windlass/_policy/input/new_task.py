@@ -1,0 +1,171 @@
+"""From a caller's options to a validated task. Bad input is refused here, and nothing is stored. (P13)"""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from difflib import get_close_matches
+from typing import Any
+
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from ..._model.options import Defaults, Options
+from ..._model.queue import Ordering
+from ..._model.task import NewTask, TaskId
+from ...errors import InvalidOption
+from ..order.rank import boost, priority_of
+from . import keys
+from .chain import Step, encode_steps
+from .options import duration, instant, name
+from .quoting import shown
+from .trace import checked_trace
+
+_NAMES = tuple(Options.__annotations__)
+_FOR_FIRST = ("run_at", "idempotency_key", "idempotency_for", "unique", "trace")
+
+
+class Origin(Struct, frozen=True, kw_only=True):
+    """Where a request comes from: what is recorded on the task beside the wish itself. (P12)"""
+
+    trace: str
+    enqueued_by: str
+
+
+def check_options(options: Mapping[str, object]) -> None:
+    """Refuse a name that is no option, with the one that was probably meant."""
+    for given in options:
+        if given not in _NAMES:
+            close = get_close_matches(given, _NAMES, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"the options are {', '.join(_NAMES)}"
+            raise InvalidOption(f"there is no option {shown(given)}; {hint}")
+
+
+def check_first_options(options: Mapping[str, object]) -> None:
+    """Refuse what must be said when a step is made, not when it is enqueued."""
+    check_options(options)
+    for given in options:
+        if given not in _FOR_FIRST:
+            raise InvalidOption(f"{given} belongs to the step: make it with .using({given}=…).step(…)")
+
+
+def new_task(step: Step, options: Options, origin: Origin) -> NewTask:
+    """The first task of a request: a step, and what only a first task may ask for."""
+    key = options.get("idempotency_key")
+    if key is None and "idempotency_for" in options:
+        raise InvalidOption("idempotency_for says how long to keep an idempotency_key, and there is none")
+    if "run_at" in options and step.delay is not None:
+        raise InvalidOption("run_at and delay exclude each other; give one of them")
+    payload = bytes(step.payload)
+    is_unique = options.get("unique", step.unique)
+    return NewTask(
+        id=step.id,
+        type=step.type,
+        payload=payload,
+        root=step.id,
+        queue=step.queue,
+        tenant=step.tenant,
+        priority=step.priority,
+        boost=step.boost,
+        run_at=instant(options["run_at"], "run_at") if "run_at" in options else None,
+        delay=step.delay,
+        max_attempts=step.max_attempts,
+        timeout=step.timeout,
+        idempotency_key=None if key is None else keys.idempotency_key(key),
+        idempotency_digest="" if key is None else keys.request_digest(step.type, payload),
+        idempotency_for=_optional(options.get("idempotency_for"), "idempotency_for"),
+        fingerprint=keys.fingerprint(step.type, payload, step.priority, step.tenant) if is_unique else None,
+        next=encode_steps(step.next),
+        result_into=step.result_into,
+        secret=step.secret,
+        trace=checked_trace(options["trace"]) if "trace" in options else origin.trace,
+        enqueued_by=origin.enqueued_by,
+    )
+
+
+def another_like(first: NewTask, id: TaskId, payload: bytes) -> NewTask:
+    """One more task of the same request, which differs in nothing but its payload."""
+    if first.fingerprint is not None:
+        again = keys.fingerprint(first.type, payload, first.priority, first.tenant)
+        return replace(first, id=id, root=id, payload=payload, fingerprint=again)
+    return replace(first, id=id, root=id, payload=payload)
+
+
+def new_step(
+    type_name: str,
+    payload: bytes,
+    defaults: Defaults,
+    options: Options,
+    *,
+    id: TaskId,
+    ordering: Callable[[str], Ordering],
+) -> Step:
+    """A task to be, from its type's defaults and the caller's options. `ordering` knows the queues."""
+    check_options(options)
+    queue = name(options.get("queue", defaults.queue), "queue")
+    tenant = options.get("tenant", "")
+    priority = priority_of(options.get("priority", defaults.priority))
+    timeout = options.get("timeout", defaults.timeout)
+    return Step(
+        id=id,
+        type=name(type_name, "task type"),
+        payload=Raw(payload),
+        queue=queue,
+        tenant=name(tenant, "tenant") if tenant else "",
+        priority=priority,
+        boost=boost(priority, ordering(queue)),
+        delay=_optional(options.get("delay"), "delay"),
+        max_attempts=max_attempts(options.get("max_attempts", defaults.max_attempts)),
+        timeout=checked_timeout(timeout),
+        secret=defaults.secret,
+        unique=defaults.unique,
+        next=steps(options.get("next")),
+    )
+
+
+def follow(step: Step, options: Options, result_into: str | None) -> Step:
+    """A step for the middle of a chain: what only a first task may ask for is refused."""
+    for given in _FOR_FIRST:
+        if given in options:
+            raise InvalidOption(
+                f"{given} is for the first task of a chain; a later step is due when it follows"
+            )
+    return replace(step, result_into=result_into)
+
+
+def group(first: Iterable[NewTask], last: NewTask) -> tuple[NewTask, ...]:
+    """Several tasks and one that waits for all of them, under one root."""
+    members = tuple(first)
+    if not members:
+        raise InvalidOption("a group needs at least one task to wait for")
+    root = members[0].id
+    return (
+        *(replace(member, root=root, trace=members[0].trace) for member in members),
+        replace(last, root=root, trace=members[0].trace, after=tuple(member.id for member in members)),
+    )
+
+
+def steps(value: Any) -> tuple[Step, ...]:
+    """What follows: nothing, one step or several."""
+    found = tuple(value) if isinstance(value, list | tuple) else () if value is None else (value,)
+    for step in found:
+        if not isinstance(step, Step):
+            raise InvalidOption(f"next takes steps, made by a task type's step(), not {shown(step)}")
+    return found
+
+
+def max_attempts(value: object) -> int:
+    """A number of attempts a task may have."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10_000:
+        raise InvalidOption(f"max_attempts is a whole number from 1 to 10000, not {shown(value)}")
+    return value
+
+
+def checked_timeout(value: timedelta | float | str | None) -> timedelta | None:
+    """How long an attempt may run; None is as long as it likes."""
+    found = _optional(value, "timeout")
+    if found is not None and not found:
+        raise InvalidOption("a timeout is longer than nothing; None means no timeout")
+    return found
+
+
+def _optional(value: timedelta | float | str | None, what: str) -> timedelta | None:
+    return None if value is None else duration(value, what)

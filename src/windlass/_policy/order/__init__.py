@@ -1,0 +1,1 @@
+"""Which task runs next: ranks, lanes, shares, limits."""

@@ -1,0 +1,1 @@
+"""Claim on Postgres: in order, by lanes, under limits."""

@@ -1,0 +1,1 @@
+"""Enqueue on Postgres: plain, coalesced, by COPY, repeated."""

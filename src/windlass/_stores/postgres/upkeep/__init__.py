@@ -1,0 +1,1 @@
+"""Upkeep of a Postgres store: lead, promote, prune, partitions, checks."""

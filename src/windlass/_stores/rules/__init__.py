@@ -1,0 +1,1 @@
+"""Rules that every store keeps, without I/O."""

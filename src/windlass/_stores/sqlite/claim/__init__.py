@@ -1,0 +1,1 @@
+"""Claim on SQLite: queries, queue rules, usage, relayout."""

@@ -1,0 +1,1 @@
+"""Connections to a SQLite file: open, lock, threads, errors."""

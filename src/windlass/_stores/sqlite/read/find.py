@@ -1,0 +1,220 @@
+"""Reading for people. Each read is short: while one goes on, nobody can commit."""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from ...._model.attempt import MAX_LINES, Attempt
+from ...._model.filter import Count, Dimension, Filter, Page, Slice
+from ...._model.limit import Usage
+from ...._model.queue import QueueSettings
+from ...._model.record import KINDS, Audit, Record, Session, Worker
+from ...._model.task import Task, TaskId
+from ..claim.queue_rules import places
+from ..claim.usage import running, usages
+from ..rows import Row, moment, read_attempt, read_tasks
+from ..statements import statement
+from .filters import (
+    Query,
+    counting,
+    counting_states,
+    finding,
+    is_by_state,
+    is_selective,
+    naming,
+    sizing_states,
+)
+
+R = TypeVar("R", bound=Record)
+S = TypeVar("S")
+
+Ask: TypeAlias = Callable[[Filter, Page, str | None], Query]
+
+WINDOW = 20_000
+"""Rows that one statement looks at when no index leads to those that match: some 20 ms."""
+
+_BEYOND_ALL = chr(0x10FFFF)  # sorts after every id
+_settings = msgspec.json.Decoder(QueueSettings)
+_worker = msgspec.json.Decoder(Worker)
+
+
+class Reader:
+    """The questions, asked on a connection that does nothing else."""
+
+    def __init__(self, connection: sqlite3.Connection, window: int = WINDOW) -> None:
+        self._connection = connection
+        self._window = window
+
+    def find(self, where: Filter, page: Page) -> Slice[Task]:
+        """The tasks that match, by id."""
+        more = replace(page, limit=page.limit + 1)
+        found = self._page(finding, where, more)
+        return _slice(read_tasks(found[: page.limit]), found, lambda task: task.id)
+
+    def find_ids(self, where: Filter, page: Page) -> Slice[TaskId]:
+        """The ids of the tasks that match, without reading the rest of them."""
+        found = self._page(naming, where, replace(page, limit=page.limit + 1))
+        return _slice([row[0] for row in found[: page.limit]], found, str)
+
+    def count(self, where: Filter, by: Sequence[Dimension]) -> list[Count]:
+        """How many match. Exact with an index or in one window; several are added up while tasks move.
+
+        Of states with few tasks each is counted by its index, however many others have ended.
+        """
+        numbers: Counter[tuple[str, ...]] = Counter()
+        oldest: dict[tuple[str, ...], int] = {}
+        page, edge, windows = Page(), None, 0
+        by_state = is_by_state(where) and self._are_few(where)
+        while windows == 0 or edge is not None:
+            edge = None if by_state or is_selective(where) else self._edge(page)
+            query = counting_states(where, by) if by_state else counting(where, by, (page.cursor, edge))
+            for number, due_at, *key in self._select(query):
+                values = tuple(key)
+                numbers[values] += number
+                if due_at is not None:
+                    oldest[values] = min(due_at, oldest.get(values, due_at))
+            page, windows = replace(page, cursor=edge), windows + 1
+        exact = windows == 1
+        return [
+            Count(
+                values=values,
+                number=numbers[values],
+                exact=exact,
+                oldest_at=moment(oldest[values]) if values in oldest else None,
+            )
+            for values in sorted(numbers)
+        ]
+
+    def attempts(self, task_id: TaskId) -> list[Attempt]:
+        """The lines of a task's attempts, oldest first."""
+        rows = self._rows("attempts", {"id": task_id})
+        return [read_attempt(task_id, row) for row in rows[-MAX_LINES:]]  # A completion is one beside them.
+
+    def records(self, kind: type[R], page: Page) -> Slice[R]:
+        """The records of a kind, by name."""
+        name, read, key = _KINDS[kind]
+        found = self._rows(
+            f"{name}_back" if page.newest_first else name,
+            {
+                "kind": KINDS.get(kind),
+                "after": page.cursor or "",
+                "before": page.cursor,
+                "limit": page.limit + 1,
+            },
+        )
+        return _slice([read(row) for row in found[: page.limit]], found, key)
+
+    def usages(self, page: Page, now: datetime) -> Slice[Usage]:
+        """What of each limit is in use, by name."""
+        limits = places(tuple(self._rows("rules", {}))).limits
+        asked: dict[str, object] = {
+            "after": page.cursor or "",
+            "before": page.cursor,
+            "limit": page.limit + 1,
+        }
+        buckets = self._rows("all_buckets_back" if page.newest_first else "all_buckets", asked)
+        found = usages(limits, running(self._rows("limited", {})), buckets, page, now)
+        return _slice(found[: page.limit], found, lambda usage: usage.name)
+
+    # -- looking for something to wake for -----------------------------------------------------------
+
+    def data_version(self) -> int:
+        """A number that changes whenever another connection has committed."""
+        version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        return version
+
+    def has_ready(self, queues: Sequence[str]) -> bool:
+        """Whether one of these queues has tasks to claim."""
+        return any(self._rows("any_ready", {"queue": queue}) for queue in queues)
+
+    def next_due(self) -> int | None:
+        """When the next scheduled task is due, in microseconds."""
+        rows = self._rows("next_due", {})
+        return rows[0][0] if rows else None
+
+    # -- windows -------------------------------------------------------------------------------------
+
+    def _page(self, ask: Ask, where: Filter, page: Page) -> list[Row]:
+        """A page; where no index leads to it, window by window until it is full or the table ends."""
+        if is_selective(where):
+            return self._select(ask(where, page, None))
+        found: list[Row] = []
+        edge: str | None = ""
+        while edge is not None and len(found) < page.limit:
+            edge = self._edge(page)
+            found += self._select(ask(where, replace(page, limit=page.limit - len(found)), edge))
+            page = replace(page, cursor=edge, limit=page.limit)
+        return found
+
+    def _are_few(self, where: Filter) -> bool:
+        """Whether the tasks of these states fit into one window."""
+        room = self._window
+        for query in sizing_states(where, room + 1):
+            room -= self._select(query)[0][0]
+        return room >= 0
+
+    def _edge(self, page: Page) -> str | None:
+        """The last id that the next window covers; None if it covers the rest of the table."""
+        start = page.cursor or (_BEYOND_ALL if page.newest_first else "")
+        rows = self._rows(
+            "window_back" if page.newest_first else "window", {"start": start, "rows": self._window}
+        )
+        return rows[0][0] if rows else None
+
+    def _select(self, query: Query) -> list[Row]:
+        return self._connection.execute(query.sql, query.parameters).fetchall()
+
+    def _rows(self, name: str, parameters: dict[str, object]) -> list[Row]:
+        return self._connection.execute(statement(name), parameters).fetchall()
+
+
+def _slice(items: list[S], found: Sequence[object], name: Callable[[S], str]) -> Slice[S]:
+    more = len(found) > len(items)
+    return Slice(items=tuple(items), cursor=name(items[-1]) if more and items else None)
+
+
+def _read_queue(row: Row) -> QueueSettings:
+    return _settings.decode(row[0])
+
+
+def _read_session(row: Row) -> Session:
+    session, about, started_at, beat_at, expires_at = row
+    return Session(
+        id=session,
+        worker=_worker.decode(about),
+        started_at=moment(started_at),
+        beat_at=moment(beat_at),
+        expires_at=moment(expires_at),
+    )
+
+
+def _read_audit(row: Row) -> Audit:
+    line, at, who, why, action, task_id, detail, subject = row
+    return Audit(
+        id=line,
+        at=moment(at),
+        who=who,
+        why=why,
+        action=action,
+        task_id=task_id or None,
+        detail=detail,
+        subject=subject,
+    )
+
+
+def _body_reader(kind: Any) -> Callable[[Row], Any]:
+    decoder = msgspec.json.Decoder(kind)
+    return lambda row: decoder.decode(row[0])
+
+
+_KINDS: dict[object, tuple[str, Callable[[Row], Any], Callable[[Any], str]]] = {
+    QueueSettings: ("queues", _read_queue, lambda settings: settings.name),
+    Session: ("sessions", _read_session, lambda session: session.id),
+    Audit: ("audits", _read_audit, lambda line: line.id),
+    **{kind: ("records", _body_reader(kind), lambda record: record.name) for kind in KINDS},
+}

@@ -1,0 +1,201 @@
+"""Granting leases and ending them."""
+
+from collections import Counter
+from collections.abc import Sequence
+from heapq import merge
+from itertools import islice
+
+from ..._model.attempt import MAX_LINES, has_line
+from ..._model.lease import Claim, Claimed, Lease
+from ..._model.state import State
+from ..._model.task import Error, Task
+from ..._model.verdict import Complete, Receipt, Settled, Settlement
+from ..rules import refusals
+from ..rules.transitions import settled
+from .claim.queries import Rounds, pick
+from .enqueue import enqueue
+from .rows import error_row, instant, leased_reader, read_tasks
+from .statements import listed
+from .successors import abandon, unblock
+from .transaction import Transaction
+
+# -- claim -------------------------------------------------------------------------------------------
+
+
+def claim(tx: Transaction, wish: Claim, rounds: Rounds) -> list[Claimed]:
+    """Lease ready tasks to a live session; raises SessionLost if it is not."""
+    return _grant(tx, wish, alive(tx, wish.session), rounds)
+
+
+def alive(tx: Transaction, session: str) -> str:
+    """The name of a live session's worker; raises SessionLost if the session is not alive."""
+    worker = _worker(tx, session)
+    if worker is None:
+        raise refusals.session_lost(session)
+    return worker
+
+
+def _worker(tx: Transaction, session: str) -> str | None:
+    found: str | None = tx.value("session", {"session": session, "now": tx.at})
+    return found
+
+
+def _grant(tx: Transaction, wish: Claim, worker: str, rounds: Rounds) -> list[Claimed]:
+    queues = [queue for queue in dict.fromkeys(wish.queues) if not tx.places.is_paused(queue)]
+    first = _off_the_lines(tx, queues, wish)
+    if first is None:
+        first = pick(tx, queues, wish, rounds)
+    if not first:
+        return []
+    lease = {"session": wish.session, "worker": worker, "number": wish.number, "now": tx.at}
+    return lease_out(tx, "claim", first, lease)
+
+
+def _off_the_lines(tx: Transaction, queues: Sequence[str], wish: Claim) -> list[int] | None:
+    """The first tasks over all of these queues; None if lanes, limits or a level are to be looked at."""
+    places = tx.places
+    if wish.level is not None or not all(map(places.is_one_line, queues)):
+        return None
+    if places.rearranging and not places.rearranging.isdisjoint(queues):
+        return None
+    limit = max(wish.limit, 0)
+    heads = [tx.rows("ready", {"queue": queue, "limit": limit}) for queue in queues]
+    first = heads[0] if len(heads) == 1 else islice(merge(*heads), limit)
+    return [row[2] for row in first]
+
+
+def lease_out(tx: Transaction, verb: str, rowids: Sequence[int], lease: dict[str, object]) -> list[Claimed]:
+    """Run a statement that leases these rows; answers with the tasks as they then are, in this order."""
+    these = listed(rowids)
+    changed = tx.run(verb, {**lease, "rowids": these})
+    assert changed == len(rowids), f"{changed} of {len(rowids)} tasks were there to {verb}"
+    rows = tx.rows("leased", {"rowids": these})
+    with_more = [rowid for rowid, row in zip(rowids, rows, strict=True) if row[-1]]
+    whole = iter(read_tasks(tx.rows("tasks", {"rowids": listed(with_more)})) if with_more else ())
+    plain = leased_reader()
+    return [Claimed(next(whole) if row[-1] else plain(row)) for row in rows]
+
+
+# -- settle ------------------------------------------------------------------------------------------
+
+
+def settle(
+    tx: Transaction, batch: Sequence[Settlement], wish: Claim | None = None, rounds: Rounds | None = None
+) -> Settled:
+    """Apply the verdicts whose leases hold, then claim."""
+    receipts = _settle_batch(tx, batch)
+    if wish is None or rounds is None or (worker := _worker(tx, wish.session)) is None:
+        return Settled(receipts=receipts)
+    return Settled(receipts=receipts, claimed=tuple(_grant(tx, wish, worker, rounds)))
+
+
+def _settle_batch(tx: Transaction, batch: Sequence[Settlement]) -> tuple[Receipt, ...]:
+    completions = [settlement for settlement in batch if isinstance(settlement.verdict, Complete)]
+    once_each = len({settlement.lease.task_id for settlement in batch}) == len(batch)
+    if not once_each or not _complete(tx, completions):
+        return tuple([_settle_one(tx, settlement) for settlement in batch])
+    return tuple(
+        [
+            Receipt.APPLIED if isinstance(settlement.verdict, Complete) else _settle_one(tx, settlement)
+            for settlement in batch
+        ]
+    )
+
+
+def _complete(tx: Transaction, batch: Sequence[Settlement]) -> bool:
+    """Complete all of these if every lease holds, as it nearly always does; otherwise change nothing."""
+    if not batch:
+        return True
+    held = _caps_held(tx, batch)
+    tx.save()
+    if _complete_those_held(tx, batch) != len(batch):
+        tx.undo()
+        return False
+    tx.forget_saved()
+    tx.news.freed.update(held)
+    _after_completion(tx, batch)
+    return True
+
+
+def _caps_held(tx: Transaction, batch: Sequence[Settlement]) -> "Counter[str]":
+    return tx.caps_held([settlement.lease.task_id for settlement in batch])
+
+
+def _complete_those_held(tx: Transaction, batch: Sequence[Settlement]) -> int:
+    """Complete those whose lease holds; answers with how many that were."""
+    given = [
+        (s.lease.task_id, s.lease.fence, s.duration, s.outcome, _text(s.verdict.result))
+        for s in batch
+        if isinstance(s.verdict, Complete)
+    ]
+    return tx.run("complete", {"now": tx.at, "settlements": listed(given)})
+
+
+def _text(result: bytes | None) -> str | None:
+    return None if result is None else result.decode()
+
+
+def _after_completion(tx: Transaction, batch: Sequence[Settlement]) -> None:
+    unblock(tx, [settlement.lease.task_id for settlement in batch])
+    successors = [new for s in batch if isinstance(s.verdict, Complete) for new in s.verdict.successors]
+    if successors:
+        enqueue(tx, successors)
+
+
+def _settle_one(tx: Transaction, settlement: Settlement) -> Receipt:
+    """Apply a verdict if its lease still holds; otherwise change nothing."""
+    task = tx.get(settlement.lease.task_id)
+    # A task that is gone had ended, and while it is leased only its holder can end it: this is a repeat.
+    if task is None:
+        return Receipt.REPEATED
+    if task.fence != settlement.lease.fence:
+        return Receipt.LOST
+    if task.state is not State.RUNNING:
+        return Receipt.REPEATED
+    if isinstance(settlement.verdict, Complete):
+        tx.news.freed.update(_caps_held(tx, [settlement]))
+        _complete_those_held(tx, [settlement])
+        _after_completion(tx, [settlement])
+    else:
+        _apply(tx, task, settlement)
+        _record(tx, task, settlement, settlement.verdict.error)
+    return Receipt.APPLIED
+
+
+def once(tx: Transaction, lease: Lease, key: str) -> bool:
+    """Mark a key; whether this lease was the first to."""
+    terms = {"id": lease.task_id, "fence": lease.fence}
+    if tx.value("is_held", terms) is None:
+        raise refusals.lease_lost(lease, key)
+    tx.run("mark", {**terms, "key": key})
+    marked_by: int = tx.value("marked_by", {"id": lease.task_id, "key": key})
+    return marked_by == lease.fence
+
+
+def _apply(tx: Transaction, task: Task, settlement: Settlement) -> None:
+    change = settled(task, settlement, tx.now)
+    tx.move(task, change.verb, change.state, **change.fields)
+    if change.state is State.CANCELLED:
+        abandon(tx, task.id, "was cancelled")
+
+
+def _record(tx: Transaction, task: Task, settlement: Settlement, error: Error | None) -> None:
+    if not has_line(settlement):
+        return
+    tx.run(
+        "record",
+        {
+            "task_id": task.id,
+            "fence": task.fence,
+            "number": task.attempt,
+            "worker": task.worker,
+            "claimed_at": tx.at if task.claimed_at is None else instant(task.claimed_at),
+            "finished_at": tx.at,
+            "duration": settlement.duration,
+            "outcome": settlement.outcome,
+            "trace": task.trace,
+            **error_row(error),
+        },
+    )
+    if task.fence > MAX_LINES:  # With fewer leases there cannot be more lines.
+        tx.run("forget_old_attempts", {"id": task.id, "keep": MAX_LINES})

@@ -1,0 +1,177 @@
+"""What the keeper does: lead, promote, prune; and the settings of queues that it goes by."""
+
+from datetime import timedelta
+
+import msgspec
+
+from ..._model.filter import By
+from ..._model.limit import Limit
+from ..._model.queue import QueueSettings, Retention
+from ..._model.record import KINDS, Kept, Record, Session
+from ..._model.state import ENDED
+from ..._policy.order.limits import Subject, Use, read_key, tokens_at
+from ..._store.protocol import Promoted
+from ..rules.audit import audited_prune, audited_put, audited_removal
+from .actions import audit
+from .claim import relayout as rearranging
+from .claim.queue_rules import read_limit, read_settings
+from .rows import Row, instant, moment
+from .statements import listed
+from .successors import abandon, forget
+from .transaction import Transaction
+
+KEYS_AT_ONCE = 1000
+"""Keys that one transaction deletes, so that a day's worth of them does not hold up everybody else."""
+
+BUCKETS_AT_ONCE = 1000
+KEPT_AFTER_LIMIT = timedelta(days=1)
+"""So long the starts that a limit had left are remembered when it is gone: it may come back."""
+
+_ENDS = sorted(ENDED)
+_encoder = msgspec.json.Encoder()
+
+
+def lead(tx: Transaction, holder: str, lease_for: timedelta) -> bool:
+    """Take, keep or give up the lead."""
+    # A lead for longer than anybody asks for was granted before the clock was set back.
+    longest = instant(tx.now + lease_for)
+    for leader, until in tx.rows("leader"):
+        if leader != holder and (not lease_for or tx.at < until <= longest):
+            return False
+    if not lease_for:
+        tx.run("resign")
+        return False
+    tx.run("lead", {"holder": holder, "until": longest})
+    return True
+
+
+def promote(tx: Transaction, limit: int) -> Promoted:
+    """Make due tasks ready, earliest first."""
+    due = tx.rows("due", {"now": tx.at, "limit": max(limit, 0)})
+    if due:
+        tx.run("promote", {"rowids": listed(rowid for rowid, _ in due)})
+        _place(tx, [rowid for rowid, queue in due if not tx.places.is_one_line(queue)])
+        tx.news.ready.update(queue for _, queue in due)
+    next_at = tx.value("next_due")
+    return Promoted(number=len(due), next_at=None if next_at is None else moment(next_at))
+
+
+def _place(tx: Transaction, rowids: list[int]) -> None:
+    """Put tasks that became ready where they belong."""
+    if not rowids:
+        return
+    found = tx.rows("due_laned", {"rowids": listed(rowids)})
+    tx.run_many(
+        "place", [(*tx.places.of(Subject(*about), priority), rowid) for *about, rowid, priority in found]
+    )
+
+
+def prune(tx: Transaction, retention: Retention, limit: int, by: By | None) -> int:
+    """Delete what retention no longer covers."""
+    if by is not None:
+        audit(tx, audited_prune(retention, by, tx.now))
+    gone = _past_retention(tx, retention, limit)
+    for task_id, tenant, idempotency_key in gone:
+        abandon(tx, task_id, "died and was pruned")
+        forget(tx, task_id, tenant, idempotency_key)
+    return len(gone)
+
+
+def prune_keys(tx: Transaction) -> bool:
+    """Delete some of the keys that have expired; says whether there may be more."""
+    return tx.run("prune_keys", {"now": tx.at, "limit": KEYS_AT_ONCE}) == KEYS_AT_ONCE
+
+
+def prune_buckets(tx: Transaction, after: str) -> str | None:
+    """Forget what says nothing of the starts left under permits; answers with where to go on, if anywhere."""
+    limits = {limit.name: limit for limit in tx.places.limits}
+    found = tx.rows("some_buckets", {"after": after, "limit": BUCKETS_AT_ONCE})
+    gone = [row[0] for row in found if _says_nothing(tx, limits.get(read_key(row[0])[0]), row)]
+    if gone:
+        tx.run("forget_buckets", {"keys": listed(gone)})
+    return found[-1][0] if len(found) == BUCKETS_AT_ONCE else None
+
+
+def _says_nothing(tx: Transaction, limit: Limit | None, bucket: Row) -> bool:
+    """Whether it is full, as one is that was never used; or of a limit that is gone for long."""
+    _, tokens, at = bucket
+    if limit is None or limit.rate is None:
+        return moment(at) <= tx.now - KEPT_AFTER_LIMIT
+    return tokens_at(limit, Use(0, tokens, moment(at)), tx.now) >= limit.capacity
+
+
+def _past_retention(tx: Transaction, retention: Retention, limit: int) -> list[Row]:
+    own = {name: settings.retention for name, settings in tx.places.settings.items()}
+    gone: list[Row] = []
+    for (queue,) in tx.rows("ended_queues"):
+        kept = own.get(queue) or retention
+        for state in _ENDS:
+            room = limit - len(gone)
+            horizon = kept.horizon(state, tx.now)
+            if horizon is not None and room > 0:
+                before = instant(horizon)
+                terms = {"queue": queue, "state": state.value, "before": before, "limit": room}
+                gone += tx.rows("expired", terms)
+    return gone
+
+
+# -- records ---------------------------------------------------------------------------------------
+
+
+def put(tx: Transaction, record: QueueSettings | Kept, by: By | None) -> bool:
+    """Keep a record in place of the one before; says whether there is more to rearrange than was done."""
+    if by is not None:
+        audit(tx, audited_put(record, by, tx.now))
+    return _put_queue(tx, record) if isinstance(record, QueueSettings) else _put_record(tx, record)
+
+
+def remove(tx: Transaction, kind: type[Record], name: str, by: By | None) -> tuple[bool, bool]:
+    """Forget a record; says whether there was one, and whether there is more to rearrange than was done."""
+    if kind is Session:
+        removed, more = tx.run("remove_session", {"name": name}) > 0, False
+    elif kind is QueueSettings:
+        removed, more = _remove_queue(tx, name)
+    else:
+        removed, more = _remove_record(tx, kind, name)
+    if removed and by is not None:
+        audit(tx, audited_removal(kind, name, by, tx.now))
+    return removed, more
+
+
+def _put_record(tx: Transaction, record: Kept) -> bool:
+    named = {"kind": KINDS[type(record)], "name": record.name}
+    before = _limit(tx, record.name) if isinstance(record, Limit) else None
+    tx.run("put_record", {**named, "body": _encoder.encode(record).decode()})
+    return rearranging.after_limit(tx, before, record) if isinstance(record, Limit) else False
+
+
+def _remove_record(tx: Transaction, kind: type[Record], name: str) -> tuple[bool, bool]:
+    before = _limit(tx, name) if kind is Limit else None
+    removed = tx.run("remove_record", {"kind": KINDS[kind], "name": name}) > 0
+    return removed, before is not None and rearranging.after_limit(tx, before, None)
+
+
+def _limit(tx: Transaction, name: str) -> Limit | None:
+    found = tx.value("one_record", {"kind": KINDS[Limit], "name": name})
+    return None if found is None else read_limit(found)
+
+
+# -- queues ------------------------------------------------------------------------------------------
+
+
+def _put_queue(tx: Transaction, settings: QueueSettings) -> bool:
+    before = _settings(tx, settings.name)
+    text = _encoder.encode(settings).decode()
+    tx.run("put_queue", {"name": settings.name, "paused": int(settings.paused), "settings": text})
+    return rearranging.after_settings(tx, settings.name, before, settings)
+
+
+def _remove_queue(tx: Transaction, name: str) -> tuple[bool, bool]:
+    before = _settings(tx, name)
+    removed = tx.run("remove_queue", {"name": name}) > 0
+    return removed, rearranging.after_settings(tx, name, before, None)
+
+
+def _settings(tx: Transaction, name: str) -> QueueSettings | None:
+    found = tx.value("queue", {"name": name})
+    return None if found is None else read_settings(found)

@@ -1,0 +1,377 @@
+"""Whose turn it is: fairness between tenants, shares between levels, claims for one level. (F2, F3)"""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from ...._model.queue import Fairness, Level, Ordering, QueueSettings
+from ...._model.task import NewTask
+from ...._store.protocol import Store
+from ...clock import ManualClock
+from ..steps import (
+    ManualWorker,
+    a_task,
+    applied,
+    bury,
+    cancel,
+    complete,
+    replay,
+    retry,
+    some_tasks,
+    stand,
+    worker_on,
+)
+
+ROUND_ROBIN = QueueSettings(name="q", fairness=Fairness.ROUND_ROBIN)
+RANDOM = QueueSettings(name="q", fairness=Fairness.RANDOM)
+HIGH, LOW = 10, -10
+STRICT = 1 << 44
+
+
+def of_level(priority: int, number: int) -> list[NewTask]:
+    """Tasks of a priority, ordered strictly."""
+    return some_tasks(number, queue="q", priority=priority, boost=priority * STRICT)
+
+
+async def fill(store: Store, **numbers: int) -> None:
+    """So many tasks of each tenant in queue q, one tenant after the other."""
+    for tenant, number in numbers.items():
+        await store.enqueue(some_tasks(number, queue="q", tenant=tenant))
+
+
+async def picks(worker: ManualWorker, number: int, at_once: int = 10) -> list[str]:
+    """The tenants of the next tasks, so many claimed at a time."""
+    tenants: list[str] = []
+    while len(tenants) < number:
+        claimed = await worker.claim(min(at_once, number - len(tenants)), "q")
+        assert claimed, f"only {len(tenants)} of {number} tasks were there to claim"
+        tenants += [one.task.tenant for one in claimed]
+    return tenants
+
+
+async def levels(worker: ManualWorker, number: int, at_once: int = 10) -> Counter[int]:
+    """The priorities of the next tasks, counted."""
+    found: Counter[int] = Counter()
+    while found.total() < number:
+        claimed = await worker.claim(min(at_once, number - found.total()), "q")
+        assert claimed, f"only {found.total()} of {number} tasks were there to claim"
+        found.update(one.task.priority for one in claimed)
+    return found
+
+
+class TestFairness:
+    async def test_without_fairness_the_first_come_first(self, store: Store) -> None:
+        await fill(store, ada=5, bob=5)
+        worker = await worker_on(store)
+
+        assert await picks(worker, 10) == ["ada"] * 5 + ["bob"] * 5
+
+    async def test_a_burst_delays_nobody_else(self, store: Store) -> None:
+        """The burst has 10,000 tasks; then 50 tenants add 10 each, and are done within two fair rounds."""
+        await store.put(ROUND_ROBIN)
+        await fill(store, burst=10_000)
+        others = {f"tenant-{number}": 10 for number in range(50)}
+        await fill(store, **others)
+        worker = await worker_on(store)
+
+        first = Counter(await picks(worker, 2 * 51 * 10, at_once=60))
+
+        assert {tenant: first[tenant] for tenant in others} == others
+
+    @pytest.mark.parametrize("at_once", [1, 3, 50])
+    async def test_everybody_has_as_many_turns_however_many_are_claimed_at_once(
+        self, store: Store, at_once: int
+    ) -> None:
+        await store.put(ROUND_ROBIN)
+        await fill(store, ada=60, bob=60, eve=60)
+        worker = await worker_on(store)
+
+        first = Counter(await picks(worker, 90, at_once))
+
+        assert max(first.values()) - min(first.values()) <= 1
+
+    async def test_two_workers_are_fair_together(self, store: Store) -> None:
+        await store.put(ROUND_ROBIN)
+        await fill(store, ada=200, bob=20, eve=20)
+        workers = [await worker_on(store), await worker_on(store.another())]
+
+        first = Counter(
+            [tenant for _ in range(6) for worker in workers for tenant in await picks(worker, 5, 1)]
+        )
+
+        assert first["bob"] >= 16
+        assert first["eve"] >= 16
+        await workers[1].store.close()
+
+    async def test_weights_give_shares(self, store: Store) -> None:
+        await store.put(replace(ROUND_ROBIN, weights={"two": 2, "four": 4}))
+        await fill(store, one=6_000, two=6_000, four=6_000)
+        worker = await worker_on(store)
+
+        first = Counter(await picks(worker, 10_000, at_once=97))
+
+        for tenant, weight in {"one": 1, "two": 2, "four": 4}.items():
+            assert first[tenant] == pytest.approx(10_000 * weight / 7, rel=0.05)
+
+    async def test_changed_weights_hold_for_what_waits_already(self, store: Store) -> None:
+        await store.put(ROUND_ROBIN)
+        await fill(store, ada=500, bob=500)
+        worker = await worker_on(store)
+        await picks(worker, 50)
+
+        await store.put(replace(ROUND_ROBIN, weights={"bob": 9}))
+        then = Counter(await picks(worker, 100))
+
+        assert then["bob"] == pytest.approx(90, abs=9)
+
+    async def test_the_share_of_who_has_nothing_goes_to_the_others(self, store: Store) -> None:
+        await store.put(replace(ROUND_ROBIN, weights={"absent": 50}))
+        await fill(store, ada=100, bob=3)
+        worker = await worker_on(store)
+
+        assert Counter(await picks(worker, 80, at_once=80)) == {"ada": 77, "bob": 3}
+
+    async def test_a_queue_becomes_fair_for_what_waits_already(self, store: Store) -> None:
+        await fill(store, ada=300, bob=20)
+        worker = await worker_on(store)
+
+        await store.put(ROUND_ROBIN)
+        first = Counter(await picks(worker, 60))
+
+        assert first["bob"] == 20
+
+    @pytest.mark.parametrize("settings", [ROUND_ROBIN, RANDOM], ids=lambda one: one.fairness.value)
+    async def test_changing_to_and_fro_loses_nothing(self, store: Store, settings: QueueSettings) -> None:
+        new = [a_task(queue="q", tenant=f"t{number % 7}") for number in range(140)]
+        worker = await worker_on(store)
+        claimed: list[str] = []
+        for step, some in enumerate([new[:50], new[50:90], new[90:]]):
+            await store.put(settings if step % 2 else QueueSettings(name="q"))
+            await store.enqueue(some)
+            claimed += [one.task.id for one in await worker.claim(20, "q")]
+        await store.remove(QueueSettings, "q")
+
+        while more := await worker.claim(50, "q"):
+            claimed += [one.task.id for one in more]
+
+        assert sorted(claimed) == sorted(task.id for task in new)
+
+    async def test_within_a_tenant_priority_and_age_decide(self, store: Store) -> None:
+        await store.put(ROUND_ROBIN)
+        first = await stand(store, queue="q", tenant="ada")
+        second = await stand(store, queue="q", tenant="ada")
+        urgent = await stand(store, queue="q", tenant="ada", priority=HIGH, boost=HIGH * STRICT)
+        worker = await worker_on(store)
+
+        assert [(await worker.claim_one("q")).task.id for _ in range(3)] == [urgent, first, second]
+
+    async def test_what_comes_back_has_its_turn_again(self, store: Store, clock: ManualClock) -> None:
+        await store.put(ROUND_ROBIN)
+        await fill(store, ada=2, bob=1)
+        worker = await worker_on(store)
+        claimed = await worker.claim(3, "q")
+        await applied(store, *[retry(one, timedelta(seconds=5)) for one in claimed])
+
+        clock.advance(timedelta(seconds=5))
+        await store.promote(10)
+
+        assert Counter(await picks(worker, 3)) == {"ada": 2, "bob": 1}
+
+    async def test_what_is_replayed_or_unblocked_has_its_turn_again(self, store: Store) -> None:
+        await store.put(ROUND_ROBIN)
+        first = a_task(queue="q", tenant="ada")
+        second = a_task(queue="q", tenant="bob", after=(first.id,))
+        await store.enqueue([first, second])
+        dead = await stand(store, queue="q", tenant="eve")
+        cancelled = await stand(store, queue="q", tenant="eve")
+        await cancel(store, cancelled)
+        worker = await worker_on(store)
+        for one in await worker.claim(5, "q"):
+            await applied(store, bury(one) if one.task.id == dead else complete(one))
+        await replay(store, dead, cancelled)
+
+        claimed = [one.task.id for _ in range(3) for one in await worker.claim(1, "q")]
+
+        assert sorted(claimed) == sorted([second.id, dead, cancelled])
+
+    async def test_who_has_more_waiting_is_drawn_more_often(self, store: Store) -> None:
+        await store.put(RANDOM)
+        await fill(store, much=900, little=300)
+        worker = await worker_on(store)
+
+        first = Counter(await picks(worker, 400, at_once=20))
+
+        assert first["much"] > first["little"] > 40  # 100 are to be expected, give or take 9
+
+    async def test_many_tenants_have_a_turn_each(self, store: Store) -> None:
+        await store.put(ROUND_ROBIN)
+        tenants = [f"tenant-{number:04}" for number in range(2_000)]
+        await store.enqueue([a_task(queue="q", tenant=tenant) for tenant in tenants for _ in range(2)])
+        await fill(store, burst=2_000)
+        worker = await worker_on(store)
+
+        first = Counter(await picks(worker, 2_001, at_once=150))
+
+        assert len(first) == 2_001
+
+    async def test_fair_and_other_queues_have_their_turns(self, store: Store) -> None:
+        await store.put(ROUND_ROBIN)
+        await fill(store, ada=100)
+        await store.enqueue(some_tasks(100, queue="plain"))
+        worker = await worker_on(store)
+
+        found: Counter[str] = Counter()
+        for _ in range(10):
+            found.update(one.task.queue for one in await worker.claim(6, "q", "plain"))
+
+        assert found["q"] == pytest.approx(30, abs=6)
+        assert found.total() == 60
+
+    async def test_a_paused_fair_queue_gives_nothing(self, store: Store) -> None:
+        await store.put(replace(ROUND_ROBIN, paused=True))
+        await fill(store, ada=3)
+        worker = await worker_on(store)
+
+        assert not await worker.claim(3, "q")
+        await store.put(ROUND_ROBIN)
+        assert len(await worker.claim(3, "q")) == 3
+
+
+class TestShares:
+    async def test_strict_order_starves_the_low(self, store: Store) -> None:
+        """What the shares below are for."""
+        await store.enqueue(of_level(LOW, 50) + of_level(HIGH, 100))
+        worker = await worker_on(store)
+
+        assert await levels(worker, 100) == {HIGH: 100}
+
+    @pytest.mark.parametrize("at_once", [1, 7, 100])
+    async def test_a_level_has_its_share(self, store: Store, at_once: int) -> None:
+        await store.put(QueueSettings(name="q", ordering=Ordering(shares={Level.LOW: 20})))
+        await store.enqueue(of_level(LOW, 200) + of_level(HIGH, 400))
+        worker = await worker_on(store)
+
+        first = await levels(worker, 200, at_once)
+
+        assert first[LOW] == pytest.approx(40, abs=2)
+
+    async def test_no_level_waits_for_ever(self, store: Store) -> None:
+        shares = {Level.HIGH: 80, Level.MEDIUM: 15, Level.LOW: 5}
+        await store.put(QueueSettings(name="q", ordering=Ordering(shares=shares)))
+        await store.enqueue(of_level(LOW, 100) + of_level(0, 100) + of_level(HIGH, 400))
+        worker = await worker_on(store)
+
+        first = await levels(worker, 300)
+
+        assert first[HIGH] == pytest.approx(240, abs=3)
+        assert first[0] == pytest.approx(45, abs=3)
+        assert first[LOW] == pytest.approx(15, abs=3)
+
+    async def test_the_share_of_an_empty_level_goes_to_the_others(self, store: Store) -> None:
+        await store.put(QueueSettings(name="q", ordering=Ordering(shares={Level.HIGH: 80})))
+        await store.enqueue(of_level(LOW, 10))
+        worker = await worker_on(store)
+
+        assert len(await worker.claim(10, "q")) == 10
+
+    async def test_who_had_nothing_for_long_saves_nothing_up(self, store: Store) -> None:
+        await store.put(QueueSettings(name="q", ordering=Ordering(shares={Level.LOW: 20})))
+        await store.enqueue(of_level(HIGH, 500))
+        worker = await worker_on(store)
+        await levels(worker, 300)
+
+        await store.enqueue(of_level(LOW, 100))
+
+        assert (await levels(worker, 50))[LOW] == pytest.approx(10, abs=2)
+
+    async def test_what_waits_already_is_shared_out(self, store: Store) -> None:
+        await store.enqueue(of_level(LOW, 50) + of_level(HIGH, 200))
+        worker = await worker_on(store)
+
+        await store.put(QueueSettings(name="q", ordering=Ordering(shares={Level.LOW: 50})))
+
+        assert (await levels(worker, 60))[LOW] == pytest.approx(30, abs=2)
+
+    async def test_levels_and_tenants_are_shared_out_together(self, store: Store) -> None:
+        settings = replace(ROUND_ROBIN, ordering=Ordering(shares={Level.LOW: 25}))
+        await store.put(settings)
+        for priority in (HIGH, LOW):
+            for tenant, number in {"ada": 200, "bob": 40}.items():
+                await store.enqueue(
+                    some_tasks(number, queue="q", tenant=tenant, priority=priority, boost=priority * STRICT)
+                )
+        worker = await worker_on(store)
+
+        claimed = [one.task for _ in range(8) for one in await worker.claim(10, "q")]
+
+        assert Counter(task.priority for task in claimed)[LOW] == pytest.approx(20, abs=2)
+        assert Counter(task.tenant for task in claimed)["bob"] == pytest.approx(40, abs=2)
+
+
+class TestLevels:
+    """Claims for one level alone: what reserved slots ask for."""
+
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            QueueSettings(name="q"),
+            ROUND_ROBIN,
+            QueueSettings(name="q", ordering=Ordering(shares={Level.LOW: 5})),
+        ],
+        ids=["plain", "fair", "shared"],
+    )
+    async def test_it_gets_that_level_in_order(self, store: Store, settings: QueueSettings) -> None:
+        await store.put(settings)
+        low, high = of_level(LOW, 3), of_level(HIGH, 30)
+        await store.enqueue([*high, *of_level(0, 30), *low])
+        worker = await worker_on(store)
+
+        first = await _claim_level(worker, Level.LOW, 2)
+        rest = await _claim_level(worker, Level.LOW, 5)
+        of_high = await _claim_level(worker, Level.HIGH, 2)
+
+        assert first == [task.id for task in low[:2]]
+        assert rest == [low[2].id]
+        assert of_high == [task.id for task in high[:2]]
+
+    async def test_what_is_left_goes_on_as_before(self, store: Store) -> None:
+        new = [*of_level(HIGH, 3), *of_level(0, 3), *of_level(LOW, 3)]
+        await store.enqueue(new)
+        worker = await worker_on(store)
+
+        first = await _claim_level(worker, Level.LOW, 1)
+        rest = [one.task.id for one in await worker.claim(20, "q")]
+
+        assert [*first, *rest] == [new[6].id, *[task.id for task in new if task.id != new[6].id]]
+
+    async def test_medium_is_nought(self, store: Store) -> None:
+        medium = of_level(0, 2)
+        await store.enqueue([*of_level(HIGH, 2), *medium, *of_level(LOW, 2)])
+        worker = await worker_on(store)
+
+        assert await _claim_level(worker, Level.MEDIUM, 5) == [task.id for task in medium]
+
+    async def test_a_paused_queue_gives_nothing(self, store: Store) -> None:
+        await store.put(QueueSettings(name="q", paused=True))
+        await store.enqueue(of_level(LOW, 2))
+        worker = await worker_on(store)
+
+        assert await _claim_level(worker, Level.LOW, 5) == []
+
+    async def test_it_settles_and_claims_in_one_step(self, store: Store) -> None:
+        low = of_level(LOW, 2)
+        await store.enqueue(low)
+        worker = await worker_on(store)
+        claimed = await worker.claim(1, "q")
+
+        settled = await store.settle([complete(claimed[0])], replace(worker.ask(5, "q"), level=Level.LOW))
+
+        assert [one.task.id for one in settled.claimed] == [low[1].id]
+
+
+async def _claim_level(worker: ManualWorker, level: Level, number: int) -> Sequence[str]:
+    claimed = await worker.store.claim(replace(worker.ask(number, "q"), level=level))
+    return [one.task.id for one in claimed]

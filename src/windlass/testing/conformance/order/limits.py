@@ -1,0 +1,326 @@
+"""Limits: caps and rates are never exceeded, whatever happens, and hold up nobody else. (F4, F5)"""
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from ...._model.limit import Limit
+from ...._model.queue import Fairness, Level, QueueSettings
+from ...._model.record import Session
+from ...._store.protocol import Store
+from ...clock import ManualClock
+from ..steps import (
+    ENDINGS,
+    LEASE,
+    ManualWorker,
+    a_task,
+    applied,
+    complete,
+    release,
+    some_tasks,
+    stand,
+    worker_on,
+)
+
+ONE = Limit(name="one", queue="q", running=1)
+BY_ACCOUNT = Limit(name="account", type="ledger.post", by="account", running=1)
+
+
+def posting(account: object, **changes: Any) -> Any:
+    """A task on an account."""
+    payload = msgspec.json.encode({"account": account, "cents": 5})
+    return a_task(**{"queue": "q", "type": "ledger.post", "payload": payload, **changes})
+
+
+async def started(worker: ManualWorker, limit: int = 100, *queues: str) -> int:
+    """How many a claim is given."""
+    return len(await worker.claim(limit, *(queues or ("q",))))
+
+
+class TestCaps:
+    async def test_a_queue(self, store: Store) -> None:
+        await store.put(replace(ONE, running=3))
+        await store.enqueue(some_tasks(10, queue="q"))
+        worker = await worker_on(store)
+
+        assert [await started(worker), await started(worker)] == [3, 0]
+
+    async def test_a_type(self, store: Store) -> None:
+        await store.put(Limit(name="mail", type="mail.send", running=2))
+        await store.enqueue([a_task(queue=queue) for queue in ("q", "p") for _ in range(3)])
+        await store.enqueue(some_tasks(3, queue="q", type="other"))
+        worker = await worker_on(store)
+
+        claimed = await worker.claim(100, "q", "p")
+
+        assert Counter(one.task.type for one in claimed) == {"mail.send": 2, "other": 3}
+
+    async def test_one_tenant(self, store: Store) -> None:
+        await store.put(Limit(name="bob", tenant="bob", running=1))
+        for tenant in ("bob", "ada"):
+            await store.enqueue(some_tasks(4, queue="q", tenant=tenant))
+        worker = await worker_on(store)
+
+        assert Counter(one.task.tenant for one in await worker.claim(100, "q")) == {"bob": 1, "ada": 4}
+
+    @pytest.mark.parametrize("fairness", list(Fairness), ids=lambda one: one.value)
+    async def test_each_tenant(self, store: Store, fairness: Fairness) -> None:
+        await store.put(QueueSettings(name="q", fairness=fairness))
+        await store.put(Limit(name="each", by="tenant", running=2))
+        for number in range(5):
+            await store.enqueue(some_tasks(4, queue="q", tenant=f"t{number}"))
+        worker = await worker_on(store)
+
+        claimed = [*await worker.claim(100, "q"), *await worker.claim(100, "q")]
+
+        assert Counter(one.task.tenant for one in claimed) == {f"t{number}": 2 for number in range(5)}
+
+    async def test_each_value_of_a_payload_field(self, store: Store) -> None:
+        await store.put(BY_ACCOUNT)
+        accounts = ["a", "b", 7, None, "x" * 500, {"deep": [1]}]
+        await store.enqueue([posting(account) for account in accounts for _ in range(3)])
+        worker = await worker_on(store)
+
+        first = await worker.claim(100, "q")
+        paid = [msgspec.json.decode(one.task.payload)["account"] for one in first]
+
+        assert sorted(map(str, paid)) == sorted(map(str, accounts))
+        assert await started(worker) == 0
+
+    async def test_tasks_without_the_field_are_counted_together(self, store: Store) -> None:
+        await store.put(BY_ACCOUNT)
+        await store.enqueue(some_tasks(3, queue="q", type="ledger.post", payload=b"{}"))
+        worker = await worker_on(store)
+
+        assert await started(worker) == 1
+
+    async def test_several_limits_hold_together(self, store: Store) -> None:
+        await store.put(Limit(name="all", queue="q", running=4))
+        await store.put(Limit(name="each", queue="q", by="tenant", running=3))
+        await store.put(BY_ACCOUNT)
+        await store.enqueue([posting("same", tenant="ada") for _ in range(5)])
+        await store.enqueue(some_tasks(5, queue="q", tenant="ada"))
+        await store.enqueue(some_tasks(5, queue="q", tenant="bob"))
+        worker = await worker_on(store)
+
+        claimed = await worker.claim(100, "q")
+
+        assert len(claimed) == 4
+        assert Counter(one.task.tenant for one in claimed)["ada"] <= 3
+        assert Counter(one.task.type for one in claimed)["ledger.post"] <= 1
+
+    @pytest.mark.parametrize("ending", ENDINGS)
+    async def test_every_end_gives_the_permit_back(self, store: Store, ending: str) -> None:
+        await store.put(ONE)
+        await store.enqueue(some_tasks(2, queue="q"))
+        worker = await worker_on(store)
+        (first,) = await worker.claim(5, "q")
+
+        await applied(store, ENDINGS[ending](first))
+
+        assert await started(worker) == 1
+
+    async def test_what_is_settled_in_the_same_step_makes_room(self, store: Store) -> None:
+        await store.put(ONE)
+        await store.enqueue(some_tasks(2, queue="q"))
+        worker = await worker_on(store)
+        (first,) = await worker.claim(5, "q")
+
+        settled = await store.settle([complete(first)], worker.ask(5, "q"))
+
+        assert len(settled.claimed) == 1
+
+    async def test_a_stale_settlement_gives_nothing_back(self, store: Store, clock: ManualClock) -> None:
+        await store.put(ONE)
+        await store.enqueue(some_tasks(2, queue="q"))
+        worker = await worker_on(store)
+        (stale,) = await worker.claim(1, "q")
+        clock.advance(LEASE)
+        rescuer = await worker_on(store, "rescuer")
+        (rescued,) = await store.rescue(rescuer.session, limit=10)
+
+        await store.settle([complete(stale)])
+        before = await started(rescuer)
+        await applied(store, complete(rescued))
+
+        assert [before, await started(rescuer)] == [0, 1]
+
+    async def test_a_dead_workers_permit_comes_back_when_it_is_rescued(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await store.put(ONE)
+        await store.enqueue(some_tasks(2, queue="q"))
+        lost = await worker_on(store)
+        await lost.claim(1, "q")
+        clock.advance(LEASE)
+        worker = await worker_on(store, "worker 2")
+
+        before = await started(worker)  # Who knows whether it still runs?
+        (rescued,) = await store.rescue(worker.session, limit=10)
+        still = await started(worker)
+        await applied(store, release(rescued))
+
+        assert [before, still, await started(worker)] == [0, 0, 1]
+
+    async def test_a_forgotten_session_still_holds_its_permits(self, store: Store) -> None:
+        await store.put(ONE)
+        await store.enqueue(some_tasks(2, queue="q"))
+        lost = await worker_on(store)
+        await lost.claim(1, "q")
+        worker = await worker_on(store, "worker 2")
+
+        await store.remove(Session, lost.session)
+
+        assert await started(worker) == 0
+
+    async def test_what_a_lost_reply_granted_is_handed_back_with_its_permit(self, store: Store) -> None:
+        await store.put(ONE)
+        await store.enqueue(some_tasks(2, queue="q"))
+        worker = await worker_on(store)
+        await worker.claim(1, "q")  # and the answer is lost
+
+        await worker.beat(through=worker.claims)
+
+        assert await started(worker) == 1
+
+
+class TestChangingLimits:
+    async def test_a_lowered_cap_holds_at_once(self, store: Store) -> None:
+        await store.put(replace(ONE, running=3))
+        await store.enqueue(some_tasks(10, queue="q"))
+        worker = await worker_on(store)
+        claimed = await worker.claim(5, "q")
+
+        await store.put(replace(ONE, running=2))
+        await applied(store, complete(claimed[0]))
+        full = await started(worker)
+        await applied(store, complete(claimed[1]))
+
+        assert [len(claimed), full, await started(worker)] == [3, 0, 1]
+
+    async def test_a_raised_cap_and_a_removed_one_hold_at_once(self, store: Store) -> None:
+        await store.put(ONE)
+        await store.enqueue(some_tasks(10, queue="q"))
+        worker = await worker_on(store)
+        numbers = [await started(worker)]
+
+        await store.put(replace(ONE, running=4))
+        numbers.append(await started(worker))
+        await store.remove(Limit, "one")
+
+        assert [*numbers, await started(worker)] == [1, 3, 6]
+
+    async def test_nought_stops_everything(self, store: Store) -> None:
+        await store.put(replace(ONE, running=0))
+        await stand(store, queue="q")
+        worker = await worker_on(store)
+
+        assert await started(worker) == 0
+
+    async def test_a_new_limit_counts_what_runs_already(self, store: Store) -> None:
+        await store.enqueue(some_tasks(10, queue="q"))
+        worker = await worker_on(store)
+        claimed = await worker.claim(3, "q")
+
+        await store.put(replace(ONE, running=2))
+        numbers = [await started(worker)]
+        await applied(store, *map(complete, claimed[:2]))
+        numbers.append(await started(worker))
+        await applied(store, complete(claimed[2]))
+
+        assert [*numbers, await started(worker)] == [0, 1, 1]
+
+    async def test_a_new_limit_tells_apart_what_waits_already(self, store: Store) -> None:
+        await store.enqueue([posting("a") for _ in range(50)] + [posting("b") for _ in range(2)])
+        worker = await worker_on(store)
+
+        await store.put(BY_ACCOUNT)
+        claimed = await worker.claim(100, "q")
+
+        assert len(claimed) == 2
+
+    async def test_one_handle_sets_it_and_another_keeps_to_it(self, store: Store) -> None:
+        other = store.another()
+        await other.open()
+        worker = await worker_on(other)
+        await store.enqueue(some_tasks(10, queue="q"))
+        before = await started(worker, 1)
+
+        await store.put(replace(ONE, running=2))
+
+        assert [before, await started(worker)] == [1, 1]
+        await other.close()
+
+    async def test_it_goes_without_losing_what_it_held_up(self, store: Store) -> None:
+        await store.put(BY_ACCOUNT)
+        new = [posting(number % 3) for number in range(30)]
+        await store.enqueue(new)
+        worker = await worker_on(store)
+        claimed = [one.task.id for one in await worker.claim(100, "q")]
+        await store.remove(Limit, BY_ACCOUNT.name)
+
+        while more := await worker.claim(7, "q"):
+            claimed += [one.task.id for one in more]
+
+        assert sorted(claimed) == sorted(task.id for task in new)
+
+
+class TestNobodyElse:
+    """What a limit holds up holds up nobody else."""
+
+    async def test_others_in_the_queue_go_on(self, store: Store) -> None:
+        await store.put(BY_ACCOUNT)
+        await store.enqueue([posting("a") for _ in range(300)])
+        others = some_tasks(5, queue="q")
+        await store.enqueue([*others, posting("b")])
+        worker = await worker_on(store)
+
+        claimed = {one.task.id for one in await worker.claim(10, "q")}
+
+        assert len(claimed) == 7
+        assert {task.id for task in others} <= claimed
+
+    async def test_many_that_wait_do_not_hide_one_that_may_go(self, store: Store) -> None:
+        await store.put(BY_ACCOUNT)
+        await store.enqueue([posting(number) for number in range(200)])
+        worker = await worker_on(store)
+        running = 0
+        while running < 200:
+            running += len(claimed := await worker.claim(100, "q"))
+            assert claimed
+        await store.enqueue([posting(number) for number in range(200)])
+        free = await stand(store, queue="q", type="ledger.post", payload=b'{"account":"new"}')
+
+        claimed = await worker.claim(5, "q")
+        for _ in range(5):  # It may look at a part of them at a time.
+            claimed = claimed or await worker.claim(5, "q")
+
+        assert [one.task.id for one in claimed] == [free]
+
+    async def test_other_queues_go_on(self, store: Store) -> None:
+        await store.put(replace(ONE, running=0))
+        await store.enqueue([*some_tasks(50, queue="q"), *some_tasks(5, queue="p")])
+        worker = await worker_on(store)
+
+        assert await started(worker, 100, "q", "p") == 5
+
+    async def test_the_oldest_that_may_go_goes_first(self, store: Store) -> None:
+        await store.put(BY_ACCOUNT)
+        order = [posting(account) for account in "abab"]
+        await store.enqueue(order)
+        worker = await worker_on(store)
+
+        claimed = await worker.claim(10, "q")
+
+        assert [one.task.id for one in claimed] == [order[0].id, order[1].id]
+
+    async def test_claims_for_a_level_keep_to_limits(self, store: Store) -> None:
+        await store.put(ONE)
+        await store.enqueue(some_tasks(3, queue="q", priority=-5))
+        worker = await worker_on(store)
+        asked = [replace(worker.ask(5, "q"), level=Level.LOW) for _ in range(2)]
+
+        assert [len(await store.claim(one)) for one in asked] == [1, 0]

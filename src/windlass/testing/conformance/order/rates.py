@@ -1,0 +1,239 @@
+"""Rates, what is in use of a limit, and waiting for one. (F4, F5)"""
+
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from ...._model.limit import Limit, Usage
+from ...._store.protocol import Store, Wake
+from ...clock import ManualClock
+from ..steps import all_records, applied, cancel, complete, release, some_tasks, stand, worker_on
+from ..work.wakes import heard
+from .limits import ONE, started
+
+
+class TestRates:
+    async def test_a_burst_and_then_the_rate(self, store: Store, clock: ManualClock) -> None:
+        """At no instant more than burst + rate * t, and as much as that at the end."""
+        await store.put(Limit(name="r", queue="q", rate=10, burst=5))
+        await store.enqueue(some_tasks(300, queue="q"))
+        worker = await worker_on(store)
+        total, seconds = 0, 0.0
+        for _ in range(80):
+            claimed = await worker.claim(3, "q") if seconds else await worker.claim(100, "q")
+            total += len(claimed)
+            assert total <= 5 + 10 * seconds + 1e-6
+            if claimed:
+                await applied(store, *map(complete, claimed))
+            clock.advance(timedelta(seconds=0.25))
+            seconds += 0.25
+            await worker.beat()
+
+        assert total >= 0.95 * (5 + 10 * seconds)
+
+    async def test_quiet_times_save_up_no_more_than_the_burst(self, store: Store, clock: ManualClock) -> None:
+        await store.put(Limit(name="r", queue="q", rate=2, burst=4))
+        await store.enqueue(some_tasks(50, queue="q"))
+        worker = await worker_on(store)
+        await started(worker)
+
+        clock.advance(timedelta(hours=5))
+        await worker.beat(opening=True)
+
+        assert await started(worker) == 4
+
+    async def test_without_a_burst_a_seconds_rate_may_start_at_once(self, store: Store) -> None:
+        await store.put(Limit(name="r", queue="q", rate=2.5))
+        await store.enqueue(some_tasks(50, queue="q"))
+        worker = await worker_on(store)
+
+        assert await started(worker) == 3
+
+    async def test_each_value_has_its_own(self, store: Store) -> None:
+        await store.put(Limit(name="r", by="tenant", rate=1, burst=2))
+        for tenant in ("ada", "bob"):
+            await store.enqueue(some_tasks(5, queue="q", tenant=tenant))
+        worker = await worker_on(store)
+
+        assert Counter(one.task.tenant for one in await worker.claim(100, "q")) == {"ada": 2, "bob": 2}
+
+    async def test_a_clock_set_back_gives_nothing(self, store: Store, clock: ManualClock) -> None:
+        await store.put(Limit(name="r", queue="q", rate=1, burst=1))
+        await store.enqueue(some_tasks(50, queue="q"))
+        worker = await worker_on(store)
+        numbers = [await started(worker)]
+
+        clock.advance(timedelta(seconds=-20))
+        await worker.beat()
+        numbers.append(await started(worker))
+        clock.advance(timedelta(seconds=1))
+
+        assert [*numbers, await started(worker)] == [1, 0, 1]
+
+    async def test_a_lowered_rate_holds_at_once(self, store: Store, clock: ManualClock) -> None:
+        await store.put(Limit(name="r", queue="q", rate=100, burst=100))
+        await store.enqueue(some_tasks(500, queue="q"))
+        worker = await worker_on(store)
+        await worker.claim(10, "q")
+
+        await store.put(Limit(name="r", queue="q", rate=1, burst=2))
+        numbers = [await started(worker)]
+        clock.advance(timedelta(seconds=1))
+
+        assert [*numbers, await started(worker)] == [2, 1]
+
+    @pytest.mark.parametrize(
+        "then",
+        [Limit(name="r", queue="q", rate=10, burst=20), Limit(name="r", queue="q", running=90)],
+        ids=["raised", "dropped"],
+    )
+    async def test_time_before_a_change_counts_at_the_old_rate(
+        self, store: Store, clock: ManualClock, then: Limit
+    ) -> None:
+        await store.put(Limit(name="r", queue="q", rate=0.5, burst=20))
+        await store.enqueue(some_tasks(100, queue="q"))
+        worker = await worker_on(store)
+        numbers = [await started(worker)]
+
+        clock.advance(timedelta(seconds=4))
+        await store.put(then)
+        await store.put(Limit(name="r", queue="q", rate=10, burst=20))
+        numbers.append(await started(worker))
+        clock.advance(timedelta(seconds=1))
+
+        assert [*numbers, await started(worker)] == [20, 2, 10]
+
+    async def test_a_larger_burst_does_not_reach_into_the_past(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await store.put(Limit(name="r", queue="q", rate=1, burst=2))
+        await store.enqueue(some_tasks(100, queue="q"))
+        worker = await worker_on(store)
+        numbers = [await started(worker)]
+
+        clock.advance(timedelta(seconds=10))
+        await store.put(Limit(name="r", queue="q", rate=1, burst=50))
+
+        assert [*numbers, await started(worker)] == [2, 2]
+
+    async def test_a_limit_removed_and_put_back_keeps_what_it_had_given(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await store.put(Limit(name="r", queue="q", rate=0.5, burst=20))
+        await store.enqueue(some_tasks(100, queue="q"))
+        worker = await worker_on(store)
+        numbers = [await started(worker)]
+
+        clock.advance(timedelta(seconds=4))
+        await store.remove(Limit, "r")
+        await store.put(Limit(name="r", queue="q", rate=10, burst=20))
+
+        assert [*numbers, await started(worker)] == [20, 2]
+
+    async def test_each_value_keeps_what_it_had_been_given(self, store: Store, clock: ManualClock) -> None:
+        await store.put(Limit(name="r", by="tenant", rate=1, burst=9))
+        await store.put(Limit(name="r2", by="tenant", rate=1, burst=90))
+        for tenant in ("ada", "bob"):
+            await store.enqueue(some_tasks(30, queue=tenant, tenant=tenant))
+        worker = await worker_on(store)
+        await worker.claim(100, "ada")
+        clock.advance(timedelta(seconds=3))
+        await worker.claim(5, "bob")
+        clock.advance(timedelta(seconds=1))
+
+        await store.put(Limit(name="r", by="tenant", rate=5, burst=9))
+
+        numbers = Counter(one.task.tenant for one in await worker.claim(100, "ada", "bob"))
+        assert numbers == {"ada": 4, "bob": 5}
+
+    async def test_retries_are_starts(self, store: Store) -> None:
+        await store.put(Limit(name="r", queue="q", rate=1, burst=2))
+        await stand(store, queue="q")
+        worker = await worker_on(store)
+        for _ in range(2):
+            (claimed,) = await worker.claim(1, "q")
+            await applied(store, release(claimed))
+
+        assert await started(worker) == 0
+
+    async def test_a_cap_and_a_rate_hold_together(self, store: Store, clock: ManualClock) -> None:
+        await store.put(Limit(name="both", queue="q", running=2, rate=1, burst=3))
+        await store.enqueue(some_tasks(50, queue="q"))
+        worker = await worker_on(store)
+        first = await worker.claim(10, "q")
+        await applied(store, *map(complete, first))
+        then = await worker.claim(10, "q")
+        clock.advance(timedelta(seconds=9))
+
+        assert [len(first), len(then), await started(worker)] == [2, 1, 1]
+
+
+class TestUsage:
+    async def test_it_says_what_runs_and_what_may_start(self, store: Store, clock: ManualClock) -> None:
+        await store.put(Limit(name="each", by="tenant", running=3, rate=2, burst=4))
+        await store.enqueue(some_tasks(5, queue="q", tenant="ada"))
+        worker = await worker_on(store)
+        claimed = await worker.claim(10, "q")
+        await applied(store, complete(claimed[0]))
+        clock.advance(timedelta(seconds=0.5))
+
+        (usage,) = await all_records(store, Usage)
+
+        assert (usage.limit, usage.value, usage.running) == ("each", "ada", 2)
+        assert usage.tokens == pytest.approx(2.0)
+
+    async def test_a_cap_alone_has_no_tokens(self, store: Store) -> None:
+        await store.put(ONE)
+        await stand(store, queue="q")
+        worker = await worker_on(store)
+        await worker.claim(1, "q")
+
+        (usage,) = await all_records(store, Usage)
+
+        assert (usage.limit, usage.value, usage.running, usage.tokens) == ("one", "", 1, None)
+
+    async def test_a_limit_that_is_gone_has_none(self, store: Store) -> None:
+        await store.put(ONE)
+        await stand(store, queue="q")
+        worker = await worker_on(store)
+        await worker.claim(1, "q")
+
+        await store.remove(Limit, "one")
+
+        assert await all_records(store, Usage) == ()
+
+
+class TestWaitingForLimits:
+    async def test_a_permit_given_back_wakes_who_waits_for_it(self, store: Store) -> None:
+        await store.put(ONE)
+        await store.enqueue(some_tasks(100, queue="q"))
+        worker = await worker_on(store)
+
+        async def finish() -> None:
+            await applied(store, *map(complete, await worker.claim(1, "q")))
+
+        assert await heard(store, Wake.READY, finish)
+
+    async def test_time_wakes_who_waits_for_a_rate(self, store: Store) -> None:
+        await store.put(Limit(name="r", queue="q", rate=20, burst=1))
+        await store.enqueue(some_tasks(100, queue="q"))
+        worker = await worker_on(store)
+
+        assert await heard(store, Wake.READY, lambda: worker.claim(5, "q"))
+
+    async def test_a_changed_limit_wakes(self, store: Store) -> None:
+        await store.put(replace(ONE, running=0))
+        await stand(store, queue="q")
+
+        assert await heard(store, Wake.READY, lambda: store.put(replace(ONE, running=5)))
+
+    async def test_cancelled_tasks_hold_nothing(self, store: Store) -> None:
+        await store.put(ONE)
+        ids = [await stand(store, queue="q") for _ in range(3)]
+        worker = await worker_on(store)
+
+        await cancel(store, ids[0])
+
+        assert await started(worker) == 1

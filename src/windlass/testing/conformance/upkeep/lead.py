@@ -1,0 +1,83 @@
+"""Lead: one keeper at a time."""
+
+import asyncio
+from datetime import timedelta
+
+from ...._store.protocol import Store
+from ...clock import ManualClock
+
+TERM = timedelta(seconds=10)
+NOTHING = timedelta(0)
+
+
+class TestLead:
+    async def test_one_holder_leads(self, store: Store) -> None:
+        assert await store.lead("a", TERM)
+        assert not await store.lead("b", TERM)
+        assert await store.lead("a", TERM)
+
+    async def test_the_lead_runs_out(self, store: Store, clock: ManualClock) -> None:
+        await store.lead("a", TERM)
+        clock.advance(TERM - timedelta(microseconds=1))
+        assert not await store.lead("b", TERM)
+        clock.advance(timedelta(microseconds=1))
+
+        assert await store.lead("b", TERM)
+        assert not await store.lead("a", TERM)
+
+    async def test_keeping_it_renews_it(self, store: Store, clock: ManualClock) -> None:
+        await store.lead("a", TERM)
+        clock.advance(TERM / 2)
+        await store.lead("a", TERM)
+        clock.advance(TERM / 2)
+
+        assert not await store.lead("b", TERM)
+
+    async def test_giving_it_up_lets_another_have_it_at_once(self, store: Store) -> None:
+        await store.lead("a", TERM)
+
+        assert not await store.lead("a", NOTHING)
+        assert await store.lead("b", TERM)
+
+    async def test_only_its_holder_can_give_it_up(self, store: Store) -> None:
+        await store.lead("a", TERM)
+
+        assert not await store.lead("b", NOTHING)
+        assert not await store.lead("c", TERM)
+        assert await store.lead("a", TERM)
+
+    async def test_giving_up_what_nobody_has_is_harmless(self, store: Store) -> None:
+        assert not await store.lead("a", NOTHING)
+        assert await store.lead("b", TERM)
+
+    async def test_a_clock_that_was_set_back_does_not_prolong_a_lead(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await store.lead("a", TERM)
+        clock.advance(timedelta(hours=-1))
+
+        assert not await store.lead("b", NOTHING)
+        assert await store.lead("b", TERM)
+        assert not await store.lead("a", TERM)
+
+    async def test_a_leader_keeps_its_lead_when_the_clock_is_set_back(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await store.lead("a", TERM)
+        clock.advance(timedelta(hours=-1))
+
+        assert await store.lead("a", TERM)
+        assert not await store.lead("b", TERM)
+
+    async def test_of_many_at_once_one_leads(self, store: Store) -> None:
+        handles = [store.another() for _ in range(5)]
+        for handle in handles:
+            await handle.open()
+
+        answers = await asyncio.gather(
+            *(handle.lead(f"keeper-{number}", TERM) for number, handle in enumerate(handles))
+        )
+        for handle in handles:
+            await handle.close()
+
+        assert sorted(answers) == [False, False, False, False, True]

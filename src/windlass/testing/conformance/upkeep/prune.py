@@ -1,0 +1,155 @@
+"""Prune: retention deletes what it covers, and nothing else."""
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from ...._model.queue import QueueSettings, Retention
+from ...._model.state import ENDED, State
+from ...._store.protocol import Store
+from ...clock import ManualClock
+from ..steps import (
+    ManualWorker,
+    a_task,
+    all_tasks,
+    applied,
+    bury,
+    complete,
+    dump,
+    exists,
+    get,
+    running,
+    stand,
+    stop,
+    worker_on,
+)
+
+HOUR = timedelta(hours=1)
+FOR_EVER = Retention(completed=None, cancelled=None, dead=None)
+ENDS = {State.COMPLETED: complete, State.CANCELLED: stop, State.DEAD: bury}
+every_end = pytest.mark.parametrize("state", sorted(ENDED))
+
+
+async def ended(store: Store, worker: ManualWorker, state: State, queue: str = "q") -> str:
+    """A task that has ended so."""
+    claimed = await running(store, worker, queue=queue)
+    await applied(store, ENDS[state](claimed))
+    return claimed.task.id
+
+
+class TestPrune:
+    @every_end
+    async def test_each_state_has_a_term_of_its_own(
+        self, store: Store, clock: ManualClock, state: State
+    ) -> None:
+        worker = await worker_on(store)
+        ids = {end: await ended(store, worker, end) for end in ENDS}
+        clock.advance(HOUR + timedelta(microseconds=1))
+
+        pruned = await store.prune(replace(FOR_EVER, **{state.value: HOUR}), limit=10)
+
+        assert pruned == 1
+        assert {end for end, task_id in ids.items() if not await exists(store, task_id)} == {state}
+        assert list(await store.attempts(ids[state])) == []
+
+    @every_end
+    async def test_not_before_its_term(self, store: Store, clock: ManualClock, state: State) -> None:
+        await ended(store, await worker_on(store), state)
+        clock.advance(HOUR - timedelta(microseconds=1))
+        before = await dump(store)
+
+        assert await store.prune(Retention(completed=HOUR, cancelled=HOUR, dead=HOUR), limit=10) == 0
+        assert await dump(store) == before
+
+    async def test_none_keeps_for_ever(self, store: Store, clock: ManualClock) -> None:
+        worker = await worker_on(store)
+        for state in ENDS:
+            await ended(store, worker, state)
+        clock.advance(timedelta(days=36500))
+        before = await dump(store)
+
+        assert await store.prune(FOR_EVER, limit=10) == 0
+        assert await dump(store) == before
+
+    @every_end
+    async def test_longer_than_the_calendar_is_for_ever(self, store: Store, state: State) -> None:
+        task_id = await ended(store, await worker_on(store), state)
+
+        assert await store.prune(replace(FOR_EVER, **{state.value: timedelta.max}), limit=10) == 0
+        assert await exists(store, task_id)
+
+    async def test_expired_keys_go_however_few_tasks_do(self, store: Store, clock: ManualClock) -> None:
+        keys = [f"k{n}" for n in range(7)]
+        for key in keys:
+            await stand(store, idempotency_key=key, idempotency_for=HOUR)
+        lasting = await stand(store, idempotency_key="lasting", idempotency_for=HOUR * 9)
+        clock.advance(HOUR * 2)
+
+        assert await store.prune(FOR_EVER, limit=2) == 0
+
+        clock.advance(-HOUR * 2)  # Whatever is left of them would stand again.
+        answers = await store.enqueue([a_task(idempotency_key=key) for key in keys])
+        assert [answer.created for answer in answers] == [True] * len(keys)
+        (answer,) = await store.enqueue([a_task(idempotency_key="lasting")])
+        assert (answer.id, answer.created) == (lasting, False)
+
+    async def test_what_has_not_ended_is_never_pruned(self, store: Store, clock: ManualClock) -> None:
+        worker = await worker_on(store)
+        held = await running(store, worker)
+        await stand(store)
+        await stand(store, delay=timedelta(days=1))
+        await stand(store, after=(held.task.id,))
+        clock.advance(timedelta(days=365))
+        before = await dump(store)
+
+        zero = timedelta(0)
+        assert await store.prune(Retention(completed=zero, cancelled=zero, dead=zero), limit=10) == 0
+        assert await dump(store) == before
+
+    async def test_a_queues_own_retention_goes_before_the_keepers(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        worker = await worker_on(store)
+        await store.put(QueueSettings(name="long", retention=FOR_EVER))
+        await store.put(QueueSettings(name="short", retention=replace(FOR_EVER, completed=HOUR)))
+        await store.put(QueueSettings(name="plain", paused=False))
+        kept = [
+            await ended(store, worker, State.COMPLETED, "long"),
+            await ended(store, worker, State.DEAD, "short"),
+        ]
+        gone = [
+            await ended(store, worker, State.COMPLETED, "short"),
+            await ended(store, worker, State.COMPLETED, "plain"),
+            await ended(store, worker, State.COMPLETED, "unknown"),
+        ]
+        clock.advance(HOUR * 2)
+
+        assert await store.prune(Retention(completed=HOUR, cancelled=HOUR, dead=HOUR), limit=10) == len(gone)
+        assert [task.id for task in await all_tasks(store)] == kept
+
+    async def test_no_more_than_the_limit(self, store: Store, clock: ManualClock) -> None:
+        worker = await worker_on(store)
+        for _ in range(5):
+            await ended(store, worker, State.COMPLETED)
+        clock.advance(HOUR * 2)
+        retention = replace(FOR_EVER, completed=HOUR)
+
+        assert [await store.prune(retention, limit=2) for _ in range(4)] == [2, 2, 1, 0]
+
+    async def test_a_completed_task_stays_while_another_waits_beside_it(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        worker = await worker_on(store, lease_for=timedelta(days=1))
+        done, slow = await running(store, worker), await running(store, worker)
+        last = await stand(store, queue="last", after=(done.task.id, slow.task.id), result_into="results")
+        await applied(store, complete(done, b"1"))
+        clock.advance(HOUR * 2)
+        retention = replace(FOR_EVER, completed=HOUR)
+        assert await store.prune(retention, limit=10) == 0
+        await applied(store, complete(slow, b"2"))
+        await applied(store, complete(await worker.claim_one("last")))
+        assert (await get(store, last)).state is State.COMPLETED
+        clock.advance(HOUR * 2)
+
+        assert await store.prune(retention, limit=10) == 3

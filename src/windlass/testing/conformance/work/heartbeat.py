@@ -1,0 +1,267 @@
+"""Heartbeat: what keeps leases, and how a claim whose reply was lost comes to light."""
+
+from datetime import timedelta
+
+from ...._model.lease import Lease, Reported
+from ...._model.record import Session
+from ...._model.state import State
+from ...._model.task import Progress
+from ...._model.verdict import Receipt
+from ...._store.protocol import Store
+from ...clock import ManualClock
+from ..steps import (
+    LEASE,
+    ManualWorker,
+    all_records,
+    applied,
+    cancel,
+    complete,
+    dump,
+    get,
+    running,
+    settle,
+    some_tasks,
+    stand,
+    state_of,
+    worker_on,
+)
+
+
+class TestSessions:
+    async def test_opening_makes_a_session(self, store: Store, clock: ManualClock) -> None:
+        worker = ManualWorker(store, "w7")
+
+        pulse = await worker.beat(opening=True)
+
+        (session,) = await all_records(store, Session)
+        assert (pulse.alive, pulse.lost, pulse.cancel) == (True, (), ())
+        assert (session.id, session.worker.name, session.worker.slots) == (worker.session, "w7", 4)
+        assert (session.started_at, session.beat_at) == (clock.now(), clock.now())
+        assert session.expires_at == clock.now() + LEASE
+
+    async def test_opening_again_is_harmless(self, store: Store, clock: ManualClock) -> None:
+        worker = await worker_on(store)
+        started_at = clock.now()
+        held = await running(store, worker)
+        clock.advance(1)
+
+        pulse = await worker.beat(held.lease, opening=True)
+
+        (session,) = await all_records(store, Session)
+        assert (pulse.alive, pulse.lost) == (True, ())
+        assert (session.started_at, session.beat_at) == (started_at, clock.now())
+        assert await state_of(store, held.task.id) is State.RUNNING
+
+    async def test_a_beat_keeps_every_lease_of_the_session(self, store: Store, clock: ManualClock) -> None:
+        worker, other = await worker_on(store), await worker_on(store, lease_for=timedelta(days=1))
+        leases = [(await running(store, worker)).lease for _ in range(3)]
+        clock.advance(LEASE - timedelta(seconds=1))
+        assert (await worker.beat(*leases, through=worker.claims)).alive
+        clock.advance(LEASE - timedelta(seconds=1))
+
+        assert list(await store.rescue(other.session, limit=10)) == []
+        assert set(await settle(store, *(complete(lease) for lease in leases))) == {Receipt.APPLIED}
+
+    async def test_an_unknown_session_is_not_alive_and_not_made(self, store: Store) -> None:
+        before = await dump(store)
+
+        pulse = await ManualWorker(store).beat()
+
+        assert not pulse.alive
+        assert await dump(store) == before
+
+    async def test_a_forgotten_session_is_not_alive(self, store: Store, clock: ManualClock) -> None:
+        worker = await worker_on(store)
+        held = await running(store, worker)
+        clock.advance(LEASE)
+        rescuer = await worker_on(store)
+        await store.rescue(rescuer.session, limit=10)
+
+        assert not (await worker.beat(held.lease)).alive
+
+    async def test_a_late_beat_saves_what_nobody_took_over(self, store: Store, clock: ManualClock) -> None:
+        worker = await worker_on(store)
+        held = await running(store, worker)
+        clock.advance(LEASE * 2)
+
+        pulse = await worker.beat(held.lease, through=worker.claims)
+
+        assert (pulse.alive, pulse.lost) == (True, ())
+        rescuer = await worker_on(store)
+        assert list(await store.rescue(rescuer.session, limit=10)) == []
+
+    async def test_a_beat_may_shorten_the_lease(self, store: Store, clock: ManualClock) -> None:
+        worker = await worker_on(store)
+        await worker.beat(lease_for=timedelta(seconds=1))
+        clock.advance(1)
+        rescuer = await worker_on(store)
+
+        await store.rescue(rescuer.session, limit=10)
+
+        assert not (await worker.beat()).alive
+
+
+class TestNews:
+    async def test_lost_leases_are_named(self, store: Store, clock: ManualClock) -> None:
+        worker = await worker_on(store)
+        lost, ended = await running(store, worker), await running(store, worker)
+        await applied(store, complete(ended))
+        clock.advance(LEASE)
+        rescuer = await worker_on(store)
+        await store.rescue(rescuer.session, limit=10)
+        await worker.beat(opening=True)
+        kept = await running(store, worker)
+
+        pulse = await worker.beat(lost.lease, ended.lease, kept.lease, through=worker.claims)
+
+        assert pulse.alive
+        assert set(pulse.lost) == {lost.lease, ended.lease}
+
+    async def test_a_request_to_stop_is_told_until_the_end(self, store: Store) -> None:
+        worker = await worker_on(store)
+        flagged, spared = await running(store, worker), await running(store, worker)
+        await cancel(store, flagged.task.id)
+
+        for _ in range(2):
+            pulse = await worker.beat(flagged.lease, spared.lease, through=worker.claims)
+            assert (pulse.lost, pulse.cancel) == ((), (flagged.task.id,))
+
+    async def test_progress_is_kept(self, store: Store) -> None:
+        worker = await worker_on(store)
+        held = await running(store, worker)
+        half = Progress(fraction=0.5, message="half way — ½")
+
+        await worker.report(Reported(held.lease, half), held=[held.lease])
+
+        assert (await get(store, held.task.id)).progress == half
+
+    async def test_progress_under_a_stale_lease_changes_nothing(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        worker = await worker_on(store)
+        stale = await running(store, worker)
+        clock.advance(LEASE)
+        rescuer = await worker_on(store)
+        (rescued,) = await store.rescue(rescuer.session, limit=10)
+
+        await rescuer.report(Reported(stale.lease, Progress(fraction=0.9)), held=[rescued.lease])
+
+        assert await get(store, stale.task.id) == rescued.task
+
+    async def test_progress_is_forgotten_at_the_next_claim(self, store: Store) -> None:
+        worker = await worker_on(store)
+        held = await running(store, worker)
+        await worker.report(Reported(held.lease, Progress(fraction=0.5)), held=[held.lease])
+        await worker.beat(through=worker.claims)
+
+        again = await worker.claim_one(held.task.queue)
+
+        assert again.task.progress is None
+
+
+class TestLostReplies:
+    """A claim was granted and its reply never arrived: the worker lives and knows nothing of the tasks."""
+
+    async def test_strangers_are_handed_back_uncounted_with_a_raised_fence(self, store: Store) -> None:
+        worker = await worker_on(store)
+        stranger = await running(store, worker)
+        known = await running(store, worker)
+
+        pulse = await worker.beat(known.lease, through=worker.claims)
+
+        task = await get(store, stranger.task.id)
+        assert (pulse.alive, pulse.lost) == (True, ())
+        assert (task.state, task.attempt, task.session) == (State.READY, 0, None)
+        assert task.fence > stranger.task.fence
+        assert await get(store, known.task.id) == known.task
+
+    async def test_a_handed_back_task_cannot_be_settled_with_the_old_lease(self, store: Store) -> None:
+        worker = await worker_on(store)
+        stranger = await running(store, worker)
+        await worker.beat(through=worker.claims)
+        before = await dump(store)
+
+        assert await settle(store, complete(stranger)) == (Receipt.LOST,)
+        assert await dump(store) == before
+
+    async def test_a_handed_back_task_keeps_its_place(self, store: Store, clock: ManualClock) -> None:
+        worker = await worker_on(store)
+        first = await stand(store)
+        await worker.claim_one()
+        clock.advance(1)
+        await stand(store)
+
+        await worker.beat(through=worker.claims)
+
+        assert (await worker.claim_one()).task.id == first
+
+    async def test_claims_above_through_are_left_alone(self, store: Store) -> None:
+        worker = await worker_on(store)
+        await store.enqueue(some_tasks(3))
+        answered = await worker.claim_one()
+        under_way = [await worker.claim_one(), await worker.claim_one()]
+
+        await worker.beat(answered.lease, through=1)
+
+        assert [await get(store, one.task.id) for one in under_way] == [one.task for one in under_way]
+
+        await worker.beat(answered.lease, through=2)
+
+        states = [await state_of(store, one.task.id) for one in (answered, *under_way)]
+        assert states == [State.RUNNING, State.READY, State.RUNNING]
+
+    async def test_what_a_settle_claimed_is_handed_back_too(self, store: Store) -> None:
+        worker = await worker_on(store)
+        held = await running(store, worker)
+        await stand(store, queue="q")
+        settled = await store.settle([complete(held)], worker.ask(1, "q"))
+
+        await worker.beat(through=worker.claims)
+
+        (stranger,) = settled.claimed
+        assert await state_of(store, stranger.task.id) is State.READY
+
+    async def test_a_task_known_by_an_old_lease_only_is_a_stranger(self, store: Store) -> None:
+        worker = await worker_on(store)
+        old = await running(store, worker)
+        await worker.beat(through=worker.claims)
+        again = await worker.claim_one(old.task.queue)
+
+        pulse = await worker.beat(old.lease, through=worker.claims)
+
+        assert pulse.lost == (old.lease,)
+        assert await state_of(store, again.task.id) is State.READY
+
+    async def test_a_flagged_stranger_is_cancelled(self, store: Store, clock: ManualClock) -> None:
+        worker = await worker_on(store)
+        stranger = await running(store, worker)
+        await cancel(store, stranger.task.id)
+
+        await worker.beat(through=worker.claims)
+
+        task = await get(store, stranger.task.id)
+        assert (task.state, task.finished_at, task.session) == (State.CANCELLED, clock.now(), None)
+
+    async def test_other_sessions_tasks_are_left_alone(self, store: Store) -> None:
+        worker, other = await worker_on(store), await worker_on(store)
+        theirs = await running(store, other)
+
+        pulse = await worker.beat(through=1000)
+
+        assert pulse == await worker.beat(through=1000)
+        assert await get(store, theirs.task.id) == theirs.task
+
+    async def test_a_rescue_whose_reply_was_lost_keeps_its_attempt_counted(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        crashed = await running(store, await worker_on(store))
+        clock.advance(LEASE)
+        rescuer = await worker_on(store)
+        (rescued,) = await store.rescue(rescuer.session, limit=10)
+
+        await rescuer.beat()
+
+        task = await get(store, crashed.task.id)
+        assert (task.state, task.attempt, task.session) == (State.READY, 1, None)
+        assert task.fence > rescued.task.fence
+        assert await settle(store, complete(Lease(task.id, rescued.task.fence))) == (Receipt.LOST,)

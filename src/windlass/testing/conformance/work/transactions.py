@@ -1,0 +1,249 @@
+"""Transactions of the store's own: what is enqueued and settled in one stands whole, or not at all. (D15)
+
+For stores that can (`Capability.JOIN`). A test asks `store.transaction()` for a connection and
+`store.join(connection)` for the verbs on it; what it enqueues beside the settlement stands for the handler's
+own writes.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
+
+import pytest
+
+from ...._model.state import State
+from ...._model.task import NewTask
+from ...._model.verdict import Receipt, Settlement
+from ...._store.protocol import Capability, Store, Wake
+from ....errors import DuplicateTask
+from ...clock import ManualClock
+from ..steps import (
+    ENDINGS,
+    a_task,
+    applied,
+    complete,
+    dump,
+    exists,
+    get,
+    release,
+    running,
+    settle,
+    stand,
+    state_of,
+    taken_over,
+    worker_on,
+)
+from .wakes import heard
+
+T = TypeVar("T")
+
+each_way = pytest.mark.parametrize("blocking", [False, True], ids=["in the loop", "in a thread"])
+
+
+class Undone(Exception):
+    """Leaves a block, so that it is rolled back."""
+
+
+async def answered(answer: T | Awaitable[T]) -> T:
+    """What a join answers, whether or not its driver is async."""
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+async def transact(
+    store: Store,
+    *batch: Settlement,
+    beside: Sequence[NewTask] = (),
+    blocking: bool = False,
+    undone: bool = False,
+) -> tuple[Receipt, ...]:
+    """Enqueue and settle in one transaction; answers with the receipts, or raises Undone in the block."""
+
+    def here() -> tuple[Receipt, ...]:
+        with store.transaction() as connection:
+            joined = store.join(connection)
+            joined.enqueue(beside)
+            receipts = joined.settle(batch)
+            assert not isinstance(receipts, Awaitable), "in a thread nothing can be awaited"
+            if undone:
+                raise Undone
+            return tuple(receipts)
+
+    if blocking:
+        return await asyncio.to_thread(here)
+    async with store.transaction() as connection:
+        joined = store.join(connection)
+        await answered(joined.enqueue(beside))
+        receipts = tuple(await answered(joined.settle(batch)))
+        if undone:
+            raise Undone
+        return receipts
+
+
+class TestTransactions:
+    @pytest.fixture(autouse=True)
+    def _able(self, store: Store) -> None:
+        if Capability.JOIN not in store.capabilities:
+            pytest.skip("this store has no transactions; TestRefusals sees to it that it says so")
+
+    @each_way
+    async def test_a_completion_stands_together_with_the_other_writes(
+        self, store: Store, *, blocking: bool
+    ) -> None:
+        held = await running(store, await worker_on(store))
+        other = a_task()
+
+        receipts = await transact(store, complete(held, b'"done"'), beside=[other], blocking=blocking)
+
+        task = await get(store, held.task.id)
+        assert receipts == (Receipt.APPLIED,)
+        assert (task.state, task.result, task.session) == (State.COMPLETED, b'"done"', None)
+        assert task.finished_at is not None
+        assert await state_of(store, other.id) is State.READY
+
+    @each_way
+    async def test_neither_stands_if_an_exception_leaves_the_block(
+        self, store: Store, *, blocking: bool
+    ) -> None:
+        held = await running(store, await worker_on(store))
+        await stand(store, after=(held.task.id,))
+        before = await dump(store)
+
+        with pytest.raises(Undone):
+            await transact(
+                store, complete(held, b"1", a_task()), beside=[a_task()], blocking=blocking, undone=True
+            )
+
+        assert await dump(store) == before
+        await applied(store, complete(held))
+
+    async def test_nothing_of_it_is_seen_before_it_is_left(self, store: Store) -> None:
+        held = await running(store, await worker_on(store))
+        other = a_task()
+
+        async with store.transaction() as connection:
+            joined = store.join(connection)
+            await answered(joined.enqueue([other]))
+            await answered(joined.settle([complete(held)]))
+            seen = (await state_of(store, held.task.id), await exists(store, other.id))
+
+        assert seen == (State.RUNNING, False)
+        assert await state_of(store, held.task.id) is State.COMPLETED
+
+    async def test_an_empty_one_changes_nothing(self, store: Store) -> None:
+        before = await dump(store)
+
+        async with store.transaction():
+            pass
+
+        assert await dump(store) == before
+
+    @pytest.mark.parametrize("ending", ENDINGS)
+    async def test_it_settles_as_the_store_itself_does(self, store: Store, ending: str) -> None:
+        worker = await worker_on(store)
+        here, there = await running(store, worker), await running(store, worker)
+
+        assert await transact(store, ENDINGS[ending](here)) == (Receipt.APPLIED,)
+        await applied(store, ENDINGS[ending](there))
+
+        one, other = await get(store, here.task.id), await get(store, there.task.id)
+        assert (one.state, one.attempt, one.fence, one.error) == (
+            other.state,
+            other.attempt,
+            other.fence,
+            other.error,
+        )
+        (line,) = await store.attempts(one.id)
+        assert line.outcome == (await store.attempts(other.id))[0].outcome
+
+    async def test_successors_and_dependents_go_with_it(self, store: Store) -> None:
+        held = await running(store, await worker_on(store))
+        waiting = await stand(store, after=(held.task.id,))
+        successor = a_task(root=held.task.id)
+
+        await transact(store, complete(held, b"1", successor))
+
+        assert await state_of(store, waiting) is State.READY
+        assert await state_of(store, successor.id) is State.READY
+
+    @pytest.mark.parametrize("ending", ENDINGS)
+    async def test_a_lost_lease_settles_nothing_in_it(
+        self, store: Store, clock: ManualClock, ending: str
+    ) -> None:
+        stalled = await running(store, await worker_on(store))
+        await taken_over(store, clock, stalled)
+        before = await dump(store)
+
+        assert await transact(store, ENDINGS[ending](stalled)) == (Receipt.LOST,)
+        assert await dump(store) == before
+
+    async def test_a_lease_that_was_settled_elsewhere_is_not_applied_in_it(self, store: Store) -> None:
+        """Its worker handed it back: whoever has other writes in the transaction must hear of it."""
+        held = await running(store, await worker_on(store))
+        await applied(store, release(held))
+        before = await dump(store)
+
+        assert await transact(store, complete(held)) == (Receipt.REPEATED,)
+        assert await dump(store) == before
+
+    async def test_settling_again_afterwards_is_harmless(self, store: Store) -> None:
+        held = await running(store, await worker_on(store))
+        await transact(store, complete(held, b"1", a_task()))
+        before = await dump(store)
+
+        for ending in ENDINGS.values():
+            assert await settle(store, ending(held)) == (Receipt.REPEATED,)
+
+        assert await dump(store) == before
+
+    async def test_a_refused_enqueue_leaves_the_rest_of_it_alone(self, store: Store) -> None:
+        held = await running(store, await worker_on(store))
+        await stand(store, fingerprint="f")
+
+        async with store.transaction() as connection:
+            joined = store.join(connection)
+            with pytest.raises(DuplicateTask):
+                await answered(joined.enqueue([a_task(), a_task(fingerprint="f")]))
+            await answered(joined.settle([complete(held)]))
+
+        assert await state_of(store, held.task.id) is State.COMPLETED
+
+    async def test_many_at_once_all_come_to_their_end(self, store: Store) -> None:
+        worker = await worker_on(store)
+        held = [await running(store, worker) for _ in range(8)]
+
+        receipts = await asyncio.gather(
+            *(
+                transact(store, complete(one), beside=[a_task()], blocking=bool(n % 2))
+                for n, one in enumerate(held)
+            )
+        )
+
+        assert set(receipts) == {(Receipt.APPLIED,)}
+        assert {await state_of(store, one.task.id) for one in held} == {State.COMPLETED}
+
+    async def test_one_that_is_given_up_holds_nothing_up(self, store: Store) -> None:
+        held = await running(store, await worker_on(store))
+        entered, never = asyncio.Event(), asyncio.Event()
+
+        async def linger() -> None:
+            async with store.transaction() as connection:
+                await answered(store.join(connection).settle([complete(held)]))
+                entered.set()
+                await never.wait()
+
+        lingering = asyncio.ensure_future(linger())
+        await entered.wait()
+        lingering.cancel()
+        await asyncio.wait([lingering])
+
+        assert lingering.cancelled()
+        assert await state_of(store, held.task.id) is State.RUNNING
+        await applied(store, complete(held))
+
+    async def test_its_commit_wakes(self, store: Store) -> None:
+        worker = await worker_on(store)
+
+        async def cause() -> None:
+            await transact(store, complete(await running(store, worker), None, a_task(queue="q")))
+
+        assert await heard(store, Wake.READY, cause)

@@ -1,0 +1,135 @@
+"""Wakes: whoever waits hears soon that a look is worth while."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import timedelta
+
+from ...._ids import new_id
+from ...._model.queue import QueueSettings
+from ...._store.protocol import Store, Wake
+from ...clock import ManualClock
+from ..steps import LEASE, ManualWorker, applied, bury, complete, release, replay, running, stand, worker_on
+
+DEADLINE_SECONDS = 10.0
+NUDGE_SECONDS = 0.2
+
+
+async def heard(
+    listening: Store, wake: Wake, cause: Callable[[], Awaitable[object]], queue: str = "q"
+) -> bool:
+    """Whether a listener hears such a hint before the deadline.
+
+    Hints may get lost while the listener is still settling in, so the cause is repeated until then.
+    """
+    hearing = asyncio.ensure_future(_hear(listening, wake, queue))
+    await asyncio.sleep(0)  # Lets it begin; where that is enough, the first cause is heard.
+    try:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not hearing.done():
+                await cause()
+                await asyncio.wait([hearing], timeout=NUDGE_SECONDS)
+            return await hearing
+    except TimeoutError:
+        return False
+    finally:
+        hearing.cancel()
+        with suppress(asyncio.CancelledError):
+            await hearing
+
+
+async def _hear(store: Store, wanted: Wake, queue: str) -> bool:
+    hints = store.wakes([queue])
+    try:
+        async for wake in hints:
+            if wake is wanted:
+                return True
+    finally:
+        await hints.aclose()  # type: ignore[attr-defined]  # a generator in every store we know
+    return False
+
+
+class TestWakes:
+    async def test_an_enqueued_task_wakes(self, store: Store) -> None:
+        assert await heard(store, Wake.READY, lambda: stand(store, queue="q"))
+
+    async def test_a_scheduled_task_wakes_the_keeper(self, store: Store) -> None:
+        assert await heard(store, Wake.SCHEDULED, lambda: stand(store, queue="q", delay=timedelta(seconds=1)))
+
+    async def test_a_promoted_task_wakes(self, store: Store, clock: ManualClock) -> None:
+        async def promote() -> None:
+            await stand(store, queue="q", delay=timedelta(seconds=1))
+            clock.advance(1)
+            await store.promote(limit=10)
+
+        assert await heard(store, Wake.READY, promote)
+
+    async def test_a_resumed_queue_wakes(self, store: Store) -> None:
+        await store.put(QueueSettings(name="q", paused=True))
+        await stand(store, queue="q")
+
+        assert await heard(store, Wake.READY, lambda: store.put(QueueSettings(name="q")))
+
+    async def test_forgetting_that_a_queue_was_paused_wakes(self, store: Store) -> None:
+        await stand(store, queue="q")
+
+        async def resume() -> None:
+            await store.put(QueueSettings(name="q", paused=True))
+            await store.remove(QueueSettings, "q")
+
+        assert await heard(store, Wake.READY, resume)
+
+    async def test_a_released_task_wakes(self, store: Store) -> None:
+        worker = await worker_on(store)
+        await stand(store, queue="q")
+
+        async def hand_back() -> None:
+            await applied(store, release(await worker.claim_one("q")))
+
+        assert await heard(store, Wake.READY, hand_back)
+
+    async def test_a_task_handed_back_by_a_heartbeat_wakes(self, store: Store) -> None:
+        worker = await worker_on(store)
+        await stand(store, queue="q")
+
+        async def lose_a_reply() -> None:
+            await worker.claim_one("q")
+            await worker.beat(through=worker.claims)
+
+        assert await heard(store, Wake.READY, lose_a_reply)
+
+    async def test_a_replayed_task_wakes(self, store: Store) -> None:
+        worker = await worker_on(store)
+        await stand(store, queue="q")
+
+        async def bring_back() -> None:
+            claimed = await worker.claim_one("q")
+            await applied(store, bury(claimed))
+            await replay(store, claimed.task.id)
+
+        assert await heard(store, Wake.READY, bring_back)
+
+    async def test_an_unblocked_task_wakes(self, store: Store) -> None:
+        worker = await worker_on(store)
+
+        async def unblock() -> None:
+            held = await running(store, worker)
+            await stand(store, queue="q", after=(held.task.id,))
+            await applied(store, complete(held))
+
+        assert await heard(store, Wake.READY, unblock)
+
+    async def test_it_is_heard_through_another_handle(self, store: Store) -> None:
+        other = store.another()
+        await other.open()
+        try:
+            assert await heard(other, Wake.READY, lambda: stand(store, queue="q"))
+        finally:
+            await other.close()
+
+    async def test_a_woken_worker_finds_the_task(self, store: Store) -> None:
+        worker: ManualWorker = await worker_on(store, lease_for=LEASE * 100)
+        queue = new_id()
+
+        assert await heard(store, Wake.READY, lambda: stand(store, queue=queue), queue)
+        assert len(await worker.claim(1, queue)) == 1

@@ -14,59 +14,59 @@ from ..rules.transitions import replayed
 from . import audit as auditing
 from .script import Script, ask, value
 from .successors import abandon, cancel_pending
-from .unit_of_work import Book
+from .unit_of_work import UnitOfWork
 
 
 def apply(clock: datetime | None, action: Action, ids: Sequence[TaskId], limit: int) -> Script[list[TaskId]]:
     """Do it to those of these that still allow it, oldest first, and audit it."""
-    book = Book((yield from value("now", clock)))
-    yield from book.load(ids)
+    work = UnitOfWork((yield from value("now", clock)))
+    yield from work.load(ids)
     if isinstance(action, Replay):
-        yield from book.load_cancelled(ids)
+        yield from work.load_cancelled(ids)
     states, standing = allowing(action), set[str]()
     done: list[Task] = []
     for task_id in ids:
         if len(done) >= limit:
             break
         # An earlier one's cancellation may have changed this one.
-        task = book.get(task_id)
-        if task is not None and task.state in states and (yield from _do(book, action, task, standing)):
+        task = work.get(task_id)
+        if task is not None and task.state in states and (yield from _do(work, action, task, standing)):
             done.append(task)
-    yield from book.flush()
+    yield from work.flush()
     if isinstance(action, Discard) and done:
         gone = [task.id for task in done]
         yield from ask("forget", gone)
         yield from ask("forget_about", gone)
     if done:
-        yield from auditing.write([audited(action, task.id, book.now) for task in done])
-    yield from book.wake()
+        yield from auditing.write([audited(action, task.id, work.now) for task in done])
+    yield from work.wake()
     return [task.id for task in done]
 
 
-def _do(book: Book, action: Action, task: Task, standing: set[str]) -> Script[bool]:
+def _do(work: UnitOfWork, action: Action, task: Task, standing: set[str]) -> Script[bool]:
     match action:
         case CancelTasks(by=by):
             if task.state in PENDING:
-                yield from cancel_pending(book, task, by.why or f"cancelled by {by.who}")
+                yield from cancel_pending(work, task, by.why or f"cancelled by {by.who}")
             else:
-                book.keep(replace(task, cancel_requested=True))
+                work.keep(replace(task, cancel_requested=True))
             return True
         case Replay(payload=payload):
-            return (yield from _replay(book, task, payload, standing))
+            return (yield from _replay(work, task, payload, standing))
         case Discard():
-            yield from abandon(book, task.id, "died and was discarded")
+            yield from abandon(work, task.id, "died and was discarded")
             return True
         case _:
             assert_never(action)
 
 
-def _replay(book: Book, task: Task, payload: bytes | None, standing: set[str]) -> Script[bool]:
+def _replay(work: UnitOfWork, task: Task, payload: bytes | None, standing: set[str]) -> Script[bool]:
     """Bring it back with all its attempts; False if its fingerprint stands again."""
     if task.fingerprint is not None:
         yield from ask("lock_fingerprints", [task.fingerprint])
         if task.fingerprint in standing or (yield from ask("standing", [task.fingerprint])):
             return False
         standing.add(task.fingerprint)
-    change = replayed(task, payload, book.now)
-    book.move(task, change.verb, change.state, **change.fields)
+    change = replayed(task, payload, work.now)
+    work.move(task, change.verb, change.state, **change.fields)
     return True

@@ -13,7 +13,7 @@ from ..rules import refusals
 from .rows import Row, columns_of, ids_of, read_leased
 from .script import Ask, Script, ask, value
 from .successors import abandon
-from .unit_of_work import Book
+from .unit_of_work import UnitOfWork
 
 _encoder = msgspec.json.Encoder()
 
@@ -56,25 +56,25 @@ def pulse(beat: Heartbeat, rows: Sequence[Row]) -> Pulse:
 
 def hand_back(clock: datetime | None, beat: Heartbeat, ids: Sequence[TaskId]) -> Script[None]:
     """Release them. What was claimed never ran and is not counted; what was rescued did, and stays so."""
-    book = Book((yield from value("now", clock)))
+    work = UnitOfWork((yield from value("now", clock)))
     known = set(beat.held)
-    yield from book.load(ids)
+    yield from work.load(ids)
     for task_id in ids:
-        task = book.get(task_id)
+        task = work.get(task_id)
         if task is None or task.session != beat.session or task.state is not State.RUNNING:
             continue
-        if book.number(task_id) > beat.through or Lease(task_id, task.fence) in known:
+        if work.number(task_id) > beat.through or Lease(task_id, task.fence) in known:
             continue
         # The fence rises, so that whoever might still hold the old lease cannot settle with it.
         freed = replace(task, fence=task.fence + 1, session=None)
         if task.cancel_requested:
-            book.move(freed, Verb.CANCEL, State.CANCELLED, finished_at=book.now)
-            yield from abandon(book, task.id, "was cancelled")
+            work.move(freed, Verb.CANCEL, State.CANCELLED, finished_at=work.now)
+            yield from abandon(work, task.id, "was cancelled")
         else:
-            uncounted = 0 if book.number(task_id) == RESCUED else 1
-            book.move(freed, Verb.POSTPONE, State.READY, attempt=task.attempt - uncounted)
-    yield from book.flush()
-    yield from book.wake()
+            uncounted = 0 if work.number(task_id) == RESCUED else 1
+            work.move(freed, Verb.POSTPONE, State.READY, attempt=task.attempt - uncounted)
+    yield from work.flush()
+    yield from work.wake()
 
 
 def held(beat: Heartbeat) -> Ask:

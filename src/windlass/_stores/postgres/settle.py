@@ -16,7 +16,7 @@ from .enqueue.plain import Admission, Terms
 from .rows import Row, columns_of, error_columns, ids_of, read_leased
 from .script import Ask, Script, ask, pairs, value
 from .successors import abandon, unblock
-from .unit_of_work import Book
+from .unit_of_work import UnitOfWork
 
 
 class Grant(Struct, frozen=True):
@@ -123,7 +123,7 @@ def settle(
     terms: Terms, batch: Sequence[Settlement], wish: Claim | None, arms: Sequence[Arm]
 ) -> Script[tuple[tuple[Receipt, ...], Grant | None]]:
     """Apply the verdicts whose leases hold, then claim."""
-    settling = Settling(terms, Book((yield from value("now", terms.clock))))
+    settling = Settling(terms, UnitOfWork((yield from value("now", terms.clock))))
     receipts = yield from settling.settle(batch)
     if wish is None or not arms:
         return receipts, None
@@ -133,9 +133,9 @@ def settle(
 class Settling:
     """Settlements on their way in, all of one transaction."""
 
-    def __init__(self, terms: Terms, book: Book) -> None:
+    def __init__(self, terms: Terms, work: UnitOfWork) -> None:
         self._terms = terms
-        self._book = book
+        self._work = work
         self._ended: dict[TaskId, int] = {}  # fences of tasks in the history
         self._lines: list[Row] = []
         self._completed: list[TaskId] = []
@@ -144,20 +144,20 @@ class Settling:
     def settle(self, batch: Sequence[Settlement]) -> Script[tuple[Receipt, ...]]:
         """Apply each verdict whose lease still holds."""
         ids = [settlement.lease.task_id for settlement in batch]
-        yield from self._book.load(ids)
-        gone = ids_of(task_id for task_id in ids if self._book.get(task_id) is None)
+        yield from self._work.load(ids)
+        gone = ids_of(task_id for task_id in ids if self._work.get(task_id) is None)
         self._ended = (yield from pairs("fences", gone)) if gone else {}
         receipts = tuple([self._settle_one(settlement) for settlement in batch])
-        yield from self._book.flush()
+        yield from self._work.flush()
         yield from self._record()
         yield from self._follow(batch, receipts)
-        yield from self._book.flush()
-        yield from self._book.wake()
+        yield from self._work.flush()
+        yield from self._work.wake()
         return receipts
 
     def _settle_one(self, settlement: Settlement) -> Receipt:
         lease = settlement.lease
-        task = self._book.get(lease.task_id)
+        task = self._work.get(lease.task_id)
         if task is None:
             # A task that is gone had ended, and while it is leased only its holder can end it: a repeat.
             fence = self._ended.get(lease.task_id, lease.fence)
@@ -170,19 +170,19 @@ class Settling:
         return Receipt.APPLIED
 
     def _apply(self, task: Task, settlement: Settlement) -> None:
-        change = settled(task, settlement, self._book.now)
+        change = settled(task, settlement, self._work.now)
         if isinstance(settlement.verdict, Complete):
-            self._book.note_outcome(
+            self._work.note_outcome(
                 task.id, settlement.outcome
             )  # Before it moves: a record has it as its line.
-            self._book.move(task, change.verb, change.state, **change.fields)
+            self._work.move(task, change.verb, change.state, **change.fields)
             self._completed.append(task.id)
             return
-        self._book.move(task, change.verb, change.state, **change.fields)
+        self._work.move(task, change.verb, change.state, **change.fields)
         if change.state is State.CANCELLED:
             self._cancelled.append(task.id)
         if has_line(settlement):
-            self._lines.append(_line(task, settlement, settlement.verdict.error, self._book.now))
+            self._lines.append(_line(task, settlement, settlement.verdict.error, self._work.now))
 
     def _record(self) -> Script[None]:
         if not self._lines:
@@ -194,9 +194,9 @@ class Settling:
 
     def _follow(self, batch: Sequence[Settlement], receipts: Sequence[Receipt]) -> Script[None]:
         """What the ends mean to other tasks."""
-        yield from unblock(self._book, self._completed)
+        yield from unblock(self._work, self._completed)
         for task_id in self._cancelled:
-            yield from abandon(self._book, task_id, "was cancelled")
+            yield from abandon(self._work, task_id, "was cancelled")
         successors = [
             new
             for settlement, receipt in zip(batch, receipts, strict=True)
@@ -204,7 +204,7 @@ class Settling:
             for new in settlement.verdict.successors
         ]
         if successors:
-            yield from Admission(self._terms, self._book).admit(successors)
+            yield from Admission(self._terms, self._work).admit(successors)
 
 
 def _line(task: Task, settlement: Settlement, error: Error | None, now: datetime) -> Row:

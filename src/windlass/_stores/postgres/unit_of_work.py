@@ -18,7 +18,7 @@ _IN_HISTORY = frozenset({State.COMPLETED, State.CANCELLED})
 _KEEP_COLUMNS, _END_COLUMNS = 17, 14
 
 
-class Book:
+class UnitOfWork:
     """The tasks that a transaction has in hand, as they stand within it."""
 
     def __init__(self, now: datetime) -> None:

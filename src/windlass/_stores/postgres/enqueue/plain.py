@@ -14,7 +14,7 @@ from ..rows import NEW_COLUMNS, columns_of, ids_of, new_row
 from ..script import Ask, Script, ask, pairs, value
 from ..statements import statement
 from ..successors import cancel_pending
-from ..unit_of_work import Book
+from ..unit_of_work import UnitOfWork
 
 _SKEW = timedelta(days=1)
 """By so much at most may the clocks of producers and of the database differ."""
@@ -37,10 +37,10 @@ def enqueue(terms: Terms, batch: Sequence[NewTask]) -> Script[list[Enqueued]]:
     """Keep all of the batch or none of it; a refusal must be rolled back by who plays this."""
     if all(map(is_plain, batch)):
         return (yield from insert_plain(terms, batch))
-    book = Book((yield from value("now", terms.clock)))
-    answers = yield from Admission(terms, book).admit(batch)
-    yield from book.flush()
-    yield from book.wake()
+    work = UnitOfWork((yield from value("now", terms.clock)))
+    answers = yield from Admission(terms, work).admit(batch)
+    yield from work.flush()
+    yield from work.wake()
     return answers
 
 
@@ -122,9 +122,9 @@ class Key(Struct, frozen=True):
 class Admission:
     """One batch on its way in. What it has let in so far counts for the checks of the rest."""
 
-    def __init__(self, terms: Terms, book: Book) -> None:
+    def __init__(self, terms: Terms, work: UnitOfWork) -> None:
         self._terms = terms
-        self._book = book
+        self._work = work
         self._states: dict[TaskId, str] = {}  # of tasks that stand, and of those that are let in
         self._keys: dict[tuple[str, str], Key] = {}
         self._fingerprints: dict[str, TaskId] = {}
@@ -158,7 +158,7 @@ class Admission:
                 first.setdefault((new.tenant, new.idempotency_key), new)
         if not first:
             return
-        now = self._book.now
+        now = self._work.now
         rows = [
             (tenant, key, new.id, new.idempotency_digest, _until(new, now))
             for (tenant, key), new in sorted(first.items())
@@ -245,11 +245,11 @@ class Admission:
 
     def _cancel_doomed(self) -> Script[None]:
         doomed = [new.id for new in self._new if self._states[new.id] == State.CANCELLED]
-        yield from self._book.load(doomed)
+        yield from self._work.load(doomed)
         for task_id in doomed:
-            task = self._book.get(task_id)
+            task = self._work.get(task_id)
             if task is not None and task.state is State.WAITING:
-                yield from cancel_pending(self._book, task, "a predecessor had been cancelled")
+                yield from cancel_pending(self._work, task, "a predecessor had been cancelled")
 
 
 def _until(new: NewTask, now: datetime) -> datetime | None:

@@ -14,7 +14,7 @@ from ...._policy.order.lanes import moves_tasks
 from ..queue_layout import read_settings
 from ..script import Ask, Script, ask, value
 from ..successors import abandon
-from ..unit_of_work import Book
+from ..unit_of_work import UnitOfWork
 
 KEYS_AT_ONCE = 1000
 """Keys that one transaction deletes, so that a day's worth of them does not hold up everybody else."""
@@ -136,11 +136,11 @@ def prune_rows(term: Term, now: datetime, limit: int, since: datetime) -> Script
 
 def _forget_all(ids: Sequence[TaskId], now: datetime, *, dead: bool) -> Script[None]:
     if dead:
-        book = Book(now)
-        yield from book.load(ids)
+        work = UnitOfWork(now)
+        yield from work.load(ids)
         for task_id in ids:
-            yield from abandon(book, task_id, "died and was pruned")
-        yield from book.flush()
+            yield from abandon(work, task_id, "died and was pruned")
+        yield from work.flush()
         yield from ask("forget", ids)
     else:
         yield from ask("forget_ended", ids)

@@ -16,7 +16,7 @@ endef
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## Create or mend .venv from the lock; nothing to do is the usual case
@@ -31,22 +31,39 @@ demo: setup ## Show windlass at work
 	@$(BIN)/windlass demo
 
 .PHONY: test
-test: check core servers ## The whole gate: check, the core's coverage, every test
+test: setup ## The whole gate: check, the core's coverage, every test on a sample of stores and examples
+	@$(MAKE) --no-print-directory -j 2 servers check core
+	@$(MAKE) --no-print-directory pytest
+
+.PHONY: test-all
+test-all: export WINDLASS_TESTS := full
+test-all: test ## The same on every store, every server and with all examples
+
+.PHONY: pytest
+pytest: setup
 	@printf '  %-8s %s\n' 'pytest' 'all but real processes'
-	@$(BIN)/pytest --no-header -q -n 2 --dist worksteal --ignore=tests/unit -m 'not system and not chaos'
+	@$(BIN)/pytest --no-header -q -n 2 --dist worksteal --ignore=tests/unit --ignore=tests/test_tidy.py -m 'not system and not chaos'
 	@printf '  %-8s %s\n' 'pytest' 'real processes, kills and cuts'
 	@$(BIN)/pytest --no-header -q -n 2 --dist worksteal -m 'system and not chaos'
 
-.PHONY: check
-check: setup ## The quick gate: lint, format, types, layers, house rules
+.PHONY: pythons
+pythons: setup ## The core, the loops and the stores in memory and SQLite under every Python from 3.11 on
+	@scripts/pythons
+
+.PHONY: check lint types layers tidy
+check: lint types layers tidy ## The quick gate: lint, format, types, layers, house rules
+lint: setup
 	$(call step,ruff,lint,$(BIN)/ruff check)
 	$(call step,ruff,format,$(BIN)/ruff format --check)
+types: setup
 	$(call step,mypy,types,$(BIN)/mypy)
+layers: setup
 	$(call step,imports,layers,$(BIN)/lint-imports)
+tidy: setup
 	$(call step,tidy,house rules,$(BIN)/pytest -q tests/test_tidy.py tests/test_exports.py)
 
 .PHONY: core
-core: setup ## Unit tests, demanding every branch of _model and _policy
+core: setup ## Unit tests, with every branch of _model and _policy covered
 	$(call step,unit,the core,$(BIN)/coverage run --data-file=$(COVERAGE) -m pytest -q tests/unit)
 	$(call step,coverage,100 % of the core,$(BIN)/coverage report --data-file=$(COVERAGE) --include='$(CORE)' --fail-under=100)
 
@@ -74,5 +91,5 @@ lock: ## Pin what pyproject.toml asks for (UPGRADE=1 to take newer versions)
 
 .PHONY: clean
 clean: ## Delete what can be made again, .venv too
-	@rm -rf .venv .venv.lock build dist .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv.lock .venvs build dist .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

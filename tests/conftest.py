@@ -1,12 +1,14 @@
-"""What all tests share: how hypothesis behaves, and real servers for those that ask."""
+"""What all tests share: hypothesis profiles, and real servers for those that ask."""
 
 import os
 
 from hypothesis import settings
 
+from tests.examples import FULL
+
 pytest_plugins = ["tests.servers.fixtures"]
 
 # The same examples every time, so that a red run is red again; HYPOTHESIS_PROFILE=fresh looks for new ones.
-settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("steady", derandomize=True, deadline=None, max_examples=100 if FULL else 25)
 settings.register_profile("fresh", derandomize=False, deadline=None, max_examples=2_000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))

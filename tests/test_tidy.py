@@ -1,13 +1,14 @@
-"""The house rules, as tests. A rule that is not here is advice.
+"""The house rules as tests, one test a rule. A rule that is not here is advice.
 
-Each rule reads one file and yields its complaints. It is held against every file it applies to, and against a
-sample that breaks it: a rule that cannot complain is no rule.
+Each rule reads one file and yields its complaints. It runs over every file it applies to, and over a sample
+that breaks it, which shows that the rule can fail.
 """
 
 import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ class File:
     path: Path
     text: str
 
-    @property
+    @cached_property
     def tree(self) -> ast.Module:
         return ast.parse(self.text)
 
@@ -268,11 +269,16 @@ ALLOWED: list[tuple[Rule, str, str]] = [
 ]
 
 
-def each_rule_on(paths: list[Path], rules: list[Rule], root: Path) -> pytest.MarkDecorator:
-    """Parametrise by rule and file. No files is a test of its own, below."""
-    pairs = [(rule, path) for path in paths for rule in rules]
-    ids = [f"{path.relative_to(root)}-{rule.__name__}" for rule, path in pairs]
-    return pytest.mark.parametrize(("rule", "path"), pairs, ids=ids)
+def complaints(rule: Rule, paths: list[Path], root: Path) -> list[str]:
+    """What the rule finds wrong in these files."""
+    return [
+        f"{path.relative_to(root)}: {complaint}" for path in paths for complaint in rule(_read(path, root))
+    ]
+
+
+@cache
+def _read(path: Path, root: Path) -> File:
+    return File(path.relative_to(root), path.read_text())
 
 
 def test_the_rules_have_something_to_rule() -> None:
@@ -284,19 +290,19 @@ def test_the_rules_have_something_to_rule() -> None:
     assert (SOURCE / "_store/protocol.py").exists(), "the seam is gone, or has moved: tell this file where to"
 
 
-@each_rule_on(PYTHON, PYTHON_RULES, SOURCE)
-def test_source_keeps_the_house_rules(rule: Rule, path: Path) -> None:
-    assert not list(rule(File(path.relative_to(SOURCE), path.read_text())))
+@pytest.mark.parametrize("rule", PYTHON_RULES, ids=lambda rule: rule.__name__)
+def test_source_follows_the_rule(rule: Rule) -> None:
+    assert complaints(rule, PYTHON, SOURCE) == []
 
 
-@each_rule_on(SQL, SQL_RULES, SOURCE)
-def test_sql_keeps_the_house_rules(rule: Rule, path: Path) -> None:
-    assert not list(rule(File(path.relative_to(SOURCE), path.read_text())))
+@pytest.mark.parametrize("rule", SQL_RULES, ids=lambda rule: rule.__name__)
+def test_sql_follows_the_rule(rule: Rule) -> None:
+    assert complaints(rule, SQL, SOURCE) == []
 
 
-@each_rule_on(TESTS, TEST_RULES, ROOT)
-def test_tests_keep_the_house_rules(rule: Rule, path: Path) -> None:
-    assert not list(rule(File(path.relative_to(ROOT), path.read_text())))
+@pytest.mark.parametrize("rule", TEST_RULES, ids=lambda rule: rule.__name__)
+def test_tests_follow_the_rule(rule: Rule) -> None:
+    assert complaints(rule, TESTS, ROOT) == []
 
 
 @pytest.mark.parametrize(("rule", "name", "text"), BREACHES)

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.examples import FULL
 from tests.http.fuzzing import fuzzed
 from tests.servers.api import ApiServer
 from tests.system.fleet import Fleet
@@ -33,9 +34,9 @@ from windlass._stores.sqlite import SQLiteStore
 def test_it_keeps_to_its_document(api: ApiServer) -> None:
     store = MemoryStore()
     key = asyncio.run(opened(store))
-    verdict = fuzzed(api.serve(store), key, seed=1, examples=6, at_bounds=False)
+    verdict = fuzzed(api.serve(store), key, seed=1, examples=20 if FULL else 3, at_bounds=False)
     assert not verdict.failures, str(verdict)
-    assert verdict.requests > 300
+    assert verdict.requests > (1_000 if FULL else 300)
     assert asyncio.run(looked_through(store)) > 3
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
+from tests.examples import sample
 from tests.servers.postgres import Postgres
 from windlass._stores.postgres import schema
 from windlass._stores.postgres.connection.address import parse
@@ -22,7 +23,7 @@ from .conftest import new_schema
 
 Node = dict[str, Any]
 
-SERVERS = ("postgres15", "postgres_newest")
+SERVERS = tuple(sample(["postgres_newest"], ["postgres15"]))
 YESTERDAY = datetime.now(UTC).date() - timedelta(days=1)
 GUARDED = re.compile(r"task|history(_\w+)?|idempotency|dependency|attempt|permit|bucket")
 
@@ -124,9 +125,11 @@ class Tables:
 class Stores:
     """Filled stores, each filled when first asked for."""
 
-    def __init__(self, contents: Mapping[str, Callable[[Tables], None]], *servers: Postgres) -> None:
+    def __init__(
+        self, contents: Mapping[str, Callable[[Tables], None]], servers: Mapping[str, Postgres]
+    ) -> None:
         self._contents = contents
-        self._servers = dict(zip(SERVERS, servers, strict=True))
+        self._servers = servers
         self._made: dict[tuple[str, str], str] = {}
         self._opened: list[Connections] = []
 

@@ -12,6 +12,7 @@ import asyncpg
 import psycopg
 import pytest
 
+from tests.examples import sample
 from tests.servers.postgres import Postgres
 from tests.stores.postgres.callers import AT_ONCE, DRIVERS, ORDER, Caller
 from windlass._model.state import State
@@ -43,10 +44,9 @@ from windlass.testing.conformance.steps import (
 )
 
 # Every driver on the newest server; there is little in which an older one could differ.
-CALLERS = [("postgres_newest", name) for name in DRIVERS] + [
-    ("postgres15", "psycopg"),
-    ("postgres15", "asyncpg"),
-]
+CALLERS = sample(
+    [("postgres_newest", name) for name in DRIVERS], [("postgres15", "psycopg"), ("postgres15", "asyncpg")]
+)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

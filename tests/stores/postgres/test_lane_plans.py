@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from tests.servers.postgres import Postgres
 from windlass._model.lease import Claim
 from windlass._model.queue import Level
 from windlass._stores.postgres.claim.arms import settle_from_lanes
@@ -148,8 +147,8 @@ CONTENTS = STATISTICS | {"small": small}
 
 
 @pytest.fixture(scope="module")
-def stores(postgres15: Postgres, postgres_newest: Postgres) -> Stores:
-    return Stores(CONTENTS, postgres15, postgres_newest)
+def stores(request: pytest.FixtureRequest) -> Stores:
+    return Stores(CONTENTS, {name: request.getfixturevalue(name) for name in SERVERS})
 
 
 @pytest.fixture

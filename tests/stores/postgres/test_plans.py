@@ -8,7 +8,6 @@ from datetime import timedelta
 
 import pytest
 
-from tests.servers.postgres import Postgres
 from windlass._model.lease import Claim
 from windlass._stores.postgres.claim.arms import Arm, settle_with
 from windlass._stores.postgres.connection.client import Connections
@@ -85,8 +84,8 @@ CONTENTS = STATISTICS | {each.__name__: each for each in (a_few, many)}
 
 
 @pytest.fixture(scope="module")
-def stores(postgres15: Postgres, postgres_newest: Postgres) -> Stores:
-    return Stores(CONTENTS, postgres15, postgres_newest)
+def stores(request: pytest.FixtureRequest) -> Stores:
+    return Stores(CONTENTS, {name: request.getfixturevalue(name) for name in SERVERS})
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
+from tests.examples import sample
 from tests.stores.schemas import Schemas
 from windlass import App, InvalidOption
 from windlass._cli.root import root
@@ -26,7 +27,7 @@ from windlass.testing.conformance.steps import ManualWorker, a_task, complete, s
 SERVERS = {"postgres15": "schemas15", "postgres": "schemas_newest", "pgbouncer": "schemas_pooled"}
 
 
-@pytest.fixture(params=SERVERS)
+@pytest.fixture(params=sample(["postgres"], ["postgres15", "pgbouncer"]))
 async def store(request: pytest.FixtureRequest) -> AsyncIterator[PostgresStore]:
     schemas: Schemas = request.getfixturevalue(SERVERS[request.param])
     with schemas.lent() as fresh:

@@ -18,7 +18,7 @@ from ._client.loop import LoopThread
 from ._client.operator import Operator
 from ._client.schedules import DeclaredSchedules
 from ._client.sync import SyncClient, SyncHandle, SyncOperator
-from ._handler.spec import Declared, sure
+from ._handler.spec import HandlerSpec, safe_backoff
 from ._keeper.alerts import Alerting
 from ._keeper.keeper import Keeper
 from ._model.filter import By
@@ -74,9 +74,9 @@ class App:
         found = open_store(store, key=api_key()) if isinstance(store, str) else store
         self.store = ObservedStore(found)
         self.place = place_of(store)
-        self.types: Mapping[str, Declared] = {}
+        self.types: Mapping[str, HandlerSpec] = {}
         self.retention = retention or Retention()
-        self.backoff: Delay = sure(Backoff() if backoff is None else backoff)
+        self.backoff: Delay = safe_backoff(Backoff() if backoff is None else backoff)
         self._secret = names(secret, "secret")
         self.alerting = Alerting(None if webhook_secret is None else checked_secret(webhook_secret))
         self._declarations = Declarations()
@@ -152,7 +152,7 @@ class App:
         )
 
         def declare(handler: Callable[..., Any]) -> TaskType[Any, Any, Any]:
-            declared = Declared(
+            declared = HandlerSpec(
                 handler, name=name, defaults=defaults, backoff=delay, fatal=fatal, process=process
             )
             made: TaskType[Any, Any, Any] = TaskType(self._added(declared), handler, self)
@@ -162,7 +162,7 @@ class App:
 
         return declare if function is None else declare(function)
 
-    def _added(self, declared: Declared) -> Declared:
+    def _added(self, declared: HandlerSpec) -> HandlerSpec:
         if declared.name in self.types:
             raise InvalidOption(f"the task type {declared.name!r} is declared twice; give one of them a name")
         self.types = {**self.types, declared.name: declared}
@@ -260,7 +260,7 @@ class App:
         self.alerting.listeners.append(listener)
         return listener
 
-    def declared(self, type_name: str) -> Declared:
+    def declared(self, type_name: str) -> HandlerSpec:
         """The declaration of a type; UnknownTaskType if this app has none of that name."""
         try:
             return self.types[type_name]

@@ -6,7 +6,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack
 
 from ._client.handle import Handle
 from ._client.sync import SyncHandle
-from ._handler.spec import Declared
+from ._handler.spec import HandlerSpec
 from ._ids import new_id, new_ids
 from ._model.options import Options
 from ._model.queue import Ordering
@@ -47,8 +47,8 @@ class Door(Protocol):
 class TaskType(Generic[P, C, R]):
     """A declared kind of task. Called, it is still the plain function it was made from."""
 
-    def __init__(self, declared: Declared, function: Callable[P, C], door: Door) -> None:
-        self.declared = declared
+    def __init__(self, declared: HandlerSpec, function: Callable[P, C], door: Door) -> None:
+        self.spec = declared
         self.door = door
         self._function = function
         functools.update_wrapper(self, function)
@@ -56,7 +56,7 @@ class TaskType(Generic[P, C, R]):
     @property
     def name(self) -> str:
         """The dotted name that tasks of this type carry."""
-        return self.declared.name
+        return self.spec.name
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> C:
         """Run the function here and now; no queue is involved."""
@@ -71,7 +71,7 @@ class TaskType(Generic[P, C, R]):
         `within` takes an open connection of the caller's own: both commit or neither does.
         """
         check_options(options)
-        return Prepared(self.declared, self.door, options, within)
+        return Prepared(self.spec, self.door, options, within)
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> SyncHandle[R]:
         """Enqueue, blocking; returns a handle once the task is durable."""
@@ -95,13 +95,13 @@ class TaskType(Generic[P, C, R]):
 
     @functools.cached_property
     def _plain(self) -> "Prepared[P, R]":
-        return Prepared(self.declared, self.door, {}, None)
+        return Prepared(self.spec, self.door, {}, None)
 
 
 class Prepared(Generic[P, R]):
     """A task type with options: what `using` gives."""
 
-    def __init__(self, declared: Declared, door: Door, options: Options, within: object | None) -> None:
+    def __init__(self, declared: HandlerSpec, door: Door, options: Options, within: object | None) -> None:
         self._declared = declared
         self._door = door
         self._options = options

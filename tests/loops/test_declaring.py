@@ -61,7 +61,7 @@ def test_a_senseless_option_is_refused(app: App, option: str, value: Any, messag
 
 
 def test_one_fatal_exception_needs_no_tuple(app: App) -> None:
-    declared = app.task(fatal=ValueError)(handler).declared
+    declared = app.task(fatal=ValueError)(handler).spec
 
     assert declared.fatal == (ValueError,)
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from .._model.task import is_task_id
 from .._policy.input import options
 from .._policy.input.quoting import shown
 from .._policy.order import rates
@@ -21,7 +22,6 @@ MOST = 10_000
 LIMIT = click.IntRange(1, MOST)
 STRICT = "strict"
 
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _NUMBER = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
 _WHOLE = re.compile(r"[+-]?\d{1,9}", re.ASCII)
 _RATE = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(?:/([smh]))?", re.ASCII)
@@ -30,7 +30,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 def task_id(value: str) -> str:
     """A task's id in its usual spelling."""
-    if not _ID.fullmatch(value.lower()):
+    if not is_task_id(value.lower()):
         raise click.BadParameter(
             f"{shown(value)} is not a task id; they look like 0198c0de-0000-7000-8000-00000000abcd, "
             f"and `windlass tasks list` shows them"

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import asdict
 
-from .._handler.spec import Declared
+from .._handler.spec import HandlerSpec
 from .._model.limit import Limit
 from .._model.queue import Ordering, QueueSettings
 from .._model.record import Declaration, Record
@@ -39,7 +39,7 @@ class Declarations:
         self._queues[name] = exact(settings, options)
         self._orderings[name] = settings.ordering
 
-    def limit(self, name: str, options: LimitOptions, types: Mapping[str, Declared]) -> None:
+    def limit(self, name: str, options: LimitOptions, types: Mapping[str, HandlerSpec]) -> None:
         """Declare a limit."""
         limit = limit_of(name, options)
         if name in self._limits and self._limits[name] != limit:
@@ -51,7 +51,7 @@ class Declarations:
         """How the tasks of a queue are ordered: as the store said when it was last opened, or as declared."""
         return self._orderings.get(queue, _STRICT)
 
-    async def tell(self, store: Store, types: Mapping[str, Declared]) -> None:
+    async def tell(self, store: Store, types: Mapping[str, HandlerSpec]) -> None:
         """Put what is new or has changed."""
         for limit in self._limits.values():
             check_limit(limit, types)  # its type may have been declared after it
@@ -110,7 +110,7 @@ def _body(options: Mapping[str, Any]) -> str:
     return msgspec.json.encode(options, order="sorted").decode()
 
 
-def check_limit(limit: Limit, types: Mapping[str, Declared]) -> None:
+def check_limit(limit: Limit, types: Mapping[str, HandlerSpec]) -> None:
     """Refuse a limit by a field that its type has not, or that a type which it is for keeps secret."""
     for declared in types.values():
         if limit.type == declared.name:

@@ -18,7 +18,7 @@ logger = logging.getLogger("windlass.task")
 _DEFAULT = Backoff()
 
 
-class Declared:
+class HandlerSpec:
     """A handler with its name, defaults and rules. Made once, never changed."""
 
     __slots__ = ("backoff", "defaults", "fatal", "handler", "is_async", "name", "process", "signature")
@@ -40,7 +40,7 @@ class Declared:
         self.name = checked_name(name or default_name(handler), "task type")
         self.handler = handler
         self.defaults = defaults
-        self.backoff = sure(backoff)
+        self.backoff = safe_backoff(backoff)
         self.fatal = _exceptions(fatal)
         self.process = process
         if process and "<" in getattr(handler, "__qualname__", "<"):
@@ -62,7 +62,7 @@ def _exceptions(
     return found
 
 
-def sure(backoff: Delay) -> Delay:
+def safe_backoff(backoff: Delay) -> Delay:
     """A backoff of the user's own may do anything; asked through this, it always gives a delay."""
     if isinstance(backoff, Backoff):
         return backoff

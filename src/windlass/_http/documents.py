@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from .._model.attempt import Attempt
 from .._model.filter import MAX_PAGE
 from .._model.state import State
-from .._model.task import Error, Task
+from .._model.task import MAX_ATTEMPTS, TASK_ID, Error, Task
 from .._policy.input.chain import Step, decode_steps
 from .._policy.input.keys import MAX_KEY_BYTES
 from .._policy.input.options import MAX_DELAY
@@ -26,7 +26,7 @@ Name = Annotated[str, Meta(pattern=r"^\w[\w.:@/+-]*$", min_length=1, max_length=
 Id = Annotated[
     str,
     Meta(
-        pattern="^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$",
+        pattern=f"^{TASK_ID}$",
         max_length=36,  # Before a line's end, too, is an end to `$`.
         examples=["0199c3a2-7d10-7abc-8def-0123456789ab"],
     ),
@@ -49,7 +49,7 @@ Key = Annotated[str, Meta(min_length=1, max_length=MAX_KEY_BYTES)]
 Why = Annotated[str, Meta(max_length=500, description="For the audit log.")]
 Limit = Annotated[int, Meta(ge=1, le=MAX_PAGE)]
 Parameter = Annotated[str, Meta(min_length=1, max_length=128)]
-Attempts = Annotated[int, Meta(ge=1, le=10_000)]
+Attempts = Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)]
 
 
 class StepToBe(Struct, kw_only=True, forbid_unknown_fields=True):

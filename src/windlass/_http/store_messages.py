@@ -14,7 +14,7 @@ from .._model.filter import MAX_PAGE, By, Page
 from .._model.key import ApiKey
 from .._model.lease import Claim
 from .._model.queue import STRICT_MS, Retention
-from .._model.task import NewTask
+from .._model.task import MAX_ATTEMPTS, NewTask, is_task_id
 from .._policy import api_key as bearer
 from .._policy.input.options import MAX_DELAY
 from .._policy.input.payload import MAX_DEPTH
@@ -27,17 +27,10 @@ from .web.duplicate_names import repeats
 MAX_AT_ONCE = 100_000
 """The most that one request asks to be done; what is left is for the next one."""
 
-_MAX_ATTEMPTS = 10_000
 _MAX_WHY = 2_000
 _MAX_NAME = 512  # Stores keep any name; what is a good one, clients know.
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _LIMITED = (Apply, Claim, Promote, Prune, Rescue)
-
-
-def is_id(text: str) -> bool:
-    """Whether this can be a task's id: a UUID in small letters."""
-    return _ID.fullmatch(text) is not None
 
 
 def check(asked: Any) -> None:
@@ -101,7 +94,7 @@ def _check_struct(value: Struct) -> None:
 
 def _check_task(task: NewTask) -> None:
     for one in (task.id, task.root):  # One to wait for that is no id at all is simply not there.
-        if not is_id(one):
+        if not is_task_id(one):
             raise InvalidOption(f"a task's id is a UUID in small letters, not {shown(one)}")
     for what, given in (("type", task.type), ("queue", task.queue), ("tenant", task.tenant or "nobody")):
         if not 1 <= len(given) <= _MAX_NAME:
@@ -109,8 +102,8 @@ def _check_task(task: NewTask) -> None:
     priority_of(task.priority)
     if abs(task.boost) > MAX_PRIORITY * STRICT_MS:
         raise InvalidOption(f"a boost is at most {MAX_PRIORITY * STRICT_MS:,} milliseconds")
-    if not 1 <= task.max_attempts <= _MAX_ATTEMPTS:
-        raise InvalidOption(f"a task has 1 to {_MAX_ATTEMPTS:,} attempts, not {shown(task.max_attempts)}")
+    if not 1 <= task.max_attempts <= MAX_ATTEMPTS:
+        raise InvalidOption(f"a task has 1 to {MAX_ATTEMPTS:,} attempts, not {shown(task.max_attempts)}")
     if task.run_at is not None and task.delay is not None:
         raise InvalidOption("run_at and delay exclude each other; give one of them")
 

@@ -9,14 +9,13 @@ from starlette.datastructures import URL
 
 from .._model.filter import Filter, Page, Slice
 from .._model.state import State
-from .._model.task import Task, TaskId
+from .._model.task import Task, TaskId, is_task_id
 from .._policy.input.options import instant
 from .._policy.input.quoting import shown
 from ..errors import NotFound
 from .auth import Caller
 from .documents import Id, Instant, Limit, TaskPage, task_document
 from .operation import Answer, Asked
-from .store_messages import is_id
 from .web.problems import Problem
 
 Text = Annotated[str, Meta(min_length=1, max_length=500, pattern="^[^\\x00]*$")]
@@ -88,7 +87,7 @@ async def page_of_tasks(asked: Asked[Listing, Any], *states: State) -> Answer:
 
 def checked_cursor(cursor: str | None) -> str | None:
     """The cursor of a page, if it can be one."""
-    if cursor is not None and not is_id(cursor):
+    if cursor is not None and not is_task_id(cursor):
         raise Problem(422, "invalid-option", "this is no cursor of a page; take it from an answer")
     return cursor
 
@@ -108,7 +107,7 @@ async def the_task(asked: Asked[Any, Any]) -> Task:
 
 async def task_by(asked: Asked[Any, Any], task_id: TaskId) -> Task:
     """A task by its id, within the caller's bounds."""
-    if is_id(task_id):
+    if is_task_id(task_id):
         where = asked.caller.sees(Filter(ids=(task_id,)))
         found = await asked.service.app.operator.find(where, Page(limit=1))
         if found.items:

@@ -8,6 +8,12 @@ from .queue import Level
 from .record import Worker
 from .task import Progress, Task, TaskId
 
+DEFAULT_LEASE = timedelta(seconds=30)
+"""Time without a heartbeat before a worker's tasks go to others."""
+
+DEFAULT_HEARTBEAT = timedelta(seconds=5)
+"""Time between two heartbeats of a worker."""
+
 
 class Lease(Struct, frozen=True, gc=False):
     """The right to settle one task. Only its newest fence counts."""

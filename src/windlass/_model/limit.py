@@ -1,5 +1,6 @@
 """A limit: how many may run at once, or start in a second, of what it applies to."""
 
+from collections.abc import Iterable
 from math import ceil
 
 from msgspec import Struct
@@ -55,6 +56,10 @@ class Limit(Struct, frozen=True, gc=False, kw_only=True):
         if usage.tokens is not None:
             ratios.append(1 - usage.tokens / self.capacity)
         return max(ratios)
+
+    def busiest(self, usages: "Iterable[Usage]") -> "list[Usage]":
+        """Sort by how much of the limit each value uses, most first; then by tasks running, then by value."""
+        return sorted(usages, key=lambda usage: (-self.used(usage), -usage.running, usage.value))
 
 
 class Usage(Struct, frozen=True, gc=False, kw_only=True):

@@ -5,7 +5,7 @@ from typing import Any, TypedDict
 
 from msgspec import Struct
 
-from .task import DEFAULT_QUEUE
+from .task import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE
 
 
 class Options(TypedDict, total=False):
@@ -30,7 +30,7 @@ class Defaults(Struct, frozen=True, gc=False, kw_only=True):
 
     queue: str = DEFAULT_QUEUE
     priority: int = 0
-    max_attempts: int = 8
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
     timeout: timedelta | None = None
     unique: bool = False
     secret: tuple[str, ...] = ()

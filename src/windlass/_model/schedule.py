@@ -6,7 +6,7 @@ from typing import TypedDict
 
 from msgspec import Struct
 
-from .task import DEFAULT_QUEUE, TaskId
+from .task import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, TaskId
 
 
 class Missed(StrEnum):
@@ -64,7 +64,7 @@ class Schedule(Struct, frozen=True, gc=False, kw_only=True):
     tenant: str = ""
     priority: int = 0
     boost: int = 0
-    max_attempts: int = 8
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
     timeout: timedelta | None = None
     unique: bool = False  # the type's own: equal tasks are refused, whoever enqueued them
     secret: tuple[str, ...] = ()

@@ -1,5 +1,6 @@
 """A task: what was asked for (`NewTask`), and what has become of it (`Task`)."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
@@ -10,10 +11,21 @@ from .state import State
 TaskId: TypeAlias = str
 """A UUIDv7 in its usual spelling, made by the client."""
 
+TASK_ID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+"""The spelling of a task id, as a regular expression: a UUID in lower case."""
+
 DEFAULT_QUEUE = "default"
+DEFAULT_MAX_ATTEMPTS = 8
+MAX_ATTEMPTS = 10_000  # the most that `max_attempts` may be
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_task_id = re.compile(TASK_ID, re.ASCII)
+
+
+def is_task_id(value: object) -> bool:
+    """Whether this is text spelled like a task id."""
+    return isinstance(value, str) and _task_id.fullmatch(value) is not None
 
 
 class Error(Struct, frozen=True, gc=False, kw_only=True):
@@ -48,7 +60,7 @@ class NewTask(Struct, frozen=True, gc=False, kw_only=True):
     boost: int = 0
     run_at: datetime | None = None
     delay: timedelta | None = None
-    max_attempts: int = 8
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
     timeout: timedelta | None = None
     idempotency_key: str | None = None
     idempotency_digest: str = ""  # of type and payload: the same key must mean the same request

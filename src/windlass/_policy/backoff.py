@@ -6,6 +6,7 @@ from typing import ClassVar, TypeAlias
 
 from msgspec import Struct
 
+from .._model.task import DEFAULT_MAX_ATTEMPTS, MAX_ATTEMPTS
 from ..errors import InvalidOption
 from .input.quoting import shown
 
@@ -25,7 +26,7 @@ class Backoff(Struct, frozen=True, kw_only=True):
     cap: float = 3600.0
     jitter: float = 0.25
     spread: float = 0.0
-    max_attempts: int = 8
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
 
     EXPONENTIAL: ClassVar["Backoff"]
     QUICK: ClassVar["Backoff"]
@@ -39,7 +40,7 @@ class Backoff(Struct, frozen=True, kw_only=True):
             ("cap", 0, _MAX_SECONDS),
             ("jitter", 0, 1),
             ("spread", 0, _MAX_SECONDS),
-            ("max_attempts", 1, 10_000),
+            ("max_attempts", 1, MAX_ATTEMPTS),
         ):
             value = getattr(self, name)
             kinds = int if name == "max_attempts" else int | float

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any, BinaryIO
 
 from .._handler.context import Context, NoEffects, running
-from .._handler.spec import Declared
+from .._handler.spec import HandlerSpec
 from .._model.outcome import Failed, Snoozed
 from .._observe.tracing import continued
 from ..errors import InvalidPayload
@@ -90,18 +90,18 @@ def _serve(order: Order, programs: dict[str, ModuleType], outbound: BinaryIO) ->
                 raise AssertionError(f"no such outcome: {other}") from error
 
 
-def _find(order: Order, programs: dict[str, ModuleType]) -> Declared:
+def _find(order: Order, programs: dict[str, ModuleType]) -> HandlerSpec:
     module = programs.get(order.module) or importlib.import_module(order.module)
     found = attrgetter(order.qualname)(module)
-    declared = getattr(found, "declared", None)
-    if not isinstance(declared, Declared):
+    declared = getattr(found, "spec", None)
+    if not isinstance(declared, HandlerSpec):
         raise Fatal(
             f"{order.module}.{order.qualname} is not a task type where the child process looks for it"
         )
     return declared
 
 
-def _call(declared: Declared, order: Order, outbound: BinaryIO) -> Any:
+def _call(declared: HandlerSpec, order: Order, outbound: BinaryIO) -> Any:
     try:
         arguments = declared.signature.arguments(order.payload)
     except InvalidPayload as error:

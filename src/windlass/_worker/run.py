@@ -6,7 +6,7 @@ from enum import StrEnum
 from time import perf_counter
 from typing import Any
 
-from .._handler.spec import Declared
+from .._handler.spec import HandlerSpec
 from .._model.lease import Lease
 from .._model.outcome import Crashed, Interrupted, Outcome, Stopped, TimedOut
 from .._model.task import Error, Progress, Task
@@ -47,7 +47,7 @@ class Run:
     def __init__(
         self,
         task: Task,
-        declared: Declared,
+        declared: HandlerSpec,
         report: Callable[["Run", Progress], None],
         watch: Callable[["Run"], None],
     ) -> None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from msgspec import Struct
 
+from .._model.lease import DEFAULT_HEARTBEAT, DEFAULT_LEASE
 from .._model.queue import Level
 from .._policy.input.options import names
 from .._policy.input.trace import RELATIONS
@@ -29,8 +30,8 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     slots: int = 32
     reserve: Mapping[Level | LevelName, int] = {}
     processes: int = os.cpu_count() or 1
-    lease: timedelta = timedelta(seconds=30)
-    heartbeat: timedelta = timedelta(seconds=5)
+    lease: timedelta = DEFAULT_LEASE
+    heartbeat: timedelta = DEFAULT_HEARTBEAT
     grace: timedelta = timedelta(seconds=25)
     poll: timedelta = timedelta(seconds=2)
     drain: bool = False

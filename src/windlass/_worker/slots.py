@@ -15,7 +15,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from .._handler.spec import Declared
+from .._handler.spec import HandlerSpec
 from .._model.lease import Lease
 from .._model.outcome import Failed, Outcome
 from .._model.queue import Level, level_of
@@ -49,7 +49,7 @@ class Slots:
         report: Callable[[Run, Progress], None],
     ) -> None:
         self.number = number
-        self.inbox: deque[tuple[Task, Declared]] = deque()
+        self.inbox: deque[tuple[Task, HandlerSpec]] = deque()
         self.running: dict[TaskId, Run] = {}
         self._execute = execute
         self._finish = finish
@@ -70,7 +70,7 @@ class Slots:
         tasks = chain((task for task, _ in self.inbox), (run.task for run in self.running.values()))
         return Counter(level_of(task.priority) for task in tasks)
 
-    def add(self, tasks: Iterable[tuple[Task, Declared]]) -> None:
+    def add(self, tasks: Iterable[tuple[Task, HandlerSpec]]) -> None:
         """Take in claimed tasks."""
         self.inbox.extend(tasks)
         self._wake_one()
@@ -154,7 +154,7 @@ class Slots:
                 self._parked.remove(ticket)
             await _absorb_cancellation(me)
 
-    async def _run(self, task: Task, declared: Declared, me: "asyncio.Task[None]") -> None:
+    async def _run(self, task: Task, declared: HandlerSpec, me: "asyncio.Task[None]") -> None:
         run = self.running[task.id] = Run(task, declared, self._report, self._watch)
         run.slot = me
         try:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from .._handler.spec import Declared
+from .._handler.spec import HandlerSpec
 from .._keeper.hints import hear
 from .._keeper.keeper import FAREWELL, Keeper
 from .._model.lease import Claimed, Lease, Pulse, Reported
@@ -53,7 +53,7 @@ _CLEANING_UP = 2.0
 class Program(Protocol):
     """What a worker serves: an app, seen from below."""
 
-    types: Mapping[str, Declared]
+    types: Mapping[str, HandlerSpec]
 
     @property
     def store(self) -> Store:
@@ -256,7 +256,7 @@ class Worker:
 
     def deliver(self, claimed: Sequence[Claimed]) -> None:
         """Take in claimed tasks; what cannot run here goes straight back."""
-        known: list[tuple[Task, Declared]] = []
+        known: list[tuple[Task, HandlerSpec]] = []
         for one in claimed:
             declared = self._types.get(one.task.type)
             if declared is None:
@@ -383,6 +383,6 @@ class Worker:
         self._heart.hurry()
 
 
-def queues_of(types: Mapping[str, Declared]) -> tuple[str, ...]:
+def queues_of(types: Mapping[str, HandlerSpec]) -> tuple[str, ...]:
     """The queues that these types use; the default one if there are none."""
     return tuple(sorted({declared.defaults.queue for declared in types.values()} or {DEFAULT_QUEUE}))

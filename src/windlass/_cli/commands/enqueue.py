@@ -21,7 +21,7 @@ from ..options import duration, instant, priority
 
 if TYPE_CHECKING:
     from ..._client.handle import Handle
-    from ..._handler.spec import Declared
+    from ..._handler.spec import HandlerSpec
     from ..._model.task import NewTask
     from ...app import App
 
@@ -99,7 +99,7 @@ def _lines() -> Iterator[tuple[str, str | bytes]]:
 def _task(
     app: "App",
     type_name: str,
-    declared: "Declared | None",
+    declared: "HandlerSpec | None",
     options: Options,
     text: str | bytes,
     where: str,

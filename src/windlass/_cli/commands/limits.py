@@ -1,7 +1,7 @@
 """`windlass limits`: how many may run or start, and how many do. (F4, F5)"""
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -66,7 +66,7 @@ def show(asked: Asked, name: str) -> None:
 
     async def work(app: "App") -> None:
         limit = await app.operator.limits.get(name)
-        line = Line(limit=limit, usages=_by_use(limit, await app.operator.limits.usages(name)))
+        line = Line(limit=limit, usages=limit.busiest(await app.operator.limits.usages(name)))
         if asked.as_json:
             asked.output.document(_document(line))
             return
@@ -147,16 +147,7 @@ async def overview(app: "App") -> list[Line]:
     used: dict[str, list[Usage]] = defaultdict(list)
     for usage in await app.operator.limits.usages() if found else ():
         used[usage.limit].append(usage)
-    return [Line(limit=limit, usages=_by_use(limit, used[limit.name])) for limit in found]
-
-
-def _by_use(limit: Limit, usages: Iterable[Usage]) -> list[Usage]:
-    """The busiest first: most running, then fewest starts left."""
-
-    def left(usage: Usage) -> float:
-        return float(limit.capacity) if usage.tokens is None else usage.tokens
-
-    return sorted(usages, key=lambda usage: (-usage.running, left(usage), usage.value))
+    return [Line(limit=limit, usages=limit.busiest(used[limit.name])) for limit in found]
 
 
 def _document(line: Line) -> dict[str, Any]:

@@ -132,7 +132,7 @@ def _options(said: LimitSaid | LimitSet) -> LimitOptions:
 
 
 def _document(limit: Limit, usages: list[Usage] | Any) -> LimitDocument:
-    most = sorted(usages, key=limit.used, reverse=True)[:MAX_SHOWN]
+    most = limit.busiest(usages)[:MAX_SHOWN]
     return like(
         LimitDocument,
         limit,

@@ -9,7 +9,7 @@ from msgspec import Meta, Raw, Struct, field
 
 from ..._ids import new_id
 from ..._model.key import Scope
-from ..._model.lease import Claim, Claimed, Heartbeat, Lease, Reported
+from ..._model.lease import DEFAULT_LEASE, Claim, Claimed, Heartbeat, Lease, Reported
 from ..._model.record import Session, Worker
 from ..._model.task import Progress, Task
 from ..._model.verdict import Receipt
@@ -42,7 +42,7 @@ class WorkerSaid(Struct, kw_only=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(min_length=1, max_length=200, pattern="^[^\\x00]*$")]
     queues: Queues = field(default_factory=lambda: ["default"])
     slots: Annotated[int, Meta(ge=1, le=100_000)] = 1
-    lease: Annotated[float, Meta(ge=1, le=3600)] = 30
+    lease: Annotated[float, Meta(ge=1, le=3600)] = int(DEFAULT_LEASE.total_seconds())
     host: Text = ""
     pid: Annotated[int, Meta(ge=0, le=(1 << 31))] = 0
     version: Text = ""

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from ..._model.task import DEFAULT_QUEUE, NewTask, Task, TaskId
+from ..._model.task import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, NewTask, Task, TaskId
 from ...errors import InvalidOption
 
 MAX_LEVELS = 200
@@ -38,7 +38,7 @@ class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: int = 0
     boost: int = 0
     delay: timedelta | None = None
-    max_attempts: int = 8
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
     timeout: timedelta | None = None
     result_into: str | None = None
     secret: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ..._model.options import Defaults, Options
 from ..._model.queue import Ordering
-from ..._model.task import NewTask, TaskId
+from ..._model.task import MAX_ATTEMPTS, NewTask, TaskId
 from ...errors import InvalidOption
 from ..order.rank import boost, priority_of
 from . import keys
@@ -154,8 +154,8 @@ def steps(value: Any) -> tuple[Step, ...]:
 
 def max_attempts(value: object) -> int:
     """A number of attempts a task may have."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10_000:
-        raise InvalidOption(f"max_attempts is a whole number from 1 to 10000, not {shown(value)}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_ATTEMPTS:
+        raise InvalidOption(f"max_attempts is a whole number from 1 to {MAX_ATTEMPTS}, not {shown(value)}")
     return value
 
 

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
-from uuid import UUID
 
 import msgspec
 
 from ..._model.attempt import Attempt
 from ..._model.state import State
-from ..._model.task import Error, NewTask, Progress, Task, TaskId
+from ..._model.task import Error, NewTask, Progress, Task, TaskId, is_task_id
 from .queue_layout import Place
 
 Row: TypeAlias = Sequence[Any]
@@ -18,17 +17,9 @@ _texts = msgspec.json.Decoder(tuple[str, ...])
 _encoder = msgspec.json.Encoder()
 
 
-def is_id(text: str) -> bool:
-    """Whether this can be a task's id at all. What cannot is simply not there."""
-    try:
-        return str(UUID(text)) == text
-    except (ValueError, AttributeError, TypeError):
-        return False
-
-
 def ids_of(texts: Iterable[str]) -> list[str]:
     """Those that can be ids, once each, in order: locks are taken in that order."""
-    return sorted({text for text in texts if is_id(text)})
+    return sorted({text for text in texts if is_task_id(text)})
 
 
 # -- reading -----------------------------------------------------------------------------------------

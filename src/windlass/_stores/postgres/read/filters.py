@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from ...._model.filter import Filter
 from ...._model.state import ENDED, State
-from ..rows import ids_of, is_id
+from ...._model.task import is_task_id
+from ..rows import ids_of
 
 HISTORY = (State.COMPLETED, State.CANCELLED)
 """The states of tasks in the history; all others lie in the table of tasks."""
@@ -77,8 +78,8 @@ def _can_match(where: Filter) -> bool:
     lists = (where.types, where.queues, where.tenants)
     texts = (where.idempotency_key, where.error)
     return (
-        (where.ids is None or any(map(is_id, where.ids)))
-        and (where.root is None or is_id(where.root))
+        (where.ids is None or any(map(is_task_id, where.ids)))
+        and (where.root is None or is_task_id(where.root))
         and all(values is None or any(map(is_text, values)) for values in lists)
         and all(text is None or is_text(text) for text in texts)
     )

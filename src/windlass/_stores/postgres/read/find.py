@@ -11,9 +11,9 @@ from ...._model.filter import Filter, Page, Slice
 from ...._model.queue import QueueSettings
 from ...._model.record import KINDS, Audit, Record, Session, Worker
 from ...._model.state import State
-from ...._model.task import Task, TaskId
+from ...._model.task import Task, TaskId, is_task_id
 from ..connection.client import Connections
-from ..rows import Row, is_id, read_attempt, read_task
+from ..rows import Row, read_attempt, read_task
 from ..script import Ask
 from ..statements import statement
 from .count import count
@@ -48,7 +48,7 @@ async def find_ids(connections: Connections, where: Filter, page: Page) -> Slice
 
 async def attempts(connections: Connections, task_id: TaskId) -> list[Attempt]:
     """The lines of a task's attempts, oldest first."""
-    if not is_id(task_id):
+    if not is_task_id(task_id):
         return []
     rows = await connections.fetch(Ask("attempts", (task_id, MAX_LINES)))
     return [read_attempt(task_id, row) for row in reversed(rows)]
@@ -58,7 +58,7 @@ async def records(connections: Connections, kind: type[R], page: Page) -> Slice[
     """The records of a kind, by name."""
     name, read, key = _KINDS[kind]
     cursor = page.cursor
-    if cursor is not None and not (is_id(cursor) if kind is Audit else is_text(cursor)):
+    if cursor is not None and not (is_task_id(cursor) if kind is Audit else is_text(cursor)):
         return Slice(items=())
     which = (KINDS[kind],) if kind in KINDS else ()
     found = await connections.fetch(
@@ -82,7 +82,7 @@ class Side(Struct, frozen=True):
 async def _page(connections: Connections, name: str, where: Filter, page: Page) -> list[Row]:
     """The rows of a page and one more, if there is one. One statement, whatever tables they lie in."""
     of, values, schema = sought(where), Values(), connections.address.schema
-    if page.cursor is not None and not is_id(page.cursor):
+    if page.cursor is not None and not is_task_id(page.cursor):
         return []
     sides = []
     if of.task:

@@ -15,12 +15,11 @@ from tests.servers.api import ApiServer
 from windlass._client.keys import Keys
 from windlass._http import auth as access
 from windlass._http.resources import store as remote
-from windlass._http.resources.store import SCOPES
 from windlass._ids import new_id
 from windlass._model.filter import Page
 from windlass._model.key import ApiKey, Scope
 from windlass._policy import api_key as bearer
-from windlass._store.messages import VERBS
+from windlass._store.messages import REQUESTS
 from windlass._stores.memory import MemoryStore
 from windlass.testing.clock import ManualClock
 from windlass.testing.faults import Fault, FaultyStore, scripted
@@ -83,14 +82,14 @@ def always_looking(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_verb_has_a_scope_and_a_message_here() -> None:
-    assert set(SCOPES) == set(VERBS) == set(MESSAGES)
-    assert Scope.ADMIN not in SCOPES.values()
+    assert set(REQUESTS) == set(MESSAGES)
+    assert Scope.ADMIN not in {request.scope for request in REQUESTS.values()}
 
 
 @pytest.mark.parametrize("scope", Scope)
 async def test_a_scope_allows_its_verbs_and_no_others(scope: Scope, asker: Asker, keys: Keys) -> None:
     key = (await keys.create("k", scopes=[scope])).text
-    for verb, needed in SCOPES.items():
+    for verb, needed in [(verb, request.scope) for verb, request in REQUESTS.items()]:
         response = await asker.verb(verb, key)
         if scope in (needed, Scope.ADMIN):
             # A lease that never was is lost: the store was asked, and that is what counts here.
@@ -103,7 +102,7 @@ async def test_a_scope_allows_its_verbs_and_no_others(scope: Scope, asker: Asker
 
 async def test_scopes_add_up(asker: Asker, keys: Keys) -> None:
     key = (await keys.create("k", scopes=[Scope.READ, Scope.WORK])).text
-    for verb, needed in SCOPES.items():
+    for verb, needed in [(verb, request.scope) for verb, request in REQUESTS.items()]:
         allowed = needed in (Scope.READ, Scope.WORK)
         assert ((await asker.verb(verb, key)).status_code == 403) is not allowed, verb
 
@@ -114,7 +113,7 @@ async def test_a_bound_key_never_asks_for_the_whole_store(
     bounds: dict[str, Any], scope: Scope, asker: Asker, keys: Keys
 ) -> None:
     key = (await keys.create("k", scopes=[scope], **bounds)).text
-    for verb in VERBS:
+    for verb in REQUESTS:
         problem(await asker.verb(verb, key), 403, "forbidden")
     problem(await asker.wakes(key), 403, "forbidden")
 
@@ -141,7 +140,7 @@ def spoilt(good: str) -> dict[str, str | None]:
 async def test_without_a_good_key_nothing_is_allowed(asker: Asker, keys: Keys) -> None:
     good = (await keys.create("k", scopes=[Scope.ADMIN])).text
     assert (await asker.verb("about", good)).status_code == 200
-    for (what, key), verb in product(spoilt(good).items(), VERBS):
+    for (what, key), verb in product(spoilt(good).items(), REQUESTS):
         response = await asker.verb(verb, key)
         problem(response, 401, "unauthorized")
         assert response.headers["www-authenticate"].startswith("Bearer"), what
@@ -258,7 +257,7 @@ async def until_known(asker: Asker, key: str) -> None:
 async def test_hashes_never_leave_but_to_admins(asker: Asker, keys: Keys) -> None:
     made = [await keys.create(f"k{number}", scopes=[Scope.READ]) for number in range(3)]
     key = (await keys.create("k", scopes=[scope for scope in Scope if scope is not Scope.ADMIN])).text
-    answers = [await asker.verb(verb, key) for verb in VERBS]
+    answers = [await asker.verb(verb, key) for verb in REQUESTS]
     kinds = (
         "queue",
         "session",

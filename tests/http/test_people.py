@@ -21,7 +21,7 @@ from windlass._ids import new_id
 from windlass._model.filter import Page
 from windlass._model.key import Scope
 from windlass._model.record import Audit
-from windlass._store.messages import RECORDS
+from windlass._store.messages import RECORD_TYPES
 from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 from windlass.testing.clock import ManualClock
@@ -155,7 +155,9 @@ class TestKeys:
         ]
         await own("GET", "/nowhere")
         await own("POST", "/keys", {"label": "\0", "scopes": ["read"]})
-        kept = msgspec.json.encode([(await store.records(kind, Page())).items for kind in RECORDS.values()])
+        kept = msgspec.json.encode(
+            [(await store.records(kind, Page())).items for kind in RECORD_TYPES.values()]
+        )
         for one in (*told, caplog.text, kept.decode()):
             assert secret not in one
         assert made in (await own.good("GET", "/keys"))["items"]

@@ -120,7 +120,7 @@ class SlowCommit(FaultyStore):
 
     @asynccontextmanager
     async def _slowly(self) -> AsyncIterator[Any]:
-        async with self._inner.transaction() as connection:
+        async with self.inner.transaction() as connection:
             yield connection
             self.committing.set()
             await self.go_on.wait()

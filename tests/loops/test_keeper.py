@@ -354,7 +354,7 @@ async def test_a_listener_that_breaks_takes_nobody_down() -> None:
             yield
 
         def another(self) -> "Deaf":
-            return Deaf(self._inner.another(), self._plan)
+            return Deaf(self.inner.another(), self._plan)
 
     app = App(Deaf(MemoryStore(), Watch()))
 

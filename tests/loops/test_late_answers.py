@@ -20,7 +20,7 @@ async def test_a_claim_answered_after_its_session_ended_is_not_started() -> None
     hold = _HoldAfter()
     async with working(app, keeper=True, lease=1, poll=0.05) as worker:
         ended = worker.holdings.session
-        app.store.within.settle = hold.around(app.store.within.settle)  # type: ignore[attr-defined]
+        app.store.inner.settle = hold.around(app.store.inner.settle)  # type: ignore[attr-defined]
         handle = await quick.aenqueue()  # type: ignore[call-arg]
         await asyncio.wait_for(hold.done.wait(), 5)
         await app.store.remove(Session, ended)
@@ -43,7 +43,7 @@ async def test_a_claim_answered_after_the_worker_gave_up_its_leases_is_handed_ba
 
     hold = _HoldAfter()
     async with working(app, lease=1, heartbeat=0.1, poll=0.05) as worker:
-        app.store.within.settle = hold.around(app.store.within.settle)  # type: ignore[attr-defined]
+        app.store.inner.settle = hold.around(app.store.inner.settle)  # type: ignore[attr-defined]
         handle = await quick.aenqueue()  # type: ignore[call-arg]
         await asyncio.wait_for(hold.done.wait(), 5)
         watch.down.add("heartbeat")

@@ -223,7 +223,7 @@ async def test_a_lost_listener_is_replaced_and_the_poll_covers_the_meantime() ->
 async def test_a_store_that_fails_one_call_in_five_still_gets_everything_done(seed: int) -> None:
     plan = seeded(seed, rate=0.2)
     app = App(FaultyStore(MemoryStore(), plan))
-    quiet = App(app.store.within._inner)  # type: ignore[attr-defined]
+    quiet = App(app.store.inner.inner)  # type: ignore[attr-defined]
     ran: Counter[int] = Counter()
 
     @app.task(backoff=Backoff(base=0.01, jitter=0), max_attempts=100)

@@ -170,7 +170,7 @@ async def test_a_leader_that_fails_while_it_fires_is_followed_by_one_that_does_i
     await Ticker(app.store).fire_due()
     clock.advance(HOUR)
     with pytest.raises(Exception, match="a planned fault"):
-        await Ticker(FaultyStore(app.store.within, scripted(**{verb: [fault]}))).fire_due()
+        await Ticker(FaultyStore(app.store.inner, scripted(**{verb: [fault]}))).fire_due()
     await Ticker(app.store).fire_due()
     await Ticker(app.store).fire_due()
 
@@ -348,7 +348,7 @@ async def test_a_tick_that_was_fired_before_its_payload_changed_is_not_fired_aga
     clock.advance(2 * HOUR)
     plan = scripted(put=[Fault.BEFORE])
     with pytest.raises(Exception, match="a planned fault"):
-        await Ticker(FaultyStore(app.store.within, plan)).fire_due()
+        await Ticker(FaultyStore(app.store.inner, plan)).fire_due()
     await app.store.put(replace(HOURLY, payload=b'{"new":true}', missed="all"))
     await Ticker(app.store).fire_due()
 

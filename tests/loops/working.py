@@ -177,7 +177,7 @@ class BrokenFor(FaultyStore):
         self._error = error or ValueError("a bug in the store")
 
     def another(self) -> "BrokenFor":
-        return BrokenFor(self._inner.another(), self._plan, self._broken, self._error)  # type: ignore[arg-type]
+        return BrokenFor(self.inner.another(), self._plan, self._broken, self._error)  # type: ignore[arg-type]
 
     async def settle(self, batch: Any, claim: Any = None) -> Any:
         if any(self._broken(settlement) for settlement in batch):

@@ -14,8 +14,6 @@ from tests.loops.working import dead_worker, drained, eventually, watched, worki
 from windlass import App, Backoff, Context, Fatal, Filter, Retry, Snooze, chain
 from windlass._model.filter import By
 from windlass._observe.meter import MAX_NAMES, Meter, Names
-from windlass._observe.timed_store import VERBS
-from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import a_task
@@ -233,10 +231,6 @@ async def test_a_refusal_is_no_failure(app: App) -> None:
     samples = await scraped(app)
     assert samples["windlass_store_errors_total{code=store-unavailable,verb=enqueue}"] == 0
     assert not [name for name in samples if "duplicate" in name]
-
-
-async def test_every_verb_there_is_to_time_is_a_verb() -> None:
-    assert all(hasattr(Store, verb) for verb in VERBS)
 
 
 async def test_without_a_store_the_rest_is_told() -> None:

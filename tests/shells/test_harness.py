@@ -156,12 +156,12 @@ async def test_a_test_with_a_loop_awaits_it(harness: Harness, app: App) -> None:
 def test_the_apps_own_store_is_put_back(app: App) -> None:
     from windlass.testing.harness import harness as on_memory
 
-    before = app.store.within
+    before = app.store.inner
 
     with on_memory(app):
-        assert app.store.within is not before
+        assert app.store.inner is not before
 
-    assert app.store.within is before
+    assert app.store.inner is before
 
 
 def test_a_function_called_without_a_worker_says_who_injects() -> None:

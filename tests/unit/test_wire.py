@@ -19,7 +19,15 @@ from windlass._model.schedule import Schedule
 from windlass._model.task import NewTask, Task
 from windlass._model.verdict import Complete, Postpone, Reason, Settlement, Verdict
 from windlass._store.json_codec import Decoder, encode
-from windlass._store.messages import RECORDS, VERBS, Enqueue, Lead, Promote, Put, Settle
+from windlass._store.messages import (
+    RECORD_TYPES,
+    REQUESTS,
+    EnqueueRequest,
+    LeadRequest,
+    PromoteRequest,
+    PutRequest,
+    SettleRequest,
+)
 from windlass.errors import InvalidOption
 
 EXACT = timedelta(seconds=1 << 33)  # from there on a float of seconds has no room for microseconds
@@ -48,9 +56,9 @@ WIRED: dict[Any, st.SearchStrategy[Any]] = {
     Any: st.none(),
     None: st.none(),
 }
-ASKED_OR_ANSWERED = {str(kind): kind for verb in VERBS.values() for kind in (verb.asked, verb.answer)}
-KEPT = {str(kind): kind for one in RECORDS.values() for kind in (one, Slice[one])}
-KINDS: dict[str, Any] = {**ASKED_OR_ANSWERED, **KEPT, "verdict": Verdict, "action": Action}
+MESSAGES = {str(kind): kind for one in REQUESTS.values() for kind in (one, one.response_type())}
+KEPT = {str(kind): kind for one in RECORD_TYPES.values() for kind in (one, Slice[one])}
+KINDS: dict[str, Any] = {**MESSAGES, **KEPT, "verdict": Verdict, "action": Action}
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -158,19 +166,28 @@ REFUSED: list[tuple[Any, bytes]] = [
     *((Page, data) for data in (b'{"limit":"1"}', b'{"limit":1.5}', b'{"limit":true}', b'{"limit":NaN}')),
     *((Page, data) for data in (b'{"limit":1e30}', b'{"cursor":1}', b'{"newest_first":0}')),
     *(
-        (Promote, data)
+        (PromoteRequest, data)
         for data in (b"{}", b'{"limit":9223372036854775808}', b'{"limit":-9223372036854775809}')
     ),
-    *((Promote, b'{"limit":' + b"9" * digits + b"}") for digits in (400, 5_000)),
-    *((Enqueue, data) for data in (b'{"batch":{}}', b'{"batch":[1]}', b'{"batch":[{}]}', b'{"batch":null}')),
+    *((PromoteRequest, b'{"limit":' + b"9" * digits + b"}") for digits in (400, 5_000)),
+    *(
+        (EnqueueRequest, data)
+        for data in (b'{"batch":{}}', b'{"batch":[1]}', b'{"batch":[{}]}', b'{"batch":null}')
+    ),
     *(
         (NewTask, json.dumps({**TASK, name: 1}).encode())
         for name in ("id", "queue", "after", "run_at", "more")
     ),
     *((NewTask, json.dumps({k: v for k, v in TASK.items() if k != name}).encode()) for name in TASK),
     # durations and instants
-    *((Lead, b'{"holder":"k","lease_for":' + one + b"}") for one in (b"NaN", b"Infinity", b"1e999", b"null")),
-    *((Lead, b'{"holder":"k","lease_for":' + one + b"}") for one in (b'"1"', b'"PT1S"', b"[]", b"true")),
+    *(
+        (LeadRequest, b'{"holder":"k","lease_for":' + one + b"}")
+        for one in (b"NaN", b"Infinity", b"1e999", b"null")
+    ),
+    *(
+        (LeadRequest, b'{"holder":"k","lease_for":' + one + b"}")
+        for one in (b'"1"', b'"PT1S"', b"[]", b"true")
+    ),
     *((Filter, json.dumps({"created_after": at}).encode()) for at in ("2026-01-01T00:00:00", "", "now", 0)),
     (Filter, b'{"created_after":"0001-01-01T00:00:00+23:00"}'),
     (Filter, b'{"created_after":"9999-12-31T23:59:59-23:00"}'),
@@ -184,8 +201,14 @@ REFUSED: list[tuple[Any, bytes]] = [
     *((Page, b'{"cursor":"' + text + b'"}') for text in (b"\\ud800x", b"\\udc00\\ud800", b"\n", b"\\x")),
     (Page, b'{"\xff":1}'),
     # payloads, which nobody looks into otherwise
-    *((Put, b'{"kind":"key","record":' + data + b"}") for data in (b"", b"NaN", b"[1,]", b"{1:2}", b"'a'")),
-    *((Put, b'{"kind":"key","record":' + data + b"}") for data in (b'"\xff"', b'"\xed\xa0\x80"', DEEP, b'"')),
+    *(
+        (PutRequest, b'{"kind":"key","record":' + data + b"}")
+        for data in (b"", b"NaN", b"[1,]", b"{1:2}", b"'a'")
+    ),
+    *(
+        (PutRequest, b'{"kind":"key","record":' + data + b"}")
+        for data in (b'"\xff"', b'"\xed\xa0\x80"', DEEP, b'"')
+    ),
     (Page, DEEP),
     (Page, b'{"cursor":' + DEEP + b"}"),
 ]
@@ -204,10 +227,10 @@ def test_what_is_no_such_value_is_refused(kind: Any, data: bytes) -> None:
         (QueueSettings, b'{"name":"q","weights":{"a":0},"fairness":"round_robin"}'),
         (QueueSettings, b'{"name":"q","ordering":{"shares":{"high":100}}}'),
         (QueueSettings, b'{"name":"q","retention":{"dead":-1}}'),
-        (RECORDS["limit"], b'{"name":"l"}'),
-        (RECORDS["limit"], b'{"name":"l","rate":0}'),
-        (RECORDS["alert"], b'{"name":"a","count":0}'),
-        (RECORDS["alert"], b'{"name":"a","window":0}'),
+        (RECORD_TYPES["limit"], b'{"name":"l"}'),
+        (RECORD_TYPES["limit"], b'{"name":"l","rate":0}'),
+        (RECORD_TYPES["alert"], b'{"name":"a","count":0}'),
+        (RECORD_TYPES["alert"], b'{"name":"a","window":0}'),
     ],
 )
 def test_what_the_model_refuses_is_refused_in_its_words(kind: Any, data: bytes) -> None:
@@ -231,10 +254,10 @@ def test_a_value_that_was_damaged_is_refused_or_read_and_nothing_else(kind: Any,
 
 
 def test_a_refusal_names_the_place() -> None:
-    sent = encode(Settle((SETTLEMENT,))).replace(b'"retry"', b'"never"')
+    sent = encode(SettleRequest((SETTLEMENT,))).replace(b'"retry"', b'"never"')
 
     with pytest.raises(msgspec.DecodeError, match=r"\$\.batch\[0\]\.verdict\.reason"):
-        Decoder(Settle).decode(sent)
+        Decoder(SettleRequest).decode(sent)
 
 
 def test_what_is_left_out_is_as_the_model_has_it() -> None:

@@ -20,7 +20,14 @@ from .._policy.input.options import MAX_DELAY
 from .._policy.input.payload import MAX_DEPTH
 from .._policy.input.quoting import shown
 from .._policy.order.rank import MAX_PRIORITY, priority_of
-from .._store.messages import Apply, Promote, Prune, Put, Rescue, read_record
+from .._store.messages import (
+    ApplyRequest,
+    PromoteRequest,
+    PruneRequest,
+    PutRequest,
+    RescueRequest,
+    decode_record,
+)
 from ..errors import InvalidOption, InvalidPayload
 from .web.duplicate_names import repeats
 
@@ -30,13 +37,13 @@ MAX_AT_ONCE = 100_000
 _MAX_WHY = 2_000
 _MAX_NAME = 512  # Stores keep any name; what is a good one, clients know.
 _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_LIMITED = (Apply, Claim, Promote, Prune, Rescue)
+_LIMITED = (ApplyRequest, Claim, PromoteRequest, PruneRequest, RescueRequest)
 
 
 def check(asked: Any) -> None:
     """Refuse a message that no client of ours would send; nothing has been done with it."""
-    if isinstance(asked, Put):
-        _check(read_record(asked.kind, asked.record))
+    if isinstance(asked, PutRequest):
+        _check(decode_record(asked.kind, asked.record))
     _check(asked)
 
 

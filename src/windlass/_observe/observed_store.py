@@ -1,30 +1,28 @@
 """ObservedStore: wraps any store and emits an event for every step. The only instrumentation of storage."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Coroutine, Sequence
 from itertools import islice
-from typing import TypeVar, cast
+from time import perf_counter
+from typing import Any, ParamSpec, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .._model.attempt import Attempt
-from .._model.filter import Action, By, Count, Dimension, Filter, Page, Slice
-from .._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
-from .._model.queue import Retention
-from .._model.record import Record
+from .._model.filter import Action, Filter, Page
+from .._model.lease import Claim, Claimed
 from .._model.state import State
 from .._model.task import Enqueued, NewTask, Task, TaskId
 from .._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settled, Settlement
-from .._store.protocol import Capability, Finding, Join, Migration, Promise, Promoted, Store, Wake
-from ..errors import StoreError
+from .._store.forward import ForwardingStore
+from .._store.protocol import Join, Store
+from ..errors import StoreError, WindlassError
 from .events import Event, EventName
 from .logs import LogSink
-from .sink import Sink, TimingSink
-from .timed_store import TimedStore, Timer
+from .sink import Sink, Timer, TimingSink
 from .transactions import Noted, ObservedJoin, ObservedTransaction
 
-R = TypeVar("R", bound=Record)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _POSTPONED = {
     Reason.RETRY: EventName.RETRIED,
@@ -57,70 +55,58 @@ class _Takers(dict[EventName, list[Callable[[Event], None]]]):
         return takers
 
 
-class ObservedStore:
+class ObservedStore(ForwardingStore):
     """The store within, seen. What no sink wants costs one look a batch."""
 
-    def __init__(self, store: Store, sinks: Sequence[Sink] | None = None) -> None:
-        self.within = store
+    def __init__(
+        self, inner: Store, sinks: Sequence[Sink] | None = None, timers: Sequence[Timer] = ()
+    ) -> None:
+        super().__init__(inner)
+        self._timers = timers
         self._sinks: Sequence[Sink] = (LogSink(),) if sinks is None else sinks
         self._known: dict[TaskId, _Known] = {}  # claimed through here and not settled
         self._noted: dict[int, Noted] = {}  # what is done in transactions that are open, by connection
 
-    @property
-    def capabilities(self) -> Capability:
-        """Those of the store within."""
-        return self.within.capabilities
-
-    @property
-    def promise(self) -> Promise:
-        """That of the store within."""
-        return self.within.promise
-
-    async def open(self) -> None:
-        """Open the store within."""
-        await self.within.open()
-
-    async def close(self) -> None:
-        """Close the store within."""
-        await self.within.close()
-
     def attach(self, sink: TimingSink) -> None:
-        """Tell this one of every step as well, from now on, and how long the store takes for each verb."""
+        """Send every event to this sink too, from now on, and the time that each call of a verb takes."""
         self._sinks = (*self._sinks, sink)
-        self.within = _timed(self.within, sink)
+        self._timers = (*self._timers, sink)
 
     def swap(self, store: Store) -> Store:
-        """Have another store within; answers with the one so far."""
-        timed: object = self.within
-        if isinstance(timed, TimedStore):
-            before, self.within = timed.within, _timed(store, timed.timer)
-        else:
-            before, self.within = self.within, store
+        """Observe another store instead; return the one so far."""
+        before, self.inner = self.inner, store
         return before
 
     def another(self) -> "ObservedStore":
         """A further handle, observed by the same sinks."""
-        return ObservedStore(self.within.another(), self._sinks)
+        return ObservedStore(self.inner.another(), self._sinks, self._timers)
 
-    async def now(self) -> datetime:
-        """The store's clock."""
-        return await self.within.now()
+    def _forward(
+        self, verb: str, method: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, T]:
+        call = method(*args, **kwargs)
+        for timer in self._timers:
+            call = _timed(call, verb, timer)
+        return call
 
     # -- observed ------------------------------------------------------------------------------------
 
     async def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
         """Enqueue, and tell of what was created."""
-        answers = await self.within.enqueue(batch)
+        answers = await self._forward("enqueue", self.inner.enqueue, batch)
         self._enqueued(batch, answers)
         return answers
 
     async def claim(self, claim: Claim) -> Sequence[Claimed]:
         """Claim, and tell of it."""
-        return self._claimed(await self.within.claim(claim), EventName.CLAIMED)
+        return self._claimed(await self._forward("claim", self.inner.claim, claim), EventName.CLAIMED)
 
     async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
         """Settle and claim, and tell of both."""
-        settled = await self.within.settle(batch, claim)
+        if batch:  # a call that only claims is not a batch
+            for timer in self._timers:
+                timer.batch(len(batch))
+        settled = await self._forward("settle", self.inner.settle, batch, claim)
         if self._known or any(map(self._wanted, EventName)):
             self._all_settled(batch, settled.receipts)
         self._claimed(settled.claimed, EventName.CLAIMED)
@@ -128,25 +114,25 @@ class ObservedStore:
 
     def transaction(self) -> ObservedTransaction:
         """Tell of what is done in it once it stands; of a lost lease in any case."""
-        return ObservedTransaction(self.within.transaction(), self._noted, self._ended)
+        return ObservedTransaction(self.inner.transaction(), self._noted, self._ended)
 
     def join(self, connection: object) -> Join:
         """In a transaction of the store's own, take notes. The caller's own commit nobody hears of."""
-        joined, noted = self.within.join(connection), self._noted.get(id(connection))
+        joined, noted = self.inner.join(connection), self._noted.get(id(connection))
         return joined if noted is None else ObservedJoin(joined, noted)
 
     async def rescue(self, session: str, limit: int) -> Sequence[Claimed]:
         """Rescue, and tell of it."""
-        return self._claimed(await self.within.rescue(session, limit), EventName.RESCUED)
+        return self._claimed(await super().rescue(session, limit), EventName.RESCUED)
 
     async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:
         """Act, and tell of it."""
         name = _ACTED[str(action.__struct_config__.tag)]
         if not self._wanted(name):
-            return await self.within.apply(action, where, limit)
+            return await super().apply(action, where, limit)
         # What is discarded is gone afterwards, so it is looked at before.
         known = await self._about(where, limit) if name is EventName.DISCARDED else {}
-        done = await self.within.apply(action, where, limit)
+        done = await super().apply(action, where, limit)
         known = known or await self._about(Filter(ids=tuple(done)), len(done))
         for task_id in done:
             task = known.get(task_id)
@@ -155,68 +141,6 @@ class ObservedStore:
             event = Event(name=name, task_id=task_id) if task is None else _of(name, task)
             self._tell(replace(event, by=action.by.who))
         return done
-
-    # -- passed on -----------------------------------------------------------------------------------
-
-    async def once(self, lease: Lease, key: str) -> bool:
-        """Passed on."""
-        return await self.within.once(lease, key)
-
-    async def heartbeat(self, beat: Heartbeat) -> Pulse:
-        """Passed on."""
-        return await self.within.heartbeat(beat)
-
-    def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
-        """Passed on."""
-        return self.within.wakes(queues)
-
-    async def lead(self, holder: str, lease_for: timedelta) -> bool:
-        """Passed on."""
-        return await self.within.lead(holder, lease_for)
-
-    async def promote(self, limit: int) -> Promoted:
-        """Passed on."""
-        return await self.within.promote(limit)
-
-    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
-        """Passed on."""
-        return await self.within.prune(retention, limit, by)
-
-    async def find(self, where: Filter, page: Page) -> Slice[Task]:
-        """Passed on."""
-        return await self.within.find(where, page)
-
-    async def count(self, where: Filter, by: Sequence[Dimension]) -> Sequence[Count]:
-        """Passed on."""
-        return await self.within.count(where, by)
-
-    async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
-        """Passed on."""
-        return await self.within.attempts(task_id)
-
-    async def put(self, record: Record, by: By | None = None) -> None:
-        """Passed on."""
-        await self.within.put(record, by)
-
-    async def records(self, kind: type[R], page: Page) -> Slice[R]:
-        """Passed on."""
-        return await self.within.records(kind, page)
-
-    async def remove(self, kind: type[Record], name: str, by: By | None = None) -> bool:
-        """Passed on."""
-        return await self.within.remove(kind, name, by)
-
-    async def migrations(self) -> Sequence[Migration]:
-        """Passed on."""
-        return await self.within.migrations()
-
-    async def migrate(self, target: int | None = None) -> Sequence[Migration]:
-        """Passed on."""
-        return await self.within.migrate(target)
-
-    async def check(self) -> Sequence[Finding]:
-        """Passed on."""
-        return await self.within.check()
 
     # -- telling -------------------------------------------------------------------------------------
 
@@ -236,7 +160,7 @@ class ObservedStore:
         if not limit:
             return {}
         try:
-            return {task.id: task for task in (await self.within.find(where, Page(limit=limit))).items}
+            return {task.id: task for task in (await self.find(where, Page(limit=limit))).items}
         except StoreError:
             return {}
 
@@ -313,8 +237,16 @@ class ObservedStore:
             take(event)
 
 
-def _timed(store: Store, timer: Timer) -> Store:
-    return cast(Store, TimedStore(store, timer))  # its verbs are those of any store
+async def _timed(call: Coroutine[Any, Any, T], verb: str, timer: Timer) -> T:
+    began = perf_counter()
+    try:
+        return await call
+    except Exception as error:
+        if isinstance(error, StoreError) or not isinstance(error, WindlassError):
+            timer.failed(verb, getattr(error, "code", "unexpected"))
+        raise
+    finally:
+        timer.took(verb, perf_counter() - began)
 
 
 def _waited(task: Task) -> float | None:

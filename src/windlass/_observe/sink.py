@@ -3,7 +3,6 @@
 from typing import Protocol
 
 from .events import Event, EventName
-from .timed_store import Timer
 
 
 class Sink(Protocol):
@@ -15,6 +14,22 @@ class Sink(Protocol):
 
     def take(self, event: Event) -> None:
         """Take one in."""
+        ...
+
+
+class Timer(Protocol):
+    """A receiver of the times that the store takes. Called from any thread."""
+
+    def took(self, verb: str, seconds: float) -> None:
+        """Record how long a call took, whether it returned or raised."""
+        ...
+
+    def failed(self, verb: str, code: str) -> None:
+        """Count a call that failed in the store. An error that the caller caused is not a failure."""
+        ...
+
+    def batch(self, size: int) -> None:
+        """Record how many tasks were settled in one call."""
         ...
 
 

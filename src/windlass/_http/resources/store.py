@@ -1,6 +1,6 @@
 """The seam over HTTP: what workers, keepers and operators ask of a store from afar. (I2)
 
-POST /store/{verb} takes a message of `_verbs` as JSON. The scope that it takes is the verb's.
+POST /store/{verb} takes a request of `_store.messages` as JSON; the key needs the request's scope.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,7 +17,8 @@ from ..._model.limit import Limit
 from ..._model.record import KINDS
 from ..._model.schedule import Schedule
 from ..._store.json_codec import Decoder, encode, wire_type
-from ..._store.messages import VERBS, Apply, Prune, Put, Remove
+from ..._store.messages import REQUESTS, ApplyRequest, PruneRequest, PutRequest, RemoveRequest
+from ..._store.messages import Request as StoreRequest
 from ...errors import StoreError
 from ..auth import Caller
 from ..service import Service
@@ -28,52 +29,31 @@ from ..web.duplicate_names import refuse_repeats
 from ..web.ndjson import NDJSON
 from ..web.problems import Problem
 
-SCOPES: dict[str, Scope] = {
-    "about": Scope.READ,
-    "enqueue": Scope.ENQUEUE,
-    "claim": Scope.WORK,
-    "settle": Scope.WORK,
-    "heartbeat": Scope.WORK,
-    "once": Scope.WORK,
-    "lead": Scope.WORK,
-    "promote": Scope.WORK,
-    "rescue": Scope.WORK,
-    "prune": Scope.OPERATE,
-    "find": Scope.READ,
-    "count": Scope.READ,
-    "attempts": Scope.READ,
-    "apply": Scope.OPERATE,
-    "put": Scope.OPERATE,
-    "records": Scope.READ,
-    "remove": Scope.OPERATE,
-    "check": Scope.READ,
-}
-
 PING_SECONDS = 10.0
 _MAX_WHO = 200
 _SET_BY_PEOPLE = ("queue", *(KINDS[kind] for kind in (ApiKey, Limit, Schedule, Alert)))
 _KEYS = KINDS[ApiKey]
-_decoders = {name: Decoder[object](verb.asked) for name, verb in VERBS.items()}
+_decoders = {verb: Decoder[StoreRequest[Any]](kind) for verb, kind in REQUESTS.items()}
 
 
 async def ask(service: Service, caller: Caller, request: Request) -> Response:
     """Ask the store a verb."""
     name = request.path_params["verb"]
-    verb = VERBS.get(name)
-    if verb is None:
-        raise Problem(404, "not-found", f"there is no verb of that name; there are: {', '.join(VERBS)}")
-    caller.needs(SCOPES[name])
+    kind = REQUESTS.get(name)
+    if kind is None:
+        raise Problem(404, "not-found", f"there is no verb of that name; there are: {', '.join(REQUESTS)}")
+    caller.needs(kind.scope)
     caller.needs_no_bounds()
     body = await body_of(request)
     with understood():
         asked = _decoders[name].decode(body or b"{}")
-        refuse_repeats(body, wire_type(verb.asked))
+        refuse_repeats(body, wire_type(kind))
         if getattr(asked, "kind", None) == _KEYS:
             caller.needs(Scope.ADMIN)
         check(asked)
     if caller.key is not None:
         asked = signed(asked, caller.name)
-    answer = await verb.call(service.store, asked)
+    answer = await asked.call(service.store)
     return Response(encode(answer), media_type="application/json")
 
 
@@ -84,12 +64,12 @@ def signed(asked: Any, who: str) -> Any:
     for themselves is not audited at all.
     """
     match asked:
-        case Apply(action=action):
+        case ApplyRequest(action=action):
             return replace(asked, action=replace(action, by=_on_behalf(who, action.by)))
-        case Put() | Remove():
+        case PutRequest() | RemoveRequest():
             by = _on_behalf(who, asked.by) if asked.kind in _SET_BY_PEOPLE else None
             return replace(asked, by=by)
-        case Prune(by=By() as by):
+        case PruneRequest(by=By() as by):
             return replace(asked, by=_on_behalf(who, by))
         case _:
             return asked

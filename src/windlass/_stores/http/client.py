@@ -7,15 +7,17 @@ import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
 import msgspec
 
 from ... import errors
 from ..._store.json_codec import Decoder, encode
-from ..._store.messages import VERBS
+from ..._store.messages import REQUESTS, Request
 from ..._store.protocol import Wake
+
+T = TypeVar("T")
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
@@ -33,7 +35,7 @@ _NO_DELAY = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 _UNNAMED_TRANSIENT = (429, 500, 502, 503, 504)
 """Of answers that are not ours: a proxy's, while the server behind it is away."""
 
-_decoders = {name: Decoder[Any](verb.answer) for name, verb in VERBS.items()}
+_decoders = {verb: Decoder[Any](request.response_type()) for verb, request in REQUESTS.items()}
 _wake = Decoder[Wake](Wake)
 
 
@@ -53,17 +55,18 @@ class Line:
         self.key = _checked_key(key)
         self._clients: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}
 
-    async def ask(self, verb: str, asked: object) -> Any:
-        """The answer to a verb; raises what the store raised."""
-        answer = await self.send(verb, asked)
+    async def ask(self, request: Request[T]) -> T:
+        """Send a request and decode the response. Raises what the store raised."""
+        response = await self.send(request)
         try:
-            return _decoders[verb].decode(answer)
+            decoded: T = _decoders[request.verb].decode(response)
         except msgspec.DecodeError as error:
             raise errors.StoreUnavailable(f"{self.url} answered what no windlass answers: {error}") from error
+        return decoded
 
-    async def send(self, verb: str, asked: object) -> bytes:
-        """The answer to a verb, as JSON."""
-        response = await self._post(verb, encode(asked))
+    async def send(self, request: Request[Any]) -> bytes:
+        """Send a request; return the response as JSON."""
+        response = await self._post(request.verb, encode(request))
         if response.status_code == httpx2.codes.OK:
             return bytes(response.content)
         raise self._meaning(response)

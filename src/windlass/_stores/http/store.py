@@ -14,24 +14,25 @@ from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Settled, Settlement
 from ..._store.json_codec import Decoder, encode
 from ..._store.messages import (
-    Apply,
-    AttemptsOf,
-    Beat,
-    CountBy,
-    Enqueue,
-    Find,
-    Lead,
-    Nothing,
-    Once,
-    Promote,
-    Prune,
-    Put,
-    RecordsOf,
-    Remove,
-    Rescue,
-    Settle,
-    ToClaim,
-    name_of,
+    AboutRequest,
+    ApplyRequest,
+    AttemptsRequest,
+    CheckRequest,
+    ClaimRequest,
+    CountRequest,
+    EnqueueRequest,
+    FindRequest,
+    HeartbeatRequest,
+    LeadRequest,
+    OnceRequest,
+    PromoteRequest,
+    PruneRequest,
+    PutRequest,
+    RecordsRequest,
+    RemoveRequest,
+    RescueRequest,
+    SettleRequest,
+    record_name,
 )
 from ..._store.protocol import Capability, Durability, Finding, Join, Migration, Promise, Promoted, Wake
 from ...errors import NotFound, NotSupported, StoreError, StoreUnavailable
@@ -41,8 +42,8 @@ R = TypeVar("R", bound=Record)
 
 _UNKNOWN = Promise(durability=Durability.VOLATILE, why="the server has not been asked yet")
 _PAUSES = (0.1, 0.5, 2.0)
-_WORKERS_ASK = {"heartbeat": "work", "about": "read", "prune": "operate", "enqueue": "enqueue"}
-"""A verb of each scope that a worker and its keeper need."""
+_WORKER_REQUESTS = (HeartbeatRequest, AboutRequest, PruneRequest, EnqueueRequest)
+"""A request of each scope that a worker and its keeper need."""
 
 
 class HttpStore:
@@ -64,7 +65,7 @@ class HttpStore:
         """Ask what the store behind it promises."""
         if self.promise is _UNKNOWN:
             try:
-                self.promise = (await self._line.ask("about", Nothing())).promise
+                self.promise = (await self._line.ask(AboutRequest())).promise
             except NotFound as error:
                 raise StoreError(f"{self._line.url}: {error}; a path is that of a proxy, or wrong") from None
 
@@ -74,15 +75,13 @@ class HttpStore:
 
     async def now(self) -> datetime:
         """The clock of the store behind the server."""
-        now: datetime = (await self._line.ask("about", Nothing())).now
-        return now
+        return (await self._line.ask(AboutRequest())).now
 
     # -- enqueue -------------------------------------------------------------------------------------
 
     async def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
         """Keep all of the batch or none of it."""
-        answers: Sequence[Enqueued] = await self._line.ask("enqueue", Enqueue(tuple(batch)))
-        return answers
+        return await self._line.ask(EnqueueRequest(tuple(batch)))
 
     def join(self, connection: object) -> Join:  # noqa: ARG002  the seam's shape
         """A transaction here is none there."""
@@ -92,28 +91,26 @@ class HttpStore:
 
     async def claim(self, claim: Claim) -> Sequence[Claimed]:
         """Lease ready tasks to a live session."""
-        claimed: Sequence[Claimed] = await self._line.ask("claim", ToClaim(claim))
-        return claimed
+        return await self._line.ask(ClaimRequest(claim))
 
     async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
         """Apply the verdicts whose leases hold, then claim."""
-        settled: Settled = await self._line.ask("settle", Settle(tuple(batch), claim))
-        return settled
+        return await self._line.ask(SettleRequest(tuple(batch), claim))
 
     async def heartbeat(self, beat: Heartbeat) -> Pulse:
         """Renew the session; hand back strangers; report losses and requests to stop."""
         if not self._may_work:
             await self._check_scopes()
             self._may_work = True
-        pulse: Pulse = await self._line.ask("heartbeat", Beat(beat))
-        return pulse
+        return await self._line.ask(HeartbeatRequest(beat))
 
     async def _check_scopes(self) -> None:
         """Say at the start what the key lacks, and not when a keeper first prunes, hours later."""
-        lacking = [scope for verb, scope in _WORKERS_ASK.items() if not await self._line.may(verb)]
+        lacking = [one.scope for one in _WORKER_REQUESTS if not await self._line.may(one.verb)]
         if lacking:
             raise StoreError(
-                f"{self._line.url}: a worker's key has the scopes {', '.join(_WORKERS_ASK.values())}; "
+                f"{self._line.url}: a worker's key has the scopes "
+                f"{', '.join(one.scope for one in _WORKER_REQUESTS)}; "
                 f"this one lacks {', '.join(lacking)}"
             )
 
@@ -123,7 +120,7 @@ class HttpStore:
 
     async def once(self, lease: Lease, key: str) -> bool:
         """Mark the key; whether this lease was the first to."""
-        return bool(await self._line.ask("once", Once(lease, key)))
+        return await self._line.ask(OnceRequest(lease, key))
 
     async def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
         """Hints, as the server sends them; a line that breaks is mended, and a look is worth while then."""
@@ -144,56 +141,50 @@ class HttpStore:
 
     async def lead(self, holder: str, lease_for: timedelta) -> bool:
         """Take, keep or give up the lead."""
-        return bool(await self._line.ask("lead", Lead(holder, lease_for)))
+        return await self._line.ask(LeadRequest(holder, lease_for))
 
     async def promote(self, limit: int) -> Promoted:
         """Make due tasks ready."""
-        promoted: Promoted = await self._line.ask("promote", Promote(limit))
-        return promoted
+        return await self._line.ask(PromoteRequest(limit))
 
     async def rescue(self, session: str, limit: int) -> Sequence[Claimed]:
         """Take over the running tasks of sessions that have expired."""
-        rescued: Sequence[Claimed] = await self._line.ask("rescue", Rescue(session, limit))
-        return rescued
+        return await self._line.ask(RescueRequest(session, limit))
 
     async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
         """Delete what retention no longer covers."""
-        return int(await self._line.ask("prune", Prune(retention, limit, by)))
+        return await self._line.ask(PruneRequest(retention, limit, by))
 
     # -- ask -----------------------------------------------------------------------------------------
 
     async def find(self, where: Filter, page: Page) -> Slice[Task]:
         """The tasks that match, by id."""
-        found: Slice[Task] = await self._line.ask("find", Find(where, page))
-        return found
+        return await self._line.ask(FindRequest(where, page))
 
     async def count(self, where: Filter, by: Sequence[Dimension]) -> Sequence[Count]:
         """How many match, by the values of each dimension."""
-        counts: Sequence[Count] = await self._line.ask("count", CountBy(where, tuple(by)))
-        return counts
+        return await self._line.ask(CountRequest(where, tuple(by)))
 
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
         """The lines of a task's attempts."""
-        lines: Sequence[Attempt] = await self._line.ask("attempts", AttemptsOf(task_id))
-        return lines
+        return await self._line.ask(AttemptsRequest(task_id))
 
     async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:
         """Do it to those that match and allow it."""
-        done: Sequence[TaskId] = await self._line.ask("apply", Apply(action, where, limit))
-        return done
+        return await self._line.ask(ApplyRequest(action, where, limit))
 
     async def put(self, record: Record, by: By | None = None) -> None:
         """Keep a record in place of the one of the same name."""
-        await self._line.ask("put", Put(name_of(type(record)), encode(record), by))
+        await self._line.ask(PutRequest(record_name(type(record)), encode(record), by))
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
         """The records of a kind, by name."""
         decoder: Decoder[Slice[R]] = Decoder(Slice[kind])  # type: ignore[valid-type]  # known at run time
-        return decoder.decode(await self._line.send("records", RecordsOf(name_of(kind), page)))
+        return decoder.decode(await self._line.send(RecordsRequest(record_name(kind), page)))
 
     async def remove(self, kind: type[Record], name: str, by: By | None = None) -> bool:
         """Forget a record."""
-        return bool(await self._line.ask("remove", Remove(name_of(kind), name, by)))
+        return await self._line.ask(RemoveRequest(record_name(kind), name, by))
 
     # -- admin ---------------------------------------------------------------------------------------
 
@@ -207,5 +198,4 @@ class HttpStore:
 
     async def check(self) -> Sequence[Finding]:
         """What the store behind the server has to say."""
-        findings: Sequence[Finding] = await self._line.ask("check", Nothing())
-        return findings
+        return await self._line.ask(CheckRequest())

@@ -17,7 +17,7 @@ from ..._model.schedule import Schedule
 from ..._model.state import ENDED, REPLAYABLE, State
 from ..._model.task import TaskId
 from ..._store.json_codec import to_wire
-from ..._store.messages import name_of
+from ..._store.messages import record_name
 
 MAX_DETAIL = 2_000
 """Characters of a record that a line of the audit log repeats."""
@@ -71,12 +71,12 @@ def audited_put(record: QueueSettings | Kept, by: By, now: datetime) -> Audit:
     if isinstance(record, Alert) and record.webhook is not None:
         found = _HOST.match(record.webhook)  # The path of many a webhook is a secret.
         said["webhook"] = "" if found is None else found[1]
-    return _line("put", f"{name_of(kind)} {record.name}", by, now, said)
+    return _line("put", f"{record_name(kind)} {record.name}", by, now, said)
 
 
 def audited_removal(kind: type[Record], name: str, by: By, now: datetime) -> Audit:
     """Who removed which record."""
-    return _line("remove", f"{name_of(kind)} {name}", by, now)
+    return _line("remove", f"{record_name(kind)} {name}", by, now)
 
 
 def audited_prune(retention: Retention, by: By, now: datetime) -> Audit:

@@ -180,6 +180,7 @@ def changed_row(task: Task, place: tuple[str, str]) -> dict[str, Any]:
         "cancel_requested": int(task.cancel_requested),
         "progress_fraction": None if task.progress is None else task.progress.fraction,
         "progress_message": None if task.progress is None else task.progress.message,
+        "result": task.result,
         **error_row(task.error),
         "lane": place[0],
         "key": place[1],

@@ -1,22 +1,18 @@
 """Granting leases and ending them."""
 
-from collections import Counter
 from collections.abc import Sequence
 from heapq import merge
 from itertools import islice
 
-from ..._model.attempt import MAX_LINES, has_line
 from ..._model.lease import Claim, Claimed, Lease
-from ..._model.state import State
-from ..._model.task import Error, Task
 from ..._model.verdict import Complete, Receipt, Settled, Settlement
 from ..rules import refusals
-from ..rules.transitions import settled
+from ..rules.settlement import follow_up
+from ..rules.settlement import settle as settle_rule
 from .claim.queries import Rounds, pick
-from .enqueue import enqueue
-from .rows import error_row, instant, leased_reader, read_tasks
+from .rows import leased_reader, read_tasks
+from .rule_player import run
 from .statements import listed
-from .successors import abandon, unblock
 from .transaction import Transaction
 
 # -- claim -------------------------------------------------------------------------------------------
@@ -92,110 +88,43 @@ def settle(
 def _settle_batch(tx: Transaction, batch: Sequence[Settlement]) -> tuple[Receipt, ...]:
     completions = [settlement for settlement in batch if isinstance(settlement.verdict, Complete)]
     once_each = len({settlement.lease.task_id for settlement in batch}) == len(batch)
-    if not once_each or not _complete(tx, completions):
-        return tuple([_settle_one(tx, settlement) for settlement in batch])
-    return tuple(
-        [
-            Receipt.APPLIED if isinstance(settlement.verdict, Complete) else _settle_one(tx, settlement)
-            for settlement in batch
-        ]
-    )
+    if not completions or not once_each or not _complete(tx, completions):
+        return run(tx, settle_rule(tx, batch))
+    if len(completions) == len(batch):
+        return (Receipt.APPLIED,) * len(batch)
+    others = [settlement for settlement in batch if not isinstance(settlement.verdict, Complete)]
+    receipts = iter(run(tx, settle_rule(tx, others)))
+    return tuple([Receipt.APPLIED if isinstance(s.verdict, Complete) else next(receipts) for s in batch])
 
 
 def _complete(tx: Transaction, batch: Sequence[Settlement]) -> bool:
     """Complete all of these if every lease holds, as it nearly always does; otherwise change nothing."""
-    if not batch:
-        return True
-    held = _caps_held(tx, batch)
+    ids = [settlement.lease.task_id for settlement in batch]
+    held = tx.caps_held(ids)
     tx.save()
-    if _complete_those_held(tx, batch) != len(batch):
-        tx.undo()
-        return False
-    tx.forget_saved()
-    tx.news.freed.update(held)
-    _after_completion(tx, batch)
-    return True
-
-
-def _caps_held(tx: Transaction, batch: Sequence[Settlement]) -> "Counter[str]":
-    return tx.caps_held([settlement.lease.task_id for settlement in batch])
-
-
-def _complete_those_held(tx: Transaction, batch: Sequence[Settlement]) -> int:
-    """Complete those whose lease holds; answers with how many that were."""
     given = [
         (s.lease.task_id, s.lease.fence, s.duration, s.outcome, _text(s.verdict.result))
         for s in batch
         if isinstance(s.verdict, Complete)
     ]
-    return tx.run("complete", {"now": tx.at, "settlements": listed(given)})
+    if tx.run("complete", {"now": tx.at, "settlements": listed(given)}) != len(batch):
+        tx.undo()
+        return False
+    tx.forget_saved()
+    tx.news.freed.update(held)
+    run(tx, follow_up(tx, ids, batch))
+    return True
 
 
 def _text(result: bytes | None) -> str | None:
     return None if result is None else result.decode()
 
 
-def _after_completion(tx: Transaction, batch: Sequence[Settlement]) -> None:
-    unblock(tx, [settlement.lease.task_id for settlement in batch])
-    successors = [new for s in batch if isinstance(s.verdict, Complete) for new in s.verdict.successors]
-    if successors:
-        enqueue(tx, successors)
-
-
-def _settle_one(tx: Transaction, settlement: Settlement) -> Receipt:
-    """Apply a verdict if its lease still holds; otherwise change nothing."""
-    task = tx.get(settlement.lease.task_id)
-    # A task that is gone had ended, and while it is leased only its holder can end it: this is a repeat.
-    if task is None:
-        return Receipt.REPEATED
-    if task.fence != settlement.lease.fence:
-        return Receipt.LOST
-    if task.state is not State.RUNNING:
-        return Receipt.REPEATED
-    if isinstance(settlement.verdict, Complete):
-        tx.news.freed.update(_caps_held(tx, [settlement]))
-        _complete_those_held(tx, [settlement])
-        _after_completion(tx, [settlement])
-    else:
-        _apply(tx, task, settlement)
-        _record(tx, task, settlement, settlement.verdict.error)
-    return Receipt.APPLIED
-
-
 def once(tx: Transaction, lease: Lease, key: str) -> bool:
-    """Mark a key; whether this lease was the first to."""
-    terms = {"id": lease.task_id, "fence": lease.fence}
-    if tx.value("is_held", terms) is None:
+    """Mark a key; return whether this lease was the first to."""
+    held = {"id": lease.task_id, "fence": lease.fence}
+    if tx.value("is_held", held) is None:
         raise refusals.lease_lost(lease, key)
-    tx.run("mark", {**terms, "key": key})
+    tx.run("mark", {**held, "key": key})
     marked_by: int = tx.value("marked_by", {"id": lease.task_id, "key": key})
     return marked_by == lease.fence
-
-
-def _apply(tx: Transaction, task: Task, settlement: Settlement) -> None:
-    change = settled(task, settlement, tx.now)
-    tx.move(task, change.verb, change.state, **change.fields)
-    if change.state is State.CANCELLED:
-        abandon(tx, task.id, "was cancelled")
-
-
-def _record(tx: Transaction, task: Task, settlement: Settlement, error: Error | None) -> None:
-    if not has_line(settlement):
-        return
-    tx.run(
-        "record",
-        {
-            "task_id": task.id,
-            "fence": task.fence,
-            "number": task.attempt,
-            "worker": task.worker,
-            "claimed_at": tx.at if task.claimed_at is None else instant(task.claimed_at),
-            "finished_at": tx.at,
-            "duration": settlement.duration,
-            "outcome": settlement.outcome,
-            "trace": task.trace,
-            **error_row(error),
-        },
-    )
-    if task.fence > MAX_LINES:  # With fewer leases there cannot be more lines.
-        tx.run("forget_old_attempts", {"id": task.id, "keep": MAX_LINES})

@@ -25,9 +25,8 @@ from ..._model.verdict import Settled, Settlement
 from ..._store.protocol import Capability, Durability, Finding, Join, Migration, Promise, Promoted, Wake
 from ...errors import InvalidOption, StoreError
 from ..rules import refusals
-from ..rules.audit import allowed
+from ..rules.actions import applicable
 from . import actions, checks, schema, sessions
-from . import enqueue as enqueueing
 from . import settle as leases
 from . import upkeep as keeping
 from .claim import relayout as rearranging
@@ -38,6 +37,7 @@ from .notify import Switchboard
 from .own_transaction import OwnTransaction
 from .read.filters import is_named
 from .read.find import Reader
+from .rule_player import enqueue
 from .transaction import Transaction
 
 R = TypeVar("R", bound=Record)
@@ -161,7 +161,7 @@ class SQLiteStore:
 
     async def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
         """Keep all of the batch or none of it."""
-        return await self._write(lambda tx: enqueueing.enqueue(tx, batch))
+        return await self._write(lambda tx: enqueue(tx, batch))
 
     def join(self, connection: object) -> Join:
         """The caller's own transaction on a sqlite3.Connection to the same file; see SQLiteJoin."""
@@ -245,7 +245,7 @@ class SQLiteStore:
         """
         if is_named(where) or limit <= 0:
             return await self._write(lambda tx: actions.apply(tx, action, where, limit))
-        meant, cursor = allowed(action, where), None
+        meant, cursor = applicable(action, where), None
         done: list[TaskId] = []
         while True:
             page = Page(limit=limit + _SPARE, cursor=cursor)

@@ -61,6 +61,7 @@ class Transaction:
         self._cursor = connection.cursor()
         self._cursor.row_factory = None  # A caller's own connection may have one.
         self._places: Places | None = None
+        self._outcomes: dict[TaskId, str] = {}
 
     @property
     def places(self) -> Places:
@@ -95,29 +96,35 @@ class Transaction:
         return None if row is None else row[0]
 
     def get(self, task_id: TaskId) -> Task | None:
-        """A task as it stands."""
+        """Read a task."""
         found = self.rows("get", {"id": task_id})
         return task_reader()(found[0]) if found else None
 
-    def move(self, task: Task, verb: Verb, state: State, **changes: object) -> Task:
-        """The one way a single task changes state: along the table, or not at all."""
+    def move(self, task: Task, verb: Verb, state: State, **changes: Any) -> Task:
+        """Change the state of a task along the table of transitions, and wake whoever waits for it."""
         assert state in targets(task.state, verb), f"{task.state} -> {verb} -> {state} is not in the table"
-        moved = replace(task, state=state, **changes)
-        self.keep(task, moved)
+        moved = self.update(task, state=state, **changes)
         self.news.tell(state, task.queue)
         return moved
 
-    def keep(self, before: Task, after: Task) -> None:
-        """Store what has become of a task."""
-        if before.state is State.RUNNING and after.state is not State.RUNNING:
-            self.news.freed.update(self.caps_held([before.id]))
+    def update(self, task: Task, **changes: Any) -> Task:
+        """Change a task, which must not have been changed since it was read; return it as it is now."""
+        changed = replace(task, **changes)
+        if task.state is State.RUNNING and changed.state is not State.RUNNING:
+            self.news.freed.update(self.caps_held([task.id]))
         parameters = {
-            **changed_row(after, self._place(after)),
-            "fence_before": before.fence,
-            "state_before": before.state.value,
+            **changed_row(changed, self._place(changed)),
+            "outcome": self._outcomes.pop(task.id, None),
+            "fence_before": task.fence,
+            "state_before": task.state.value,
         }
-        changed = self.run("keep", parameters)
-        assert changed == 1, f"task {before.id} moved under its own transaction"
+        written = self.run("keep", parameters)
+        assert written == 1, f"task {task.id} was changed by another statement of its own transaction"
+        return changed
+
+    def note_outcome(self, task_id: TaskId, outcome: str) -> None:
+        """Keep the outcome of a task that is about to complete, to be written with the task."""
+        self._outcomes[task_id] = outcome
 
     def _place(self, task: Task) -> tuple[str, str]:
         if task.state is not State.READY or self.places.is_one_line(task.queue):

@@ -12,12 +12,12 @@ from ..._model.state import ENDED
 from ..._policy.order.limits import Subject, Use, read_key, tokens_at
 from ..._store.protocol import Promoted
 from ..rules.audit import audited_prune, audited_put, audited_removal
-from .actions import audit
+from ..rules.successors import abandon
 from .claim import relayout as rearranging
 from .claim.queue_rules import read_limit, read_settings
 from .rows import Row, instant, moment
+from .rule_player import delete, run, write_audit
 from .statements import listed
-from .successors import abandon, forget
 from .transaction import Transaction
 
 KEYS_AT_ONCE = 1000
@@ -69,11 +69,11 @@ def _place(tx: Transaction, rowids: list[int]) -> None:
 def prune(tx: Transaction, retention: Retention, limit: int, by: By | None) -> int:
     """Delete what retention no longer covers."""
     if by is not None:
-        audit(tx, audited_prune(retention, by, tx.now))
+        write_audit(tx, [audited_prune(retention, by, tx.now)])
     gone = _past_retention(tx, retention, limit)
     for task_id, tenant, idempotency_key in gone:
-        abandon(tx, task_id, "died and was pruned")
-        forget(tx, task_id, tenant, idempotency_key)
+        run(tx, abandon(tx, task_id, "died and was pruned"))
+        delete(tx, task_id, tenant, idempotency_key)
     return len(gone)
 
 
@@ -121,7 +121,7 @@ def _past_retention(tx: Transaction, retention: Retention, limit: int) -> list[R
 def put(tx: Transaction, record: QueueSettings | Kept, by: By | None) -> bool:
     """Keep a record in place of the one before; says whether there is more to rearrange than was done."""
     if by is not None:
-        audit(tx, audited_put(record, by, tx.now))
+        write_audit(tx, [audited_put(record, by, tx.now)])
     return _put_queue(tx, record) if isinstance(record, QueueSettings) else _put_record(tx, record)
 
 
@@ -134,7 +134,7 @@ def remove(tx: Transaction, kind: type[Record], name: str, by: By | None) -> tup
     else:
         removed, more = _remove_record(tx, kind, name)
     if removed and by is not None:
-        audit(tx, audited_removal(kind, name, by, tx.now))
+        write_audit(tx, [audited_removal(kind, name, by, tx.now)])
     return removed, more
 
 

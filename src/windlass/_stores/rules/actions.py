@@ -1,0 +1,87 @@
+"""What operators do to tasks: cancel, replay, discard."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from ..._model.filter import Action, CancelTasks, Discard, Filter, Replay
+from ..._model.state import ENDED, PENDING, REPLAYABLE, State, Verb
+from ..._model.task import Task, TaskId
+from .audit import audited
+from .questions import Changes, DeleteDead, LoadTasks, Rule, TakenFingerprints, WriteAudit
+from .successors import abandon, cancel_pending
+
+
+def applicable(action: Action, where: Filter) -> Filter:
+    """Narrow a filter to the states from which the action is possible."""
+    match action:
+        case CancelTasks():
+            states = tuple(state for state in State if state not in ENDED)
+        case Replay():
+            states = tuple(sorted(REPLAYABLE))
+        case Discard():
+            states = (State.DEAD,)
+        case _:
+            assert_never(action)
+    if where.states is not None:
+        states = tuple(state for state in where.states if state in states)
+    return replace(where, states=states)
+
+
+def apply(
+    changes: Changes, action: Action, ids: Iterable[TaskId], states: Collection[State], limit: int
+) -> Rule[list[TaskId]]:
+    """Apply an action to at most `limit` of these tasks that are in one of the states, and audit it."""
+    done: list[Task] = []
+    taken: set[str] = set()  # fingerprints of tasks replayed so far
+    for task_id in ids:
+        if len(done) >= limit:
+            break
+        # Loaded one by one: cancelling an earlier task may have changed this one.
+        loaded: Mapping[TaskId, Task] = yield LoadTasks([task_id])
+        task = loaded.get(task_id)
+        if task is not None and task.state in states and (yield from _apply(changes, action, task, taken)):
+            done.append(task)
+    if done and isinstance(action, Discard):
+        yield DeleteDead(done)
+    if done:
+        yield WriteAudit([audited(action, task.id, changes.now) for task in done])
+    return [task.id for task in done]
+
+
+def _apply(changes: Changes, action: Action, task: Task, taken: set[str]) -> Rule[bool]:
+    match action:
+        case CancelTasks(by=by):
+            if task.state in PENDING:
+                yield from cancel_pending(changes, task, by.why or f"cancelled by {by.who}")
+            else:
+                changes.update(task, cancel_requested=True)
+            return True
+        case Replay(payload=payload):
+            return (yield from _replay(changes, task, payload, taken))
+        case Discard():
+            yield from abandon(changes, task.id, "died and was discarded")
+            return True
+        case _:
+            assert_never(action)
+
+
+def _replay(changes: Changes, task: Task, payload: bytes | None, taken: set[str]) -> Rule[bool]:
+    """Make a task ready with all its attempts. False if another task with its fingerprint has not ended."""
+    if task.fingerprint is not None:
+        if task.fingerprint in taken or (yield TakenFingerprints([task.fingerprint])):
+            return False
+        taken.add(task.fingerprint)
+    changes.move(
+        task,
+        Verb.REPLAY,
+        State.READY,
+        attempt=0,
+        run_at=changes.now,
+        payload=task.payload if payload is None else payload,
+        finished_at=None,
+        cancel_requested=False,
+        progress=None,
+    )
+    return True

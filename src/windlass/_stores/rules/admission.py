@@ -1,0 +1,124 @@
+"""Enqueue: which tasks of a batch are new, which exist already, and which are refused."""
+
+from collections.abc import Mapping, Sequence
+
+from ..._model.state import State
+from ..._model.task import Enqueued, NewTask, Task, TaskId
+from . import refusals
+from .questions import (
+    Changes,
+    InsertTasks,
+    Key,
+    LoadTasks,
+    LockPredecessors,
+    Rule,
+    States,
+    TakenFingerprints,
+    TakenKeys,
+)
+from .successors import cancel_pending
+
+
+def is_plain(new: NewTask) -> bool:
+    """Whether a task has no key, fingerprint or predecessor, so that only its id must be looked up."""
+    return new.idempotency_key is None and new.fingerprint is None and not new.after
+
+
+def admit(changes: Changes, batch: Sequence[NewTask]) -> Rule[list[Enqueued]]:
+    """Insert the tasks of a batch that are new; report the existing task for the others.
+
+    Raises if any is refused; the caller must then roll back.
+    """
+    return (yield from _Admission(changes).admit(batch))
+
+
+class _Admission:
+    """One batch. Tasks admitted so far count for the checks of the rest."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+        self._states: dict[TaskId, str] = {}  # of existing tasks and of those admitted
+        self._keys: dict[tuple[str, str], Key] = {}
+        self._fingerprints: dict[str, TaskId] = {}
+        self._new: list[NewTask] = []
+
+    def admit(self, batch: Sequence[NewTask]) -> Rule[list[Enqueued]]:
+        self._states.update((yield States([new.id for new in batch])))
+        fresh = [new for new in batch if new.id not in self._states]
+        if not all(map(is_plain, fresh)):
+            yield from self._lock(fresh)
+        enqueued = [self._admit(new) for new in batch]
+        if self._new:
+            yield from self._insert()
+        return enqueued
+
+    def _lock(self, fresh: Sequence[NewTask]) -> Rule[None]:
+        """Lock what the checks depend on, for the whole batch and in an order common to all clients."""
+        keyed: dict[tuple[str, str], NewTask] = {}
+        for new in fresh:
+            if new.idempotency_key is not None:
+                keyed.setdefault((new.tenant, new.idempotency_key), new)
+        if keyed:
+            self._keys.update((yield TakenKeys([keyed[name] for name in sorted(keyed)])))
+        fingerprints = sorted({new.fingerprint for new in fresh if new.fingerprint is not None})
+        if fingerprints:
+            self._fingerprints.update((yield TakenFingerprints(fingerprints)))
+        predecessors = sorted({predecessor for new in fresh for predecessor in new.after})
+        if predecessors:
+            self._states.update((yield LockPredecessors(predecessors)))
+        # Any of these locks may have waited for an earlier attempt at this batch whose reply was lost.
+        self._states.update((yield States([new.id for new in fresh])))
+
+    # -- checks --------------------------------------------------------------------------------------
+
+    def _admit(self, new: NewTask) -> Enqueued:
+        existing = new.id if new.id in self._states else self._by_key(new)
+        if existing is not None:
+            return Enqueued(id=existing, created=False)
+        if new.fingerprint is not None:
+            self._check_fingerprint(new, new.fingerprint)
+        for predecessor in new.after:
+            if predecessor not in self._states:
+                raise refusals.no_predecessor(new, predecessor)
+        if new.idempotency_key is not None:
+            self._keys[new.tenant, new.idempotency_key] = Key(new.id, new.idempotency_digest)
+        self._states[new.id] = self._first_state(new) if new.after else State.READY
+        self._new.append(new)
+        return Enqueued(id=new.id, created=True)
+
+    def _first_state(self, new: NewTask) -> str:
+        """Waiting, ready (also if it is not yet due), or cancelled if it can never start."""
+        before = {self._states[predecessor] for predecessor in new.after}
+        if State.CANCELLED in before:
+            return State.CANCELLED
+        return State.WAITING if before - {State.COMPLETED} else State.READY
+
+    def _by_key(self, new: NewTask) -> TaskId | None:
+        if new.idempotency_key is None:
+            return None
+        key = self._keys.get((new.tenant, new.idempotency_key))
+        if key is None:
+            return None
+        if key.digest != new.idempotency_digest:
+            raise refusals.key_taken(new, key.task_id)
+        return key.task_id
+
+    def _check_fingerprint(self, new: NewTask, fingerprint: str) -> None:
+        existing = self._fingerprints.get(fingerprint)
+        if existing is not None:
+            raise refusals.duplicate(new, existing)
+        self._fingerprints[fingerprint] = new.id
+
+    # -- writes --------------------------------------------------------------------------------------
+
+    def _insert(self) -> Rule[None]:
+        linked = [new for new in self._new if new.after]
+        waiting = [new for new in linked if self._states[new.id] == State.WAITING]
+        doomed = [new.id for new in linked if self._states[new.id] == State.CANCELLED]
+        dependencies = sorted({(predecessor, new.id) for new in waiting for predecessor in new.after})
+        yield InsertTasks(self._new, {*doomed, *(new.id for new in waiting)}, dependencies)
+        if doomed:
+            # They are inserted first, so that the store keeps a record of them.
+            tasks: Mapping[TaskId, Task] = yield LoadTasks(doomed)
+            for task_id in doomed:
+                yield from cancel_pending(self._changes, tasks[task_id], "a predecessor had been cancelled")

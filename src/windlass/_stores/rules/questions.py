@@ -1,0 +1,169 @@
+"""The questions that rules ask a store, and the unit of work that takes their changes.
+
+A rule is a generator without I/O: it yields a question or a write, is sent the answer, and changes tasks
+through `Changes`. SQLite answers at once in its writer thread, Postgres by statements of the script that it
+plays. All of it happens in one transaction, and an answer must include the changes made so far.
+"""
+
+from collections.abc import Callable, Collection, Generator, Sequence
+from datetime import datetime
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+from ..._model.attempt import Attempt
+from ..._model.record import Audit
+from ..._model.state import State, Verb
+from ..._model.task import NewTask, Task, TaskId
+
+T = TypeVar("T")
+Q = TypeVar("Q")
+
+
+class Changes(Protocol):
+    """The unit of work of one transaction. A store may write changes at once, or all of them at the end."""
+
+    now: datetime
+
+    def move(self, task: Task, verb: Verb, state: State, **changes: Any) -> Task:
+        """Change the state of a task along the table of transitions, and wake whoever waits for it."""
+        ...
+
+    def update(self, task: Task, **changes: Any) -> Task:
+        """Change a task that keeps its state."""
+        ...
+
+    def note_outcome(self, task_id: TaskId, outcome: str) -> None:
+        """Keep the outcome of a task that is about to complete; its last attempt is recorded in the task."""
+        ...
+
+
+# -- questions about tasks ---------------------------------------------------------------------------
+
+
+class LoadTasks(Struct, frozen=True):
+    """Lock these tasks. Answer: Mapping[TaskId, Task] of those that exist.
+
+    A store may leave out tasks that completed or were cancelled.
+    """
+
+    ids: Sequence[TaskId]
+
+
+class States(Struct, frozen=True):
+    """Answer: Mapping[TaskId, str], the state of each of these tasks that exists, ended or not."""
+
+    ids: Sequence[TaskId]
+
+
+class EndedFences(Struct, frozen=True):
+    """Answer: Mapping[TaskId, int], the fences of ended tasks that `LoadTasks` left out."""
+
+    ids: Sequence[TaskId]
+
+
+class Dependents(Struct, frozen=True):
+    """Answer: Sequence[TaskId], the tasks that wait for any of these, in the order of the predecessors."""
+
+    predecessors: Sequence[TaskId]
+
+
+class StillWaiting(Struct, frozen=True):
+    """Answer: Collection[TaskId], those of these tasks with a predecessor that has not completed."""
+
+    ids: Sequence[TaskId]
+
+
+# -- questions about new tasks -----------------------------------------------------------------------
+
+
+class Key(Struct, frozen=True):
+    """The task that an idempotency key belongs to, and the digest of what was enqueued under it."""
+
+    task_id: TaskId
+    digest: str
+
+
+class TakenKeys(Struct, frozen=True):
+    """Lock the idempotency keys of these tasks, each key once.
+
+    Answer: Mapping[tuple[tenant, key], Key] of those that belong to other tasks and have not expired.
+    """
+
+    tasks: Sequence[NewTask]
+
+
+class TakenFingerprints(Struct, frozen=True):
+    """Lock these fingerprints. Answer: Mapping[str, TaskId], the tasks that have one and have not ended."""
+
+    fingerprints: Sequence[str]
+
+
+class LockPredecessors(Struct, frozen=True):
+    """Keep these tasks from ending before the transaction does. Answer: as that of `States`."""
+
+    ids: Sequence[TaskId]
+
+
+# -- writes ------------------------------------------------------------------------------------------
+
+
+class InsertTasks(Struct, frozen=True):
+    """Insert new tasks, their idempotency keys, and whom they wait for: pairs of predecessor and successor.
+
+    Those in `waiting` start in state waiting; the others are scheduled or ready, depending on `run_at`.
+    """
+
+    tasks: Sequence[NewTask]
+    waiting: Collection[TaskId]
+    dependencies: Sequence[tuple[TaskId, TaskId]]
+
+
+class DropDependencies(Struct, frozen=True):
+    """Delete whatever these tasks wait for."""
+
+    ids: Sequence[TaskId]
+
+
+class RecordAttempts(Struct, frozen=True):
+    """Write the records of attempts, and keep the newest `MAX_LINES` of each task."""
+
+    attempts: Sequence[Attempt]
+
+
+class DeleteDead(Struct, frozen=True):
+    """Delete dead tasks, their attempts and marks, and the idempotency keys that last as long as they do."""
+
+    tasks: Sequence[Task]
+
+
+class WriteAudit(Struct, frozen=True):
+    """Add entries to the audit log."""
+
+    entries: Sequence[Audit]
+
+
+Question: TypeAlias = (
+    LoadTasks
+    | States
+    | EndedFences
+    | Dependents
+    | StillWaiting
+    | TakenKeys
+    | TakenFingerprints
+    | LockPredecessors
+)
+Write: TypeAlias = InsertTasks | DropDependencies | RecordAttempts | DeleteDead | WriteAudit
+
+Rule: TypeAlias = Generator[Question | Write, Any, T]
+
+
+def play(rule: Generator[Q, Any, T], answer: Callable[[Q], Any]) -> T:
+    """Run a rule to its end with a store that answers at once; return its result."""
+    try:
+        question = next(rule)
+        while True:
+            question = rule.send(answer(question))
+    except StopIteration as end:
+        result: T = end.value
+        return result

@@ -1,0 +1,58 @@
+"""Heartbeats: the reply to a worker, and the release of claims that never reached it."""
+
+from collections.abc import Iterable, Mapping
+
+from ..._model.lease import RESCUED, Heartbeat, Lease, Pulse
+from ..._model.state import State, Verb
+from ..._model.task import Task, TaskId
+from .questions import Changes, LoadTasks, Rule
+from .successors import abandon
+
+
+def heartbeat_reply(beat: Heartbeat, running: Mapping[Lease, bool]) -> Pulse:
+    """Report the leases that were lost and the tasks to stop.
+
+    `running` has the current lease of each task that the worker holds, and whether it is to be cancelled.
+    """
+    return Pulse(
+        alive=True,
+        lost=tuple(lease for lease in beat.held if lease not in running),
+        cancel=tuple(lease.task_id for lease in beat.held if running.get(lease)),
+    )
+
+
+def unacknowledged_claims(beat: Heartbeat, claims: Iterable[tuple[TaskId, int, int]]) -> dict[TaskId, int]:
+    """Which of a session's running tasks (id, fence, number of the claim) the worker cannot know of."""
+    held = set(beat.held)
+    return {
+        task_id: number
+        for task_id, fence, number in claims
+        if number <= beat.through and Lease(task_id, fence) not in held
+    }
+
+
+def release_unacknowledged_claims(
+    changes: Changes, beat: Heartbeat, claims: Mapping[TaskId, int]
+) -> Rule[None]:
+    """Release tasks granted to this session in a reply that never arrived: task id to number of the claim.
+
+    A claimed task never ran, so its attempt is not counted; a rescued one did run, and its attempt stays.
+    """
+    held = set(beat.held)
+    tasks: Mapping[TaskId, Task] = yield LoadTasks(list(claims))
+    for task_id, number in claims.items():
+        task = tasks.get(task_id)
+        if task is None or task.session != beat.session or task.state is not State.RUNNING:
+            continue
+        if number > beat.through or Lease(task_id, task.fence) in held:
+            continue
+        # The fence rises, so that a late settlement under the old lease changes nothing.
+        fence = task.fence + 1
+        if task.cancel_requested:
+            changes.move(
+                task, Verb.CANCEL, State.CANCELLED, fence=fence, session=None, finished_at=changes.now
+            )
+            yield from abandon(changes, task_id, "was cancelled")
+        else:
+            attempt = task.attempt if number == RESCUED else task.attempt - 1
+            changes.move(task, Verb.POSTPONE, State.READY, fence=fence, session=None, attempt=attempt)

@@ -1,0 +1,130 @@
+"""Settle: what verdicts make of running tasks and of the tasks that follow them."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, assert_never
+
+from msgspec import Struct
+
+from ..._model.attempt import Attempt, has_line
+from ..._model.state import State, Verb
+from ..._model.task import Task, TaskId
+from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settlement
+from .admission import admit
+from .questions import Changes, EndedFences, LoadTasks, RecordAttempts, Rule
+from .successors import abandon, unblock
+
+
+class Change(Struct, frozen=True):
+    """A move along the table of states, and what else it changes about the task."""
+
+    verb: Verb
+    state: State
+    fields: dict[str, Any]
+
+
+def settled(task: Task, settlement: Settlement, now: datetime) -> Change:
+    """What its settlement makes of a running task."""
+    verdict, duration = settlement.verdict, settlement.duration
+    end = {"session": None, "finished_at": now, "duration": duration}
+    match verdict:
+        case Complete(result=result):
+            return Change(Verb.COMPLETE, State.COMPLETED, {"result": result, "error": None, **end})
+        case Bury(error=error):
+            return Change(Verb.BURY, State.DEAD, {"error": error, **end})
+        case Postpone(delay=delay, reason=reason, error=error) if not task.cancel_requested:
+            fields = {
+                # A released task keeps its place in the queue.
+                "run_at": task.run_at if reason is Reason.RELEASE and not delay else now + delay,
+                "attempt": task.attempt if reason is Reason.RETRY else task.attempt - 1,
+                "session": None,
+                "duration": duration,
+                "error": error or task.error,
+            }
+            return Change(Verb.POSTPONE, State.SCHEDULED if delay else State.READY, fields)
+        case Cancel(error=error) | Postpone(error=error):
+            return Change(Verb.CANCEL, State.CANCELLED, {"error": error or task.error, **end})
+        case _:
+            assert_never(verdict)
+
+
+def settle(changes: Changes, batch: Sequence[Settlement]) -> Rule[tuple[Receipt, ...]]:
+    """Apply each verdict whose lease holds, then what follows from it; return a receipt for each."""
+    settling = _Settlements(changes)
+    return (yield from settling.settle(batch))
+
+
+def follow_up(changes: Changes, completed: Sequence[TaskId], applied: Sequence[Settlement]) -> Rule[None]:
+    """Unblock the tasks that waited for completed ones, and enqueue the successors in the verdicts."""
+    yield from unblock(changes, completed)
+    successors = [new for s in applied if isinstance(s.verdict, Complete) for new in s.verdict.successors]
+    if successors:
+        yield from admit(changes, successors)
+
+
+class _Settlements:
+    """Settlements of one transaction."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+        self._tasks: dict[TaskId, Task] = {}
+        self._ended: dict[TaskId, int] = {}  # fences
+        self._applied: list[Settlement] = []
+        self._cancelled: list[TaskId] = []
+        self._attempts: list[Attempt] = []
+
+    def settle(self, batch: Sequence[Settlement]) -> Rule[tuple[Receipt, ...]]:
+        ids = list(dict.fromkeys(settlement.lease.task_id for settlement in batch))
+        self._tasks.update((yield LoadTasks(ids)))
+        gone = [task_id for task_id in ids if task_id not in self._tasks]
+        if gone:
+            self._ended = yield EndedFences(gone)
+        receipts = tuple([self._settle(settlement) for settlement in batch])
+        if self._attempts:
+            yield RecordAttempts(self._attempts)
+        completed = [s.lease.task_id for s in self._applied if isinstance(s.verdict, Complete)]
+        for task_id in self._cancelled:
+            yield from abandon(self._changes, task_id, "was cancelled")
+        if completed:
+            yield from follow_up(self._changes, completed, self._applied)
+        return receipts
+
+    def _settle(self, settlement: Settlement) -> Receipt:
+        lease = settlement.lease
+        task = self._tasks.get(lease.task_id)
+        if task is None:
+            # A task that is gone had ended, and only the holder of its lease can end it: this is a repeat.
+            fence = self._ended.get(lease.task_id, lease.fence)
+            return Receipt.REPEATED if fence == lease.fence else Receipt.LOST
+        if task.fence != lease.fence:
+            return Receipt.LOST
+        if task.state is not State.RUNNING:
+            return Receipt.REPEATED
+        self._apply(task, settlement)
+        return Receipt.APPLIED
+
+    def _apply(self, task: Task, settlement: Settlement) -> None:
+        change = settled(task, settlement, self._changes.now)
+        if isinstance(settlement.verdict, Complete):
+            self._changes.note_outcome(task.id, settlement.outcome)
+        elif has_line(settlement):
+            self._attempts.append(_attempt(task, settlement, self._changes.now))
+        self._tasks[task.id] = self._changes.move(task, change.verb, change.state, **change.fields)
+        self._applied.append(settlement)
+        if change.state is State.CANCELLED:
+            self._cancelled.append(task.id)
+
+
+def _attempt(task: Task, settlement: Settlement, now: datetime) -> Attempt:
+    return Attempt(
+        task_id=task.id,
+        number=task.attempt,
+        fence=task.fence,
+        worker=task.worker,
+        claimed_at=task.claimed_at or now,
+        finished_at=now,
+        duration=settlement.duration,
+        outcome=settlement.outcome,
+        error=None if isinstance(settlement.verdict, Complete) else settlement.verdict.error,
+        trace=task.trace,
+    )

@@ -1,0 +1,59 @@
+"""What the end of a task means for the tasks that wait for it."""
+
+from collections.abc import Sequence
+
+from ..._model.state import State, Verb
+from ..._model.task import Error, Task, TaskId
+from .questions import Changes, Dependents, DropDependencies, LoadTasks, Rule, StillWaiting
+
+
+def unblock(changes: Changes, completed: Sequence[TaskId]) -> Rule[None]:
+    """Start the tasks that waited for these and wait for nothing else."""
+    dependents: Sequence[TaskId] = yield Dependents(completed)
+    if not dependents:
+        return
+    successors = list(dict.fromkeys(dependents))
+    # Lock them before looking: of two predecessors that complete at once, the second then sees the first.
+    tasks: dict[TaskId, Task] = yield LoadTasks(successors)
+    blocked = yield StillWaiting(successors)
+    free = [successor for successor in successors if successor not in blocked]
+    if free:
+        yield DropDependencies(free)
+    for successor in free:
+        task = tasks.get(successor)
+        if task is not None and task.state is State.WAITING:
+            is_early = task.run_at > changes.now
+            changes.move(task, Verb.UNBLOCK, State.SCHEDULED if is_early else State.READY)
+
+
+def abandon(changes: Changes, predecessor: TaskId, reason: str) -> Rule[None]:
+    """Cancel the tasks that wait for one that will never complete, and the tasks that wait for those."""
+    # A stack instead of recursion: chains may be longer than Python's recursion limit.
+    doomed = yield from _doomed(predecessor, reason)
+    while doomed:
+        successor, why = doomed.pop()
+        tasks: dict[TaskId, Task] = yield LoadTasks([successor])
+        task = tasks.get(successor)
+        if task is not None and task.state is State.WAITING:
+            yield from _cancel(changes, task, why)
+            doomed += yield from _doomed(successor, "was cancelled")
+
+
+def cancel_pending(changes: Changes, task: Task, why: str) -> Rule[None]:
+    """Cancel a task that has not started, and the tasks that wait for it."""
+    yield from _cancel(changes, task, why)
+    yield from abandon(changes, task.id, "was cancelled")
+
+
+def _doomed(predecessor: TaskId, reason: str) -> Rule[list[tuple[TaskId, str]]]:
+    """The tasks that wait for this one, last first, each with its error message."""
+    successors: Sequence[TaskId] = yield Dependents([predecessor])
+    why = f"task {predecessor}, which it waited for, {reason}"
+    return [(successor, why) for successor in reversed(successors)]
+
+
+def _cancel(changes: Changes, task: Task, why: str) -> Rule[None]:
+    if task.state is State.WAITING:
+        yield DropDependencies([task.id])
+    error = Error(type="Cancelled", message=why)
+    changes.move(task, Verb.CANCEL, State.CANCELLED, finished_at=changes.now, error=error)

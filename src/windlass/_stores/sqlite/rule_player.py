@@ -1,0 +1,165 @@
+"""The common rules on SQLite: each question is answered at once, in the transaction of the writer thread."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar, assert_never
+
+from msgspec.structs import asdict
+
+from ..._model.attempt import MAX_LINES, Attempt
+from ..._model.record import Audit
+from ..._model.state import State
+from ..._model.task import Enqueued, NewTask, TaskId
+from ..._policy.order.limits import Subject
+from ..rules.admission import admit
+from ..rules.questions import (
+    DeleteDead,
+    Dependents,
+    DropDependencies,
+    EndedFences,
+    InsertTasks,
+    Key,
+    LoadTasks,
+    LockPredecessors,
+    Question,
+    RecordAttempts,
+    Rule,
+    States,
+    StillWaiting,
+    TakenFingerprints,
+    TakenKeys,
+    Write,
+    WriteAudit,
+    play,
+)
+from .rows import Row, error_row, instant, new_row
+from .statements import listed
+from .transaction import Transaction
+
+T = TypeVar("T")
+
+
+def run(tx: Transaction, rule: Rule[T]) -> T:
+    """Run a rule in this transaction. If it raises, the caller must roll back."""
+    return play(rule, partial(_answer, tx))
+
+
+def enqueue(tx: Transaction, batch: Sequence[NewTask]) -> list[Enqueued]:
+    """Insert all of the batch. If one task is refused, the caller must roll back."""
+    return run(tx, admit(tx, batch))
+
+
+def _answer(tx: Transaction, question: Question | Write) -> Any:
+    match question:
+        case States(ids) | LockPredecessors(ids):
+            return dict(tx.rows("existing", {"ids": listed(ids)}))
+        case Dependents(predecessors):
+            return _dependents(tx, predecessors)
+        case LoadTasks(ids):
+            return {task_id: task for task_id in ids if (task := tx.get(task_id)) is not None}
+        case EndedFences():
+            return {}  # LoadTasks leaves out no ended task.
+        case StillWaiting(ids):
+            return {one for one in ids if tx.value("still_waits", {"successor": one}) is not None}
+        case TakenKeys(tasks):
+            return _taken_keys(tx, tasks)
+        case TakenFingerprints(fingerprints):
+            found = {one: tx.value("standing", {"fingerprint": one}) for one in fingerprints}
+            return {fingerprint: task_id for fingerprint, task_id in found.items() if task_id is not None}
+        case _:
+            return _write(tx, question)
+
+
+def _write(tx: Transaction, write: Write) -> None:
+    match write:
+        case InsertTasks():
+            _insert(tx, write)
+        case DropDependencies(ids):
+            tx.run_many("forget_dependencies", [{"successor": task_id} for task_id in ids])
+        case RecordAttempts(attempts):
+            _record(tx, attempts)
+        case DeleteDead(tasks):
+            for task in tasks:
+                delete(tx, task.id, task.tenant, task.idempotency_key)
+        case WriteAudit(entries):
+            write_audit(tx, entries)
+        case _:
+            assert_never(write)
+
+
+# -- questions ---------------------------------------------------------------------------------------
+
+
+def _dependents(tx: Transaction, predecessors: Sequence[TaskId]) -> Sequence[TaskId]:
+    if tx.value("any_dependency") is None:
+        return ()
+    return [row[1] for row in tx.rows("dependents", {"ids": listed(predecessors)})]
+
+
+def _taken_keys(tx: Transaction, tasks: Sequence[NewTask]) -> Mapping[tuple[str, str], Key]:
+    taken: dict[tuple[str, str], Key] = {}
+    for new in tasks:
+        assert new.idempotency_key is not None
+        named = {"tenant": new.tenant, "key": new.idempotency_key, "now": tx.at}
+        for task_id, digest in tx.rows("key", named):
+            taken[new.tenant, new.idempotency_key] = Key(task_id, digest)
+    return taken
+
+
+# -- writes ------------------------------------------------------------------------------------------
+
+
+def _insert(tx: Transaction, asked: InsertTasks) -> None:
+    now, places = tx.now, tx.places
+    plain: list[Row] = []
+    laned: list[Row] = []
+    for new in asked.tasks:
+        run_at = new.run_at or (now if new.delay is None else now + new.delay)
+        state = State.SCHEDULED if run_at > now else State.READY
+        if asked.waiting and new.id in asked.waiting:
+            state = State.WAITING
+        tx.news.tell(state, new.queue)
+        row = new_row(new, state, run_at, tx.at)
+        if places.are_plain or state is not State.READY or places.is_one_line(new.queue):
+            plain.append(row)
+        else:
+            subject = Subject(new.queue, new.type, new.tenant, new.payload)
+            laned.append((*row, *places.of(subject, new.priority)))
+    tx.run_many("enqueue", plain)
+    tx.run_many("enqueue_laned", laned)
+    tx.run_many("keep_key", [_key_row(tx, new) for new in asked.tasks if new.idempotency_key is not None])
+    tx.run_many("depend", [{"predecessor": p, "successor": s} for p, s in asked.dependencies])
+
+
+def _key_row(tx: Transaction, new: NewTask) -> Mapping[str, object]:
+    return {
+        "tenant": new.tenant,
+        "key": new.idempotency_key,
+        "task_id": new.id,
+        "digest": new.idempotency_digest,
+        "until": None if new.idempotency_for is None else instant(tx.now + new.idempotency_for),
+    }
+
+
+def _record(tx: Transaction, attempts: Sequence[Attempt]) -> None:
+    for attempt in attempts:
+        row = asdict(attempt)
+        error = row.pop("error")
+        row["claimed_at"], row["finished_at"] = instant(attempt.claimed_at), instant(attempt.finished_at)
+        tx.run("record", {**row, **error_row(error)})
+        if attempt.fence > MAX_LINES:  # With fewer leases there cannot be more records.
+            tx.run("forget_old_attempts", {"id": attempt.task_id, "keep": MAX_LINES})
+
+
+def delete(tx: Transaction, task_id: TaskId, tenant: str, idempotency_key: str | None) -> None:
+    """Delete an ended task and everything about it, except an idempotency key that is kept for longer."""
+    for name in ("forget", "forget_attempts", "forget_marks"):
+        tx.run(name, {"id": task_id})
+    if idempotency_key is not None:
+        tx.run("forget_key", {"tenant": tenant, "key": idempotency_key, "task_id": task_id})
+
+
+def write_audit(tx: Transaction, entries: Sequence[Audit]) -> None:
+    """Add entries to the audit log. An entry about no task has an empty task id."""
+    for entry in entries:
+        tx.run("audit", {**asdict(entry), "at": tx.at, "task_id": entry.task_id or ""})

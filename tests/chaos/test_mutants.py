@@ -91,7 +91,7 @@ MUTANTS = [
         "a settlement is not fenced",
         (
             ("_stores/sqlite/sql/complete.sql", r"(windlass_task\.)?fence = (\?|given\.fence)", r"\2 > 0"),
-            ("_stores/sqlite/settle.py", "if task.fence != settlement.lease.fence:", "if False:"),
+            ("_stores/rules/settlement.py", "if task.fence != lease.fence:", "if False:"),
         ),
         freeze_them,
     ),
@@ -119,7 +119,7 @@ MUTANTS = [
     ),
     Mutant(
         "a release keeps its attempt",
-        (("_stores/sqlite/settle.py", "else task.attempt - 1,", "else task.attempt,"),),
+        (("_stores/rules/settlement.py", "else task.attempt - 1,", "else task.attempt,"),),
         stop_them,
     ),
     Mutant(
@@ -147,7 +147,7 @@ MUTANTS = [
     ),
     Mutant(
         "what follows a task is forgotten",
-        (("_stores/sqlite/settle.py", re.escape("        enqueue(tx, successors)"), "        pass"),),
+        (("_stores/rules/settlement.py", re.escape("yield from admit(changes, successors)"), "pass"),),
         chain_them,
     ),
 ]

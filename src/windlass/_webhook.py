@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from ._model.alert import Alert, News, Turn
+from ._model.alert import Alert, AlertNotice, Turn
 from .alerts import ID_HEADER, TIME_HEADER, sign
 from .errors import InvalidOption
 
@@ -45,7 +45,7 @@ class Answer(Struct, frozen=True, kw_only=True):
         return self.status == HTTPStatus.GONE
 
 
-def message(alert: Alert, news: News) -> Message:
+def message(alert: Alert, news: AlertNotice) -> Message:
     """The message. It names dead letters and the types of their errors; never payloads, never error texts."""
     cleared = news.turn is Turn.CLEARED
     return _encoded(

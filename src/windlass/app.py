@@ -24,21 +24,20 @@ from ._keeper.keeper import Keeper
 from ._model.filter import By
 from ._model.options import Defaults
 from ._model.queue import Fairness, Level, Ordering, Retention
-from ._model.schedule import Timing
+from ._model.schedule import ScheduleTiming
 from ._model.task import DEFAULT_QUEUE, NewTask, Task
 from ._observe.observed_store import ObservedStore
 from ._observe.tracing import carried
-from ._policy.alerts import AlertOptions, alert_of
+from ._policy.alerts import AlertOptions, new_alert
 from ._policy.backoff import Backoff, Delay
 from ._policy.input import new_task as request
 from ._policy.input.chain import Step
 from ._policy.input.new_task import Origin
-from ._policy.input.options import name as checked_name
-from ._policy.input.options import names
-from ._policy.input.trace import untraced
+from ._policy.input.options import checked_name, checked_names
+from ._policy.input.trace import synthetic_trace
 from ._policy.order.limit_options import LimitOptions
 from ._policy.order.queue_options import FairnessName, LevelName, QueueChanges
-from ._policy.order.rank import priority_of
+from ._policy.order.rank import parse_priority
 from ._store.protocol import Store
 from ._stores import open_store, place_of
 from ._worker.process import run_process
@@ -77,7 +76,7 @@ class App:
         self.types: Mapping[str, HandlerSpec] = {}
         self.retention = retention or Retention()
         self.backoff: Delay = safe_backoff(Backoff() if backoff is None else backoff)
-        self._secret = names(secret, "secret")
+        self._secret = checked_names(secret, "secret")
         self.alerting = Alerting(None if webhook_secret is None else checked_secret(webhook_secret))
         self._declarations = Declarations()
         self._alerts = DeclaredAlerts()
@@ -144,11 +143,11 @@ class App:
             max_attempts = getattr(delay, "max_attempts", Backoff().max_attempts)
         defaults = Defaults(
             queue=checked_name(queue, "queue"),
-            priority=priority_of(priority),
-            max_attempts=request.max_attempts(max_attempts),
+            priority=parse_priority(priority),
+            max_attempts=request.checked_max_attempts(max_attempts),
             timeout=request.checked_timeout(timeout),
             unique=unique,
-            secret=(*self._secret, *names(secret, "secret")),
+            secret=(*self._secret, *checked_names(secret, "secret")),
         )
 
         def declare(handler: Callable[..., Any]) -> TaskType[Any, Any, Any]:
@@ -173,7 +172,7 @@ class App:
         name: str,
         task: Step | TaskType[Any, Any, Any],
         rule: timedelta | float | str,
-        **timing: Unpack[Timing],
+        **timing: Unpack[ScheduleTiming],
     ) -> None:
         """Declare a schedule: a task (a step says its payload) and a cron expression or an interval.
 
@@ -253,7 +252,7 @@ class App:
         said = AlertOptions(
             type=type_name, queue=queue, count=count, window=window, hold=hold, webhook=webhook
         )
-        self._alerts.add(alert_of(name, **said))
+        self._alerts.add(new_alert(name, **said))
 
     def on_alert(self, listener: Callable[[AlertEvent], None]) -> Callable[[AlertEvent], None]:
         """Have alerts told to this function as well, in the worker that leads. It must be quick."""
@@ -360,7 +359,7 @@ class App:
 
     def origin(self) -> Origin:
         """Who enqueues, and the trace that this belongs to, or a fresh one."""
-        trace = carried() or untraced(random.getrandbits(128))
+        trace = carried() or synthetic_trace(random.getrandbits(128))
         return Origin(trace=trace, enqueued_by=self._identity)
 
 

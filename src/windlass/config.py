@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from ._policy.input.options import duration, name
-from ._policy.input.quoting import shown
+from ._policy.input.options import checked_name, parse_duration
+from ._policy.input.quoting import quoted
 from ._policy.input.trace import RELATIONS
 from .alerts import Secret, checked_secret
 from .errors import InvalidOption
@@ -129,7 +129,7 @@ class _Reader:
             if key in _FIELDS:
                 self.take(key, value, f"{source}, {key}")
             else:
-                self.errors.append(f"{source}: there is no setting {shown(key)}; {_hint(key)}")
+                self.errors.append(f"{source}: there is no setting {quoted(key)}; {_hint(key)}")
 
     def _table(self, path: Path) -> dict[str, Any] | None:
         tool = (self._document(path) or {}).get("tool")
@@ -153,7 +153,7 @@ def _hint(key: str) -> str:
 
 def _text(value: object, key: str) -> str:
     if not isinstance(value, str) or not value:
-        raise InvalidOption(f"{key} is text, not {shown(value)}")
+        raise InvalidOption(f"{key} is text, not {quoted(value)}")
     return value
 
 
@@ -161,7 +161,7 @@ def _address(value: object, key: str) -> tuple[str, int]:
     """A host and a port, from PORT, HOST:PORT or [HOST]:PORT; without a host, this machine alone."""
     host, _, port = str(value).rpartition(":")
     if isinstance(value, bool) or not _is_number(port) or int(port) > 65535:
-        raise InvalidOption(f"{key} is a PORT or HOST:PORT to serve them at, not {shown(value)}")
+        raise InvalidOption(f"{key} is a PORT or HOST:PORT to serve them at, not {quoted(value)}")
     return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
 
 
@@ -172,7 +172,7 @@ def _secret(value: object, _: str) -> Secret:
 def _whole(value: Any, key: str) -> int:
     found = int(value) if _is_number(value) else value
     if isinstance(found, bool) or not isinstance(found, int):
-        raise InvalidOption(f"{key} is a whole number, not {shown(value)}")
+        raise InvalidOption(f"{key} is a whole number, not {quoted(value)}")
     return found
 
 
@@ -181,18 +181,18 @@ def _switch(value: object, key: str) -> bool:
     found = spelled.get(value.lower()) if isinstance(value, str) else value
     if isinstance(found, bool):
         return found
-    raise InvalidOption(f"{key} is true or false, not {shown(value)}")
+    raise InvalidOption(f"{key} is true or false, not {quoted(value)}")
 
 
 def _names(value: object, key: str) -> tuple[str, ...]:
     parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
     if not isinstance(parts, list | tuple):
-        raise InvalidOption(f"{key} is a list of names, not {shown(value)}")
-    return tuple(name(part, key.removesuffix("s")) for part in parts)
+        raise InvalidOption(f"{key} is a list of names, not {quoted(value)}")
+    return tuple(checked_name(part, key.removesuffix("s")) for part in parts)
 
 
 def _duration(value: Any, key: str) -> timedelta:
-    return duration(int(value) if _is_number(value) else value, key)
+    return parse_duration(int(value) if _is_number(value) else value, key)
 
 
 def _numbers(value: Any, key: str) -> dict[str, int]:
@@ -202,7 +202,7 @@ def _numbers(value: Any, key: str) -> dict[str, int]:
         parts = [part.partition("=") for part in value.split(",")]
         table = {one.strip(): number.strip() for one, _, number in parts}
     if not isinstance(table, Mapping):
-        raise InvalidOption(f"{key} is a number for each level, as in low=2, not {shown(value)}")
+        raise InvalidOption(f"{key} is a number for each level, as in low=2, not {quoted(value)}")
     return {str(one): _whole(number, key) for one, number in table.items()}
 
 
@@ -213,7 +213,7 @@ def _is_number(value: Any) -> bool:
 def _choice(value: object, key: str) -> str:
     choices = _CHOICES[key]
     if not isinstance(value, str) or value.lower() not in choices:
-        raise InvalidOption(f"{key} is one of {', '.join(choices)}, not {shown(value)}")
+        raise InvalidOption(f"{key} is one of {', '.join(choices)}, not {quoted(value)}")
     return value.lower()
 
 

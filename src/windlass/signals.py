@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from ._policy.input.options import duration
+from ._policy.input.options import parse_duration
 
 
 class Signal(Exception):
@@ -14,7 +14,7 @@ class Retry(Signal):
 
     def __init__(self, reason: str = "", *, after: timedelta | float | str | None = None) -> None:
         super().__init__(reason or "retry asked for")
-        self.after = None if after is None else duration(after, "retry's delay")
+        self.after = None if after is None else parse_duration(after, "retry's delay")
 
 
 class Snooze(Signal):
@@ -22,7 +22,7 @@ class Snooze(Signal):
 
     def __init__(self, delay: timedelta | float | str) -> None:
         super().__init__(f"snoozed for {delay}")
-        self.delay = duration(delay, "snooze")
+        self.delay = parse_duration(delay, "snooze")
 
 
 class Fatal(Signal):

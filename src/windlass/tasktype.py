@@ -11,8 +11,8 @@ from ._ids import new_id, new_ids
 from ._model.options import Options
 from ._model.queue import Ordering
 from ._model.task import NewTask
-from ._policy.input.chain import Step, renewed
-from ._policy.input.new_task import Origin, another_like, check_options, follow, new_step, new_task
+from ._policy.input.chain import Step, with_fresh_ids
+from ._policy.input.new_task import Origin, check_options, later_step, new_step, new_task, with_payload
 from .errors import InvalidOption
 
 P = ParamSpec("P")
@@ -128,7 +128,7 @@ class Prepared(Generic[P, R]):
         if self._within is not None:
             raise InvalidOption("within is for enqueueing; a step is enqueued later, when it follows")
         step, result_into = self._step(args, kwargs)
-        return follow(step, self._options, result_into)
+        return later_step(step, self._options, result_into)
 
     def _hand_in(self, batch: list[NewTask]) -> list[SyncHandle[R]]:
         return self._door.enqueue_tasks(batch, self._declared.signature.result_type, self._within)
@@ -149,14 +149,16 @@ class Prepared(Generic[P, R]):
         return [
             first,
             *(
-                another_like(first, task_id, self._first_payload((), payload))
+                with_payload(first, task_id, self._first_payload((), payload))
                 for task_id, payload in zip(ids, given[1:], strict=True)
             ),
         ]
 
     def _task(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewTask:
         step = self._new_step(self._first_payload(args, kwargs))
-        return new_task(renewed(step, new_id) if step.next else step, self._options, self._door.origin())
+        return new_task(
+            with_fresh_ids(step, new_id) if step.next else step, self._options, self._door.origin()
+        )
 
     def _first_payload(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
         payload, result_into = self._declared.signature.payload(args, kwargs)

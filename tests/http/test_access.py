@@ -18,7 +18,7 @@ from windlass._http.resources import store as remote
 from windlass._ids import new_id
 from windlass._model.filter import Page
 from windlass._model.key import ApiKey, Scope
-from windlass._policy import api_key as bearer
+from windlass._policy import api_key
 from windlass._store.messages import REQUESTS
 from windlass._stores.memory import MemoryStore
 from windlass.testing.clock import ManualClock
@@ -120,8 +120,8 @@ async def test_a_bound_key_never_asks_for_the_whole_store(
 
 def spoilt(good: str) -> dict[str, str | None]:
     """What looks like a key, more or less, and is none."""
-    other = bearer.from_bytes(b"\x07" * 48)
-    sent = bearer.read(good)
+    other = api_key.new_key(b"\x07" * 48)
+    sent = api_key.parse_key(good)
     assert sent is not None
     return {
         "missing": None,
@@ -131,7 +131,7 @@ def spoilt(good: str) -> dict[str, str | None]:
         "another id": f"wl_{other.id}_{sent.secret}",
         "another secret": f"wl_{sent.id}_{other.secret}",
         "never made": other.text,
-        "the hash": f"wl_{sent.id}_{bearer.hashed(sent.secret)[:43]}",
+        "the hash": f"wl_{sent.id}_{api_key.hash_secret(sent.secret)[:43]}",
         "twice": f"{good} {good}",
         "very long": "wl_" + "0" * 8000,
     }

@@ -21,7 +21,7 @@ from windlass import _webhook as delivery_module
 from windlass._keeper import keeper as keeper_module
 from windlass._keeper.alerts import AlertWatch
 from windlass._keeper.keeper import Keeper
-from windlass._model.alert import Alarm, Alert
+from windlass._model.alert import Alert, AlertState
 from windlass._policy.backoff import Backoff
 from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
@@ -101,9 +101,9 @@ async def keeping(app: App, *, store: Store | None = None) -> AsyncIterator[Keep
             await run
 
 
-async def alarm_of(app: App, name: str = "money") -> Alarm:
-    found = (await app.store.records(Alarm, Page())).items
-    return next((alarm for alarm in found if alarm.name == name), Alarm(name=name))
+async def alarm_of(app: App, name: str = "money") -> AlertState:
+    found = (await app.store.records(AlertState, Page())).items
+    return next((alarm for alarm in found if alarm.name == name), AlertState(name=name))
 
 
 async def raised(app: App) -> bool:
@@ -709,7 +709,7 @@ def _no_thread() -> bool:
 
 
 async def _gone(app: App) -> bool:
-    return not (await app.store.records(Alarm, Page())).items
+    return not (await app.store.records(AlertState, Page())).items
 
 
 async def _waiting(app: App, number: int) -> bool:

@@ -19,7 +19,7 @@ from tests.loops.working import (
     working,
 )
 from windlass import App, Backoff, Context, State
-from windlass._model.lease import Heartbeat, Lease, Reported
+from windlass._model.lease import Heartbeat, Lease, ProgressReport
 from windlass._model.record import Session
 from windlass._model.record import Worker as WorkerRecord
 from windlass._model.task import Progress
@@ -100,7 +100,7 @@ async def test_progress_is_fenced(app: App) -> None:
                 worker=WorkerRecord(name="stranger"),
                 lease_for=timedelta(seconds=1),
                 opening=True,
-                progress=(Reported(Lease(task.id, task.fence - 1), Progress(fraction=0.9)),),
+                progress=(ProgressReport(Lease(task.id, task.fence - 1), Progress(fraction=0.9)),),
             )
         )
 

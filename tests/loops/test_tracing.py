@@ -37,7 +37,7 @@ from windlass import (
 from windlass._model.record import Session
 from windlass._observe.logs import JsonFormatter
 from windlass._observe.tracing import attempted
-from windlass._policy.input.trace import parsed
+from windlass._policy.input.trace import parse_trace
 from windlass._stores.memory import MemoryStore
 from windlass.testing.clock import ManualClock
 from windlass.testing.faults import Fault
@@ -93,7 +93,7 @@ def links(span: ReadableSpan) -> list[tuple[int, int]]:
 
 
 def ids_in(text: str | None) -> tuple[int, int]:
-    found = parsed(text)
+    found = parse_trace(text)
     assert found is not None
     return int(found.trace_id, 16), int(found.span_id, 16)
 
@@ -257,10 +257,10 @@ async def test_what_nobody_traced_is_processed_in_a_trace_of_its_own(app: App, s
     handle = await note.aenqueue()
     await drained(app)
 
-    made_up = parsed((await handle.task()).trace)
+    made_up = parse_trace((await handle.task()).trace)
     ran = one(spans, "process note")
     assert made_up is not None
-    assert made_up.is_nobodys
+    assert made_up.is_synthetic
     assert (parent(ran), links(ran)) == (None, [])
     assert [span.name for span in spans.get_finished_spans()] == ["process note"]
 

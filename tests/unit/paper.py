@@ -13,7 +13,7 @@ from tests.unit.samples import NOW
 from windlass._model.limit import Limit
 from windlass._model.queue import Level, QueueSettings, level_of
 from windlass._policy.order.lanes import lane_of
-from windlass._policy.order.limits import Permit, Subject, Use, in_queue, key_of, permits_of
+from windlass._policy.order.limits import Permit, PermitUsage, Subject, limit_key, limits_in_queue, permits_of
 from windlass._stores.rules.claim_planner import (
     MAX_SIZE,
     Counts,
@@ -75,7 +75,7 @@ class Paper:
             payload = msgspec.json.encode({"account": task.account})
             subject = Subject(task.queue, task.type, task.tenant, payload)
             lane = lane_of(self.settings, task.tenant, task.priority)
-            key = key_of(in_queue(self.limits, task.queue), subject)
+            key = limit_key(limits_in_queue(self.limits, task.queue), subject)
             head = Head(lane, key, task.rank, f"{next(self._ids):06}", subject)
             self.ready[head.id] = (head, task.priority)
 
@@ -199,6 +199,6 @@ class Paper:
         self._answered |= {head.id for head in heads[:number]}
         return heads[:number]
 
-    def _use(self, permit: Permit) -> Use:
+    def _use(self, permit: Permit) -> PermitUsage:
         tokens, at = self._buckets.get(permit.key, (None, None))
-        return Use(self._running(permit), tokens, at)
+        return PermitUsage(self._running(permit), tokens, at)

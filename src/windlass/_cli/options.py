@@ -12,7 +12,7 @@ import click
 
 from .._model.task import is_task_id
 from .._policy.input import options
-from .._policy.input.quoting import shown
+from .._policy.input.quoting import quoted
 from .._policy.order import rates
 from ..errors import InvalidOption
 
@@ -32,7 +32,7 @@ def task_id(value: str) -> str:
     """A task's id in its usual spelling."""
     if not is_task_id(value.lower()):
         raise click.BadParameter(
-            f"{shown(value)} is not a task id; they look like 0198c0de-0000-7000-8000-00000000abcd, "
+            f"{quoted(value)} is not a task id; they look like 0198c0de-0000-7000-8000-00000000abcd, "
             f"and `windlass tasks list` shows them"
         )
     return value.lower()
@@ -41,10 +41,10 @@ def task_id(value: str) -> str:
 def duration(value: str) -> timedelta:
     """A number of seconds, or text like 5m or 1h30m."""
     try:
-        return options.duration(float(value) if _NUMBER.fullmatch(value) else value, "duration")
+        return options.parse_duration(float(value) if _NUMBER.fullmatch(value) else value, "duration")
     except InvalidOption:
         raise click.BadParameter(
-            f"a duration is a number of seconds or text like 5m or 1h30m, up to ten years, not {shown(value)}"
+            f"a duration is a count of seconds or text like 5m or 1h30m, up to ten years, not {quoted(value)}"
         ) from None
 
 
@@ -59,15 +59,15 @@ def instant(value: str) -> datetime:
         found = datetime.fromisoformat(value)
     except ValueError:
         raise click.BadParameter(
-            f"{shown(value)} is not an instant such as 2026-11-15T08:00:00Z or 2026-11-15T08:00+01:00"
+            f"{quoted(value)} is not an instant such as 2026-11-15T08:00:00Z or 2026-11-15T08:00+01:00"
         ) from None
     if found.utcoffset() is None:
         raise click.BadParameter(
-            f"{shown(value)} is naive: nobody can know which instant it means; "
+            f"{quoted(value)} is naive: nobody can know which instant it means; "
             f"end it with Z for UTC, or with an offset such as +01:00"
         )
     try:
-        return options.instant(found, "instant")
+        return options.checked_instant(found, "instant")
     except InvalidOption as error:
         raise click.BadParameter(str(error)) from None
 
@@ -75,7 +75,7 @@ def instant(value: str) -> datetime:
 def when(value: str) -> datetime:
     """An instant, or how long ago: 2h."""
     try:
-        return datetime.now(UTC) - options.duration(value, "age")
+        return datetime.now(UTC) - options.parse_duration(value, "age")
     except InvalidOption:
         return instant(value)
 
@@ -84,14 +84,16 @@ def rate(value: str) -> float:
     """Tasks a second, from 5/s, 300/m or 100/h."""
     found = _RATE.fullmatch(value)
     if found is None or float(found[1]) == 0:
-        raise click.BadParameter(f"a rate is so many tasks in a time, as in 5/s or 300/m, not {shown(value)}")
+        raise click.BadParameter(
+            f"a rate is so many tasks in a time, as in 5/s or 300/m, not {quoted(value)}"
+        )
     return float(found[1]) / _SECONDS[found[2] or "s"]
 
 
 def start_rate(value: str) -> float:
     """Starts a second, from 10/s, 100/m or 5/h."""
     try:
-        return rates.rate_of(value)
+        return rates.parse_rate(value)
     except InvalidOption as error:
         raise click.BadParameter(str(error)) from None
 
@@ -100,7 +102,7 @@ def numbered(value: str) -> tuple[str, int | None]:
     """NAME=N; NAME=default takes it away."""
     key, found, number = value.rpartition("=")
     if not found or (number != "default" and not _WHOLE.fullmatch(number)):
-        raise click.BadParameter(f"{shown(value)} is not like NAME=3 or NAME=default")
+        raise click.BadParameter(f"{quoted(value)} is not like NAME=3 or NAME=default")
     return key, None if number == "default" else int(number)
 
 

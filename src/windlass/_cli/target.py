@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 
-from .._policy.input.quoting import kind_of, shown
+from .._policy.input.quoting import kind_of, quoted
 from ..app import App
 from ..errors import InvalidOption
 
@@ -23,14 +23,14 @@ def load_app(target: str) -> App:
         dotted = module_name.removesuffix(".py").removeprefix("./").replace("/", ".")
         raise InvalidOption(f"an app is named by its module, not its file: try {dotted}:{attribute or 'app'}")
     if not module_name or (colon and not attribute) or any(not part for part in module_name.split(".")):
-        raise InvalidOption(f"an app is named module:attribute, as in shop.tasks:app, not {shown(target)}")
+        raise InvalidOption(f"an app is named module:attribute, as in shop.tasks:app, not {quoted(target)}")
     module = _module(module_name)
     if not colon:
-        raise InvalidOption(f"an app is named module:attribute, not {shown(target)}; {_apps_of(module)}")
+        raise InvalidOption(f"an app is named module:attribute, not {quoted(target)}; {_apps_of(module)}")
     found: object = module
     for part in attribute.split("."):
         if not hasattr(found, part):
-            raise InvalidOption(f"{module_name} has no {shown(attribute)}; {_apps_of(module, attribute)}")
+            raise InvalidOption(f"{module_name} has no {quoted(attribute)}; {_apps_of(module, attribute)}")
         found = getattr(found, part)
     if not isinstance(found, App):
         raise InvalidOption(f"{target} is {kind_of(found)}, not a windlass.App; {_apps_of(module)}")
@@ -43,7 +43,7 @@ def _module(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise InvalidOption(
-                f"there is no module {shown(name)} here or on the Python path; {_modules_like(error.name)}"
+                f"there is no module {quoted(name)} here or on the Python path; {_modules_like(error.name)}"
             ) from None
         raise _failed(name, error) from error
     except Exception as error:  # importing runs the user's own code, which may raise anything

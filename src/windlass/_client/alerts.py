@@ -8,11 +8,11 @@ import msgspec
 from msgspec import Struct
 
 from .._ids import new_id
-from .._model.alert import Alarm, Alert
+from .._model.alert import Alert, AlertState
 from .._model.filter import By
 from .._model.record import Declaration
-from .._policy.alerts import AlertOptions, alert_of, dead_letters
-from .._policy.input.quoting import shown
+from .._policy.alerts import AlertOptions, dead_letter_filter, new_alert
+from .._policy.input.quoting import quoted
 from .._store.protocol import Store
 from .._webhook import Answer, deliver, trial
 from ..alerts import checked_secret
@@ -25,7 +25,7 @@ class AlertStatus(Struct, frozen=True, kw_only=True):
     """An alert, what it has come to, and how many dead letters there are for it now."""
 
     alert: Alert
-    alarm: Alarm
+    alarm: AlertState
     number: int
     exact: bool = True  # False: an estimate
 
@@ -44,7 +44,7 @@ class Alerts:
 
     async def list(self) -> Sequence[AlertStatus]:
         """All of them, by name."""
-        alarms = {alarm.name: alarm for alarm in await every(self._store, Alarm)}
+        alarms = {alarm.name: alarm for alarm in await every(self._store, AlertState)}
         alerts = await every(self._store, Alert)
         return [await self._status(alert, alarms.get(alert.name)) for alert in alerts]
 
@@ -53,11 +53,11 @@ class Alerts:
         for found in await self.list():
             if found.alert.name == name:
                 return found
-        raise NotFound(f"there is no alert {shown(name)}; `windlass alerts list` shows those there are")
+        raise NotFound(f"there is no alert {quoted(name)}; `windlass alerts list` shows those there are")
 
     async def add(self, name: str, **options: Unpack[AlertOptions]) -> Alert:
         """Add an alert, in place of the one of that name if there is one."""
-        alert = alert_of(name, **options)
+        alert = new_alert(name, **options)
         await self._store.open()
         await self._store.put(alert, self._by)
         return alert
@@ -66,8 +66,8 @@ class Alerts:
         """Forget an alert, raised or not; nothing more is told of it. NotFound if there is none."""
         await self._store.open()
         if not await self._store.remove(Alert, name, self._by):
-            raise NotFound(f"there is no alert {shown(name)}; `windlass alerts list` shows those there are")
-        await self._store.remove(Alarm, name)
+            raise NotFound(f"there is no alert {quoted(name)}; `windlass alerts list` shows those there are")
+        await self._store.remove(AlertState, name)
 
     async def test(self, name: str, *, secret: str | None = None) -> Answer:
         """Send a message in state "test" to the alert's webhook, from here; answers with what came of it."""
@@ -78,11 +78,11 @@ class Alerts:
         sent = trial(status.alert, new_id(), status.number, await self._store.now())
         return await deliver(status.alert.webhook, sent, key)
 
-    async def _status(self, alert: Alert, alarm: Alarm | None) -> AlertStatus:
-        counts = await self._store.count(dead_letters(alert, await self._store.now()), ())
+    async def _status(self, alert: Alert, alarm: AlertState | None) -> AlertStatus:
+        counts = await self._store.count(dead_letter_filter(alert, await self._store.now()), ())
         return AlertStatus(
             alert=alert,
-            alarm=Alarm(name=alert.name) if alarm is None else alarm,
+            alarm=AlertState(name=alert.name) if alarm is None else alarm,
             number=sum(count.number for count in counts),
             exact=all(count.exact for count in counts),
         )

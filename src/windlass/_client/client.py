@@ -8,7 +8,7 @@ from .._model.options import Defaults, Options
 from .._model.queue import Ordering
 from .._model.task import Enqueued, NewTask, TaskId
 from .._observe.tracing import sending
-from .._policy.input.chain import Step, decode_steps, ids_below, renewed
+from .._policy.input.chain import Step, all_ids, decode_steps, with_fresh_ids
 from .._policy.input.new_task import Origin, check_first_options, group, new_step, new_task
 from .._policy.input.payload import encode_payload
 from .._store.protocol import Capability, Join, Store, require
@@ -69,7 +69,7 @@ class Client:
         """The first task of a request."""
         if not isinstance(step, Step):
             raise InvalidOption(f"a step is enqueued, not {step!r}; make one with a task type's step()")
-        return new_task(renewed(step, new_id), options or {}, self._origin())
+        return new_task(with_fresh_ids(step, new_id), options or {}, self._origin())
 
     def group(self, steps: Iterable[Step], then: Step) -> tuple[NewTask, ...]:
         """The tasks of a group, the waiting one last."""
@@ -121,7 +121,7 @@ class Client:
                 self._store,
                 answer.id,
                 created=answer.created,
-                following=ids_below(decode_steps(new.next)) if new.next and answer.created else (),
+                following=all_ids(decode_steps(new.next)) if new.next and answer.created else (),
                 result_type=result_type,
             )
             for new, answer in zip(batch, answers, strict=True)

@@ -14,9 +14,9 @@ from .._handler.spec import HandlerSpec
 from .._model.limit import Limit
 from .._model.queue import Ordering, QueueSettings
 from .._model.record import Declaration, Record
-from .._policy.input.options import name as checked_name
-from .._policy.order.limit_options import LimitOptions, check_field, limit_of
-from .._policy.order.queue_options import QueueChanges, changed
+from .._policy.input.options import checked_name
+from .._policy.order.limit_options import LimitOptions, check_field, new_limit
+from .._policy.order.queue_options import QueueChanges, changed_queue
 from .._store.protocol import Store, all_records
 from ..errors import InvalidOption
 
@@ -35,13 +35,13 @@ class Declarations:
 
     def queue(self, name: str, options: QueueChanges) -> None:
         """Declare what is given of a queue; the rest is as an operator has it."""
-        settings = changed(QueueSettings(name=checked_name(name, "queue")), options)
+        settings = changed_queue(QueueSettings(name=checked_name(name, "queue")), options)
         self._queues[name] = exact(settings, options)
         self._orderings[name] = settings.ordering
 
     def limit(self, name: str, options: LimitOptions, types: Mapping[str, HandlerSpec]) -> None:
         """Declare a limit."""
-        limit = limit_of(name, options)
+        limit = new_limit(name, options)
         if name in self._limits and self._limits[name] != limit:
             raise InvalidOption(f"the limit {name!r} is declared twice; give one of them another name")
         check_limit(limit, types)
@@ -94,10 +94,10 @@ def merged(standing: QueueSettings, options: QueueChanges, before: str | None) -
     former: dict[str, Any] = {} if before is None else msgspec.json.decode(before)
     nothing: Any = {key: None for key in QueueChanges.__annotations__ if key in former or key in options}
     try:
-        return changed(changed(standing, nothing), options)
+        return changed_queue(changed_queue(standing, nothing), options)
     except InvalidOption:
         # It contradicts what an operator has set: the declaration is newer.
-        return changed(QueueSettings(name=standing.name, paused=standing.paused), options)
+        return changed_queue(QueueSettings(name=standing.name, paused=standing.paused), options)
 
 
 async def every(store: Store, kind: type[R]) -> Sequence[R]:

@@ -9,7 +9,7 @@ import msgspec
 from .._model.filter import By, CancelTasks, Filter, Page
 from .._model.state import ENDED, State
 from .._model.task import Progress, Task, TaskId
-from .._policy.input.options import duration
+from .._policy.input.options import parse_duration
 from .._store.protocol import Store
 from ..errors import NotFinished, NotFound, TaskCancelled, TaskDead, TaskFinished
 
@@ -59,7 +59,7 @@ class Handle(Generic[R]):
 
     async def wait(self, timeout: timedelta | float | str | None = None) -> Task:
         """The task once it has ended; NotFinished if that takes longer than `timeout`."""
-        limit = None if timeout is None else duration(timeout, "timeout").total_seconds()
+        limit = None if timeout is None else parse_duration(timeout, "timeout").total_seconds()
         loop = asyncio.get_running_loop()
         deadline = None if limit is None else loop.time() + limit
         pause = _FIRST_LOOK

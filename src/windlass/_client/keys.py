@@ -8,10 +8,9 @@ from msgspec import Struct
 
 from .._model.filter import By
 from .._model.key import ApiKey, Scope
-from .._policy import api_key as bearer
-from .._policy.input.options import duration, names
-from .._policy.input.options import name as checked_name
-from .._policy.input.quoting import shown
+from .._policy import api_key
+from .._policy.input.options import checked_name, checked_names, parse_duration
+from .._policy.input.quoting import quoted
 from .._store.protocol import Store
 from ..errors import InvalidOption, NotFound
 from .declarations import every
@@ -51,17 +50,17 @@ class Keys:
         """Make a key that allows this and no more, and so many requests a second (`rate`)."""
         await self._store.open()
         now = await self._store.now()
-        sent = bearer.from_bytes(secrets.token_bytes(_ENTROPY))
+        sent = api_key.new_key(secrets.token_bytes(_ENTROPY))
         key = ApiKey(
             name=sent.id,
             label=_label(label),
-            hash=bearer.hashed(sent.secret),
+            hash=api_key.hash_secret(sent.secret),
             scopes=_scopes(scopes),
             created_at=now,
             expires_at=None if expires_in is None else now + _term(expires_in),
             tenant=None if tenant is None else checked_name(tenant, "tenant"),
             queues=None if queues is None else _queues(queues),
-            rate=None if rate is None else bearer.rate(rate),
+            rate=None if rate is None else api_key.checked_rate(rate),
         )
         await self._store.put(key, self._by)
         return NewKey(key, sent.text)
@@ -74,7 +73,7 @@ class Keys:
         """Take a key back: servers refuse it within a second."""
         await self._store.open()
         if not await self._store.remove(ApiKey, key_id, self._by):
-            raise NotFound(f"there is no key {shown(key_id)}; `windlass keys list` shows those there are")
+            raise NotFound(f"there is no key {quoted(key_id)}; `windlass keys list` shows those there are")
 
 
 class SyncKeys:
@@ -112,35 +111,35 @@ class SyncKeys:
 def _label(label: str) -> str:
     if not isinstance(label, str) or not label.strip() or len(label) > _MAX_LABEL or not label.isprintable():
         raise InvalidOption(
-            f"a key's label says whose it is, in 1 to {_MAX_LABEL} characters, not {shown(label)}"
+            f"a key's label says whose it is, in 1 to {_MAX_LABEL} characters, not {quoted(label)}"
         )
     return label
 
 
 def _scopes(scopes: Iterable[Scope | str]) -> tuple[Scope, ...]:
     if isinstance(scopes, str):
-        raise InvalidOption(f"scopes takes several; for one alone write ({shown(scopes)},)")
+        raise InvalidOption(f"scopes takes several; for one alone write ({quoted(scopes)},)")
     known = ", ".join(Scope)
     found = []
     for one in scopes:
         try:
             found.append(Scope(one))
         except ValueError:
-            raise InvalidOption(f"there is no scope {shown(one)}; there are: {known}") from None
+            raise InvalidOption(f"there is no scope {quoted(one)}; there are: {known}") from None
     if not found:
         raise InvalidOption(f"a key without a scope allows nothing; there are: {known}")
     return tuple(dict.fromkeys(found))
 
 
 def _queues(queues: Iterable[str]) -> tuple[str, ...]:
-    found = tuple(dict.fromkeys(checked_name(queue, "queue") for queue in names(queues, "queues")))
+    found = tuple(dict.fromkeys(checked_name(queue, "queue") for queue in checked_names(queues, "queues")))
     if not found:
         raise InvalidOption("a key for no queue allows nothing; None is for every queue")
     return found
 
 
 def _term(expires_in: timedelta | float | str) -> timedelta:
-    term = duration(expires_in, "key's term")
+    term = parse_duration(expires_in, "key's term")
     if term <= timedelta(0):
-        raise InvalidOption(f"a key is good for more than no time, not {shown(expires_in)}")
+        raise InvalidOption(f"a key is good for more than no time, not {quoted(expires_in)}")
     return term

@@ -6,8 +6,8 @@ from typing import Unpack
 
 from .._model.filter import By
 from .._model.limit import Limit, Usage
-from .._policy.input.quoting import shown
-from .._policy.order.limit_options import LimitOptions, changed_limit, limit_of
+from .._policy.input.quoting import quoted
+from .._policy.order.limit_options import LimitOptions, changed_limit, new_limit
 from .._store.protocol import Store
 from ..errors import NotFound
 from .declarations import every
@@ -31,12 +31,12 @@ class Limits:
         if name not in found:
             close = get_close_matches(name, found, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise NotFound(f"there is no limit {shown(name)}{hint}")
+            raise NotFound(f"there is no limit {quoted(name)}{hint}")
         return found[name]
 
     async def set(self, name: str, **options: Unpack[LimitOptions]) -> Limit:
         """Keep this limit in place of the one of the same name. It holds from the next claim on."""
-        limit = limit_of(name, options)
+        limit = new_limit(name, options)
         await self._store.open()
         await self._store.put(limit, self._by)
         return limit

@@ -25,9 +25,9 @@ from .._model.queue import QueueSettings, Retention
 from .._model.record import Audit, Session
 from .._model.state import PENDING, REPLAYABLE, State
 from .._model.task import Task, TaskId
-from .._policy.input.options import name as checked_name
+from .._policy.input.options import checked_name
 from .._policy.input.payload import parse_payload
-from .._policy.order.queue_options import QueueChanges, changed
+from .._policy.order.queue_options import QueueChanges, changed_queue
 from .._store.protocol import Finding, Migration, Promise, Store
 from ..errors import InvalidOption, NotFound, Refused, TaskFinished
 from .alerts import Alerts
@@ -199,7 +199,7 @@ class Operator:
         """
 
         def change(settings: QueueSettings) -> QueueSettings:
-            told = changed(settings, changes)
+            told = changed_queue(settings, changes)
             return told if paused is None else replace(told, paused=paused)
 
         return await self._set(queue, change)

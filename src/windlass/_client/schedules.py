@@ -16,12 +16,12 @@ from .._model.filter import By
 from .._model.options import Defaults, Options
 from .._model.queue import Ordering, QueueSettings
 from .._model.record import Declaration
-from .._model.schedule import Added, Schedule, Tick, Timing
+from .._model.schedule import Schedule, ScheduleOptions, ScheduleTiming, Tick
 from .._model.task import TaskId
 from .._policy.input.chain import Step
 from .._policy.input.new_task import new_step
 from .._policy.input.payload import encode_payload
-from .._policy.input.quoting import shown
+from .._policy.input.quoting import quoted
 from .._policy.order.rank import boost
 from .._policy.schedule import new_schedule, same_rule, triggered_task
 from .._policy.ticks import next_tick, ticks
@@ -65,7 +65,7 @@ class Schedules:
                 return one
         close = get_close_matches(str(name)[:200], [one.schedule.name for one in found], n=1)
         hint = f"did you mean {close[0]!r}?" if close else "`windlass schedules list` shows those there are"
-        raise NotFound(f"there is no schedule {shown(name)}; {hint}")
+        raise NotFound(f"there is no schedule {quoted(name)}; {hint}")
 
     async def add(
         self,
@@ -75,7 +75,7 @@ class Schedules:
         payload: Mapping[str, Any] | None = None,
         *,
         instead: bool = False,
-        **options: Unpack[Added],
+        **options: Unpack[ScheduleOptions],
     ) -> Schedule:
         """Add a schedule; its first tick is the next one. Refused if the name is taken, unless `instead`.
 
@@ -91,12 +91,12 @@ class Schedules:
         rule: timedelta | float | str,
         payload: bytes,
         defaults: Defaults,
-        **options: Unpack[Added],
+        **options: Unpack[ScheduleOptions],
     ) -> Schedule:
         """A schedule of a type with these defaults, checked but not added."""
-        _check(options, Added.__annotations__)
+        _check(options, ScheduleOptions.__annotations__)
         given: dict[str, Any] = {**options}
-        timing: Any = {key: given.pop(key) for key in Timing.__annotations__ if key in given}
+        timing: Any = {key: given.pop(key) for key in ScheduleTiming.__annotations__ if key in given}
         known = {settings.name: settings.ordering for settings in await every(self._store, QueueSettings)}
         step = new_step(
             type,
@@ -190,7 +190,7 @@ class SyncSchedules:
         payload: Mapping[str, Any] | None = None,
         *,
         instead: bool = False,
-        **options: Unpack[Added],
+        **options: Unpack[ScheduleOptions],
     ) -> Schedule:
         """Add a schedule; its first tick is the next one."""
         return self._loop.run(self._schedules.add(name, type, rule, payload, instead=instead, **options))
@@ -228,9 +228,9 @@ class DeclaredSchedules:
         """What they are called."""
         return frozenset(self._schedules)
 
-    def add(self, name: str, step: Step, rule: timedelta | float | str, timing: Timing) -> None:
+    def add(self, name: str, step: Step, rule: timedelta | float | str, timing: ScheduleTiming) -> None:
         """Declare one."""
-        _check(timing, Timing.__annotations__)
+        _check(timing, ScheduleTiming.__annotations__)
         schedule = new_schedule(name, step, rule, timing, declared=True)
         if name in self._schedules:
             raise InvalidOption(f"the schedule {name!r} is declared twice; give one of them another name")
@@ -272,6 +272,6 @@ def _check(options: Mapping[str, Any], known: Mapping[str, Any]) -> None:
             continue
         close = get_close_matches(given, known, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
-        if given in Added.__annotations__:
+        if given in ScheduleOptions.__annotations__:
             hint = f"it belongs to the task: make that with .using({given}=…).step(…)"
         raise InvalidOption(f"there is no option {given!r} of a schedule; {hint}")

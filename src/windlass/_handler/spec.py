@@ -8,8 +8,7 @@ from typing import Any
 
 from .._model.options import Defaults
 from .._policy.backoff import Backoff, Delay
-from .._policy.input.options import duration
-from .._policy.input.options import name as checked_name
+from .._policy.input.options import checked_name, parse_duration
 from ..errors import InvalidOption
 from .signature import Signature
 
@@ -71,7 +70,7 @@ def safe_backoff(backoff: Delay) -> Delay:
 
     def asked(attempt: int, draw: float) -> timedelta:
         try:
-            return duration(backoff(attempt, draw), "backoff's delay")
+            return parse_duration(backoff(attempt, draw), "backoff's delay")
         except Exception:
             logger.exception("a backoff failed; the default one is used instead")
             return _DEFAULT(attempt, draw)

@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from .._model.filter import Filter
 from .._model.key import ApiKey, Scope
-from .._policy import api_key as bearer
+from .._policy import api_key
 from .._store.protocol import Store, all_records
 from ..errors import StoreError
 from .rate_limit import Pacing
@@ -66,7 +66,7 @@ class Caller(Struct, frozen=True):
 
     def needs(self, scope: Scope) -> None:
         """Refuse unless the key allows it. What else it may be the answer does not say."""
-        if self.key is not None and not bearer.allows(self.key, scope):
+        if self.key is not None and not api_key.allows(self.key, scope):
             raise Problem(403, "forbidden", f"this key lacks the scope {scope.value}")
 
     @property
@@ -124,11 +124,11 @@ class Doorkeeper:
         kind, _, text = header(request, b"authorization").partition(" ")
         if kind.lower() != "bearer" or not text:
             raise Problem(401, "unauthorized", "send your key as Authorization: Bearer wl_…")
-        sent = bearer.read(text.strip())
+        sent = api_key.parse_key(text.strip())
         await self._refresh()
         key = self._keys.get(sent.id) if sent else None
         now = self._now + timedelta(seconds=monotonic() - self._looked_at)
-        if not bearer.fits(sent, key, now):
+        if not api_key.is_valid(sent, key, now):
             raise Problem(401, "unauthorized", "this key is unknown, expired or revoked")
         return Caller(key)
 

@@ -15,11 +15,11 @@ from .._model.key import ApiKey
 from .._model.lease import Claim
 from .._model.queue import STRICT_MS, Retention
 from .._model.task import MAX_ATTEMPTS, NewTask, is_task_id
-from .._policy import api_key as bearer
+from .._policy import api_key
 from .._policy.input.options import MAX_DELAY
 from .._policy.input.payload import MAX_DEPTH
-from .._policy.input.quoting import shown
-from .._policy.order.rank import MAX_PRIORITY, priority_of
+from .._policy.input.quoting import quoted
+from .._policy.order.rank import MAX_PRIORITY, parse_priority
 from .._store.messages import (
     ApplyRequest,
     PromoteRequest,
@@ -65,7 +65,7 @@ def _check(value: Any) -> None:
 def _check_plain(value: Any) -> None:
     match value:
         case str() if "\0" in value:
-            raise InvalidOption(f"the text {shown(value)} holds a NUL character, which stores cannot keep")
+            raise InvalidOption(f"the text {quoted(value)} holds a NUL character, which stores cannot keep")
         case bytes():
             _check_json(value)
         case timedelta() if abs(value) > MAX_DELAY:
@@ -82,7 +82,7 @@ def _check_struct(value: Struct) -> None:
             _check_task(value)
         case Page():
             if not 1 <= value.limit <= MAX_PAGE:
-                raise InvalidOption(f"a page has 1 to {MAX_PAGE:,} rows, not {shown(value.limit)}")
+                raise InvalidOption(f"a page has 1 to {MAX_PAGE:,} rows, not {quoted(value.limit)}")
         case By():
             if len(value.why) > _MAX_WHY:
                 raise InvalidOption(f"why it is done is said in {_MAX_WHY:,} characters")
@@ -90,11 +90,11 @@ def _check_struct(value: Struct) -> None:
             if not _HASH.fullmatch(value.hash):
                 raise InvalidOption("a key's hash is 64 digits of hex, in small letters")
             if value.rate is not None:
-                bearer.rate(value.rate)
+                api_key.checked_rate(value.rate)
         case _:
             pass
     if isinstance(value, _LIMITED) and not 0 <= value.limit <= MAX_AT_ONCE:
-        raise InvalidOption(f"a limit is 0 to {MAX_AT_ONCE:,}, not {shown(value.limit)}")
+        raise InvalidOption(f"a limit is 0 to {MAX_AT_ONCE:,}, not {quoted(value.limit)}")
     for field in value.__struct_fields__:
         _check(getattr(value, field))
 
@@ -102,15 +102,15 @@ def _check_struct(value: Struct) -> None:
 def _check_task(task: NewTask) -> None:
     for one in (task.id, task.root):  # One to wait for that is no id at all is simply not there.
         if not is_task_id(one):
-            raise InvalidOption(f"a task's id is a UUID in small letters, not {shown(one)}")
+            raise InvalidOption(f"a task's id is a UUID in small letters, not {quoted(one)}")
     for what, given in (("type", task.type), ("queue", task.queue), ("tenant", task.tenant or "nobody")):
         if not 1 <= len(given) <= _MAX_NAME:
-            raise InvalidOption(f"the {what} {shown(given)} is not a name of 1 to {_MAX_NAME} characters")
-    priority_of(task.priority)
+            raise InvalidOption(f"the {what} {quoted(given)} is not a name of 1 to {_MAX_NAME} characters")
+    parse_priority(task.priority)
     if abs(task.boost) > MAX_PRIORITY * STRICT_MS:
         raise InvalidOption(f"a boost is at most {MAX_PRIORITY * STRICT_MS:,} milliseconds")
     if not 1 <= task.max_attempts <= MAX_ATTEMPTS:
-        raise InvalidOption(f"a task has 1 to {MAX_ATTEMPTS:,} attempts, not {shown(task.max_attempts)}")
+        raise InvalidOption(f"a task has 1 to {MAX_ATTEMPTS:,} attempts, not {quoted(task.max_attempts)}")
     if task.run_at is not None and task.delay is not None:
         raise InvalidOption("run_at and delay exclude each other; give one of them")
 

@@ -12,9 +12,9 @@ from .._model.options import Defaults, Options
 from .._model.task import NewTask
 from .._policy.input import keys
 from .._policy.input.chain import Step, check_levels
-from .._policy.input.new_task import Origin, follow, group, new_step, new_task
+from .._policy.input.new_task import Origin, group, later_step, new_step, new_task
 from .._policy.input.payload import parse_payload
-from .._policy.input.trace import heard
+from .._policy.input.trace import trace_from_header
 from ..app import App
 from ..errors import InvalidOption, InvalidPayload
 from .auth import Caller
@@ -36,7 +36,7 @@ class Maker:
     def __init__(self, app: App, caller: Caller, request: Request) -> None:
         self._app = app
         self._caller = caller
-        trace = heard(header(request, b"traceparent")) or app.origin().trace
+        trace = trace_from_header(header(request, b"traceparent")) or app.origin().trace
         self._origin = Origin(trace=trace, enqueued_by=caller.name)
 
     def task(self, asked: TaskToBe) -> NewTask:
@@ -54,7 +54,7 @@ class Maker:
     def _following(self, asked: StepToBe) -> Step:
         options = self._options(asked, _OF_A_STEP)
         step = self._step(asked, options, asked.next, is_whole=asked.result_into is None)
-        return follow(step, options, asked.result_into)
+        return later_step(step, options, asked.result_into)
 
     def _step(
         self, asked: TaskToBe | StepToBe, options: Options, then: list[StepToBe], *, is_whole: bool = True

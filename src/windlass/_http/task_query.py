@@ -10,8 +10,8 @@ from starlette.datastructures import URL
 from .._model.filter import Filter, Page, Slice
 from .._model.state import State
 from .._model.task import Task, TaskId, is_task_id
-from .._policy.input.options import instant
-from .._policy.input.quoting import shown
+from .._policy.input.options import checked_instant
+from .._policy.input.quoting import quoted
 from ..errors import NotFound
 from .auth import Caller
 from .documents import Id, Instant, Limit, TaskPage, task_document
@@ -112,8 +112,10 @@ async def task_by(asked: Asked[Any, Any], task_id: TaskId) -> Task:
         found = await asked.service.app.operator.find(where, Page(limit=1))
         if found.items:
             return found.items[0]
-    raise NotFound(f"there is no task {shown(task_id)}: it was never enqueued here, or its record was pruned")
+    raise NotFound(
+        f"there is no task {quoted(task_id)}: it was never enqueued here, or its record was pruned"
+    )
 
 
 def _utc(value: datetime | None) -> datetime | None:
-    return None if value is None else instant(value, "instant")
+    return None if value is None else checked_instant(value, "instant")

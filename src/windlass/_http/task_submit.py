@@ -5,7 +5,7 @@ from typing import Any
 
 from .._model.filter import Filter, Page
 from .._model.task import NewTask, Task, TaskId
-from .._policy.input.chain import decode_steps, ids_below
+from .._policy.input.chain import all_ids, decode_steps
 from ..errors import DuplicateTask, IdempotencyConflict
 from .documents import Enqueued
 from .operation import Asked
@@ -39,7 +39,7 @@ async def handed_in(
 
 def _standing(task_id: TaskId, task: Task | None, *, created: bool) -> Enqueued:
     """A task that stood already. Its key may have outlived its record."""
-    following = () if task is None else ids_below(decode_steps(task.next))
+    following = () if task is None else all_ids(decode_steps(task.next))
     return Enqueued(id=task_id, created=created, following=list(following))
 
 

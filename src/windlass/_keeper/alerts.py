@@ -14,18 +14,18 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .._model.alert import Alarm, Alert, Letter, News, Turn
+from .._model.alert import Alert, AlertNotice, AlertState, DeadLetter, Turn
 from .._model.filter import Filter, Page
 from .._observe.alerts import log_alert
 from .._policy.alerts import (
     MAX_UNSENT,
-    dead_letters,
-    judge,
-    next_to_send,
-    not_sent,
-    sent,
-    to_send,
-    webhook_place,
+    add_notice,
+    dead_letter_filter,
+    evaluate,
+    mark_failed,
+    mark_sent,
+    next_notice,
+    webhook_origin,
 )
 from .._store.protocol import Store, all_records
 from .._webhook import Answer, deliver, message
@@ -35,7 +35,7 @@ logger = logging.getLogger("windlass.alerts")
 
 MAX_LETTERS = 5
 MAX_SENDING = 8  # webhooks at once
-R = TypeVar("R", Alert, Alarm)
+R = TypeVar("R", Alert, AlertState)
 
 
 class Alerting:
@@ -57,7 +57,7 @@ class Alerting:
 class Sending(Struct, frozen=True):
     """A message on its way."""
 
-    news: News
+    news: AlertNotice
     url: str
     task: asyncio.Task[Answer]
 
@@ -71,18 +71,18 @@ class AlertWatch:
         self._alerting = alerting
         self._wake = wake
         self._sending: dict[str, Sending] = {}
-        self._unheard: dict[str, News] = {}  # told once the store is known to have it
+        self._unheard: dict[str, AlertNotice] = {}  # told once the store is known to have it
         self._warned = False
 
     async def look(self) -> None:
         """Judge every alert by the dead letters there are, and send on what is to be sent."""
         alerts = await all_records(self._store, Alert)
-        alarms = {alarm.name: alarm for alarm in await all_records(self._store, Alarm)}
+        alarms = {alarm.name: alarm for alarm in await all_records(self._store, AlertState)}
         now = await self._store.now()
         for alert in alerts:
-            await self._judge(alert, alarms.pop(alert.name, Alarm(name=alert.name)), now)
+            await self._judge(alert, alarms.pop(alert.name, AlertState(name=alert.name)), now)
         for name in alarms:  # whose alert was removed
-            await self._store.remove(Alarm, name)
+            await self._store.remove(AlertState, name)
             await self._drop(name)
 
     async def close(self) -> None:
@@ -90,11 +90,11 @@ class AlertWatch:
         for name in [*self._sending]:
             await self._drop(name)
 
-    async def _judge(self, alert: Alert, standing: Alarm, now: datetime) -> None:
+    async def _judge(self, alert: Alert, standing: AlertState, now: datetime) -> None:
         self._hear(alert, standing)
-        dead = dead_letters(alert, now)
+        dead = dead_letter_filter(alert, now)
         number = sum(count.number for count in await self._store.count(dead, ()))
-        alarm, news = judge(alert, self._noted(alert, standing, now), number, now)
+        alarm, news = evaluate(alert, self._noted(alert, standing, now), number, now)
         if news is not None:
             if news.turn is not Turn.CLEARED:
                 news = replace(news, letters=await self._some(dead))
@@ -102,13 +102,13 @@ class AlertWatch:
             if alert.webhook is not None:
                 if len(alarm.unsent) == MAX_UNSENT:
                     logger.error("alert %s: too many messages wait; the oldest is dropped", alert.name)
-                alarm = to_send(alarm, news)
+                alarm = add_notice(alarm, news)
         if alarm != standing:
             await self._store.put(alarm)
         self._hear(alert, alarm)
         self._send(alert, alarm, now)
 
-    def _hear(self, alert: Alert, kept: Alarm) -> None:
+    def _hear(self, alert: Alert, kept: AlertState) -> None:
         """Tell what the store has. A reply that was lost must neither silence an alert nor tell it twice."""
         news = self._unheard.get(alert.name)
         if news is None or news.id != kept.last:
@@ -128,11 +128,11 @@ class AlertWatch:
             )
         )
 
-    async def _some(self, dead: Filter) -> tuple[Letter, ...]:
+    async def _some(self, dead: Filter) -> tuple[DeadLetter, ...]:
         """A few of them, the last enqueued first, without anything that may be secret."""
         found = await self._store.find(dead, Page(limit=MAX_LETTERS, newest_first=True))
         return tuple(
-            Letter(
+            DeadLetter(
                 id=task.id,
                 type=task.type,
                 queue=task.queue,
@@ -143,9 +143,9 @@ class AlertWatch:
 
     # -- the webhook ---------------------------------------------------------------------------------
 
-    def _send(self, alert: Alert, alarm: Alarm, now: datetime) -> None:
+    def _send(self, alert: Alert, alarm: AlertState, now: datetime) -> None:
         """Begin to send what is next, unless something is on its way."""
-        news = next_to_send(alarm, now)
+        news = next_notice(alarm, now)
         if news is None or alert.webhook is None or alert.name in self._sending:
             return
         if len(self._sending) >= MAX_SENDING:
@@ -158,22 +158,22 @@ class AlertWatch:
         task.add_done_callback(lambda _: self._wake())
         self._sending[alert.name] = Sending(news, alert.webhook, task)
 
-    def _noted(self, alert: Alert, alarm: Alarm, now: datetime) -> Alarm:
+    def _noted(self, alert: Alert, alarm: AlertState, now: datetime) -> AlertState:
         """The alarm after what has come of sending its message."""
         sending = self._sending.get(alert.name)
         if sending is None or not sending.task.done():
             return alarm
         del self._sending[alert.name]
         news, answer = sending.news, sending.task.result()
-        where = webhook_place(sending.url)
+        where = webhook_origin(sending.url)
         if answer.taken:
             logger.info("alert %s: %s was told that it is %s", alert.name, where, news.turn)
-            return sent(alarm, news.id)
+            return mark_sent(alarm, news.id)
         told = f"alert {alert.name}: {where} was not told that it is {news.turn} ({answer.reason})"
         if answer.gone and sending.url == alert.webhook:  # else there is a new place to try
             logger.error("%s; not tried again: give the alert another webhook, or none", told)
-            return sent(alarm, news.id)
-        after = not_sent(alarm, news.id, now, random.random())
+            return mark_sent(alarm, news.id)
+        after = mark_failed(alarm, news.id, now, random.random())
         again = next((one for one in after.unsent if one.id == news.id), None)
         if again is None or again.due_at is None:
             logger.error("%s; given up after %d tries", told, news.tries + 1)

@@ -53,7 +53,7 @@ class Alert(Struct, frozen=True, gc=False, kw_only=True):
         return f"Alert(name={self.name!r}, type={self.type!r}, queue={self.queue!r}, count={self.count!r})"
 
 
-class Letter(Struct, frozen=True, gc=False, kw_only=True):
+class DeadLetter(Struct, frozen=True, gc=False, kw_only=True):
     """A dead letter as a message names it: nothing that its payload or its error's text may hold."""
 
     id: TaskId
@@ -62,7 +62,7 @@ class Letter(Struct, frozen=True, gc=False, kw_only=True):
     error: str = ""  # the error's type
 
 
-class News(Struct, frozen=True, gc=False, kw_only=True):
+class AlertNotice(Struct, frozen=True, gc=False, kw_only=True):
     """One thing to tell of an alert, and how far the telling has come. `id` is the same in every try."""
 
     id: str
@@ -70,12 +70,12 @@ class News(Struct, frozen=True, gc=False, kw_only=True):
     number: int
     at: datetime
     raised_at: datetime
-    letters: tuple[Letter, ...] = ()
+    letters: tuple[DeadLetter, ...] = ()
     tries: int = 0
     due_at: datetime | None = None  # not to be sent again before
 
 
-class Alarm(Struct, frozen=True, gc=False, kw_only=True):
+class AlertState(Struct, frozen=True, gc=False, kw_only=True):
     """What an alert has come to: raised since when, what was last told of it, what is still to be sent."""
 
     name: str
@@ -84,4 +84,4 @@ class Alarm(Struct, frozen=True, gc=False, kw_only=True):
     told_at: datetime | None = None
     number: int = 0  # of dead letters, when it was last told
     last: str = ""  # the id of the last news
-    unsent: tuple[News, ...] = ()  # to the webhook, oldest first
+    unsent: tuple[AlertNotice, ...] = ()  # to the webhook, oldest first

@@ -52,7 +52,7 @@ class Claimed(Struct, frozen=True, gc=False):
         return Lease(self.task.id, self.task.fence)
 
 
-class Reported(Struct, frozen=True, gc=False):
+class ProgressReport(Struct, frozen=True, gc=False):
     """Progress of a running task, fenced like every write about one."""
 
     lease: Lease
@@ -73,10 +73,10 @@ class Heartbeat(Struct, frozen=True, gc=False, kw_only=True):
     opening: bool = False
     held: tuple[Lease, ...] = ()
     through: int = 0
-    progress: tuple[Reported, ...] = ()
+    progress: tuple[ProgressReport, ...] = ()
 
 
-class Pulse(Struct, frozen=True, gc=False, kw_only=True):
+class HeartbeatReply(Struct, frozen=True, gc=False, kw_only=True):
     """The answer to a heartbeat.
 
     Not `alive`: the session is gone, others may have its tasks, stop everything. `lost` are leases that

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from .alert import Alarm, Alert
+from .alert import Alert, AlertState
 from .key import ApiKey
 from .limit import Limit, Usage
 from .queue import QueueSettings
@@ -63,7 +63,7 @@ class Declaration(Struct, frozen=True, gc=False, kw_only=True):
     body: str  # JSON: the options that were given
 
 
-Kept: TypeAlias = ApiKey | Limit | Schedule | Tick | Alert | Alarm | Declaration
+StoredRecord: TypeAlias = ApiKey | Limit | Schedule | Tick | Alert | AlertState | Declaration
 """Records that are nothing but kept: the store need not know what they say."""
 
 KINDS: dict[object, str] = {
@@ -72,9 +72,9 @@ KINDS: dict[object, str] = {
     Schedule: "schedule",
     Tick: "tick",
     Alert: "alert",
-    Alarm: "alarm",
+    AlertState: "alarm",
     Declaration: "declaration",
 }
 
-Record: TypeAlias = QueueSettings | Session | Audit | Usage | Kept
+Record: TypeAlias = QueueSettings | Session | Audit | Usage | StoredRecord
 """Sessions, audits and usages are the store's own to write."""

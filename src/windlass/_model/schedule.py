@@ -24,7 +24,7 @@ class Overlap(StrEnum):
     SKIP = "skip"
 
 
-class Timing(TypedDict, total=False):
+class ScheduleTiming(TypedDict, total=False):
     """How a schedule keeps its rule, as callers write it. Checked by _policy/schedule.py."""
 
     zone: str
@@ -34,7 +34,7 @@ class Timing(TypedDict, total=False):
     jitter: timedelta | float | str
 
 
-class Added(Timing, total=False):
+class ScheduleOptions(ScheduleTiming, total=False):
     """The same, and how its tasks are enqueued: for a schedule that an operator adds."""
 
     queue: str

@@ -8,7 +8,7 @@ from msgspec.structs import asdict
 
 from .._handler.context import running
 from .._policy.input.quoting import printable
-from .._policy.input.trace import parsed
+from .._policy.input.trace import parse_trace
 from .events import Event, EventName
 from .tracing import current
 
@@ -81,11 +81,11 @@ def _whereabouts(record: logging.LogRecord) -> dict[str, str]:
     It is made in the thread that logs, so the context here is that of whoever does.
     """
     task = running.get()
-    named = parsed(current() or getattr(record, "trace", None) or (task and task.trace))
+    named = parse_trace(current() or getattr(record, "trace", None) or (task and task.trace))
     found = {} if task is None else {"task_id": task.id}
     if named is not None:
         found["trace_id"] = named.trace_id
-        if not named.is_nobodys:
+        if not named.is_synthetic:
             found["span_id"] = named.span_id
     return found
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from .._handler.context import running
 from .._model.outcome import Crashed, Failed, Outcome, TimedOut, name_of
 from .._model.task import Enqueued, NewTask, Task
-from .._policy.input.trace import is_child, parsed
+from .._policy.input.trace import is_child, parse_trace
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -283,8 +283,8 @@ def _remote(text: str | None) -> "SpanContext | None":
     """The span that a task's trace names; None if there is none behind it."""
     from opentelemetry.trace import SpanContext, TraceFlags
 
-    named = parsed(text)
-    if named is None or named.is_nobodys:
+    named = parse_trace(text)
+    if named is None or named.is_synthetic:
         return None
     return SpanContext(
         int(named.trace_id, 16), int(named.span_id, 16), is_remote=True, trace_flags=TraceFlags(named.flags)

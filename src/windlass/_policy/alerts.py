@@ -7,13 +7,12 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from .._model.alert import HOLD, Alarm, Alert, News, Turn
+from .._model.alert import HOLD, Alert, AlertNotice, AlertState, Turn
 from .._model.filter import Filter
 from .._model.state import State
 from ..errors import InvalidOption
 from .backoff import Backoff
-from .input.options import duration
-from .input.options import name as checked_name
+from .input.options import checked_name, parse_duration
 
 REMIND_EVERY = timedelta(hours=24)
 GIVE_UP_AFTER = timedelta(hours=24)
@@ -34,7 +33,7 @@ class AlertOptions(TypedDict, total=False):
     webhook: str | None
 
 
-def alert_of(name: str, **options: Unpack[AlertOptions]) -> Alert:
+def new_alert(name: str, **options: Unpack[AlertOptions]) -> Alert:
     """An alert from what a person wrote; InvalidOption says what of it is not acceptable."""
     type_name, queue, webhook = options.get("type"), options.get("queue"), options.get("webhook")
     window, hold = options.get("window"), options.get("hold")
@@ -43,13 +42,13 @@ def alert_of(name: str, **options: Unpack[AlertOptions]) -> Alert:
         type=None if type_name is None else checked_name(type_name, "type"),
         queue=None if queue is None else checked_name(queue, "queue"),
         count=options.get("count", 1),
-        window=None if window is None else duration(window, "window"),
-        hold=HOLD if hold is None else duration(hold, "hold"),
+        window=None if window is None else parse_duration(window, "window"),
+        hold=HOLD if hold is None else parse_duration(hold, "hold"),
         webhook=None if webhook is None else webhook_url(webhook),
     )
 
 
-def dead_letters(alert: Alert, now: datetime) -> Filter:
+def dead_letter_filter(alert: Alert, now: datetime) -> Filter:
     """Which tasks an alert counts."""
     return Filter(
         states=(State.DEAD,),
@@ -59,7 +58,9 @@ def dead_letters(alert: Alert, now: datetime) -> Filter:
     )
 
 
-def judge(alert: Alert, alarm: Alarm, number: int, now: datetime) -> tuple[Alarm, News | None]:
+def evaluate(
+    alert: Alert, alarm: AlertState, number: int, now: datetime
+) -> tuple[AlertState, AlertNotice | None]:
     """What becomes of an alarm now that there are so many dead letters, and what is to be told of it."""
     if alert.webhook is None and alarm.unsent:
         alarm = replace(alarm, unsent=())
@@ -79,9 +80,9 @@ def judge(alert: Alert, alarm: Alarm, number: int, now: datetime) -> tuple[Alarm
     return replace(told, raised_at=None, below_since=None), news
 
 
-def _told(alarm: Alarm, turn: Turn, number: int, now: datetime) -> tuple[Alarm, News]:
+def _told(alarm: AlertState, turn: Turn, number: int, now: datetime) -> tuple[AlertState, AlertNotice]:
     raised_at = alarm.raised_at or now
-    news = News(
+    news = AlertNotice(
         # It goes into a header, where the name's letters may not: hence a digest of it.
         id=f"{turn}-{now:%Y%m%dT%H%M%S%fZ}-{sha256(alarm.name.encode()).hexdigest()[:16]}",
         turn=turn,
@@ -92,12 +93,12 @@ def _told(alarm: Alarm, turn: Turn, number: int, now: datetime) -> tuple[Alarm, 
     return replace(alarm, told_at=now, number=number, last=news.id), news
 
 
-def to_send(alarm: Alarm, news: News) -> Alarm:
+def add_notice(alarm: AlertState, news: AlertNotice) -> AlertState:
     """The alarm with one more message for its webhook. When too many wait, the oldest goes."""
     return replace(alarm, unsent=(*alarm.unsent, news)[-MAX_UNSENT:])
 
 
-def next_to_send(alarm: Alarm, now: datetime) -> News | None:
+def next_notice(alarm: AlertState, now: datetime) -> AlertNotice | None:
     """The message whose time has come: in order, so that nobody hears of the end before the beginning."""
     if not alarm.unsent:
         return None
@@ -107,14 +108,14 @@ def next_to_send(alarm: Alarm, now: datetime) -> News | None:
     return first
 
 
-def sent(alarm: Alarm, news_id: str) -> Alarm:
+def mark_sent(alarm: AlertState, news_id: str) -> AlertState:
     """The alarm once its webhook has taken this message, or wants none."""
     return replace(alarm, unsent=tuple(news for news in alarm.unsent if news.id != news_id))
 
 
-def not_sent(alarm: Alarm, news_id: str, now: datetime, draw: float) -> Alarm:
+def mark_failed(alarm: AlertState, news_id: str, now: datetime, draw: float) -> AlertState:
     """The alarm once its webhook has not: tried again later, or after a day no more."""
-    kept: list[News] = []
+    kept: list[AlertNotice] = []
     for news in alarm.unsent:
         if news.id != news_id:
             kept.append(news)
@@ -146,7 +147,7 @@ def webhook_url(url: str) -> str:
     return url
 
 
-def webhook_place(url: str) -> str:
+def webhook_origin(url: str) -> str:
     """A webhook as it may be shown: where it is, not what its path or query holds."""
     parts = urlsplit(url)
     more = parts.path not in {"", "/"} or bool(parts.query)

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from .._model.key import ApiKey, Scope
 from ..errors import InvalidOption
-from .input.quoting import shown
+from .input.quoting import quoted
 
 PREFIX = "wl"
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -24,7 +24,7 @@ _NOBODY = "0" * 64
 SLOWEST, FASTEST = 0.001, 1_000_000
 
 
-class Sent(Struct, frozen=True):
+class PresentedKey(Struct, frozen=True):
     """A key as its holder sends it."""
 
     id: str
@@ -42,7 +42,7 @@ class Sent(Struct, frozen=True):
         return f"{PREFIX}_{self.id}_{self.secret}"
 
 
-def from_bytes(entropy: bytes) -> Sent:
+def new_key(entropy: bytes) -> PresentedKey:
     """A key of 42 random bytes or more: with fewer, some keys would be likelier than others."""
     if len(entropy) < _LEAST_BYTES:
         raise ValueError(f"a key takes {_LEAST_BYTES} random bytes or more, not {len(entropy)}")
@@ -51,34 +51,34 @@ def from_bytes(entropy: bytes) -> Sent:
     for _ in range(_ID_LETTERS + _SECRET_LETTERS):
         number, rest = divmod(number, len(_ALPHABET))
         letters.append(_ALPHABET[rest])
-    return Sent("".join(letters[:_ID_LETTERS]), "".join(letters[_ID_LETTERS:]))
+    return PresentedKey("".join(letters[:_ID_LETTERS]), "".join(letters[_ID_LETTERS:]))
 
 
-def read(text: str) -> Sent | None:
+def parse_key(text: str) -> PresentedKey | None:
     """A key as it was sent; None if it cannot be one."""
     found = _SENT.fullmatch(text)
-    return None if found is None else Sent(found[1], found[2])
+    return None if found is None else PresentedKey(found[1], found[2])
 
 
-def hashed(secret: str) -> str:
+def hash_secret(secret: str) -> str:
     """What is kept of a secret."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def fits(sent: Sent | None, kept: ApiKey | None, now: datetime) -> bool:
+def is_valid(sent: PresentedKey | None, kept: ApiKey | None, now: datetime) -> bool:
     """Whether what was sent is this key, and still good. It takes as long whether or not there is one."""
-    given, wanted = hashed(sent.secret if sent else ""), kept.hash if kept else _NOBODY
+    given, wanted = hash_secret(sent.secret if sent else ""), kept.hash if kept else _NOBODY
     same = hmac.compare_digest(given.encode(), wanted.encode())  # as text it would have to be ASCII
     if sent is None or kept is None or not same:
         return False
     return kept.expires_at is None or now < kept.expires_at
 
 
-def rate(value: float) -> float:
+def checked_rate(value: float) -> float:
     """How many requests a second a key may be used for, checked."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not SLOWEST <= value <= FASTEST:
         raise InvalidOption(
-            f"a key's rate is {SLOWEST:g} to {FASTEST:,} requests a second, not {shown(value)}"
+            f"a key's rate is {SLOWEST:g} to {FASTEST:,} requests a second, not {quoted(value)}"
         )
     return float(value)
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from .._model.task import DEFAULT_MAX_ATTEMPTS, MAX_ATTEMPTS
 from ..errors import InvalidOption
-from .input.quoting import shown
+from .input.quoting import quoted
 
 _MAX_SECONDS = 10 * 365 * 86400.0
 
@@ -46,7 +46,7 @@ class Backoff(Struct, frozen=True, kw_only=True):
             kinds = int if name == "max_attempts" else int | float
             if isinstance(value, bool) or not isinstance(value, kinds) or not lowest <= value <= highest:
                 raise InvalidOption(
-                    f"a backoff's {name} is between {lowest} and {highest:g}, not {shown(value)}"
+                    f"a backoff's {name} is between {lowest} and {highest:g}, not {quoted(value)}"
                 )
 
     def __call__(self, attempt: int, draw: float) -> timedelta:

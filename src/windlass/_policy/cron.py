@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from cronsim import CronSim, CronSimError
 
 from ..errors import InvalidOption
-from .input.quoting import shown
+from .input.quoting import quoted
 
 EXAMPLE = '"30 3 * * 1-5" is half past three on weekdays'
 _MAX_TEXT = 200
@@ -37,7 +37,7 @@ _FIELDS = {
 
 
 class Cron:
-    """A cron expression that has been read, in a zone. Made by `cron_of`; never changes."""
+    """A cron expression that has been read, in a zone. Made by `parse_cron`; never changes."""
 
     __slots__ = ("_every_hour", "_read", "_zone")
 
@@ -110,18 +110,18 @@ class Cron:
 
 
 @lru_cache(maxsize=4096)
-def cron_of(text: str, zone: str) -> Cron:
+def parse_cron(text: str, zone: str) -> Cron:
     """The expression in the zone; InvalidOption says what is wrong with either."""
     return Cron(text, zone)
 
 
 def _read(text: str) -> CronSim:
     if not isinstance(text, str) or len(text) > _MAX_TEXT:
-        raise InvalidOption(f"a cron expression is text of up to {_MAX_TEXT} characters, not {shown(text)}")
+        raise InvalidOption(f"a cron expression is text of up to {_MAX_TEXT} characters, not {quoted(text)}")
     fields = text.split()
     if len(fields) not in (5, 6):
         raise InvalidOption(
-            f"the cron expression {shown(text)} has {len(fields)} fields; it takes five (minute, hour, "
+            f"the cron expression {quoted(text)} has {len(fields)} fields; it takes five (minute, hour, "
             f"day-of-month, month, day-of-week), or six with the second before them: {EXAMPLE}"
         )
     try:
@@ -139,14 +139,14 @@ def _read(text: str) -> CronSim:
 
 
 def _never(text: str) -> InvalidOption:
-    return InvalidOption(f"the cron expression {shown(text)} names a day that never comes")
+    return InvalidOption(f"the cron expression {quoted(text)} names a day that never comes")
 
 
 def _bad(text: str, error: str) -> InvalidOption:
     field = error.removeprefix("Bad ")
     place, takes = _FIELDS[field]
     return InvalidOption(
-        f"the {field} {shown(text.split()[place])} of the cron expression {shown(text)} is not one: "
+        f"the {field} {quoted(text.split()[place])} of the cron expression {quoted(text)} is not one: "
         f"it takes {takes}, and *, lists (1,2), ranges (1-5) and steps (*/2); an example: {EXAMPLE}"
     )
 
@@ -158,4 +158,4 @@ def _zone(name: str) -> ZoneInfo:
         known = {zone.lower(): zone for zone in available_timezones()}
         close = get_close_matches(str(name).lower()[:100], known, n=1)
         hint = f"did you mean {known[close[0]]!r}?" if close else "they look like Europe/Berlin, or UTC"
-        raise InvalidOption(f"there is no time zone {shown(name)}; {hint}") from None
+        raise InvalidOption(f"there is no time zone {quoted(name)}; {hint}") from None

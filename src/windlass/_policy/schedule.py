@@ -8,16 +8,15 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from .._model.schedule import Missed, Overlap, Schedule, Timing
+from .._model.schedule import Missed, Overlap, Schedule, ScheduleTiming
 from .._model.task import NewTask, TaskId
 from ..errors import InvalidOption
-from .cron import EXAMPLE, cron_of
+from .cron import EXAMPLE, parse_cron
 from .input import keys
-from .input.chain import Step, decode_steps, encode_steps, renewed
-from .input.options import duration
-from .input.options import name as checked_name
-from .input.quoting import shown
-from .input.trace import untraced
+from .input.chain import Step, decode_steps, encode_steps, with_fresh_ids
+from .input.options import checked_name, parse_duration
+from .input.quoting import quoted
+from .input.trace import synthetic_trace
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -32,7 +31,7 @@ _MAX_NAME = 200  # bytes: what its ticks are named by must fit an idempotency ke
 
 
 def new_schedule(
-    name: str, step: Step, rule: timedelta | float | str, timing: Timing, *, declared: bool = False
+    name: str, step: Step, rule: timedelta | float | str, timing: ScheduleTiming, *, declared: bool = False
 ) -> Schedule:
     """A schedule of this task, checked whole."""
     if step.result_into is not None:
@@ -43,9 +42,9 @@ def new_schedule(
         raise InvalidOption("a schedule's task is due at its tick; spread them with jitter, not with delay")
     zone = timing.get("zone", "UTC")
     if not isinstance(zone, str):
-        raise InvalidOption(f"a zone is a name such as Europe/Berlin, not {shown(zone)}")
+        raise InvalidOption(f"a zone is a name such as Europe/Berlin, not {quoted(zone)}")
     cron, every = _rule(rule, zone)
-    jitter = duration(timing.get("jitter", 0), "jitter")
+    jitter = parse_duration(timing.get("jitter", 0), "jitter")
     if jitter > MAX_JITTER:
         raise InvalidOption(f"a jitter is at most a day, not {jitter}")
     return Schedule(
@@ -123,9 +122,9 @@ def _task(schedule: Schedule, make_id: Callable[[], TaskId], named: str, **when:
         max_attempts=schedule.max_attempts,
         timeout=schedule.timeout,
         fingerprint=_fingerprint(schedule),
-        next=encode_steps(tuple(renewed(step, make_id) for step in decode_steps(schedule.next))),
+        next=encode_steps(tuple(with_fresh_ids(step, make_id) for step in decode_steps(schedule.next))),
         secret=schedule.secret,
-        trace=untraced(int.from_bytes(sha256(named.encode()).digest()[:16])),
+        trace=synthetic_trace(int.from_bytes(sha256(named.encode()).digest()[:16])),
         enqueued_by=f"schedule {schedule.name}",
         **when,
     )
@@ -140,20 +139,20 @@ def _fingerprint(schedule: Schedule) -> str | None:
 
 def _name(name: str) -> str:
     if len(checked_name(name, "schedule").encode()) > _MAX_NAME:
-        raise InvalidOption(f"the schedule name {shown(name)} has more than {_MAX_NAME} bytes; shorten it")
+        raise InvalidOption(f"the schedule name {quoted(name)} has more than {_MAX_NAME} bytes; shorten it")
     return name
 
 
 def _rule(rule: timedelta | float | str, zone: str) -> tuple[str | None, timedelta | None]:
     """A cron expression or an interval; what has several words is the former."""
     if isinstance(rule, str) and len(rule.split()) > 1:
-        cron_of(rule, zone)
+        parse_cron(rule, zone)
         return " ".join(rule.split()), None
     try:
-        every = duration(rule, "interval")
+        every = parse_duration(rule, "interval")
     except InvalidOption:
         raise InvalidOption(
-            f'a rule is a cron expression or an interval such as "10m", not {shown(rule)}; {EXAMPLE}'
+            f'a rule is a cron expression or an interval such as "10m", not {quoted(rule)}; {EXAMPLE}'
         ) from None
     if every < MIN_EVERY:
         raise InvalidOption(f"a schedule's interval is at least {MIN_EVERY.total_seconds():g} s, not {every}")
@@ -166,10 +165,12 @@ def _chosen(kind: type[E], value: str, what: str) -> E:
     try:
         return kind(value)
     except ValueError:
-        raise InvalidOption(f"{what} is one of {', '.join(kind)}, not {shown(value)}") from None
+        raise InvalidOption(f"{what} is one of {', '.join(kind)}, not {quoted(value)}") from None
 
 
 def _at_most(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_AT_MOST:
-        raise InvalidOption(f"at_most is a whole number of ticks from 1 to {MAX_AT_MOST}, not {shown(value)}")
+        raise InvalidOption(
+            f"at_most is a whole number of ticks from 1 to {MAX_AT_MOST}, not {quoted(value)}"
+        )
     return value

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from .._model.schedule import Missed, Schedule, Tick
 from ..errors import InvalidOption
-from .cron import cron_of
+from .cron import parse_cron
 
 GRACE = timedelta(seconds=60)
 """A tick older than this when it is seen was missed. Longer than it takes to elect another leader, or than a
@@ -33,7 +33,7 @@ def next_tick(schedule: Schedule, after: datetime) -> datetime | None:
         return _interval(schedule, (after - _EPOCH) // schedule.every + 1)
     if schedule.cron is None:
         raise InvalidOption(f"the schedule {schedule.name!r} has no rule: give it a cron expression or every")
-    return cron_of(schedule.cron, schedule.zone).after(after)
+    return parse_cron(schedule.cron, schedule.zone).after(after)
 
 
 def ticks(schedule: Schedule, after: datetime, until: datetime | None = None) -> Iterator[datetime]:

@@ -6,7 +6,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from .._model.attempt import Attempt
 from .._model.filter import Action, By, Count, Dimension, Filter, Page, Slice
-from .._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
+from .._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from .._model.queue import Retention
 from .._model.record import Record
 from .._model.task import Enqueued, NewTask, Task, TaskId
@@ -77,7 +77,7 @@ class ForwardingStore:
     def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Coroutine[Any, Any, Settled]:
         return self._forward("settle", self.inner.settle, batch, claim)
 
-    def heartbeat(self, beat: Heartbeat) -> Coroutine[Any, Any, Pulse]:
+    def heartbeat(self, beat: Heartbeat) -> Coroutine[Any, Any, HeartbeatReply]:
         return self._forward("heartbeat", self.inner.heartbeat, beat)
 
     def once(self, lease: Lease, key: str) -> Coroutine[Any, Any, bool]:

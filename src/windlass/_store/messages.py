@@ -15,7 +15,7 @@ from msgspec import Struct
 from .._model.attempt import Attempt
 from .._model.filter import Action, By, Count, Dimension, Filter, Page, Slice
 from .._model.key import Scope
-from .._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
+from .._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from .._model.limit import Usage
 from .._model.queue import QueueSettings, Retention
 from .._model.record import KINDS, Audit, Record, Session
@@ -84,7 +84,7 @@ class SettleRequest(Request[Settled], frozen=True):
     claim: Claim | None = None
 
 
-class HeartbeatRequest(Request[Pulse], frozen=True):
+class HeartbeatRequest(Request[HeartbeatReply], frozen=True):
     verb = "heartbeat"
     scope = Scope.WORK
     beat: Heartbeat

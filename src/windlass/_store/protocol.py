@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from .._model.attempt import Attempt
 from .._model.filter import MAX_PAGE, Action, By, Count, Dimension, Filter, Page, Slice
-from .._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
+from .._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from .._model.queue import Retention
 from .._model.record import Record
 from .._model.task import Enqueued, NewTask, Task, TaskId
@@ -174,7 +174,7 @@ class WorkStore(Protocol):
         """
         ...
 
-    async def heartbeat(self, beat: Heartbeat) -> Pulse:
+    async def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:
         """Keep a session alive, hand back what it does not know it holds, and tell it the news."""
         ...
 
@@ -244,14 +244,14 @@ class AskStore(Protocol):
         ...
 
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
-        """The settled leases of a task, oldest first: the newest `MAX_LINES` of those that `has_line`."""
+        """The settled leases that `is_recorded` keeps, oldest first: the newest `MAX_RECORDED`."""
         ...
 
     async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:
         """Do it to those that match and allow it, oldest first; audited in the same step.
 
         Answers with the tasks it was done to. Replaying a task whose fingerprint stands again leaves
-        it as it is.
+        it is.
         """
         ...
 

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Protocol
 
 from .._keeper.keeper import FAREWELL
-from .._model.lease import Heartbeat, Pulse, Reported
+from .._model.lease import Heartbeat, HeartbeatReply, ProgressReport
 from .._model.record import Worker
 from .._model.task import TaskId
 from .._store.protocol import Store
@@ -30,7 +30,7 @@ class Body(Protocol):
         """What the store should know about this worker."""
         ...
 
-    def on_pulse(self, session: str, pulse: Pulse) -> None:
+    def on_pulse(self, session: str, pulse: HeartbeatReply) -> None:
         """The store has answered a heartbeat of this session."""
         ...
 
@@ -58,14 +58,14 @@ class Heart:
         self._lease = lease
         self._patience = lease.total_seconds() * FENCE_AT
         self._lock = threading.Lock()
-        self._progress: dict[TaskId, Reported] = {}
+        self._progress: dict[TaskId, ProgressReport] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._hurry: asyncio.Event | None = None
         self._stopping = False
         self._soon = False  # the next beat should not wait for its turn
         self._thread: threading.Thread | None = None
 
-    def report(self, reported: Reported) -> None:
+    def report(self, reported: ProgressReport) -> None:
         """Tell the store of progress soon; a newer report of the same task replaces an older one."""
         with self._lock:
             self._progress[reported.lease.task_id] = reported

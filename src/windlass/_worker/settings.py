@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from .._model.lease import DEFAULT_HEARTBEAT, DEFAULT_LEASE
 from .._model.queue import Level
-from .._policy.input.options import names
+from .._policy.input.options import checked_names
 from .._policy.input.trace import RELATIONS
 from .._policy.order.queue_options import LevelName
-from .._policy.order.reserve import reserve_of
+from .._policy.order.reserve import new_reserve
 from ..errors import InvalidOption
 
 
@@ -40,7 +40,7 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     tracing: str = "auto"
 
     def __post_init__(self) -> None:
-        names(self.queues, "queues")
+        checked_names(self.queues, "queues")
         for name in ("lease", "heartbeat", "grace", "poll"):
             if not isinstance(getattr(self, name), timedelta):
                 raise InvalidOption(f"a worker's {name} is a timedelta, not {getattr(self, name)!r}")
@@ -49,7 +49,7 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
                 raise InvalidOption(f"a worker has 1 to {highest:,} {name}, not {number}")
         if self.tracing not in RELATIONS:
             raise InvalidOption(f"tracing is one of {', '.join(RELATIONS)}, not {self.tracing!r}")
-        reserve_of(self.slots, self.reserve)
+        new_reserve(self.slots, self.reserve)
         if self.heartbeat * 3 > self.lease:
             raise InvalidOption(
                 f"the heartbeat of {self.heartbeat.total_seconds():g} s is too slow for a lease of "

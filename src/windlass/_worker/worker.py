@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from .._handler.spec import HandlerSpec
 from .._keeper.hints import hear
 from .._keeper.keeper import FAREWELL, Keeper
-from .._model.lease import Claimed, Lease, Pulse, Reported
+from .._model.lease import Claimed, HeartbeatReply, Lease, ProgressReport
 from .._model.outcome import Interrupted, Outcome, Unhandled, name_of
 from .._model.queue import Level
 from .._model.record import Session
@@ -24,7 +24,7 @@ from .._model.record import Worker as WorkerRecord
 from .._model.task import DEFAULT_QUEUE, Progress, Task
 from .._model.verdict import Bury, Settlement, Verdict
 from .._policy.backoff import Delay
-from .._policy.order.reserve import reserve_of
+from .._policy.order.reserve import new_reserve
 from .._policy.verdict import decide, unhandled_for
 from .._store.protocol import Store, Wake
 from .._timers import happened
@@ -85,7 +85,7 @@ class Worker:
     ) -> None:
         self.settings = settings
         self.queues = settings.queues or queues_of(program.types)
-        self._reserve = reserve_of(settings.slots, settings.reserve)
+        self._reserve = new_reserve(settings.slots, settings.reserve)
         self.levels = self._reserve.levels
         self.name = settings.name or f"{socket.gethostname()}-{os.getpid()}"
         self._program = program
@@ -312,7 +312,7 @@ class Worker:
             return Bury(error=describe(error))
 
     def _report(self, run: Run, progress: Progress) -> None:
-        self._heart.report(Reported(run.lease, progress))
+        self._heart.report(ProgressReport(run.lease, progress))
 
     # -- from the heart ------------------------------------------------------------------------------
 
@@ -328,7 +328,7 @@ class Worker:
             version=_VERSION,
         )
 
-    def on_pulse(self, session: str, pulse: Pulse) -> None:
+    def on_pulse(self, session: str, pulse: HeartbeatReply) -> None:
         """Hear the store's answer to a heartbeat."""
         self._on_loop(self._on_pulse, session, pulse)
 
@@ -340,7 +340,7 @@ class Worker:
         with contextlib.suppress(RuntimeError):  # the loop has closed
             self._loop.call_soon_threadsafe(callback, *args)
 
-    def _on_pulse(self, session: str, pulse: Pulse) -> None:
+    def _on_pulse(self, session: str, pulse: HeartbeatReply) -> None:
         if session != self.holdings.session:
             return  # news of a session that has ended
         if not pulse.alive:

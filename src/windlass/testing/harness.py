@@ -10,7 +10,7 @@ from .._keeper.schedules import Ticker
 from .._model.filter import Dimension, Filter
 from .._model.state import State
 from .._model.task import Task
-from .._policy.input.options import duration
+from .._policy.input.options import parse_duration
 from .._stores.memory import MemoryStore
 from .._worker.settings import WorkerSettings
 from ..app import App
@@ -57,7 +57,7 @@ class Harness:
 
     def advance(self, by: timedelta | float | str) -> None:
         """Turn the clock on. What becomes due runs with the next `run_until_idle`."""
-        self.clock.advance(duration(by, "advance"))
+        self.clock.advance(parse_duration(by, "advance"))
 
     def tasks(self, of: TaskType[Any, Any, Any] | str | None = None, *states: State) -> list[Task]:
         """The tasks in the store, oldest first: of one type, in these states, or all."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from windlass._policy import api_key as bearer
+from windlass._policy import api_key
 
 from .conftest import Run
 
@@ -15,7 +15,7 @@ def _everything_in(folder: Path) -> bytes:
 
 def test_a_key_is_made_listed_and_revoked(run: Run, folder: Path) -> None:
     made = run("keys", "create", "the shop", "--scope", "enqueue", "--scope", "read", "--expires", "30d")
-    sent = bearer.read(made.out.strip())
+    sent = api_key.parse_key(made.out.strip())
     assert sent is not None, made.err
     table = run("keys", "list").out
     listed = run("keys", "list", "--json").row
@@ -23,7 +23,7 @@ def test_a_key_is_made_listed_and_revoked(run: Run, folder: Path) -> None:
     assert made.out == f"{sent.text}\n"
     assert sent.secret not in table + str(listed) + made.err
     assert sent.secret.encode() not in _everything_in(folder)
-    assert bearer.hashed(sent.secret).encode() in _everything_in(folder)
+    assert api_key.hash_secret(sent.secret).encode() in _everything_in(folder)
     assert (listed["id"], listed["label"], listed["scopes"]) == (sent.id, "the shop", ["enqueue", "read"])
     assert (listed["tenant"], listed["queues"]) == (None, None)
     assert listed["expires_at"] > listed["created_at"]
@@ -39,7 +39,7 @@ def test_a_key_is_made_listed_and_revoked(run: Run, folder: Path) -> None:
 def test_as_json_the_key_comes_with_what_it_allows(run: Run) -> None:
     bounds = ("--tenant", "acme", "-q", "mail", "-q", "sms", "--rate", "2.5")
     made = run("keys", "create", "ada", "--scope", "work", *bounds, "--json").row
-    sent = bearer.read(made["key"])
+    sent = api_key.parse_key(made["key"])
 
     assert sent is not None
     assert (made["id"], made["tenant"], made["queues"]) == (sent.id, "acme", ["mail", "sms"])

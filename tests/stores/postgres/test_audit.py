@@ -6,7 +6,7 @@ import pytest
 
 from windlass._model.limit import Limit
 from windlass._model.queue import QueueSettings
-from windlass._model.record import Audit, Kept
+from windlass._model.record import Audit, StoredRecord
 from windlass._model.schedule import Schedule
 from windlass._stores.postgres import PostgresStore
 from windlass._stores.postgres.connection.client import Connections
@@ -49,8 +49,8 @@ async def execute(connections: Connections, sql: str) -> list[tuple[object, ...]
 async def test_what_cannot_be_logged_is_not_done(
     store: PostgresStore,
     connections: Connections,
-    record: QueueSettings | Kept,
-    standing: QueueSettings | Kept,
+    record: QueueSettings | StoredRecord,
+    standing: QueueSettings | StoredRecord,
 ) -> None:
     await store.put(standing)
     await execute(connections, NO_LINES)

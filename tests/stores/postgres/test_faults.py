@@ -36,7 +36,7 @@ from tests.stores.postgres.faulty import (
     terminate,
 )
 from windlass import App, Backoff, Filter, State, StoreError, StoreUnavailable
-from windlass._model.attempt import has_line
+from windlass._model.attempt import is_recorded
 from windlass._model.filter import CancelTasks, Discard, Replay
 from windlass._model.lease import Claimed
 from windlass._model.queue import QueueSettings
@@ -198,7 +198,7 @@ async def settle_failures(store: PostgresStore) -> tuple[Act, Check]:
     worker = await worker_on(store)
     again, dead = await worker.claim(2, queue)
     settlements = [retry(again), bury(dead)]
-    assert all(map(has_line, settlements))
+    assert all(map(is_recorded, settlements))
 
     async def check(settled: Any) -> None:
         assert set(settled.receipts) <= {Receipt.APPLIED, Receipt.REPEATED}

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from windlass._model.attempt import has_line
+from windlass._model.attempt import is_recorded
 from windlass._model.lease import Lease
 from windlass._model.task import Error
 from windlass._model.verdict import Bury, Postpone, Reason, Settlement, Verdict
@@ -23,4 +23,4 @@ LATER = Postpone(delay=timedelta(seconds=15), reason=Reason.SNOOZE)
 def test_putting_off_what_nobody_here_handles_is_worth_none(
     verdict: Verdict, outcome: str, *, worth: bool
 ) -> None:
-    assert has_line(Settlement(lease=Lease("t", 1), verdict=verdict, outcome=outcome)) is worth
+    assert is_recorded(Settlement(lease=Lease("t", 1), verdict=verdict, outcome=outcome)) is worth

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 import windlass._model
-from windlass._model.alert import MAX_COUNT, Alarm, Alert
+from windlass._model.alert import MAX_COUNT, Alert, AlertState
 from windlass._model.attempt import Attempt
 from windlass._model.filter import Action, Count, Filter, Page, Slice
 from windlass._model.key import ApiKey
-from windlass._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
+from windlass._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from windlass._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING, Limit, Usage
 from windlass._model.queue import MAX_WEIGHT, Fairness, Level, Ordering, QueueSettings
 from windlass._model.record import Audit, Declaration, Record, Session
@@ -28,9 +28,9 @@ from windlass._model.task import Enqueued, NewTask, Task
 from windlass._model.verdict import Settled, Settlement, Verdict
 
 AT_THE_SEAM: list[Any] = [
-    *(NewTask, Enqueued, Task, Claim, Claimed, Settlement, Settled, Heartbeat, Pulse, Lease),
+    *(NewTask, Enqueued, Task, Claim, Claimed, Settlement, Settled, Heartbeat, HeartbeatReply, Lease),
     *(Filter, Page, Slice[Task], Slice[Session], Count, Attempt, Session, Audit, QueueSettings),
-    *(Verdict, Action, Limit, Usage, Schedule, Tick, Alert, Alarm, Declaration, ApiKey),
+    *(Verdict, Action, Limit, Usage, Schedule, Tick, Alert, AlertState, Declaration, ApiKey),
 ]
 
 PLAIN: dict[Any, st.SearchStrategy[Any]] = {

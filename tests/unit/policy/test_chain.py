@@ -13,13 +13,13 @@ from tests.unit.samples import running
 from windlass._policy.input.chain import (
     MAX_LEVELS,
     Step,
+    all_ids,
     chain,
     decode_steps,
     encode_steps,
-    ids_below,
-    renewed,
     results_list,
     successors,
+    with_fresh_ids,
     with_result,
 )
 from windlass._policy.input.payload import encode, encode_payload
@@ -187,9 +187,9 @@ def test_a_step_enqueued_again_has_fresh_ids_all_the_way_down() -> None:
     top = Step(id="a", type="a", payload=Raw(b"{}")).then(below, below)
     ids = iter("123")
 
-    made = renewed(top, lambda: next(ids))
+    made = with_fresh_ids(top, lambda: next(ids))
 
-    assert (made.id, ids_below(made.next)) == ("1", ("2", "3"))
+    assert (made.id, all_ids(made.next)) == ("1", ("2", "3"))
     assert made.type == "a"
 
 
@@ -199,4 +199,4 @@ def test_too_deep_a_chain_is_refused_before_it_is_walked() -> None:
         deep = Step(id="x", type="x", payload=Raw(b"{}")).then(deep)
 
     with pytest.raises(InvalidOption, match="tasks deep"):
-        renewed(deep, lambda: "x")
+        with_fresh_ids(deep, lambda: "x")

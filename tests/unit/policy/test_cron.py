@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass._policy.cron import Cron, cron_of
+from windlass._policy.cron import Cron, parse_cron
 from windlass.errors import InvalidOption
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -39,7 +39,7 @@ TWICE = {
 
 
 def named(text: str, zone: str, after: datetime, until: datetime) -> list[datetime]:
-    cron, found = cron_of(text, zone), []
+    cron, found = parse_cron(text, zone), []
     while (tick := cron.after(after)) is not None and tick <= until:
         found.append(tick)
         after = tick
@@ -69,7 +69,7 @@ def test_it_names_what_it_says() -> None:
 
 def test_it_names_what_comes_after_and_never_the_instant_itself() -> None:
     noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    cron = cron_of("0 12 * * *", "UTC")
+    cron = parse_cron("0 12 * * *", "UTC")
 
     assert cron.after(noon - timedelta(microseconds=1)) == noon
     assert cron.after(noon) == noon + DAY
@@ -176,7 +176,7 @@ RULES = [
     back=st.integers(1, 5 * 3600),
 )
 def test_the_instants_do_not_depend_on_where_one_begins(zone: str, rule: str, start: int, back: int) -> None:
-    cron, instant = cron_of(rule, zone), datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=start)
+    cron, instant = parse_cron(rule, zone), datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=start)
     first = cron.after(instant)
     assert first is not None
     assert first > instant
@@ -270,7 +270,7 @@ def test_it_ends_with_the_calendar() -> None:
 
 
 def test_rare_days_are_found_and_what_comes_in_more_than_fifty_years_is_not() -> None:
-    leap_sunday = cron_of("0 0 29 2 */7", "UTC")
+    leap_sunday = parse_cron("0 0 29 2 */7", "UTC")
 
     assert leap_sunday.after(datetime(2026, 1, 1, tzinfo=UTC)) == datetime(2032, 2, 29, tzinfo=UTC)
     assert Cron("* * 29 2 */7", "UTC").after(datetime(9980, 3, 1, tzinfo=UTC)) is None

@@ -1,12 +1,12 @@
-"""Lanes: a task stands in one, of its band and its tenant, and a band's lanes lie side by side."""
+"""Lanes: a task stands in one, of its tier and its tenant, and a tier's lanes lie side by side."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass._model.queue import Fairness, Level, Ordering, QueueSettings, level_of
-from windlass._policy.input.options import name
-from windlass._policy.order.lanes import REST, bands, lane_of, moves_tasks, span, tenant_of
+from windlass._policy.input.options import checked_name
+from windlass._policy.order.lanes import REST, changes_lanes, lane_of, lane_range, tenant_of, tiers
 
 tenants = st.from_regex(r"[\w][\w.:@/+-]{0,20}", fullmatch=True) | st.sampled_from(
     ["", "high", "rest", "low"]
@@ -34,8 +34,8 @@ shared = st.builds(settings, fairnesses, shares())
 unshared = st.builds(settings, fairnesses, st.just({}))
 
 
-def lies_in(lane: str, band: str) -> bool:
-    first, below = span(band)
+def lies_in(lane: str, tier: str) -> bool:
+    first, below = lane_range(tier)
     return first <= lane < below
 
 
@@ -45,7 +45,7 @@ def test_a_lane_lies_in_the_span_of_one_band_that_the_queue_has(
 ) -> None:
     lane = lane_of(settings, tenant, priority)
 
-    assert [lies_in(lane, band) for band in bands(settings)].count(True) == 1
+    assert [lies_in(lane, tier) for tier in tiers(settings)].count(True) == 1
     assert lies_in(lane, "")
 
 
@@ -54,10 +54,10 @@ def test_the_band_is_that_of_the_level_or_else_the_rest(
     settings: QueueSettings, tenant: str, priority: int
 ) -> None:
     level = level_of(priority)
-    band = level.value if level in settings.ordering.shares else REST
+    tier = level.value if level in settings.ordering.shares else REST
 
-    assert lies_in(lane_of(settings, tenant, priority), band)
-    assert band in bands(settings)
+    assert lies_in(lane_of(settings, tenant, priority), tier)
+    assert tier in tiers(settings)
 
 
 @given(unshared, tenants, priorities)
@@ -66,7 +66,7 @@ def test_a_lane_from_before_there_were_shares_lies_in_no_band(
 ) -> None:
     lane = lane_of(settings, tenant, priority)
 
-    assert not any(lies_in(lane, band) for band in (*Level, REST))
+    assert not any(lies_in(lane, tier) for tier in (*Level, REST))
 
 
 @given(shared | unshared, tenants, priorities)
@@ -85,15 +85,15 @@ def test_two_share_a_lane_that_differ_neither_in_band_nor_in_tenant(
     lane = lane_of(settings, tenant, priority)
     other_lane = lane_of(settings, other_tenant, other_priority)
 
-    same_band = all(lies_in(lane, band) == lies_in(other_lane, band) for band in bands(settings))
+    same_tier = all(lies_in(lane, tier) == lies_in(other_lane, tier) for tier in tiers(settings))
     same_tenant = settings.fairness is Fairness.FIFO or tenant == other_tenant
-    assert (lane == other_lane) == (same_band and same_tenant)
+    assert (lane == other_lane) == (same_tier and same_tenant)
 
 
 @given(shared | unshared)
 def test_the_bands_have_all_the_picks_between_them_and_none_has_none(settings: QueueSettings) -> None:
-    assert sum(bands(settings).values()) == 100
-    assert min(bands(settings).values()) > 0
+    assert sum(tiers(settings).values()) == 100
+    assert min(tiers(settings).values()) > 0
 
 
 @given(st.none() | shared | unshared, st.none() | shared | unshared)
@@ -103,16 +103,16 @@ def test_settings_move_tasks_if_any_belongs_into_another_lane(
     tasks = [(tenant, priority) for tenant in ("", "acme") for priority in (-1, 0, 1)]
     moved = [task for task in tasks if lane_of(before, *task) != lane_of(after, *task)]
 
-    assert moves_tasks(before, after) == bool(moved)
+    assert changes_lanes(before, after) == bool(moved)
 
 
 @pytest.mark.parametrize("settings", [None, QueueSettings(name="mail")])
 def test_a_queue_without_either_is_one_line(settings: QueueSettings | None) -> None:
     assert lane_of(settings, "acme", 10) == ""
-    assert bands(settings) == {"": 100}
+    assert tiers(settings) == {"": 100}
     assert lies_in("", "")
 
 
 @given(tenants)
 def test_the_names_tried_here_are_names(tenant: str) -> None:
-    assert tenant == "" or name(tenant, "tenant") == tenant
+    assert tenant == "" or checked_name(tenant, "tenant") == tenant

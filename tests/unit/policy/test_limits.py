@@ -16,16 +16,16 @@ from windlass._model.limit import Limit
 from windlass._policy.order.limits import (
     Ledger,
     Permit,
+    PermitUsage,
     Subject,
-    Use,
     changes_rate,
-    in_queue,
-    key_of,
-    keys_of,
-    moves_tasks,
+    key_range,
+    limit_key,
+    limits_in_queue,
     needs_lock,
     permits_of,
-    read_key,
+    regroups_tasks,
+    split_key,
     tokens_at,
 )
 
@@ -74,8 +74,8 @@ def test_tasks_have_the_same_key_that_need_the_same_permits(
 ) -> None:
     same = permits_of(limits, task) == permits_of(limits, other)
 
-    assert (key_of(limits, task) == key_of(limits, other)) == same
-    assert (key_of(limits, task) == "") == (not permits_of(limits, task))
+    assert (limit_key(limits, task) == limit_key(limits, other)) == same
+    assert (limit_key(limits, task) == "") == (not permits_of(limits, task))
 
 
 @given(some_limits(), some_limits(), kinds)
@@ -84,15 +84,15 @@ def test_a_limit_that_moves_no_tasks_leaves_each_its_key(
 ) -> None:
     for before, after in zip(limits, others, strict=False):
         same_name = replace(after, name=before.name)
-        assert moves_tasks(before, same_name) or key_of([before], task) == key_of([same_name], task)
+        assert regroups_tasks(before, same_name) or limit_key([before], task) == limit_key([same_name], task)
 
 
 def test_numbers_move_no_tasks_but_what_is_counted_does() -> None:
-    assert not moves_tasks(BY_ACCOUNT, replace(BY_ACCOUNT, running=None, rate=5.0, burst=9))
+    assert not regroups_tasks(BY_ACCOUNT, replace(BY_ACCOUNT, running=None, rate=5.0, burst=9))
     for change in ({"queue": "mail"}, {"type": "mail.send"}, {"tenant": ""}, {"by": None}):
-        assert moves_tasks(BY_ACCOUNT, replace(BY_ACCOUNT, **change))
-    assert moves_tasks(None, BY_ACCOUNT)
-    assert moves_tasks(BY_ACCOUNT, None)
+        assert regroups_tasks(BY_ACCOUNT, replace(BY_ACCOUNT, **change))
+    assert regroups_tasks(None, BY_ACCOUNT)
+    assert regroups_tasks(BY_ACCOUNT, None)
 
 
 def test_a_rate_ends_with_its_limit_or_when_it_or_its_burst_changes() -> None:
@@ -107,7 +107,7 @@ def test_a_rate_ends_with_its_limit_or_when_it_or_its_burst_changes() -> None:
 @given(some_limits(), kinds)
 def test_the_keys_of_a_limit_are_those_between_two(limits: list[Limit], task: Subject) -> None:
     for limit in limits:
-        first, below = keys_of(limit)
+        first, below = key_range(limit)
         for permit in permits_of(limits, task):
             assert (first <= permit.key < below) == (permit.limit == limit)
 
@@ -127,7 +127,7 @@ def test_a_key_tells_the_limit_and_the_value_and_is_fit_to_be_kept_and_shown(
     limits: list[Limit], task: Subject
 ) -> None:
     for permit in permits_of(limits, task):
-        assert read_key(permit.key) == (permit.limit.name, permit.value)
+        assert split_key(permit.key) == (permit.limit.name, permit.value)
         assert len(permit.value) <= 100
         assert permit.value.isprintable()
         permit.key.encode()  # no half of a pair in it
@@ -199,8 +199,8 @@ def test_a_limit_applies_to_what_it_names(of: dict[str, Any], applies: bool) -> 
     limit = Limit(name="one", running=1, **of)
 
     assert bool(permits_of([limit], CALL)) == applies
-    assert in_queue([limit], "calls") == ((limit,) if of.get("queue", "calls") == "calls" else ())
-    assert key_of([], CALL) == ""
+    assert limits_in_queue([limit], "calls") == ((limit,) if of.get("queue", "calls") == "calls" else ())
+    assert limit_key([], CALL) == ""
 
 
 # -- rates -------------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ waits = st.integers(0, 5_000_000) | st.integers(0, 100)  # microseconds
 
 def start_all(limit: Limit, steps: Sequence[tuple[int, int]]) -> list[datetime]:
     """Start as many as may and are wanted, at each step some time after the last."""
-    permit, use, now, starts = Permit(limit, ""), Use(0), NOW, list[datetime]()
+    permit, use, now, starts = Permit(limit, ""), PermitUsage(0), NOW, list[datetime]()
     for wait, wanted in steps:
         now += timedelta(microseconds=wait)
         ledger = Ledger(now)
@@ -222,7 +222,7 @@ def start_all(limit: Limit, steps: Sequence[tuple[int, int]]) -> list[datetime]:
         for _ in range(wanted):
             if ledger.start([permit]):
                 starts.append(now)
-        use = Use(0, ledger.tokens[permit.key], now)
+        use = PermitUsage(0, ledger.tokens[permit.key], now)
     return starts
 
 
@@ -251,7 +251,7 @@ def test_where_there_is_work_the_rate_is_reached(rate: float, burst: int) -> Non
 def test_a_clock_that_was_set_back_refills_nothing(limit: Limit, tokens: float, microseconds: int) -> None:
     before = NOW - timedelta(microseconds=microseconds)
 
-    assert tokens_at(limit, Use(0, tokens, NOW), before) == min(tokens, limit.capacity)
+    assert tokens_at(limit, PermitUsage(0, tokens, NOW), before) == min(tokens, limit.capacity)
 
 
 @pytest.mark.parametrize(
@@ -259,8 +259,8 @@ def test_a_clock_that_was_set_back_refills_nothing(limit: Limit, tokens: float, 
 )
 def test_the_ledger_knows_of_a_clock_that_was_set_back(at: datetime | None, rewound: bool) -> None:
     ledger = Ledger(NOW)
-    ledger.enter(Permit(Limit(name="r", rate=1), ""), Use(0, None if at is None else 0.5, at))
-    ledger.enter(Permit(Limit(name="s", rate=1), ""), Use(0, 0.5, NOW))
+    ledger.enter(Permit(Limit(name="r", rate=1), ""), PermitUsage(0, None if at is None else 0.5, at))
+    ledger.enter(Permit(Limit(name="s", rate=1), ""), PermitUsage(0, 0.5, NOW))
 
     assert ledger.is_rewound == rewound
 
@@ -268,13 +268,13 @@ def test_the_ledger_knows_of_a_clock_that_was_set_back(at: datetime | None, rewo
 def test_a_quiet_time_fills_up_to_the_burst_and_no_more() -> None:
     limit = Limit(name="r", rate=2, burst=5)
 
-    assert tokens_at(limit, Use(0), NOW) == 5
-    assert tokens_at(limit, Use(0, 0.5, NOW), NOW + timedelta(seconds=1)) == 2.5
-    assert tokens_at(limit, Use(0, 0.5, NOW), NOW + HOUR) == 5
+    assert tokens_at(limit, PermitUsage(0), NOW) == 5
+    assert tokens_at(limit, PermitUsage(0, 0.5, NOW), NOW + timedelta(seconds=1)) == 2.5
+    assert tokens_at(limit, PermitUsage(0, 0.5, NOW), NOW + HOUR) == 5
 
 
 def test_a_lowered_burst_holds_at_once() -> None:
-    assert tokens_at(Limit(name="r", rate=1, burst=2), Use(0, 50.0, NOW), NOW) == 2
+    assert tokens_at(Limit(name="r", rate=1, burst=2), PermitUsage(0, 50.0, NOW), NOW) == 2
 
 
 # -- the ledger --------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ def test_no_mix_of_permits_lets_more_run_than_a_cap(
     permits = [Permit(Limit(name=f"l{n}", running=cap), "") for n, (cap, _) in enumerate(caps)]
     ledger, running = Ledger(NOW), Counter({n: running for n, (_, running) in enumerate(caps)})
     for permit, (_, already) in zip(permits, caps, strict=True):
-        ledger.enter(permit, Use(already))
+        ledger.enter(permit, PermitUsage(already))
     for choice in wanted:
         needed = {n for n in choice if n < len(permits)}
         fits = all(running[n] < caps[n][0] for n in needed)
@@ -308,8 +308,8 @@ def test_room_is_how_many_may_start(running: int, other: int, tokens: int, most:
         Permit(Limit(name="b", running=other), ""),
     ]
     ledger = Ledger(NOW)
-    ledger.enter(permits[0], Use(1, float(tokens), NOW))
-    ledger.enter(permits[1], Use(0))
+    ledger.enter(permits[0], PermitUsage(1, float(tokens), NOW))
+    ledger.enter(permits[1], PermitUsage(0))
 
     room = ledger.room(permits, most)
 
@@ -320,8 +320,8 @@ def test_room_is_how_many_may_start(running: int, other: int, tokens: int, most:
 def test_a_refused_start_takes_nothing_of_rates_either() -> None:
     rate, cap = Permit(Limit(name="a", rate=1, burst=3), ""), Permit(Limit(name="b", running=0), "")
     ledger = Ledger(NOW)
-    ledger.enter(rate, Use(0))
-    ledger.enter(cap, Use(0))
+    ledger.enter(rate, PermitUsage(0))
+    ledger.enter(cap, PermitUsage(0))
 
     assert not ledger.start([rate, cap])
     assert ledger.tokens == {rate.key: 3.0}
@@ -338,7 +338,7 @@ def test_what_needs_no_permit_may_always_start() -> None:
 def test_a_permit_is_known_once_it_was_counted() -> None:
     permit, other = Permit(BY_ACCOUNT, "7"), Permit(BY_ACCOUNT, "8")
     ledger = Ledger(NOW)
-    ledger.enter(permit, Use(0))
+    ledger.enter(permit, PermitUsage(0))
 
     assert ledger.knows(permit)
     assert not ledger.knows(other)
@@ -346,7 +346,7 @@ def test_a_permit_is_known_once_it_was_counted() -> None:
 
 @given(rated, st.floats(0, 1, exclude_max=True))
 def test_the_wait_is_as_long_as_it_takes_and_no_longer(limit: Limit, tokens: float) -> None:
-    permit, use = Permit(limit, ""), Use(0, tokens, NOW)
+    permit, use = Permit(limit, ""), PermitUsage(0, tokens, NOW)
     ledger = Ledger(NOW)
     ledger.enter(permit, use)
     assert not ledger.start([permit])
@@ -365,7 +365,7 @@ def test_the_wait_is_for_the_first_of_several() -> None:
     ledger = Ledger(NOW)
     for name, rate in (("slow", 0.1), ("quick", 4.0)):
         permit = Permit(Limit(name=name, rate=rate), "")
-        ledger.enter(permit, Use(0, 0.0, NOW))
+        ledger.enter(permit, PermitUsage(0, 0.0, NOW))
         assert not ledger.start([permit])
 
     assert ledger.wait == 0.25
@@ -374,7 +374,7 @@ def test_the_wait_is_for_the_first_of_several() -> None:
 def test_time_alone_does_not_help_where_too_many_run() -> None:
     permit = Permit(Limit(name="r", rate=1, running=1), "")
     ledger = Ledger(NOW)
-    ledger.enter(permit, Use(1, 0.0, NOW))
+    ledger.enter(permit, PermitUsage(1, 0.0, NOW))
 
     assert not ledger.start([permit])
     assert ledger.wait is None
@@ -383,7 +383,7 @@ def test_time_alone_does_not_help_where_too_many_run() -> None:
 def test_who_takes_the_last_start_knows_when_there_is_another() -> None:
     permit = Permit(Limit(name="r", rate=4, burst=1), "")
     ledger = Ledger(NOW)
-    ledger.enter(permit, Use(0))
+    ledger.enter(permit, PermitUsage(0))
 
     assert ledger.start([permit])
     assert ledger.wait == 0.25
@@ -394,8 +394,8 @@ def test_what_has_nothing_left_needs_no_lock() -> None:
     rate = Permit(Limit(name="rate", rate=1, burst=2), "")
     second = timedelta(seconds=1)
 
-    assert [needs_lock(cap, Use(number, now=NOW)) for number in (1, 2, 3)] == [True, False, False]
-    assert needs_lock(rate, Use(0, now=NOW))
-    assert [needs_lock(rate, Use(0, tokens, NOW, NOW)) for tokens in (1.0, 0.9)] == [True, False]
-    assert needs_lock(rate, Use(0, 0.0, NOW - second, NOW))
-    assert needs_lock(rate, Use(0, 0.0, NOW + second, NOW))  # to be mended
+    assert [needs_lock(cap, PermitUsage(number, now=NOW)) for number in (1, 2, 3)] == [True, False, False]
+    assert needs_lock(rate, PermitUsage(0, now=NOW))
+    assert [needs_lock(rate, PermitUsage(0, tokens, NOW, NOW)) for tokens in (1.0, 0.9)] == [True, False]
+    assert needs_lock(rate, PermitUsage(0, 0.0, NOW - second, NOW))
+    assert needs_lock(rate, PermitUsage(0, 0.0, NOW + second, NOW))  # to be mended

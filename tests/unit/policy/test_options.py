@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass._policy.input.options import MAX_DELAY, duration, instant, name, names
+from windlass._policy.input.options import (
+    MAX_DELAY,
+    checked_instant,
+    checked_name,
+    checked_names,
+    parse_duration,
+)
 from windlass.errors import InvalidOption
 
 
@@ -42,7 +48,7 @@ class Nowhere(tzinfo):
 def test_a_duration_is_text_a_number_of_seconds_or_itself(
     value: timedelta | float | str, seconds: float
 ) -> None:
-    assert duration(value, "delay") == timedelta(seconds=seconds)
+    assert parse_duration(value, "delay") == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +85,7 @@ def test_a_duration_is_text_a_number_of_seconds_or_itself(
 )
 def test_anything_else_is_no_duration(value: object) -> None:
     with pytest.raises(InvalidOption, match="a delay is ") as caught:
-        duration(value, "delay")
+        parse_duration(value, "delay")
 
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 300
@@ -90,14 +96,14 @@ def test_the_parts_of_a_duration_add_up(days: int, hours: int, minutes: int, sec
     written = f"{days}d{hours}h{minutes}m{seconds}s{ms}ms"
 
     expected = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=ms)
-    assert abs(duration(written, "delay") - expected) <= timedelta(microseconds=1)
+    assert abs(parse_duration(written, "delay") - expected) <= timedelta(microseconds=1)
 
 
 @given(st.text() | st.floats() | st.integers() | st.timedeltas())
 def test_no_duration_does_worse_than_being_refused(value: timedelta | float | str) -> None:
     found = timedelta(0)
     try:
-        found = duration(value, "delay")
+        found = parse_duration(value, "delay")
     except InvalidOption:
         return
 
@@ -107,8 +113,8 @@ def test_no_duration_does_worse_than_being_refused(value: timedelta | float | st
 def test_an_instant_is_the_same_moment_in_utc() -> None:
     moment = datetime(2026, 1, 1, 12, tzinfo=timezone(timedelta(hours=2)))
 
-    assert instant(moment, "run_at") == moment
-    assert instant(moment, "run_at").tzinfo is UTC
+    assert checked_instant(moment, "run_at") == moment
+    assert checked_instant(moment, "run_at").tzinfo is UTC
 
 
 @pytest.mark.parametrize(
@@ -126,14 +132,14 @@ def test_an_instant_is_the_same_moment_in_utc() -> None:
 )
 def test_what_is_no_instant_is_refused(value: object, message: str) -> None:
     with pytest.raises(InvalidOption, match=message):
-        instant(value, "run_at")
+        checked_instant(value, "run_at")
 
 
 @pytest.mark.parametrize(
     "value", ["a", "mail", "mail.send", "a-b_c:d@e/f+g", "7", "_x", "Größe", "почта", "任务", "x" * 128]
 )
 def test_words_and_dotted_names_are_names(value: str) -> None:
-    assert name(value, "queue") == value
+    assert checked_name(value, "queue") == value
 
 
 @pytest.mark.parametrize(
@@ -166,7 +172,7 @@ def test_anything_else_is_no_name(value: object) -> None:
     with pytest.raises(
         InvalidOption, match=r"the queue .* is not a name: use 1 to 128 letters, digits"
     ) as caught:
-        name(value, "queue")
+        checked_name(value, "queue")
 
     assert str(caught.value).isprintable()
     assert str(caught.value).encode()
@@ -176,7 +182,7 @@ def test_anything_else_is_no_name(value: object) -> None:
 @given(st.text(max_size=200))
 def test_a_name_is_printable_and_short(value: str) -> None:
     try:
-        name(value, "queue")
+        checked_name(value, "queue")
     except InvalidOption:
         return
 
@@ -185,15 +191,15 @@ def test_a_name_is_printable_and_short(value: str) -> None:
 
 
 def test_several_names_come_as_a_tuple() -> None:
-    assert names(["card", "cvv"], "secret") == ("card", "cvv")
+    assert checked_names(["card", "cvv"], "secret") == ("card", "cvv")
 
 
 def test_one_text_is_not_read_as_its_letters() -> None:
     with pytest.raises(InvalidOption, match=r"secret takes several names; for one alone write \('card',\)"):
-        names("card", "secret")
+        checked_names("card", "secret")
 
 
 @pytest.mark.parametrize("wrong", [[1], [""], [None]])
 def test_what_is_no_name_is_refused_among_names(wrong: Any) -> None:
     with pytest.raises(InvalidOption, match="secret takes names"):
-        names(wrong, "secret")
+        checked_names(wrong, "secret")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.samples import running
 from windlass._model.queue import Ordering
 from windlass._model.task import rank_of
-from windlass._policy.order.rank import MAX_PRIORITY, MIN_PRIORITY, boost, priority_of
+from windlass._policy.order.rank import MAX_PRIORITY, MIN_PRIORITY, boost, parse_priority
 from windlass.errors import InvalidOption
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -81,7 +81,7 @@ def test_a_rank_counts_whole_milliseconds_also_before_1970() -> None:
     ("value", "expected"), [("high", 10), ("medium", 0), ("low", -10), (7, 7), (-100, -100)]
 )
 def test_a_priority_is_an_integer_or_a_name_for_one(value: int | str, expected: int) -> None:
-    assert priority_of(value) == expected
+    assert parse_priority(value) == expected
 
 
 @pytest.mark.parametrize(
@@ -101,6 +101,6 @@ def test_a_priority_is_an_integer_or_a_name_for_one(value: int | str, expected: 
 )
 def test_anything_else_is_no_priority(value: object, message: str) -> None:
     with pytest.raises(InvalidOption, match=message) as caught:
-        priority_of(value)
+        parse_priority(value)
 
     assert len(str(caught.value)) < 300

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass import InvalidOption
-from windlass._policy.order.rates import rate_of, rate_text
+from windlass._policy.order.rates import format_rate, parse_rate
 
 NAN, INF = float("nan"), float("inf")
 
@@ -17,7 +17,7 @@ NAN, INF = float("nan"), float("inf")
     [("10/s", 10), ("90/m", 1.5), ("36/h", 0.01), ("7", 7), ("2.5/s", 2.5), (3, 3), (0.25, 0.25)],
 )
 def test_a_rate_is_starts_a_second(written: Any, rate: float) -> None:
-    assert rate_of(written) == rate
+    assert parse_rate(written) == rate
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_rate_is_starts_a_second(written: Any, rate: float) -> None:
 )
 def test_what_is_no_rate_is_refused(written: Any) -> None:
     with pytest.raises(InvalidOption, match='text like "10/s", "100/m", "5/h", not'):
-        rate_of(written)
+        parse_rate(written)
 
 
 @pytest.mark.parametrize(
@@ -60,11 +60,11 @@ def test_what_is_no_rate_is_refused(written: Any) -> None:
     ],
 )
 def test_a_rate_is_shown_in_the_unit_that_fits(rate: float, text: str) -> None:
-    assert rate_text(rate) == text
+    assert format_rate(rate) == text
 
 
 @given(st.integers(1, 100_000), st.sampled_from("smh"))
 def test_what_is_shown_says_the_same(number: int, unit: str) -> None:
-    rate = rate_of(f"{number}/{unit}")
+    rate = parse_rate(f"{number}/{unit}")
 
-    assert rate_of(rate_text(rate)) == pytest.approx(rate)
+    assert parse_rate(format_rate(rate)) == pytest.approx(rate)

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from windlass import InvalidOption
 from windlass._model.queue import Level
-from windlass._policy.order.reserve import Reserve, reserve_of
+from windlass._policy.order.reserve import Reserve, new_reserve
 
 NOTHING: Counter[Any] = Counter()
 
 
 def test_of_any_level_only_what_is_shared_is_asked_for() -> None:
-    reserve = reserve_of(8, {"low": 2, "high": 1})
+    reserve = new_reserve(8, {"low": 2, "high": 1})
 
     assert reserve.room(None, NOTHING, NOTHING) == 5
     assert reserve.room(Level.LOW, NOTHING, NOTHING) == 2
@@ -24,7 +24,7 @@ def test_of_any_level_only_what_is_shared_is_asked_for() -> None:
 
 
 def test_a_level_uses_its_own_slots_before_the_shared_ones() -> None:
-    reserve = reserve_of(8, {"low": 2})
+    reserve = new_reserve(8, {"low": 2})
 
     assert reserve.room(None, {Level.LOW: 2}, NOTHING) == 6
     assert reserve.room(None, {Level.LOW: 3}, NOTHING) == 5
@@ -32,9 +32,9 @@ def test_a_level_uses_its_own_slots_before_the_shared_ones() -> None:
 
 
 def test_claims_are_for_what_has_slots() -> None:
-    assert reserve_of(4, {}).levels == (None,)
-    assert reserve_of(4, {"low": 1}).levels == (Level.LOW, None)
-    assert reserve_of(4, {"low": 1, Level.HIGH: 3}).levels == (Level.LOW, Level.HIGH)
+    assert new_reserve(4, {}).levels == (None,)
+    assert new_reserve(4, {"low": 1}).levels == (Level.LOW, None)
+    assert new_reserve(4, {"low": 1, Level.HIGH: 3}).levels == (Level.LOW, Level.HIGH)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_claims_are_for_what_has_slots() -> None:
 )
 def test_what_makes_no_sense_is_refused(kept: Any, message: str) -> None:
     with pytest.raises(InvalidOption, match=message):
-        reserve_of(4, kept)
+        new_reserve(4, kept)
 
 
 STEPS = st.lists(

@@ -11,7 +11,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from windlass._model.schedule import Missed, Overlap, Schedule
-from windlass._policy.input.chain import Step, decode_steps, ids_below
+from windlass._policy.input.chain import Step, all_ids, decode_steps
 from windlass._policy.input.keys import MAX_KEY_BYTES, fingerprint
 from windlass._policy.schedule import KEPT_FOR, new_schedule, rule_text, same_rule, tick_task, triggered_task
 from windlass.errors import InvalidOption
@@ -149,7 +149,7 @@ def test_a_chain_follows_each_tick_with_ids_of_its_own() -> None:
     first, second = (tick_task(schedule, NOON + n * timedelta(hours=1), make_id) for n in (0, 1))
 
     assert [step.type for step in decode_steps(first.next)] == ["mail"]
-    assert ids_below(decode_steps(first.next)) != ids_below(decode_steps(second.next))
+    assert all_ids(decode_steps(first.next)) != all_ids(decode_steps(second.next))
 
 
 def test_what_is_triggered_is_due_at_once_and_no_tick() -> None:

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass._policy.order.share import Plan, Turn, by_lot, go_round, passed, split
+from windlass._policy.order.share import (
+    RoundPlan,
+    RoundPosition,
+    advance,
+    random_picks,
+    round_robin,
+    split_picks,
+)
 
 ALMOST_ONE = 1 - 2**-53
 NOISE = 1e-9
@@ -22,11 +29,13 @@ few = st.dictionaries(st.sampled_from("abcdefgh"), weights, min_size=1)
 # -- in turn -----------------------------------------------------------------------------------------
 
 
-def rounds(weights: dict[str, int], rooms: Iterable[int], turn: Turn) -> tuple[Counter[str], Turn]:
+def rounds(
+    weights: dict[str, int], rooms: Iterable[int], turn: RoundPosition
+) -> tuple[Counter[str], RoundPosition]:
     """What each lane gets of so many claims."""
     got = Counter[str]()
     for room in rooms:
-        plan = go_round(sorted(weights), turn, weights.__getitem__, room)
+        plan = round_robin(sorted(weights), turn, weights.__getitem__, room)
         assert sum(plan.quotas.values()) == room
         got.update(plan.quotas)
         turn = plan.turn
@@ -37,7 +46,7 @@ def rounds(weights: dict[str, int], rooms: Iterable[int], turn: Turn) -> tuple[C
 def test_every_lane_is_within_a_turn_of_its_proportion(
     lanes: dict[str, int], rooms: list[int], start: str
 ) -> None:
-    got, _ = rounds(lanes, rooms, Turn(start))
+    got, _ = rounds(lanes, rooms, RoundPosition(start))
 
     for lane, weight in lanes.items():
         assert abs(got[lane] - sum(rooms) * weight / sum(lanes.values())) <= weight
@@ -45,7 +54,7 @@ def test_every_lane_is_within_a_turn_of_its_proportion(
 
 @given(lanes, rooms, st.text("abc", max_size=3))
 def test_a_round_goes_on_where_it_stopped(lanes: dict[str, int], rooms: list[int], start: str) -> None:
-    assert rounds(lanes, rooms, Turn(start)) == rounds(lanes, [sum(rooms)], Turn(start))
+    assert rounds(lanes, rooms, RoundPosition(start)) == rounds(lanes, [sum(rooms)], RoundPosition(start))
 
 
 @given(
@@ -56,9 +65,9 @@ def test_a_round_goes_on_where_it_stopped(lanes: dict[str, int], rooms: list[int
 def test_lanes_that_come_and_go_disturb_no_other_by_more_than_a_turn(
     lanes: dict[str, int], passing: dict[str, int], claims: list[tuple[set[str], int]]
 ) -> None:
-    weights, got, turn = passing | lanes, Counter[str](), Turn()
+    weights, got, turn = passing | lanes, Counter[str](), RoundPosition()
     for present, room in claims:
-        plan = go_round(sorted({*lanes, *(present & set(passing))}), turn, weights.__getitem__, room)
+        plan = round_robin(sorted({*lanes, *(present & set(passing))}), turn, weights.__getitem__, room)
         got.update(plan.quotas)
         turn = plan.turn
 
@@ -67,22 +76,24 @@ def test_lanes_that_come_and_go_disturb_no_other_by_more_than_a_turn(
 
 
 def test_turns_are_in_the_order_of_the_names_and_the_last_is_followed_by_the_first() -> None:
-    first = go_round("abc", Turn("a"), {"a": 1, "b": 2, "c": 1}.__getitem__, 2)
-    then = go_round("abc", first.turn, {"a": 1, "b": 2, "c": 1}.__getitem__, 3)
+    first = round_robin("abc", RoundPosition("a"), {"a": 1, "b": 2, "c": 1}.__getitem__, 2)
+    then = round_robin("abc", first.turn, {"a": 1, "b": 2, "c": 1}.__getitem__, 3)
 
     assert [*first.quotas.items()] == [("b", 2)]
     assert [*then.quotas.items()] == [("c", 1), ("a", 1), ("b", 1)]
-    assert then.turn == Turn("b", 1)
+    assert then.turn == RoundPosition("b", 1)
 
 
 def test_the_rest_of_a_turn_is_lost_with_its_lane() -> None:
-    assert go_round("ac", Turn("b", 5), lambda _: 1, 1).quotas == {"c": 1}
-    assert go_round("ab", Turn("c", 5), lambda _: 1, 1).quotas == {"a": 1}
+    assert round_robin("ac", RoundPosition("b", 5), lambda _: 1, 1).quotas == {"c": 1}
+    assert round_robin("ab", RoundPosition("c", 5), lambda _: 1, 1).quotas == {"a": 1}
 
 
 @pytest.mark.parametrize(("lanes", "room"), [("", 5), ("ab", 0), ("ab", -1)])
 def test_nothing_to_share_out_moves_nobodys_turn(lanes: str, room: int) -> None:
-    assert go_round(lanes, Turn("b", 3), lambda _: 1, room) == Plan({}, Turn("b", 3))
+    assert round_robin(lanes, RoundPosition("b", 3), lambda _: 1, room) == RoundPlan(
+        {}, RoundPosition("b", 3)
+    )
 
 
 # -- by lot ------------------------------------------------------------------------------------------
@@ -93,7 +104,7 @@ draws = st.floats(0, 1, exclude_max=True) | st.sampled_from([0.0, ALMOST_ONE])
 
 @given(sizes, st.lists(draws, max_size=20))
 def test_every_draw_hits_a_lane_that_has_something(sizes: dict[str, int], draws: list[float]) -> None:
-    quotas = by_lot(sizes, draws)
+    quotas = random_picks(sizes, draws)
 
     assert sum(quotas.values()) == (len(draws) if any(sizes.values()) else 0)
     assert all(sizes[lane] and quota for lane, quota in quotas.items())
@@ -101,7 +112,7 @@ def test_every_draw_hits_a_lane_that_has_something(sizes: dict[str, int], draws:
 
 @given(sizes, st.integers(1, 200), st.floats(0, 1, exclude_max=True))
 def test_who_has_more_waiting_is_drawn_more_often(sizes: dict[str, int], number: int, offset: float) -> None:
-    quotas = by_lot(sizes, [min((n + offset) / number, ALMOST_ONE) for n in range(number)])
+    quotas = random_picks(sizes, [min((n + offset) / number, ALMOST_ONE) for n in range(number)])
 
     total = sum(sizes.values())
     for lane, size in sizes.items():
@@ -110,7 +121,7 @@ def test_who_has_more_waiting_is_drawn_more_often(sizes: dict[str, int], number:
 
 
 def test_the_lowest_draw_is_the_first_ticket_and_the_highest_the_last() -> None:
-    assert by_lot({"empty": 0, "a": 1, "b": 999, "none": 0}, [0.0, ALMOST_ONE]) == {"a": 1, "b": 1}
+    assert random_picks({"empty": 0, "a": 1, "b": 999, "none": 0}, [0.0, ALMOST_ONE]) == {"a": 1, "b": 1}
 
 
 # -- in proportion -----------------------------------------------------------------------------------
@@ -120,9 +131,9 @@ def shared_out(weights: dict[str, int], rooms: Iterable[int]) -> tuple[Counter[s
     """What each gets of so many claims, if all have enough."""
     got, passes = Counter[str](), dict[str, float]()
     for room in rooms:
-        picks = split(room, weights, passes)
+        picks = split_picks(room, weights, passes)
         assert sum(picks.values()) == room
-        passes = passed(weights, passes, picks, ())
+        passes = advance(weights, passes, picks, ())
         got.update(picks)
     return got, passes
 
@@ -145,7 +156,7 @@ def test_everyone_is_picked_again_soon_whatever_came_before(weights: dict[str, i
 
     for name, weight in weights.items():
         soon = sum(other // weight + 1 for other in weights.values())
-        assert split(soon, weights, passes)[name]
+        assert split_picks(soon, weights, passes)[name]
 
 
 @given(few, rooms, st.integers(1, 200))
@@ -153,18 +164,20 @@ def test_who_had_too_little_saves_nothing_up(weights: dict[str, int], rooms: lis
     weights = {"idle": 7, **weights}
     passes: dict[str, float] = {}
     for room in rooms:
-        picks = split(room, {name: weight for name, weight in weights.items() if name != "idle"}, passes)
-        passes = passed(weights, passes, picks, ["idle"])
+        picks = split_picks(
+            room, {name: weight for name, weight in weights.items() if name != "idle"}, passes
+        )
+        passes = advance(weights, passes, picks, ["idle"])
 
-    assert split(after, weights, passes)["idle"] <= ceil(after * 7 / sum(weights.values())) + 1
+    assert split_picks(after, weights, passes)["idle"] <= ceil(after * 7 / sum(weights.values())) + 1
 
 
 def test_who_took_more_than_its_share_before_it_ran_short_is_still_ahead() -> None:
-    assert passed({"a": 1, "b": 1}, {}, {"a": 3, "b": 1}, ["a"]) == {"a": 2.0, "b": 0.0}
+    assert advance({"a": 1, "b": 1}, {}, {"a": 3, "b": 1}, ["a"]) == {"a": 2.0, "b": 0.0}
 
 
 def test_where_all_ran_short_all_begin_anew() -> None:
-    assert passed({"a": 1, "b": 2}, {"a": 5.0}, {"a": 1, "b": 1}, ["a", "b"]) == {"a": 0.0, "b": 0.0}
+    assert advance({"a": 1, "b": 2}, {"a": 5.0}, {"a": 1, "b": 1}, ["a", "b"]) == {"a": 0.0, "b": 0.0}
 
 
 @given(
@@ -177,9 +190,9 @@ def test_only_differences_count(weights: dict[str, int], room: int, eighths: lis
     passes = {name: eighth / 8 for name, eighth in zip("abcd", eighths, strict=True)}
     moved = {name: come + further for name, come in passes.items()}
 
-    picks = split(room, weights, passes)
-    assert split(room, weights, moved) == picks
-    assert passed(weights, moved, picks, ()) == passed(weights, passes, picks, ())
+    picks = split_picks(room, weights, passes)
+    assert split_picks(room, weights, moved) == picks
+    assert advance(weights, moved, picks, ()) == advance(weights, passes, picks, ())
 
 
 @given(few, rooms)
@@ -191,6 +204,6 @@ def test_the_account_does_not_grow_with_the_picks(weights: dict[str, int], rooms
 
 
 def test_nobody_shares_nothing() -> None:
-    assert split(5, {}, {}) == {}
-    assert passed({}, {}, {}, ()) == {}
-    assert split(0, {"a": 1}, {}) == {"a": 0}
+    assert split_picks(5, {}, {}) == {}
+    assert advance({}, {}, {}, ()) == {}
+    assert split_picks(0, {"a": 1}, {}) == {"a": 0}

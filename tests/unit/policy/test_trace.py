@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.samples import NOW, running
-from windlass._policy.input.trace import Trace, checked_trace, heard, is_child, parsed, untraced
+from windlass._policy.input.trace import (
+    Trace,
+    checked_trace,
+    is_child,
+    parse_trace,
+    synthetic_trace,
+    trace_from_header,
+)
 from windlass.errors import InvalidOption
 
 T, S = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -33,22 +40,22 @@ NO_TRACEPARENT: list[Any] = [
 
 @pytest.mark.parametrize("text", NO_TRACEPARENT)
 def test_what_is_no_traceparent_is_refused_as_an_option_and_ignored_as_a_header(text: str) -> None:
-    assert parsed(text) is None
-    assert heard(text) is None
+    assert parse_trace(text) is None
+    assert trace_from_header(text) is None
     with pytest.raises(InvalidOption, match="is not a W3C traceparent"):
         checked_trace(text)
 
 
 @pytest.mark.parametrize("value", [None, 7, GOOD.encode()])
 def test_what_is_no_text_is_none_either(value: object) -> None:
-    assert parsed(value) is None
+    assert parse_trace(value) is None
     with pytest.raises(InvalidOption, match="is not a W3C traceparent"):
         checked_trace(value)
 
 
 def test_a_traceparent_is_taken_apart_and_put_together_again() -> None:
-    assert parsed(GOOD) == Trace(T, S, 1)
-    assert str(parsed(GOOD)) == checked_trace(GOOD) == heard(GOOD) == GOOD
+    assert parse_trace(GOOD) == Trace(T, S, 1)
+    assert str(parse_trace(GOOD)) == checked_trace(GOOD) == trace_from_header(GOOD) == GOOD
 
 
 @pytest.mark.parametrize(
@@ -67,23 +74,23 @@ def test_a_traceparent_is_taken_apart_and_put_together_again() -> None:
     ],
 )
 def test_a_header_becomes_the_option_or_nothing(header: str | None, trace: str | None) -> None:
-    assert heard(header) == trace
+    assert trace_from_header(header) == trace
 
 
 @given(st.text() | st.from_regex(r"\A[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?\Z"))
 def test_whatever_a_header_says_the_option_takes_what_is_made_of_it(header: str) -> None:
-    trace = heard(header)
+    trace = trace_from_header(header)
 
-    assert trace is None or checked_trace(trace) == trace == heard(trace)
+    assert trace is None or checked_trace(trace) == trace == trace_from_header(trace)
 
 
 @given(st.integers(min_value=1 << 64, max_value=(1 << 128) - 1))
 def test_a_trace_that_was_made_up_is_valid_and_can_be_told_from_a_spans(number: int) -> None:
-    trace = parsed(checked_trace(untraced(number)))
+    trace = parse_trace(checked_trace(synthetic_trace(number)))
 
     assert trace is not None
-    assert (trace.is_nobodys, trace.flags, int(trace.trace_id, 16)) == (True, 0, number)
-    assert not Trace(trace.trace_id, S, 0).is_nobodys or trace.span_id == S
+    assert (trace.is_synthetic, trace.flags, int(trace.trace_id, 16)) == (True, 0, number)
+    assert not Trace(trace.trace_id, S, 0).is_synthetic or trace.span_id == S
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import click
 
 from ..._client.alerts import AlertStatus
 from ..._model.alert import HOLD, MAX_COUNT
-from ..._policy.alerts import webhook_place
+from ..._policy.alerts import webhook_origin
 from ..command import Asked, Commands, pass_asked
 from ..documents import plain
 from ..exit_codes import ExitCode
@@ -76,7 +76,7 @@ def add(
             name, type=type_name, queue=queue, count=count, window=window, hold=hold, webhook=webhook
         )
         document = {key: value for key, value in plain(alert).items() if key not in {"name", "webhook"}}
-        where = None if alert.webhook is None else webhook_place(alert.webhook)
+        where = None if alert.webhook is None else webhook_origin(alert.webhook)
         asked.output.say(f"added {name}", {"alert": name, **document, "webhook": where})
         if alert.webhook is not None and app.alerting.secret is None:
             unsigned = "messages will not be signed unless workers have WINDLASS_WEBHOOK_SECRET"
@@ -169,4 +169,4 @@ def _window(status: AlertStatus) -> str:
 
 def _webhook(status: AlertStatus, *, reveal: bool) -> str:
     url = status.alert.webhook
-    return "" if url is None else url if reveal else webhook_place(url)
+    return "" if url is None else url if reveal else webhook_origin(url)

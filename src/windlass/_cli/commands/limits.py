@@ -8,8 +8,8 @@ import click
 from msgspec import Struct
 
 from ..._model.limit import Limit, Usage
-from ..._policy.input.quoting import cut
-from ..._policy.order.rates import rate_text
+from ..._policy.input.quoting import shorten
+from ..._policy.order.rates import format_rate
 from ..command import Asked, Commands, pass_asked
 from ..documents import limit_document
 from ..operator_actions import audited
@@ -162,7 +162,7 @@ def _applies(limit: Limit) -> str:
 
 
 def _rate(limit: Limit) -> str:
-    return f"{rate_text(limit.rate or 0)}, burst {limit.capacity:,}"
+    return f"{format_rate(limit.rate or 0)}, burst {limit.capacity:,}"
 
 
 def _told(limit: Limit) -> tuple[str, ...]:
@@ -199,7 +199,7 @@ def _busiest(line: Line) -> str:
         return ""
     most = line.limit.running
     return ", ".join(
-        f"{cut(usage.value, _LONGEST) or '(none)'} {_of(usage.running, most)[0]}"
+        f"{shorten(usage.value, _LONGEST) or '(none)'} {_of(usage.running, most)[0]}"
         for usage in line.usages[:_BUSIEST]
         if usage.running
     )
@@ -219,7 +219,7 @@ _COLUMNS = (
     Column[Line]("by", lambda line: line.limit.by or "", optional=True),
     Column[Line]("running", _running, right=True),
     Column[Line](
-        "rate", lambda line: "" if line.limit.rate is None else rate_text(line.limit.rate), optional=True
+        "rate", lambda line: "" if line.limit.rate is None else format_rate(line.limit.rate), optional=True
     ),
     Column[Line]("starts left", _starts, right=True, optional=True),
     Column[Line]("busiest", _busiest, elastic=True, optional=True),

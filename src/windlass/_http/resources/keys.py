@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from ..._model.key import Scope
-from ..._policy import api_key as bearer
+from ..._policy import api_key
 from ..._policy.input.options import MAX_DELAY
 from ..documents import Instant, Name, Why, like
 from ..operation import Asked, NoQuery, Operations
@@ -13,7 +13,7 @@ from .tasks import Reason
 
 keys = Operations("keys")
 
-Rate = Annotated[float, Meta(ge=bearer.SLOWEST, le=bearer.FASTEST, description="Requests a second.")]
+Rate = Annotated[float, Meta(ge=api_key.SLOWEST, le=api_key.FASTEST, description="Requests a second.")]
 
 
 class KeySaid(Struct, kw_only=True, forbid_unknown_fields=True):

@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from ..._client.declarations import check_limit
 from ..._model.key import Scope
 from ..._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING, Limit, Usage
-from ..._policy.order.limit_options import LimitOptions, changed_limit, limit_of
+from ..._policy.order.limit_options import LimitOptions, changed_limit, new_limit
 from ..documents import Name, Why, like
 from ..operation import Asked, NoQuery, Operations
 from .tasks import Reason
@@ -98,7 +98,7 @@ async def get_limit(asked: Asked[NoQuery, None]) -> LimitDocument:
 async def put_limit(asked: Asked[NoQuery, LimitSaid]) -> LimitDocument:
     """Set a limit, in place of the one of the same name. It holds from the next claim on."""
     name, options = asked.path("name"), _options(asked.body)
-    check_limit(limit_of(name, options), asked.service.app.types)
+    check_limit(new_limit(name, options), asked.service.app.types)
     await asked.operator(asked.body.why).limits.set(name, **options)
     return await _shown(asked)
 

@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from ..._client.schedules import MAX_UPCOMING, ScheduleStatus
 from ..._model.key import Scope
 from ..._model.options import Defaults
-from ..._model.schedule import Added, Missed, Overlap
+from ..._model.schedule import Missed, Overlap, ScheduleOptions
 from ..._policy.input.payload import decode, parse_payload
 from ..._policy.input.redact import redact
 from ..._policy.schedule import MAX_AT_MOST, MAX_JITTER
@@ -121,7 +121,9 @@ async def put_schedule(asked: Asked[NoQuery, ScheduleSaid]) -> ScheduleDocument:
     if declared is not None:
         declared.signature.arguments(payload)
     defaults = Defaults() if declared is None else declared.defaults
-    said: Any = {name: value for name in Added.__annotations__ if (value := getattr(body, name)) is not UNSET}
+    said: Any = {
+        name: value for name in ScheduleOptions.__annotations__ if (value := getattr(body, name)) is not UNSET
+    }
     found = asked.operator(body.why).schedules
     made = await found.make(asked.path("name"), body.type, body.rule, payload, defaults, **said)
     await found.put(made, instead=True)

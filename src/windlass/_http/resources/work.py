@@ -9,7 +9,7 @@ from msgspec import Meta, Raw, Struct, field
 
 from ..._ids import new_id
 from ..._model.key import Scope
-from ..._model.lease import DEFAULT_LEASE, Claim, Claimed, Heartbeat, Lease, Reported
+from ..._model.lease import DEFAULT_LEASE, Claim, Claimed, Heartbeat, Lease, ProgressReport
 from ..._model.record import Session, Worker
 from ..._model.task import Progress, Task
 from ..._model.verdict import Receipt
@@ -235,7 +235,7 @@ async def _beat(asked: Asked[Any, Any], beat: Beat, *, opening: bool = False) ->
             held=tuple(leases),
             through=beat.through,
             progress=tuple(
-                Reported(lease, _progress(one)) for lease, one in leases.items() if one is not None
+                ProgressReport(lease, _progress(one)) for lease, one in leases.items() if one is not None
             ),
         )
     )

@@ -8,7 +8,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from ..._policy.input.quoting import shown
+from ..._policy.input.quoting import quoted
 from ...errors import InvalidOption
 from .problems import SAFE_HEADERS
 
@@ -47,7 +47,7 @@ def origin(text: str) -> str:
     """An origin as browsers send it: scheme, host and perhaps a port. There is none that stands for all."""
     if not _ORIGIN.fullmatch(text):
         raise InvalidOption(
-            f"the origin {shown(text)} is none: write it as browsers do, https://example.com or "
+            f"the origin {quoted(text)} is none: write it as browsers do, https://example.com or "
             f"http://localhost:3000, in small letters and without a path; there is no word for all of them"
         )
     return text

@@ -61,7 +61,7 @@ def chain(first: Step, *others: Step) -> Step:
 _decoder = msgspec.json.Decoder(tuple[Step, ...])
 
 
-def renewed(step: Step, make_id: Callable[[], TaskId]) -> Step:
+def with_fresh_ids(step: Step, make_id: Callable[[], TaskId]) -> Step:
     """The same with fresh ids all the way down: a step can be enqueued again, a task is made once."""
     check_levels(step.next)
     return _renewed(step, make_id)
@@ -82,9 +82,9 @@ def decode_steps(data: bytes | None) -> tuple[Step, ...]:
     return _decoder.decode(data) if data else ()
 
 
-def ids_below(steps: tuple[Step, ...]) -> tuple[TaskId, ...]:
+def all_ids(steps: tuple[Step, ...]) -> tuple[TaskId, ...]:
     """The ids of these steps and of all that follow them, each before what follows it."""
-    return tuple(found for step in steps for found in (step.id, *ids_below(step.next)))
+    return tuple(found for step in steps for found in (step.id, *all_ids(step.next)))
 
 
 def successors(task: Task, result: bytes | None) -> tuple[NewTask, ...]:

@@ -4,7 +4,7 @@ from hashlib import sha256
 
 from ...errors import InvalidOption
 from .payload import canonical
-from .quoting import shown
+from .quoting import quoted
 
 MAX_KEY_BYTES = 255
 
@@ -21,9 +21,9 @@ def once_key(key: str) -> str:
 
 def _checked(key: str, what: str) -> str:
     if not isinstance(key, str) or not key:
-        raise InvalidOption(f"the {what} must be a non-empty string, not {shown(key)}")
+        raise InvalidOption(f"the {what} must be a non-empty string, not {quoted(key)}")
     if not key.isprintable():
-        raise InvalidOption(f"the {what} {shown(key)} holds characters that cannot be printed")
+        raise InvalidOption(f"the {what} {quoted(key)} holds characters that cannot be printed")
     if len(key.encode()) > MAX_KEY_BYTES:
         raise InvalidOption(f"the {what} is longer than {MAX_KEY_BYTES} bytes; pass a hash of it")
     return key

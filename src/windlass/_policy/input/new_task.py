@@ -12,11 +12,11 @@ from ..._model.options import Defaults, Options
 from ..._model.queue import Ordering
 from ..._model.task import MAX_ATTEMPTS, NewTask, TaskId
 from ...errors import InvalidOption
-from ..order.rank import boost, priority_of
+from ..order.rank import boost, parse_priority
 from . import keys
 from .chain import Step, encode_steps
-from .options import duration, instant, name
-from .quoting import shown
+from .options import checked_instant, checked_name, parse_duration
+from .quoting import quoted
 from .trace import checked_trace
 
 _NAMES = tuple(Options.__annotations__)
@@ -36,7 +36,7 @@ def check_options(options: Mapping[str, object]) -> None:
         if given not in _NAMES:
             close = get_close_matches(given, _NAMES, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"the options are {', '.join(_NAMES)}"
-            raise InvalidOption(f"there is no option {shown(given)}; {hint}")
+            raise InvalidOption(f"there is no option {quoted(given)}; {hint}")
 
 
 def check_first_options(options: Mapping[str, object]) -> None:
@@ -65,7 +65,7 @@ def new_task(step: Step, options: Options, origin: Origin) -> NewTask:
         tenant=step.tenant,
         priority=step.priority,
         boost=step.boost,
-        run_at=instant(options["run_at"], "run_at") if "run_at" in options else None,
+        run_at=checked_instant(options["run_at"], "run_at") if "run_at" in options else None,
         delay=step.delay,
         max_attempts=step.max_attempts,
         timeout=step.timeout,
@@ -81,7 +81,7 @@ def new_task(step: Step, options: Options, origin: Origin) -> NewTask:
     )
 
 
-def another_like(first: NewTask, id: TaskId, payload: bytes) -> NewTask:
+def with_payload(first: NewTask, id: TaskId, payload: bytes) -> NewTask:
     """One more task of the same request, which differs in nothing but its payload."""
     if first.fingerprint is not None:
         again = keys.fingerprint(first.type, payload, first.priority, first.tenant)
@@ -100,28 +100,28 @@ def new_step(
 ) -> Step:
     """A task to be, from its type's defaults and the caller's options. `ordering` knows the queues."""
     check_options(options)
-    queue = name(options.get("queue", defaults.queue), "queue")
+    queue = checked_name(options.get("queue", defaults.queue), "queue")
     tenant = options.get("tenant", "")
-    priority = priority_of(options.get("priority", defaults.priority))
+    priority = parse_priority(options.get("priority", defaults.priority))
     timeout = options.get("timeout", defaults.timeout)
     return Step(
         id=id,
-        type=name(type_name, "task type"),
+        type=checked_name(type_name, "task type"),
         payload=Raw(payload),
         queue=queue,
-        tenant=name(tenant, "tenant") if tenant else "",
+        tenant=checked_name(tenant, "tenant") if tenant else "",
         priority=priority,
         boost=boost(priority, ordering(queue)),
         delay=_optional(options.get("delay"), "delay"),
-        max_attempts=max_attempts(options.get("max_attempts", defaults.max_attempts)),
+        max_attempts=checked_max_attempts(options.get("max_attempts", defaults.max_attempts)),
         timeout=checked_timeout(timeout),
         secret=defaults.secret,
         unique=defaults.unique,
-        next=steps(options.get("next")),
+        next=checked_steps(options.get("next")),
     )
 
 
-def follow(step: Step, options: Options, result_into: str | None) -> Step:
+def later_step(step: Step, options: Options, result_into: str | None) -> Step:
     """A step for the middle of a chain: what only a first task may ask for is refused."""
     for given in _FOR_FIRST:
         if given in options:
@@ -143,19 +143,19 @@ def group(first: Iterable[NewTask], last: NewTask) -> tuple[NewTask, ...]:
     )
 
 
-def steps(value: Any) -> tuple[Step, ...]:
+def checked_steps(value: Any) -> tuple[Step, ...]:
     """What follows: nothing, one step or several."""
     found = tuple(value) if isinstance(value, list | tuple) else () if value is None else (value,)
     for step in found:
         if not isinstance(step, Step):
-            raise InvalidOption(f"next takes steps, made by a task type's step(), not {shown(step)}")
+            raise InvalidOption(f"next takes steps, made by a task type's step(), not {quoted(step)}")
     return found
 
 
-def max_attempts(value: object) -> int:
+def checked_max_attempts(value: object) -> int:
     """A number of attempts a task may have."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_ATTEMPTS:
-        raise InvalidOption(f"max_attempts is a whole number from 1 to {MAX_ATTEMPTS}, not {shown(value)}")
+        raise InvalidOption(f"max_attempts is a whole number from 1 to {MAX_ATTEMPTS}, not {quoted(value)}")
     return value
 
 
@@ -168,4 +168,4 @@ def checked_timeout(value: timedelta | float | str | None) -> timedelta | None:
 
 
 def _optional(value: timedelta | float | str | None, what: str) -> timedelta | None:
-    return None if value is None else duration(value, what)
+    return None if value is None else parse_duration(value, what)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from ...errors import InvalidOption
-from .quoting import shown
+from .quoting import quoted
 
 MAX_DELAY = timedelta(days=3660)
 _MAX_TEXT = 100
@@ -15,7 +15,7 @@ _DURATION = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
 _NAME = re.compile(r"[\w][\w.:@/+-]{0,127}")
 
 
-def duration(value: timedelta | float | str, what: str) -> timedelta:
+def parse_duration(value: timedelta | float | str, what: str) -> timedelta:
     """A duration from itself, a number of seconds, or text such as "90s", "5m", "1h30m"."""
     match value:
         case timedelta():
@@ -28,17 +28,17 @@ def duration(value: timedelta | float | str, what: str) -> timedelta:
         case _:
             raise InvalidOption(
                 f'a {what} is a timedelta, a number of seconds up to ten years or text like "5m", '
-                f"not {shown(value)}"
+                f"not {quoted(value)}"
             )
     if not timedelta(0) <= found <= MAX_DELAY:
         raise InvalidOption(f"a {what} is between nothing and ten years, not {found}")
     return found
 
 
-def instant(value: datetime, what: str) -> datetime:
+def checked_instant(value: datetime, what: str) -> datetime:
     """A moment in UTC; a naive datetime is refused."""
     if not isinstance(value, datetime):
-        raise InvalidOption(f"a {what} is a datetime, not {shown(value)}")
+        raise InvalidOption(f"a {what} is a datetime, not {quoted(value)}")
     if value.utcoffset() is None:
         raise InvalidOption(
             f"the {what} {value!s} is naive: nobody can know which instant it means; "
@@ -50,22 +50,22 @@ def instant(value: datetime, what: str) -> datetime:
         raise InvalidOption(f"the {what} {value!s} is beyond the years that UTC can say") from None
 
 
-def name(value: str, what: str) -> str:
+def checked_name(value: str, what: str) -> str:
     """A name of a queue, tenant or type: 1 to 128 letters, digits and . _ - : @ / +"""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise InvalidOption(
-            f"the {what} {shown(value)} is not a name: use 1 to 128 letters, digits and . _ - : @ / + , "
+            f"the {what} {quoted(value)} is not a name: use 1 to 128 letters, digits and . _ - : @ / + , "
             f"beginning with a letter, a digit or _"
         )
     return value
 
 
-def names(value: Iterable[str], what: str) -> tuple[str, ...]:
+def checked_names(value: Iterable[str], what: str) -> tuple[str, ...]:
     """Several names. One string alone is a slip: it would be read as its letters."""
     if isinstance(value, str):
-        raise InvalidOption(f"{what} takes several names; for one alone write ({shown(value)},)")
+        raise InvalidOption(f"{what} takes several names; for one alone write ({quoted(value)},)")
     found = tuple(value)
     for one in found:
         if not isinstance(one, str) or not one:
-            raise InvalidOption(f"{what} takes names, not {shown(one)}")
+            raise InvalidOption(f"{what} takes names, not {quoted(one)}")
     return found

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ...errors import InvalidPayload
-from .quoting import cut, kind_of, printable, shown
+from .quoting import kind_of, printable, quoted, shorten
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 64
@@ -190,7 +190,7 @@ class _Reader:
         except RecursionError:
             raise self._too_deep(path) from None
         except TypeError as error:  # a set that cannot be sorted, a strange key
-            why = f"which has no form in JSON: {cut(str(error), 200)}; pass plain values"
+            why = f"which has no form in JSON: {shorten(str(error), 200)}; pass plain values"
             raise self._refuse(path, f"holds {kind_of(value)}, {why}") from None
 
     def _descend(self, path: _Place, depth: int, members: int) -> None:
@@ -208,7 +208,7 @@ class _Reader:
 
     def _refuse(self, path: _Place, problem: str) -> InvalidPayload:
         pointer = "".join("/" + printable(str(part)).replace("~", "~0").replace("/", "~1") for part in path)
-        pointer = cut(pointer, _MAX_POINTER)
+        pointer = shorten(pointer, _MAX_POINTER)
         return InvalidPayload(f"the {self._what} at {pointer or 'its top'} {problem}", pointer=pointer)
 
 
@@ -256,7 +256,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for name, value in pairs:
         if name in made:
-            raise InvalidPayload(f"the payload gives {shown(name)} twice in one object; say it once")
+            raise InvalidPayload(f"the payload gives {quoted(name)} twice in one object; say it once")
         made[name] = value
     return made
 

@@ -1,15 +1,15 @@
-"""How a wrong value is shown in the message that refuses it: short, printable, and never failing itself."""
+"""Format values for error messages: short, printable, and never raising."""
 
-_MAX_SHOWN = 80
+_MAX_QUOTED = 80
 
 
-def shown(value: object) -> str:
-    """Text and small numbers as they are written, everything else by its type."""
+def quoted(value: object) -> str:
+    """Return text and small numbers as literals, and any other value by its type ("a list")."""
     match value:
         case None | bool() | float():
             return repr(value)
         case str():
-            return cut(repr(cut(str.__str__(value))))
+            return shorten(repr(shorten(str.__str__(value))))
         case int() if abs(value) < 1 << 64:
             return repr(value)
         case _:
@@ -17,19 +17,24 @@ def shown(value: object) -> str:
 
 
 def kind_of(value: object) -> str:
-    """A value by its type alone: "an int", "a list"."""
-    name = cut(type(value).__name__)
+    """Return the name of a value's type with its article: "an int", "a list"."""
+    name = shorten(type(value).__name__)
     return f"an {name}" if name.lower().startswith(("a", "e", "i", "o", "u")) else f"a {name}"
 
 
-def cut(text: str, most: int = _MAX_SHOWN) -> str:
-    """The text if it is short enough; otherwise its two ends."""
-    if len(text) <= most:
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number and its noun: "1 task", "2 tasks", "1,000 queries" (`plural` if it is irregular)."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def shorten(text: str, limit: int = _MAX_QUOTED) -> str:
+    """Replace the middle of a text longer than `limit` characters with an ellipsis."""
+    if len(text) <= limit:
         return text
-    half = (most - 1) // 2
+    half = (limit - 1) // 2
     return f"{text[:half]}…{text[-half:]}"
 
 
 def printable(text: str) -> str:
-    """The text with every character escaped that could not be printed, encoded or trusted in a log line."""
+    """Escape every character that cannot be printed or would forge a log line."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

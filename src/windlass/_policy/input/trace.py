@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from ..._model.task import Task
 from ...errors import InvalidOption
-from .quoting import shown
+from .quoting import quoted
 
 RELATIONS = ("auto", "parent", "link")  # how an attempt's span belongs to the task's trace
 
@@ -25,12 +25,12 @@ class Trace(Struct, frozen=True):
         return f"00-{self.trace_id}-{self.span_id}-{self.flags:02x}"
 
     @property
-    def is_nobodys(self) -> bool:
-        """Whether no span stands behind it: it was made up here. See `untraced`."""
+    def is_synthetic(self) -> bool:
+        """Whether no span stands behind it: it was made up here. See `synthetic_trace`."""
         return self.span_id == self.trace_id[:16]
 
 
-def parsed(text: object) -> Trace | None:
+def parse_trace(text: object) -> Trace | None:
     """The traceparent, or None for what is none: a wrong form, version ff, an id of zeros."""
     found = _FORM.fullmatch(text) if isinstance(text, str) else None
     if found is None:
@@ -43,14 +43,14 @@ def parsed(text: object) -> Trace | None:
 
 def checked_trace(value: object) -> str:
     """The option `trace`: the caller's own, and so refused when it is wrong."""
-    if not isinstance(value, str) or parsed(value) is None:
+    if not isinstance(value, str) or parse_trace(value) is None:
         raise InvalidOption(
-            f"the trace {shown(value)} is not a W3C traceparent (00-<32 hex>-<16 hex>-<2 hex>)"
+            f"the trace {quoted(value)} is not a W3C traceparent (00-<32 hex>-<16 hex>-<2 hex>)"
         )
     return value
 
 
-def heard(header: str | None) -> str | None:
+def trace_from_header(header: str | None) -> str | None:
     """The option `trace` from the text of a `traceparent` header; a wrong one is ignored, as W3C asks.
 
     Of a later version only what version 00 knows is read, and it is carried on as that.
@@ -59,14 +59,14 @@ def heard(header: str | None) -> str | None:
         return None
     text = header.strip(" \t")
     later = text[:2] != "00" and text[55:56] == "-"
-    found = parsed(text[:55] if later else text)
+    found = parse_trace(text[:55] if later else text)
     if found is None:
         return None
     known = _KNOWN_FLAGS if text[:2] == "00" else 1
     return str(Trace(found.trace_id, found.span_id, found.flags & known))
 
 
-def untraced(number: int) -> str:
+def synthetic_trace(number: int) -> str:
     """A trace for a request that nobody traces, from 128 bits: so that what follows from it can be told.
 
     It has no span. Its span id is the first half of its trace id, which shows a worker that it must not

@@ -6,15 +6,15 @@ A queue that is neither fair nor shared out between levels is one line, and its 
 from ..._model.queue import Fairness, QueueSettings, level_of
 
 REST = "rest"
-"""The band of the levels that have no share of their own."""
+"""The tier of the levels that have no share of their own."""
 
-_BETWEEN = "\x1f"  # between band and tenant; no name has it in it
+_BETWEEN = "\x1f"  # between tier and tenant; no name has it in it
 _BEYOND = "\x20"  # sorts right after it
 _END = chr(0x10FFFF)
 
 
 def lane_of(settings: QueueSettings | None, tenant: str, priority: int) -> str:
-    """The lane of a task: its band, where levels have shares, and its tenant, where the queue is fair."""
+    """The lane of a task: its tier, where levels have shares, and its tenant, where the queue is fair."""
     if settings is None or not settings.is_laned:
         return ""
     whose = "" if settings.fairness is Fairness.FIFO else tenant
@@ -25,7 +25,7 @@ def lane_of(settings: QueueSettings | None, tenant: str, priority: int) -> str:
     return f"{level.value if level in shares else REST}{_BETWEEN}{whose}"
 
 
-def moves_tasks(before: QueueSettings | None, after: QueueSettings | None) -> bool:
+def changes_lanes(before: QueueSettings | None, after: QueueSettings | None) -> bool:
     """Whether tasks belong into other lanes under the new settings than under the old ones."""
     return _shape(before) != _shape(after)
 
@@ -41,8 +41,8 @@ def tenant_of(lane: str) -> str:
     return lane.partition(_BETWEEN)[2] if _BETWEEN in lane else lane
 
 
-def bands(settings: QueueSettings | None) -> dict[str, int]:
-    """The bands that a queue's picks are shared out between, and what percentage is theirs."""
+def tiers(settings: QueueSettings | None) -> dict[str, int]:
+    """The tiers that a queue's picks are shared out between, and what percentage is theirs."""
     shares = {} if settings is None else settings.ordering.shares
     if not shares:
         return {"": 100}
@@ -51,6 +51,6 @@ def bands(settings: QueueSettings | None) -> dict[str, int]:
     return {**named, REST: rest} if rest else named
 
 
-def span(band: str) -> tuple[str, str]:
-    """Between which names the lanes of a band lie: not below the first, and below the second."""
-    return (f"{band}{_BETWEEN}", f"{band}{_BEYOND}") if band else ("", _END)
+def lane_range(tier: str) -> tuple[str, str]:
+    """Between which names the lanes of a tier lie: not below the first, and below the second."""
+    return (f"{tier}{_BETWEEN}", f"{tier}{_BEYOND}") if tier else ("", _END)

@@ -7,9 +7,9 @@ from msgspec.structs import asdict
 
 from ..._model.limit import COLUMNS, Limit
 from ...errors import InvalidOption
-from ..input.options import name as checked_name
-from ..input.quoting import shown
-from .rates import rate_of
+from ..input.options import checked_name
+from ..input.quoting import quoted
+from .rates import parse_rate
 
 _MAX_FIELD = 128
 
@@ -26,7 +26,7 @@ class LimitOptions(TypedDict, total=False):
     burst: int | None
 
 
-def limit_of(name: str, options: LimitOptions) -> Limit:
+def new_limit(name: str, options: LimitOptions) -> Limit:
     """The limit that the options describe."""
     checked_name(name, "limit")
     given = {key: value for key, value in options.items() if value is not None}
@@ -35,7 +35,7 @@ def limit_of(name: str, options: LimitOptions) -> Limit:
         if key not in known:
             close = get_close_matches(key, known, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"what can be set is {', '.join(known)}"
-            raise InvalidOption(f"the limit {name!r} has no {shown(key)}; {hint}")
+            raise InvalidOption(f"the limit {name!r} has no {quoted(key)}; {hint}")
     for key, value in given.items():
         _check(name, key, value)
     by, rate = options.get("by"), options.get("rate")
@@ -51,7 +51,7 @@ def limit_of(name: str, options: LimitOptions) -> Limit:
         tenant=options.get("tenant"),
         by=by,
         running=options.get("running"),
-        rate=None if rate is None else rate_of(rate),
+        rate=None if rate is None else parse_rate(rate),
         burst=options.get("burst"),
     )
 
@@ -62,7 +62,7 @@ def changed_limit(limit: Limit, options: LimitOptions) -> Limit:
     del standing["name"]
     if "rate" in options and options["rate"] is None and "burst" not in options:
         del standing["burst"]  # it has no meaning without the rate
-    return limit_of(limit.name, LimitOptions(**{**standing, **options}))  # type: ignore[typeddict-item]
+    return new_limit(limit.name, LimitOptions(**{**standing, **options}))  # type: ignore[typeddict-item]
 
 
 def _check(name: str, key: str, value: Any) -> None:
@@ -73,11 +73,11 @@ def _check(name: str, key: str, value: Any) -> None:
         case "tenant" if value != "":  # which is the tenant of tasks that have none
             checked_name(value, key)
         case "running" | "burst" if isinstance(value, bool) or not isinstance(value, int):
-            raise InvalidOption(f"the {key} of limit {name!r} is a whole number, not {shown(value)}")
+            raise InvalidOption(f"the {key} of limit {name!r} is a whole number, not {quoted(value)}")
         case "by" if not isinstance(value, str) or not value.isidentifier() or len(value) > _MAX_FIELD:
             raise InvalidOption(
                 f"the limit {name!r} is counted by {', '.join(COLUMNS)} or the name of a payload field, "
-                f"not {shown(value)}"
+                f"not {quoted(value)}"
             )
         case _:
             pass

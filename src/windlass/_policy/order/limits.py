@@ -32,7 +32,7 @@ class Permit(Struct, frozen=True):
         return f"{self.limit.name}{_SEPARATOR}{self.value}"
 
 
-class Use(Struct, frozen=True):
+class PermitUsage(Struct, frozen=True):
     """What is in use under a permit's key. `tokens` None: nothing was ever started under it.
 
     `now` is the instant of the count, where that had to wait for others.
@@ -53,12 +53,12 @@ class Subject(Struct, frozen=True):
     payload: bytes
 
 
-def in_queue(limits: Iterable[Limit], queue: str) -> tuple[Limit, ...]:
+def limits_in_queue(limits: Iterable[Limit], queue: str) -> tuple[Limit, ...]:
     """The limits that tasks of a queue can fall under."""
     return tuple(limit for limit in limits if limit.queue is None or limit.queue == queue)
 
 
-def moves_tasks(before: Limit | None, after: Limit | None) -> bool:
+def regroups_tasks(before: Limit | None, after: Limit | None) -> bool:
     """Whether tasks are told apart otherwise under the new limit than under the old one."""
     if before is None or after is None:
         return True
@@ -77,7 +77,7 @@ def changes_rate(before: Limit | None, after: Limit | None) -> bool:
     return after is None or (before.rate, before.capacity) != (after.rate, after.capacity)
 
 
-def keys_of(limit: Limit) -> tuple[str, str]:
+def key_range(limit: Limit) -> tuple[str, str]:
     """Between which keys the permits of a limit lie: not below the first, and below the second."""
     return f"{limit.name}{_SEPARATOR}", f"{limit.name}{_BEYOND}"
 
@@ -88,7 +88,7 @@ def permits_of(limits: Iterable[Limit], task: Subject) -> tuple[Permit, ...]:
     return tuple(sorted(needed, key=lambda permit: permit.key))
 
 
-def key_of(limits: Sequence[Limit], task: Subject) -> str:
+def limit_key(limits: Sequence[Limit], task: Subject) -> str:
     """What tells tasks apart that different permits let start; "" for one that needs none."""
     needed = permits_of(limits, task) if limits else ()
     if not needed:
@@ -97,7 +97,7 @@ def key_of(limits: Sequence[Limit], task: Subject) -> str:
     return hashlib.blake2b(keys.encode(), digest_size=8).hexdigest()
 
 
-def read_key(key: str) -> tuple[str, str]:
+def split_key(key: str) -> tuple[str, str]:
     """The name of the limit and the value that a permit's key stands for."""
     name, _, value = key.partition(_SEPARATOR)
     return name, value
@@ -126,7 +126,7 @@ def _value(limit: Limit, task: Subject) -> str:
 # -- the claim's own reckoning -----------------------------------------------------------------------
 
 
-def tokens_at(limit: Limit, use: Use, now: datetime) -> float:
+def tokens_at(limit: Limit, use: PermitUsage, now: datetime) -> float:
     """The starts that a rate has left at an instant. A clock that was set back refills nothing."""
     assert limit.rate is not None
     if use.tokens is None or use.at is None:
@@ -135,7 +135,7 @@ def tokens_at(limit: Limit, use: Use, now: datetime) -> float:
     return min(use.tokens + gained, float(limit.capacity))
 
 
-def needs_lock(permit: Permit, use: Use) -> bool:
+def needs_lock(permit: Permit, use: PermitUsage) -> bool:
     """Whether a permit might let something start, by what was counted without a lock; or must be mended.
 
     What has nothing left by then has nothing to give: it need not be locked.
@@ -158,7 +158,7 @@ class Ledger:
         self.wait: float | None = None
         self.is_rewound = False  # the clock: something was counted at a later instant than now
 
-    def enter(self, permit: Permit, use: Use) -> None:
+    def enter(self, permit: Permit, use: PermitUsage) -> None:
         """What was counted for a permit, under its lock."""
         self.now = use.now or self.now
         self._running[permit.key] = use.running

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from ..._model.queue import STRICT_MS, Ordering
 from ...errors import InvalidOption
-from ..input.quoting import shown
+from ..input.quoting import quoted
 
 PRIORITIES = {"high": 10, "medium": 0, "low": -10}
 MIN_PRIORITY, MAX_PRIORITY = -100, 100
@@ -16,18 +16,20 @@ MIN_PRIORITY, MAX_PRIORITY = -100, 100
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-def priority_of(value: int | str) -> int:
+def parse_priority(value: int | str) -> int:
     """An integer priority, higher first, from itself or one of the three names."""
     if isinstance(value, str):
         if value not in PRIORITIES:
             raise InvalidOption(
-                f"the priority {shown(value)} is not one of {', '.join(PRIORITIES)} or an integer"
+                f"the priority {quoted(value)} is not one of {', '.join(PRIORITIES)} or an integer"
             )
         return PRIORITIES[value]
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidOption(f"a priority is an integer or one of {', '.join(PRIORITIES)}, not {shown(value)}")
+        raise InvalidOption(
+            f"a priority is an integer or one of {', '.join(PRIORITIES)}, not {quoted(value)}"
+        )
     if not MIN_PRIORITY <= value <= MAX_PRIORITY:
-        raise InvalidOption(f"a priority is between {MIN_PRIORITY} and {MAX_PRIORITY}, not {shown(value)}")
+        raise InvalidOption(f"a priority is between {MIN_PRIORITY} and {MAX_PRIORITY}, not {quoted(value)}")
     return value
 
 

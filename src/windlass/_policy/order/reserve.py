@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from ..._model.queue import Level
 from ...errors import InvalidOption
-from ..input.quoting import shown
-from .queue_options import level_named
+from ..input.quoting import quoted
+from .queue_options import parse_level
 
 
 class Reserve(Struct, frozen=True):
@@ -42,14 +42,14 @@ class Reserve(Struct, frozen=True):
         return self.shared - beyond - asked.get(None, 0)
 
 
-def reserve_of(slots: int, kept: Mapping[Any, int]) -> Reserve:
+def new_reserve(slots: int, kept: Mapping[Any, int]) -> Reserve:
     """The reserve of a worker with so many slots, from levels by name."""
     if not isinstance(kept, Mapping):
-        raise InvalidOption(f"a worker's reserve is a number of slots for each level, not {shown(kept)}")
-    reserve = {level_named(level): number for level, number in kept.items()}
+        raise InvalidOption(f"a worker's reserve is a number of slots for each level, not {quoted(kept)}")
+    reserve = {parse_level(level): number for level, number in kept.items()}
     for level, number in reserve.items():
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise InvalidOption(f"a worker reserves 1 slot or more for {level} tasks, not {shown(number)}")
+            raise InvalidOption(f"a worker reserves 1 slot or more for {level} tasks, not {quoted(number)}")
     if (total := sum(reserve.values())) > slots:
         raise InvalidOption(f"a worker with {slots} slots cannot reserve {total} of them")
     return Reserve(slots, reserve)

@@ -11,25 +11,27 @@ from itertools import accumulate
 from msgspec import Struct
 
 
-class Turn(Struct, frozen=True):
+class RoundPosition(Struct, frozen=True):
     """Where a round stands: whose turn it is, and how many picks are left of it."""
 
     lane: str = ""
     left: int = 0
 
 
-class Plan(Struct, frozen=True):
+class RoundPlan(Struct, frozen=True):
     """How many to pick from which lane, in the order in which they have their turns; and where that ends."""
 
     quotas: dict[str, int]
-    turn: Turn
+    turn: RoundPosition
 
 
-def go_round(lanes: Sequence[str], turn: Turn, weight: Callable[[str], int], room: int) -> Plan:
+def round_robin(
+    lanes: Sequence[str], turn: RoundPosition, weight: Callable[[str], int], room: int
+) -> RoundPlan:
     """Share out so many picks in turn. The lanes are those that have anything, in order."""
     quotas: dict[str, int] = {}
     if not lanes or room <= 0:
-        return Plan(quotas, turn)
+        return RoundPlan(quotas, turn)
     place = bisect_left(lanes, turn.lane) if turn.left else bisect_right(lanes, turn.lane)
     left = turn.left if place < len(lanes) and lanes[place] == turn.lane else 0
     while room > 0:
@@ -38,12 +40,12 @@ def go_round(lanes: Sequence[str], turn: Turn, weight: Callable[[str], int], roo
         given = min(turns, room)
         quotas[lane] = quotas.get(lane, 0) + given
         room -= given
-        turn, left = Turn(lane, turns - given), 0
+        turn, left = RoundPosition(lane, turns - given), 0
         place += 1
-    return Plan(quotas, turn)
+    return RoundPlan(quotas, turn)
 
 
-def by_lot(sizes: Mapping[str, int], draws: Iterable[float]) -> dict[str, int]:
+def random_picks(sizes: Mapping[str, int], draws: Iterable[float]) -> dict[str, int]:
     """How many to pick from each lane if every pick is drawn by lot, and each waiting task is one ticket."""
     quotas: dict[str, int] = {}
     lanes, edges = list(sizes), list(accumulate(sizes.values()))
@@ -58,7 +60,7 @@ def by_lot(sizes: Mapping[str, int], draws: Iterable[float]) -> dict[str, int]:
 # -- between levels, or queues -----------------------------------------------------------------------
 
 
-def split(room: int, weights: Mapping[str, int], passes: Mapping[str, float]) -> dict[str, int]:
+def split_picks(room: int, weights: Mapping[str, int], passes: Mapping[str, float]) -> dict[str, int]:
     """Share out so many picks between these, each as often as its weight says: who is behind is next."""
     ahead = {name: passes.get(name, 0.0) for name in weights}
     picks = dict.fromkeys(weights, 0)
@@ -69,7 +71,7 @@ def split(room: int, weights: Mapping[str, int], passes: Mapping[str, float]) ->
     return picks
 
 
-def passed(
+def advance(
     weights: Mapping[str, int], passes: Mapping[str, float], taken: Mapping[str, int], short: Iterable[str]
 ) -> dict[str, float]:
     """How far each has come by what was taken. Who had too little saves nothing up for later."""

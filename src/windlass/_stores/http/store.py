@@ -7,7 +7,7 @@ from typing import NoReturn, TypeVar
 
 from ..._model.attempt import Attempt
 from ..._model.filter import Action, By, Count, Dimension, Filter, Page, Slice
-from ..._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
+from ..._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from ..._model.queue import Retention
 from ..._model.record import Record
 from ..._model.task import Enqueued, NewTask, Task, TaskId
@@ -97,7 +97,7 @@ class HttpStore:
         """Apply the verdicts whose leases hold, then claim."""
         return await self._line.ask(SettleRequest(tuple(batch), claim))
 
-    async def heartbeat(self, beat: Heartbeat) -> Pulse:
+    async def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:
         """Renew the session; hand back strangers; report losses and requests to stop."""
         if not self._may_work:
             await self._check_scopes()

@@ -7,13 +7,13 @@ from typing import assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..._model.attempt import MAX_LINES, Attempt, has_line
+from ..._model.attempt import MAX_RECORDED, Attempt, is_recorded
 from ..._model.lease import RESCUED, Claim, Claimed, Heartbeat, Lease
 from ..._model.limit import Limit
 from ..._model.state import State, Verb
 from ..._model.task import Task
 from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settlement
-from ..._policy.order.limits import in_queue
+from ..._policy.order.limits import limits_in_queue
 from ..rules.claim_planner import Picking, Rules, Turns, play
 from .ready import Answers
 from .shelf import Shelf
@@ -44,7 +44,7 @@ def grant(shelf: Shelf, claim: Claim, turns: Turns, now: datetime) -> Grant:
 
 
 def _is_line(shelf: Shelf, queue: str, limits: Sequence[Limit]) -> bool:
-    return shelf.ready.line(queue) is not None and not (limits and in_queue(limits, queue))
+    return shelf.ready.line(queue) is not None and not (limits and limits_in_queue(limits, queue))
 
 
 def _lease(shelf: Shelf, claim: Claim, tasks: Iterable[Task], now: datetime) -> list[Claimed]:
@@ -148,7 +148,7 @@ def _apply(shelf: Shelf, task: Task, settlement: Settlement, now: datetime) -> N
 
 
 def _record(shelf: Shelf, task: Task, settlement: Settlement, now: datetime) -> None:
-    if not has_line(settlement):
+    if not is_recorded(settlement):
         return
     line = Attempt(
         task_id=task.id,
@@ -164,4 +164,4 @@ def _record(shelf: Shelf, task: Task, settlement: Settlement, now: datetime) -> 
     )
     lines = shelf.attempts.setdefault(task.id, [])
     lines.append(line)
-    del lines[:-MAX_LINES]
+    del lines[:-MAX_RECORDED]

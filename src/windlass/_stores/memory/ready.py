@@ -10,7 +10,7 @@ from ..._model.queue import QueueSettings, level_of
 from ..._model.state import State
 from ..._model.task import Task, TaskId
 from ..._policy.order.lanes import lane_of
-from ..._policy.order.limits import Permit, Subject, Use, in_queue, key_of, permits_of
+from ..._policy.order.limits import Permit, PermitUsage, Subject, limit_key, limits_in_queue, permits_of
 from ..rules.claim_planner import (
     MAX_SIZE,
     Counts,
@@ -40,7 +40,7 @@ class Ready:
     def put(self, task: Task, settings: QueueSettings | None, limits: Sequence[Limit]) -> None:
         """Put a ready task where it belongs by what holds for its queue now."""
         lane = lane_of(settings, task.tenant, task.priority)
-        key = key_of(in_queue(limits, task.queue), subject_of(task)) if limits else ""
+        key = limit_key(limits_in_queue(limits, task.queue), subject_of(task)) if limits else ""
         heap = self._heaps.setdefault(task.queue, {}).setdefault(lane, {}).setdefault(key, [])
         heappush(heap, (task.rank, task.id))
 
@@ -155,10 +155,10 @@ class Answers:
         self.taken[task.id] = task
         return task
 
-    def _use(self, permit: Permit) -> Use:
+    def _use(self, permit: Permit) -> PermitUsage:
         holding = sum(permit in permits_of([permit.limit], subject_of(task)) for task in self._running)
         tokens, at = self._buckets.get(permit.key, (None, None))
-        return Use(holding, tokens, at)
+        return PermitUsage(holding, tokens, at)
 
 
 def subject_of(task: Task) -> Subject:

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from ..._model.attempt import Attempt
 from ..._model.limit import Limit
 from ..._model.queue import QueueSettings
-from ..._model.record import KINDS, Audit, Kept, Session
+from ..._model.record import KINDS, Audit, Session, StoredRecord
 from ..._model.state import ENDED, REPLAYABLE, State, Verb, targets
 from ..._model.task import Enqueued, Error, NewTask, Task, TaskId
-from ..._policy.order.limits import Use, changes_rate, keys_of, tokens_at
+from ..._policy.order.limits import PermitUsage, changes_rate, key_range, tokens_at
 from ..._store.protocol import Wake
 from ..rules import refusals
 from .ready import Bucket, Ready
@@ -44,7 +44,7 @@ class Shelf:
         self.held: dict[str, dict[TaskId, int]] = {}  # session that holds any -> task -> claim number
         self.queues: dict[str, QueueSettings] = {}
         self.audits: list[Audit] = []
-        self.kept: dict[object, dict[str, Kept]] = {kind: {} for kind in KINDS}
+        self.kept: dict[object, dict[str, StoredRecord]] = {kind: {} for kind in KINDS}
         self.leader: tuple[str, datetime] | None = None
         self.listeners: list[tuple[frozenset[str], Callable[[Wake], object]]] = []
         self.buckets: dict[str, Bucket] = {}  # permit's key -> starts left, and when that was so
@@ -199,9 +199,9 @@ class Shelf:
     def settle_buckets(self, before: Limit, after: Limit | None, now: datetime) -> None:
         """A limit is another from here on; what its rate has given until now stands."""
         if changes_rate(before, after):
-            first, below = keys_of(before)
+            first, below = key_range(before)
             for key in [key for key in self.buckets if first <= key < below]:
-                self.buckets[key] = (tokens_at(before, Use(0, *self.buckets[key]), now), now)
+                self.buckets[key] = (tokens_at(before, PermitUsage(0, *self.buckets[key]), now), now)
 
     @property
     def limits(self) -> list[Limit]:

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from ..._clock import Clock, SystemClock
 from ..._model.attempt import Attempt
 from ..._model.filter import Action, By, Count, Dimension, Filter, Page, Slice
-from ..._model.lease import RESCUED, Claim, Claimed, Heartbeat, Lease, Pulse
+from ..._model.lease import RESCUED, Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from ..._model.limit import Limit, Usage
 from ..._model.queue import QueueSettings, Retention
-from ..._model.record import Audit, Kept, Record, Session
+from ..._model.record import Audit, Record, Session, StoredRecord
 from ..._model.state import State, Verb
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Settled, Settlement
@@ -111,14 +111,14 @@ class MemoryStore:
             self._later.at(asyncio.get_running_loop().time() + given.wait)
         return given.claimed
 
-    async def heartbeat(self, beat: Heartbeat) -> Pulse:
+    async def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:
         """Renew the session; hand back strangers; report losses and requests to stop."""
         shelf = self._shelf
         with shelf.lock:
             now = self.clock.now()
             session = shelf.sessions.get(beat.session)
             if session is None and not beat.opening:
-                return Pulse(alive=False)
+                return HeartbeatReply(alive=False)
             shelf.sessions[beat.session] = Session(
                 id=beat.session,
                 worker=beat.worker,
@@ -132,7 +132,7 @@ class MemoryStore:
                 if task is not None:
                     shelf.keep(replace(task, progress=reported.progress))
             held = [(lease, leased(shelf, lease)) for lease in beat.held]
-            return Pulse(
+            return HeartbeatReply(
                 alive=True,
                 lost=tuple(lease for lease, task in held if task is None),
                 cancel=tuple(task.id for _, task in held if task is not None and task.cancel_requested),
@@ -299,7 +299,7 @@ class MemoryStore:
                 self._shelf.queues[record.name] = record
                 self._shelf.rearrange([record.name])
                 self._shelf.wake_queue(record.name)
-            elif isinstance(record, Kept):
+            elif isinstance(record, StoredRecord):
                 before = self._shelf.kept[type(record)].get(record.name)
                 self._shelf.kept[type(record)][record.name] = record
                 self._limit_changed(before, record)

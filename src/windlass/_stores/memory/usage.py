@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from ..._model.limit import Limit, Usage
-from ..._policy.order.limits import Permit, Use, permits_of, read_key, tokens_at
+from ..._policy.order.limits import Permit, PermitUsage, permits_of, split_key, tokens_at
 from .ready import subject_of
 from .shelf import Shelf
 
@@ -19,7 +19,7 @@ def usages(shelf: Shelf, now: datetime) -> list[Usage]:
                 permits[permit.key] = permit
                 running[permit.key] = running.get(permit.key, 0) + 1
     for key in shelf.buckets:
-        name, value = read_key(key)
+        name, value = split_key(key)
         if name in limits:
             permits[key] = Permit(limits[name], value)
     return [
@@ -37,4 +37,4 @@ def usages(shelf: Shelf, now: datetime) -> list[Usage]:
 def _tokens(limit: Limit, shelf: Shelf, key: str, now: datetime) -> float | None:
     if limit.rate is None:
         return None
-    return tokens_at(limit, Use(0, *shelf.buckets.get(key, (None, None))), now)
+    return tokens_at(limit, PermitUsage(0, *shelf.buckets.get(key, (None, None))), now)

@@ -8,7 +8,7 @@ from msgspec.structs import astuple
 
 from ..._model.filter import By
 from ..._model.queue import QueueSettings
-from ..._model.record import Audit, Kept, Record
+from ..._model.record import Audit, Record, StoredRecord
 from ..rules.audit import audited_put, audited_removal
 from .rows import columns_of
 from .script import Script, ask, value
@@ -21,7 +21,9 @@ def write(lines: Sequence[Audit]) -> Script[None]:
     yield from ask("audit", *columns_of([astuple(line) for line in lines], len(Audit.__struct_fields__)))
 
 
-def put(clock: datetime | None, record: QueueSettings | Kept, by: By | None, putting: Script[T]) -> Script[T]:
+def put(
+    clock: datetime | None, record: QueueSettings | StoredRecord, by: By | None, putting: Script[T]
+) -> Script[T]:
     """Put a record, and say who did."""
     answer = yield from putting
     if by is not None:

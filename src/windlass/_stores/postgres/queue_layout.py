@@ -17,7 +17,7 @@ from ..._model.limit import Limit
 from ..._model.queue import QueueSettings
 from ..._model.task import NewTask
 from ..._policy.order.lanes import lane_of
-from ..._policy.order.limits import Subject, in_queue, key_of
+from ..._policy.order.limits import Subject, limit_key, limits_in_queue
 from .claim.arms import Arm
 from .script import Row
 
@@ -94,7 +94,7 @@ class Layout:
     def lane(self, task: Subject, priority: int) -> Place:
         """The lane and key of a task in a queue that has lanes."""
         lane = lane_of(self.settings.get(task.queue), task.tenant, priority)
-        return Place(LANED, lane, key_of(in_queue(self.limits, task.queue), task))
+        return Place(LANED, lane, limit_key(limits_in_queue(self.limits, task.queue), task))
 
     # -- claiming ------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import replace
 
-from ..._model.lease import RESCUED, Claimed, Heartbeat, Lease, Pulse
+from ..._model.lease import RESCUED, Claimed, Heartbeat, HeartbeatReply, Lease
 from ..._model.state import State, Verb
 from ..._model.task import TaskId
 from ..rules import refusals
@@ -44,10 +44,10 @@ def strangers(beat: Heartbeat, rows: Sequence[Row]) -> list[TaskId]:
     ]
 
 
-def pulse(beat: Heartbeat, rows: Sequence[Row]) -> Pulse:
+def pulse(beat: Heartbeat, rows: Sequence[Row]) -> HeartbeatReply:
     """What the worker is to hear."""
     cancelled = {Lease(task_id, fence): cancel for task_id, fence, _, cancel in rows}
-    return Pulse(
+    return HeartbeatReply(
         alive=True,
         lost=tuple(lease for lease in beat.held if lease not in cancelled),
         cancel=tuple(lease.task_id for lease in beat.held if cancelled.get(lease)),

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from ..._model.attempt import MAX_LINES, has_line
+from ..._model.attempt import MAX_RECORDED, is_recorded
 from ..._model.lease import Claim, Claimed
 from ..._model.state import State
 from ..._model.task import Error, Task, TaskId
@@ -181,16 +181,16 @@ class Settling:
         self._work.move(task, change.verb, change.state, **change.fields)
         if change.state is State.CANCELLED:
             self._cancelled.append(task.id)
-        if has_line(settlement):
+        if is_recorded(settlement):
             self._lines.append(_line(task, settlement, settlement.verdict.error, self._work.now))
 
     def _record(self) -> Script[None]:
         if not self._lines:
             return
         yield from ask("record", *columns_of(self._lines, 12))
-        long = [line[0] for line in self._lines if line[1] > MAX_LINES]
+        long = [line[0] for line in self._lines if line[1] > MAX_RECORDED]
         if long:  # With fewer leases there cannot be more lines.
-            yield from ask("forget_old_attempts", long, MAX_LINES)
+            yield from ask("forget_old_attempts", long, MAX_RECORDED)
 
     def _follow(self, batch: Sequence[Settlement], receipts: Sequence[Receipt]) -> Script[None]:
         """What the ends mean to other tasks."""

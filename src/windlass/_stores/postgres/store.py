@@ -10,10 +10,10 @@ import asyncpg
 
 from ..._model.attempt import Attempt
 from ..._model.filter import Action, By, Count, Dimension, Filter, Page, Slice
-from ..._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
+from ..._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from ..._model.limit import Limit, Usage
 from ..._model.queue import QueueSettings, Retention
-from ..._model.record import KINDS, Kept, Record, Session
+from ..._model.record import KINDS, Record, Session, StoredRecord
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Receipt, Settled, Settlement
 from ..._store.protocol import Capability, Finding, Join, Migration, Promoted, Transaction, Wake
@@ -144,11 +144,11 @@ class PostgresStore(Handle):
             if grant.wait is not None:
                 board.look_in(grant.wait)
 
-    async def heartbeat(self, beat: Heartbeat) -> Pulse:
+    async def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:
         """Renew the session; hand back strangers; report losses and requests to stop."""
         rows = await self.fetch(sessions.heartbeat(self._now, beat))
         if not rows:
-            return Pulse(alive=False)
+            return HeartbeatReply(alive=False)
         if beat.progress:
             await self.fetch(sessions.report(beat))
         holding = [row for row in rows if row[0] is not None]
@@ -267,7 +267,7 @@ class PostgresStore(Handle):
 
     async def put(self, record: Record, by: By | None = None) -> None:
         """Keep a record in place of the one of the same name. Some kinds are the store's own to write."""
-        if not isinstance(record, QueueSettings | Kept):
+        if not isinstance(record, QueueSettings | StoredRecord):
             raise refusals.written_by_itself(record)
 
         async def play(script: Callable[[], Script[T]]) -> T:

@@ -12,7 +12,7 @@ from ..._model.alert import Alert
 from ..._model.filter import Action, By, CancelTasks, Discard, Filter, Replay
 from ..._model.key import ApiKey
 from ..._model.queue import QueueSettings, Retention
-from ..._model.record import Audit, Kept, Record
+from ..._model.record import Audit, Record, StoredRecord
 from ..._model.schedule import Schedule
 from ..._model.state import ENDED, REPLAYABLE, State
 from ..._model.task import TaskId
@@ -62,7 +62,7 @@ def audited(action: Action, task_id: TaskId, now: datetime) -> Audit:
     )
 
 
-def audited_put(record: QueueSettings | Kept, by: By, now: datetime) -> Audit:
+def audited_put(record: QueueSettings | StoredRecord, by: By, now: datetime) -> Audit:
     """Who put a record, and what it says now; what must not be read by all is left out."""
     kind = type(record)
     said: dict[str, Any] = to_wire(record)

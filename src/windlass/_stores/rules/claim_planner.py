@@ -3,7 +3,7 @@
 Sans I/O: a generator that asks for what it needs and is sent the answers, so that memory, SQLite and Postgres
 go the same way, each with its own means. What it asks for it asks inside the step that claims.
 
-First whose turn it is: the queue, the band of levels, the lane. Then what limits let start: in each lane the
+First whose turn it is: the queue, the tier of levels, the lane. Then what limits let start: in each lane the
 keys that have ready tasks, what these need, how much of it is left. At last the tasks themselves, each judged
 once more by its own permits: keys are only where tasks were put, perhaps before a limit was changed.
 """
@@ -19,9 +19,9 @@ from msgspec import Struct
 from ..._model.limit import Limit
 from ..._model.queue import Fairness, Level, QueueSettings
 from ..._model.task import TaskId
-from ..._policy.order.lanes import bands, span, tenant_of
-from ..._policy.order.limits import Ledger, Permit, Subject, Use, in_queue, permits_of
-from ..._policy.order.share import Turn, by_lot, go_round, passed, split
+from ..._policy.order.lanes import lane_range, tenant_of, tiers
+from ..._policy.order.limits import Ledger, Permit, PermitUsage, Subject, limits_in_queue, permits_of
+from ..._policy.order.share import RoundPosition, advance, random_picks, round_robin, split_picks
 
 KEYS_AT_ONCE = 64
 """So many keys of a lane are looked at in one go; the next claim goes on behind them."""
@@ -131,9 +131,9 @@ class Turns:
 
     def __init__(self, draw: Callable[[], float]) -> None:
         self.draw = draw
-        self.turns: dict[tuple[str, str], Turn] = {}
+        self.turns: dict[tuple[str, str], RoundPosition] = {}
         self.keys: dict[tuple[str, str], str] = {}  # (queue, lane) -> the last key looked at
-        self.passes: dict[str, dict[str, float]] = {}  # of a queue's bands; "" of the queues themselves
+        self.passes: dict[str, dict[str, float]] = {}  # of a queue's tiers; "" of the queues themselves
         self.fruitless = 0  # claims in a row that saw only a part, and nothing there that may start
 
 
@@ -191,7 +191,7 @@ class Picking:
         heads: list[Head] = []
         for queue in self._rules.queues:
             # Some of the first may have to wait for their limits.
-            number = room + (LEVEL_SPARE if in_queue(self._rules.limits, queue) else 0)
+            number = room + (LEVEL_SPARE if limits_in_queue(self._rules.limits, queue) else 0)
             found: list[Head] = yield Leveled(queue, level, number)
             heads += found
             self.unfinished |= len(found) == number
@@ -216,41 +216,41 @@ class Picking:
         taken, short = dict.fromkeys(weights, 0), set[str]()
         while len(picked) < room and len(short) < len(weights):
             open_ = {one: weight for one, weight in weights.items() if one not in short}
-            for one, number in split(room - len(picked), open_, passes).items():
+            for one, number in split_picks(room - len(picked), open_, passes).items():
                 if number:
                     got = yield from take(one, number)
                     picked += got
                     taken[one] += len(got)
                     if len(got) < number:
                         short.add(one)
-            passes = passed(weights, self._turns.passes[name], taken, short)
+            passes = advance(weights, self._turns.passes[name], taken, short)
         self._turns.passes[name] = passes
         return picked
 
     # -- one queue -----------------------------------------------------------------------------------
 
     def _from_queue(self, queue: str, room: int) -> Picks[list[Picked]]:
-        weights = bands(self._rules.queues[queue])
+        weights = tiers(self._rules.queues[queue])
 
-        def from_band(band: str, number: int) -> Picks[list[Picked]]:
-            return (yield from self._from_span(queue, band, number))
+        def from_tier(tier: str, number: int) -> Picks[list[Picked]]:
+            return (yield from self._from_span(queue, tier, number))
 
-        picked = yield from self._share_out(queue, weights, room, from_band)
+        picked = yield from self._share_out(queue, weights, room, from_tier)
         if len(picked) < room and "" not in weights:
             # What was put into lanes before the levels had shares.
             picked += yield from self._from_span(queue, "", room - len(picked))
         return picked
 
-    def _from_span(self, queue: str, band: str, room: int) -> Picks[list[Picked]]:
+    def _from_span(self, queue: str, tier: str, room: int) -> Picks[list[Picked]]:
         settings = self._rules.queues[queue]
         fairness = Fairness.FIFO if settings is None else settings.fairness
         drained: set[str] = set()
         picked: list[Picked] = []
         for _ in range(ROUNDS):
             if fairness is Fairness.RANDOM:
-                quotas = yield from self._by_lot(queue, band, room - len(picked), drained)
+                quotas = yield from self._by_lot(queue, tier, room - len(picked), drained)
             else:
-                quotas = yield from self._in_turn(queue, band, room - len(picked), drained)
+                quotas = yield from self._in_turn(queue, tier, room - len(picked), drained)
             if not quotas:
                 return picked
             got = yield from self._from_lanes(queue, quotas, drained)
@@ -260,14 +260,14 @@ class Picking:
         self.unfinished = True
         return picked
 
-    def _by_lot(self, queue: str, band: str, room: int, drained: set[str]) -> Picks[dict[str, int]]:
-        sizes: Mapping[str, int] = yield Sizes(queue, *span(band))
+    def _by_lot(self, queue: str, tier: str, room: int, drained: set[str]) -> Picks[dict[str, int]]:
+        sizes: Mapping[str, int] = yield Sizes(queue, *lane_range(tier))
         left = {lane: size for lane, size in sizes.items() if lane not in drained}
-        return by_lot(left, [self._turns.draw() for _ in range(room)])
+        return random_picks(left, [self._turns.draw() for _ in range(room)])
 
-    def _in_turn(self, queue: str, band: str, room: int, drained: set[str]) -> Picks[dict[str, int]]:
-        first, below = span(band)
-        turn = self._turns.turns.get((queue, band), Turn(first))
+    def _in_turn(self, queue: str, tier: str, room: int, drained: set[str]) -> Picks[dict[str, int]]:
+        first, below = lane_range(tier)
+        turn = self._turns.turns.get((queue, tier), RoundPosition(first))
         start = max(turn.lane if turn.left else turn.lane + NEXT, first)
         limit = min(max(room + len(drained), _FEW), LANES_AT_ONCE)
         lanes: list[str] = yield Lanes(queue, start, below, limit)
@@ -279,8 +279,8 @@ class Picking:
         weights = self._weights(queue)
         if len(lanes) >= limit:  # There may be more: no second turn before they had their first.
             room = min(room, len(left))
-        plan = go_round(left, turn, lambda lane: weights.get(tenant_of(lane), 1), room)
-        self._turns.turns[queue, band] = plan.turn
+        plan = round_robin(left, turn, lambda lane: weights.get(tenant_of(lane), 1), room)
+        self._turns.turns[queue, tier] = plan.turn
         return plan.quotas
 
     def _weights(self, queue: str) -> Mapping[str, int]:
@@ -291,7 +291,7 @@ class Picking:
 
     def _from_lanes(self, queue: str, quotas: Mapping[str, int], drained: set[str]) -> Picks[list[Picked]]:
         """So many from each; lanes that have no more to give are added to those that are drained."""
-        limits = in_queue(self._rules.limits, queue)
+        limits = limits_in_queue(self._rules.limits, queue)
         if not limits and queue not in self._rules.unsettled:
             plain: list[Head] = yield Heads(queue, {(lane, ""): quota for lane, quota in quotas.items()})
             given = Counter(head.lane for head in plain)
@@ -361,7 +361,7 @@ class Picking:
         new = {permit.key: permit for permit in permits if not self._ledger.knows(permit)}
         if new:
             asked = [new[key] for key in sorted(new)]
-            uses: Mapping[str, Use] = yield Counts(asked, wait=not self._counted)
+            uses: Mapping[str, PermitUsage] = yield Counts(asked, wait=not self._counted)
             self._counted = True
             self.unfinished |= len(uses) < len(asked)  # Others have locked some, and may leave something.
             for key, use in uses.items():

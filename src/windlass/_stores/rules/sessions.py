@@ -2,19 +2,19 @@
 
 from collections.abc import Iterable, Mapping
 
-from ..._model.lease import RESCUED, Heartbeat, Lease, Pulse
+from ..._model.lease import RESCUED, Heartbeat, HeartbeatReply, Lease
 from ..._model.state import State, Verb
 from ..._model.task import Task, TaskId
 from .questions import Changes, LoadTasks, Rule
 from .successors import abandon
 
 
-def heartbeat_reply(beat: Heartbeat, running: Mapping[Lease, bool]) -> Pulse:
+def heartbeat_reply(beat: Heartbeat, running: Mapping[Lease, bool]) -> HeartbeatReply:
     """Report the leases that were lost and the tasks to stop.
 
     `running` has the current lease of each task that the worker holds, and whether it is to be cancelled.
     """
-    return Pulse(
+    return HeartbeatReply(
         alive=True,
         lost=tuple(lease for lease in beat.held if lease not in running),
         cancel=tuple(lease.task_id for lease in beat.held if running.get(lease)),

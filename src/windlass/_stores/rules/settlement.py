@@ -6,7 +6,7 @@ from typing import Any, assert_never
 
 from msgspec import Struct
 
-from ..._model.attempt import Attempt, has_line
+from ..._model.attempt import Attempt, is_recorded
 from ..._model.state import State, Verb
 from ..._model.task import Task, TaskId
 from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settlement
@@ -107,7 +107,7 @@ class _Settlements:
         change = settled(task, settlement, self._changes.now)
         if isinstance(settlement.verdict, Complete):
             self._changes.note_outcome(task.id, settlement.outcome)
-        elif has_line(settlement):
+        elif is_recorded(settlement):
             self._attempts.append(_attempt(task, settlement, self._changes.now))
         self._tasks[task.id] = self._changes.move(task, change.verb, change.state, **change.fields)
         self._applied.append(settlement)

@@ -6,7 +6,7 @@ from typing import Any, TypeVar, assert_never
 
 from msgspec.structs import asdict
 
-from ..._model.attempt import MAX_LINES, Attempt
+from ..._model.attempt import MAX_RECORDED, Attempt
 from ..._model.record import Audit
 from ..._model.state import State
 from ..._model.task import Enqueued, NewTask, TaskId
@@ -147,8 +147,8 @@ def _record(tx: Transaction, attempts: Sequence[Attempt]) -> None:
         error = row.pop("error")
         row["claimed_at"], row["finished_at"] = instant(attempt.claimed_at), instant(attempt.finished_at)
         tx.run("record", {**row, **error_row(error)})
-        if attempt.fence > MAX_LINES:  # With fewer leases there cannot be more records.
-            tx.run("forget_old_attempts", {"id": attempt.task_id, "keep": MAX_LINES})
+        if attempt.fence > MAX_RECORDED:  # With fewer leases there cannot be more records.
+            tx.run("forget_old_attempts", {"id": attempt.task_id, "keep": MAX_RECORDED})
 
 
 def delete(tx: Transaction, task_id: TaskId, tenant: str, idempotency_key: str | None) -> None:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ..._model.lease import RESCUED, Claimed, Heartbeat, Lease, Pulse
+from ..._model.lease import RESCUED, Claimed, Heartbeat, HeartbeatReply, Lease
 from ..rules.sessions import heartbeat_reply, release_unacknowledged_claims
 from .rows import instant
 from .rule_player import run
@@ -13,7 +13,7 @@ from .transaction import Transaction
 _encoder = msgspec.json.Encoder()
 
 
-def heartbeat(tx: Transaction, beat: Heartbeat) -> Pulse:
+def heartbeat(tx: Transaction, beat: Heartbeat) -> HeartbeatReply:
     """Renew the session and release unacknowledged claims; report lost leases and requests to stop."""
     session = {
         "session": beat.session,
@@ -23,7 +23,7 @@ def heartbeat(tx: Transaction, beat: Heartbeat) -> Pulse:
         "expires_at": instant(tx.now + beat.lease_for),
     }
     if not tx.run("open_session" if beat.opening else "keep_session", session):
-        return Pulse(alive=False)
+        return HeartbeatReply(alive=False)
     claims = tx.rows("granted", {"session": beat.session, "through": beat.through})
     held = set(beat.held)
     if unacknowledged := {
@@ -37,7 +37,7 @@ def heartbeat(tx: Transaction, beat: Heartbeat) -> Pulse:
     return _reply(tx, beat)
 
 
-def _reply(tx: Transaction, beat: Heartbeat) -> Pulse:
+def _reply(tx: Transaction, beat: Heartbeat) -> HeartbeatReply:
     ids = listed(lease.task_id for lease in beat.held)
     rows = tx.rows("held", {"ids": ids}) if beat.held else ()
     return heartbeat_reply(beat, {Lease(task_id, fence): cancel == 1 for task_id, fence, cancel in rows})

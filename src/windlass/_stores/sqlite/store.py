@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from ..._clock import Clock, SystemClock
 from ..._model.attempt import Attempt
 from ..._model.filter import Action, By, Count, Dimension, Filter, Page, Slice
-from ..._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse
+from ..._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from ..._model.limit import Usage
 from ..._model.queue import QueueSettings, Retention
-from ..._model.record import KINDS, Kept, Record, Session
+from ..._model.record import KINDS, Record, Session, StoredRecord
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Settled, Settlement
 from ..._store.protocol import Capability, Durability, Finding, Join, Migration, Promise, Promoted, Wake
@@ -177,7 +177,7 @@ class SQLiteStore:
         """Apply the verdicts whose leases hold, then claim."""
         return await self._write(lambda tx: leases.settle(tx, batch, claim, self._rounds))
 
-    async def heartbeat(self, beat: Heartbeat) -> Pulse:
+    async def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:
         """Renew the session; hand back strangers; report losses and requests to stop."""
         return await self._write(lambda tx: sessions.heartbeat(tx, beat))
 
@@ -260,7 +260,7 @@ class SQLiteStore:
 
     async def put(self, record: Record, by: By | None = None) -> None:
         """Keep a record in place of the one of the same name. Some kinds are the store's own to write."""
-        if not isinstance(record, QueueSettings | Kept):
+        if not isinstance(record, QueueSettings | StoredRecord):
             raise refusals.written_by_itself(record)
         await self._rearrange(more=await self._write(lambda tx: keeping.put(tx, record, by)))
 

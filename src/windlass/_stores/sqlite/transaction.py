@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ..._model.state import State, Verb, targets
 from ..._model.task import Task, TaskId
-from ..._policy.order.limits import Subject, read_key
+from ..._policy.order.limits import Subject, split_key
 from .claim.queue_rules import ONE_LINE, Places, places
 from .rows import Row, changed_row, instant, read_permits, task_reader
 from .statements import listed, statement
@@ -108,7 +108,7 @@ class Transaction:
         return moved
 
     def update(self, task: Task, **changes: Any) -> Task:
-        """Change a task, which must not have been changed since it was read; return it as it is now."""
+        """Change a task, which must not have been changed since it was read; return it is now."""
         changed = replace(task, **changes)
         if task.state is State.RUNNING and changed.state is not State.RUNNING:
             self.news.freed.update(self.caps_held([task.id]))
@@ -137,7 +137,7 @@ class Transaction:
         if not capped:
             return Counter()
         found = (read_permits(text) for (text,) in self.rows("permitted", {"ids": listed(ids)}))
-        return Counter(key for permits in found for key in permits if read_key(key)[0] in capped)
+        return Counter(key for permits in found for key in permits if split_key(key)[0] in capped)
 
     def save(self) -> None:
         """Mark this point, to come back to it or not."""

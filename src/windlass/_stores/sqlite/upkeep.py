@@ -7,9 +7,9 @@ import msgspec
 from ..._model.filter import By
 from ..._model.limit import Limit
 from ..._model.queue import QueueSettings, Retention
-from ..._model.record import KINDS, Kept, Record, Session
+from ..._model.record import KINDS, Record, Session, StoredRecord
 from ..._model.state import ENDED
-from ..._policy.order.limits import Subject, Use, read_key, tokens_at
+from ..._policy.order.limits import PermitUsage, Subject, split_key, tokens_at
 from ..._store.protocol import Promoted
 from ..rules.audit import audited_prune, audited_put, audited_removal
 from ..rules.successors import abandon
@@ -86,7 +86,7 @@ def prune_buckets(tx: Transaction, after: str) -> str | None:
     """Forget what says nothing of the starts left under permits; answers with where to go on, if anywhere."""
     limits = {limit.name: limit for limit in tx.places.limits}
     found = tx.rows("some_buckets", {"after": after, "limit": BUCKETS_AT_ONCE})
-    gone = [row[0] for row in found if _says_nothing(tx, limits.get(read_key(row[0])[0]), row)]
+    gone = [row[0] for row in found if _says_nothing(tx, limits.get(split_key(row[0])[0]), row)]
     if gone:
         tx.run("forget_buckets", {"keys": listed(gone)})
     return found[-1][0] if len(found) == BUCKETS_AT_ONCE else None
@@ -97,7 +97,7 @@ def _says_nothing(tx: Transaction, limit: Limit | None, bucket: Row) -> bool:
     _, tokens, at = bucket
     if limit is None or limit.rate is None:
         return moment(at) <= tx.now - KEPT_AFTER_LIMIT
-    return tokens_at(limit, Use(0, tokens, moment(at)), tx.now) >= limit.capacity
+    return tokens_at(limit, PermitUsage(0, tokens, moment(at)), tx.now) >= limit.capacity
 
 
 def _past_retention(tx: Transaction, retention: Retention, limit: int) -> list[Row]:
@@ -118,7 +118,7 @@ def _past_retention(tx: Transaction, retention: Retention, limit: int) -> list[R
 # -- records ---------------------------------------------------------------------------------------
 
 
-def put(tx: Transaction, record: QueueSettings | Kept, by: By | None) -> bool:
+def put(tx: Transaction, record: QueueSettings | StoredRecord, by: By | None) -> bool:
     """Keep a record in place of the one before; says whether there is more to rearrange than was done."""
     if by is not None:
         write_audit(tx, [audited_put(record, by, tx.now)])
@@ -138,7 +138,7 @@ def remove(tx: Transaction, kind: type[Record], name: str, by: By | None) -> tup
     return removed, more
 
 
-def _put_record(tx: Transaction, record: Kept) -> bool:
+def _put_record(tx: Transaction, record: StoredRecord) -> bool:
     named = {"kind": KINDS[type(record)], "name": record.name}
     before = _limit(tx, record.name) if isinstance(record, Limit) else None
     tx.run("put_record", {**named, "body": _encoder.encode(record).decode()})

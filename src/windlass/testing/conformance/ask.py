@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 from msgspec.structs import replace
 
-from ..._model.attempt import MAX_LINES, Attempt
+from ..._model.attempt import MAX_RECORDED, Attempt
 from ..._model.filter import CancelTasks, Count, Dimension, Filter, Page
 from ..._model.lease import Claimed
 from ..._model.state import State
@@ -349,7 +349,7 @@ class TestAttempts:
         worker = await worker_on(store)
         claimed = await running(store, worker)
         fences = [claimed.task.fence]
-        for _ in range(MAX_LINES + 5):
+        for _ in range(MAX_RECORDED + 5):
             await applied(store, snooze(claimed))
             claimed = await worker.claim_one(claimed.task.queue)
             fences.append(claimed.task.fence)
@@ -357,7 +357,7 @@ class TestAttempts:
 
         lines = await store.attempts(claimed.task.id)
 
-        assert [line.fence for line in lines] == fences[-MAX_LINES:]
+        assert [line.fence for line in lines] == fences[-MAX_RECORDED:]
         assert lines[-1].outcome == ending(claimed).outcome
 
     async def test_lines_outlive_a_replay(self, store: Store) -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ..._clock import Clock
 from ..._model.filter import Slice
-from ..._model.lease import Claimed, Pulse
+from ..._model.lease import Claimed, HeartbeatReply
 from ..._model.record import Audit
 from ..._model.task import Error, Task
 from ..._model.verdict import Settled
@@ -93,7 +93,7 @@ def _plain(value: Any) -> Any:
             return Claimed(_plain(task))
         case Settled():
             return replace(value, claimed=_plain(value.claimed))
-        case Pulse():
+        case HeartbeatReply():
             return (value.alive, frozenset(value.lost), frozenset(value.cancel))
         case list() | tuple():
             return tuple(_plain(one) for one in value)

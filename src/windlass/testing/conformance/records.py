@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from ..._model.alert import Alarm, Alert
+from ..._model.alert import Alert, AlertState
 from ..._model.filter import By, Page
 from ..._model.key import ApiKey, Scope
 from ..._model.limit import Limit
 from ..._model.queue import Fairness, Ordering, QueueSettings, Retention
-from ..._model.record import Audit, Kept, Session, Worker
+from ..._model.record import Audit, Session, StoredRecord, Worker
 from ..._model.schedule import Schedule, Tick
 from ..._store.protocol import Store
 from ...errors import NotSupported
@@ -32,19 +32,19 @@ KEPT = (
     ),
     Tick(name="nightly", at=datetime(2026, 3, 29, 1, 30, tzinfo=UTC), task_id="t"),
     Alert(name="mail", queue="mail", count=3, window=timedelta(minutes=5)),
-    Alarm(name="mail", raised_at=datetime(2026, 3, 29, 1, 30, tzinfo=UTC), number=4),
+    AlertState(name="mail", raised_at=datetime(2026, 3, 29, 1, 30, tzinfo=UTC), number=4),
 )
 
 
 class TestKeptRecords:
     @pytest.mark.parametrize("record", KEPT, ids=lambda record: type(record).__name__)
-    async def test_it_comes_back_as_it_was_given(self, store: Store, record: Kept) -> None:
+    async def test_it_comes_back_as_it_was_given(self, store: Store, record: StoredRecord) -> None:
         await store.put(record)
 
         assert await all_records(store, type(record)) == (record,)
 
     @pytest.mark.parametrize("record", KEPT, ids=lambda record: type(record).__name__)
-    async def test_it_is_replaced_and_removed_by_name(self, store: Store, record: Kept) -> None:
+    async def test_it_is_replaced_and_removed_by_name(self, store: Store, record: StoredRecord) -> None:
         other, changed = replace(record, name="other"), replace(record)
         for one in (record, other, changed):
             await store.put(one)
@@ -162,7 +162,7 @@ class TestAuditedRecords:
 
     @pytest.mark.parametrize("record", CHANGED, ids=lambda record: type(record).__name__)
     async def test_whoever_puts_or_removes_is_logged(
-        self, store: Store, clock: ManualClock, record: QueueSettings | Kept
+        self, store: Store, clock: ManualClock, record: QueueSettings | StoredRecord
     ) -> None:
         await store.put(record, By(who="ada", why="too much mail"))
         clock.advance(1)
@@ -188,7 +188,9 @@ class TestAuditedRecords:
         assert '"by":"tenant","rate":0.5' in limited.detail
 
     @pytest.mark.parametrize("record", CHANGED, ids=lambda record: type(record).__name__)
-    async def test_what_nobody_did_is_not_logged(self, store: Store, record: QueueSettings | Kept) -> None:
+    async def test_what_nobody_did_is_not_logged(
+        self, store: Store, record: QueueSettings | StoredRecord
+    ) -> None:
         await store.put(record)
         await store.remove(type(record), record.name)
 

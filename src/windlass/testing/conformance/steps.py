@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ..._ids import new_id
 from ..._model.attempt import Attempt
 from ..._model.filter import Action, By, CancelTasks, Count, Dimension, Discard, Filter, Page, Replay, Slice
-from ..._model.lease import Claim, Claimed, Heartbeat, Lease, Pulse, Reported
+from ..._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease, ProgressReport
 from ..._model.queue import QueueSettings
 from ..._model.record import Audit, Record, Session, Worker
 from ..._model.state import State
@@ -73,13 +73,13 @@ class ManualWorker:
         self.session = new_id()
         self.claims = 0
 
-    async def beat(self, *held: Lease, lease_for: timedelta = LEASE, **changes: Any) -> Pulse:
+    async def beat(self, *held: Lease, lease_for: timedelta = LEASE, **changes: Any) -> HeartbeatReply:
         """Send a heartbeat; `changes` are fields of Heartbeat."""
         worker = Worker(name=self.name, host="host", pid=7, queues=(DEFAULT_QUEUE,), slots=4, version="1")
         fields = {"session": self.session, "worker": worker, "lease_for": lease_for, "held": held}
         return await self.store.heartbeat(Heartbeat(**{**fields, **changes}))
 
-    async def report(self, *reports: Reported, held: Sequence[Lease] = ()) -> Pulse:
+    async def report(self, *reports: ProgressReport, held: Sequence[Lease] = ()) -> HeartbeatReply:
         """Send a heartbeat with news of how far tasks have come."""
         return await self.beat(*held, progress=reports)
 

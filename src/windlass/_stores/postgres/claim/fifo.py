@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ...._model.lease import Claim
 from ...._model.verdict import Settlement
-from ...._policy.order.share import passed, split
+from ...._policy.order.share import advance, split_picks
 from ..connection.database import Database
 from ..enqueue.plain import Terms
 from ..queue_layout import Layout
@@ -69,7 +69,7 @@ class Claiming:
             grant = await self._from_lines(database, terms, batch, claim, lines)
             return replace(grant, wait=rest) if len(grant.claimed) < claim.limit else grant
         weights = {_LINES: len(lines), _LANES: len(lanes)} if lines else {_LANES: len(lanes)}
-        first = max(split(1, weights, self._passes).items(), key=lambda item: item[1])[0]
+        first = max(split_picks(1, weights, self._passes).items(), key=lambda item: item[1])[0]
         ways = {
             _LINES: partial(self._from_lines, database, terms, queues=lines),
             _LANES: partial(self._lanes.claim, database, terms, queues=lanes),
@@ -87,7 +87,7 @@ class Claiming:
                 grant = together(grant, more)
                 if len(more.claimed) < room:
                     short.add(second)
-        self._passes = passed(weights, self._passes, taken, short)
+        self._passes = advance(weights, self._passes, taken, short)
         return grant
 
     # -- lines ---------------------------------------------------------------------------------------

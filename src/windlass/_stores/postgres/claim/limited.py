@@ -13,7 +13,7 @@ from msgspec import Struct
 from ...._model.lease import Claim, Claimed
 from ...._model.queue import Level, QueueSettings
 from ...._model.task import TaskId
-from ...._policy.order.limits import Subject, Use, needs_lock
+from ...._policy.order.limits import PermitUsage, Subject, needs_lock
 from ...rules.claim_planner import (
     KEYS_AT_ONCE,
     MAX_SIZE,
@@ -159,15 +159,15 @@ class Answering:
                 rows = yield Ask(f"level_heads {level}", (queue, number, self._seen), sql)
                 return self._noted(queue, rows)
 
-    def _counts(self, request: Counts) -> Script[dict[str, Use]]:
+    def _counts(self, request: Counts) -> Script[dict[str, PermitUsage]]:
         """Lock and count. Keys that have nothing left need no lock: nothing will be granted of them."""
         seen = yield from ask("peek", [permit.key for permit in request.permits], self._clock)
-        uses = {key: Use(running, tokens, at, now) for key, running, tokens, at, now in seen}
+        uses = {key: PermitUsage(running, tokens, at, now) for key, running, tokens, at, now in seen}
         keys = [permit.key for permit in request.permits if needs_lock(permit, uses[permit.key])]
         locked = yield from self._locked(keys, wait=request.wait)
         return {key: use for key, use in uses.items() if key not in keys} | locked
 
-    def _locked(self, keys: list[str], *, wait: bool) -> Script[dict[str, Use]]:
+    def _locked(self, keys: list[str], *, wait: bool) -> Script[dict[str, PermitUsage]]:
         if not keys:
             return {}
         name = "bucket_lock" if wait else "bucket_try"
@@ -178,7 +178,7 @@ class Answering:
         self.locked.update(row[0] for row in rows)
         held = yield from ask("permits", [row[0] for row in rows], self._clock)
         running = {key: (number, now) for key, number, now in held}
-        return {key: Use(running[key][0], tokens, at, running[key][1]) for key, tokens, at in rows}
+        return {key: PermitUsage(running[key][0], tokens, at, running[key][1]) for key, tokens, at in rows}
 
     def _noted(self, queue: str, rows: Sequence[Row]) -> list[Head]:
         """A lock of our own does not keep us from finding a task again."""

@@ -10,15 +10,15 @@ from ...._model.queue import QueueSettings
 from ...._model.record import KINDS
 from ...._policy.order.lanes import lane_of
 from ...._policy.order.limits import (
+    PermitUsage,
     Subject,
-    Use,
     changes_rate,
-    in_queue,
-    key_of,
-    keys_of,
-    moves_tasks,
+    key_range,
+    limit_key,
+    limits_in_queue,
     permits_of,
-    read_key,
+    regroups_tasks,
+    split_key,
     tokens_at,
 )
 from ...rules.claim_planner import Rules
@@ -51,7 +51,7 @@ def lay_some(rules: Rules, queues: Iterable[str]) -> Script[bool]:
 def _place(rules: Rules, row: Row) -> tuple[str, str]:
     _, queue, type_, tenant, priority, payload = row
     lane = lane_of(rules.queues.get(queue), tenant, priority)
-    return lane, key_of(in_queue(rules.limits, queue), Subject(queue, type_, tenant, payload))
+    return lane, limit_key(limits_in_queue(rules.limits, queue), Subject(queue, type_, tenant, payload))
 
 
 def take_out(queue: str) -> Script[int]:
@@ -77,7 +77,7 @@ def put_limit(clock: datetime | None, limit: Limit) -> Script[list[Limit]]:
     yield from ask("put_record", KINDS[Limit], limit.name, _encoder.encode(limit).decode())
     yield from _guard(clock)
     yield from _settle_buckets(clock, before, limit)
-    if not moves_tasks(before, limit):
+    if not regroups_tasks(before, limit):
         return []
     changed = [limit] if before is None else [before, limit]
     yield from ask("unsettle", queues_of(changed))
@@ -121,8 +121,8 @@ def _guard(clock: datetime | None) -> Script[None]:
 
 def _settle_buckets(clock: datetime | None, before: Limit | None, now: Limit | None) -> Script[None]:
     if before is not None and changes_rate(before, now):
-        yield from ask("lock_buckets", *keys_of(before))
-        yield from ask("settle_buckets", *keys_of(before), before.rate, float(before.capacity), clock)
+        yield from ask("lock_buckets", *key_range(before))
+        yield from ask("settle_buckets", *key_range(before), before.rate, float(before.capacity), clock)
 
 
 def count_running(now: datetime) -> Script[None]:
@@ -154,10 +154,10 @@ def usages(now: datetime) -> Script[list[Usage]]:
     limits = {limit.name: limit for limit in (yield from all_limits())}
     found = []
     for key, running, tokens, at in (yield from ask("uses")):
-        name, which = read_key(key)
+        name, which = split_key(key)
         limit = limits.get(name)
         if limit is None or (not running and tokens is None):
             continue
-        left = None if limit.rate is None else tokens_at(limit, Use(0, tokens, at), now)
+        left = None if limit.rate is None else tokens_at(limit, PermitUsage(0, tokens, at), now)
         found.append(Usage(name=key, limit=name, value=which, running=running, tokens=left))
     return found

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from ...._model.attempt import MAX_LINES, Attempt
+from ...._model.attempt import MAX_RECORDED, Attempt
 from ...._model.filter import Filter, Page, Slice
 from ...._model.queue import QueueSettings
 from ...._model.record import KINDS, Audit, Record, Session, Worker
@@ -50,7 +50,7 @@ async def attempts(connections: Connections, task_id: TaskId) -> list[Attempt]:
     """The lines of a task's attempts, oldest first."""
     if not is_task_id(task_id):
         return []
-    rows = await connections.fetch(Ask("attempts", (task_id, MAX_LINES)))
+    rows = await connections.fetch(Ask("attempts", (task_id, MAX_RECORDED)))
     return [read_attempt(task_id, row) for row in reversed(rows)]
 
 

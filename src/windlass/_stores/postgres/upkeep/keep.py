@@ -7,10 +7,10 @@ import msgspec
 from msgspec import Struct
 
 from ...._model.queue import QueueSettings, Retention
-from ...._model.record import KINDS, Kept
+from ...._model.record import KINDS, StoredRecord
 from ...._model.state import State
 from ...._model.task import TaskId
-from ...._policy.order.lanes import moves_tasks
+from ...._policy.order.lanes import changes_lanes
 from ..queue_layout import read_settings
 from ..script import Ask, Script, ask, value
 from ..successors import abandon
@@ -155,7 +155,7 @@ def prune_keys(clock: datetime | None) -> Ask:
 # -- records ---------------------------------------------------------------------------------------
 
 
-def put_record(record: Kept) -> Script[None]:
+def put_record(record: StoredRecord) -> Script[None]:
     """Keep a record in place of the one before."""
     yield from ask("put_record", KINDS[type(record)], record.name, _encoder.encode(record).decode())
 
@@ -176,7 +176,7 @@ def put_queue(clock: datetime | None, settings: QueueSettings) -> Script[bool]:
         "put_queue", settings.name, settings.paused, settings.stripes, text, settings.is_laned, clock
     )
     yield from ask("wake", [settings.name])
-    moved = moves_tasks(None if before is None else read_settings(before), settings)
+    moved = changes_lanes(None if before is None else read_settings(before), settings)
     if moved:
         yield from ask("unsettle", [settings.name])
     return moved
@@ -186,7 +186,7 @@ def remove_queue(clock: datetime | None, name: str) -> Script[bool]:
     """Forget a queue's settings; says whether there were any. It may have been paused."""
     before = yield from value("queue_settings", name)
     removed = yield from value("remove_queue", name, clock)
-    if before is not None and moves_tasks(read_settings(before), None):
+    if before is not None and changes_lanes(read_settings(before), None):
         yield from ask("unsettle", [name])
     yield from ask("wake", [name])
     return removed is not None

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...._model.lease import Claim
 from ...._model.queue import Level
-from ...._policy.order.limits import Permit, Subject, Use
+from ...._policy.order.limits import Permit, PermitUsage, Subject
 from ...rules.claim_planner import (
     KEYS_AT_ONCE,
     LANES_AT_ONCE,
@@ -194,7 +194,7 @@ class _Answers:
 
     # -- what is in use ------------------------------------------------------------------------------
 
-    def _uses(self, permits: Sequence[Permit]) -> dict[str, Use]:
+    def _uses(self, permits: Sequence[Permit]) -> dict[str, PermitUsage]:
         if self._running is None:
             self._running = running(self._tx.rows("limited"))
         rated = [permit.key for permit in permits if permit.limit.rate is not None]
@@ -202,7 +202,7 @@ class _Answers:
         left = {key: (tokens, moment(at)) for key, tokens, at in buckets}
         self.ahead.update({key: tokens for key, tokens, at in buckets if at > self._tx.at})
         return {
-            permit.key: Use(self._running[permit.key], *left.get(permit.key, (None, None)))
+            permit.key: PermitUsage(self._running[permit.key], *left.get(permit.key, (None, None)))
             for permit in permits
         }
 

@@ -9,7 +9,7 @@ import msgspec
 from ...._model.limit import Limit
 from ...._model.queue import QueueSettings
 from ...._policy.order.lanes import lane_of
-from ...._policy.order.limits import Subject, in_queue, key_of
+from ...._policy.order.limits import Subject, limit_key, limits_in_queue
 
 Place: TypeAlias = tuple[str, str]
 """A lane and a key."""
@@ -48,13 +48,13 @@ class Places:
 
     def is_free(self, queue: str) -> bool:
         """Whether no limit applies to its tasks."""
-        return not self.limits or not in_queue(self.limits, queue)
+        return not self.limits or not limits_in_queue(self.limits, queue)
 
     def of(self, task: Subject, priority: int) -> Place:
         """Where a task belongs."""
-        limits = in_queue(self.limits, task.queue)
+        limits = limits_in_queue(self.limits, task.queue)
         lane = lane_of(self.settings.get(task.queue), task.tenant, priority)
-        return lane, key_of(limits, task) if limits else ""
+        return lane, limit_key(limits, task) if limits else ""
 
 
 @lru_cache(maxsize=16)

@@ -25,7 +25,7 @@ def after_settings(
     """A queue's settings were written; says whether there is more to put elsewhere than was done at once."""
     tx.rules_changed()
     tx.news.ready.add(name)  # It may have been paused.
-    return lanes.moves_tasks(before, now) and _begin(tx, [name])
+    return lanes.changes_lanes(before, now) and _begin(tx, [name])
 
 
 def after_limit(tx: Transaction, before: Limit | None, now: Limit | None) -> bool:
@@ -34,7 +34,7 @@ def after_limit(tx: Transaction, before: Limit | None, now: Limit | None) -> boo
     tx.news.limits_changed = True
     if before is not None and limits.changes_rate(before, now):
         _settle_buckets(tx, before)
-    if not limits.moves_tasks(before, now):
+    if not limits.regroups_tasks(before, now):
         return False
     _count_running(tx)
     named = {limit.queue for limit in (before, now) if limit is not None}
@@ -43,7 +43,7 @@ def after_limit(tx: Transaction, before: Limit | None, now: Limit | None) -> boo
 
 
 def _settle_buckets(tx: Transaction, limit: Limit) -> None:
-    first, below = limits.keys_of(limit)
+    first, below = limits.key_range(limit)
     filling = {"rate": limit.rate, "capacity": float(limit.capacity), "now": tx.at}
     tx.run("settle_buckets", {"first": first, "below": below, **filling})
 

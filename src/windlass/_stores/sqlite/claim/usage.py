@@ -6,7 +6,7 @@ from datetime import datetime
 
 from ...._model.filter import Page
 from ...._model.limit import Limit, Usage
-from ...._policy.order.limits import Use, read_key, tokens_at
+from ...._policy.order.limits import PermitUsage, split_key, tokens_at
 from ..rows import Row, moment, read_permits
 
 
@@ -26,9 +26,11 @@ def usages(
     known = {limit.name: limit for limit in limits}
     left = {key: (tokens, moment(at)) for key, tokens, at in buckets}
     keys = sorted({*holding, *left}, reverse=page.newest_first)
-    found = [key for key in keys if read_key(key)[0] in known and _is_behind(page, key)]
+    found = [key for key in keys if split_key(key)[0] in known and _is_behind(page, key)]
     return [
-        _usage(known[read_key(key)[0]], key, Use(holding.get(key, 0), *left.get(key, (None, None))), now)
+        _usage(
+            known[split_key(key)[0]], key, PermitUsage(holding.get(key, 0), *left.get(key, (None, None))), now
+        )
         for key in found[: page.limit + 1]
     ]
 
@@ -39,11 +41,11 @@ def _is_behind(page: Page, key: str) -> bool:
     return key < page.cursor if page.newest_first else key > page.cursor
 
 
-def _usage(limit: Limit, key: str, use: Use, now: datetime) -> Usage:
+def _usage(limit: Limit, key: str, use: PermitUsage, now: datetime) -> Usage:
     return Usage(
         name=key,
         limit=limit.name,
-        value=read_key(key)[1],
+        value=split_key(key)[1],
         running=use.running,
         tokens=None if limit.rate is None else tokens_at(limit, use, now),
     )

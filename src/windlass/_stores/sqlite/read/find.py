@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from ...._model.attempt import MAX_LINES, Attempt
+from ...._model.attempt import MAX_RECORDED, Attempt
 from ...._model.filter import Count, Dimension, Filter, Page, Slice
 from ...._model.limit import Usage
 from ...._model.queue import QueueSettings
@@ -93,7 +93,9 @@ class Reader:
     def attempts(self, task_id: TaskId) -> list[Attempt]:
         """The lines of a task's attempts, oldest first."""
         rows = self._rows("attempts", {"id": task_id})
-        return [read_attempt(task_id, row) for row in rows[-MAX_LINES:]]  # A completion is one beside them.
+        return [
+            read_attempt(task_id, row) for row in rows[-MAX_RECORDED:]
+        ]  # A completion is one beside them.
 
     def records(self, kind: type[R], page: Page) -> Slice[R]:
         """The records of a kind, by name."""

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from ...._model.lease import Lease, Reported
+from ...._model.lease import Lease, ProgressReport
 from ...._model.record import Session
 from ...._model.state import State
 from ...._model.task import Progress
@@ -131,7 +131,7 @@ class TestNews:
         held = await running(store, worker)
         half = Progress(fraction=0.5, message="half way — ½")
 
-        await worker.report(Reported(held.lease, half), held=[held.lease])
+        await worker.report(ProgressReport(held.lease, half), held=[held.lease])
 
         assert (await get(store, held.task.id)).progress == half
 
@@ -144,14 +144,14 @@ class TestNews:
         rescuer = await worker_on(store)
         (rescued,) = await store.rescue(rescuer.session, limit=10)
 
-        await rescuer.report(Reported(stale.lease, Progress(fraction=0.9)), held=[rescued.lease])
+        await rescuer.report(ProgressReport(stale.lease, Progress(fraction=0.9)), held=[rescued.lease])
 
         assert await get(store, stale.task.id) == rescued.task
 
     async def test_progress_is_forgotten_at_the_next_claim(self, store: Store) -> None:
         worker = await worker_on(store)
         held = await running(store, worker)
-        await worker.report(Reported(held.lease, Progress(fraction=0.5)), held=[held.lease])
+        await worker.report(ProgressReport(held.lease, Progress(fraction=0.5)), held=[held.lease])
         await worker.beat(through=worker.claims)
 
         again = await worker.claim_one(held.task.queue)

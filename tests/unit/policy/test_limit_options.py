@@ -6,14 +6,14 @@ import pytest
 
 from windlass import InvalidOption
 from windlass._model.limit import Limit
-from windlass._policy.order.limit_options import changed_limit, check_field, limit_of
+from windlass._policy.order.limit_options import changed_limit, check_field, new_limit
 
 LIMIT = Limit(name="api", queue="mail", by="account_id", running=5, rate=10.0, burst=20)
 
 
 def make(name: Any = "api", **options: Any) -> Limit:
     said: Any = options
-    return limit_of(name, said)
+    return new_limit(name, said)
 
 
 def change(**options: Any) -> Limit:

@@ -7,7 +7,7 @@ import pytest
 
 from windlass import InvalidOption, Retention
 from windlass._model.queue import Fairness, Level, Ordering, QueueSettings
-from windlass._policy.order.queue_options import changed
+from windlass._policy.order.queue_options import changed_queue
 
 PLAIN = QueueSettings(name="mail", paused=True)
 FULL = QueueSettings(
@@ -21,7 +21,7 @@ FULL = QueueSettings(
 
 def change(settings: QueueSettings, **changes: Any) -> QueueSettings:
     made: Any = changes
-    return changed(settings, made)
+    return changed_queue(settings, made)
 
 
 def test_nothing_named_changes_nothing() -> None:

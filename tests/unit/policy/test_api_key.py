@@ -14,8 +14,8 @@ from rich.pretty import pretty_repr
 
 from tests.unit.samples import HOUR, NOW
 from windlass._model.key import ApiKey, Scope
-from windlass._policy import api_key as bearer
-from windlass._policy.api_key import Sent, allows, fits, from_bytes, hashed, read
+from windlass._policy import api_key
+from windlass._policy.api_key import PresentedKey, allows, hash_secret, is_valid, new_key, parse_key
 from windlass.errors import InvalidOption
 
 LEAST = 42
@@ -24,27 +24,27 @@ SHAPE = re.compile(f"wl_[{LETTERS}]{{12}}_[{LETTERS}]{{43}}")
 TICK = timedelta(microseconds=1)
 
 entropy = st.binary(min_size=LEAST, max_size=48)
-sent_keys = entropy.map(from_bytes)
+sent_keys = entropy.map(new_key)
 
 
-def kept(sent: Sent, **changes: object) -> ApiKey:
+def kept(sent: PresentedKey, **changes: object) -> ApiKey:
     key = ApiKey(
-        name=sent.id, label="web", hash=hashed(sent.secret), scopes=(Scope.READ,), created_at=NOW - HOUR
+        name=sent.id, label="web", hash=hash_secret(sent.secret), scopes=(Scope.READ,), created_at=NOW - HOUR
     )
     return replace(key, **changes)
 
 
 @given(random=entropy)
 def test_a_key_has_its_shape_and_reads_back(random: bytes) -> None:
-    sent = from_bytes(random)
+    sent = new_key(random)
 
     assert SHAPE.fullmatch(sent.text)
-    assert read(sent.text) == sent
+    assert parse_key(sent.text) == sent
 
 
 def test_a_secret_has_256_bits() -> None:
     assert len(set(LETTERS)) ** 43 >= 1 << 256
-    assert len(from_bytes(bytes(LEAST)).secret) == 43
+    assert len(new_key(bytes(LEAST)).secret) == 43
 
 
 def test_the_least_entropy_favours_no_secret_over_another() -> None:
@@ -59,11 +59,11 @@ def test_every_bit_of_the_entropy_counts(random: bytes, data: st.DataObject) -> 
     bit = data.draw(st.integers(0, 8 * len(random) - 1))
     other = (int.from_bytes(random, "big") ^ 1 << bit).to_bytes(len(random), "big")
 
-    assert from_bytes(other) != from_bytes(random)
+    assert new_key(other) != new_key(random)
 
 
 def test_every_letter_of_a_key_comes_from_the_entropy() -> None:
-    ends = [from_bytes(number.to_bytes(LEAST, "big")) for number in (0, 62**55 - 1)]
+    ends = [new_key(number.to_bytes(LEAST, "big")) for number in (0, 62**55 - 1)]
 
     assert [one.text for one in ends] == [f"wl_{'0' * 12}_{'0' * 43}", f"wl_{'z' * 12}_{'z' * 43}"]
 
@@ -71,18 +71,18 @@ def test_every_letter_of_a_key_comes_from_the_entropy() -> None:
 @given(random=st.binary(max_size=LEAST - 1))
 def test_too_little_entropy_makes_no_key(random: bytes) -> None:
     with pytest.raises(ValueError, match=f"42 random bytes or more, not {len(random)}"):
-        from_bytes(random)
+        new_key(random)
 
 
 @given(text=st.text() | st.from_regex(r"wl_[0-9A-Za-z]{11,13}_[0-9A-Za-z]{42,44}", fullmatch=True))
 def test_what_has_another_shape_is_no_key(text: str) -> None:
-    found = read(text)
+    found = parse_key(text)
 
     assert (found is not None) == bool(SHAPE.fullmatch(text))
     assert found is None or found.text == text
 
 
-GOOD = from_bytes(bytes(range(LEAST)))
+GOOD = new_key(bytes(range(LEAST)))
 
 
 @pytest.mark.parametrize(
@@ -95,44 +95,46 @@ GOOD = from_bytes(bytes(range(LEAST)))
     ],
 )
 def test_what_is_nearly_a_key_is_none(text: str) -> None:
-    assert read(text) is None
+    assert parse_key(text) is None
 
 
 @given(sent=sent_keys, other=sent_keys)
-def test_only_the_right_secret_fits(sent: Sent, other: Sent) -> None:
-    assert fits(sent, kept(sent), NOW)
-    assert fits(other, kept(sent), NOW) == (other.secret == sent.secret)
+def test_only_the_right_secret_fits(sent: PresentedKey, other: PresentedKey) -> None:
+    assert is_valid(sent, kept(sent), NOW)
+    assert is_valid(other, kept(sent), NOW) == (other.secret == sent.secret)
 
 
 @given(sent=sent_keys, place=st.integers(0, 42), letter=st.sampled_from(LETTERS))
-def test_a_secret_that_is_wrong_in_one_letter_does_not_fit(sent: Sent, place: int, letter: str) -> None:
-    near = Sent(sent.id, sent.secret[:place] + letter + sent.secret[place + 1 :])
+def test_a_secret_that_is_wrong_in_one_letter_does_not_fit(
+    sent: PresentedKey, place: int, letter: str
+) -> None:
+    near = PresentedKey(sent.id, sent.secret[:place] + letter + sent.secret[place + 1 :])
 
-    assert fits(near, kept(sent), NOW) == (near == sent)
+    assert is_valid(near, kept(sent), NOW) == (near == sent)
 
 
 def test_a_key_is_good_until_the_instant_it_expires() -> None:
     key = kept(GOOD, expires_at=NOW)
 
-    assert fits(GOOD, key, NOW - TICK)
-    assert not fits(GOOD, key, NOW)
-    assert not fits(GOOD, key, NOW + TICK)
+    assert is_valid(GOOD, key, NOW - TICK)
+    assert not is_valid(GOOD, key, NOW)
+    assert not is_valid(GOOD, key, NOW + TICK)
 
 
 def test_nothing_fits_nothing() -> None:
-    assert not fits(None, None, NOW)
-    assert not fits(GOOD, None, NOW)
-    assert not fits(None, kept(GOOD), NOW)
+    assert not is_valid(None, None, NOW)
+    assert not is_valid(GOOD, None, NOW)
+    assert not is_valid(None, kept(GOOD), NOW)
 
 
 def test_nothing_sent_does_not_fit_the_hash_of_nothing() -> None:
-    assert not fits(None, kept(GOOD, hash=hashed("")), NOW)
-    assert not fits(GOOD, kept(GOOD, hash=bearer._NOBODY), NOW)
+    assert not is_valid(None, kept(GOOD, hash=hash_secret("")), NOW)
+    assert not is_valid(GOOD, kept(GOOD, hash=api_key._NOBODY), NOW)
 
 
-@pytest.mark.parametrize("stored", ["", "é", GOOD.secret, hashed(GOOD.secret).upper(), "0" * 64])
+@pytest.mark.parametrize("stored", ["", "é", GOOD.secret, hash_secret(GOOD.secret).upper(), "0" * 64])
 def test_a_stored_hash_that_is_none_fits_nothing(stored: str) -> None:
-    assert not fits(GOOD, kept(GOOD, hash=stored), NOW)
+    assert not is_valid(GOOD, kept(GOOD, hash=stored), NOW)
 
 
 def test_the_secret_is_neither_shown_nor_kept() -> None:
@@ -143,13 +145,13 @@ def test_the_secret_is_neither_shown_nor_kept() -> None:
 
 @pytest.mark.parametrize("value", [0.001, 1, 2.5, 1_000_000])
 def test_a_rate(value: float) -> None:
-    assert bearer.rate(value) == value
+    assert api_key.checked_rate(value) == value
 
 
 @pytest.mark.parametrize("value", [0, -1, 0.0001, 1e7, float("nan"), float("inf"), True, "5", None])
 def test_what_is_no_rate(value: Any) -> None:
     with pytest.raises(InvalidOption, match="a key's rate"):
-        bearer.rate(value)
+        api_key.checked_rate(value)
 
 
 @pytest.mark.parametrize("scope", Scope)

@@ -15,14 +15,14 @@ from windlass._policy.input import keys
 from windlass._policy.input.chain import Step, decode_steps
 from windlass._policy.input.new_task import (
     Origin,
-    another_like,
     check_first_options,
     check_options,
-    follow,
+    checked_steps,
     group,
+    later_step,
     new_step,
     new_task,
-    steps,
+    with_payload,
 )
 from windlass.errors import InvalidOption
 
@@ -123,7 +123,7 @@ def test_what_follows_is_carried_along() -> None:
     below = Step(id="t2", type="after", payload=Raw(b"{}"))
 
     assert decode_steps(task(next=below).next) == decode_steps(task(next=[below]).next) == (below,)
-    assert steps(None) == steps([]) == ()
+    assert checked_steps(None) == checked_steps([]) == ()
 
 
 @pytest.mark.parametrize(
@@ -173,13 +173,13 @@ def test_every_option_is_known() -> None:
 
 
 def test_a_later_step_takes_the_result_where_it_is_told() -> None:
-    assert follow(step(), {}, "before") == replace(step(), result_into="before")
+    assert later_step(step(), {}, "before") == replace(step(), result_into="before")
 
 
 @pytest.mark.parametrize("option", ["run_at", "idempotency_key", "idempotency_for", "unique", "trace"])
 def test_what_only_a_first_task_may_ask_for_is_refused_in_a_later_step(option: str) -> None:
     with pytest.raises(InvalidOption, match=f"{option} is for the first task of a chain"):
-        follow(step(), {option: None}, None)
+        later_step(step(), {option: None}, None)
 
 
 def test_the_last_of_a_group_waits_for_all_the_others_under_one_root() -> None:
@@ -209,4 +209,4 @@ def test_another_of_the_same_request_differs_in_its_payload_alone(unique: bool) 
 
     first = made("a", b'{"n":1}')
 
-    assert another_like(first, "b", b'{"n":2}') == made("b", b'{"n":2}')
+    assert with_payload(first, "b", b'{"n":2}') == made("b", b'{"n":2}')

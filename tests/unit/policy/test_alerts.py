@@ -8,20 +8,20 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from windlass._model.alert import MAX_COUNT, Alarm, Alert, News, Turn
+from windlass._model.alert import MAX_COUNT, Alert, AlertNotice, AlertState, Turn
 from windlass._model.state import State
 from windlass._policy.alerts import (
     GIVE_UP_AFTER,
     MAX_UNSENT,
     REMIND_EVERY,
-    alert_of,
-    dead_letters,
-    judge,
-    next_to_send,
-    not_sent,
-    sent,
-    to_send,
-    webhook_place,
+    add_notice,
+    dead_letter_filter,
+    evaluate,
+    mark_failed,
+    mark_sent,
+    new_alert,
+    next_notice,
+    webhook_origin,
     webhook_url,
 )
 from windlass.errors import InvalidOption
@@ -37,9 +37,9 @@ def after(minutes: float) -> datetime:
 
 def told(alert: Alert, numbers: list[tuple[float, int]]) -> list[tuple[float, Turn]]:
     """What is told when there are so many after so many minutes."""
-    alarm, heard = Alarm(name=alert.name), []
+    alarm, heard = AlertState(name=alert.name), []
     for minutes, number in numbers:
-        alarm, news = judge(alert, alarm, number, after(minutes))
+        alarm, news = evaluate(alert, alarm, number, after(minutes))
         if news is not None:
             heard.append((minutes, news.turn))
     return heard
@@ -76,11 +76,11 @@ class TestJudging:
         assert turns == [(0, Turn.RAISED), (day, Turn.REMINDED), (2 * day, Turn.REMINDED)]
 
     def test_a_raised_threshold_clears_it_after_the_hold(self) -> None:
-        raised, _ = judge(MAIL, Alarm(name="mail"), 3, START)
+        raised, _ = evaluate(MAIL, AlertState(name="mail"), 3, START)
         higher = Alert(name="mail", count=10)
 
-        below, nothing = judge(higher, raised, 3, after(1))
-        cleared, news = judge(higher, below, 3, after(6))
+        below, nothing = evaluate(higher, raised, 3, after(1))
+        cleared, news = evaluate(higher, below, 3, after(6))
 
         assert nothing is None
         assert (news and news.turn, cleared.raised_at) == (Turn.CLEARED, None)
@@ -90,45 +90,45 @@ class TestJudging:
         assert told(MAIL, [(60, 3), (61, 0), (10, 0), (15, 0)]) == [(60, Turn.RAISED), (15, Turn.CLEARED)]
 
     def test_what_is_told_says_since_when_and_how_many(self) -> None:
-        raised, first = judge(MAIL, Alarm(name="mail"), 4, START)
-        below, _ = judge(MAIL, raised, 1, after(1))
-        cleared, last = judge(MAIL, below, 2, after(6))
+        raised, first = evaluate(MAIL, AlertState(name="mail"), 4, START)
+        below, _ = evaluate(MAIL, raised, 1, after(1))
+        cleared, last = evaluate(MAIL, below, 2, after(6))
 
-        assert first == News(
+        assert first == AlertNotice(
             id="raised-20260329T013000000000Z-00d8d3f11739d2f3",
             turn=Turn.RAISED,
             number=4,
             at=START,
             raised_at=START,
         )
-        assert last == News(
+        assert last == AlertNotice(
             id="cleared-20260329T013600000000Z-00d8d3f11739d2f3",
             turn=Turn.CLEARED,
             number=2,
             at=after(6),
             raised_at=START,
         )
-        assert raised == Alarm(name="mail", raised_at=START, told_at=START, number=4, last=first.id)
-        assert cleared == Alarm(name="mail", told_at=after(6), number=2, last=last.id)
+        assert raised == AlertState(name="mail", raised_at=START, told_at=START, number=4, last=first.id)
+        assert cleared == AlertState(name="mail", told_at=after(6), number=2, last=last.id)
 
     def test_ids_fit_a_header_and_are_the_alerts_own(self) -> None:
         names = ["mail", "m.a.i.l", "m_a_i_l", "почта", "a" * 128]
-        ids = {judge(Alert(name=name), Alarm(name=name), 1, START)[0].last for name in names}
+        ids = {evaluate(Alert(name=name), AlertState(name=name), 1, START)[0].last for name in names}
 
         assert len(ids) == len(names)
         assert all(one.isascii() and "." not in one and len(one) < 60 for one in ids)
 
     def test_nothing_changes_while_nothing_happens(self) -> None:
-        raised, _ = judge(MAIL, Alarm(name="mail"), 4, START)
+        raised, _ = evaluate(MAIL, AlertState(name="mail"), 4, START)
 
-        assert judge(MAIL, raised, 5, after(1)) == (raised, None)
-        assert judge(MAIL, Alarm(name="mail"), 2, START) == (Alarm(name="mail"), None)
+        assert evaluate(MAIL, raised, 5, after(1)) == (raised, None)
+        assert evaluate(MAIL, AlertState(name="mail"), 2, START) == (AlertState(name="mail"), None)
 
     def test_without_a_webhook_nothing_waits_to_be_sent(self) -> None:
-        raised, news = judge(MAIL, Alarm(name="mail"), 4, START)
+        raised, news = evaluate(MAIL, AlertState(name="mail"), 4, START)
         assert news is not None
 
-        alarm, _ = judge(MAIL, to_send(raised, news), 4, after(1))
+        alarm, _ = evaluate(MAIL, add_notice(raised, news), 4, after(1))
 
         assert alarm.unsent == ()
 
@@ -142,12 +142,12 @@ class TestJudging:
         self, steps: list[tuple[int, int]], count: int, hold: int
     ) -> None:
         alert = Alert(name="a", count=count, hold=hold * MINUTE)
-        alarm, now, turns, ids = Alarm(name="a"), START, [], []
+        alarm, now, turns, ids = AlertState(name="a"), START, [], []
         looks: list[tuple[datetime, int]] = []
         for minutes, number in steps:
             now += minutes * MINUTE
             looks.append((now, number))
-            alarm, news = judge(alert, alarm, number, now)
+            alarm, news = evaluate(alert, alarm, number, now)
             if news is None:
                 continue
             turns.append(news.turn)
@@ -167,33 +167,33 @@ class TestJudging:
 
 
 class TestSending:
-    def waiting(self, *ids: str) -> Alarm:
-        alarm = Alarm(name="mail", raised_at=START)
+    def waiting(self, *ids: str) -> AlertState:
+        alarm = AlertState(name="mail", raised_at=START)
         for one in ids:
-            news = News(id=one, turn=Turn.RAISED, number=3, at=START, raised_at=START)
-            alarm = to_send(alarm, news)
+            news = AlertNotice(id=one, turn=Turn.RAISED, number=3, at=START, raised_at=START)
+            alarm = add_notice(alarm, news)
         return alarm
 
     def test_the_oldest_goes_first_and_until_it_is_taken(self) -> None:
         alarm = self.waiting("a", "b")
 
-        first = next_to_send(alarm, START)
-        second = next_to_send(sent(alarm, "a"), START)
+        first = next_notice(alarm, START)
+        second = next_notice(mark_sent(alarm, "a"), START)
 
         assert first is not None
         assert second is not None
         assert (first.id, second.id) == ("a", "b")
-        assert next_to_send(sent(sent(alarm, "a"), "b"), START) is None
+        assert next_notice(mark_sent(mark_sent(alarm, "a"), "b"), START) is None
 
     def test_what_was_not_taken_is_tried_again_later_and_later(self) -> None:
         alarm, now, waits = self.waiting("a", "b"), START, []
         for _ in range(9):
-            alarm = not_sent(alarm, "a", now, 0.5)
+            alarm = mark_failed(alarm, "a", now, 0.5)
             due = alarm.unsent[0].due_at
             assert due is not None
             waits.append((due - now).total_seconds())
-            assert next_to_send(alarm, due - timedelta(microseconds=1)) is None
-            assert next_to_send(alarm, due) == alarm.unsent[0]
+            assert next_notice(alarm, due - timedelta(microseconds=1)) is None
+            assert next_notice(alarm, due) == alarm.unsent[0]
             now = due
 
         assert waits == [5, 10, 20, 40, 80, 160, 300, 300, 300]
@@ -204,13 +204,13 @@ class TestSending:
         alarm = self.waiting("a", "b")
         moment = timedelta(microseconds=1)
 
-        assert len(not_sent(alarm, "a", START + GIVE_UP_AFTER - moment, 0.5).unsent) == 2
-        assert [news.id for news in not_sent(alarm, "a", START + GIVE_UP_AFTER, 0.5).unsent] == ["b"]
+        assert len(mark_failed(alarm, "a", START + GIVE_UP_AFTER - moment, 0.5).unsent) == 2
+        assert [news.id for news in mark_failed(alarm, "a", START + GIVE_UP_AFTER, 0.5).unsent] == ["b"]
 
     def test_a_clock_that_is_set_back_does_not_silence_a_webhook(self) -> None:
-        alarm = not_sent(self.waiting("a"), "a", START + timedelta(days=1) - MINUTE, 0.5)
+        alarm = mark_failed(self.waiting("a"), "a", START + timedelta(days=1) - MINUTE, 0.5)
 
-        assert next_to_send(alarm, START) is not None
+        assert next_notice(alarm, START) is not None
 
     def test_when_too_many_wait_the_oldest_goes(self) -> None:
         alarm = self.waiting(*(str(n) for n in range(MAX_UNSENT + 2)))
@@ -220,7 +220,7 @@ class TestSending:
 
 class TestMaking:
     def test_options_are_made_exact(self) -> None:
-        alert = alert_of(
+        alert = new_alert(
             "mail",
             type="shop.mail",
             queue="mail",
@@ -239,11 +239,11 @@ class TestMaking:
             hold=MINUTE,
             webhook="https://a.example/x",
         )
-        assert alert_of("all") == Alert(name="all", count=1, hold=5 * MINUTE)
+        assert new_alert("all") == Alert(name="all", count=1, hold=5 * MINUTE)
 
     def test_it_counts_the_dead_of_its_type_and_queue_within_its_window(self) -> None:
-        all_of_them = dead_letters(alert_of("all"), START)
-        some = dead_letters(alert_of("some", type="t", queue="q", window="5m"), START)
+        all_of_them = dead_letter_filter(new_alert("all"), START)
+        some = dead_letter_filter(new_alert("some", type="t", queue="q", window="5m"), START)
 
         assert (all_of_them.states, all_of_them.types, all_of_them.finished_after) == (
             (State.DEAD,),
@@ -269,10 +269,10 @@ class TestMaking:
     )
     def test_what_is_wrong_is_refused(self, options: dict[str, Any]) -> None:
         with pytest.raises(InvalidOption):
-            alert_of("mail", **options)
+            new_alert("mail", **options)
 
     def test_it_does_not_show_its_webhook(self) -> None:
-        assert "hunter2" not in repr(alert_of("mail", webhook="https://a.example/hunter2"))
+        assert "hunter2" not in repr(new_alert("mail", webhook="https://a.example/hunter2"))
 
     @pytest.mark.parametrize(
         "url",
@@ -326,4 +326,4 @@ class TestMaking:
         ],
     )
     def test_a_url_is_shown_without_what_may_be_secret(self, url: str, shown: str) -> None:
-        assert webhook_place(url) == shown
+        assert webhook_origin(url) == shown

@@ -4,7 +4,7 @@ import inspect
 from typing import Any
 
 import pytest
-from tests.unit.test_verbs import methods
+from tests.unit.test_messages import methods
 
 from windlass._store.forward import ForwardingStore
 from windlass._store.protocol import Store

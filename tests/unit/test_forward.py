@@ -4,8 +4,8 @@ import inspect
 from typing import Any
 
 import pytest
-from tests.unit.test_messages import methods
 
+from tests.unit.test_messages import methods
 from windlass._store.forward import ForwardingStore
 from windlass._store.protocol import Store
 

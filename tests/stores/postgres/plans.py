@@ -16,7 +16,7 @@ from tests.servers.postgres import Postgres
 from windlass._stores.postgres import schema
 from windlass._stores.postgres.connection.address import parse
 from windlass._stores.postgres.connection.client import Connections
-from windlass._stores.postgres.statements import statement, within
+from windlass._stores.postgres.statements import in_schema, statement
 from windlass._stores.postgres.upkeep import partitions
 
 from .conftest import new_schema
@@ -119,7 +119,7 @@ class Tables:
             self.run(f"ALTER TABLE windlass.{table} SET (autovacuum_enabled = false)")
 
     def run(self, sql: str, *parameters: Any) -> None:
-        self._cursor.execute(within(sql, self._schema).encode(), parameters or None)
+        self._cursor.execute(in_schema(sql, self._schema).encode(), parameters or None)
 
 
 class Stores:
@@ -177,8 +177,8 @@ class Statement(NamedTuple):
     whole: str = ""
 
 
-def text(name: str) -> str:
-    return statement(name, "windlass")
+def text(name: str, **slots: str) -> str:
+    return statement(name, "windlass", **slots)
 
 
 # -- plans -------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ async def explained(connections: Connections, one: Statement, options: str = "")
         await transaction.start()
         try:
             await connection.execute(
-                f"{one.before}; PREPARE p AS {within(one.sql, connections.address.schema)}"
+                f"{one.before}; PREPARE p AS {in_schema(one.sql, connections.address.schema)}"
             )
             number = await connection.fetchval(
                 "SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = 'p'"

@@ -7,11 +7,11 @@ import pytest
 
 from windlass._model.lease import Claim
 from windlass._model.queue import Level
-from windlass._stores.postgres.claim.arms import settle_from_lanes
-from windlass._stores.postgres.claim.limited import _OF_LEVEL
+from windlass._stores.postgres.claim.limited import PRIORITIES
 from windlass._stores.postgres.connection.client import Connections
 from windlass._stores.postgres.enqueue.plain import Terms
 from windlass._stores.postgres.settle import exchange_in_lanes
+from windlass._stores.postgres.statements import settle_and_claim_from_lanes
 
 from .plans import (
     OTHERWISE,
@@ -162,7 +162,7 @@ async def filled(stores: Stores) -> AsyncIterator[Filled]:
 IN_LANES = (
     {
         # a claim
-        "settle in lanes": Statement(settle_from_lanes("windlass"), "task_pkey task_lane ctid"),
+        "settle in lanes": Statement(settle_and_claim_from_lanes("windlass"), "task_pkey task_lane ctid"),
         "claim_begin": Statement(text("claim_begin"), "task_ready"),
         "lanes": Statement(text("lanes"), "task_lane"),
         "lane_keys": Statement(text("lane_keys"), "task_lane"),
@@ -202,10 +202,8 @@ IN_LANES = (
         ),
     }
     | {
-        f"level_heads {level}": Statement(
-            text("level_heads").replace("t.priority > 0", which), f"task_{level}"
-        )
-        for level, which in _OF_LEVEL.items()
+        f"level_heads {level}": Statement(text("level_heads", level=which), f"task_{level}")
+        for level, which in PRIORITIES.items()
         if level is not Level.MEDIUM
     }
     | {"middle_heads": Statement(text("middle_heads"), "task_ready")}

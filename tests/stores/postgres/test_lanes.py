@@ -15,7 +15,7 @@ from windlass._model.limit import Limit, Usage
 from windlass._model.queue import Fairness, QueueSettings, Retention
 from windlass._stores.postgres import PostgresStore
 from windlass._stores.postgres.claim import lanes
-from windlass._stores.postgres.statements import within
+from windlass._stores.postgres.statements import in_schema
 from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import (
     ManualWorker,
@@ -64,7 +64,7 @@ async def other(store: PostgresStore) -> AsyncIterator[PostgresStore]:
 async def ask(store: PostgresStore, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
     connection = await asyncpg.connect(store.address.dsn)
     try:
-        found = await connection.fetch(within(sql, store.address.schema), *parameters)
+        found = await connection.fetch(in_schema(sql, store.address.schema), *parameters)
     finally:
         await connection.close()
     return [tuple(row) for row in found]

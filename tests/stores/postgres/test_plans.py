@@ -9,11 +9,11 @@ from datetime import timedelta
 import pytest
 
 from windlass._model.lease import Claim
-from windlass._stores.postgres.claim.arms import Arm, settle_with
+from windlass._stores.postgres.claim.arms import Arm
 from windlass._stores.postgres.connection.client import Connections
 from windlass._stores.postgres.enqueue.plain import Terms
 from windlass._stores.postgres.settle import exchange
-from windlass._stores.postgres.statements import within
+from windlass._stores.postgres.statements import in_schema, settle_and_claim
 from windlass._stores.postgres.upkeep import partitions
 
 from .plans import (
@@ -36,7 +36,7 @@ from .plans import (
 
 Filled = Callable[[str, str], Awaitable[Connections]]
 
-SINCE = f"{YESTERDAY} 00:00:00+00"
+SINCE = f"'{YESTERDAY} 00:00:00+00'"
 
 # -- what is in the tables ---------------------------------------------------------------------------
 
@@ -98,13 +98,13 @@ async def filled(stores: Stores) -> AsyncIterator[Filled]:
 
 
 PUT_TOGETHER = {
-    "settle, no claim": settle_with(0, "windlass"),
-    "settle and claim": settle_with(1, "windlass"),
-    "settle and claim from three": settle_with(3, "windlass"),
-    "enqueue": text("enqueue").replace("-infinity", SINCE),
-    "enqueue_one": text("enqueue_one").replace("-infinity", SINCE),
-    "look_between": text("look_between").replace("-infinity", SINCE),
-    "forget_day": text("forget_day").replace("history_day", f"history_{YESTERDAY:%Y%m%d}"),
+    "settle, no claim": settle_and_claim(0, "windlass"),
+    "settle and claim": settle_and_claim(1, "windlass"),
+    "settle and claim from three": settle_and_claim(3, "windlass"),
+    "enqueue": text("enqueue", since=SINCE),
+    "enqueue_one": text("enqueue_one", since=SINCE),
+    "look_between": text("look_between", since=SINCE),
+    "forget_day": text("forget_day", partition=f"history_{YESTERDAY:%Y%m%d}"),
 }
 
 STATEMENTS = {
@@ -243,7 +243,7 @@ async def test_a_claim_from_a_floor_on_touches_no_more(filled: Filled, server: s
     connections = await filled(server, "fresh")
     sql = "SELECT rank, id::text FROM windlass.task WHERE state = 'ready' AND queue = 'q0' AND rank > 9000"
     async with connections.one() as connection:
-        rank, task_id = await connection.fetchrow(within(sql, connections.address.schema))
+        rank, task_id = await connection.fetchrow(in_schema(sql, connections.address.schema))
 
     assert (
         await pages(connections, Arm("q0", 0, (rank, task_id))) <= await pages(connections, Arm("q0")) * 1.5

@@ -21,7 +21,7 @@ from windlass._model.queue import QueueSettings
 from windlass._model.task import NewTask
 from windlass._stores.postgres import PostgresStore
 from windlass._stores.postgres import queue_layout as layout
-from windlass._stores.postgres.statements import within
+from windlass._stores.postgres.statements import in_schema
 from windlass.testing.conformance.steps import ManualWorker, a_task, complete, some_tasks, worker_on
 
 SERVERS = {"postgres15": "schemas15", "postgres": "schemas_newest", "pgbouncer": "schemas_pooled"}
@@ -65,7 +65,7 @@ async def stripe(store: PostgresStore, number: int, ageing: Ageing, queue: str =
 
 async def stripes_of(store: PostgresStore, batch: Sequence[NewTask]) -> list[int]:
     """The stripe that each of these lies in."""
-    sql = within(
+    sql = in_schema(
         "SELECT id::text, stripe FROM windlass.task WHERE id = ANY ($1::uuid[])", store.address.schema
     )
     connection = await asyncpg.connect(store.address.dsn, statement_cache_size=0)

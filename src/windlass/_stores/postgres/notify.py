@@ -18,7 +18,7 @@ from ..._store.protocol import Wake
 from ..._timers import Timer, happened
 from .connection.client import Connections
 from .script import Ask
-from .statements import statement, within
+from .statements import in_schema, statement
 
 logger = logging.getLogger("windlass.postgres")
 
@@ -58,7 +58,7 @@ class Switchboard:
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self._channel = within("windlass.wake", connections.address.schema)
+        self._channel = in_schema("windlass.wake", connections.address.schema)
         self._name = new_id()
         self._listeners: set[Listener] = set()
         self._line: asyncio.Task[None] | None = None

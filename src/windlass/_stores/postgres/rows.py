@@ -1,6 +1,7 @@
 """Rows to tasks and back."""
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any, TypeAlias
 
 import msgspec
@@ -26,24 +27,24 @@ def ids_of(texts: Iterable[str]) -> list[str]:
 
 
 def read_task(row: Row) -> Task:
-    """The task of a row whose columns are those of columns.TASK."""
-    *common, state, finished_at, duration, fraction, message, result = row
-    return _task(
-        common,
-        state=_STATES[state],
-        finished_at=finished_at,
-        duration=duration,
-        progress=None if fraction is None else Progress(fraction=fraction, message=message or ""),
-        result=result,
-    )
+    """Build a task from a row of the slot `task_columns` or `history_columns`."""
+    *leased, state, finished_at, fraction, message, result = row
+    progress = None if fraction is None else Progress(fraction=fraction, message=message or "")
+    return read_leased(leased, _STATES[state], finished_at, progress, result)
 
 
-def read_leased(row: Row) -> Task:
-    """The task of a row whose columns are those of columns.LEASED: one that has just been claimed."""
-    # Taken apart by position: the claims of a busy worker come through here, every microsecond counts.
-    (id_, type_, payload, root, queue, tenant, priority, boost, attempt, max_attempts, fence, run_at,
-     created_at, claimed_at, timeout, session, worker, cancel_requested, error_type, error_message,
-     error_traceback, idempotency_key, fingerprint, next_, after, result_into, secret, trace, enqueued_by,
+def read_leased(
+    row: Row,
+    state: State = State.RUNNING,
+    finished_at: datetime | None = None,
+    progress: Progress | None = None,
+    result: bytes | None = None,
+) -> Task:
+    """Build a task from a row of the slot `leased_columns`: one just claimed, unless the rest differs."""
+    # Unpacked by position, which is quickest: every claimed task passes here.
+    (id_, type_, payload, root, queue, tenant, priority, boost, max_attempts, timeout, next_, result_into,
+     secret, trace, enqueued_by, idempotency_key, fingerprint, after, created_at, claimed_at, attempt, fence,
+     run_at, session, worker, cancel_requested, error_type, error_message, error_traceback,
      duration) = row  # fmt: skip
     return Task(
         id=id_,
@@ -54,17 +55,20 @@ def read_leased(row: Row) -> Task:
         tenant=tenant,
         priority=priority,
         boost=boost,
-        state=State.RUNNING,
+        state=state,
         attempt=attempt,
         max_attempts=max_attempts,
         fence=fence,
         run_at=run_at,
         created_at=created_at,
         claimed_at=claimed_at,
+        finished_at=finished_at,
         timeout=timeout,
         session=session,
         worker=worker,
         duration=duration,
+        progress=progress,
+        result=result,
         cancel_requested=cancel_requested,
         error=None if error_type is None else read_error(error_type, error_message, error_traceback),
         idempotency_key=idempotency_key,
@@ -76,11 +80,6 @@ def read_leased(row: Row) -> Task:
         trace=trace,
         enqueued_by=enqueued_by,
     )
-
-
-def _task(common: Sequence[Any], **more: Any) -> Task:
-    duration = more.pop("duration")
-    return msgspec.structs.replace(read_leased((*common, duration)), **more)
 
 
 def read_error(type_: str | None, message: str | None, traceback: str | None) -> Error | None:
@@ -118,11 +117,22 @@ def listed(texts: tuple[str, ...]) -> str | None:
     return _encoder.encode(texts).decode() if texts else None
 
 
-NEW_COLUMNS = 25
-
-
 def new_row(new: NewTask, place: Place, *, awaited: bool = False, waiting: bool = False) -> Row:
-    """The parameters of enqueue.sql for one task, in its order."""
+    """Return the parameters of enqueue.sql for one task, after the clock."""
+    return (
+        new.run_at,
+        new.delay,
+        waiting,
+        *plain_row(new, place),
+        new.idempotency_key,
+        new.fingerprint,
+        listed(new.after),
+        awaited,
+    )
+
+
+def plain_row(new: NewTask, place: Place) -> Row:
+    """Return the columns of a task without key, fingerprint or predecessors: statements.PLAIN_COLUMNS."""
     return (
         new.id,
         new.type,
@@ -142,13 +152,6 @@ def new_row(new: NewTask, place: Place, *, awaited: bool = False, waiting: bool 
         place.stripe,
         place.lane,
         place.key,
-        new.idempotency_key,
-        new.fingerprint,
-        listed(new.after),
-        awaited,
-        new.run_at,
-        new.delay,
-        waiting,
     )
 
 

@@ -16,7 +16,7 @@ from ..migrations import Move, Step, load_steps, next_move, overview, require_cu
 from .connection.client import Connections
 from .connection.pool import Connection
 from .script import Ask, Row, Script, play, value
-from .statements import statement, within
+from .statements import in_schema, statement
 from .upkeep import partitions
 
 _PATIENCE_SECONDS = 3600.0
@@ -113,8 +113,8 @@ async def _take_step(
         # Only where there is none: making one takes rights on the database, also if it turns out to be there.
         if not await connection.fetchval(_HAS_SCHEMA.format(schema=schema)):
             await connection.execute(_MAKE_SCHEMA.format(schema=schema))
-        await connection.execute(within(move.script, schema), timeout=_PATIENCE_SECONDS)
-        await connection.execute(within(_MAKE_TABLE, schema))
+        await connection.execute(in_schema(move.script, schema), timeout=_PATIENCE_SECONDS)
+        await connection.execute(in_schema(_MAKE_TABLE, schema))
         await connection.execute(statement("schema_keep", schema).replace("$1", str(move.arrives_at)))
         if move.step.number == move.arrives_at == 1:
             at = now or await connection.fetchval("SELECT clock_timestamp()")

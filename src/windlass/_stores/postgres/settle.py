@@ -11,10 +11,11 @@ from ..._model.state import State
 from ..._model.task import Error, Task, TaskId
 from ..._model.verdict import Complete, Receipt, Settlement
 from ..rules.transitions import settled
-from .claim.arms import Arm, settle_from_lanes, settle_with
+from .claim.arms import Arm
 from .enqueue.plain import Admission, Terms
 from .rows import Row, columns_of, error_columns, ids_of, read_leased
 from .script import Ask, Script, ask, pairs, value
+from .statements import settle_and_claim, settle_and_claim_from_lanes
 from .successors import abandon, unblock
 from .unit_of_work import UnitOfWork
 
@@ -53,7 +54,7 @@ def exchange_in_lanes(
     queues, lanes = [queue for queue, _ in numbers], [lane for _, lane in numbers]
     parameters = (*plain.parameters[:7], sorted(set(queues)), *plain.parameters[8:])
     more = (queues, lanes, list(numbers.values()))
-    return Ask("settle in lanes", (*parameters, *more), settle_from_lanes(terms.schema))
+    return Ask("settle in lanes", (*parameters, *more), settle_and_claim_from_lanes(terms.schema))
 
 
 def exchange(terms: Terms, batch: Sequence[Settlement], wish: Claim | None, arms: Sequence[Arm]) -> Ask:
@@ -78,7 +79,7 @@ def exchange(terms: Terms, batch: Sequence[Settlement], wish: Claim | None, arms
         [arm.floor[0] for arm in arms],
         [arm.floor[1] for arm in arms],
     )
-    return Ask("settle", parameters, settle_with(0 if wish is None else len(arms), terms.schema))
+    return Ask("settle", parameters, settle_and_claim(0 if wish is None else len(arms), terms.schema))
 
 
 def read_grant(rows: Sequence[Row]) -> Grant:

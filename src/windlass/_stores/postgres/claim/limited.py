@@ -39,7 +39,7 @@ from ..settle import Grant
 from ..statements import statement
 from .relayout import lay_some
 
-_OF_LEVEL = {
+PRIORITIES = {
     Level.HIGH: "t.priority > 0",
     Level.LOW: "t.priority < 0",
 }
@@ -155,7 +155,7 @@ class Answering:
             case Leveled(queue, Level.MEDIUM, number):
                 return self._noted(queue, (yield from ask("middle_heads", queue, number, self._seen)))
             case Leveled(queue, level, number):
-                sql = statement("level_heads", self._schema).replace("t.priority > 0", _OF_LEVEL[level])
+                sql = statement("level_heads", self._schema, level=PRIORITIES[level])
                 rows = yield Ask(f"level_heads {level}", (queue, number, self._seen), sql)
                 return self._noted(queue, rows)
 

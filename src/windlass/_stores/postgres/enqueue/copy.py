@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
 
 from ...._model.state import State
 from ...._model.task import NewTask, rank_of
 from ..connection.pool import Connection
-from ..rows import Row, listed
-from ..statements import statement
+from ..rows import Row, plain_row
+from ..statements import PLAIN_COLUMNS, statement
 from ..unit_of_work import SOON
 from . import plain as enqueueing
 from .plain import Terms, since
@@ -18,11 +17,7 @@ AT_LEAST = 1000
 
 MAX_SECONDS = 600.0
 
-_COLUMNS = (
-    "id", "type", "payload", "root", "queue", "tenant", "priority", "boost", "max_attempts", "timeout",
-    "next", "result_into", "secret", "trace", "enqueued_by", "stripe", "lane", "key", "created_at", "run_at",
-    "state", "rank",
-)  # fmt: skip
+_COLUMNS = (*PLAIN_COLUMNS, "created_at", "run_at", "state", "rank")
 
 
 class Stands(Exception):
@@ -32,7 +27,7 @@ class Stands(Exception):
 async def copy(connection: Connection, terms: Terms, batch: Sequence[NewTask]) -> bool:
     """Copy them in; False, and nothing done, if one of them may stand. Raises Stands if one has ended."""
     first, last = min(new.id for new in batch), max(new.id for new in batch)
-    sql = statement("look_between", terms.schema).replace("-infinity", since(terms, batch))
+    sql = statement("look_between", terms.schema, since=since(terms, batch))
     now, stands = await connection.fetchrow(sql, terms.clock, first, last)
     if stands:
         return False
@@ -64,29 +59,4 @@ def _records(batch: Sequence[NewTask], terms: Terms, now: datetime, news: set[st
             state = State.SCHEDULED.value
             if run_at < soon:
                 news.add("")
-        place = layout.place(new)
-        row: tuple[Any, ...] = (
-            new.id,
-            new.type,
-            new.payload,
-            new.root,
-            new.queue,
-            new.tenant,
-            new.priority,
-            new.boost,
-            new.max_attempts,
-            new.timeout,
-            new.next,
-            new.result_into,
-            listed(new.secret),
-            new.trace,
-            new.enqueued_by,
-            place.stripe,
-            place.lane,
-            place.key,
-            now,
-            run_at,
-            state,
-            rank_of(run_at, new.boost),
-        )
-        yield row
+        yield (*plain_row(new, layout.place(new)), now, run_at, state, rank_of(run_at, new.boost))

@@ -10,14 +10,16 @@ from ...._model.state import State
 from ...._model.task import Enqueued, NewTask, TaskId
 from ...rules import refusals
 from ..queue_layout import Layout
-from ..rows import NEW_COLUMNS, columns_of, ids_of, new_row
+from ..rows import columns_of, ids_of, new_row
 from ..script import Ask, Script, ask, pairs, value
-from ..statements import statement
+from ..statements import NEW_COLUMNS, statement
 from ..successors import cancel_pending
 from ..unit_of_work import UnitOfWork
 
 _SKEW = timedelta(days=1)
-"""By so much at most may the clocks of producers and of the database differ."""
+"""How far apart the clocks of producers and of the database may be."""
+
+_EVER = "'-infinity'"
 
 
 class Terms(Struct, frozen=True, kw_only=True):
@@ -64,7 +66,7 @@ def insert_again(terms: Terms, batch: Sequence[NewTask]) -> Script[list[Enqueued
 
 def ended_between(terms: Terms, batch: Sequence[NewTask]) -> Ask:
     """Whatever has ended with an id from the first of these to the last."""
-    sql = _since("ended_between", since(terms, batch), terms.schema)
+    sql = statement("ended_between", terms.schema, since=since(terms, batch))
     return Ask("ended_between", (min(new.id for new in batch), max(new.id for new in batch)), sql)
 
 
@@ -72,14 +74,15 @@ def plain_insertion(terms: Terms, batch: Sequence[NewTask]) -> Ask:
     """One statement for plain tasks: without arrays for a single one, which takes half the time."""
     rows = [new_row(new, terms.layout.place(new)) for new in batch]
     if len(rows) == 1:
-        sql = _since("enqueue_one", since(terms, batch), terms.schema)
+        sql = statement("enqueue_one", terms.schema, since=since(terms, batch))
         return Ask("enqueue_one", (terms.clock, *rows[0]), sql)
     return insertion(terms, batch, columns_of(rows, NEW_COLUMNS))
 
 
 def insertion(terms: Terms, batch: Sequence[NewTask], columns: list[list[object]]) -> Ask:
     """enqueue.sql for these rows."""
-    return Ask("enqueue", (terms.clock, *columns), _since("enqueue", since(terms, batch), terms.schema))
+    sql = statement("enqueue", terms.schema, since=since(terms, batch))
+    return Ask("enqueue", (terms.clock, *columns), sql)
 
 
 def answers_to(batch: Sequence[NewTask], created: set[TaskId]) -> list[Enqueued]:
@@ -92,9 +95,12 @@ def answers_to(batch: Sequence[NewTask], created: set[TaskId]) -> list[Enqueued]
 
 
 def since(terms: Terms, batch: Iterable[NewTask]) -> str:
-    """From when on these ids may be in the history: they tell in which millisecond they were made."""
+    """Return the instant, as an SQL literal, from which on the history may hold these ids, which are UUIDv7.
+
+    A literal and not a parameter, so that the planner leaves out the partitions of earlier days.
+    """
     if terms.clock is not None:  # A test's clock knows nothing of the ids'.
-        return "-infinity"
+        return _EVER
     first = min(new.id for new in batch)
     return _day_before(int(first[:13].replace("-", ""), 16) // 86_400_000)
 
@@ -102,14 +108,9 @@ def since(terms: Terms, batch: Iterable[NewTask]) -> str:
 @cache
 def _day_before(day: int) -> str:
     try:
-        return f"{date(1970, 1, 1) + timedelta(days=day) - _SKEW} 00:00:00+00"
+        return f"'{date(1970, 1, 1) + timedelta(days=day) - _SKEW} 00:00:00+00'"
     except OverflowError:  # an id that is no UUIDv7
-        return "-infinity"
-
-
-@cache
-def _since(name: str, day: str, schema: str) -> str:
-    return statement(name, schema).replace("-infinity", day)
+        return _EVER
 
 
 class Key(Struct, frozen=True):

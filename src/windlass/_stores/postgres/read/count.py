@@ -16,7 +16,7 @@ from ...._model.filter import Count, Dimension, Filter
 from ...._model.state import State
 from ..connection.client import Connections
 from ..script import Ask
-from ..statements import within
+from ..statements import in_schema
 from ..upkeep.partitions import day_of
 from .filters import Sought, Values, conditions, is_text, names, of_state, sought, states
 
@@ -240,7 +240,7 @@ class Counting:
 
     async def _fetch(self, sql: str, values: Values) -> Sequence[Sequence[Any]]:
         return await self._connections.fetch(
-            Ask("count", values.all, within(sql, self._connections.address.schema))
+            Ask("count", values.all, in_schema(sql, self._connections.address.schema))
         )
 
 

@@ -15,7 +15,7 @@ from ...._model.task import Task, TaskId, is_task_id
 from ..connection.client import Connections
 from ..rows import Row, read_attempt, read_task
 from ..script import Ask
-from ..statements import statement
+from ..statements import compose
 from .count import count
 from .filters import TASK, Sought, Values, conditions, is_text, names, of_state, sought, states
 
@@ -74,7 +74,7 @@ class Side(Struct, frozen=True):
     """One of the two tables, and how to come by its rows: along the ids, or by an arm for each index."""
 
     alias: str
-    sql: str
+    name: str
     arms: list[list[str]]
     walks: bool
 
@@ -87,14 +87,14 @@ async def _page(connections: Connections, name: str, where: Filter, page: Page) 
     sides = []
     if of.task:
         arms, walks = await _task_arms(connections, of, values)
-        sides.append(Side("t", statement(name, schema), arms, walks))
+        sides.append(Side("t", name, arms, walks))
     if of.history:
         held = states(of.history, "h")
         arms = [[*arm, held] for arm in names(of, values, "h")] if of.is_named else [[held]]
-        sides.append(Side("h", statement(f"{name}_history", schema), arms, walks=not of.is_named))
+        sides.append(Side("h", f"{name}_history", arms, walks=not of.is_named))
     if not sides:
         return []
-    sql = "\nUNION ALL\n".join(_on_side(side, of, page, values) for side in sides)
+    sql = "\nUNION ALL\n".join(_on_side(side, of, page, values, schema) for side in sides)
     rows = await connections.fetch(Ask(name, values.all, sql))
     return sorted(rows, key=lambda row: str(row[0]), reverse=page.newest_first)[: page.limit + 1]
 
@@ -119,12 +119,12 @@ async def _is_crowded(connections: Connections, of: Sought, state: State) -> boo
     values = Values()
     values.put(FEW, "bigint")
     arm = " AND ".join(of_state(of, state, values))
-    sql = statement("any_more", connections.address.schema).replace("true", arm)
+    sql = compose("any_more", connections.address.schema, conditions=arm)
     rows = await connections.fetch(Ask("any_more", values.all, sql))
     return bool(rows[0][0])
 
 
-def _on_side(side: Side, of: Sought, page: Page, values: Values) -> str:
+def _on_side(side: Side, of: Sought, page: Page, values: Values, schema: str) -> str:
     """The page of one table.
 
     What an index leads to is sorted behind an OFFSET 0: the planner would rather avoid sorting, and walk
@@ -137,8 +137,7 @@ def _on_side(side: Side, of: Sought, page: Page, values: Values) -> str:
     order = "DESC" if page.newest_first else "ASC"
     limit = f"LIMIT {values.put(page.limit + 1, 'bigint')}"
     arms = [
-        side.sql.replace("WHERE true", "WHERE " + " AND ".join(dict.fromkeys(arm + every)))
-        for arm in side.arms
+        compose(side.name, schema, conditions=" AND ".join(dict.fromkeys(arm + every))) for arm in side.arms
     ]
     if side.walks:
         return f"({arms[0]} ORDER BY {side.alias}.id {order} {limit})"

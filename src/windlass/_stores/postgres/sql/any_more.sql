@@ -1,7 +1,7 @@
--- Whether an index holds more than so many tasks of a state; the state takes the place of "true".
+-- Whether the index of a state leads to more than this many tasks.
 SELECT count(*) > $1::bigint
 FROM (
     SELECT FROM windlass.task AS t
-    WHERE true
+    WHERE /* :conditions */
     LIMIT $1::bigint + 1
 ) AS few

@@ -11,19 +11,15 @@ WITH ended AS (
     )
     WHERE t.id = g.id
     RETURNING
-        t.id, t.root, g.run_at, t.created_at, t.claimed_at, t.boost, g.fence, g.duration, t.progress_fraction,
-        t.timeout, t.priority, g.attempt, t.max_attempts, g.cancel_requested, t.type, t.queue, t.tenant, t.payload,
-        g.worker, g.outcome, t.progress_message, g.result, t.idempotency_key, t.fingerprint, t.next, t.after,
-        t.result_into, t.secret, t.trace, t.enqueued_by, t.once, g.finished_at, g.state, g.error_type,
-        g.error_message, g.error_traceback
+        /* :fixed_columns_of_t */, t.progress_fraction, t.progress_message, g.state, g.fence, g.attempt, g.run_at,
+        g.finished_at, g.duration, g.outcome, g.result, g.cancel_requested, g.error_type, g.error_message,
+        g.error_traceback, g.worker
 ),
 
 kept AS (
     INSERT INTO windlass.history (
-        id, root, run_at, created_at, claimed_at, boost, fence, duration, progress_fraction, timeout, priority,
-        attempt, max_attempts, cancel_requested, type, queue, tenant, payload, worker, outcome, progress_message,
-        result, idempotency_key, fingerprint, next, after, result_into, secret, trace, enqueued_by, once,
-        finished_at, state, error_type, error_message, error_traceback
+        /* :fixed_columns */, progress_fraction, progress_message, state, fence, attempt, run_at, finished_at, duration,
+        outcome, result, cancel_requested, error_type, error_message, error_traceback, worker
     )
     SELECT ended.* FROM ended
 )

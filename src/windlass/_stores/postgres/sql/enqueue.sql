@@ -7,31 +7,18 @@ WITH clock AS MATERIALIZED (
 ),
 
 made AS (
-    INSERT INTO windlass.task (
-        id, type, payload, root, queue, tenant, priority, boost, max_attempts, timeout, next, result_into,
-        secret, trace, enqueued_by, stripe, lane, key, idempotency_key, fingerprint, after, awaited, created_at, run_at,
-        state, rank
-    )
+    INSERT INTO windlass.task (/* :new_columns */, created_at, run_at, state, rank)
     SELECT
-        g.id, g.type, g.payload, g.root, g.queue, g.tenant, g.priority, g.boost, g.max_attempts, g.timeout, g.next,
-        g.result_into, g.secret, g.trace, g.enqueued_by, g.stripe, g.lane, g.key, g.idempotency_key, g.fingerprint,
-        g.after, g.awaited, clock.now, due.at,
+        /* :new_columns_of_g */, clock.now, due.at,
         CASE WHEN g.waiting THEN 'waiting' WHEN due.at > clock.now THEN 'scheduled' ELSE 'ready' END,
         floor(extract(EPOCH FROM due.at) * 1000)::bigint - g.boost
     FROM clock
-    CROSS JOIN unnest(
-        $2::uuid[], $3::text[], $4::bytea[], $5::uuid[], $6::text[], $7::text[], $8::integer[], $9::bigint[],
-        $10::integer[], $11::interval[], $12::bytea[], $13::text[], $14::text[], $15::text[], $16::text[],
-        $17::smallint[], $18::text[], $19::text[], $20::text[], $21::text[], $22::text[], $23::boolean[],
-        $24::timestamptz[], $25::interval[], $26::boolean[]
-    ) AS g (
-        id, type, payload, root, queue, tenant, priority, boost, max_attempts, timeout, next, result_into, secret,
-        trace, enqueued_by, stripe, lane, key, idempotency_key, fingerprint, after, awaited, run_at, delay, waiting
-    )
+    CROSS JOIN unnest($2::timestamptz[], $3::interval[], $4::boolean[], /* :new_arrays */)
+        AS g (run_at, delay, waiting, /* :new_columns */)
     CROSS JOIN LATERAL (SELECT coalesce(g.run_at, clock.now + g.delay, clock.now) AS at) AS due
     WHERE NOT EXISTS (
         SELECT FROM windlass.history AS h
-        WHERE h.id = g.id AND h.finished_at >= '-infinity'
+        WHERE h.id = g.id AND h.finished_at >= /* :since */
     )
     ON CONFLICT (id) DO NOTHING
     RETURNING id, queue, state, run_at

@@ -4,24 +4,18 @@ WITH clock AS MATERIALIZED (
 ),
 
 made AS (
-    INSERT INTO windlass.task (
-        id, type, payload, root, queue, tenant, priority, boost, max_attempts, timeout, next, result_into,
-        secret, trace, enqueued_by, stripe, lane, key, idempotency_key, fingerprint, after, awaited, created_at, run_at,
-        state, rank
-    )
+    INSERT INTO windlass.task (/* :new_columns */, created_at, run_at, state, rank)
     SELECT
-        $2::uuid, $3::text, $4::bytea, $5::uuid, $6::text, $7::text, $8::integer, $9::bigint, $10::integer,
-        $11::interval, $12::bytea, $13::text, $14::text, $15::text, $16::text, $17::smallint, $18::text,
-        $19::text, $20::text, $21::text, $22::text, $23::boolean, due.now, due.at,
-        CASE WHEN $26::boolean THEN 'waiting' WHEN due.at > due.now THEN 'scheduled' ELSE 'ready' END,
-        floor(extract(EPOCH FROM due.at) * 1000)::bigint - $9::bigint
+        /* :new_columns_of_g */, g.now, g.at,
+        CASE WHEN $4::boolean THEN 'waiting' WHEN g.at > g.now THEN 'scheduled' ELSE 'ready' END,
+        floor(extract(EPOCH FROM g.at) * 1000)::bigint - g.boost
     FROM (
-        SELECT clock.now, coalesce($24::timestamptz, clock.now + $25::interval, clock.now) AS at
+        SELECT clock.now, coalesce($2::timestamptz, clock.now + $3::interval, clock.now) AS at, /* :new_values */
         FROM clock
-    ) AS due
+    ) AS g
     WHERE NOT EXISTS (
         SELECT FROM windlass.history AS h
-        WHERE h.id = $2::uuid AND h.finished_at >= '-infinity'
+        WHERE h.id = g.id AND h.finished_at >= /* :since */
     )
     ON CONFLICT (id) DO NOTHING
     RETURNING id, CASE state WHEN 'ready' THEN queue WHEN 'scheduled' THEN '' END AS news, created_at, run_at

@@ -1,4 +1,4 @@
--- Tasks that have not ended, and dead ones. The conditions of an arm take the place of "true"; see filters.py.
-SELECT {task}
+-- Tasks that have not ended, and dead ones. filters.py writes the conditions.
+SELECT /* :task_columns */
 FROM windlass.task AS t
-WHERE true
+WHERE /* :conditions */

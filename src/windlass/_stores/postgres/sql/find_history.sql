@@ -1,4 +1,4 @@
--- Tasks in the history. The conditions of an arm take the place of "true"; see filters.py.
-SELECT {history}
+-- Tasks in the history. filters.py writes the conditions.
+SELECT /* :history_columns */
 FROM windlass.history AS h
-WHERE true
+WHERE /* :conditions */

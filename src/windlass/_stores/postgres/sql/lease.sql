@@ -16,7 +16,7 @@ WITH leased AS (
         limited = g.limited
     FROM unnest($5::uuid[], $6::boolean[]) AS g (id, limited)
     WHERE t.id = g.id AND t.state IS NOT DISTINCT FROM 'ready'
-    RETURNING {leased}
+    RETURNING /* :leased_columns */
 ),
 
 permitted AS (

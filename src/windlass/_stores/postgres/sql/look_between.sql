@@ -4,5 +4,5 @@ SELECT
     EXISTS (SELECT FROM windlass.task AS t WHERE t.id BETWEEN $2::uuid AND $3::uuid)
     OR EXISTS (
         SELECT FROM windlass.history AS h
-        WHERE h.id BETWEEN $2::uuid AND $3::uuid AND h.finished_at >= '-infinity'
+        WHERE h.id BETWEEN $2::uuid AND $3::uuid AND h.finished_at >= /* :since */
     )

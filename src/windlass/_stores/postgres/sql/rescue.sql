@@ -54,4 +54,4 @@ picked AS MATERIALIZED (
 UPDATE windlass.task AS t
 SET fence = t.fence + 1, session = $2, claim_number = 0
 WHERE t.id = ANY (ARRAY(SELECT picked.id FROM picked))
-RETURNING {leased}
+RETURNING /* :leased_columns */

@@ -5,13 +5,6 @@ WITH revived AS (
     RETURNING h.*
 )
 
-INSERT INTO windlass.task (
-    id, root, run_at, created_at, claimed_at, boost, fence, duration, timeout, priority, attempt, max_attempts,
-    state, type, queue, tenant, payload, worker, idempotency_key, fingerprint, next, after, result_into, secret,
-    trace, enqueued_by, once, rank
-)
-SELECT
-    r.id, r.root, r.run_at, r.created_at, r.claimed_at, r.boost, r.fence, r.duration, r.timeout, r.priority,
-    r.attempt, r.max_attempts, 'ready', r.type, r.queue, r.tenant, r.payload, r.worker, r.idempotency_key,
-    r.fingerprint, r.next, r.after, r.result_into, r.secret, r.trace, r.enqueued_by, r.once, 0
+INSERT INTO windlass.task (/* :fixed_columns */, run_at, fence, duration, attempt, worker, state, rank)
+SELECT /* :fixed_columns_of_r */, r.run_at, r.fence, r.duration, r.attempt, r.worker, 'ready', 0
 FROM revived AS r

@@ -15,42 +15,36 @@ done AS (
         AS g (id, fence, duration, outcome, result)
     WHERE t.id = g.id AND t.fence = g.fence AND t.state IS NOT DISTINCT FROM 'running' AND NOT t.awaited
     RETURNING
-        t.id, t.root, t.run_at, t.created_at, t.claimed_at, t.boost, t.fence, g.duration, t.progress_fraction,
-        t.timeout, t.priority, t.attempt, t.max_attempts, t.cancel_requested, t.type, t.queue, t.tenant, t.payload,
-        t.worker, coalesce(g.outcome, ($5::text[])[1]) AS outcome, t.progress_message, g.result, t.idempotency_key, t.fingerprint, t.next, t.after,
-        t.result_into, t.secret, t.trace, t.enqueued_by, t.once, t.limited
+        /* :fixed_columns_of_t */, t.run_at, t.fence, t.attempt, t.cancel_requested, t.worker, t.progress_fraction,
+        t.progress_message, t.limited, g.duration, coalesce(g.outcome, ($5::text[])[1]) AS outcome, g.result
 ),
 
 kept AS (
     INSERT INTO windlass.history (
-        id, root, run_at, created_at, claimed_at, boost, fence, duration, progress_fraction, timeout, priority,
-        attempt, max_attempts, cancel_requested, type, queue, tenant, payload, worker, outcome, progress_message,
-        result, idempotency_key, fingerprint, next, after, result_into, secret, trace, enqueued_by, once,
-        finished_at, state
+        /* :fixed_columns */, run_at, fence, attempt, cancel_requested, worker, progress_fraction, progress_message,
+        duration, outcome, result, finished_at, state
     )
     SELECT
-        done.id, done.root, done.run_at, done.created_at, done.claimed_at, done.boost, done.fence, done.duration,
-        done.progress_fraction, done.timeout, done.priority, done.attempt, done.max_attempts, done.cancel_requested,
-        done.type, done.queue, done.tenant, done.payload, done.worker, done.outcome, done.progress_message,
-        done.result, done.idempotency_key, done.fingerprint, done.next, done.after, done.result_into, done.secret,
-        done.trace, done.enqueued_by, done.once, clock.now, 'completed'
+        /* :fixed_columns_of_done */, done.run_at, done.fence, done.attempt, done.cancel_requested, done.worker,
+        done.progress_fraction, done.progress_message, done.duration, done.outcome, done.result, clock.now,
+        'completed'
     FROM done, clock
 ),
 
-told AS MATERIALIZED (
+settled AS MATERIALIZED (
     SELECT
         count(*) = cardinality($2::uuid[]) AS complete,
         bool_or(done.limited) AS freed,
-        CASE WHEN count(*) < cardinality($2::uuid[]) THEN array_agg(done.id::text) END AS those
+        CASE WHEN count(*) < cardinality($2::uuid[]) THEN array_agg(done.id::text) END AS ids
     FROM done
 ),
 
 -- A session lives for one lease more after the server was started: its heartbeats could not get through.
 alive AS MATERIALIZED (
     SELECT s.worker
-    FROM windlass.session AS s, clock, told
+    FROM windlass.session AS s, clock, settled
     WHERE
-        s.id = $7 AND told.complete AND greatest(
+        s.id = $7 AND settled.complete AND greatest(
             s.expires_at,
             CASE WHEN $1::timestamptz IS NULL THEN pg_postmaster_start_time() + (s.expires_at - s.beat_at) END
         ) > clock.now
@@ -63,11 +57,11 @@ closed AS MATERIALIZED (
     WHERE (q.paused OR q.guarded) AND q.name = ANY ($8::text[] || ''::text)
 ),
 
-/* shares */
+/* :shares */
 picked AS MATERIALIZED (
     SELECT first.ctid
     FROM (
-        /* arms */
+        /* :candidates */
     ) AS first
     ORDER BY first.rank, first.id
     LIMIT $10
@@ -86,18 +80,18 @@ claimed AS (
         progress_fraction = NULL,
         progress_message = NULL
     WHERE t.ctid = ANY (ARRAY(SELECT picked.ctid FROM picked))
-    RETURNING {leased}, t.rank
+    RETURNING /* :leased_columns */, t.rank
 )
 
 SELECT
-    told.complete, told.those, (SELECT alive.worker FROM alive), (SELECT bool_or(closed.guarded) FROM closed),
+    settled.complete, settled.ids, (SELECT alive.worker FROM alive), (SELECT bool_or(closed.guarded) FROM closed),
     claimed.*
-FROM told
+FROM settled
 LEFT JOIN claimed ON true
 WHERE
     -- A permit given back may let something start, wherever it waits.
     CASE
-        WHEN told.freed THEN (
+        WHEN settled.freed THEN (
             SELECT count(pg_notify('windlass.wake', news.queue))
             FROM windlass.listener AS l
             CROSS JOIN LATERAL unnest(l.queues) AS news (queue)

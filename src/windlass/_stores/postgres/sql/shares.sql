@@ -1,14 +1,14 @@
--- How many of the first that are ready, over all arms, each arm has: so many are locked there, and no more,
--- lest others find nothing where there is something.
+-- How many of the first ready tasks over all stripes each stripe has. No more are locked there, so that other
+-- claims find the rest.
 shares AS MATERIALIZED (
-    SELECT head.arm, count(*) AS number
+    SELECT head.stripe, count(*) AS number
     FROM (
-        SELECT heads.arm
+        SELECT heads.stripe
         FROM (
-            /* heads */
+            /* :heads */
         ) AS heads
         ORDER BY heads.rank, heads.id
         LIMIT $10
     ) AS head
-    GROUP BY head.arm
+    GROUP BY head.stripe
 ),

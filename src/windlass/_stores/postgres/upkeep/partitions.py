@@ -10,7 +10,7 @@ import asyncpg
 
 from ..connection.client import Connections
 from ..script import Ask
-from ..statements import statement, within
+from ..statements import compose, in_schema
 
 REST = "history_rest"
 """The partition for rows that no day's partition takes."""
@@ -52,7 +52,7 @@ def around(now: datetime) -> list[date]:
 
 def making(day: date, schema: str) -> str:
     """The statements that make one day's partition."""
-    return within(_MAKE.format(name=_name(day), first=day, last=day + _DAY), schema)
+    return in_schema(_MAKE.format(name=_name(day), first=day, last=day + _DAY), schema)
 
 
 async def prepare(connections: Connections, now: datetime) -> int:
@@ -95,19 +95,16 @@ async def _make(connections: Connections, day: date) -> bool:
 
 async def _drop(connections: Connections, day: date) -> int:
     schema, name = connections.address.schema, _name(day)
-
-    def on_day(sql: str) -> str:
-        return sql.replace("history_day", name)
-
+    table = f"{schema}.{name}"
     try:
         async with connections.one() as connection, connections.transaction(connection):
             # Readers may go on; who would bring one of its tasks back to life has to wait for the end.
-            lock = within("LOCK TABLE windlass.history_day IN SHARE ROW EXCLUSIVE MODE", schema)
-            await connection.execute(f"{_BRIEFLY}; {on_day(lock)}")
-            going = await connection.fetchval(on_day(statement("forget_day", schema)), timeout=_LONG_SECONDS)
+            await connection.execute(f"{_BRIEFLY}; LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")
+            forget = compose("forget_day", schema, partition=name)
+            going = await connection.fetchval(forget, timeout=_LONG_SECONDS)
             if going is None:
                 return 0
-            await connection.execute(on_day(within("DROP TABLE windlass.history_day", schema)))
+            await connection.execute(f"DROP TABLE {table}")
             return int(going)
     except (*_GIVES_WAY, asyncpg.UndefinedTableError):
         return 0

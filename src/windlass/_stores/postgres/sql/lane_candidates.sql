@@ -1,6 +1,6 @@
--- Lanes of queues as a claim sees them, so many tasks of each: as arm.sql, for queues that no limit applies to.
--- ($9, $12 and $13 are about stripes, and empty here.)
-SELECT arm.rank, arm.id, arm.ctid
+-- Ready tasks of lanes, a number for each lane; as stripe_candidates.sql, for queues that no limit applies to.
+-- $9, $12 and $13 are about stripes, and empty here.
+SELECT first.rank, first.id, first.ctid
 FROM unnest($14::text[], $15::text[], $16::integer[]) AS g (queue, lane, number)
 CROSS JOIN LATERAL (
     SELECT t.rank, t.id, t.ctid
@@ -11,7 +11,7 @@ CROSS JOIN LATERAL (
     ORDER BY t.queue, t.lane, t.key, t.rank, t.id
     LIMIT g.number
     FOR UPDATE OF t SKIP LOCKED
-) AS arm
+) AS first
 WHERE
     NOT EXISTS (SELECT FROM closed WHERE closed.name IN (g.queue, ''))
     AND cardinality($9::smallint[]) + cardinality($12::bigint[]) + cardinality($13::uuid[]) = 0

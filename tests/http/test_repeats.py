@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.http.conftest import Ask
 from tests.http.problem import problem
-from windlass._http.documents import TaskToBe
+from windlass._http.task_input import TaskInput
 from windlass._http.web.duplicate_names import refuse_repeats, repeats
 from windlass._http.web.problems import Problem
 from windlass._model.filter import Filter, Page
@@ -105,6 +105,6 @@ def test_what_is_kept_as_it_came_does_not_matter(value: Any, name: str, twice: b
     data = written(body, ascii=True).encode()
     if twice:
         with pytest.raises(Problem, match=r"at `\$\.next\[0\]`"):
-            refuse_repeats(data, TaskToBe)
+            refuse_repeats(data, TaskInput)
     else:
-        refuse_repeats(data, TaskToBe)
+        refuse_repeats(data, TaskInput)

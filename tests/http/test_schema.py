@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from windlass._http.documents import TaskDocument, attempt_document, task_document
 
 from tests.examples import FULL
 from tests.http.fuzzing import fuzzed
@@ -19,7 +20,6 @@ from tests.servers.api import ApiServer
 from tests.system.fleet import Fleet
 from tests.system.serving import Server
 from windlass._client.keys import Keys
-from windlass._http.documents import TaskDocument, attempt_document, task_document
 from windlass._model.filter import Filter, Page
 from windlass._model.key import Scope
 from windlass._model.queue import QueueSettings

@@ -1,12 +1,13 @@
 """From what a program sends to a task that a store can keep. Bad input is refused here: nothing is stored."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
-from msgspec import UNSET
+from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 from starlette.requests import Request
 
+from .._documents.fields import Id, Instant, Seconds
 from .._ids import new_id
 from .._model.options import Defaults, Options
 from .._model.task import NewTask
@@ -18,7 +19,7 @@ from .._policy.input.trace import trace_from_header
 from ..app import App
 from ..errors import InvalidOption, InvalidPayload
 from .auth import Caller
-from .documents import StepToBe, TaskToBe
+from .input_fields import Attempts, Key, Name, Parameter, Payload, Priority
 from .web.body import header
 from .web.mount import path_within
 from .web.problems import Problem
@@ -30,6 +31,52 @@ _OF_A_STEP = ("queue", "tenant", "priority", "delay", "max_attempts", "timeout")
 _OF_A_FIRST = ("run_at", "idempotency_key", "idempotency_for", "unique", "trace")
 
 
+class StepInput(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A task that follows another when that has completed; `result_into` is a parameter for its result."""
+
+    type: Name
+    payload: Payload | UnsetType = UNSET
+    queue: Name | UnsetType = UNSET
+    tenant: Name | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    delay: Seconds | UnsetType = UNSET
+    max_attempts: Attempts | UnsetType = UNSET
+    timeout: Seconds | UnsetType | None = UNSET
+    result_into: Parameter | None = None
+    next: "list[StepInput]" = []
+
+
+class TaskInput(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A task to enqueue. What is left out is as its type declares, or the default.
+
+    `run_at` and `delay` exclude each other. `unique`: refused while an equal task has not ended. With an
+    `idempotency_key` a repeat answers with the task that stands.
+    """
+
+    type: Name
+    payload: Payload | UnsetType = UNSET
+    queue: Name | UnsetType = UNSET
+    tenant: Name | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    delay: Seconds | UnsetType = UNSET
+    run_at: Instant | UnsetType = UNSET
+    max_attempts: Attempts | UnsetType = UNSET
+    timeout: Seconds | UnsetType | None = UNSET
+    idempotency_key: Key | UnsetType = UNSET
+    idempotency_for: Seconds | UnsetType = UNSET
+    unique: bool | UnsetType = UNSET
+    trace: Annotated[str, Meta(description="A W3C traceparent.")] | UnsetType = UNSET
+    next: list[StepInput] = []
+
+
+class Enqueued(Struct, kw_only=True):
+    """This task stands. `created` is false if it stood before; `following` are the ids of its chain."""
+
+    id: Id
+    created: bool
+    following: list[Id] = []
+
+
 class Maker:
     """Makes tasks for one caller."""
 
@@ -39,25 +86,25 @@ class Maker:
         trace = trace_from_header(header(request, b"traceparent")) or app.origin().trace
         self._origin = Origin(trace=trace, enqueued_by=caller.name)
 
-    def task(self, asked: TaskToBe) -> NewTask:
+    def task(self, asked: TaskInput) -> NewTask:
         """The task, with the chain that hangs on it."""
         check_levels(asked.next)
         options = self._options(asked, (*_OF_A_STEP, *_OF_A_FIRST))
         return self._within_queues(new_task(self._step(asked, options, asked.next), options, self._origin))
 
-    def group(self, members: Sequence[NewTask], then: StepToBe) -> tuple[NewTask, ...]:
+    def group(self, members: Sequence[NewTask], then: StepInput) -> tuple[NewTask, ...]:
         """The tasks and one that waits for all of them."""
         check_levels(then.next)
         step = self._following(then)
         return group(members, new_task(step, {}, self._origin))
 
-    def _following(self, asked: StepToBe) -> Step:
+    def _following(self, asked: StepInput) -> Step:
         options = self._options(asked, _OF_A_STEP)
         step = self._step(asked, options, asked.next, is_whole=asked.result_into is None)
         return later_step(step, options, asked.result_into)
 
     def _step(
-        self, asked: TaskToBe | StepToBe, options: Options, then: list[StepToBe], *, is_whole: bool = True
+        self, asked: TaskInput | StepInput, options: Options, then: list[StepInput], *, is_whole: bool = True
     ) -> Step:
         payload = parse_payload(b"{}" if asked.payload is UNSET else bytes(asked.payload))
         declared = self._app.types.get(asked.type)
@@ -75,7 +122,7 @@ class Maker:
         digest = keys.request_digest(f"{task.type} in {task.queue}", task.payload)
         return replace(task, idempotency_digest=digest)
 
-    def _options(self, asked: TaskToBe | StepToBe, names: Sequence[str]) -> Options:
+    def _options(self, asked: TaskInput | StepInput, names: Sequence[str]) -> Options:
         """What was said. The tenant of a key that is bound to one goes without saying."""
         said: dict[str, Any] = {name: value for name in names if (value := getattr(asked, name)) is not UNSET}
         if self._caller.tenant is not None:

@@ -7,6 +7,8 @@ from urllib.parse import quote
 from msgspec import Meta, Struct
 from starlette.datastructures import URL
 
+from .._documents.fields import Id, Instant
+from .._documents.tasks import TaskPage, task_document
 from .._model.filter import Filter, Page, Slice
 from .._model.state import State
 from .._model.task import Task, TaskId, is_task_id
@@ -14,7 +16,7 @@ from .._policy.input.options import checked_instant
 from .._policy.input.quoting import quoted
 from ..errors import NotFound
 from .auth import Caller
-from .documents import Id, Instant, Limit, TaskPage, task_document
+from .input_fields import Limit
 from .operation import Answer, Asked
 from .web.problems import Problem
 

@@ -7,9 +7,8 @@ from .._model.filter import Filter, Page
 from .._model.task import NewTask, Task, TaskId
 from .._policy.input.chain import all_ids, decode_steps
 from ..errors import DuplicateTask, IdempotencyConflict
-from .documents import Enqueued
 from .operation import Asked
-from .task_input import RequestKey
+from .task_input import Enqueued, RequestKey
 from .web.problems import Problem
 
 

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from .._documents.fields import Id, Seconds
+from .._documents.tasks import ErrorDocument
 from .._model.lease import Lease
 from .._model.outcome import (
     Failed,
@@ -30,8 +32,8 @@ from .._policy.verdict import decide, unhandled_for
 from .._worker.failure import cleaned
 from ..app import App
 from ..errors import InvalidPayload
-from .documents import ErrorSaid, Id, Seconds, Value
 from .held_tasks import own_tasks
+from .input_fields import Value
 from .operation import Asked
 
 Told = Literal["returned", "failed", "snoozed", "timedout", "interrupted", "stopped", "unhandled"]
@@ -50,14 +52,14 @@ class Ended(Struct, kw_only=True, forbid_unknown_fields=True):
     fence: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
     outcome: Told
     result: Value | UnsetType = UNSET
-    error: ErrorSaid | UnsetType = UNSET
+    error: ErrorDocument | UnsetType = UNSET
     fatal: bool = False
     retry_after: Seconds | UnsetType = UNSET
     delay: Seconds = 0
     duration: Seconds = 0
 
 
-_NOTHING_SAID = ErrorSaid(type="Failed", message="the worker said no more")
+_NOTHING_SAID = ErrorDocument(type="Failed", message="the worker said no more")
 
 
 async def settled(asked: Asked[Any, Any], ended: Sequence[Ended]) -> Sequence[Receipt]:
@@ -105,12 +107,12 @@ def _returned(task: Task, ended: Ended) -> Outcome:
     try:
         said = None if ended.result is UNSET else parse(bytes(ended.result), "result")
     except InvalidPayload as error:
-        why = ErrorSaid(type="Fatal", message=f"the handler ran, but {error}")
+        why = ErrorDocument(type="Fatal", message=f"the handler ran, but {error}")
         return Failed(error=_described(task, why), fatal=True)
     return Returned(None if said == b"null" else said)
 
 
-def _described(task: Task, error: ErrorSaid) -> Error:
+def _described(task: Task, error: ErrorDocument) -> Error:
     """The error as it may be kept: bounded, printable, and without the payload's secrets."""
     secrets = tuple(secret_values(decode(task.payload), task.secret))
     return cleaned(Error(type=error.type, message=error.message, traceback=error.traceback), secrets)

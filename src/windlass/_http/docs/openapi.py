@@ -11,7 +11,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..documents import Id
+from ..._documents.fields import Id
 from ..operation import JSON, Operation
 from ..web.etag import unless_unchanged
 from ..web.mount import root_of

@@ -4,33 +4,14 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from ..._documents.audit import AuditPage, audit_document
 from ..._model.filter import Page
 from ..._model.key import Scope
-from ..documents import Id, Instant, Limit, like
+from ..input_fields import Limit
 from ..operation import Answer, Asked, Operations
 from ..task_query import checked_cursor, next_page
 
 audit = Operations("audit log")
-
-
-class AuditDocument(Struct, kw_only=True):
-    """Who did what to what, and why: to a task, or to what `subject` names."""
-
-    id: Id
-    at: Instant
-    who: str
-    why: str
-    action: str
-    task_id: Id | None
-    subject: str
-    detail: str
-
-
-class AuditPage(Struct, kw_only=True):
-    """A part of the audit log. `cursor` asks for the next; null after the last."""
-
-    items: list[AuditDocument]
-    cursor: str | None
 
 
 class Paging(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,5 +28,5 @@ async def list_audit(asked: Asked[Paging, None]) -> Answer:
     query = asked.query
     page = Page(limit=query.limit, cursor=checked_cursor(query.cursor), newest_first=query.newest_first)
     found = await asked.service.app.operator.audit(page)
-    value = AuditPage(items=[like(AuditDocument, line) for line in found.items], cursor=found.cursor)
+    value = AuditPage(items=[audit_document(entry) for entry in found.items], cursor=found.cursor)
     return Answer(value=value, headers=next_page(asked, found))

@@ -4,9 +4,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from ..._documents.tasks import TaskPage
 from ..._model.key import Scope
 from ..._model.state import State
-from ..documents import TaskPage, Why
+from ..input_fields import Why
 from ..operation import Answer, Asked, NoQuery, Operations
 from ..task_query import Listing, page_of_tasks, sought, the_task
 from ..web.problems import Problem

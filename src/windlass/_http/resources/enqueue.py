@@ -11,9 +11,8 @@ from starlette.requests import ClientDisconnect
 from ..._model.key import Scope
 from ..._model.task import NewTask
 from ...errors import InvalidOption, InvalidPayload, NotFound, Refused, UsageError, WindlassError
-from ..documents import Enqueued, StepToBe, TaskToBe
 from ..operation import Answer, Asked, NoQuery, Operations
-from ..task_input import Maker, numbered, request_key
+from ..task_input import Enqueued, Maker, StepInput, TaskInput, numbered, request_key
 from ..task_submit import handed_in
 from ..web.body import understood
 from ..web.duplicate_names import refuse_repeats
@@ -30,8 +29,8 @@ _COST = 512  # What a task costs besides, in the same coin.
 class Batch(Struct, kw_only=True, forbid_unknown_fields=True):
     """Tasks to enqueue, all or none. `then` waits until all of them have completed."""
 
-    tasks: Annotated[list[TaskToBe], Meta(min_length=1, max_length=MAX_BATCH)]
-    then: StepToBe | UnsetType = UNSET
+    tasks: Annotated[list[TaskInput], Meta(min_length=1, max_length=MAX_BATCH)]
+    then: StepInput | UnsetType = UNSET
 
 
 class BatchEnqueued(Struct, kw_only=True):
@@ -54,14 +53,14 @@ class LineEnqueued(Struct, kw_only=True):
     "/tasks",
     scope=Scope.ENQUEUE,
     bound=True,
-    body=TaskToBe,
+    body=TaskInput,
     answer=Enqueued,
     status=201,
     answers=(200, 409),
     hears=("Idempotency-Key",),
     says=("Location", "Idempotency-Replayed"),
 )
-async def enqueue(asked: Asked[NoQuery, TaskToBe]) -> Answer:
+async def enqueue(asked: Asked[NoQuery, TaskInput]) -> Answer:
     """Enqueue a task.
 
     It is answered once the task is durable. With the header `Idempotency-Key` a repeat gets the same answer,
@@ -115,7 +114,7 @@ async def enqueue_batch(asked: Asked[NoQuery, Batch]) -> Answer:
     "/tasks/stream",
     scope=Scope.ENQUEUE,
     bound=True,
-    body=TaskToBe,
+    body=TaskInput,
     takes=NDJSON,
     answer=LineEnqueued,
     gives=NDJSON,
@@ -160,7 +159,7 @@ def _made(maker: Maker, lines: list[bytes]) -> tuple[list[NewTask], Exception | 
         try:
             with understood():
                 said = _decoder.decode(line)
-                refuse_repeats(line, TaskToBe)
+                refuse_repeats(line, TaskInput)
                 batch.append(maker.task(said))
         except (Problem, WindlassError) as problem:
             return batch, problem
@@ -191,5 +190,5 @@ def _line(number: int, made: Enqueued) -> bytes:
     return _encoder.encode(LineEnqueued(line=number, id=made.id, created=made.created)) + b"\n"
 
 
-_decoder = msgspec.json.Decoder(TaskToBe)
+_decoder = msgspec.json.Decoder(TaskInput)
 _encoder = msgspec.json.Encoder()

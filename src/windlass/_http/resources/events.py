@@ -5,38 +5,26 @@ from time import monotonic
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 from starlette.responses import StreamingResponse
 
+from ..._documents.queues import OverviewDocument, overview_document
+from ..._documents.tasks import TaskDocument, task_document
 from ..._model.filter import Filter
 from ..._model.key import Scope
 from ..._model.state import ENDED
 from ..._observe.overview import Overview
 from ..._timers import happened
 from ...errors import WindlassError
-from ..documents import Instant, TaskDocument, task_document
 from ..operation import Asked, NoQuery, Operations
 from ..task_query import the_task
 from ..web.problems import Problem
-from .queues import QueueDocument, queue_documents
 
 events = Operations("live")
 
 EVENT_STREAM = "text/event-stream"
 LOOK_SECONDS = 1.0
 PING_SECONDS = 10.0
-
-
-class OverviewDocument(Struct, kw_only=True):
-    """A store at one moment. To a key that is bound, `workers`, `slots`, `busy` and `keeper` are null."""
-
-    at: Instant
-    queues: list[QueueDocument]
-    workers: int | None
-    slots: int | None
-    busy: int | None
-    keeper: bool | None
 
 
 @events("GET", "/overview", scope=Scope.READ, bound=True, answer=OverviewDocument)
@@ -134,12 +122,5 @@ async def _overview(asked: Asked[Any, Any]) -> Overview:
 
 
 def _document(asked: Asked[Any, Any], overview: Overview) -> OverviewDocument:
-    bound = asked.caller.is_bound
-    return OverviewDocument(
-        at=overview.at,
-        queues=queue_documents(asked, overview, overview.settings),
-        workers=None if bound else len(overview.workers),
-        slots=None if bound else overview.slots,
-        busy=None if bound else overview.busy,
-        keeper=None if bound else overview.keeper is not None,
-    )
+    caller = asked.caller
+    return overview_document(overview, with_workers=not caller.is_bound, with_settings=caller.tenant is None)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from starlette.responses import Response
 
+from ..._documents.fields import Instant
 from ..._model.filter import Page
 from ..._model.queue import QueueSettings
 from ..._model.record import Session
@@ -16,7 +17,6 @@ from ..._store.protocol import Durability, all_records
 from ...errors import StoreError
 from ..docs import openapi
 from ..docs import page as reference
-from ..documents import Instant
 from ..operation import Asked, NoQuery, Operations
 from ..web.problems import Problem
 

@@ -4,10 +4,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from ..._documents.keys import KeyList, NewKeyDocument, key_document, new_key_document
 from ..._model.key import Scope
 from ..._policy import api_key
 from ..._policy.input.options import MAX_DELAY
-from ..documents import Instant, Name, Why, like
+from ..input_fields import Name, Why
 from ..operation import Asked, NoQuery, Operations
 from .tasks import Reason
 
@@ -28,37 +29,10 @@ class KeySaid(Struct, kw_only=True, forbid_unknown_fields=True):
     why: Why = ""
 
 
-class KeyDocument(Struct, kw_only=True):
-    """A key, by its id. What its holder sends is shown once, when it is made."""
-
-    id: str
-    label: str
-    scopes: list[Scope]
-    tenant: str | None
-    queues: list[str] | None
-    rate: float | None
-    created_at: Instant
-    expires_at: Instant | None
-
-
-class NewKeyDocument(KeyDocument, kw_only=True):
-    """A key that was just made. `key` is shown this once: keep it where secrets are kept."""
-
-    key: str
-
-
-class KeyList(Struct, kw_only=True):
-    """Every key there is."""
-
-    items: list[KeyDocument]
-
-
 @keys("GET", "/keys", scope=Scope.ADMIN, answer=KeyList)
 async def list_keys(asked: Asked[NoQuery, None]) -> KeyList:
     """List keys: their ids, never their secrets."""
-    return KeyList(
-        items=[like(KeyDocument, key, id=key.name) for key in await asked.service.app.operator.keys.list()]
-    )
+    return KeyList(items=[key_document(key) for key in await asked.service.app.operator.keys.list()])
 
 
 @keys("POST", "/keys", scope=Scope.ADMIN, body=KeySaid, answer=NewKeyDocument, status=201)
@@ -76,7 +50,7 @@ async def create_key(asked: Asked[NoQuery, KeySaid]) -> NewKeyDocument:
         expires_in=body.expires_in,
         rate=body.rate,
     )
-    return like(NewKeyDocument, made.key, id=made.key.name, key=made.text)
+    return new_key_document(made.key, made.text)
 
 
 @keys("DELETE", "/keys/{key}", scope=Scope.ADMIN, query=Reason, status=204, answers=(404,))

@@ -5,17 +5,15 @@ from typing import Annotated, Any, cast
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from ..._client.declarations import check_limit
+from ..._documents.limits import LimitDocument, LimitList, limit_document, limit_documents
 from ..._model.key import Scope
-from ..._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING, Limit, Usage
+from ..._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING
 from ..._policy.order.limit_options import LimitOptions, changed_limit, new_limit
-from ..documents import Name, Why, like
+from ..input_fields import Name, Why
 from ..operation import Asked, NoQuery, Operations
 from .tasks import Reason
 
 limits = Operations("limits")
-
-MAX_SHOWN = 1_000
-"""Values of one limit that are shown, those that use most of it: there may be one for each tenant."""
 
 Running = Annotated[int, Meta(ge=0, le=MAX_RUNNING)]
 Rate = Annotated[float, Meta(gt=0, le=MAX_RATE, description="Starts a second.")]
@@ -50,42 +48,11 @@ class LimitSet(Struct, kw_only=True, forbid_unknown_fields=True):
     why: Why = ""
 
 
-class UsageDocument(Struct, kw_only=True):
-    """What one value uses: how many run, and how many may start at once (null: there is no rate)."""
-
-    value: str
-    running: int
-    tokens: float | None
-
-
-class LimitDocument(Struct, kw_only=True):
-    """A limit, and what of it is in use: of at most 1,000 values, those that use most."""
-
-    name: str
-    queue: str | None
-    type: str | None
-    tenant: str | None
-    by: str | None
-    running: int | None
-    rate: float | None
-    burst: int | None
-    in_use: list[UsageDocument]
-
-
-class LimitList(Struct, kw_only=True):
-    """Every limit, by name."""
-
-    items: list[LimitDocument]
-
-
 @limits("GET", "/limits", scope=Scope.READ, answer=LimitList)
 async def list_limits(asked: Asked[NoQuery, None]) -> LimitList:
     """List limits, and what of them is in use."""
-    operator = asked.service.app.operator
-    used: dict[str, list[Usage]] = {}
-    for usage in await operator.limits.usages():
-        used.setdefault(usage.limit, []).append(usage)
-    return LimitList(items=[_document(one, used.get(one.name, [])) for one in await operator.limits.list()])
+    found = asked.service.app.operator.limits
+    return LimitList(items=limit_documents(await found.list(), await found.usages()))
 
 
 @limits("GET", "/limits/{name}", scope=Scope.READ, answer=LimitDocument, answers=(404,))
@@ -121,7 +88,7 @@ async def remove_limit(asked: Asked[Reason, None]) -> None:
 async def _shown(asked: Asked[Any, Any]) -> LimitDocument:
     found = asked.service.app.operator.limits
     limit = await found.get(asked.path("name"))
-    return _document(limit, await found.usages(limit.name))
+    return limit_document(limit, await found.usages(limit.name))
 
 
 def _options(said: LimitSaid | LimitSet) -> LimitOptions:
@@ -129,13 +96,3 @@ def _options(said: LimitSaid | LimitSet) -> LimitOptions:
         name: value for name in LimitOptions.__annotations__ if (value := getattr(said, name)) is not UNSET
     }
     return cast("LimitOptions", options)
-
-
-def _document(limit: Limit, usages: list[Usage] | Any) -> LimitDocument:
-    most = limit.busiest(usages)[:MAX_SHOWN]
-    return like(
-        LimitDocument,
-        limit,
-        burst=limit.capacity if limit.rate is not None else None,
-        in_use=[like(UsageDocument, one) for one in most],
-    )

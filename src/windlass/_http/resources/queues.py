@@ -1,18 +1,18 @@
 """Queues: how full they are, whether they flow, whose turn it is in them. (F2, F3, F6)"""
 
-from collections.abc import Iterable
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from ..._documents.fields import Seconds
+from ..._documents.queues import QueueDocument, QueueList, RetentionDocument, queue_documents
 from ..._model.filter import Filter
 from ..._model.key import Scope
 from ..._model.queue import MAX_STRIPES, MAX_WEIGHT, Fairness, Level, QueueSettings, Retention
-from ..._observe.overview import COUNTED, Overview
 from ..._policy.order.queue_options import QueueChanges
 from ...errors import NotFound
-from ..documents import Seconds, Why, like
+from ..input_fields import Why
 from ..operation import Asked, NoQuery, Operations
 from .tasks import Reason
 
@@ -20,47 +20,6 @@ queues = Operations("queues")
 
 Weight = Annotated[int, Meta(ge=1, le=MAX_WEIGHT)]
 Share = Annotated[int, Meta(ge=1, le=99)]
-
-
-class RetentionDocument(Struct, kw_only=True, forbid_unknown_fields=True):
-    """How many seconds the record of an ended task is kept; null is for ever."""
-
-    completed: Seconds | None
-    cancelled: Seconds | None
-    dead: Seconds | None
-
-
-class SettingsDocument(Struct, kw_only=True):
-    """How a queue is set. `retention` null follows the keeper's own, `ageing` null is strict priority."""
-
-    fairness: Fairness
-    weights: dict[str, int]
-    shares: dict[Level, int]
-    ageing: float | None
-    retention: RetentionDocument | None
-    stripes: int
-
-
-class QueueDocument(Struct, kw_only=True):
-    """A queue. Counts are a few seconds old at most, and estimates unless they are `exact`.
-
-    `oldest_ready` is for how many seconds the longest waiting task has been due. To a key that is bound,
-    `counts` are of what it may see; `workers` and, of a tenant's, `settings` are null.
-    """
-
-    queue: str
-    paused: bool
-    counts: dict[Literal["waiting", "scheduled", "ready", "running", "dead"], int]
-    exact: bool
-    oldest_ready: float
-    workers: int | None
-    settings: SettingsDocument | None
-
-
-class QueueList(Struct, kw_only=True):
-    """Every queue that tasks, settings or workers name."""
-
-    items: list[QueueDocument]
 
 
 class QueueSet(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -79,8 +38,7 @@ class QueueSet(Struct, kw_only=True, forbid_unknown_fields=True):
 @queues("GET", "/queues", scope=Scope.READ, bound=True, answer=QueueList)
 async def list_queues(asked: Asked[NoQuery, None]) -> QueueList:
     """List queues, with how many tasks of each are in which state."""
-    overview = await asked.service.overviews.get(asked.caller.sees(Filter()))
-    return QueueList(items=queue_documents(asked, overview, await _settings(asked)))
+    return QueueList(items=await _documents(asked))
 
 
 @queues("GET", "/queues/{queue}", scope=Scope.READ, bound=True, answer=QueueDocument, answers=(404,))
@@ -137,39 +95,6 @@ async def resume_queue(asked: Asked[Reason, None]) -> QueueDocument:
     return await _shown(asked)
 
 
-def queue_documents(
-    asked: Asked[Any, Any], overview: Overview, settings: Iterable[QueueSettings]
-) -> list[QueueDocument]:
-    """Every queue that the caller may see, by name."""
-    known = {one.name: one for one in settings}
-    counts = {name: dict.fromkeys(map(str, COUNTED), 0) for name in _names(asked, overview, known)}
-    estimated = set()
-    for depth in overview.depths:
-        counts[depth.queue][str(depth.state)] += depth.number
-        if not depth.exact:
-            estimated.add(depth.queue)
-    ages, serving = overview.oldest_ready(), overview.serving()
-    return [
-        QueueDocument(
-            queue=name,
-            paused=name in known and known[name].paused,
-            counts=counts[name],  # type: ignore[arg-type]  # the states that are counted
-            exact=name not in estimated,
-            oldest_ready=ages.get(name, 0.0),
-            workers=None if asked.caller.is_bound else serving.get(name, 0),
-            settings=None
-            if asked.caller.tenant is not None
-            else _set(known.get(name) or QueueSettings(name=name)),
-        )
-        for name in sorted(counts)
-    ]
-
-
-def _names(asked: Asked[Any, Any], overview: Overview, known: Iterable[str]) -> set[str]:
-    """The queues that there are for the caller: for a tenant, where it has tasks."""
-    return {*overview.queues, *(known if asked.caller.tenant is None else ())}
-
-
 def _own(asked: Asked[Any, Any]) -> str:
     """The queue of the path, to be changed: it is shared by all tenants, and no one of them may."""
     queue = asked.path("queue")
@@ -180,23 +105,26 @@ def _own(asked: Asked[Any, Any]) -> str:
 async def _shown(asked: Asked[Any, Any]) -> QueueDocument:
     """The queue of the path: its counts are a few seconds old, its settings are as they stand."""
     queue = asked.path("queue")
-    overview = await asked.service.overviews.get(asked.caller.sees(Filter()))
-    for one in queue_documents(asked, overview, await _settings(asked)):
+    for one in await _documents(asked):
         if one.queue == queue:
             return one
     raise NotFound(f"nothing is known of a queue {queue[:200]!r}: no task, no setting, no worker")
+
+
+async def _documents(asked: Asked[Any, Any]) -> list[QueueDocument]:
+    overview = await asked.service.overviews.get(asked.caller.sees(Filter()))
+    return queue_documents(
+        overview,
+        await _settings(asked),
+        with_workers=not asked.caller.is_bound,
+        with_settings=asked.caller.tenant is None,
+    )
 
 
 async def _settings(asked: Asked[Any, Any]) -> list[QueueSettings]:
     seen = asked.caller.queues
     found = await asked.service.app.operator.queues()
     return [one for one in found if seen is None or one.name in seen]
-
-
-def _set(settings: QueueSettings) -> SettingsDocument:
-    kept = settings.retention
-    retention = None if kept is None else like(RetentionDocument, kept)
-    return like(SettingsDocument, settings, settings.ordering, retention=retention)
 
 
 def _changes(body: QueueSet) -> QueueChanges:

@@ -4,14 +4,15 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from ..._client.schedules import MAX_UPCOMING, ScheduleStatus
+from ..._client.schedules import MAX_UPCOMING
+from ..._documents.fields import Id, Seconds
+from ..._documents.schedules import ScheduleDocument, ScheduleList, Ticks, schedule_document
 from ..._model.key import Scope
 from ..._model.options import Defaults
 from ..._model.schedule import Missed, Overlap, ScheduleOptions
-from ..._policy.input.payload import decode, parse_payload
-from ..._policy.input.redact import redact
+from ..._policy.input.payload import parse_payload
 from ..._policy.schedule import MAX_AT_MOST, MAX_JITTER
-from ..documents import Attempts, Id, Instant, Name, Payload, Priority, Seconds, Why, like
+from ..input_fields import Attempts, Name, Payload, Priority, Why
 from ..operation import Answer, Asked, NoQuery, Operations
 from .tasks import Reason
 
@@ -43,48 +44,10 @@ class ScheduleSaid(Struct, kw_only=True, forbid_unknown_fields=True):
     why: Why = ""
 
 
-class ScheduleDocument(Struct, kw_only=True):
-    """A schedule and where it stands. `next_at` is null while it is paused; `declared`: in a program."""
-
-    name: str
-    type: str
-    payload: Any
-    cron: str | None
-    every: float | None
-    zone: str
-    missed: Missed
-    at_most: int
-    overlap: Overlap
-    jitter: float
-    queue: str
-    tenant: str
-    priority: int
-    max_attempts: int
-    timeout: float | None
-    paused: bool
-    declared: bool
-    next_at: Instant | None
-    last_at: Instant | None
-    task_id: Id | None
-    error: str | None
-
-
-class ScheduleList(Struct, kw_only=True):
-    """Every schedule, by name."""
-
-    items: list[ScheduleDocument]
-
-
 class Upcoming(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many ticks to show."""
 
     number: Annotated[int, Meta(ge=1, le=MAX_UPCOMING)] = 5
-
-
-class Ticks(Struct, kw_only=True):
-    """The next ticks of a schedule, as if it were not paused."""
-
-    items: list[Instant]
 
 
 class Triggered(Struct, kw_only=True):
@@ -96,7 +59,9 @@ class Triggered(Struct, kw_only=True):
 @schedules("GET", "/schedules", scope=Scope.READ, answer=ScheduleList)
 async def list_schedules(asked: Asked[NoQuery, None]) -> ScheduleList:
     """List schedules, and when each is due next."""
-    return ScheduleList(items=[_document(one) for one in await asked.service.app.operator.schedules.list()])
+    return ScheduleList(
+        items=[schedule_document(one) for one in await asked.service.app.operator.schedules.list()]
+    )
 
 
 @schedules("GET", "/schedules/{name}", scope=Scope.READ, answer=ScheduleDocument, answers=(404,))
@@ -180,9 +145,4 @@ async def trigger_schedule(asked: Asked[NoQuery, None]) -> Answer:
 
 
 async def _shown(asked: Asked[Any, Any]) -> ScheduleDocument:
-    return _document(await asked.service.app.operator.schedules.get(asked.path("name")))
-
-
-def _document(status: ScheduleStatus) -> ScheduleDocument:
-    one = status.schedule
-    return like(ScheduleDocument, status, one, payload=redact(decode(one.payload), one.secret))
+    return schedule_document(await asked.service.app.operator.schedules.get(asked.path("name")))

@@ -4,20 +4,13 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from ..._documents.fields import Id
+from ..._documents.tasks import AttemptList, TaskDocument, TaskPage, attempt_document, task_document
 from ..._model.filter import Filter
 from ..._model.key import Scope
 from ..._model.state import ENDED, State
 from ..disconnect import gone
-from ..documents import (
-    AttemptDocument,
-    Id,
-    Payload,
-    TaskDocument,
-    TaskPage,
-    Why,
-    attempt_document,
-    task_document,
-)
+from ..input_fields import Payload, Why
 from ..operation import Answer, Asked, NoQuery, Operations
 from ..task_query import Criteria, Listing, page_of_tasks, sought, the_task
 
@@ -70,12 +63,6 @@ class Moved(Struct, kw_only=True):
 
     id: Id
     state: State
-
-
-class AttemptList(Struct, kw_only=True):
-    """The settled attempts of a task, oldest first."""
-
-    items: list[AttemptDocument]
 
 
 @tasks("GET", "/tasks", scope=Scope.READ, bound=True, query=Listing, answer=TaskPage)

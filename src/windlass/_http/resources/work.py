@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Raw, Struct, field
 
+from ..._documents.fields import Id, Instant, build_document
+from ..._documents.tasks import ErrorDocument, ProgressDocument
 from ..._ids import new_id
 from ..._model.key import Scope
 from ..._model.lease import DEFAULT_LEASE, Claim, Claimed, Heartbeat, Lease, ProgressReport
@@ -16,8 +18,8 @@ from ..._model.verdict import Receipt
 from ..._worker.results import with_results
 from ...errors import SessionLost
 from ...signals import Fatal
-from ..documents import ErrorSaid, Id, Instant, Name, ProgressSaid, like
 from ..held_tasks import own_tasks
+from ..input_fields import Name
 from ..operation import Asked, NoQuery, Operations
 from ..wake_stream import Hints
 from ..worker_outcomes import Ended, settled, settlement
@@ -98,7 +100,7 @@ class Held(Struct, kw_only=True, forbid_unknown_fields=True):
 
     id: Id
     fence: Fence
-    progress: ProgressSaid | None = None
+    progress: ProgressDocument | None = None
 
 
 class Beat(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -245,7 +247,7 @@ async def _beat(asked: Asked[Any, Any], beat: Beat, *, opening: bool = False) ->
     return Pulse(lost=lost, cancel=list(pulse.cancel))
 
 
-def _progress(said: ProgressSaid) -> Progress:
+def _progress(said: ProgressDocument) -> Progress:
     """It is bent to fit: no worker is to be taken for dead because of what it says on the side."""
     fraction = min(max(said.fraction, 0.0), 1.0)
     return Progress(fraction=fraction, message=said.message.replace("\0", "")[:_MAX_PROGRESS])
@@ -253,7 +255,7 @@ def _progress(said: ProgressSaid) -> Progress:
 
 async def _held(
     asked: Asked[Any, Any], beat: Beat
-) -> tuple[dict[Lease, ProgressSaid | None], Sequence[Lease]]:
+) -> tuple[dict[Lease, ProgressDocument | None], Sequence[Lease]]:
     """The leases that the beat names, and those among them that others hold: of these nothing is told."""
     held = {Lease(one.id, one.fence): one.progress for one in beat.held}
     if not asked.caller.is_bound:
@@ -287,11 +289,11 @@ async def _delivered(asked: Asked[Any, Any], task: Task) -> ClaimedTask | None:
     try:
         payload = await with_results(asked.service.store, task)
     except Fatal as error:
-        said = ErrorSaid(type="Fatal", message=str(error))
+        said = ErrorDocument(type="Fatal", message=str(error))
         ended = Ended(id=task.id, fence=task.fence, outcome="failed", error=said, fatal=True)
         await asked.service.store.settle([settlement(asked.service.app, task, ended)])
         return None
-    return like(ClaimedTask, task, payload=Raw(payload))
+    return build_document(ClaimedTask, task, payload=Raw(payload))
 
 
 def _own(asked: Asked[Any, Any], session: str) -> str:

@@ -1,0 +1,57 @@
+"""Limits, and how much of each is in use."""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from .._model.limit import Limit, Usage
+from .fields import build_document
+
+MAX_USAGES = 1_000
+"""A limit counted by tenant may have any number of values; its document lists the busiest."""
+
+
+class UsageDocument(Struct, kw_only=True):
+    """Use of a limit by one value: tasks running, and starts left right now (null: the limit has no rate)."""
+
+    value: str
+    running: int
+    tokens: float | None
+
+
+class LimitDocument(Struct, kw_only=True):
+    """A limit, and its use by each value, busiest first; at most 1,000 values are listed."""
+
+    name: str
+    queue: str | None
+    type: str | None
+    tenant: str | None
+    by: str | None
+    running: int | None
+    rate: float | None
+    burst: int | None
+    in_use: list[UsageDocument]
+
+
+class LimitList(Struct, kw_only=True):
+    """Every limit, by name."""
+
+    items: list[LimitDocument]
+
+
+def limit_document(limit: Limit, usages: Iterable[Usage]) -> LimitDocument:
+    """Build a limit's document."""
+    return build_document(
+        LimitDocument,
+        limit,
+        burst=limit.capacity if limit.rate is not None else None,
+        in_use=[build_document(UsageDocument, one) for one in limit.busiest(usages)[:MAX_USAGES]],
+    )
+
+
+def limit_documents(limits: Iterable[Limit], usages: Iterable[Usage]) -> list[LimitDocument]:
+    """Build the documents of several limits from the usages of them all."""
+    used: dict[str, list[Usage]] = {}
+    for usage in usages:
+        used.setdefault(usage.limit, []).append(usage)
+    return [limit_document(limit, used.get(limit.name, ())) for limit in limits]

@@ -1,0 +1,144 @@
+"""Tasks, the steps that follow them, and their attempts."""
+
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, TypeAlias
+
+from msgspec import Meta, Struct
+
+from .._model.attempt import Attempt
+from .._model.state import State
+from .._model.task import Error, Task
+from .._policy.input.chain import Step, decode_steps
+from .fields import Id, Instant, build_document, shown_json
+
+MaySee: TypeAlias = Callable[[str, str], bool]
+"""Takes a queue and a tenant; returns whether the reader may see their tasks."""
+
+
+class ErrorDocument(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Why an attempt failed. Long texts are cut in the middle."""
+
+    type: Annotated[str, Meta(min_length=1)]
+    message: str
+    traceback: str | None = None
+
+
+class ProgressDocument(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Progress of a running task: `fraction` is from 0 to 1. A long `message` is cut at its end."""
+
+    fraction: float
+    message: str = ""
+
+
+class StepDocument(Struct, kw_only=True):
+    """A task that is enqueued when its predecessor completes, with the steps that follow it."""
+
+    id: Id
+    type: str
+    queue: str
+    payload: Any
+    next: "list[StepDocument]" = []
+
+
+class TaskDocument(Struct, kw_only=True):
+    """A task. Secret fields of payload and result are masked."""
+
+    id: Id
+    type: str
+    queue: str
+    tenant: str
+    state: State
+    priority: int
+    attempt: int
+    max_attempts: int
+    run_at: Instant
+    created_at: Instant
+    claimed_at: Instant | None
+    finished_at: Instant | None
+    timeout: float | None
+    worker: str | None
+    duration: float | None
+    cancel_requested: bool
+    progress: ProgressDocument | None
+    payload: Any
+    result: Any
+    error: ErrorDocument | None
+    idempotency_key: str | None
+    root: Id
+    after: list[Id]
+    result_into: str | None
+    next: list[StepDocument]
+    secret: list[str]
+    trace: str | None
+    enqueued_by: str
+
+
+class TaskPage(Struct, kw_only=True):
+    """A page of matching tasks, in order of creation. `cursor` requests the next page; null on the last."""
+
+    items: list[TaskDocument]
+    cursor: str | None
+
+
+class AttemptDocument(Struct, kw_only=True):
+    """One settled attempt of a task."""
+
+    number: int
+    worker: str | None
+    claimed_at: Instant
+    finished_at: Instant
+    duration: float
+    outcome: str
+    error: ErrorDocument | None
+    trace: str | None
+
+
+class AttemptList(Struct, kw_only=True):
+    """The settled attempts of a task, oldest first."""
+
+    items: list[AttemptDocument]
+
+
+def sees_all(_queue: str, _tenant: str) -> bool:
+    """Let the reader see the tasks of every queue and tenant."""
+    return True
+
+
+def task_document(task: Task, may_see: MaySee = sees_all, *, reveal: bool = False) -> TaskDocument:
+    """Build a task's document.
+
+    Steps that the reader may not see are left out, with all that follows them; secrets are masked unless
+    `reveal`.
+    """
+    result = None if task.result is None else shown_json(task.result, task.secret, reveal=reveal)
+    return build_document(
+        TaskDocument,
+        task,
+        progress=None if task.progress is None else build_document(ProgressDocument, task.progress),
+        payload=shown_json(task.payload, task.secret, reveal=reveal),
+        result=result,
+        error=_error(task.error),
+        next=_steps(decode_steps(task.next), may_see, reveal=reveal),
+    )
+
+
+def attempt_document(attempt: Attempt) -> AttemptDocument:
+    """Build an attempt's document."""
+    return build_document(AttemptDocument, attempt, error=_error(attempt.error))
+
+
+def _error(error: Error | None) -> ErrorDocument | None:
+    return None if error is None else build_document(ErrorDocument, error)
+
+
+def _steps(steps: Iterable[Step], may_see: MaySee, *, reveal: bool) -> list[StepDocument]:
+    return [
+        build_document(
+            StepDocument,
+            step,
+            payload=shown_json(bytes(step.payload), step.secret, reveal=reveal),
+            next=_steps(step.next, may_see, reveal=reveal),
+        )
+        for step in steps
+        if may_see(step.queue, step.tenant)
+    ]

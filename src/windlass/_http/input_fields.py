@@ -1,0 +1,29 @@
+"""Field types of request bodies and queries, with the bounds that OpenAPI shows."""
+
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import Meta, Raw
+
+from .._model.filter import MAX_PAGE
+from .._model.task import MAX_ATTEMPTS
+from .._policy.input.keys import MAX_KEY_BYTES
+from .._policy.order.rank import MAX_PRIORITY
+
+Name = Annotated[str, Meta(pattern=r"^\w[\w.:@/+-]*$", min_length=1, max_length=128)]
+Payload = Annotated[
+    Raw,
+    Meta(
+        description="A JSON object; its keys are the handler's parameters. At most 1 MiB.",
+        extra_json_schema={"type": "object"},
+        examples=[{"user_id": 1}],
+    ),
+]
+Value = Annotated[Raw, Meta(description="Any JSON. At most 1 MiB.")]
+Priority: TypeAlias = (
+    Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] | Literal["high", "medium", "low"]
+)
+Key = Annotated[str, Meta(min_length=1, max_length=MAX_KEY_BYTES)]
+Why = Annotated[str, Meta(max_length=500, description="Recorded in the audit log.")]
+Limit = Annotated[int, Meta(ge=1, le=MAX_PAGE)]
+Parameter = Annotated[str, Meta(min_length=1, max_length=128)]
+Attempts = Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)]

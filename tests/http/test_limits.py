@@ -11,7 +11,7 @@ from tests.http.problem import problem
 from tests.servers.api import ApiServer
 from windlass import App
 from windlass._client.keys import Keys
-from windlass._http.resources import limits
+from windlass._documents import limits
 from windlass._model.filter import Page
 from windlass._model.key import Scope
 from windlass._model.limit import Limit
@@ -159,7 +159,7 @@ async def test_what_is_in_use(on_each: Api) -> None:
 async def test_of_many_values_those_are_shown_that_use_most(
     api_of: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_SHOWN", 3)
+    monkeypatch.setattr(limits, "MAX_USAGES", 3)
     await api_of.good("PUT", "/limits/each", {"by": "tenant", "running": 10})
     for number in range(6):
         for _ in range(1 + number % 3):

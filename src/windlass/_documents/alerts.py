@@ -5,7 +5,7 @@ from typing import Literal
 from msgspec import Struct
 
 from .._client.alerts import AlertStatus
-from .._policy.alerts import webhook_place
+from .._policy.alerts import webhook_origin
 from .fields import Instant, build_document
 
 
@@ -39,6 +39,6 @@ def alert_document(status: AlertStatus, *, reveal: bool = False) -> AlertDocumen
         status.alert,
         status.alarm,
         state="raised" if status.raised else "quiet",
-        webhook=url if url is None or reveal else webhook_place(url),
+        webhook=url if url is None or reveal else webhook_origin(url),
         unsent=len(status.alarm.unsent),
     )

@@ -27,7 +27,7 @@ from ._model.queue import Fairness, Level, Ordering, Retention
 from ._model.schedule import ScheduleTiming
 from ._model.task import DEFAULT_QUEUE, NewTask, Task
 from ._observe.observed_store import ObservedStore
-from ._observe.tracing import carried
+from ._observe.tracing import inherited_trace
 from ._policy.alerts import AlertOptions, new_alert
 from ._policy.backoff import Backoff, Delay
 from ._policy.input import new_task as request
@@ -359,7 +359,7 @@ class App:
 
     def origin(self) -> Origin:
         """Who enqueues, and the trace that this belongs to, or a fresh one."""
-        trace = carried() or synthetic_trace(random.getrandbits(128))
+        trace = inherited_trace() or synthetic_trace(random.getrandbits(128))
         return Origin(trace=trace, enqueued_by=self._identity)
 
 

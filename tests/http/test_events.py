@@ -22,7 +22,7 @@ from windlass._http.resources import events
 from windlass._ids import new_id
 from windlass._model.filter import By, CancelTasks, Filter
 from windlass._model.key import Scope
-from windlass._observe.overviews import Overviews
+from windlass._observe.overview import OverviewCache
 from windlass._stores.memory import MemoryStore
 from windlass.testing.faults import Fault, FaultyStore
 
@@ -84,7 +84,7 @@ async def live(
     served = FaultyStore(store, watch)
     url = api.serve(served, open_to_all=True)
     fresh = Api(http, url)
-    api._services[-1].overviews = Overviews(served, every=timedelta(0))
+    api._services[-1].overviews = OverviewCache(served, max_age=timedelta(0))
     await fresh("GET", "/healthz")
     before = api.tasks()
     yield fresh

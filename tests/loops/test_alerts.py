@@ -159,8 +159,8 @@ class TestRaising:
         assert [(event.turn, event.number) for event in heard] == [(Turn.RAISED, 2), (Turn.CLEARED, 0)]
         said = [(r.levelname, r.getMessage()) for r in caplog.records if getattr(r, "alert", None)]
         assert said == [
-            ("WARNING", "alert money is raised: 2 dead letters in queue money (it takes 2)"),
-            ("INFO", "alert money is cleared: 0 dead letters in queue money (it takes 2)"),
+            ("WARNING", "alert money is raised: 2 dead letters in queue money (threshold 2)"),
+            ("INFO", "alert money is cleared: 0 dead letters in queue money (threshold 2)"),
         ]
 
     async def test_a_rate_counts_what_died_within_the_window(self, store: Store, clock: ManualClock) -> None:

@@ -305,7 +305,7 @@ async def test_an_act_is_told_even_when_the_store_cannot_say_more_about_it(
 async def test_what_is_remembered_of_claimed_tasks_is_small_and_bounded(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observed, "_MAX_KNOWN", 5)
+    monkeypatch.setattr(observed, "_MAX_CLAIMED", 5)
 
     @app.task
     async def note(word: str) -> None: ...
@@ -314,7 +314,7 @@ async def test_what_is_remembered_of_claimed_tasks_is_small_and_bounded(
     for _ in range(3):
         await dead_worker(app, limit=4)  # never settled through here
 
-    known = app.store._known  # type: ignore[attr-defined]
+    known = app.store._claimed_tasks  # type: ignore[attr-defined]
     assert [*known] == [handle.id for handle in handles[-5:]]
     assert CANARY not in repr(known)
 

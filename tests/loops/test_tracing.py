@@ -36,7 +36,7 @@ from windlass import (
 )
 from windlass._model.record import Session
 from windlass._observe.logs import JsonFormatter
-from windlass._observe.tracing import attempted
+from windlass._observe.tracing import attempt_span
 from windlass._policy.input.trace import parse_trace
 from windlass._stores.memory import MemoryStore
 from windlass.testing.clock import ManualClock
@@ -517,7 +517,7 @@ async def test_sending_and_attempts_leave_the_current_span_as_it_was(app: App, s
     with request() as mine:
         handle = await note.aenqueue()
         assert trace.get_current_span() is mine
-        attempt = attempted(await handle.task(), "auto")
+        attempt = attempt_span(await handle.task(), "auto")
         assert attempt is not None
         assert trace.get_current_span() is not mine
         attempt.end(None)

@@ -13,7 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 from tests.loops.working import dead_worker, drained, eventually, watched, working
 from windlass import App, Backoff, Context, Fatal, Filter, Retry, Snooze, chain
 from windlass._model.filter import By
-from windlass._observe.meter import MAX_NAMES, Meter, Names
+from windlass._observe.gauges import MAX_LABEL_VALUES, LabelValues
+from windlass._observe.metrics import Meter
 from windlass._stores.memory import MemoryStore
 from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import a_task
@@ -274,7 +275,7 @@ async def test_openmetrics_for_those_who_accept_it(app: App) -> None:
 
 
 def test_names_beyond_the_cap_share_one() -> None:
-    names = Names(2)
+    names = LabelValues(2)
 
     assert [names(name) for name in ("a", "b", "c", "a", "d", "")] == [
         "a",
@@ -284,22 +285,22 @@ def test_names_beyond_the_cap_share_one() -> None:
         "other",
         "other",
     ]
-    assert Names()("") == "unknown"
+    assert LabelValues()("") == "unknown"
 
 
 async def test_types_and_queues_without_end_make_no_series_without_end(app: App) -> None:
     @app.task(name="eventful")
     async def eventful() -> None: ...
 
-    for number in range(MAX_NAMES + 20):
+    for number in range(MAX_LABEL_VALUES + 20):
         await eventful.using(queue=f"q{number:03}").aenqueue()
     samples = await scraped(app)
     queues = {name for name in samples if name.startswith("windlass_tasks_enqueued_total")}
 
-    assert len(queues) == MAX_NAMES + 1
+    assert len(queues) == MAX_LABEL_VALUES + 1
     assert samples["windlass_tasks_enqueued_total{queue=other,type=eventful}"] == 20
     assert samples["windlass_tasks{queue=other,state=ready,type=eventful}"] == 20
-    assert len(app.metrics().meter._series) == MAX_NAMES + 1
+    assert len(app.metrics().meter._series) == MAX_LABEL_VALUES + 1
 
 
 async def test_a_store_that_is_exchanged_is_timed_as_well(app: App) -> None:

@@ -11,7 +11,7 @@ from windlass._model.queue import QueueSettings
 from windlass._model.record import Worker
 from windlass._model.schedule import Schedule, Tick
 from windlass._observe import overview
-from windlass._observe.overview import Overview, look
+from windlass._observe.overview import Overview, read_overview
 from windlass._store.protocol import Store
 from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import a_task, applied, bury, running, stand, worker_on
@@ -31,7 +31,7 @@ async def beat(store: Store, name: str, *, lease: float = 60, **about: object) -
 
 
 async def test_of_an_empty_store(store: Store, clock: ManualClock) -> None:
-    assert await look(store) == Overview(at=clock.now())
+    assert await read_overview(store) == Overview(at=clock.now())
 
 
 async def test_how_many_wait_and_since_when(store: Store, clock: ManualClock) -> None:
@@ -43,7 +43,7 @@ async def test_how_many_wait_and_since_when(store: Store, clock: ManualClock) ->
     await store.enqueue([a_task(queue="mail", type="b"), a_task(queue="slow", type="b", delay=MINUTE)])
     clock.advance(20)
 
-    seen = await look(store)
+    seen = await read_overview(store)
 
     assert numbers(seen) == {
         ("mail", "a", "dead"): 1,
@@ -66,7 +66,7 @@ async def test_workers_live_until_their_lease_ends_and_keepers_are_none(
     await beat(store, "keeper alice")
     await store.put(QueueSettings(name="idle", paused=True))
 
-    seen = await look(store)
+    seen = await read_overview(store)
 
     assert [session.worker.name for session in seen.workers] == ["alice", "bob"]
     assert (seen.slots, seen.busy) == (12, 5)  # a worker may hold more than it has slots
@@ -74,7 +74,7 @@ async def test_workers_live_until_their_lease_ends_and_keepers_are_none(
     assert seen.paused == ("idle",)
     assert seen.keeper is not None
     clock.advance(61)
-    assert (await look(store)).keeper is None
+    assert (await read_overview(store)).keeper is None
 
 
 async def test_of_a_limit_it_is_the_value_that_uses_most(store: Store) -> None:
@@ -90,7 +90,7 @@ async def test_of_a_limit_it_is_the_value_that_uses_most(store: Store) -> None:
         await running(store, worker, tenant=tenant, type="a")
     await running(store, worker, tenant="zoe", type="b")
 
-    seen = await look(store)
+    seen = await read_overview(store)
 
     assert seen.limits == {"by tenant": 0.75, "none": 1.0, "unused": 0.0, "rate": 0.5}
 
@@ -108,7 +108,7 @@ async def test_how_late_schedules_are(store: Store, clock: ManualClock) -> None:
     for name in ("late", "broken"):
         await store.put(Tick(name=name, at=start))
 
-    assert (await look(store)).schedules == {"kept": 0.0, "late": 90.0}
+    assert (await read_overview(store)).schedules == {"kept": 0.0, "late": 90.0}
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ async def test_of_some_tasks_it_says_nothing_of_others(
     for queue in ("mail", "secret"):
         await store.put(QueueSettings(name=queue, paused=True))
 
-    seen = await look(store, where)
+    seen = await read_overview(store, where)
 
     assert numbers(seen) == expected
     assert seen.paused == ("mail",)
@@ -149,7 +149,7 @@ async def test_it_looks_at_so_many_values_of_limits_and_no_more(
     for tenant in ("a", "b", "c", "c"):
         await running(store, worker, tenant=tenant)
 
-    assert (await look(store)).limits == {"by tenant": 0.25}
+    assert (await read_overview(store)).limits == {"by tenant": 0.25}
 
 
 def test_what_is_counted_is_what_is_not_done() -> None:

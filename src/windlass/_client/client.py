@@ -7,7 +7,7 @@ from .._ids import new_id
 from .._model.options import Defaults, Options
 from .._model.queue import Ordering
 from .._model.task import Enqueued, NewTask, TaskId
-from .._observe.tracing import sending
+from .._observe.tracing import send_span
 from .._policy.input.chain import Step, all_ids, decode_steps, with_fresh_ids
 from .._policy.input.new_task import Origin, check_first_options, group, new_step, new_task
 from .._policy.input.payload import encode_payload
@@ -88,13 +88,13 @@ class Client:
     ) -> list[Handle[Any]]:
         """Enqueue tasks that are made already, all or none."""
         _check_size(batch)
-        with sending(batch) as sent:
+        with send_span(batch) as span:
             if within is None:
-                answers = await self._enqueue_surely(sent.batch)
+                answers = await self._enqueue_surely(span.batch)
             else:
-                joined = self._join(within).enqueue(sent.batch)
+                joined = self._join(within).enqueue(span.batch)
                 answers = await joined if isinstance(joined, Awaitable) else joined
-            sent.answered(answers)
+            span.enqueued(answers)
         return self._handles(batch, answers, result_type)
 
     def insert(
@@ -102,11 +102,11 @@ class Client:
     ) -> list[Handle[Any]]:
         """Insert tasks in the caller's own transaction, in the caller's own thread."""
         _check_size(batch)
-        with sending(batch) as sent:
-            answers = self._join(within).enqueue(sent.batch)
+        with send_span(batch) as span:
+            answers = self._join(within).enqueue(span.batch)
             if isinstance(answers, Awaitable):
                 raise InvalidOption("this connection is async: use aenqueue within its transaction")
-            sent.answered(answers)
+            span.enqueued(answers)
         return self._handles(batch, answers, result_type)
 
     def _join(self, connection: object) -> Join:

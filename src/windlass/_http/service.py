@@ -5,7 +5,7 @@ from datetime import timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from .._observe.overviews import Overviews
+from .._observe.overview import OverviewCache
 from .._store.protocol import Store
 from ..app import App
 from .long_poll import Watch
@@ -24,7 +24,7 @@ class Service:
         self.app = app
         self.operations = operations  # all that can be asked, for who asks what that is
         self.watch = Watch(app.store)
-        self.overviews = Overviews(app.store, every=_LIVE)
+        self.overviews = OverviewCache(app.store, max_age=_LIVE)
         self.metrics = app.metrics() if find_spec("prometheus_client") else None
         self.closing = asyncio.Event()  # the server stops: who waits is answered now
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from .._model.alert import Alert, AlertNotice, AlertState, DeadLetter, Turn
 from .._model.filter import Filter, Page
-from .._observe.alerts import log_alert
+from .._observe.logs import log_alert
 from .._policy.alerts import (
     MAX_UNSENT,
     add_notice,

@@ -1,6 +1,7 @@
-"""The events: facts that a step happened, by the names that logs, metrics and docs use. (O1)"""
+"""Events: one for each step of a task, and the sinks that receive them."""
 
 from enum import StrEnum
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -21,11 +22,11 @@ class EventName(StrEnum):
     RESCUED = "rescued"
     REPLAYED = "replayed"
     DISCARDED = "discarded"
-    LOST = "lost"  # a settlement was refused: the lease had become another's
+    LOST = "lost"  # a settlement was rejected because the lease no longer held
 
 
 class Event(Struct, frozen=True, gc=False, kw_only=True):
-    """One step of one task. It never carries payload or result."""
+    """One step of one task. Never carries payload or result. Times are in seconds."""
 
     name: EventName
     task_id: TaskId
@@ -36,8 +37,40 @@ class Event(Struct, frozen=True, gc=False, kw_only=True):
     fence: int = 0
     worker: str | None = None
     trace: str | None = None
-    waited: float | None = None  # seconds from when it was due to its claim
+    waited: float | None = None  # from when it was due to its claim
     duration: float | None = None
     delay: float | None = None
     error: Error | None = None
     by: str | None = None
+
+
+class Sink(Protocol):
+    """A receiver of events. It must be quick and must not raise; it is called from any thread."""
+
+    def wants(self, name: EventName) -> bool:
+        """Whether to make events of this name now; asked once a batch."""
+        ...
+
+    def take(self, event: Event) -> None:
+        """Receive one event."""
+        ...
+
+
+class Timer(Protocol):
+    """A receiver of the times that the store takes. Called from any thread."""
+
+    def took(self, verb: str, seconds: float) -> None:
+        """Record how long a call took, whether it returned or raised."""
+        ...
+
+    def failed(self, verb: str, code: str) -> None:
+        """Count a call that failed in the store. An error that the caller caused is not a failure."""
+        ...
+
+    def batch(self, size: int) -> None:
+        """Record how many tasks were settled in one call."""
+        ...
+
+
+class TimingSink(Sink, Timer, Protocol):
+    """A sink that also receives times."""

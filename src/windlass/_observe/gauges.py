@@ -1,61 +1,89 @@
-"""An overview as Prometheus wants it: gauges whose labels are bounded."""
+"""Gauges: metrics read from the store when Prometheus scrapes.
+
+What a process counts as it happens is in `metrics.py`.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from threading import Lock
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from .meter import Meter, Names
 from .overview import COUNTED, Overview
+
+MAX_LABEL_VALUES = 200
+OTHER, UNKNOWN = "other", "unknown"
+
+
+class LabelValues:
+    """The values of one label: the first `limit` names seen, then `other`. Bounds the number of series."""
+
+    def __init__(self, limit: int = MAX_LABEL_VALUES) -> None:
+        self._known: set[str] = set()
+        self._limit = limit
+        self._lock = Lock()
+
+    def __call__(self, name: str) -> str:
+        """Return the label's value for this name."""
+        name = name or UNKNOWN
+        if name in self._known:
+            return name
+        with self._lock:
+            if len(self._known) < self._limit:
+                self._known.add(name)
+                return name
+        return OTHER
 
 
 class Gauges:
-    """Draws gauges; names that come too late to have a label of their own share one, as the meter's do."""
+    """Turns an overview of the store into gauges. All servers export the same: take the max, not the sum."""
 
-    def __init__(self, meter: Meter) -> None:
-        self._queues, self._types = meter.queues, meter.types
-        self._limits, self._schedules = Names(), Names()
+    def __init__(self, queues: LabelValues, types: LabelValues) -> None:
+        self._queues, self._types = queues, types
+        self._limits, self._schedules = LabelValues(), LabelValues()
 
-    def of(self, overview: Overview) -> Iterator[Metric]:
-        """What an overview tells. Every server tells the same: take the `max` over them, not the sum."""
+    def collect(self, overview: Overview) -> Iterator[Metric]:
+        """Return one family per gauge."""
         yield self._tasks(overview)
         yield self._by_queue(
             "windlass_oldest_ready_seconds",
-            "For how long the longest waiting ready task has been due.",
+            "Time since the oldest ready task was due.",
             overview.oldest_ready(),
         )
         yield self._by_queue(
             "windlass_queue_paused",
-            "1: nothing of it is claimed.",
+            "1 if the queue is paused, so that workers claim nothing from it.",
             {queue: float(queue in overview.paused) for queue in overview.queues},
         )
-        yield self._by_queue("windlass_queue_workers", "Live workers that serve it.", overview.serving())
+        yield self._by_queue(
+            "windlass_queue_workers", "Live workers that serve the queue.", overview.serving()
+        )
         yield GaugeMetricFamily("windlass_workers", "Live workers.", len(overview.workers))
         slots = GaugeMetricFamily("windlass_worker_slots", "Slots of all live workers.", labels=["state"])
         slots.add_metric(["busy"], overview.busy)
         slots.add_metric(["free"], overview.slots - overview.busy)
         yield slots
         yield GaugeMetricFamily(
-            "windlass_keeper_alive", "1: a keeper leads.", float(overview.keeper is not None)
+            "windlass_keeper_alive", "1 if a keeper leads.", float(overview.keeper is not None)
         )
-        yield _highest(
+        yield _maximum(
             "windlass_limit_used_ratio",
-            "What is in use of a limit, by the value that uses most. 1: nothing more may start.",
+            "Share of a limit in use, for the value that uses most; at 1 nothing more may start.",
             "limit",
             self._limits,
             overview.limits,
         )
-        yield _highest(
+        yield _maximum(
             "windlass_schedule_lag_seconds",
-            "For how long a schedule has had a tick to fire.",
+            "Time since a schedule's oldest unfired tick was due.",
             "schedule",
             self._schedules,
             overview.schedules,
         )
 
     def _tasks(self, overview: Overview) -> Metric:
-        """Every state of a type that is there in any, so that nought is nought and not nothing."""
+        """Export all states of each type that has tasks in any, so that an empty state is 0, not absent."""
         numbers: Counter[tuple[str, str, str]] = Counter()
         for depth in overview.depths:
             task = self._queues(depth.queue), self._types(depth.type)
@@ -70,17 +98,19 @@ class Gauges:
             family.add_metric(labels, number)
         return family
 
-    def _by_queue(self, name: str, told: str, values: Mapping[str, float]) -> Metric:
-        return _highest(name, told, "queue", self._queues, values)
+    def _by_queue(self, name: str, documentation: str, values: Mapping[str, float]) -> Metric:
+        return _maximum(name, documentation, "queue", self._queues, values)
 
 
-def _highest(name: str, told: str, label: str, names: Names, values: Mapping[str, float]) -> Metric:
-    """A gauge with one label; of those that share a name, the highest."""
-    highest: dict[str, float] = {}
-    for value_name, value in values.items():
-        known = names(value_name)
-        highest[known] = max(value, highest.get(known, value))
-    family = GaugeMetricFamily(name, told, labels=[label])
-    for known, value in highest.items():
-        family.add_metric([known], value)
+def _maximum(
+    name: str, documentation: str, label: str, label_values: LabelValues, values: Mapping[str, float]
+) -> Metric:
+    """A gauge with one label; names that share a label value are merged by their maximum."""
+    maximum: dict[str, float] = {}
+    for key, value in values.items():
+        labelled = label_values(key)
+        maximum[labelled] = max(value, maximum.get(labelled, value))
+    family = GaugeMetricFamily(name, documentation, labels=[label])
+    for labelled, value in maximum.items():
+        family.add_metric([labelled], value)
     return family

@@ -1,4 +1,4 @@
-"""Events as structured log records, and records as lines of JSON."""
+"""Logs: events and alerts as structured log records, and a formatter that writes records as JSON."""
 
 import json
 import logging
@@ -7,12 +7,14 @@ from datetime import UTC, datetime
 from msgspec.structs import asdict
 
 from .._handler.context import running
-from .._policy.input.quoting import printable
+from .._policy.input.quoting import counted, printable
 from .._policy.input.trace import parse_trace
+from ..alerts import AlertEvent, Turn
 from .events import Event, EventName
-from .tracing import current
+from .tracing import current_traceparent
 
 logger = logging.getLogger("windlass.events")
+alerts_logger = logging.getLogger("windlass.alerts")
 
 _LEVELS = {
     EventName.ENQUEUED: logging.DEBUG,
@@ -22,23 +24,25 @@ _LEVELS = {
     EventName.RESCUED: logging.WARNING,
     EventName.LOST: logging.WARNING,
 }
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_ALERT_LEVELS = {Turn.RAISED: logging.WARNING, Turn.REMINDED: logging.WARNING, Turn.CLEARED: logging.INFO}
+_ALERT_TURNS = {Turn.RAISED: "raised", Turn.REMINDED: "still raised", Turn.CLEARED: "cleared"}
+_STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 class LogSink:
-    """Writes events to the logger `windlass.events`; every field is an attribute of the record."""
+    """Writes events to the logger `windlass.events`; each field is an attribute of the record."""
 
     def wants(self, name: EventName) -> bool:
-        """Whether the logger would let it through."""
         return logger.isEnabledFor(_LEVELS.get(name, logging.INFO))
 
     def take(self, event: Event) -> None:
-        """Log it."""
         fields = {
-            _field(key): value
+            key: value
             for key, value in asdict(event).items()
-            if value not in (None, "") and key not in {"name", "error"}
+            if value not in (None, "") and key not in {"name", "type", "error"}
         }
+        if event.type:
+            fields["task_type"] = event.type
         if event.error is not None:
             fields["error_type"], fields["error_message"] = event.error.type, event.error.message
         logger.log(
@@ -47,41 +51,70 @@ class LogSink:
             event.type or "task",
             event.task_id,
             event.name,
-            _tail(event),
+            _details(event),
             extra={"event": str(event.name), **fields},
         )
 
 
-class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, and whatever the record carries besides.
+def log_alert(event: AlertEvent) -> None:
+    """Write an alert to the logger `windlass.alerts`; each field is an attribute of the record."""
+    of_type = f" of type {event.type}" if event.type else ""
+    in_queue = f" in queue {event.queue}" if event.queue else ""
+    within = f" within {event.window.total_seconds():g} s" if event.window else ""
+    alerts_logger.log(
+        _ALERT_LEVELS[event.turn],
+        "alert %s is %s: %s%s%s%s (threshold %d)",
+        event.alert,
+        _ALERT_TURNS[event.turn],
+        counted(event.number, "dead letter"),
+        of_type,
+        in_queue,
+        within,
+        event.count,
+        extra={
+            "event": f"alert_{event.turn}",
+            "alert": event.alert,
+            "number": event.number,
+            "count": event.count,
+            "window": None if event.window is None else event.window.total_seconds(),
+            "task_type": event.type,
+            "queue": event.queue,
+            "raised_at": event.raised_at,
+        },
+    )
 
-    Within a handler also the task's id and, where there is one, the trace and the span.
+
+class JsonFormatter(logging.Formatter):
+    """Formats a record as one line of JSON: time, level, logger, message and the record's extra fields.
+
+    Inside a handler it adds the task's id and, if there is one, the trace and span ids.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as JSON."""
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
-        line |= _whereabouts(record)
+        line |= _trace_fields(record)
         line |= {
-            key: value for key, value in vars(record).items() if key not in _STANDARD and value is not None
+            key: value
+            for key, value in vars(record).items()
+            if key not in _STANDARD_FIELDS and value is not None
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str, ensure_ascii=True)
 
 
-def _whereabouts(record: logging.LogRecord) -> dict[str, str]:
-    """In which span the record was made, and for which task. What the record says itself comes before it.
+def _trace_fields(record: logging.LogRecord) -> dict[str, str]:
+    """Return the ids of the running task, its trace and its span. The record's own fields take precedence.
 
-    It is made in the thread that logs, so the context here is that of whoever does.
+    Formatting happens in the thread that logs, so the context variables here are the caller's.
     """
     task = running.get()
-    named = parse_trace(current() or getattr(record, "trace", None) or (task and task.trace))
+    named = parse_trace(current_traceparent() or getattr(record, "trace", None) or (task and task.trace))
     found = {} if task is None else {"task_id": task.id}
     if named is not None:
         found["trace_id"] = named.trace_id
@@ -90,12 +123,7 @@ def _whereabouts(record: logging.LogRecord) -> dict[str, str]:
     return found
 
 
-def _field(key: str) -> str:
-    """`type` as the record calls it."""
-    return "task_type" if key == "type" else key
-
-
-def _tail(event: Event) -> str:
+def _details(event: Event) -> str:
     parts = []
     if event.attempt:
         parts.append(f"attempt {event.attempt}")

@@ -1,61 +1,191 @@
-"""Metrics, as Prometheus asks for them: what this process counted, and what is in its store. (O3, I4)"""
+"""Metrics: what this process counts and times as it happens, and the answer to a Prometheus scrape.
+
+What is read from the store at each scrape is in `gauges.py`. Metrics of tasks are labelled by queue and type,
+each with a bounded number of values; never by tenant or worker.
+"""
 
 import asyncio
-from collections.abc import Iterable
+import platform
+from collections.abc import Callable, Iterable
 from datetime import timedelta
+from importlib import metadata
 
-from prometheus_client import generate_latest, start_http_server
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    ProcessCollector,
+    generate_latest,
+    start_http_server,
+)
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import exposition as openmetrics
 
-from ..errors import Refused, StoreError
-from .gauges import Gauges
-from .meter import Meter
+from ..errors import Refused, StoreError, StoreUnavailable
+from .events import Event, EventName
+from .gauges import Gauges, LabelValues
 from .observed_store import ObservedStore
-from .overviews import EVERY, Overviews
+from .overview import MAX_AGE, OverviewCache
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _OPENMETRICS = "application/openmetrics-text"
 
+_WAIT_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)
+_RUN_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+_STORE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+_SIZE_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+_TASK = ("queue", "type")
+
 
 class Metrics:
-    """Counts from its making on, and answers those who scrape."""
+    """The metrics of a program, from when this is made."""
 
-    def __init__(self, store: ObservedStore, *, every: timedelta = EVERY) -> None:
+    def __init__(self, store: ObservedStore, *, max_age: timedelta = MAX_AGE) -> None:
         self.meter = Meter()
-        self.overviews = Overviews(store, every=every)
-        self._gauges = Gauges(self.meter)
+        self.overviews = OverviewCache(store, max_age=max_age)
+        self._gauges = Gauges(self.meter.queues, self.meter.types)
         store.attach(self.meter)
 
     async def exposition(self, accept: str = "") -> tuple[bytes, str]:
-        """Everything there is to know, and its content type: OpenMetrics for those who accept it.
+        """Return all metrics and their content type: OpenMetrics if `accept` names it, else text.
 
-        What is in the store is looked up at most once in a few seconds, whoever asks. Where that fails the
-        rest is told all the same, with `windlass_store_up` at 0.
+        The store is read at most once in a few seconds, however many scrape. If that fails the metrics of
+        this process are returned all the same, with `windlass_store_up` at 0.
         """
-        families = [_up(False)]
+        families = [_store_up(False)]
         try:
             overview = await self.overviews.get()
-            families = [_up(True), *self._gauges.of(overview)]
+            families = [_store_up(True), *self._gauges.collect(overview)]
         except StoreError:
             pass
-        # Thousands of lines: the loop has better to do.
-        return await asyncio.to_thread(_written, _Together(self.meter, families), accept)
+        # Formatting thousands of lines would block the event loop.
+        return await asyncio.to_thread(_formatted, _Combined(self.meter, families), accept)
 
     def serve(self, host: str, port: int) -> int:
-        """Answer, from a thread, with what this process counted; says on which port. For workers."""
+        """Serve the metrics of this process from a thread; return the port. For workers."""
         try:
             server, _ = start_http_server(port, host, self.meter.registry)
         except OSError as error:
-            raise Refused(
-                f"metrics cannot be served on port {port} of {host}: {error.strerror or error}"
-            ) from None
+            raise Refused(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from None
         return int(server.server_port)
 
 
-class _Together:
-    """The meter's families and some more."""
+class Meter:
+    """Counts every step and times the store: a sink of events. Safe to call from any thread."""
+
+    def __init__(self) -> None:
+        self.registry = registry = _Registry()
+        self.queues, self.types = LabelValues(), LabelValues()
+        self._series: dict[tuple[str, str], _Series] = {}
+        self._times_by_verb: dict[str, Histogram] = {}
+
+        def counter(name: str, documentation: str, *labels: str) -> Counter:
+            return Counter(f"windlass_{name}", documentation, labels, registry=registry)
+
+        def histogram(name: str, documentation: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+            return Histogram(f"windlass_{name}", documentation, labels, registry=registry, buckets=buckets)
+
+        self.enqueued = counter("tasks_enqueued", "Tasks enqueued by this process.", *_TASK)
+        self.started = counter("tasks_started", "Tasks claimed to run, first attempts and retries.", *_TASK)
+        self.ended = counter("tasks_ended", "Tasks that ended, by final state.", *_TASK, "state")
+        self.postponed = counter(
+            "tasks_postponed", "Runs after which the task waits again, by reason.", *_TASK, "reason"
+        )
+        self.rescued = counter("tasks_rescued", "Tasks taken over from silent workers.", *_TASK)
+        self.replayed = counter("tasks_replayed", "Tasks replayed by an operator.", *_TASK)
+        self.discarded = counter("tasks_discarded", "Dead letters deleted by an operator.", *_TASK)
+        self.lost = counter("leases_lost", "Runs whose lease was lost before they ended.", *_TASK)
+        self.waits = histogram(
+            "task_wait_seconds", "Time from when a task was due to its start.", _WAIT_BUCKETS, *_TASK
+        )
+        self.runs = histogram(
+            "task_run_seconds", "Run time of handlers, whatever the outcome.", _RUN_BUCKETS, *_TASK
+        )
+        self.batches = histogram("settle_batch_size", "Tasks settled in one round trip.", _SIZE_BUCKETS)
+        self.times = histogram("store_seconds", "Time of calls to the store.", _STORE_BUCKETS, "verb")
+        self.errors = counter("store_errors", "Calls that failed in the store.", "verb", "code")
+        build = Info("windlass_build", "Version of windlass and of Python.", registry=registry)
+        build.info({"version": metadata.version("windlass"), "python": platform.python_version()})
+        ProcessCollector(registry=registry)
+
+    def wants(self, _: EventName) -> bool:
+        return True
+
+    def take(self, event: Event) -> None:
+        """Count the event."""
+        series = self._series.get((event.queue, event.type)) or self._labelled(event)
+        series.counters[event.name].inc()
+        if event.waited is not None:
+            series.wait.observe(event.waited)
+        elif event.duration:  # 0: the handler did not run
+            series.run.observe(event.duration)
+
+    def _labelled(self, event: Event) -> "_Series":
+        """Return the series of a queue and type seen for the first time, or beyond the bound of labels."""
+        key = self.queues(event.queue), self.types(event.type)
+        if key not in self._series:
+            self._series[key] = _Series(self, *key)
+        return self._series[key]
+
+    def took(self, verb: str, seconds: float) -> None:
+        times = self._times_by_verb.get(verb)
+        if times is None:
+            times = self._times_by_verb[verb] = self.times.labels(verb)
+            self.errors.labels(verb, StoreUnavailable.code)  # exported at 0, so that the first one shows
+        times.observe(seconds)
+
+    def failed(self, verb: str, code: str) -> None:
+        self.errors.labels(verb, code).inc()
+
+    def batch(self, size: int) -> None:
+        self.batches.observe(size)
+
+    def slots(self, number: int, busy: Callable[[], int]) -> None:
+        """Export the slots of this worker; `busy` is called at each scrape."""
+        gauge = Gauge("windlass_slots", "Slots of this worker.", ["state"], registry=self.registry)
+        gauge.labels("busy").set_function(lambda: min(busy(), number))
+        gauge.labels("free").set_function(lambda: max(number - busy(), 0))
+
+
+class _Series:
+    """All series of one type in one queue, made at once so that each starts at 0 and rates are right."""
+
+    __slots__ = ("counters", "run", "wait")
+
+    def __init__(self, meter: Meter, queue: str, type_name: str) -> None:
+        task = queue, type_name
+        self.wait = meter.waits.labels(*task)
+        self.run = meter.runs.labels(*task)
+        self.counters = {
+            EventName.ENQUEUED: meter.enqueued.labels(*task),
+            EventName.CLAIMED: meter.started.labels(*task),
+            EventName.COMPLETED: meter.ended.labels(*task, "completed"),
+            EventName.BURIED: meter.ended.labels(*task, "dead"),
+            EventName.CANCELLED: meter.ended.labels(*task, "cancelled"),
+            EventName.RETRIED: meter.postponed.labels(*task, "retry"),
+            EventName.SNOOZED: meter.postponed.labels(*task, "snooze"),
+            EventName.RELEASED: meter.postponed.labels(*task, "release"),
+            EventName.LOST: meter.lost.labels(*task),
+            EventName.RESCUED: meter.rescued.labels(*task),
+            EventName.REPLAYED: meter.replayed.labels(*task),
+            EventName.DISCARDED: meter.discarded.labels(*task),
+        }
+
+
+class _Registry(CollectorRegistry):
+    """A registry without the `_created` samples, which would double the number of series."""
+
+    def collect(self) -> Iterable[Metric]:
+        for family in super().collect():
+            family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
+            yield family
+
+
+class _Combined:
+    """The meter's families and others, as a registry for one exposition."""
 
     def __init__(self, meter: Meter, families: Iterable[Metric]) -> None:
         self._meter = meter
@@ -66,12 +196,12 @@ class _Together:
         yield from self._families
 
 
-def _up(answered: bool) -> Metric:  # noqa: FBT001  the one thing it is about
-    return GaugeMetricFamily("windlass_store_up", "1: the store answered when last asked.", float(answered))
+def _store_up(up: bool) -> Metric:  # noqa: FBT001  the one thing it is about
+    return GaugeMetricFamily("windlass_store_up", "1 if the store responded when last read.", float(up))
 
 
-def _written(together: _Together, accept: str) -> tuple[bytes, str]:
+def _formatted(combined: _Combined, accept: str) -> tuple[bytes, str]:
     if _OPENMETRICS in accept:
-        written: bytes = openmetrics.generate_latest(together)  # type: ignore[no-untyped-call]
-        return written, openmetrics.CONTENT_TYPE_LATEST
-    return generate_latest(together), TEXT
+        body: bytes = openmetrics.generate_latest(combined)  # type: ignore[no-untyped-call]
+        return body, openmetrics.CONTENT_TYPE_LATEST
+    return generate_latest(combined), TEXT

@@ -1,4 +1,4 @@
-"""ObservedStore: wraps any store and emits an event for every step. The only instrumentation of storage."""
+"""ObservedStore: wraps a store, emits an event for every step of a task and times every verb."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from itertools import islice
@@ -16,10 +16,9 @@ from .._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, 
 from .._store.forward import ForwardingStore
 from .._store.protocol import Join, Store
 from ..errors import StoreError, WindlassError
-from .events import Event, EventName
+from .events import Event, EventName, Sink, Timer, TimingSink
 from .logs import LogSink
-from .sink import Sink, Timer, TimingSink
-from .transactions import Noted, ObservedJoin, ObservedTransaction
+from .transactions import ObservedJoin, ObservedTransaction, Writes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -29,12 +28,12 @@ _POSTPONED = {
     Reason.SNOOZE: EventName.SNOOZED,
     Reason.RELEASE: EventName.RELEASED,
 }
-_ACTED = {"cancel": EventName.CANCELLED, "replay": EventName.REPLAYED, "discard": EventName.DISCARDED}
-_MAX_KNOWN = 20_000
+_ACTIONS = {"cancel": EventName.CANCELLED, "replay": EventName.REPLAYED, "discard": EventName.DISCARDED}
+_MAX_CLAIMED = 20_000
 
 
-class _Known(Struct, frozen=True, gc=False):
-    """What a settlement is about: of a claimed task, what its event will tell. No payload is kept alive."""
+class _ClaimedTask(Struct, frozen=True, gc=False):
+    """What the event of a settlement needs from the claimed task. Does not keep the payload alive."""
 
     type: str
     queue: str
@@ -44,19 +43,19 @@ class _Known(Struct, frozen=True, gc=False):
     trace: str | None
 
 
-class _Takers(dict[EventName, list[Callable[[Event], None]]]):
-    """Who wants events of each name, for the length of one batch."""
+class _Receivers(dict[EventName, list[Callable[[Event], None]]]):
+    """The receivers of each event, looked up once a batch: `wants` costs more than `take`."""
 
-    def __init__(self, ask: Callable[[EventName], list[Callable[[Event], None]]]) -> None:
-        self._ask = ask
+    def __init__(self, find: Callable[[EventName], list[Callable[[Event], None]]]) -> None:
+        self._find = find
 
     def __missing__(self, name: EventName) -> list[Callable[[Event], None]]:
-        takers = self[name] = self._ask(name)
-        return takers
+        receivers = self[name] = self._find(name)
+        return receivers
 
 
 class ObservedStore(ForwardingStore):
-    """The store within, seen. What no sink wants costs one look a batch."""
+    """A store whose steps are observed by sinks. An event that no sink wants costs one check a batch."""
 
     def __init__(
         self, inner: Store, sinks: Sequence[Sink] | None = None, timers: Sequence[Timer] = ()
@@ -64,8 +63,8 @@ class ObservedStore(ForwardingStore):
         super().__init__(inner)
         self._timers = timers
         self._sinks: Sequence[Sink] = (LogSink(),) if sinks is None else sinks
-        self._known: dict[TaskId, _Known] = {}  # claimed through here and not settled
-        self._noted: dict[int, Noted] = {}  # what is done in transactions that are open, by connection
+        self._claimed_tasks: dict[TaskId, _ClaimedTask] = {}  # claimed through this handle, not settled yet
+        self._open_writes: dict[int, Writes] = {}  # of open transactions, by the id of their connection
 
     def attach(self, sink: TimingSink) -> None:
         """Send every event to this sink too, from now on, and the time that each call of a verb takes."""
@@ -78,7 +77,7 @@ class ObservedStore(ForwardingStore):
         return before
 
     def another(self) -> "ObservedStore":
-        """A further handle, observed by the same sinks."""
+        """Return a further handle, observed by the same sinks."""
         return ObservedStore(self.inner.another(), self._sinks, self._timers)
 
     def _forward(
@@ -89,74 +88,68 @@ class ObservedStore(ForwardingStore):
             call = _timed(call, verb, timer)
         return call
 
-    # -- observed ------------------------------------------------------------------------------------
+    # -- observed verbs ------------------------------------------------------------------------------
 
     async def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
-        """Enqueue, and tell of what was created."""
-        answers = await self._forward("enqueue", self.inner.enqueue, batch)
-        self._enqueued(batch, answers)
-        return answers
+        results = await self._forward("enqueue", self.inner.enqueue, batch)
+        self._emit_enqueued(batch, results)
+        return results
 
     async def claim(self, claim: Claim) -> Sequence[Claimed]:
-        """Claim, and tell of it."""
-        return self._claimed(await self._forward("claim", self.inner.claim, claim), EventName.CLAIMED)
+        return self._emit_claimed(await self._forward("claim", self.inner.claim, claim), EventName.CLAIMED)
 
     async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
-        """Settle and claim, and tell of both."""
         if batch:  # a call that only claims is not a batch
             for timer in self._timers:
                 timer.batch(len(batch))
         settled = await self._forward("settle", self.inner.settle, batch, claim)
-        if self._known or any(map(self._wanted, EventName)):
-            self._all_settled(batch, settled.receipts)
-        self._claimed(settled.claimed, EventName.CLAIMED)
+        if self._claimed_tasks or any(map(self._wanted, EventName)):
+            self._emit_settled(batch, settled.receipts)
+        self._emit_claimed(settled.claimed, EventName.CLAIMED)
         return settled
 
     def transaction(self) -> ObservedTransaction:
-        """Tell of what is done in it once it stands; of a lost lease in any case."""
-        return ObservedTransaction(self.inner.transaction(), self._noted, self._ended)
+        """Return a transaction whose events are emitted once it has committed; lost leases, in any case."""
+        return ObservedTransaction(self.inner.transaction(), self._open_writes, self._transaction_ended)
 
     def join(self, connection: object) -> Join:
-        """In a transaction of the store's own, take notes. The caller's own commit nobody hears of."""
-        joined, noted = self.inner.join(connection), self._noted.get(id(connection))
-        return joined if noted is None else ObservedJoin(joined, noted)
+        """Observe a join to the store's own transaction. When the caller's own commits is not known here."""
+        joined, writes = self.inner.join(connection), self._open_writes.get(id(connection))
+        return joined if writes is None else ObservedJoin(joined, writes)
 
     async def rescue(self, session: str, limit: int) -> Sequence[Claimed]:
-        """Rescue, and tell of it."""
-        return self._claimed(await super().rescue(session, limit), EventName.RESCUED)
+        return self._emit_claimed(await super().rescue(session, limit), EventName.RESCUED)
 
     async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:
-        """Act, and tell of it."""
-        name = _ACTED[str(action.__struct_config__.tag)]
+        name = _ACTIONS[str(action.__struct_config__.tag)]
         if not self._wanted(name):
             return await super().apply(action, where, limit)
-        # What is discarded is gone afterwards, so it is looked at before.
-        known = await self._about(where, limit) if name is EventName.DISCARDED else {}
+        # Discarded tasks cannot be read afterwards.
+        known = await self._find_tasks(where, limit) if name is EventName.DISCARDED else {}
         done = await super().apply(action, where, limit)
-        known = known or await self._about(Filter(ids=tuple(done)), len(done))
+        known = known or await self._find_tasks(Filter(ids=tuple(done)), len(done))
         for task_id in done:
             task = known.get(task_id)
             if task is not None and task.state is State.RUNNING:
-                continue  # it was only asked to stop; its end will be told
-            event = Event(name=name, task_id=task_id) if task is None else _of(name, task)
-            self._tell(replace(event, by=action.by.who))
+                continue  # it was only asked to stop; its settlement will be an event
+            event = Event(name=name, task_id=task_id) if task is None else _event_of(name, task)
+            self._emit(replace(event, by=action.by.who))
         return done
 
-    # -- telling -------------------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------------
 
     def _wanted(self, name: EventName) -> bool:
         return any(sink.wants(name) for sink in self._sinks)
 
-    def _tell(self, event: Event) -> None:
-        for take in self._takers(event.name):
+    def _emit(self, event: Event) -> None:
+        for take in self._receivers(event.name):
             take(event)
 
-    def _takers(self, name: EventName) -> list[Callable[[Event], None]]:
-        """Who wants events of this name: asked once a batch, for asking costs more than telling."""
+    def _receivers(self, name: EventName) -> list[Callable[[Event], None]]:
         return [sink.take for sink in self._sinks if sink.wants(name)]
 
-    async def _about(self, where: Filter, limit: int) -> dict[TaskId, Task]:
-        """What an event says of these tasks. An act that was done is not undone by not knowing it."""
+    async def _find_tasks(self, where: Filter, limit: int) -> dict[TaskId, Task]:
+        """Find tasks for events. A failure only makes the events poorer: the action itself was done."""
         if not limit:
             return {}
         try:
@@ -164,59 +157,63 @@ class ObservedStore(ForwardingStore):
         except StoreError:
             return {}
 
-    def _claimed(self, claimed: Sequence[Claimed], name: EventName) -> Sequence[Claimed]:
+    def _emit_claimed(self, claimed: Sequence[Claimed], name: EventName) -> Sequence[Claimed]:
         if claimed and any(map(self._wanted, EventName)):
             self._remember(claimed)
-            if takers := self._takers(name):
+            if receivers := self._receivers(name):
                 for one in claimed:
                     waited = _waited(one.task) if name is EventName.CLAIMED else None
-                    event = _of(name, one.task, waited)
-                    for take in takers:
+                    event = _event_of(name, one.task, waited)
+                    for take in receivers:
                         take(event)
         return claimed
 
     def _remember(self, claimed: Sequence[Claimed]) -> None:
-        known = self._known
+        known = self._claimed_tasks
         for one in claimed:
             task = one.task
-            known[task.id] = _Known(task.type, task.queue, task.tenant, task.attempt, task.worker, task.trace)
-        if len(known) > _MAX_KNOWN:  # leases that were lost are never settled through here; the oldest go
-            for task_id in [*islice(known, len(known) - _MAX_KNOWN)]:
+            known[task.id] = _ClaimedTask(
+                task.type, task.queue, task.tenant, task.attempt, task.worker, task.trace
+            )
+        if len(known) > _MAX_CLAIMED:  # lost leases are never settled here; drop the oldest
+            for task_id in [*islice(known, len(known) - _MAX_CLAIMED)]:
                 del known[task_id]
 
-    def _enqueued(self, batch: Sequence[NewTask], answers: Sequence[Enqueued]) -> None:
+    def _emit_enqueued(self, batch: Sequence[NewTask], results: Sequence[Enqueued]) -> None:
         if self._wanted(EventName.ENQUEUED):
-            for new, answer in zip(batch, answers, strict=True):
-                if answer.created:
-                    self._tell(_of(EventName.ENQUEUED, new))
+            for new, result in zip(batch, results, strict=True):
+                if result.created:
+                    self._emit(_event_of(EventName.ENQUEUED, new))
 
-    def _ended(self, noted: Noted, stands: bool) -> None:  # noqa: FBT001  a callback's shape
-        """A transaction has been left. What was settled in one that does not stand is not settled."""
-        if stands:
-            self._enqueued([new for new, _ in noted.enqueued], [answer for _, answer in noted.enqueued])
-        takers = _Takers(self._takers)
-        for settlement, receipt in noted.settled:
-            if stands or receipt is Receipt.LOST:
-                self._settled(settlement, receipt, takers)
+    def _transaction_ended(self, writes: Writes, committed: bool) -> None:  # noqa: FBT001  a callback
+        """Emit the events of a transaction; of one rolled back only those of lost leases."""
+        if committed:
+            self._emit_enqueued(
+                [new for new, _ in writes.enqueued], [result for _, result in writes.enqueued]
+            )
+        receivers = _Receivers(self._receivers)
+        for settlement, receipt in writes.settled:
+            if committed or receipt is Receipt.LOST:
+                self._emit_settlement(settlement, receipt, receivers)
 
-    def _all_settled(self, batch: Sequence[Settlement], receipts: Sequence[Receipt]) -> None:
-        takers = _Takers(self._takers)
-        quiet = not takers[EventName.COMPLETED] and not takers[EventName.ENQUEUED]
+    def _emit_settled(self, batch: Sequence[Settlement], receipts: Sequence[Receipt]) -> None:
+        receivers = _Receivers(self._receivers)
+        quiet = not receivers[EventName.COMPLETED] and not receivers[EventName.ENQUEUED]
         for settlement, receipt in zip(batch, receipts, strict=True):
-            # Nearly all of a busy worker's tasks complete, and mostly nobody wants to hear of it.
+            # The common case of a busy worker: a task completed, and no sink wants that.
             if quiet and receipt is Receipt.APPLIED and type(settlement.verdict) is Complete:
-                self._known.pop(settlement.lease.task_id, None)
+                self._claimed_tasks.pop(settlement.lease.task_id, None)
             else:
-                self._settled(settlement, receipt, takers)
+                self._emit_settlement(settlement, receipt, receivers)
 
-    def _settled(self, settlement: Settlement, receipt: Receipt, takers: "_Takers") -> None:
-        task = self._known.pop(settlement.lease.task_id, None)
+    def _emit_settlement(self, settlement: Settlement, receipt: Receipt, receivers: _Receivers) -> None:
+        task = self._claimed_tasks.pop(settlement.lease.task_id, None)
         if receipt is Receipt.APPLIED and isinstance(settlement.verdict, Complete):
             for new in settlement.verdict.successors:
-                self._tell(_of(EventName.ENQUEUED, new))
-        name, delay = _told_of(settlement)
+                self._emit(_event_of(EventName.ENQUEUED, new))
+        name, delay = _name_and_delay(settlement)
         name = EventName.LOST if receipt is Receipt.LOST else name
-        if receipt is Receipt.REPEATED or not takers[name]:
+        if receipt is Receipt.REPEATED or not receivers[name]:
             return
         verdict = settlement.verdict
         event = Event(
@@ -233,7 +230,7 @@ class ObservedStore(ForwardingStore):
             delay=delay,
             error=None if isinstance(verdict, Complete) else verdict.error,
         )
-        for take in takers[name]:
+        for take in receivers[name]:
             take(event)
 
 
@@ -250,29 +247,29 @@ async def _timed(call: Coroutine[Any, Any, T], verb: str, timer: Timer) -> T:
 
 
 def _waited(task: Task) -> float | None:
-    """From when it was due to its claim. What waited for others was due when nobody knows."""
+    """Return the seconds from due to claimed; None if the task waited for others: due when, is unknown."""
     if task.claimed_at is None or (task.after and task.fence == 1):
         return None
     return max((task.claimed_at - task.due_at).total_seconds(), 0.0)
 
 
-def _of(name: EventName, task: Task | NewTask, waited: float | None = None) -> Event:
-    moving = task if isinstance(task, Task) else None
+def _event_of(name: EventName, task: Task | NewTask, waited: float | None = None) -> Event:
+    stored = task if isinstance(task, Task) else None
     return Event(
         name=name,
         task_id=task.id,
         type=task.type,
         queue=task.queue,
         tenant=task.tenant,
-        attempt=moving.attempt if moving else 0,
-        fence=moving.fence if moving else 0,
-        worker=moving.worker if moving else None,
+        attempt=stored.attempt if stored else 0,
+        fence=stored.fence if stored else 0,
+        worker=stored.worker if stored else None,
         trace=task.trace,
         waited=waited,
     )
 
 
-def _told_of(settlement: Settlement) -> tuple[EventName, float | None]:
+def _name_and_delay(settlement: Settlement) -> tuple[EventName, float | None]:
     match settlement.verdict:
         case Complete():
             return EventName.COMPLETED, None

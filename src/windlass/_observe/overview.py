@@ -1,8 +1,11 @@
-"""What is in a store at one moment, as a plain value: what waits and since when, who works, what is full."""
+"""The overview of a store: queue depths, workers, limits and schedules at one moment, and a cache of it."""
 
+import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from math import inf
+from time import monotonic
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,18 +18,27 @@ from .._model.schedule import Schedule, Tick
 from .._model.state import State
 from .._policy.ticks import overdue
 from .._store.protocol import Store, all_records
-from ..errors import InvalidOption
+from ..errors import InvalidOption, StoreUnavailable
 
 COUNTED = (State.WAITING, State.SCHEDULED, State.READY, State.RUNNING, State.DEAD)
-"""What is still to be done, or to be seen to. What has ended well is told by counters, as it ends."""
+"""The states that are counted: open tasks and dead letters. Counters cover tasks that completed."""
 
 EVERYTHING = Filter()
 MAX_USAGES = 10_000
-"""So many values of limits are looked at: one that each tenant is counted by may have any number of them."""
+"""Values of limits to read at most: a limit by tenant may have any number of them."""
+
+MAX_AGE = timedelta(seconds=5)
+"""Age at which a cached overview is read anew."""
+
+READ_TIMEOUT = timedelta(seconds=8)
+"""Time to read an overview; Prometheus gives up on a scrape after ten seconds."""
+
+_SHARE = 10
+_MAX_CACHED = 200
 
 
 class Depth(Struct, frozen=True, gc=False, kw_only=True):
-    """How many tasks of a queue and type are in a state, and when the first of them was due."""
+    """Number of tasks of a queue, type and state, and when the oldest of them was due."""
 
     queue: str
     type: str
@@ -37,38 +49,38 @@ class Depth(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Overview(Struct, frozen=True, kw_only=True):
-    """A store at one moment of its clock. Of some tasks only, it says nothing of workers, limits, schedules.
+    """A store at one moment of its clock. With a filter: only depths, queues and settings.
 
-    `limits` has the share in use of each: of the value that uses most of it. `schedules` has the seconds for
-    which each has had a tick to fire.
+    `limits` has the share in use of each limit, for the value that uses most of it. `schedules` has the
+    seconds since the oldest unfired tick of each was due.
     """
 
     at: datetime
     depths: tuple[Depth, ...] = ()
-    queues: tuple[str, ...] = ()  # all that tasks, settings or workers name
-    settings: tuple[QueueSettings, ...] = ()  # of those of them that have any
-    workers: tuple[Session, ...] = ()  # those that live
-    keeper: Session | None = None  # the one that leads; None: nobody does, as far as is known
+    queues: tuple[str, ...] = ()  # named by tasks, settings or workers
+    settings: tuple[QueueSettings, ...] = ()
+    workers: tuple[Session, ...] = ()  # live ones
+    keeper: Session | None = None  # the leader, if there is one
     limits: Mapping[str, float] = {}
     schedules: Mapping[str, float] = {}
 
     @property
     def paused(self) -> tuple[str, ...]:
-        """The queues that are paused."""
+        """Names of the paused queues."""
         return tuple(one.name for one in self.settings if one.paused)
 
     @property
     def slots(self) -> int:
-        """The slots of all workers."""
+        """Slots of all workers."""
         return sum(session.worker.slots for session in self.workers)
 
     @property
     def busy(self) -> int:
-        """How many of them are taken. A worker may hold a few tasks more than it has slots."""
+        """Busy slots of all workers. A worker may hold more tasks than it has slots."""
         return sum(min(session.worker.busy, session.worker.slots) for session in self.workers)
 
     def oldest_ready(self) -> dict[str, float]:
-        """For how many seconds the longest waiting ready task of each queue has been due; 0 without one."""
+        """Seconds since the oldest ready task of each queue was due; 0 if it has none."""
         ages = dict.fromkeys(self.queues, 0.0)
         for depth in self.depths:
             if depth.state is State.READY and depth.oldest_at is not None:
@@ -76,13 +88,81 @@ class Overview(Struct, frozen=True, kw_only=True):
         return ages
 
     def serving(self) -> dict[str, int]:
-        """How many workers serve each queue."""
+        """Number of workers that serve each queue."""
         served = Counter(queue for session in self.workers for queue in session.worker.queues)
         return {queue: served[queue] for queue in self.queues}
 
 
-async def look(store: Store, where: Filter = EVERYTHING) -> Overview:
-    """Look at the store, or at the tasks of some tenants and queues. The store bounds what counting costs."""
+class OverviewCache:
+    """The newest overview of each filter. For one event loop.
+
+    Concurrent callers share one read. The next read starts no sooner than `max_age` after the last, nor
+    before nine times its duration has passed, so that reading takes at most a tenth of the store's time. A
+    failed read counts as one, so that a store in trouble is not read more often.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        max_age: timedelta = MAX_AGE,
+        timeout: timedelta = READ_TIMEOUT,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._store = store
+        self._max_age = max_age.total_seconds()
+        self._timeout = timeout.total_seconds()
+        self._clock = clock
+        self._cached: dict[Filter, _Cached] = {}
+
+    async def get(self, where: Filter = EVERYTHING) -> Overview:
+        """Return the overview of everything, or of what matches. Raises StoreError."""
+        cached = self._cached.get(where)
+        if cached is None or (cached.read.done() and self._clock() >= cached.fresh_until):
+            cached = self._start(where)
+        # Shielded: a caller that is cancelled must not cancel the read that others wait for.
+        return await asyncio.shield(cached.read)
+
+    def _start(self, where: Filter) -> "_Cached":
+        self._cached.pop(where, None)
+        for oldest in [*self._cached][: max(len(self._cached) + 1 - _MAX_CACHED, 0)]:
+            del self._cached[oldest]
+        read = asyncio.create_task(self._read(where))
+        cached = self._cached[where] = _Cached(read)
+        began = self._clock()
+
+        def done(finished: "asyncio.Task[Overview]") -> None:
+            now = self._clock()
+            cached.fresh_until = now + max(self._max_age, (now - began) * (_SHARE - 1))
+            if not finished.cancelled():
+                finished.exception()  # retrieved, so that asyncio does not log it as never retrieved
+
+        read.add_done_callback(done)
+        return cached
+
+    async def _read(self, where: Filter) -> Overview:
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._store.open()
+                return await read_overview(self._store, where)
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"timed out after {self._timeout:g} s reading queues and workers from the store"
+            ) from None
+
+
+class _Cached:
+    """A read of the store, under way or done."""
+
+    __slots__ = ("fresh_until", "read")
+
+    def __init__(self, read: "asyncio.Task[Overview]") -> None:
+        self.read = read
+        self.fresh_until = inf  # until its done callback has run
+
+
+async def read_overview(store: Store, where: Filter = EVERYTHING) -> Overview:
+    """Read the overview of the whole store, or of the tasks that match a filter of tenants and queues."""
     by = (Dimension.QUEUE, Dimension.TYPE, Dimension.STATE)
     depths = tuple(
         Depth(
@@ -121,15 +201,15 @@ async def _limits(store: Store) -> dict[str, float]:
     limits = await all_records(store, Limit)
     usages: dict[str, list[Usage]] = defaultdict(list)
     page: Page | None = Page(limit=MAX_PAGE) if limits else None
-    looked = 0
-    while page is not None and looked < MAX_USAGES:
+    read = 0
+    while page is not None and read < MAX_USAGES:
         found = await store.records(Usage, page)
         for usage in found.items:
             usages[usage.limit].append(usage)
-        looked += len(found.items)
+        read += len(found.items)
         page = None if found.cursor is None else replace(page, cursor=found.cursor)
-    untouched = Usage(name="", limit="", value="", running=0)
-    return {limit.name: max(map(limit.used, usages[limit.name] or [untouched])) for limit in limits}
+    unused = Usage(name="", limit="", value="", running=0)
+    return {limit.name: max(map(limit.used, usages[limit.name] or [unused])) for limit in limits}
 
 
 async def _schedules(store: Store, now: datetime) -> dict[str, float]:
@@ -139,7 +219,7 @@ async def _schedules(store: Store, now: datetime) -> dict[str, float]:
     for schedule in schedules:
         try:
             lag = overdue(schedule, ticks.get(schedule.name), now)
-        except InvalidOption:  # a rule that cannot be read; the keeper says so
+        except InvalidOption:  # an invalid rule; the keeper logs it
             continue
         lags[schedule.name] = lag.total_seconds()
     return lags

@@ -1,7 +1,7 @@
-"""Spans by OpenTelemetry's conventions for messaging. The one module that knows OpenTelemetry. (O4)
+"""Tracing: OpenTelemetry spans for enqueueing and running tasks, by its conventions for messaging.
 
-It is never imported here first: a program that has not imported it cannot have set up an SDK, and then one
-look is all that a task costs. The look is taken each time, as a program may set one up at any moment.
+OpenTelemetry is imported only once the program has imported it: without that there can be no SDK, and
+tracing costs one look into `sys.modules` per task. A program may set up an SDK at any time.
 """
 
 import logging
@@ -47,34 +47,34 @@ _ATTEMPT = "windlass.task.attempt"
 _MAX_ATTEMPTS = "windlass.task.max_attempts"
 _QUEUE_WAIT = "windlass.task.queue_wait_ms"
 _OUTCOME = "windlass.task.outcome"
-_LOST = "lost"  # the lease became another's: what came of the attempt is dropped
+_LOST = "lost"  # the lease was lost, and the outcome with it
 
 
-# -- where this is -----------------------------------------------------------------------------------
+# -- the current trace --------------------------------------------------------------------------------
 
 
-def current() -> str | None:
-    """The traceparent of the span that is current here."""
+def current_traceparent() -> str | None:
+    """Return the traceparent of the current span; None if there is none."""
     if _API not in sys.modules:
         return None
     from opentelemetry import trace
 
     found = trace.get_current_span().get_span_context()
-    return _written(found) if found.is_valid else None
+    return _traceparent(found) if found.is_valid else None
 
 
-def carried() -> str | None:
-    """The trace that a task enqueued here goes on with: the current span's, or that of the task that runs."""
-    found = current()
+def inherited_trace() -> str | None:
+    """Return the trace for a task enqueued here: the current span's, else the running task's."""
+    found = current_traceparent()
     if found is None and (task := running.get()) is not None:
         return task.trace
     return found
 
 
 @contextmanager
-def continued(trace: str | None) -> Iterator[None]:
-    """Have the span that this names be current: for a child process, whose worker holds the span itself."""
-    parent = _remote(trace) if _API in sys.modules else None
+def current_span(trace: str | None) -> Iterator[None]:
+    """Make the span of a traceparent current: for a child process, whose worker owns the span itself."""
+    parent = _span_context(trace) if _API in sys.modules else None
     if parent is None:
         yield
         return
@@ -88,22 +88,22 @@ def continued(trace: str | None) -> Iterator[None]:
         context.detach(token)
 
 
-# -- sending -----------------------------------------------------------------------------------------
+# -- enqueueing --------------------------------------------------------------------------------------
 
 
-class Sending:
-    """A batch on its way into the store: `batch` is as it shall be stored, with the traces it carries on."""
+class SendSpan:
+    """The span of an enqueue, a context manager. `batch` is to be stored: it carries the span's context."""
 
-    __slots__ = ("_current", "batch")
+    __slots__ = ("_active", "batch")
 
-    def __init__(self, batch: Sequence[NewTask], current: "_Current | None") -> None:
+    def __init__(self, batch: Sequence[NewTask], active: "_ActiveSpan | None") -> None:
         self.batch = batch
-        self._current = current
+        self._active = active
 
-    def answered(self, answers: Sequence[Enqueued]) -> None:
-        """Say which task stands: it need not be the one that was asked for."""
-        if self._current is not None and len(answers) == 1:
-            self._current.span.set_attribute(_MESSAGE, answers[0].id)
+    def enqueued(self, results: Sequence[Enqueued]) -> None:
+        """Record the task's id, which is that of an existing task where one has the same key."""
+        if self._active is not None and len(results) == 1:
+            self._active.span.set_attribute(_MESSAGE, results[0].id)
 
     def __enter__(self) -> Self:
         return self
@@ -111,19 +111,19 @@ class Sending:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._current is not None:
-            self._current.end(error=type(error).__name__ if isinstance(error, Exception) else None)
+        if self._active is not None:
+            self._active.end(error=type(error).__name__ if isinstance(error, Exception) else None)
 
 
-def sending(batch: Sequence[NewTask]) -> Sending:
-    """Begin a span about the tasks that go on with the current one; theirs becomes this span's context.
+def send_span(batch: Sequence[NewTask]) -> SendSpan:
+    """Start one span for a batch; tasks that inherit the current trace then carry this span's context.
 
-    One for the batch, however long. A task with a trace of the caller's choice keeps it.
+    A task whose trace the caller chose keeps it.
     """
     tracer = _tracer()
-    here = None if tracer is None else current()
+    here = None if tracer is None else current_traceparent()
     if tracer is None or here is None or all(task.trace != here for task in batch):
-        return Sending(batch, None)
+        return SendSpan(batch, None)
     from opentelemetry.trace import SpanKind
 
     types, queues = {task.type for task in batch}, {task.queue for task in batch}
@@ -134,61 +134,61 @@ def sending(batch: Sequence[NewTask]) -> Sending:
         attributes[_DESTINATION] = batch[0].queue
     attributes |= {_MESSAGE: batch[0].id} if len(batch) == 1 else {_COUNT: len(batch)}
     name = f"send {batch[0].type}" if len(types) == 1 else "send"
-    begun = _begun(tracer, name, kind=SpanKind.PRODUCER, attributes=attributes)
-    if begun is None:
-        return Sending(batch, None)
-    told = [replace(task, trace=begun.trace) if task.trace == here else task for task in batch]
-    return Sending(told, begun)
+    span = _start_span(tracer, name, kind=SpanKind.PRODUCER, attributes=attributes)
+    if span is None:
+        return SendSpan(batch, None)
+    traced = [replace(task, trace=span.trace) if task.trace == here else task for task in batch]
+    return SendSpan(traced, span)
 
 
-# -- processing --------------------------------------------------------------------------------------
+# -- running tasks -----------------------------------------------------------------------------------
 
 
-class Attempt:
-    """The span of an attempt; current until it is ended. What follows from it goes on with its `trace`."""
+class AttemptSpan:
+    """The span of an attempt; current until it is ended. Tasks enqueued meanwhile inherit its `trace`."""
 
-    __slots__ = ("_current", "trace")
+    __slots__ = ("_active", "trace")
 
-    def __init__(self, current: "_Current") -> None:
-        self._current = current
-        self.trace = current.trace
+    def __init__(self, active: "_ActiveSpan") -> None:
+        self._active = active
+        self.trace = active.trace
 
     def end(self, outcome: Outcome | None) -> None:
-        """It has come to this; None if nobody will know. No error's message: it may hold what is secret."""
-        self._current.span.set_attribute(_OUTCOME, _LOST if outcome is None else name_of(outcome))
+        """End the span; the outcome is None if the lease was lost. No error message is recorded: secrets."""
+        self._active.span.set_attribute(_OUTCOME, _LOST if outcome is None else name_of(outcome))
         match outcome:
             case Failed(error=error) | Crashed(error=error):
-                self._current.end(error=error.type)
+                self._active.end(error=error.type)
             case TimedOut():
-                self._current.end(error=type(outcome).__name__)
+                self._active.end(error=type(outcome).__name__)
             case _:
-                self._current.end()
+                self._active.end()
 
 
-def attempted(task: Task, relation: str) -> Attempt | None:
-    """Begin a span for an attempt; None if nobody traces. `relation` is one of RELATIONS."""
+def attempt_span(task: Task, relation: str) -> AttemptSpan | None:
+    """Start the span of an attempt; None without an SDK. `relation` is one of RELATIONS."""
     tracer = _tracer()
     if tracer is None:
         return None
     from opentelemetry.context import Context
     from opentelemetry.trace import Link, NonRecordingSpan, SpanKind, set_span_in_context
 
-    creation, around = _remote(task.trace), Context()
+    creation, parent = _span_context(task.trace), Context()
     if creation is not None and is_child(task, relation):
-        around = set_span_in_context(NonRecordingSpan(creation), around)
-    begun = _begun(
+        parent = set_span_in_context(NonRecordingSpan(creation), parent)
+    span = _start_span(
         tracer,
         f"process {task.type}",
-        context=around,
+        context=parent,
         kind=SpanKind.CONSUMER,
-        attributes=_about(task),
+        attributes=_attempt_attributes(task),
         links=[] if creation is None else [Link(creation)],
     )
-    return None if begun is None else Attempt(begun)
+    return None if span is None else AttemptSpan(span)
 
 
-def _about(task: Task) -> dict[str, str | int | float]:
-    """What is known when an attempt begins: a sampler may decide by it."""
+def _attempt_attributes(task: Task) -> dict[str, str | int | float]:
+    """Return the attributes known at the start, by which a sampler may decide."""
     attributes: dict[str, str | int | float] = {
         _SYSTEM: "windlass",
         _OPERATION: "process",
@@ -211,11 +211,11 @@ def _about(task: Task) -> dict[str, str | int | float]:
     return attributes
 
 
-# -- OpenTelemetry's own values ----------------------------------------------------------------------
+# -- OpenTelemetry's types --------------------------------------------------------------------------
 
 
-class _Current:
-    """A span that is the current one until it is ended, and its context as text."""
+class _ActiveSpan:
+    """A span that is current until it is ended, and its traceparent."""
 
     __slots__ = ("_token", "span", "trace")
 
@@ -224,11 +224,11 @@ class _Current:
         from opentelemetry.trace import set_span_in_context
 
         self.span = span
-        self.trace = _written(span.get_span_context())
+        self.trace = _traceparent(span.get_span_context())
         self._token: Token[Context] = context.attach(set_span_in_context(span))
 
     def end(self, *, error: str | None = None) -> None:
-        """End it, as failed if there is an error of this type."""
+        """End the span, as failed if an error type is given."""
         from opentelemetry import context
         from opentelemetry.trace import StatusCode
 
@@ -238,25 +238,25 @@ class _Current:
             self.span.set_status(StatusCode.ERROR)
         try:
             self.span.end()
-        except Exception as problem:  # noqa: BLE001 - see `_begun`
-            _complain(problem)
+        except Exception as problem:  # noqa: BLE001 - see `_start_span`
+            _log_failure(problem)
 
 
-def _begun(tracer: "Tracer", name: str, **how: Any) -> _Current | None:
-    """Begin a span. A program's own sampler or processor may fail; no task shall, because of it."""
+def _start_span(tracer: "Tracer", name: str, **options: Any) -> _ActiveSpan | None:
+    """Start a span; None if that fails: the program's own sampler or processor must not fail a task."""
     try:
-        return _Current(tracer.start_span(name, **how))
-    except Exception as problem:  # noqa: BLE001 - whatever it is, it is not about the task
-        _complain(problem)
+        return _ActiveSpan(tracer.start_span(name, **options))
+    except Exception as problem:  # noqa: BLE001 - the program's own code may raise anything
+        _log_failure(problem)
         return None
 
 
-def _complain(problem: Exception) -> None:
-    logger.warning("a span is not told: %s in the program's OpenTelemetry", type(problem).__name__)
+def _log_failure(problem: Exception) -> None:
+    logger.warning("dropped a span: the program's OpenTelemetry raised %s", type(problem).__name__)
 
 
 def _tracer() -> "Tracer | None":
-    """Our tracer, if the program has set up an SDK by now."""
+    """Return our tracer; None if the program has not set up an SDK."""
     if _API not in sys.modules:
         return None
     from opentelemetry import trace
@@ -266,21 +266,21 @@ def _tracer() -> "Tracer | None":
 
 @lru_cache(maxsize=1)
 def _tracer_of(provider: "TracerProvider") -> "Tracer | None":
-    """The provider's tracer for us; None if all its spans would come to nothing."""
+    """Return the provider's tracer for us; None if it records nothing."""
     from opentelemetry import trace
 
-    if isinstance(provider, trace.ProxyTracerProvider):  # stands where none has been set
+    if isinstance(provider, trace.ProxyTracerProvider):  # the default, when none has been set
         return None
     tracer = provider.get_tracer("windlass", version("windlass"), schema_url=_SCHEMA)
     return None if isinstance(tracer, trace.NoOpTracer) else tracer
 
 
-def _written(context: "SpanContext") -> str:
+def _traceparent(context: "SpanContext") -> str:
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
-def _remote(text: str | None) -> "SpanContext | None":
-    """The span that a task's trace names; None if there is none behind it."""
+def _span_context(text: str | None) -> "SpanContext | None":
+    """Return the span that a task's trace names; None if it names none."""
     from opentelemetry.trace import SpanContext, TraceFlags
 
     named = parse_trace(text)

@@ -1,4 +1,4 @@
-"""A transaction, seen: what is settled and enqueued in it is told once it stands, and not before."""
+"""Observed transactions: events for what is enqueued and settled in one are emitted once it has committed."""
 
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from types import TracebackType
@@ -11,8 +11,8 @@ from .._store.protocol import Join, Transaction
 T = TypeVar("T")
 
 
-class Noted:
-    """What has been done within one transaction, in order."""
+class Writes:
+    """What was done in one transaction, in order."""
 
     __slots__ = ("enqueued", "settled")
 
@@ -22,78 +22,83 @@ class Noted:
 
 
 class ObservedTransaction:
-    """The transaction within. `noted` has, by the connection's id, what is done in the open ones."""
+    """A transaction that records its writes in `open_writes`, by the connection's id.
+
+    `ended` is called with the writes, and whether they were committed.
+    """
 
     def __init__(
-        self, within: Transaction, noted: MutableMapping[int, Noted], tell: Callable[[Noted, bool], None]
+        self,
+        inner: Transaction,
+        open_writes: MutableMapping[int, Writes],
+        ended: Callable[[Writes, bool], None],
     ) -> None:
-        self._within = within
-        self._noted = noted
-        self._tell = tell
+        self._inner = inner
+        self._open_writes = open_writes
+        self._ended = ended
         self._id = 0
 
     async def __aenter__(self) -> Any:  # the driver's own type
-        return self._entered(await self._within.__aenter__())
+        return self._entered(await self._inner.__aenter__())
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        stands = False
+        committed = False
         try:
-            await self._within.__aexit__(kind, error, trace)
-            stands = kind is None
+            await self._inner.__aexit__(kind, error, trace)
+            committed = kind is None
         finally:
-            self._tell(self._noted.pop(self._id), stands)
+            self._ended(self._open_writes.pop(self._id), committed)
 
     def __enter__(self) -> Any:  # the driver's own type
-        return self._entered(self._within.__enter__())
+        return self._entered(self._inner.__enter__())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        stands = False
+        committed = False
         try:
-            self._within.__exit__(kind, error, trace)
-            stands = kind is None
+            self._inner.__exit__(kind, error, trace)
+            committed = kind is None
         finally:
-            self._tell(self._noted.pop(self._id), stands)
+            self._ended(self._open_writes.pop(self._id), committed)
 
     def _entered(self, connection: Any) -> Any:  # the driver's own type
         self._id = id(connection)
-        self._noted[self._id] = Noted()
+        self._open_writes[self._id] = Writes()
         return connection
 
 
 class ObservedJoin:
-    """The join within, taking notes."""
+    """A join that records its writes."""
 
-    def __init__(self, within: Join, noted: Noted) -> None:
-        self._within = within
-        self._noted = noted
+    def __init__(self, inner: Join, writes: Writes) -> None:
+        self._inner = inner
+        self._writes = writes
 
     def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued] | Awaitable[Sequence[Enqueued]]:
-        """Enqueue, and note what was answered."""
         return _then(
-            self._within.enqueue(batch),
-            lambda answers: self._noted.enqueued.extend(zip(batch, answers, strict=True)),
+            self._inner.enqueue(batch),
+            lambda results: self._writes.enqueued.extend(zip(batch, results, strict=True)),
         )
 
     def settle(self, batch: Sequence[Settlement]) -> Sequence[Receipt] | Awaitable[Sequence[Receipt]]:
-        """Settle, and note the receipts."""
         return _then(
-            self._within.settle(batch),
-            lambda receipts: self._noted.settled.extend(zip(batch, receipts, strict=True)),
+            self._inner.settle(batch),
+            lambda receipts: self._writes.settled.extend(zip(batch, receipts, strict=True)),
         )
 
 
-def _then(answer: T | Awaitable[T], note: Callable[[T], None]) -> T | Awaitable[T]:
-    if isinstance(answer, Awaitable):
-        return _noting(answer, note)
-    note(answer)
-    return answer
+def _then(result: T | Awaitable[T], record: Callable[[T], None]) -> T | Awaitable[T]:
+    """Record a result now, or once it has been awaited."""
+    if isinstance(result, Awaitable):
+        return _awaited(result, record)
+    record(result)
+    return result
 
 
-async def _noting(answer: Awaitable[T], note: Callable[[T], None]) -> T:
-    got = await answer
-    note(got)
-    return got
+async def _awaited(result: Awaitable[T], record: Callable[[T], None]) -> T:
+    value = await result
+    record(value)
+    return value

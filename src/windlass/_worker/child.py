@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 from .._handler.context import Context, NoEffects, running
 from .._handler.spec import HandlerSpec
 from .._model.outcome import Failed, Snoozed
-from .._observe.tracing import continued
+from .._observe.tracing import current_span
 from ..errors import InvalidPayload
 from ..signals import Fatal
 from .child_messages import Failure, Hello, Message, Order, Result, Told, pack, receive_blocking
@@ -77,7 +77,7 @@ def _serve(order: Order, programs: dict[str, ModuleType], outbound: BinaryIO) ->
         declared = _find(order, programs)
         fatal = declared.fatal
         running.set(task)
-        with continued(task.trace):
+        with current_span(task.trace):
             result = _call(declared, order, outbound)
         return Result(result=encoded(result))
     except BaseException as error:

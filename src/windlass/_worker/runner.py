@@ -12,7 +12,7 @@ from .._handler.context import Context, running
 from .._model.lease import Lease
 from .._model.outcome import Crashed, Failed, Outcome, Returned, Snoozed, Stopped, name_of
 from .._model.task import Error, Task
-from .._observe.tracing import attempted
+from .._observe.tracing import attempt_span
 from .._policy.input.options import MAX_DELAY
 from .._policy.input.payload import decode
 from .._policy.input.quoting import printable
@@ -71,7 +71,7 @@ class Runner:
 
         What follows from the run goes on with the span: its logs, its chain, and what its handler enqueues.
         """
-        attempt, outcome = attempted(run.task, self._tracing), None
+        attempt, outcome = attempt_span(run.task, self._tracing), None
         if attempt is not None:
             run.task = replace(run.task, trace=attempt.trace)
         running.set(run.task)

@@ -1,4 +1,4 @@
-"""Overviews are made no more often than is good for the store. (O3)"""
+"""OverviewCache are made no more often than is good for the store. (O3)"""
 
 import asyncio
 from datetime import timedelta
@@ -7,7 +7,7 @@ import pytest
 
 from tests.loops.working import SOON, Watch, eventually
 from windlass import Filter, StoreUnavailable
-from windlass._observe.overviews import _MAX_KEPT, Overviews
+from windlass._observe.overview import _MAX_CACHED, OverviewCache
 from windlass._stores.memory import MemoryStore
 from windlass.testing.faults import Fault, FaultyStore, Hold
 
@@ -35,11 +35,11 @@ def seconds() -> Seconds:
 
 
 @pytest.fixture
-def overviews(watch: Watch, seconds: Seconds) -> Overviews:
-    return Overviews(FaultyStore(MemoryStore(), watch), clock=seconds)
+def overviews(watch: Watch, seconds: Seconds) -> OverviewCache:
+    return OverviewCache(FaultyStore(MemoryStore(), watch), clock=seconds)
 
 
-async def test_fifty_who_ask_at_once_share_one_look(overviews: Overviews, watch: Watch) -> None:
+async def test_fifty_who_ask_at_once_share_one_look(overviews: OverviewCache, watch: Watch) -> None:
     seen = await asyncio.gather(*(overviews.get() for _ in range(FIFTY)))
 
     assert watch.calls["count"] == 1
@@ -56,14 +56,14 @@ async def test_who_asks_just_as_a_look_ends_shares_it(seconds: Seconds) -> None:
             meanwhile.append(asyncio.ensure_future(overviews.get()))
         return watch(verb)
 
-    overviews = Overviews(FaultyStore(MemoryStore(), plan), clock=seconds)
+    overviews = OverviewCache(FaultyStore(MemoryStore(), plan), clock=seconds)
     first = await overviews.get()
 
     assert await meanwhile[0] is first
     assert watch.calls["count"] == 1
 
 
-async def test_it_is_fresh_for_five_seconds(overviews: Overviews, watch: Watch, seconds: Seconds) -> None:
+async def test_it_is_fresh_for_five_seconds(overviews: OverviewCache, watch: Watch, seconds: Seconds) -> None:
     first = await overviews.get()
     seconds.now += 4.9
     assert await overviews.get() is first
@@ -74,7 +74,7 @@ async def test_it_is_fresh_for_five_seconds(overviews: Overviews, watch: Watch, 
 
 
 async def test_looking_takes_a_tenth_of_the_time_at_most(
-    overviews: Overviews, watch: Watch, seconds: Seconds
+    overviews: OverviewCache, watch: Watch, seconds: Seconds
 ) -> None:
     hold = Hold()
     watch.then("count", hold)
@@ -90,7 +90,7 @@ async def test_looking_takes_a_tenth_of_the_time_at_most(
     assert await overviews.get() is not first
 
 
-async def test_each_filter_is_looked_at_for_itself(overviews: Overviews, watch: Watch) -> None:
+async def test_each_filter_is_looked_at_for_itself(overviews: OverviewCache, watch: Watch) -> None:
     for _ in range(2):
         await overviews.get()
         await overviews.get(Filter(tenants=("acme",)))
@@ -99,15 +99,15 @@ async def test_each_filter_is_looked_at_for_itself(overviews: Overviews, watch: 
     assert watch.calls["count"] == 3
 
 
-async def test_only_so_many_filters_are_kept(overviews: Overviews, watch: Watch) -> None:
-    for number in range(_MAX_KEPT + 5):
+async def test_only_so_many_filters_are_kept(overviews: OverviewCache, watch: Watch) -> None:
+    for number in range(_MAX_CACHED + 5):
         await overviews.get(Filter(tenants=(str(number),)))
 
-    assert len(overviews._kept) == _MAX_KEPT
+    assert len(overviews._cached) == _MAX_CACHED
 
 
 async def test_a_store_in_trouble_is_not_asked_more_often(
-    overviews: Overviews, watch: Watch, seconds: Seconds
+    overviews: OverviewCache, watch: Watch, seconds: Seconds
 ) -> None:
     watch.then("count", Fault.BEFORE)
 
@@ -120,7 +120,9 @@ async def test_a_store_in_trouble_is_not_asked_more_often(
     assert await overviews.get()
 
 
-async def test_one_who_leaves_does_not_take_it_from_the_others(overviews: Overviews, watch: Watch) -> None:
+async def test_one_who_leaves_does_not_take_it_from_the_others(
+    overviews: OverviewCache, watch: Watch
+) -> None:
     hold = Hold()
     watch.then("count", hold)
     leaving, staying = (asyncio.create_task(overviews.get()) for _ in range(2))
@@ -134,14 +136,14 @@ async def test_one_who_leaves_does_not_take_it_from_the_others(overviews: Overvi
 
 
 async def test_nobody_waits_for_ever(watch: Watch) -> None:
-    overviews = Overviews(FaultyStore(MemoryStore(), watch), patience=timedelta(seconds=0.01))
+    overviews = OverviewCache(FaultyStore(MemoryStore(), watch), timeout=timedelta(seconds=0.01))
     watch.then("count", Hold())
 
     with pytest.raises(StoreUnavailable, match=r"not answered within 0\.01 s"):
         await overviews.get()
 
 
-async def test_a_failure_that_nobody_waits_for_is_no_noise(overviews: Overviews, watch: Watch) -> None:
+async def test_a_failure_that_nobody_waits_for_is_no_noise(overviews: OverviewCache, watch: Watch) -> None:
     hold = Hold()
     watch.then("count", hold, Fault.BEFORE)
     asked = asyncio.create_task(overviews.get())
@@ -150,5 +152,5 @@ async def test_a_failure_that_nobody_waits_for_is_no_noise(overviews: Overviews,
     watch.then("now", Fault.BEFORE)
     hold.let_go()
 
-    (kept,) = overviews._kept.values()
-    await eventually(kept.look.done)
+    (kept,) = overviews._cached.values()
+    await eventually(kept.read.done)

@@ -158,7 +158,7 @@ ON_POSTGRES = [
         "a settlement is not fenced",
         (
             ("_stores/postgres/sql/settle.sql", re.escape("t.fence = g.fence"), "g.fence > 0"),
-            ("_stores/postgres/settle.py", "if task.fence != lease.fence:", "if False:"),
+            ("_stores/rules/settlement.py", "if task.fence != lease.fence:", "if False:"),
         ),
         freeze_them,
     ),
@@ -169,7 +169,7 @@ ON_POSTGRES = [
     ),
     Mutant(
         "what a lost claim took is not handed back",
-        (("_stores/postgres/store.py", re.escape("if strangers:"), "if False:"),),
+        (("_stores/postgres/store.py", re.escape("if unacknowledged:"), "if False:"),),
         cut_them,
     ),
 ]

@@ -1,72 +1,54 @@
-"""What an operator does to tasks, and the lines in the audit log that say so."""
+"""What operators do to tasks and records, with entries in the audit log."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import assert_never
+from typing import TypeVar
 
-from msgspec.structs import replace
-
-from ..._model.filter import Action, CancelTasks, Discard, Replay
-from ..._model.state import PENDING
-from ..._model.task import Task, TaskId
-from ..rules.audit import allowing, audited
-from ..rules.transitions import replayed
-from . import audit as auditing
-from .script import Script, ask, value
-from .successors import abandon, cancel_pending
+from ..._model.filter import Action, By, Replay
+from ..._model.queue import QueueSettings
+from ..._model.record import Record, StoredRecord
+from ..._model.state import State
+from ..._model.task import TaskId
+from ..rules.actions import apply as apply_rule
+from ..rules.audit import audited_put, audited_removal
+from .enqueue.plain import Terms
+from .rule_player import run, write_audit
+from .script import Script, value
 from .unit_of_work import UnitOfWork
 
+T = TypeVar("T")
 
-def apply(clock: datetime | None, action: Action, ids: Sequence[TaskId], limit: int) -> Script[list[TaskId]]:
-    """Do it to those of these that still allow it, oldest first, and audit it."""
-    work = UnitOfWork((yield from value("now", clock)))
-    yield from work.load(ids)
+
+def apply(
+    terms: Terms, action: Action, ids: Sequence[TaskId], states: Collection[State], limit: int
+) -> Script[list[TaskId]]:
+    """Apply an action to those of these tasks that are still in one of the states."""
+    unit = UnitOfWork((yield from value("now", terms.clock)))
+    yield from unit.load(ids)
     if isinstance(action, Replay):
-        yield from work.load_cancelled(ids)
-    states, standing = allowing(action), set[str]()
-    done: list[Task] = []
-    for task_id in ids:
-        if len(done) >= limit:
-            break
-        # An earlier one's cancellation may have changed this one.
-        task = work.get(task_id)
-        if task is not None and task.state in states and (yield from _do(work, action, task, standing)):
-            done.append(task)
-    yield from work.flush()
-    if isinstance(action, Discard) and done:
-        gone = [task.id for task in done]
-        yield from ask("forget", gone)
-        yield from ask("forget_about", gone)
-    if done:
-        yield from auditing.write([audited(action, task.id, work.now) for task in done])
-    yield from work.wake()
-    return [task.id for task in done]
+        yield from unit.load_cancelled(ids)
+    loaded = [task_id for task_id in ids if unit.get(task_id) is not None]
+    done = yield from run(terms, unit, apply_rule(unit, action, loaded, states, limit))
+    yield from unit.flush()
+    yield from unit.wake()
+    return done
 
 
-def _do(work: UnitOfWork, action: Action, task: Task, standing: set[str]) -> Script[bool]:
-    match action:
-        case CancelTasks(by=by):
-            if task.state in PENDING:
-                yield from cancel_pending(work, task, by.why or f"cancelled by {by.who}")
-            else:
-                work.keep(replace(task, cancel_requested=True))
-            return True
-        case Replay(payload=payload):
-            return (yield from _replay(work, task, payload, standing))
-        case Discard():
-            yield from abandon(work, task.id, "died and was discarded")
-            return True
-        case _:
-            assert_never(action)
+def put(
+    clock: datetime | None, record: QueueSettings | StoredRecord, by: By | None, writing: Script[T]
+) -> Script[T]:
+    """Store a record by the script given, and audit it."""
+    result = yield from writing
+    if by is not None:
+        yield from write_audit([audited_put(record, by, (yield from value("now", clock)))])
+    return result
 
 
-def _replay(work: UnitOfWork, task: Task, payload: bytes | None, standing: set[str]) -> Script[bool]:
-    """Bring it back with all its attempts; False if its fingerprint stands again."""
-    if task.fingerprint is not None:
-        yield from ask("lock_fingerprints", [task.fingerprint])
-        if task.fingerprint in standing or (yield from ask("standing", [task.fingerprint])):
-            return False
-        standing.add(task.fingerprint)
-    change = replayed(task, payload, work.now)
-    work.move(task, change.verb, change.state, **change.fields)
-    return True
+def remove(
+    clock: datetime | None, kind: type[Record], name: str, by: By | None, removing: Script[T]
+) -> Script[T]:
+    """Remove a record by the script given, and audit it if the script returns something true."""
+    result = yield from removing
+    if result and by is not None:
+        yield from write_audit([audited_removal(kind, name, by, (yield from value("now", clock)))])
+    return result

@@ -18,16 +18,17 @@ from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Receipt, Settled, Settlement
 from ..._store.protocol import Capability, Finding, Join, Migration, Promoted, Transaction, Wake
 from ..rules import refusals
-from ..rules.audit import allowed, audited_prune
+from ..rules.actions import applicable
+from ..rules.admission import is_plain
+from ..rules.audit import audited_prune
 from ..rules.paging import paged
+from ..rules.sessions import heartbeat_reply, unacknowledged_claims
 from . import actions, schema, sessions
-from . import audit as auditing
 from . import settle as leases
 from .claim import relayout as laying
 from .enqueue import copy as copying
 from .enqueue import plain as enqueueing
 from .enqueue.coalesce import Together
-from .enqueue.plain import is_plain
 from .handle import Handle
 from .join.detect import join
 from .notify import Switchboard
@@ -35,6 +36,7 @@ from .own_transaction import OwnTransaction
 from .queue_layout import read_settings
 from .read import count as counting
 from .read import find as asking
+from .rule_player import enqueue, write_audit
 from .script import Ask, Script, ask
 from .settle import Grant
 from .upkeep import checks, partitions
@@ -61,7 +63,7 @@ class PostgresStore(Handle):
         if self._layout.is_stale:
             await self.know()
         if not all(map(is_plain, batch)):
-            return await self.play(lambda: enqueueing.enqueue(self._terms, batch))
+            return await self.play(lambda: enqueue(self._terms, batch))
         loop = asyncio.get_running_loop()
         together = self._together.get(loop)
         if together is None:
@@ -145,19 +147,22 @@ class PostgresStore(Handle):
                 board.look_in(grant.wait)
 
     async def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:
-        """Renew the session; hand back strangers; report losses and requests to stop."""
+        """Renew the session and release unacknowledged claims; report lost leases and requests to stop."""
         rows = await self.fetch(sessions.heartbeat(self._now, beat))
         if not rows:
             return HeartbeatReply(alive=False)
         if beat.progress:
             await self.fetch(sessions.report(beat))
         holding = [row for row in rows if row[0] is not None]
-        strangers = sessions.strangers(beat, holding)
-        if strangers:
-            await self.play(lambda: sessions.hand_back(self._now, beat, strangers))
-        pulse = sessions.pulse(beat, holding)
-        # What the session does not hold may be another's of the same fence: as a rule it is lost.
-        return sessions.pulse(beat, await self.fetch(sessions.held(beat))) if pulse.lost else pulse
+        claims = [(task_id, fence, number) for task_id, fence, number, _ in holding if number is not None]
+        unacknowledged = list(unacknowledged_claims(beat, claims))
+        if unacknowledged:
+            await self.play(lambda: sessions.release(self._terms, beat, unacknowledged))
+        reply = heartbeat_reply(beat, sessions.running(holding))
+        if not reply.lost:
+            return reply
+        # Another session may hold one of them under the same fence; usually they are lost.
+        return heartbeat_reply(beat, sessions.running(await self.fetch(sessions.held(beat))))
 
     def transaction(self) -> Transaction:
         """A transaction on a connection apart from those that claim and settle."""
@@ -202,7 +207,7 @@ class PostgresStore(Handle):
         now = await self.now()
         if by is not None:
             line = audited_prune(retention, by, now)
-            await self.play(lambda: auditing.write([line]))
+            await self.play(lambda: write_audit([line]))
         settings = [read_settings(row[0]) for row in await self.fetch(keeping.all_settings())]
         terms = keeping.terms(retention, settings)
         whole = keeping.longest(terms)
@@ -210,7 +215,9 @@ class PostgresStore(Handle):
         for term in terms:
             if pruned < limit and keeping.by_row(term, whole):
                 since = self._horizons.since(term, now)
-                gone = await self.play(partial(keeping.prune_rows, term, now, limit - pruned, since))
+                gone = await self.play(
+                    partial(keeping.prune_rows, self._terms, term, now, limit - pruned, since)
+                )
                 if gone.horizon is not None:
                     self._horizons.reached(term, gone.horizon)
                 pruned += gone.number
@@ -251,14 +258,16 @@ class PostgresStore(Handle):
         They are looked for first; the transaction that acts judges again. It is one, unless a great many of
         those found are not to be had then.
         """
-        meant, cursor = allowed(action, where), None
+        meant, cursor = applicable(action, where), None
         done: list[TaskId] = []
         await self._opened()
         while len(done) < limit:
             page = Page(limit=min(limit - len(done), 10_000) + _SPARE, cursor=cursor)
             with self._connections.told():
                 found = await asking.find_ids(self._connections, meant, page)
-            acting = partial(actions.apply, self._now, action, found.items, limit - len(done))
+            acting = partial(
+                actions.apply, self._terms, action, found.items, meant.states or (), limit - len(done)
+            )
             done += await self.play(acting)
             cursor = found.cursor
             if cursor is None:
@@ -271,7 +280,7 @@ class PostgresStore(Handle):
             raise refusals.written_by_itself(record)
 
         async def play(script: Callable[[], Script[T]]) -> T:
-            return await self.play(lambda: auditing.put(self._now, record, by, script()))
+            return await self.play(lambda: actions.put(self._now, record, by, script()))
 
         if isinstance(record, QueueSettings):
             moved = await play(lambda: keeping.put_queue(self._now, record))
@@ -295,7 +304,7 @@ class PostgresStore(Handle):
         """Forget a record; what a session held becomes rescuable."""
 
         async def play(script: Callable[[], Script[T]]) -> T:
-            return await self.play(lambda: auditing.remove(self._now, kind, name, by, script()))
+            return await self.play(lambda: actions.remove(self._now, kind, name, by, script()))
 
         if kind is QueueSettings:
             removed = await play(lambda: keeping.remove_queue(self._now, name))

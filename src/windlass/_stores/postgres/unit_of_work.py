@@ -75,14 +75,15 @@ class UnitOfWork:
     def move(self, task: Task, verb: Verb, state: State, **changes: Any) -> Task:
         """The one way a single task changes state: along the table, or not at all."""
         assert state in targets(task.state, verb), f"{task.state} -> {verb} -> {state} is not in the table"
-        moved = replace(task, state=state, **changes)
-        self.keep(moved)
+        moved = self.update(task, state=state, **changes)
         self.tell(moved)
         return moved
 
-    def keep(self, task: Task) -> None:
-        """Note what has become of a task."""
-        self._tasks[task.id] = self._changed[task.id] = task
+    def update(self, task: Task, **changes: Any) -> Task:
+        """Change a task; `flush` writes it."""
+        changed = replace(task, **changes)
+        self._tasks[task.id] = self._changed[task.id] = changed
+        return changed
 
     def note_outcome(self, task_id: TaskId, outcome: str) -> None:
         """What the handler came to, for the line that a completed task's own record is."""

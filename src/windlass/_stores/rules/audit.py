@@ -2,19 +2,17 @@
 
 import re
 from datetime import datetime
-from typing import Any, assert_never
+from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from ..._ids import new_id
 from ..._model.alert import Alert
-from ..._model.filter import Action, By, CancelTasks, Discard, Filter, Replay
+from ..._model.filter import Action, By, Replay
 from ..._model.key import ApiKey
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import Audit, Record, StoredRecord
 from ..._model.schedule import Schedule
-from ..._model.state import ENDED, REPLAYABLE, State
 from ..._model.task import TaskId
 from ..._store.json_codec import to_wire
 from ..._store.messages import record_name
@@ -26,26 +24,6 @@ _UNSAID: dict[type[Record], tuple[str, ...]] = {ApiKey: ("hash",), Schedule: ("p
 """What no line repeats: everybody who may look reads it, and payloads may hold secrets."""
 
 _HOST = re.compile(r"\w+://(?:[^/?#]*@)?([^/?#]*)")
-
-
-def allowing(action: Action) -> tuple[State, ...]:
-    """The states from which the table of transitions lets this be done."""
-    match action:
-        case CancelTasks():
-            return tuple(state for state in State if state not in ENDED)
-        case Replay():
-            return tuple(sorted(REPLAYABLE))
-        case Discard():
-            return (State.DEAD,)
-        case _:
-            assert_never(action)
-
-
-def allowed(action: Action, where: Filter) -> Filter:
-    """Of those that match, the ones in a state from which this can be done."""
-    states = allowing(action)
-    asked = states if where.states is None else tuple(s for s in where.states if s in states)
-    return replace(where, states=asked)
 
 
 def audited(action: Action, task_id: TaskId, now: datetime) -> Audit:

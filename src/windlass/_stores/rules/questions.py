@@ -126,7 +126,7 @@ class DropDependencies(Struct, frozen=True):
 
 
 class RecordAttempts(Struct, frozen=True):
-    """Write the records of attempts, and keep the newest `MAX_LINES` of each task."""
+    """Write the records of attempts, and keep the newest `MAX_RECORDED` of each task."""
 
     attempts: Sequence[Attempt]
 

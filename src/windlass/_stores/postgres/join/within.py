@@ -9,10 +9,11 @@ from ...._model.task import Enqueued, NewTask
 from ...._model.verdict import Receipt, Settlement
 from ....errors import InvalidOption, SchemaMismatch
 from ...migrations import require_current
+from ...rules.admission import is_plain
 from .. import schema
 from .. import settle as leases
-from ..enqueue import plain as enqueueing
-from ..enqueue.plain import Terms, is_plain
+from ..enqueue.plain import Terms
+from ..rule_player import enqueue as enqueue_by_rule
 from ..script import Ask, Row, Script, ask
 from ..statements import statement
 from .errors import in_our_words
@@ -67,7 +68,7 @@ def enqueue(lent: Lent | LentAsync, terms: Terms, batch: Sequence[NewTask]) -> S
     if terms.layout.is_stale:
         terms.layout.asking()
         terms.layout.learn((yield from ask("layout")))
-    inserting = enqueueing.enqueue(terms, batch)
+    inserting = enqueue_by_rule(terms, batch)
     if all(map(is_plain, batch)):
         # One statement, which nothing can refuse, needs no savepoint. That is quicker, and a transaction may
         # enqueue one by one as often as it likes: past 64 savepoints Postgres gets slow for everybody.

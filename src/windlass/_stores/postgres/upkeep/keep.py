@@ -11,9 +11,11 @@ from ...._model.record import KINDS, StoredRecord
 from ...._model.state import State
 from ...._model.task import TaskId
 from ...._policy.order.lanes import changes_lanes
+from ...rules.successors import abandon
+from ..enqueue.plain import Terms
 from ..queue_layout import read_settings
+from ..rule_player import delete_dead, run
 from ..script import Ask, Script, ask, value
-from ..successors import abandon
 from ..unit_of_work import UnitOfWork
 
 KEYS_AT_ONCE = 1000
@@ -115,7 +117,7 @@ class Pruned(Struct, frozen=True):
     horizon: datetime | None = None
 
 
-def prune_rows(term: Term, now: datetime, limit: int, since: datetime) -> Script[Pruned]:
+def prune_rows(terms: Terms, term: Term, now: datetime, limit: int, since: datetime) -> Script[Pruned]:
     """Delete up to so many tasks of a term that are past it, of those that ended since."""
     horizon = None if term.kept is None else before(now, term.kept)
     if horizon is None:
@@ -127,24 +129,23 @@ def prune_rows(term: Term, now: datetime, limit: int, since: datetime) -> Script
         yield from ask("look_by_block")
         rows = yield from ask("expired", *asked, since)
     ids = [row[0] for row in rows]
-    if ids:
-        yield from _forget_all(ids, now, dead=term.state is State.DEAD)
+    if ids and term.state is State.DEAD:
+        yield from _prune_dead(terms, ids, now)
+    elif ids:
+        yield from ask("forget_ended", ids)
+        yield from ask("forget_about", ids)
     if len(ids) == limit or (yield from value("awaited_past", horizon)):
         return Pruned(len(ids))
     return Pruned(len(ids), horizon)
 
 
-def _forget_all(ids: Sequence[TaskId], now: datetime, *, dead: bool) -> Script[None]:
-    if dead:
-        work = UnitOfWork(now)
-        yield from work.load(ids)
-        for task_id in ids:
-            yield from abandon(work, task_id, "died and was pruned")
-        yield from work.flush()
-        yield from ask("forget", ids)
-    else:
-        yield from ask("forget_ended", ids)
-    yield from ask("forget_about", ids)
+def _prune_dead(terms: Terms, ids: Sequence[TaskId], now: datetime) -> Script[None]:
+    unit = UnitOfWork(now)
+    yield from unit.load(ids)
+    for task_id in ids:
+        yield from run(terms, unit, abandon(unit, task_id, "died and was pruned"))
+    yield from unit.flush()
+    yield from delete_dead(ids)
 
 
 def prune_keys(clock: datetime | None) -> Ask:

@@ -1,0 +1,190 @@
+"""The common rules on Postgres: each question becomes statements of the script that is played."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar, assert_never
+
+from msgspec.structs import astuple
+
+from ..._model.attempt import MAX_RECORDED, Attempt
+from ..._model.record import Audit
+from ..._model.task import Enqueued, NewTask, Task, TaskId
+from ..rules.admission import admit, is_plain
+from ..rules.questions import (
+    DeleteDead,
+    Dependents,
+    DropDependencies,
+    EndedFences,
+    InsertTasks,
+    Key,
+    LoadTasks,
+    LockPredecessors,
+    Question,
+    RecordAttempts,
+    Rule,
+    States,
+    StillWaiting,
+    TakenFingerprints,
+    TakenKeys,
+    Write,
+    WriteAudit,
+)
+from .enqueue.plain import Terms, insert_plain, insertion
+from .rows import columns_of, error_columns, ids_of, new_row
+from .script import Script, ask, pairs, value
+from .statements import NEW_COLUMNS
+from .unit_of_work import UnitOfWork
+
+T = TypeVar("T")
+
+
+def transact(terms: Terms, make_rule: Callable[[UnitOfWork], Rule[T]]) -> Script[T]:
+    """Run a rule in a unit of work of its own: write what it changed, and notify whoever waits for it."""
+    unit = UnitOfWork((yield from value("now", terms.clock)))
+    result = yield from run(terms, unit, make_rule(unit))
+    yield from unit.flush()
+    yield from unit.wake()
+    return result
+
+
+def run(terms: Terms, unit: UnitOfWork, rule: Rule[T]) -> Script[T]:
+    """Run a rule; its changes are in the unit of work afterwards."""
+    try:
+        question = next(rule)
+        while True:
+            question = rule.send((yield from _answer(terms, unit, question)))
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def enqueue(terms: Terms, batch: Sequence[NewTask]) -> Script[list[Enqueued]]:
+    """Insert all of the batch. If one task is refused, whoever plays this must roll back."""
+    if all(map(is_plain, batch)):
+        return (yield from insert_plain(terms, batch))
+    return (yield from transact(terms, lambda unit: admit(unit, batch)))
+
+
+def _answer(terms: Terms, unit: UnitOfWork, question: Question | Write) -> Script[Any]:
+    match question:
+        case LoadTasks(ids):
+            return (yield from _load(unit, ids))
+        case States(ids):
+            yield from unit.flush()
+            return (yield from pairs("existing", ids_of(ids)))
+        case EndedFences(ids):
+            return (yield from pairs("fences", ids_of(ids)))
+        case Dependents(predecessors):
+            awaited = [task_id for task_id in predecessors if unit.is_awaited(task_id)]
+            return [row[1] for row in (yield from ask("dependents", awaited))] if awaited else ()
+        case StillWaiting(ids):
+            yield from unit.flush()
+            return {row[0] for row in (yield from ask("still_wait", ids))}
+        case TakenKeys(tasks):
+            return (yield from _take_keys(unit.now, tasks))
+        case TakenFingerprints(fingerprints):
+            # Other transactions that ask for one of these wait until this one has ended.
+            yield from ask("lock_fingerprints", fingerprints)
+            return (yield from pairs("standing", fingerprints))
+        case LockPredecessors(ids):
+            wanted = ids_of(ids)
+            states = yield from pairs("await", wanted)
+            return states | (yield from pairs("existing", [one for one in wanted if one not in states]))
+        case _:
+            return (yield from _write(terms, question))
+
+
+def _write(terms: Terms, write: Write) -> Script[None]:
+    match write:
+        case InsertTasks():
+            yield from _insert(terms, write)
+        case DropDependencies(ids):
+            yield from ask("forget_dependencies", ids)
+        case RecordAttempts(attempts):
+            yield from _record(attempts)
+        case DeleteDead(tasks):
+            yield from delete_dead([task.id for task in tasks])
+        case WriteAudit(entries):
+            yield from write_audit(entries)
+        case _:
+            assert_never(write)
+
+
+# -- questions ---------------------------------------------------------------------------------------
+
+
+def _load(unit: UnitOfWork, ids: Sequence[TaskId]) -> Script[Mapping[TaskId, Task]]:
+    yield from unit.load(ids)
+    return {task_id: task for task_id in ids if (task := unit.get(task_id)) is not None}
+
+
+def _take_keys(now: datetime, tasks: Sequence[NewTask]) -> Script[Mapping[tuple[str, str], Key]]:
+    """Insert the keys that are free, and read the tasks that the others belong to."""
+    rows = [
+        (new.tenant, new.idempotency_key, new.id, new.idempotency_digest, _until(new, now)) for new in tasks
+    ]
+    columns = columns_of(rows, 5)
+    inserted = {(row[0], row[1]) for row in (yield from ask("take_keys", now, *columns))}
+    return {
+        (tenant, key): Key(task_id, digest)
+        for tenant, key, task_id, digest in (yield from ask("keys", *columns[:2]))
+        if (tenant, key) not in inserted
+    }
+
+
+def _until(new: NewTask, now: datetime) -> datetime | None:
+    if new.idempotency_for is None:
+        return None
+    try:
+        return now + new.idempotency_for
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)
+
+
+# -- writes ------------------------------------------------------------------------------------------
+
+
+def _insert(terms: Terms, asked: InsertTasks) -> Script[None]:
+    awaited = {predecessor for new in asked.tasks for predecessor in new.after}
+    rows = [
+        new_row(new, terms.layout.place(new), awaited=new.id in awaited, waiting=new.id in asked.waiting)
+        for new in asked.tasks
+    ]
+    inserted = yield insertion(terms, asked.tasks, columns_of(rows, NEW_COLUMNS))
+    assert len(inserted) == len(rows), "tasks were inserted by another transaction during their own enqueue"
+    if asked.dependencies:
+        yield from ask("depend", *columns_of(asked.dependencies, 2))
+
+
+def _record(attempts: Sequence[Attempt]) -> Script[None]:
+    rows = [
+        (
+            attempt.task_id,
+            attempt.fence,
+            attempt.number,
+            attempt.worker,
+            attempt.claimed_at,
+            attempt.finished_at,
+            attempt.duration,
+            attempt.outcome,
+            *error_columns(attempt.error),
+            attempt.trace,
+        )
+        for attempt in attempts
+    ]
+    yield from ask("record", *columns_of(rows, 12))
+    long = [attempt.task_id for attempt in attempts if attempt.fence > MAX_RECORDED]
+    if long:  # With fewer leases there cannot be more records.
+        yield from ask("forget_old_attempts", long, MAX_RECORDED)
+
+
+def delete_dead(ids: Sequence[TaskId]) -> Script[None]:
+    """Delete dead tasks, their attempts, and the idempotency keys that last as long as they do."""
+    yield from ask("forget", ids)
+    yield from ask("forget_about", ids)
+
+
+def write_audit(entries: Sequence[Audit]) -> Script[None]:
+    """Add entries to the audit log, in the transaction of what they record."""
+    rows = [astuple(entry) for entry in entries]
+    yield from ask("audit", *columns_of(rows, len(Audit.__struct_fields__)))

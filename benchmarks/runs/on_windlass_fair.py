@@ -51,7 +51,7 @@ class Dealt:
             options["tenant"] = self.tenant or f"t{n % self.tenants}"
         if self.levels:
             options["priority"] = PRIORITIES[n % len(PRIORITIES)]
-        return app.client.named(self.type, {"n": n, "key": f"k{n % self.keys}"}, options)
+        return app.builder.named(self.type, {"n": n, "key": f"k{n % self.keys}"}, options)
 
 
 def fill(url: str, number: int, first: int = 0, **dealt: Any) -> dict[str, Any]:

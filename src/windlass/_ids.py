@@ -1,25 +1,29 @@
-"""Task ids: UUIDv7, made by the client, so that repeating an enqueue whose reply was lost is harmless.
+"""Ids made by this process: of tasks, and of the process itself.
 
-Ids made by one process rise strictly, also within a millisecond, so sorting by id is sorting by arrival.
+Task ids are UUIDv7, made by the client, so that repeating an enqueue whose reply was lost is harmless. Those
+made by one process rise strictly, also within a millisecond, so sorting by id is sorting by arrival.
 """
 
 import os
+import socket
+import sys
 import threading
 import time
+from pathlib import Path
 
 _POOL_BYTES = 4096  # One system call buys randomness for 512 ids.
 
 
-class _Source:
+class _IdSource:
     def __init__(self) -> None:
-        self.renew()
+        self.reset()
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         """Start afresh: a forked child must share neither its parent's randomness nor a lock held there."""
         self._lock = threading.Lock()
         self._pool = b""
         self._used = 0
-        self._moment = 0  # Unix milliseconds and a 12-bit counter, as one number.
+        self._last = 0  # Unix milliseconds and a 12-bit counter, as one number.
 
     def next(self) -> str:
         with self._lock:
@@ -27,37 +31,43 @@ class _Source:
                 self._pool, self._used = os.urandom(_POOL_BYTES), 0
             noise = int.from_bytes(self._pool[self._used : self._used + 8], "big")
             self._used += 8
-            moment = self._moment = self._next_moment()
-        return _spelt(moment, noise)
+            timestamp = self._last = self._next_timestamp()
+        return _uuid7(timestamp, noise)
 
     def several(self, number: int) -> list[str]:
         with self._lock:
-            first = self._next_moment()
-            self._moment = first + number - 1
+            first = self._next_timestamp()
+            self._last = first + number - 1
         noise = os.urandom(8 * number)
-        return [_spelt(first + n, int.from_bytes(noise[8 * n : 8 * n + 8], "big")) for n in range(number)]
+        return [_uuid7(first + n, int.from_bytes(noise[8 * n : 8 * n + 8], "big")) for n in range(number)]
 
-    def _next_moment(self) -> int:
+    def _next_timestamp(self) -> int:
         # More than 4,096 ids in one millisecond run ahead of the clock rather than repeat.
-        return max(self._moment + 1, (time.time_ns() // 1_000_000) << 12)
+        return max(self._last + 1, (time.time_ns() // 1_000_000) << 12)
 
 
-def _spelt(moment: int, noise: int) -> str:
+def _uuid7(timestamp: int, noise: int) -> str:
     """48 bits of milliseconds, the version, 12 bits of counter, the variant, 62 bits of noise."""
-    high = (moment >> 12) << 16 | 0x7000 | moment & 0xFFF
+    high = (timestamp >> 12) << 16 | 0x7000 | timestamp & 0xFFF
     digits = f"{high << 64 | 0x8000000000000000 | noise & 0x3FFFFFFFFFFFFFFF:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-_source = _Source()
-os.register_at_fork(after_in_child=_source.renew)
+_source = _IdSource()
+os.register_at_fork(after_in_child=_source.reset)
 
 
 def new_id() -> str:
-    """A fresh, never repeated id that sorts after every id this process made before."""
+    """Make an id that sorts after every id this process made before."""
     return _source.next()
 
 
 def new_ids(number: int) -> list[str]:
-    """So many of them, rising: quicker than one by one."""
+    """Make several ids in rising order: quicker than one by one."""
     return _source.several(number)
+
+
+def process_identity() -> str:
+    """Name this process: program@host:pid."""
+    program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
+    return f"{program}@{socket.gethostname()}:{os.getpid()}"

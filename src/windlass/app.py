@@ -1,40 +1,34 @@
-"""App: what a program declares, and the one place that chooses a store."""
+"""App: the declarations of a program, and the one place that chooses a store."""
 
-import os
-import random
-import socket
-import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import timedelta
 from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
 from ._client.alerts import DeclaredAlerts
+from ._client.builder import TaskBuilder
 from ._client.client import Client
 from ._client.declarations import Declarations
-from ._client.handle import Handle
 from ._client.loop import LoopThread
 from ._client.operator import Operator
 from ._client.schedules import DeclaredSchedules
-from ._client.sync import SyncClient, SyncHandle, SyncOperator
+from ._client.sync import SyncClient, SyncOperator
 from ._handler.spec import HandlerSpec, safe_backoff
+from ._ids import process_identity
 from ._keeper.alerts import Alerting
 from ._keeper.keeper import Keeper
 from ._model.filter import By
+from ._model.lease import DEFAULT_LEASE
 from ._model.options import Defaults
-from ._model.queue import Fairness, Level, Ordering, Retention
+from ._model.queue import Fairness, Level, Retention
 from ._model.schedule import ScheduleTiming
-from ._model.task import DEFAULT_QUEUE, NewTask, Task
+from ._model.task import DEFAULT_QUEUE, Task
 from ._observe.observed_store import ObservedStore
-from ._observe.tracing import inherited_trace
 from ._policy.alerts import AlertOptions, new_alert
 from ._policy.backoff import Backoff, Delay
 from ._policy.input import new_task as request
 from ._policy.input.chain import Step
-from ._policy.input.new_task import Origin
 from ._policy.input.options import checked_name, checked_names
-from ._policy.input.trace import synthetic_trace
 from ._policy.order.limit_options import LimitOptions
 from ._policy.order.queue_options import FairnessName, LevelName, QueueChanges
 from ._policy.order.rank import parse_priority
@@ -45,7 +39,7 @@ from ._worker.worker import Worker, WorkerSettings
 from .alerts import AlertEvent, checked_secret
 from .config import api_key
 from .errors import InvalidOption, UnknownTaskType
-from .tasktype import TaskType
+from .tasktype import TaskDecorator, TaskType
 
 if TYPE_CHECKING:
     from ._observe.metrics import Metrics
@@ -54,11 +48,23 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 DEFAULT_STORE = "sqlite:///windlass.db"
-LEASE = WorkerSettings().lease
 
 
 class App:
-    """Task types, queues and a store. Declare at import; nothing is opened until something is asked of it."""
+    """The task types, queues, limits, alerts and schedules of a program, and the store of its tasks.
+
+        app = App("sqlite:///windlass.db")  # or postgresql://…, https://…, memory://
+
+    `store`: a URL, or a store object. `backoff`: the delay between attempts for types without one of their
+    own. `retention`: how long ended tasks are kept in queues without one of their own. `secret`: names of
+    payload fields that are never shown, for all types. `identity`: recorded on tasks as who enqueued them
+    [default: program@host:pid]. `webhook_secret`: signs the messages to alert webhooks.
+
+    Making an app and declaring on it opens nothing; the store is opened when it is first used.
+
+    `client` and `sync_client` enqueue tasks and follow them; `operator` and `sync_operator` inspect the store
+    and act on it. The sync ones block, the others are for async code.
+    """
 
     def __init__(
         self,
@@ -70,8 +76,7 @@ class App:
         identity: str | None = None,
         webhook_secret: str | None = None,
     ) -> None:
-        found = open_store(store, key=api_key()) if isinstance(store, str) else store
-        self.store = ObservedStore(found)
+        self.store = ObservedStore(_opened(store))
         self.place = place_of(store)
         self.types: Mapping[str, HandlerSpec] = {}
         self.retention = retention or Retention()
@@ -81,15 +86,16 @@ class App:
         self._declarations = Declarations()
         self._alerts = DeclaredAlerts()
         self.schedules = DeclaredSchedules()
-        self._identity = identity or _identity()
+        who = identity or process_identity()
         self._loop = LoopThread()
         self._metrics: Metrics | None = None
-        self.client = Client(self.store, ordering=self.ordering, origin=self.origin)
-        self.operator = Operator(self.store, By(who=self._identity))
+        self.builder = TaskBuilder(self._declarations.orderings, enqueued_by=who)
+        self.client = Client(self.store, self.builder)
+        self.operator = Operator(self.store, By(who=who))
         self.sync_client = SyncClient(self.client, self._loop)
         self.sync_operator = SyncOperator(self.operator, self._loop)
 
-    # -- declaring -----------------------------------------------------------------------------------
+    # -- declare -----------------------------------------------------------------------------------
 
     @overload
     def task(
@@ -113,7 +119,7 @@ class App:
         secret: Iterable[str] = (),
         process: bool = False,
         schedule: timedelta | float | str | None = None,
-    ) -> "TaskDecorator": ...
+    ) -> TaskDecorator: ...
 
     def task(
         self,
@@ -132,11 +138,21 @@ class App:
         process: bool = False,
         schedule: timedelta | float | str | None = None,
     ) -> Any:
-        """Declare a function as a task type.
+        """Declare a function as a task type. The function may be async or not, and can still be called.
 
-        `fatal` are exceptions that retrying cannot help; `secret` are payload fields never shown;
-        `process=True` runs it in a child process, which can be killed when its time is up; `schedule` is
-        a cron expression or an interval at which it is enqueued, without arguments.
+            @app.task(queue="mail", timeout=30)
+            def welcome(user_id: int) -> None: ...
+
+        `name`: the type's name [default: module.function]. `queue`: where its tasks go. `priority`: -100 to
+        100, or "high", "medium", "low". `timeout`: how long an attempt may run; seconds, a timedelta or text
+        such as "5m" [default: no timeout]. `backoff`: the delay between attempts [default: the app's].
+        `max_attempts`: 1 to 10,000 [default: the backoff's, which is 8]. `fatal`: exceptions that end the
+        task at once, as a retry would not help. `unique`: refuse a task (DuplicateTask) while an equal one
+        has not ended. `secret`: names of payload fields that are never shown. `process`: run in a child
+        process, which can be killed at its timeout. `schedule`: a cron expression or an interval; at each
+        tick a task without arguments is enqueued.
+
+        Raises InvalidOption if an option is wrong or the name is taken.
         """
         delay = self.backoff if backoff is None else backoff
         if max_attempts is None:
@@ -151,21 +167,23 @@ class App:
         )
 
         def declare(handler: Callable[..., Any]) -> TaskType[Any, Any, Any]:
-            declared = HandlerSpec(
+            spec = HandlerSpec(
                 handler, name=name, defaults=defaults, backoff=delay, fatal=fatal, process=process
             )
-            made: TaskType[Any, Any, Any] = TaskType(self._added(declared), handler, self)
+            made: TaskType[Any, Any, Any] = TaskType(self._added(spec), handler, self)
             if schedule is not None:
-                self.schedule(declared.name, made, schedule)
+                self.schedule(spec.name, made, schedule)
             return made
 
         return declare if function is None else declare(function)
 
-    def _added(self, declared: HandlerSpec) -> HandlerSpec:
-        if declared.name in self.types:
-            raise InvalidOption(f"the task type {declared.name!r} is declared twice; give one of them a name")
-        self.types = {**self.types, declared.name: declared}
-        return declared
+    def _added(self, spec: HandlerSpec) -> HandlerSpec:
+        if spec.name in self.types:
+            raise InvalidOption(
+                f"the task type {spec.name!r} is already declared on this app; choose another name (name=…)"
+            )
+        self.types = {**self.types, spec.name: spec}
+        return spec
 
     def schedule(
         self,
@@ -174,10 +192,18 @@ class App:
         rule: timedelta | float | str,
         **timing: Unpack[ScheduleTiming],
     ) -> None:
-        """Declare a schedule: a task (a step says its payload) and a cron expression or an interval.
+        """Declare a schedule: enqueue this task by a cron expression or at an interval.
 
-        The options are `zone`, `missed` and `at_most`, `overlap`, `jitter`. It is put into the store as
-        a queue's settings are; an operator may pause it. docs/schedules.md has it all.
+            app.schedule("nightly", report.step(kind="full"), "0 3 * * *", zone="Europe/Berlin")
+
+        `task`: a task type, or a step of one with its payload. `rule`: cron, or seconds, a timedelta or text
+        such as "10m". `zone`: the time zone of a cron rule [default: UTC]. `missed`: which ticks to fire that
+        were due while no keeper ran: "skip", "once" or "all" [default: skip], of the last `at_most`
+        [default: 100]. `overlap`: "skip" drops a tick while an earlier task has not ended [default: allow].
+        `jitter`: delay each task by a random time up to this.
+
+        Stored when a worker starts, if it is new or has changed; an operator can pause it.
+        Raises InvalidOption. See docs/schedules.md.
         """
         self.schedules.add(name, task.step() if isinstance(task, TaskType) else task, rule, timing)
 
@@ -192,10 +218,16 @@ class App:
         retention: Retention | None = None,
         stripes: int | None = None,
     ) -> None:
-        """Declare whose turn it is in a queue, how priorities trade, and how long its ended tasks are kept.
+        """Declare the settings of a queue: fairness between tenants, priorities, retention.
 
-        What is not given is as an operator has set it, or the default. What is given is put into the store
-        when it is new or has changed since; until then an operator's change stands. See docs/fairness.md.
+        `fairness`: "fifo" (in order), "round_robin" (tenants take turns) or "random" [default: fifo].
+        `weights`: turns of each tenant in a round [default: 1]. `shares`: percentage of the claims that each
+        level of priority ("high", "medium", "low") is guaranteed. `ageing`: how long a task waits to gain one
+        step of priority [default: strict priority]. `retention`: how long ended tasks are kept. `stripes`:
+        how many parts the queue is spread over; order holds within each [default: 1].
+
+        Stored when a worker starts, if it is new or has changed since; until then what an operator has set
+        applies, as it does for everything that is left out. Raises InvalidOption. See docs/fairness.md.
         """
         given = QueueChanges(
             fairness=fairness,
@@ -205,8 +237,8 @@ class App:
             retention=retention,
             stripes=stripes,
         )
-        said: Any = {key: value for key, value in given.items() if value is not None}
-        self._declarations.queue(queue, said)
+        options: Any = {key: value for key, value in given.items() if value is not None}
+        self._declarations.queue(queue, options)
 
     def limit(
         self,
@@ -220,17 +252,22 @@ class App:
         rate: float | str | None = None,
         burst: int | None = None,
     ) -> None:
-        """Declare how many tasks may run at once, or start in a time, over all workers.
+        """Declare a limit on how many tasks run at once, or on how many start in a time, over all workers.
 
-        It is for the tasks of this queue, type and tenant; what is left out is any. `by` counts each queue,
-        type, tenant or value of a payload field for itself. `rate` is starts a second, or text like "100/m".
-        It is put into the store as a queue's settings are. docs/limits.md has it all.
+            app.limit("bank", type=charge, running=4, rate="100/m")
+
+        `queue`, `type`, `tenant`: which tasks it applies to [default: any]. `by`: count separately for each
+        "queue", "type", "tenant" or value of this payload field. `running`: at most this many at once.
+        `rate`: starts a second, or text such as "100/m". `burst`: how many may start at once after a quiet
+        time [default: one second's rate, at least 1].
+
+        Stored like the settings of a queue. Raises InvalidOption. See docs/limits.md.
         """
         type_name = type.name if isinstance(type, TaskType) else type
-        said = LimitOptions(
+        options = LimitOptions(
             queue=queue, type=type_name, tenant=tenant, by=by, running=running, rate=rate, burst=burst
         )
-        self._declarations.limit(name, said, self.types)
+        self._declarations.limit(name, options, self.types)
 
     def alert(
         self,
@@ -243,65 +280,77 @@ class App:
         hold: timedelta | float | str | None = None,
         webhook: str | None = None,
     ) -> None:
-        """Declare when dead letters are too many: `count` of this type and queue, in all or within `window`.
+        """Declare an alert on dead letters: raise it when there are at least `count`.
 
-        It is logged, told to `on_alert` and posted to `webhook`; cleared once there have been fewer for as
-        long as `hold` (5 minutes). It is put into the store as a queue's settings are. See docs/alerts.md.
+        `type`, `queue`: which dead letters are counted [default: any]. `window`: only those of this last time
+        [default: all there are]. `hold`: clear it after fewer for this long [default: 5 minutes]. `webhook`:
+        a URL that it is posted to. Alerts are also logged, and passed to `on_alert` functions.
+
+        Stored like the settings of a queue. Raises InvalidOption. See docs/alerts.md.
         """
         type_name = type.name if isinstance(type, TaskType) else type
-        said = AlertOptions(
+        options = AlertOptions(
             type=type_name, queue=queue, count=count, window=window, hold=hold, webhook=webhook
         )
-        self._alerts.add(new_alert(name, **said))
+        self._alerts.add(new_alert(name, **options))
 
     def on_alert(self, listener: Callable[[AlertEvent], None]) -> Callable[[AlertEvent], None]:
-        """Have alerts told to this function as well, in the worker that leads. It must be quick."""
+        """Call this function with each alert event, in the worker that leads. It must not block."""
         self.alerting.listeners.append(listener)
         return listener
 
     def declared(self, type_name: str) -> HandlerSpec:
-        """The declaration of a type; UnknownTaskType if this app has none of that name."""
+        """Return the declaration of a task type; raises UnknownTaskType if this app has none of that name."""
         try:
             return self.types[type_name]
         except KeyError:
-            known = ", ".join(sorted(self.types)) or "none at all"
+            known = ", ".join(sorted(self.types)) or "none"
             raise UnknownTaskType(
-                f"no task type {type_name!r} is declared on this app; there are: {known}"
+                f"no task type {type_name!r} is declared on this app; declared are: {known}"
             ) from None
 
-    # -- running -------------------------------------------------------------------------------------
+    # -- run -------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Open the store and tell it what is declared. Everything else does this by itself."""
+        """Connect to the store and publish what is declared. Workers and servers do it by themselves.
+
+        Clients and operators only connect (`store.open`): they publish nothing, and rank tasks by what is
+        declared here, not by what an operator has set.
+        """
         await self.store.open()
-        await self._declarations.tell(self.store, self.types)
-        await self._alerts.tell(self.store)
-        await self.schedules.tell(self.store, self.ordering)
+        await self.publish()
+
+    async def publish(self) -> None:
+        """Write to the store what is declared and new or changed; learn how the store orders its queues."""
+        await self._declarations.publish(self.store, self.types)
+        await self._alerts.publish(self.store)
+        await self.schedules.publish(self.store, self.builder.ordering)
 
     def use_store(self, store: str | Store) -> Store:
-        """Keep tasks elsewhere from now on; answers with the store so far, which is not closed."""
+        """Use another store from now on; returns the one used so far, which stays open. For tests."""
         self.place = place_of(store)
-        return self.store.swap(open_store(store, key=api_key()) if isinstance(store, str) else store)
+        return self.store.swap(_opened(store))
 
     def metrics(self) -> "Metrics":
-        """What Prometheus asks this program for: from the first call on, everything it does is counted.
+        """Return the metrics of this program for Prometheus; counting starts with the first call.
 
-        `body, content_type = await app.metrics().exposition(accept)` answers a scrape. docs/metrics.md says
-        what there is. It takes windlass[metrics].
+            body, content_type = await app.metrics().exposition(request.headers.get("Accept"))
+
+        Raises InvalidOption unless windlass[metrics] is installed. See docs/metrics.md.
         """
         if self._metrics is None:
             try:
                 self._metrics = import_module("windlass._observe.metrics").Metrics(self.store)
             except ModuleNotFoundError as missing:
-                raise InvalidOption("metrics take more: pip install 'windlass[metrics]'") from missing
+                raise InvalidOption("metrics need an extra: pip install 'windlass[metrics]'") from missing
         return self._metrics
 
     async def close(self) -> None:
-        """Let go of the store. Using the app afterwards opens it again."""
+        """Close the store. Using the app afterwards opens it again."""
         await self.store.close()
 
     def setup(self) -> None:
-        """Open the store, blocking: makes the schema of a new one."""
+        """Do what `open` does, blocking. A new database gets its schema."""
         self._loop.run(self.open())
 
     def worker(
@@ -310,16 +359,18 @@ class App:
         *,
         on_error: Callable[[Task, BaseException], None] | None = None,
     ) -> Worker:
-        """A worker for this app's types. `await worker.run()` works until it is told to stop.
+        """Make a worker for this app's task types; `await worker.run()` works until `worker.stop()`.
 
-        `on_error` sees every exception that leaves a handler in this process, beside what becomes of it.
+        `on_error` is called with each exception that leaves a handler in this process; what becomes of the
+        task does not change.
         """
         return Worker(self, settings or WorkerSettings(), on_error=on_error)
 
-    def keeper(self, *, name: str = "", lease: timedelta = LEASE) -> Keeper:
-        """A keeper for this app's store: `await keeper.run()` keeps house until it is cancelled.
+    def keeper(self, *, name: str = "", lease: timedelta = DEFAULT_LEASE) -> Keeper:
+        """Make a keeper for this app's store; `await keeper.run()` does its chores until it is cancelled.
 
-        Workers and `windlass serve` run one; of all there are, the store lets one lead.
+        Workers and `windlass serve` run one each; the store lets one of them lead. `lease`: of workers whose
+        own is not known. `name`: shown among the workers.
         """
         return Keeper(
             self.store,
@@ -331,50 +382,14 @@ class App:
         )
 
     def backoff_of(self, type_name: str) -> Delay:
-        """How long tasks of a type wait before they are tried again: as declared, or the app's own."""
-        declared = self.types.get(type_name)
-        return self.backoff if declared is None else declared.backoff
+        """Return the delay between attempts that a type declares, or else the app's."""
+        spec = self.types.get(type_name)
+        return self.backoff if spec is None else spec.backoff
 
     def run_worker(self, settings: WorkerSettings | None = None) -> None:
-        """Be a worker process, as `windlass worker` is: work until SIGTERM or SIGINT, then close."""
+        """Run as a worker process, like `windlass worker`: until SIGTERM or SIGINT, then close the store."""
         run_process(self.worker(settings), self.close)
 
-    # -- the door of task types ----------------------------------------------------------------------
 
-    def enqueue_tasks(
-        self, batch: list[NewTask], result_type: Any, within: object | None
-    ) -> list[SyncHandle[Any]]:
-        """Hand in tasks, blocking."""
-        return self.sync_client.enqueue_tasks(batch, result_type=result_type, within=within)
-
-    async def aenqueue_tasks(
-        self, batch: list[NewTask], result_type: Any, within: object | None
-    ) -> list[Handle[Any]]:
-        """Hand in tasks."""
-        return await self.client.enqueue_tasks(batch, result_type=result_type, within=within)
-
-    def ordering(self, queue: str) -> Ordering:
-        """How a queue is ordered: as the store said when it was opened, or as declared."""
-        return self._declarations.ordering(queue)
-
-    def origin(self) -> Origin:
-        """Who enqueues, and the trace that this belongs to, or a fresh one."""
-        trace = inherited_trace() or synthetic_trace(random.getrandbits(128))
-        return Origin(trace=trace, enqueued_by=self._identity)
-
-
-class TaskDecorator(Protocol):
-    """`@app.task(...)` with options: what the parentheses give."""
-
-    @overload
-    def __call__(
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> TaskType[P, Coroutine[Any, Any, R], R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> TaskType[P, R, R]: ...
-
-
-def _identity() -> str:
-    """This program, as the tasks it enqueues will name it."""
-    program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
-    return f"{program}@{socket.gethostname()}:{os.getpid()}"
+def _opened(store: str | Store) -> Store:
+    return open_store(store, key=api_key()) if isinstance(store, str) else store

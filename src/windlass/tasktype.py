@@ -1,182 +1,163 @@
 """A task type: the declaration of a kind of task, and the ways to enqueue it. What `@app.task` makes."""
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from ._client.handle import Handle
 from ._client.sync import SyncHandle
 from ._handler.spec import HandlerSpec
-from ._ids import new_id, new_ids
 from ._model.options import Options
-from ._model.queue import Ordering
 from ._model.task import NewTask
-from ._policy.input.chain import Step, with_fresh_ids
-from ._policy.input.new_task import Origin, check_options, later_step, new_step, new_task, with_payload
+from ._policy.input.chain import Step
+from ._policy.input.new_task import check_options, later_step
 from .errors import InvalidOption
+
+if TYPE_CHECKING:
+    from .app import App
 
 P = ParamSpec("P")
 C = TypeVar("C")  # what calling the function gives
 R = TypeVar("R")  # what the task's result is
 
 
-class Door(Protocol):
-    """Where a task type's tasks are handed in: the app, seen from below."""
+class Prepared(Generic[P, R]):
+    """A task type with options: what `using` gives."""
 
-    def enqueue_tasks(
-        self, batch: list[NewTask], result_type: Any, within: object | None
-    ) -> list[SyncHandle[Any]]:
-        """Blocking."""
-        ...
+    def __init__(self, spec: HandlerSpec, app: "App", options: Options, within: object | None) -> None:
+        self.spec = spec
+        self._app = app
+        self._options = options
+        self._within = within
 
-    async def aenqueue_tasks(
-        self, batch: list[NewTask], result_type: Any, within: object | None
-    ) -> list[Handle[Any]]:
-        """For an event loop."""
-        ...
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> SyncHandle[R]:
+        """Enqueue a task with these arguments, blocking; returns a handle once the task is durable.
 
-    def ordering(self, queue: str) -> Ordering:
-        """How a queue is ordered."""
-        ...
+        Takes what the handler takes, except its context. With `using(within=…)` it returns once the task is
+        inserted, and is durable when that transaction commits.
 
-    def origin(self) -> Origin:
-        """Who is asking."""
-        ...
+        Raises InvalidPayload if the arguments do not fit, DuplicateTask, IdempotencyConflict or
+        StoreUnavailable; then nothing was enqueued.
+        """
+        result_type = self.spec.signature.result_type
+        batch = [self._task(args, kwargs)]
+        return self._app.sync_client.enqueue_tasks(batch, result_type=result_type, within=self._within)[0]
+
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Enqueue a task with these arguments from async code; returns a handle once the task is durable.
+
+        See `enqueue` for what it takes and raises.
+        """
+        result_type = self.spec.signature.result_type
+        batch = [self._task(args, kwargs)]
+        return (await self._app.client.enqueue_tasks(batch, result_type=result_type, within=self._within))[0]
+
+    def enqueue_many(self, payloads: Iterable[Mapping[str, Any]]) -> list[SyncHandle[R]]:
+        """Enqueue one task for each payload, all or none, blocking.
+
+            welcome.enqueue_many([{"user_id": 1}, {"user_id": 2}])
+
+        At most 100,000 at once. Returns their handles in the same order.
+        """
+        result_type = self.spec.signature.result_type
+        batch = self._tasks(payloads)
+        return self._app.sync_client.enqueue_tasks(batch, result_type=result_type, within=self._within)
+
+    async def aenqueue_many(self, payloads: Iterable[Mapping[str, Any]]) -> list[Handle[R]]:
+        """Enqueue one task for each payload, all or none, from async code. See `enqueue_many`."""
+        result_type = self.spec.signature.result_type
+        batch = self._tasks(payloads)
+        return await self._app.client.enqueue_tasks(batch, result_type=result_type, within=self._within)
+
+    def step(self, /, *args: P.args, **kwargs: P.kwargs) -> Step:
+        """Make a step for a chain, a group or a schedule. Nothing is enqueued yet.
+
+            app.sync_client.enqueue(chain(fetch.step(url="…"), count.step(text=RESULT)))
+
+        An argument given as `RESULT` receives the result of the task before it (in a group: the list of all
+        results).
+        """
+        if self._within is not None:
+            raise InvalidOption("within is for enqueue(); a step is enqueued later, when it follows")
+        payload, result_into = self.spec.signature.payload(args, kwargs)
+        step = self._app.builder.step(self.spec.name, payload, self._options, self.spec)
+        return later_step(step, self._options, result_into)
+
+    def _tasks(self, payloads: Iterable[Mapping[str, Any]]) -> list[NewTask]:
+        if "idempotency_key" in self._options:
+            raise InvalidOption("an idempotency key stands for one task; enqueue them one by one")
+        given = [dict(payload) for payload in payloads]
+        if not given:
+            return []
+        first = self._task((), given[0])
+        if first.next is not None:  # Each has a chain of its own, with its own ids.
+            return [first, *(self._task((), payload) for payload in given[1:])]
+        others = [self._payload((), payload) for payload in given[1:]]
+        return [first, *self._app.builder.more_like(first, others)]
+
+    def _task(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewTask:
+        payload = self._payload(args, kwargs)
+        if not self._options:
+            return self._app.builder.plain(self.spec, payload)
+        return self._app.builder.build(self.spec.name, payload, self._options, self.spec)
+
+    def _payload(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        payload, result_into = self.spec.signature.payload(args, kwargs)
+        if result_into is not None:
+            raise InvalidOption(f"{result_into}=RESULT is for a step; a first task has no predecessor")
+        return payload
 
 
-class TaskType(Generic[P, C, R]):
-    """A declared kind of task. Called, it is still the plain function it was made from."""
+class TaskType(Prepared[P, R], Generic[P, C, R]):
+    """A declared kind of task: what `@app.task` makes of a function.
 
-    def __init__(self, declared: HandlerSpec, function: Callable[P, C], door: Door) -> None:
-        self.spec = declared
-        self.door = door
-        self._function = function
+    Called, it is still that function: `welcome(1)` runs it here and now. `welcome.enqueue(1)` has a worker
+    run it.
+    """
+
+    def __init__(self, spec: HandlerSpec, function: Callable[P, C], app: "App") -> None:
         functools.update_wrapper(self, function)
+        super().__init__(spec, app, {}, None)
+        self._function = function
 
     @property
     def name(self) -> str:
-        """The dotted name that tasks of this type carry."""
+        """The dotted name that tasks of this type carry: the function's, unless it was declared with one."""
         return self.spec.name
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> C:
-        """Run the function here and now; no queue is involved."""
+        """Run the function here and now; nothing is enqueued."""
         return self._function(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<task type {self.name!r}>"
 
-    def using(self, *, within: object | None = None, **options: Unpack[Options]) -> "Prepared[P, R]":
-        """The same type with other options for what is enqueued through it.
+    def using(self, *, within: object | None = None, **options: Unpack[Options]) -> Prepared[P, R]:
+        """Return this type with other options for what is enqueued through it.
 
-        `within` takes an open connection of the caller's own: both commit or neither does.
+            welcome.using(delay="5m", tenant="acme", priority="high").enqueue(user_id=1)
+
+        `queue`, `tenant`: names. `priority`: -100 to 100, or "high", "medium", "low".
+        `delay`: not before this much time (seconds, a timedelta or text such as "5m"). `run_at`: not before
+        this instant, an aware datetime. `max_attempts`, `timeout`: as in `app.task`.
+        `idempotency_key`: a repeat returns a handle on the first task; kept as long as that task's record,
+        and at least for `idempotency_for`. `unique`: refuse the task (DuplicateTask) while an equal one has
+        not ended. `next`: the step or steps that follow. `trace`: a W3C traceparent to continue.
+        `within`: an open connection of your own (sqlite3, psycopg, asyncpg, SQLAlchemy, Django); the task is
+        inserted in its transaction, so that both commit or neither does.
+
+        Raises InvalidOption for a name that is no option.
         """
         check_options(options)
-        return Prepared(self.spec, self.door, options, within)
-
-    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> SyncHandle[R]:
-        """Enqueue, blocking; returns a handle once the task is durable."""
-        return self._plain.enqueue(*args, **kwargs)
-
-    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
-        """Enqueue from an event loop; returns a handle once the task is durable."""
-        return await self._plain.aenqueue(*args, **kwargs)
-
-    def enqueue_many(self, payloads: Iterable[Mapping[str, Any]]) -> list[SyncHandle[R]]:
-        """Enqueue one task for each payload, all or none, blocking."""
-        return self._plain.enqueue_many(payloads)
-
-    async def aenqueue_many(self, payloads: Iterable[Mapping[str, Any]]) -> list[Handle[R]]:
-        """Enqueue one task for each payload, all or none."""
-        return await self._plain.aenqueue_many(payloads)
-
-    def step(self, /, *args: P.args, **kwargs: P.kwargs) -> Step:
-        """A task to be, for a chain or group. `RESULT` as an argument takes the predecessor's result."""
-        return self._plain.step(*args, **kwargs)
-
-    @functools.cached_property
-    def _plain(self) -> "Prepared[P, R]":
-        return Prepared(self.spec, self.door, {}, None)
+        return Prepared(self.spec, self._app, options, within)
 
 
-class Prepared(Generic[P, R]):
-    """A task type with options: what `using` gives."""
+class TaskDecorator(Protocol):
+    """What `@app.task(...)` with options returns."""
 
-    def __init__(self, declared: HandlerSpec, door: Door, options: Options, within: object | None) -> None:
-        self._declared = declared
-        self._door = door
-        self._options = options
-        self._within = within
-
-    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> SyncHandle[R]:
-        """Enqueue, blocking; returns a handle once the task is durable (or, within, once it is inserted)."""
-        return self._hand_in([self._task(args, kwargs)])[0]
-
-    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
-        """Enqueue from an event loop."""
-        return (await self._ahand_in([self._task(args, kwargs)]))[0]
-
-    def enqueue_many(self, payloads: Iterable[Mapping[str, Any]]) -> list[SyncHandle[R]]:
-        """Enqueue one task for each payload, all or none, blocking."""
-        return self._hand_in(self._tasks(payloads))
-
-    async def aenqueue_many(self, payloads: Iterable[Mapping[str, Any]]) -> list[Handle[R]]:
-        """Enqueue one task for each payload, all or none."""
-        return await self._ahand_in(self._tasks(payloads))
-
-    def step(self, /, *args: P.args, **kwargs: P.kwargs) -> Step:
-        """A task to be, for a chain or group."""
-        if self._within is not None:
-            raise InvalidOption("within is for enqueueing; a step is enqueued later, when it follows")
-        step, result_into = self._step(args, kwargs)
-        return later_step(step, self._options, result_into)
-
-    def _hand_in(self, batch: list[NewTask]) -> list[SyncHandle[R]]:
-        return self._door.enqueue_tasks(batch, self._declared.signature.result_type, self._within)
-
-    async def _ahand_in(self, batch: list[NewTask]) -> list[Handle[R]]:
-        return await self._door.aenqueue_tasks(batch, self._declared.signature.result_type, self._within)
-
-    def _tasks(self, payloads: Iterable[Mapping[str, Any]]) -> list[NewTask]:
-        if "idempotency_key" in self._options:
-            raise InvalidOption("one idempotency key cannot stand for many tasks; enqueue them one by one")
-        given = [dict(payload) for payload in payloads]
-        if not given:
-            return []
-        first = self._task((), given[0])
-        if first.next is not None:  # The steps of a chain are made anew for each.
-            return [first, *(self._task((), payload) for payload in given[1:])]
-        ids = new_ids(len(given) - 1)
-        return [
-            first,
-            *(
-                with_payload(first, task_id, self._first_payload((), payload))
-                for task_id, payload in zip(ids, given[1:], strict=True)
-            ),
-        ]
-
-    def _task(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewTask:
-        step = self._new_step(self._first_payload(args, kwargs))
-        return new_task(
-            with_fresh_ids(step, new_id) if step.next else step, self._options, self._door.origin()
-        )
-
-    def _first_payload(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-        payload, result_into = self._declared.signature.payload(args, kwargs)
-        if result_into is not None:
-            raise InvalidOption(f"{result_into}=RESULT is for a step; a first task has no predecessor")
-        return payload
-
-    def _step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Step, str | None]:
-        payload, result_into = self._declared.signature.payload(args, kwargs)
-        return self._new_step(payload), result_into
-
-    def _new_step(self, payload: bytes) -> Step:
-        declared = self._declared
-        return new_step(
-            declared.name,
-            payload,
-            declared.defaults,
-            self._options,
-            id=new_id(),
-            ordering=self._door.ordering,
-        )
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> TaskType[P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> TaskType[P, R, R]: ...

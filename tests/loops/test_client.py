@@ -106,7 +106,7 @@ async def test_many_are_enqueued_all_or_none(app: App) -> None:
         await note.aenqueue_many([{"n": n} for n in range(5)])
     with pytest.raises(InvalidPayload):
         await note.aenqueue_many([{"n": 7}, {"n": "eight"}])
-    with pytest.raises(InvalidOption, match="one idempotency key cannot stand for many"):
+    with pytest.raises(InvalidOption, match="an idempotency key stands for one task"):
         await note.using(idempotency_key="k").aenqueue_many([{"n": 9}])
 
     assert len(await tasks(app)) == 1

@@ -142,11 +142,11 @@ async def test_priorities_age_as_the_store_has_it(store: Store) -> None:
     await shop(store, ageing="1m").open()
     await App(store).operator.set_queue("mail", ageing="1h")
     app = shop(store, ageing="1m")
-    assert app.ordering("mail").ageing == timedelta(minutes=1)
+    assert app.builder.ordering("mail").ageing == timedelta(minutes=1)
 
     await app.open()
 
-    assert app.ordering("mail").ageing == timedelta(hours=1)
+    assert app.builder.ordering("mail").ageing == timedelta(hours=1)
 
 
 @pytest.mark.parametrize(

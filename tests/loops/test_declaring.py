@@ -76,7 +76,7 @@ def test_only_functions_become_task_types(app: App) -> None:
 def test_a_type_is_declared_once(app: App) -> None:
     app.task(name="twice")(handler)
 
-    with pytest.raises(InvalidOption, match="declared twice"):
+    with pytest.raises(InvalidOption, match="already declared on this app"):
         app.task(name="twice")(handler)
 
 

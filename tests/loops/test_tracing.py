@@ -243,7 +243,7 @@ async def test_in_a_batch_only_what_goes_on_with_the_current_span_is_sent_in_one
     async def note() -> None: ...
 
     with request():
-        batch = [app.client.task(note.step()), app.client.task(note.step(), {"trace": THEIRS})]
+        batch = [app.builder.task(note.step()), app.builder.task(note.step(), {"trace": THEIRS})]
         ours, theirs = await app.client.enqueue_tasks(batch)
 
     assert ids_in((await ours.task()).trace) == ids(one(spans, "send note"))
@@ -621,7 +621,7 @@ async def test_without_an_sdk_a_trace_is_carried_on_all_the_same(app: App) -> No
     await drained(app)
 
     assert carried == [THEIRS, THEIRS]
-    assert app.origin().trace != THEIRS
+    assert app.builder.origin().trace != THEIRS
 
 
 async def test_without_an_sdk_a_context_that_came_from_elsewhere_is_carried_on(app: App) -> None:

@@ -16,7 +16,7 @@ def here() -> dict[str, str | None]:
     return {
         "current": f"{found.trace_id:032x}-{found.span_id:016x}",
         "parent": f"{inner.parent.span_id:016x}" if inner.parent else None,
-        "origin": app.origin().trace[3:52],
+        "origin": app.builder.origin().trace[3:52],
     }
 
 

@@ -327,7 +327,7 @@ def test_without_the_library_it_says_what_to_install() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
-    assert done.stdout == "metrics take more: pip install 'windlass[metrics]'\n"
+    assert done.stdout == "metrics need an extra: pip install 'windlass[metrics]'\n"
 
 
 def test_nothing_is_loaded_that_nobody_wants() -> None:

@@ -147,7 +147,7 @@ class Fleet:
         want = Wanted(kind=kind, delay=delay)
         self._wish_diary.write(Tried(wish=wish, tasks=dict.fromkeys(keys, want)))
         named = [
-            self.app.client.named(f"{program.__name__}.{kind}", {"key": key, **payload}, options)
+            self.app.builder.named(f"{program.__name__}.{kind}", {"key": key, **payload}, options)
             for key in keys
         ]
         ids = [handle.id for handle in self.app.sync_client.enqueue_tasks(named)]

@@ -86,8 +86,8 @@ class Site:
 
     def send_many(self, kind: str, number: int, **payload: Any) -> list[str]:
         """Enqueue so many."""
-        client = self.fleet.app.client
-        named = [client.named(kind, {"n": n, **payload}, {"queue": QUEUE}) for n in range(number)]
+        build = self.fleet.app.builder.named
+        named = [build(kind, {"n": n, **payload}, {"queue": QUEUE}) for n in range(number)]
         return [handle.id for handle in self.fleet.app.sync_client.enqueue_tasks(named)]
 
     def task(self, task_id: str) -> Task:

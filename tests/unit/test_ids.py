@@ -41,7 +41,7 @@ def moment_of(id: str) -> int:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A clock that stands at its only item, in nanoseconds; ids start afresh with it."""
     now = [1_767_225_600_123_456_789]
-    monkeypatch.setattr(_ids, "_source", _ids._Source())
+    monkeypatch.setattr(_ids, "_source", _ids._IdSource())
     monkeypatch.setattr(_ids.time, "time_ns", lambda: now[0])
     return now
 
@@ -56,7 +56,7 @@ def test_an_id_is_a_uuid_of_version_7_in_its_usual_spelling() -> None:
 
 def test_an_id_carries_the_millisecond_it_was_made() -> None:
     before = time.time_ns() // 1_000_000
-    id = _ids._Source().next()
+    id = _ids._IdSource().next()
 
     assert before <= moment_of(id) <= time.time_ns() // 1_000_000
 
@@ -104,7 +104,7 @@ def test_a_forked_child_shares_neither_ids_nor_randomness_with_its_parent() -> N
 def test_a_later_millisecond_makes_a_greater_id_also_across_processes(clock: list[int]) -> None:
     first = new_id()
     clock[0] += 1_000_000
-    second = _ids._Source().next()
+    second = _ids._IdSource().next()
 
     assert second > first
     assert moment_of(second) == moment_of(first) + 1

@@ -128,7 +128,7 @@ class DeclaredAlerts:
         if self._alerts.setdefault(alert.name, alert) != alert:
             raise InvalidOption(f"the alert {alert.name!r} is declared twice; give one of them another name")
 
-    async def tell(self, store: Store) -> None:
+    async def publish(self, store: Store) -> None:
         """Put what is new or has changed."""
         if not self._alerts:
             return

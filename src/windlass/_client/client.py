@@ -1,49 +1,63 @@
-"""Client: what programs call to have work done later."""
+"""Client: enqueue tasks and follow them."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Any, Unpack
 
-from .._ids import new_id
-from .._model.options import Defaults, Options
-from .._model.queue import Ordering
+from .._model.options import Options
 from .._model.task import Enqueued, NewTask, TaskId
 from .._observe.tracing import send_span
-from .._policy.input.chain import Step, all_ids, decode_steps, with_fresh_ids
-from .._policy.input.new_task import Origin, check_first_options, group, new_step, new_task
-from .._policy.input.payload import encode_payload
+from .._policy.input.chain import Step, all_ids, decode_steps
+from .._policy.input.new_task import check_first_options
 from .._store.protocol import Capability, Join, Store, require
 from ..errors import InvalidOption, StoreUnavailable
+from .builder import TaskBuilder
 from .handle import Handle
+from .loop import LoopThread
 
 MAX_BATCH = 100_000
+"""The most tasks that one call enqueues."""
 
 
 class Client:
-    """Enqueue tasks and follow them. One client serves any number of event loops."""
+    """Enqueue tasks and follow them: `app.client`. One client serves any number of event loops.
 
-    def __init__(
-        self, store: Store, *, ordering: Callable[[str], Ordering], origin: Callable[[], Origin]
-    ) -> None:
+    An enqueue returns once the tasks are durable. If the store does not respond the call is repeated once,
+    which cannot enqueue anything twice; then it raises StoreUnavailable.
+    """
+
+    def __init__(self, store: Store, builder: TaskBuilder) -> None:
         self._store = store
-        self._ordering = ordering
-        self._origin = origin
+        self.builder = builder
 
     async def enqueue(
         self, step: Step, *, within: object | None = None, **options: Unpack[Options]
     ) -> Handle[Any]:
-        """Enqueue a step, with the chain that hangs on it. The options are those of a first task alone."""
+        """Enqueue a step, made by a task type's `step()`, with the chain that follows it.
+
+            await app.client.enqueue(chain(charge.step(amount=9), ship.step(order_id=8)))
+
+        The options are those that only a first task takes: `run_at`, `idempotency_key`, `idempotency_for`,
+        `unique` and `trace`; give the others with `using(…).step(…)`. `within` is an open connection of your
+        own: the task is inserted in its transaction, so that both commit or neither does.
+
+        Raises InvalidOption, DuplicateTask, IdempotencyConflict or StoreUnavailable.
+        """
         check_first_options(options)
-        return (await self.enqueue_tasks([self.task(step, options)], within=within))[0]
+        return (await self.enqueue_tasks([self.builder.task(step, options)], within=within))[0]
 
     async def enqueue_many(self, steps: Iterable[Step], *, within: object | None = None) -> list[Handle[Any]]:
-        """Enqueue several steps, all or none."""
-        return await self.enqueue_tasks([self.task(step) for step in steps], within=within)
+        """Enqueue several steps, all or none, at most 100,000; returns their handles in the same order."""
+        return await self.enqueue_tasks([self.builder.task(step) for step in steps], within=within)
 
     async def enqueue_group(
         self, steps: Iterable[Step], then: Step, *, within: object | None = None
     ) -> list[Handle[Any]]:
-        """Enqueue several steps and one that waits until all of them have completed; its handle is last."""
-        return await self.enqueue_tasks(self.group(steps, then), within=within)
+        """Enqueue several steps and `then`, which waits until all of them have completed.
+
+        Returns their handles, that of `then` last. A parameter of `then` that is given as `RESULT` receives
+        the list of their results.
+        """
+        return await self.enqueue_tasks(self.builder.group(steps, then), within=within)
 
     async def send(
         self,
@@ -53,90 +67,83 @@ class Client:
         within: object | None = None,
         **options: Unpack[Options],
     ) -> Handle[Any]:
-        """Enqueue by the type's name alone, for programs that do not have its handler."""
-        return (await self.enqueue_tasks([self.named(type, payload, options)], within=within))[0]
+        """Enqueue a task by the name of its type, from a program that does not have the handler.
+
+            await app.client.send("mail.welcome", {"user_id": 1}, queue="mail")
+
+        Neither the payload nor the name is checked against a declaration, and the type's own defaults do not
+        apply: without options the task goes into the queue "default", with 8 attempts and no timeout.
+        """
+        return (await self.enqueue_tasks([self.builder.named(type, payload, options)], within=within))[0]
 
     async def get(self, task_id: TaskId) -> Handle[Any]:
-        """A handle on a task that exists; NotFound otherwise."""
+        """Return a handle on a task that was enqueued before; raises NotFound if there is none."""
         await self._store.open()
         handle: Handle[Any] = Handle(self._store, task_id, created=False)
         await handle.task()
         return handle
 
-    # -- making tasks --------------------------------------------------------------------------------
-
-    def task(self, step: Step, options: Options | None = None) -> NewTask:
-        """The first task of a request."""
-        if not isinstance(step, Step):
-            raise InvalidOption(f"a step is enqueued, not {step!r}; make one with a task type's step()")
-        return new_task(with_fresh_ids(step, new_id), options or {}, self._origin())
-
-    def group(self, steps: Iterable[Step], then: Step) -> tuple[NewTask, ...]:
-        """The tasks of a group, the waiting one last."""
-        return group([self.task(step) for step in steps], self.task(then))
-
-    def named(self, type: str, payload: Mapping[str, Any] | None, options: Options) -> NewTask:
-        """A task of a type that this program only knows by name."""
-        data = encode_payload(payload or {})
-        step = new_step(type, data, Defaults(), options, id=new_id(), ordering=self._ordering)
-        return self.task(step, options)
-
-    # -- handing them in -----------------------------------------------------------------------------
-
     async def enqueue_tasks(
         self, batch: Sequence[NewTask], *, result_type: Any = Any, within: object | None = None
     ) -> list[Handle[Any]]:
-        """Enqueue tasks that are made already, all or none."""
+        """Enqueue tasks that are already built, all or none."""
         _check_size(batch)
         with send_span(batch) as span:
             if within is None:
-                answers = await self._enqueue_surely(span.batch)
+                enqueued = await self._enqueue(span.batch)
             else:
-                joined = self._join(within).enqueue(span.batch)
-                answers = await joined if isinstance(joined, Awaitable) else joined
-            span.enqueued(answers)
-        return self._handles(batch, answers, result_type)
+                inserted = self._join(within).enqueue(span.batch)
+                enqueued = await inserted if isinstance(inserted, Awaitable) else inserted
+            span.enqueued(enqueued)
+        return self._handles(batch, enqueued, result_type)
 
-    def insert(
-        self, batch: Sequence[NewTask], within: object, *, result_type: Any = Any
+    def enqueue_tasks_sync(
+        self,
+        loop: LoopThread,
+        batch: Sequence[NewTask],
+        *,
+        result_type: Any = Any,
+        within: object | None = None,
     ) -> list[Handle[Any]]:
-        """Insert tasks in the caller's own transaction, in the caller's own thread."""
+        """Do the same for a thread without an event loop. Its connection is only used in that thread."""
+        if within is None:
+            return loop.run(self.enqueue_tasks(batch, result_type=result_type))
         _check_size(batch)
         with send_span(batch) as span:
-            answers = self._join(within).enqueue(span.batch)
-            if isinstance(answers, Awaitable):
+            enqueued = self._join(within).enqueue(span.batch)
+            if isinstance(enqueued, Awaitable):
                 raise InvalidOption("this connection is async: use aenqueue within its transaction")
-            span.enqueued(answers)
-        return self._handles(batch, answers, result_type)
+            span.enqueued(enqueued)
+        return self._handles(batch, enqueued, result_type)
 
     def _join(self, connection: object) -> Join:
         require(self._store, Capability.JOIN, "enqueue inside your own transaction")
         return self._store.join(connection)
 
     def _handles(
-        self, batch: Sequence[NewTask], answers: Iterable[Enqueued], result_type: Any
+        self, batch: Sequence[NewTask], enqueued: Iterable[Enqueued], result_type: Any
     ) -> list[Handle[Any]]:
         return [
             Handle(
                 self._store,
-                answer.id,
-                created=answer.created,
-                following=all_ids(decode_steps(new.next)) if new.next and answer.created else (),
+                one.id,
+                created=one.created,
+                following=all_ids(decode_steps(new.next)) if new.next and one.created else (),
                 result_type=result_type,
             )
-            for new, answer in zip(batch, answers, strict=True)
+            for new, one in zip(batch, enqueued, strict=True)
         ]
 
-    async def _enqueue_surely(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
-        """Enqueue, asking once more if the store faltered: the ids are ours, so a repeat is harmless."""
+    async def _enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
+        """Enqueue, with one repeat if the store does not respond: the ids are ours, so that is harmless."""
         await self._store.open()
         try:
             return await self._store.enqueue(batch)
         except StoreUnavailable:
-            again = await self._store.enqueue(batch)
-            # What stands under our own fresh id was created by the call whose reply was lost.
+            repeated = await self._store.enqueue(batch)
+            # A task that exists under our own fresh id was created by the call whose reply was lost.
             ours = {task.id for task in batch}
-            return [Enqueued(id=answer.id, created=answer.created or answer.id in ours) for answer in again]
+            return [Enqueued(id=one.id, created=one.created or one.id in ours) for one in repeated]
 
 
 def _check_size(batch: Sequence[NewTask]) -> None:

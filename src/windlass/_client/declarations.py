@@ -22,8 +22,6 @@ from ..errors import InvalidOption
 
 R = TypeVar("R", bound=Record)
 
-_STRICT = Ordering()
-
 
 class Declarations:
     """The queues and limits that a program declares."""
@@ -31,13 +29,13 @@ class Declarations:
     def __init__(self) -> None:
         self._queues: dict[str, QueueChanges] = {}
         self._limits: dict[str, Limit] = {}
-        self._orderings: dict[str, Ordering] = {}
+        self.orderings: dict[str, Ordering] = {}  # as declared, then as the store has them
 
     def queue(self, name: str, options: QueueChanges) -> None:
         """Declare what is given of a queue; the rest is as an operator has it."""
         settings = changed_queue(QueueSettings(name=checked_name(name, "queue")), options)
         self._queues[name] = exact(settings, options)
-        self._orderings[name] = settings.ordering
+        self.orderings[name] = settings.ordering
 
     def limit(self, name: str, options: LimitOptions, types: Mapping[str, HandlerSpec]) -> None:
         """Declare a limit."""
@@ -47,11 +45,7 @@ class Declarations:
         check_limit(limit, types)
         self._limits[name] = limit
 
-    def ordering(self, queue: str) -> Ordering:
-        """How the tasks of a queue are ordered: as the store said when it was last opened, or as declared."""
-        return self._orderings.get(queue, _STRICT)
-
-    async def tell(self, store: Store, types: Mapping[str, HandlerSpec]) -> None:
+    async def publish(self, store: Store, types: Mapping[str, HandlerSpec]) -> None:
         """Put what is new or has changed."""
         for limit in self._limits.values():
             check_limit(limit, types)  # its type may have been declared after it
@@ -71,7 +65,7 @@ class Declarations:
                 if told.get(f"limit/{limit.name}") != said:
                     await store.put(limit)
                     await store.put(Declaration(name=f"limit/{limit.name}", body=said))
-        self._orderings |= {name: settings.ordering for name, settings in standing.items()}
+        self.orderings |= {name: settings.ordering for name, settings in standing.items()}
 
 
 def exact(settings: QueueSettings, options: QueueChanges) -> QueueChanges:

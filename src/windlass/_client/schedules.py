@@ -11,15 +11,15 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .._handler.spec import HandlerSpec
 from .._ids import new_id
 from .._model.filter import By
-from .._model.options import Defaults, Options
+from .._model.options import Options
 from .._model.queue import Ordering, QueueSettings
 from .._model.record import Declaration
 from .._model.schedule import Schedule, ScheduleOptions, ScheduleTiming, Tick
 from .._model.task import TaskId
 from .._policy.input.chain import Step
-from .._policy.input.new_task import new_step
 from .._policy.input.payload import encode_payload
 from .._policy.input.quoting import quoted
 from .._policy.order.rank import boost
@@ -27,6 +27,7 @@ from .._policy.schedule import new_schedule, same_rule, triggered_task
 from .._policy.ticks import next_tick, ticks
 from .._store.protocol import Store
 from ..errors import DuplicateTask, InvalidOption, NotFound, Refused
+from .builder import TaskBuilder
 from .declarations import every
 from .loop import LoopThread
 
@@ -81,7 +82,7 @@ class Schedules:
 
         `rule` is a cron expression or an interval; the task is of a type that need not be known here.
         """
-        made = await self.make(name, type, rule, encode_payload(payload or {}), Defaults(), **options)
+        made = await self.make(name, type, rule, encode_payload(payload or {}), **options)
         return await self.put(made, instead=instead)
 
     async def make(
@@ -90,22 +91,15 @@ class Schedules:
         type: str,
         rule: timedelta | float | str,
         payload: bytes,
-        defaults: Defaults,
+        spec: HandlerSpec | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:
-        """A schedule of a type with these defaults, checked but not added."""
+        """Build a schedule from an encoded payload, with the defaults that `spec` declares; store nothing."""
         _check(options, ScheduleOptions.__annotations__)
         given: dict[str, Any] = {**options}
         timing: Any = {key: given.pop(key) for key in ScheduleTiming.__annotations__ if key in given}
         known = {settings.name: settings.ordering for settings in await every(self._store, QueueSettings)}
-        step = new_step(
-            type,
-            payload,
-            defaults,
-            cast("Options", given),
-            id=new_id(),
-            ordering=lambda queue: known.get(queue, Ordering()),
-        )
+        step = TaskBuilder(known).step(type, payload, cast("Options", given), spec)
         return new_schedule(name, step, rule, timing)
 
     async def put(self, schedule: Schedule, *, instead: bool = False) -> Schedule:
@@ -236,7 +230,7 @@ class DeclaredSchedules:
             raise InvalidOption(f"the schedule {name!r} is declared twice; give one of them another name")
         self._schedules[name] = schedule
 
-    async def tell(self, store: Store, ordering: Callable[[str], Ordering]) -> None:
+    async def publish(self, store: Store, ordering: Callable[[str], Ordering]) -> None:
         """Put what is new or has changed. Schedules that others declared are theirs, and stay."""
         if not self._schedules:
             return

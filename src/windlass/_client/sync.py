@@ -91,17 +91,17 @@ class SyncClient:
     ) -> SyncHandle[Any]:
         """Enqueue a step, with the chain that hangs on it. The options are those of a first task alone."""
         check_first_options(options)
-        return self.enqueue_tasks([self._client.task(step, options)], within=within)[0]
+        return self.enqueue_tasks([self._client.builder.task(step, options)], within=within)[0]
 
     def enqueue_many(self, steps: Iterable[Step], *, within: object | None = None) -> list[SyncHandle[Any]]:
         """Enqueue several steps, all or none."""
-        return self.enqueue_tasks([self._client.task(step) for step in steps], within=within)
+        return self.enqueue_tasks([self._client.builder.task(step) for step in steps], within=within)
 
     def enqueue_group(
         self, steps: Iterable[Step], then: Step, *, within: object | None = None
     ) -> list[SyncHandle[Any]]:
         """Enqueue several steps and one that waits until all of them have completed; its handle is last."""
-        return self.enqueue_tasks(self._client.group(steps, then), within=within)
+        return self.enqueue_tasks(self._client.builder.group(steps, then), within=within)
 
     def send(
         self,
@@ -112,7 +112,7 @@ class SyncClient:
         **options: Unpack[Options],
     ) -> SyncHandle[Any]:
         """Enqueue by the type's name alone, for programs that do not have its handler."""
-        return self.enqueue_tasks([self._client.named(type, payload, options)], within=within)[0]
+        return self.enqueue_tasks([self._client.builder.named(type, payload, options)], within=within)[0]
 
     def get(self, task_id: TaskId) -> SyncHandle[Any]:
         """A handle on a task that exists; NotFound otherwise."""
@@ -122,11 +122,7 @@ class SyncClient:
         self, batch: Sequence[NewTask], *, result_type: Any = Any, within: object | None = None
     ) -> list[SyncHandle[Any]]:
         """Enqueue tasks that are made already, all or none."""
-        if within is None:
-            handles = self._loop.run(self._client.enqueue_tasks(batch, result_type=result_type))
-        else:
-            # The caller's connection belongs to the caller's thread.
-            handles = self._client.insert(batch, within, result_type=result_type)
+        handles = self._client.enqueue_tasks_sync(self._loop, batch, result_type=result_type, within=within)
         return [SyncHandle(handle, self._loop) for handle in handles]
 
 

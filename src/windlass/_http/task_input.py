@@ -7,14 +7,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 from starlette.requests import Request
 
+from .._client.builder import TaskBuilder, checked_payload
 from .._documents.fields import Id, Instant, Seconds
-from .._ids import new_id
-from .._model.options import Defaults, Options
+from .._model.options import Options
 from .._model.task import NewTask
 from .._policy.input import keys
 from .._policy.input.chain import Step, check_levels
-from .._policy.input.new_task import Origin, group, later_step, new_step, new_task
-from .._policy.input.payload import parse_payload
+from .._policy.input.new_task import group, later_step
 from .._policy.input.trace import trace_from_header
 from ..app import App
 from ..errors import InvalidOption, InvalidPayload
@@ -81,22 +80,21 @@ class Maker:
     """Makes tasks for one caller."""
 
     def __init__(self, app: App, caller: Caller, request: Request) -> None:
-        self._app = app
+        self._types = app.types
         self._caller = caller
-        trace = trace_from_header(header(request, b"traceparent")) or app.origin().trace
-        self._origin = Origin(trace=trace, enqueued_by=caller.name)
+        trace = trace_from_header(header(request, b"traceparent")) or app.builder.origin().trace
+        self._builder = TaskBuilder(app.builder.orderings, enqueued_by=caller.name, trace=trace)
 
     def task(self, asked: TaskInput) -> NewTask:
         """The task, with the chain that hangs on it."""
         check_levels(asked.next)
         options = self._options(asked, (*_OF_A_STEP, *_OF_A_FIRST))
-        return self._within_queues(new_task(self._step(asked, options, asked.next), options, self._origin))
+        return self._within_queues(self._builder.first(self._step(asked, options, asked.next), options))
 
     def group(self, members: Sequence[NewTask], then: StepInput) -> tuple[NewTask, ...]:
         """The tasks and one that waits for all of them."""
         check_levels(then.next)
-        step = self._following(then)
-        return group(members, new_task(step, {}, self._origin))
+        return group(members, self._builder.first(self._following(then), {}))
 
     def _following(self, asked: StepInput) -> Step:
         options = self._options(asked, _OF_A_STEP)
@@ -106,12 +104,10 @@ class Maker:
     def _step(
         self, asked: TaskInput | StepInput, options: Options, then: list[StepInput], *, is_whole: bool = True
     ) -> Step:
-        payload = parse_payload(b"{}" if asked.payload is UNSET else bytes(asked.payload))
-        declared = self._app.types.get(asked.type)
-        if declared is not None and is_whole:
-            declared.signature.arguments(payload)
-        defaults = Defaults() if declared is None else declared.defaults
-        step = new_step(asked.type, payload, defaults, options, id=new_id(), ordering=self._app.ordering)
+        spec = self._types.get(asked.type)
+        text = b"{}" if asked.payload is UNSET else bytes(asked.payload)
+        payload = checked_payload(text, spec if is_whole else None)
+        step = self._builder.step(asked.type, payload, options, spec)
         self._caller.needs_within(step.queue, step.tenant)
         return step.then(*[self._following(below) for below in then])
 

@@ -8,7 +8,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from tests.unit.samples import HOUR, NOW
-from windlass._model.options import Defaults, Options
+from windlass._model.options import Defaults
 from windlass._model.queue import STRICT_MS, Ordering
 from windlass._model.task import NewTask
 from windlass._policy.input import keys
@@ -22,7 +22,6 @@ from windlass._policy.input.new_task import (
     later_step,
     new_step,
     new_task,
-    with_payload,
 )
 from windlass.errors import InvalidOption
 
@@ -197,16 +196,3 @@ def test_the_last_of_a_group_waits_for_all_the_others_under_one_root() -> None:
 def test_a_group_waits_for_something() -> None:
     with pytest.raises(InvalidOption, match="at least one task to wait for"):
         group([], task())
-
-
-@pytest.mark.parametrize("unique", [False, True])
-def test_another_of_the_same_request_differs_in_its_payload_alone(unique: bool) -> None:
-    options: Options = {"unique": unique, "tenant": "acme", "priority": 3, "delay": 60}
-
-    def made(task_id: str, payload: bytes) -> NewTask:
-        step = new_step("mail.send", payload, Defaults(), options, id=task_id, ordering=lambda _: Ordering())
-        return new_task(step, options, Origin(trace="00-1", enqueued_by="me"))
-
-    first = made("a", b'{"n":1}')
-
-    assert with_payload(first, "b", b'{"n":2}') == made("b", b'{"n":2}')

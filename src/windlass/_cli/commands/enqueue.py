@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from ..._client.builder import checked_payload
 from ..._client.client import MAX_BATCH
-from ..._ids import new_id
-from ..._model.options import Defaults, Options
+from ..._model.options import Options
 from ..._model.state import State
-from ..._policy.input.new_task import new_step, new_task
-from ..._policy.input.payload import MAX_BYTES, parse_payload
+from ..._policy.input.payload import MAX_BYTES
 from ...errors import InvalidOption, InvalidPayload
 from ..command import Asked, Command, pass_asked
 from ..documents import shown_payload, task_document
@@ -69,8 +68,8 @@ def enqueue(
     if from_stdin and (payload is not None or waits or "idempotency_key" in options):
         raise InvalidOption("--stdin goes with neither a payload on the line, nor --key, nor --wait")
     texts = _lines() if from_stdin else iter([("", payload or "{}")])
-    declared = None if undeclared or not asked.app.types else asked.app.declared(type)
-    batch = [_task(asked.app, type, declared, options, text, where) for where, text in texts]
+    spec = None if undeclared or not asked.app.types else asked.app.declared(type)
+    batch = [_task(asked.app, type, spec, options, text, where) for where, text in texts]
 
     async def work(app: "App") -> None:
         handles = await app.client.enqueue_tasks(batch)
@@ -99,21 +98,17 @@ def _lines() -> Iterator[tuple[str, str | bytes]]:
 def _task(
     app: "App",
     type_name: str,
-    declared: "HandlerSpec | None",
+    spec: "HandlerSpec | None",
     options: Options,
     text: str | bytes,
     where: str,
 ) -> "NewTask":
     """One task, checked as far as this side can; nothing is stored unless all of them are."""
     try:
-        data = parse_payload(text)
-        if declared is not None:
-            declared.signature.arguments(data)
+        data = checked_payload(text, spec)
     except InvalidPayload as error:
         raise InvalidPayload(f"{where}{error}", pointer=error.pointer) from None
-    defaults = Defaults() if declared is None else declared.defaults
-    step = new_step(type_name, data, defaults, options, id=new_id(), ordering=app.ordering)
-    return new_task(step, options, app.origin())
+    return app.builder.build(type_name, data, options, spec)
 
 
 async def _follow(asked: Asked, handle: "Handle[Any]", at_most: timedelta | None, *, reveal: bool) -> None:

@@ -7,10 +7,9 @@ from zoneinfo import ZoneInfo
 
 import click
 
+from ..._client.builder import checked_payload
 from ..._client.schedules import MAX_UPCOMING, ScheduleStatus
-from ..._model.options import Defaults
 from ..._model.schedule import Missed, Overlap, Schedule
-from ..._policy.input.payload import parse_payload
 from ..._policy.schedule import MAX_AT_MOST, rule_text
 from ..command import Asked, Commands, pass_asked
 from ..documents import compact, plain, shown_payload
@@ -116,15 +115,12 @@ def add(
     attempts and timeout apply.
     """
     options: Any = {key: value for key, value in given.items() if value is not None}
-    declared = None if undeclared or not asked.app.types else asked.app.declared(type)
-    data = parse_payload(payload or "{}")
-    if declared is not None:
-        declared.signature.arguments(data)
-    defaults = Defaults() if declared is None else declared.defaults
+    spec = None if undeclared or not asked.app.types else asked.app.declared(type)
+    data = checked_payload(payload or "{}", spec)
 
     async def work(app: "App") -> None:
         operator = app.operator.schedules
-        made = await operator.make(name, type, rule, data, defaults, **options)
+        made = await operator.make(name, type, rule, data, spec, **options)
         await operator.put(made, instead=instead)
         status = await operator.get(name)
         when = "" if status.next_at is None else f"; next: {_wall(status.schedule, status.next_at)}"

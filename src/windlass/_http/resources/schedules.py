@@ -4,13 +4,12 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from ..._client.builder import checked_payload
 from ..._client.schedules import MAX_UPCOMING
 from ..._documents.fields import Id, Seconds
 from ..._documents.schedules import ScheduleDocument, ScheduleList, Ticks, schedule_document
 from ..._model.key import Scope
-from ..._model.options import Defaults
 from ..._model.schedule import Missed, Overlap, ScheduleOptions
-from ..._policy.input.payload import parse_payload
 from ..._policy.schedule import MAX_AT_MOST, MAX_JITTER
 from ..input_fields import Attempts, Name, Payload, Priority, Why
 from ..operation import Answer, Asked, NoQuery, Operations
@@ -81,16 +80,13 @@ async def list_ticks(asked: Asked[Upcoming, None]) -> Ticks:
 async def put_schedule(asked: Asked[NoQuery, ScheduleSaid]) -> ScheduleDocument:
     """Add a schedule, or put it in place of the one of the same name; its first tick is the next one."""
     body = asked.body
-    payload = parse_payload(b"{}" if body.payload is UNSET else bytes(body.payload))
-    declared = asked.service.app.types.get(body.type)
-    if declared is not None:
-        declared.signature.arguments(payload)
-    defaults = Defaults() if declared is None else declared.defaults
+    spec = asked.service.app.types.get(body.type)
+    payload = checked_payload(b"{}" if body.payload is UNSET else bytes(body.payload), spec)
     said: Any = {
         name: value for name in ScheduleOptions.__annotations__ if (value := getattr(body, name)) is not UNSET
     }
     found = asked.operator(body.why).schedules
-    made = await found.make(asked.path("name"), body.type, body.rule, payload, defaults, **said)
+    made = await found.make(asked.path("name"), body.type, body.rule, payload, spec, **said)
     await found.put(made, instead=True)
     return await _shown(asked)
 

@@ -81,14 +81,6 @@ def new_task(step: Step, options: Options, origin: Origin) -> NewTask:
     )
 
 
-def with_payload(first: NewTask, id: TaskId, payload: bytes) -> NewTask:
-    """One more task of the same request, which differs in nothing but its payload."""
-    if first.fingerprint is not None:
-        again = keys.fingerprint(first.type, payload, first.priority, first.tenant)
-        return replace(first, id=id, root=id, payload=payload, fingerprint=again)
-    return replace(first, id=id, root=id, payload=payload)
-
-
 def new_step(
     type_name: str,
     payload: bytes,

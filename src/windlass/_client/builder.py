@@ -1,0 +1,123 @@
+"""Build tasks from what a caller gives: a type, a payload and options.
+
+Every way in uses it: `enqueue`, `send` by name, `POST /tasks`, `windlass enqueue` and schedules.
+"""
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from .._handler.spec import HandlerSpec
+from .._ids import new_id, new_ids
+from .._model.options import Defaults, Options
+from .._model.queue import Ordering
+from .._model.task import NewTask, TaskId
+from .._observe.tracing import inherited_trace
+from .._policy.input import keys
+from .._policy.input.chain import Step, with_fresh_ids
+from .._policy.input.new_task import Origin, group, new_step, new_task
+from .._policy.input.payload import encode_payload, parse_payload
+from .._policy.input.trace import synthetic_trace
+from ..errors import InvalidOption
+
+STRICT = Ordering()
+_NO_DEFAULTS = Defaults()
+
+
+def checked_payload(text: str | bytes, spec: HandlerSpec | None) -> bytes:
+    """Parse a payload that arrived as JSON; check it against the handler's parameters if these are known.
+
+    Raises InvalidPayload, with a JSON pointer to what is wrong.
+    """
+    payload = parse_payload(text)
+    if spec is not None:
+        spec.signature.arguments(payload)
+    return payload
+
+
+class TaskBuilder:
+    """Builds tasks for one origin.
+
+    `orderings` are the settings of the queues that have any. `enqueued_by` and `trace` are recorded on each
+    task; without a trace, a task continues the trace that is current where it is built, or starts one.
+    """
+
+    def __init__(
+        self, orderings: Mapping[str, Ordering], *, enqueued_by: str = "", trace: str | None = None
+    ) -> None:
+        self.orderings = orderings
+        self._enqueued_by = enqueued_by
+        self._trace = trace
+        self._plain: dict[str, tuple[Ordering, NewTask]] = {}
+
+    def ordering(self, queue: str) -> Ordering:
+        """How a queue orders its tasks: by strict priority unless its settings say otherwise."""
+        return self.orderings.get(queue, STRICT)
+
+    def origin(self) -> Origin:
+        """What a task built here and now records of where it comes from."""
+        return Origin(trace=self._current_trace(), enqueued_by=self._enqueued_by)
+
+    def step(self, type: str, payload: bytes, options: Options, spec: HandlerSpec | None = None) -> Step:
+        """Build a step from an encoded payload; what the options leave out is as `spec` declares it."""
+        defaults = _NO_DEFAULTS if spec is None else spec.defaults
+        return new_step(type, payload, defaults, options, id=new_id(), ordering=self.ordering)
+
+    def task(self, step: Step, options: Options | None = None) -> NewTask:
+        """Build the first task of a request from a step, which can be used any number of times.
+
+        The options are those that only a first task takes, such as `run_at` and `idempotency_key`.
+        """
+        if not isinstance(step, Step):
+            raise InvalidOption(f"enqueue takes a step, not {step!r}; make one with a task type's step()")
+        return new_task(with_fresh_ids(step, new_id), options or {}, self.origin())
+
+    def build(self, type: str, payload: bytes, options: Options, spec: HandlerSpec | None = None) -> NewTask:
+        """Build the first task of a request from an encoded payload."""
+        return self.first(self.step(type, payload, options, spec), options)
+
+    def named(self, type: str, payload: Mapping[str, Any] | None, options: Options) -> NewTask:
+        """Build a task of a type that is known by its name alone."""
+        return self.build(type, encode_payload(payload or {}), options)
+
+    def first(self, step: Step, options: Options) -> NewTask:
+        """Build the first task of a request from a step that was built for it, and for nothing else."""
+        # The steps that follow it may have been made for several.
+        return new_task(with_fresh_ids(step, new_id) if step.next else step, options, self.origin())
+
+    def plain(self, spec: HandlerSpec, payload: bytes) -> NewTask:
+        """Build a task of a declared type without options.
+
+        Most tasks are like this and differ only in id, payload and trace, so the rest is built once.
+        """
+        ordering = self.ordering(spec.defaults.queue)
+        known = self._plain.get(spec.name)
+        if known is None or known[0] is not ordering:  # An operator may change how the queue is ordered.
+            task = self.build(spec.name, payload, {}, spec)
+            self._plain[spec.name] = ordering, task
+            return task
+        return _copy(known[1], new_id(), payload, self._current_trace())
+
+    def more_like(self, first: NewTask, payloads: Sequence[bytes]) -> list[NewTask]:
+        """Build more tasks of the same request, which differ from the first in id and payload alone.
+
+        The first must have neither an idempotency key nor a chain.
+        """
+        ids = new_ids(len(payloads))
+        return [_copy(first, id, payload, first.trace) for id, payload in zip(ids, payloads, strict=True)]
+
+    def group(self, steps: Iterable[Step], then: Step) -> tuple[NewTask, ...]:
+        """Build a group: the tasks of these steps, and last the one that waits for all of them."""
+        return group([self.task(step) for step in steps], self.task(then))
+
+    def _current_trace(self) -> str:
+        return self._trace or inherited_trace() or synthetic_trace(random.getrandbits(128))
+
+
+def _copy(task: NewTask, id: TaskId, payload: bytes, trace: str | None) -> NewTask:
+    fingerprint = task.fingerprint
+    if fingerprint is not None:
+        fingerprint = keys.fingerprint(task.type, payload, task.priority, task.tenant)
+    return replace(task, id=id, root=id, payload=payload, trace=trace, fingerprint=fingerprint)

@@ -14,6 +14,7 @@ from windlass import WorkerSettings, errors
 from windlass._model.options import Options
 from windlass._observe.events import EventName
 from windlass.app import App
+from windlass.testing import conformance
 
 PAGES = [ROOT / "README.md", ROOT / "examples" / "README.md", *sorted(DOCS.rglob("*.md"))]
 CLASSES = [
@@ -69,6 +70,13 @@ def test_every_test_that_is_named_exists() -> None:
     for page in PAGES:
         named = set(re.findall(r"`(test_\w+)`", page.read_text()))
         assert named <= written | files, f"{page.name} names {sorted(named - written - files)}"
+
+
+def test_every_conformance_class_that_is_named_exists() -> None:
+    named = set(re.findall(r"`(Test\w+)`", (DOCS / "capabilities.md").read_text()))
+
+    assert named
+    assert named <= {*conformance.__all__}, sorted(named - {*conformance.__all__})
 
 
 def test_every_option_is_listed() -> None:

@@ -165,7 +165,7 @@ async def test_who_takes_again_what_he_gives_back_wakes_nobody(store: SQLiteStor
             tx = Transaction(connection, store.clock.now())
             settlements = [complete(one) for one in claimed]
             claimed = leases.settle(tx, settlements, worker.ask(1, "q"), Rounds(lambda: 0.5)).claimed
-            told.append(tx.news.is_for_all)
+            told.append(tx.wakes.affects_all_queues)
         connection.execute("ROLLBACK")
 
     assert told == [False, True]

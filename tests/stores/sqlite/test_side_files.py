@@ -12,7 +12,7 @@ from windlass._store.protocol import Wake
 from windlass._stores.sqlite import SQLiteStore
 from windlass._stores.sqlite import notify as wakes
 from windlass._stores.sqlite.notify import Switchboard
-from windlass._stores.sqlite.transaction import News
+from windlass._stores.sqlite.transaction import Wakes
 from windlass.testing.conformance.steps import exists, stand
 
 from .conftest import DEADLINE
@@ -108,9 +108,9 @@ def test_a_dead_ones_fifo_that_cannot_be_swept_up_harms_nobody(
         raise PermissionError("no")
 
     monkeypatch.setattr(wakes.os, "unlink", refuse)
-    news = News()
-    news.ready.add("default")
+    wakes = Wakes()
+    wakes.ready.add("default")
 
-    Switchboard(path).tell(news)
+    Switchboard(path).tell(wakes)
 
     assert (folder / "123-abc").exists()

@@ -76,7 +76,7 @@ class SQLiteJoin:
         if at_once:
             connection.execute("COMMIT")
         if isinstance(connection, OwnConnection):
-            connection.news.add(transaction.news)
+            connection.wakes.merge(transaction.wakes)
         return answer
 
     def _begin(self) -> bool:

@@ -24,7 +24,7 @@ from ..._timers import Timer
 from ...errors import StoreError
 from .connection.file_lock import like_database
 from .read.find import Reader
-from .transaction import News
+from .transaction import Wakes
 
 LOOK_SECONDS = 0.25
 
@@ -60,20 +60,20 @@ class Switchboard:
         """A listener in the running loop; it hears nothing before it is entered."""
         return Listener(self._database, self._folder, frozenset(queues), self._listeners)
 
-    def tell(self, news: News) -> None:
+    def tell(self, wakes: Wakes) -> None:
         """Pass on what a commit has brought. From any thread; never fails, for it is only a hint."""
-        ready = bool(news.ready) or news.is_for_all
-        wakes = [Wake.READY] * ready + [Wake.SCHEDULED] * news.scheduled
+        ready = bool(wakes.ready) or wakes.affects_all_queues
+        hints = [Wake.READY] * ready + [Wake.SCHEDULED] * wakes.scheduled
         own = tuple(self._listeners)
         for listener in own:
-            listener.hear(news)
-        if not wakes:
+            listener.hear(wakes)
+        if not hints:
             return
         mine = {listener.name for listener in own}
         with suppress(OSError), _opened(self._folder) as folder:
             for name in os.listdir(folder):  # noqa: PTH208 - of a descriptor
                 if not name.startswith(".") and name not in mine:
-                    _write(folder, name, b"".join(_BYTES[wake] for wake in wakes))
+                    _write(folder, name, b"".join(_BYTES[hint] for hint in hints))
 
     def leave_to_parent(self) -> None:
         """In a forked child: close its copies of the FIFOs, lest they outlive their listeners."""
@@ -123,15 +123,15 @@ class Listener:
             os.close(self._fifo)
             self._fifo = None
 
-    def hear(self, news: News) -> None:
+    def hear(self, wakes: Wakes) -> None:
         """A commit of this handle has brought something; from any thread."""
-        ready = news.is_for_all or not news.ready.isdisjoint(self._queues)
-        wakes = [Wake.READY] * ready + [Wake.SCHEDULED] * news.scheduled
+        ready = wakes.affects_all_queues or not wakes.ready.isdisjoint(self._queues)
+        hints = [Wake.READY] * ready + [Wake.SCHEDULED] * wakes.scheduled
         try:
-            if wakes:
-                self._loop.call_soon_threadsafe(self._note, wakes)
-            if news.wait is not None:
-                self._loop.call_soon_threadsafe(self._note_later, news.wait)
+            if hints:
+                self._loop.call_soon_threadsafe(self._note, hints)
+            if wakes.wait is not None:
+                self._loop.call_soon_threadsafe(self._note_later, wakes.wait)
         except RuntimeError:
             return  # The loop has ended, and with it whoever listened.
 

@@ -19,7 +19,7 @@ from .connection.errors import told
 from .connection.file_lock import Turnstile
 from .connection.open import begin, connect_as, never_free
 from .connection.threads import DEADLINE_SECONDS, GAP_SHARE, MAX_GAP_SECONDS, uncancellable
-from .transaction import News
+from .transaction import Wakes
 
 MAX_OPEN_SECONDS = 5.0
 """How long a block may keep the file. Every write of every process waits as long, heartbeats too: it is well
@@ -45,7 +45,7 @@ class OwnConnection(sqlite3.Connection):
 
     def __init__(self, *arguments: object, **options: object) -> None:
         super().__init__(*arguments, **options)  # type: ignore[arg-type]  # whatever sqlite3.connect passes
-        self.news = News()
+        self.wakes = Wakes()
         self._keeper = threading.get_ident()  # the thread that began it, and that alone may end it
 
     def guard(self) -> None:
@@ -97,7 +97,7 @@ class OwnTransaction:
     """`async with` or `with`, once."""
 
     def __init__(
-        self, path: Path, ready: "Future[None]", one_by_one: threading.Lock, wake: Callable[[News], None]
+        self, path: Path, ready: "Future[None]", one_by_one: threading.Lock, wake: Callable[[Wakes], None]
     ) -> None:
         self._path = path
         self._ready = ready  # the schema is there
@@ -192,8 +192,8 @@ class OwnTransaction:
                 self._ended.set_result(None)
                 # Inside the turnstile, so that the gap is for programs that do not know it.
                 time.sleep(min(GAP_SHARE * (time.perf_counter() - began), MAX_GAP_SECONDS))
-            if stands and connection.news:
-                self._wake(connection.news)
+            if stands and connection.wakes:
+                self._wake(connection.wakes)
         finally:
             if self._commit.done() or not self._begun.done() or self._begun.cancelled():
                 connection.shut()  # Otherwise its holder still has it, and shuts it when he leaves.

@@ -118,7 +118,7 @@ def _insert(tx: Transaction, asked: InsertTasks) -> None:
         state = State.SCHEDULED if run_at > now else State.READY
         if asked.waiting and new.id in asked.waiting:
             state = State.WAITING
-        tx.news.tell(state, new.queue)
+        tx.wakes.add(state, new.queue)
         row = new_row(new, state, run_at, tx.at)
         if places.are_plain or state is not State.READY or places.is_one_line(new.queue):
             plain.append(row)

@@ -101,17 +101,17 @@ def _complete(tx: Transaction, batch: Sequence[Settlement]) -> bool:
     """Complete all of these if every lease holds, as it nearly always does; otherwise change nothing."""
     ids = [settlement.lease.task_id for settlement in batch]
     held = tx.caps_held(ids)
-    tx.save()
+    tx.set_savepoint()
     given = [
         (s.lease.task_id, s.lease.fence, s.duration, s.outcome, _text(s.verdict.result))
         for s in batch
         if isinstance(s.verdict, Complete)
     ]
     if tx.run("complete", {"now": tx.at, "settlements": listed(given)}) != len(batch):
-        tx.undo()
+        tx.roll_back()
         return False
-    tx.forget_saved()
-    tx.news.freed.update(held)
+    tx.release_savepoint()
+    tx.wakes.freed.update(held)
     run(tx, follow_up(tx, ids, batch))
     return True
 

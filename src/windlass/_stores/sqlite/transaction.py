@@ -1,4 +1,4 @@
-"""One request's part of a write transaction: its statements, its now, and whom to wake once it stands."""
+"""One request's part of a write transaction: its statements, its clock, and the wakes that follow."""
 
 import sqlite3
 from collections import Counter
@@ -16,35 +16,35 @@ from .rows import Row, changed_row, instant, read_permits, task_reader
 from .statements import listed, statement
 
 
-class News:
-    """What became claimable or due, for the wakes that follow the commit."""
+class Wakes:
+    """What became claimable or due; listeners are woken after the commit."""
 
     def __init__(self) -> None:
         self.ready: set[str] = set()  # queues
         self.scheduled = False
         self.limits_changed = False
-        self.freed: Counter[str] = Counter()  # permits that came back, less those that were taken then
-        self.wait: float | None = None  # seconds after which time alone will let more start
+        self.freed: Counter[str] = Counter()  # permits released, less those taken by the claim that followed
+        self.wait: float | None = None  # seconds until a rate limit lets more tasks start
 
     def __bool__(self) -> bool:
-        return bool(self.ready) or self.scheduled or self.wait is not None or self.is_for_all
+        return bool(self.ready) or self.scheduled or self.wait is not None or self.affects_all_queues
 
     @property
-    def is_for_all(self) -> bool:
-        """Whether any queue may give tasks now that a limit had held up."""
+    def affects_all_queues(self) -> bool:
+        """Whether tasks that a limit held back may start, in any queue."""
         return self.limits_changed or any(number > 0 for number in self.freed.values())
 
-    def add(self, other: "News") -> None:
-        """Take in another request's news."""
+    def merge(self, other: "Wakes") -> None:
+        """Add the wakes of another request of the same transaction."""
         self.ready |= other.ready
         self.scheduled = self.scheduled or other.scheduled
-        # What one has given back and the next has taken, a third may have missed in between.
-        self.limits_changed = self.limits_changed or other.is_for_all
+        # A permit that one request released and the next took may have been missed by a third.
+        self.limits_changed = self.limits_changed or other.affects_all_queues
         waits = [wait for wait in (self.wait, other.wait) if wait is not None]
         self.wait = min(waits, default=None)
 
-    def tell(self, state: State, queue: str) -> None:
-        """A task of this queue has come to this state."""
+    def add(self, state: State, queue: str) -> None:
+        """Note that a task of this queue entered this state."""
         if state is State.READY:
             self.ready.add(queue)
         elif state is State.SCHEDULED:
@@ -52,12 +52,12 @@ class News:
 
 
 class Transaction:
-    """Statements by name, within a transaction that somebody else began and will commit."""
+    """Statements by name, within a transaction that the caller began and will commit."""
 
     def __init__(self, connection: sqlite3.Connection, now: datetime) -> None:
         self.now = now
-        self.at = instant(now)  # the same in microseconds
-        self.news = News()
+        self.at = instant(now)  # in microseconds
+        self.wakes = Wakes()
         self._cursor = connection.cursor()
         self._cursor.row_factory = None  # A caller's own connection may have one.
         self._places: Places | None = None
@@ -65,33 +65,33 @@ class Transaction:
 
     @property
     def places(self) -> Places:
-        """What holds for queues and limits; read once, when first asked for."""
+        """The settings of queues and the limits, read on first use."""
         if self._places is None:
             self._places = places(tuple(self.rows("rules")))
         return self._places
 
     def rules_changed(self) -> None:
-        """Settings or limits were written in this transaction: read them again."""
+        """Read settings and limits again, as this transaction has written some."""
         self._places = None
 
     def run(self, name: str, parameters: Mapping[str, object] | None = None) -> int:
-        """Execute a statement; answers with the number of rows changed."""
+        """Execute a statement; return the number of rows changed."""
         return self._cursor.execute(statement(name), parameters or {}).rowcount
 
     def run_many(self, name: str, rows: Sequence[Row] | Sequence[Mapping[str, object]]) -> int:
-        """Execute a statement once for each row of parameters; answers with the rows changed in all."""
+        """Execute a statement for each row of parameters; return the number of rows changed in all."""
         return self._cursor.executemany(statement(name), rows).rowcount if rows else 0
 
     def rows(self, name: str, parameters: Mapping[str, object] | None = None) -> list[Row]:
-        """All rows of a statement."""
+        """Return all rows of a statement."""
         return self._cursor.execute(statement(name), parameters or {}).fetchall()
 
     def select(self, sql: str, parameters: Mapping[str, object]) -> list[Row]:
-        """All rows of a statement that was put together by filters.py."""
+        """Return all rows of a statement built by read/filters.py."""
         return self._cursor.execute(sql, parameters).fetchall()
 
     def value(self, name: str, parameters: Mapping[str, object] | None = None) -> Any:
-        """The first column of the first row, or None."""
+        """Return the first column of the first row, or None."""
         row = self._cursor.execute(statement(name), parameters or {}).fetchone()
         return None if row is None else row[0]
 
@@ -104,14 +104,14 @@ class Transaction:
         """Change the state of a task along the table of transitions, and wake whoever waits for it."""
         assert state in targets(task.state, verb), f"{task.state} -> {verb} -> {state} is not in the table"
         moved = self.update(task, state=state, **changes)
-        self.news.tell(state, task.queue)
+        self.wakes.add(state, task.queue)
         return moved
 
     def update(self, task: Task, **changes: Any) -> Task:
         """Change a task, which must not have been changed since it was read; return it is now."""
         changed = replace(task, **changes)
         if task.state is State.RUNNING and changed.state is not State.RUNNING:
-            self.news.freed.update(self.caps_held([task.id]))
+            self.wakes.freed.update(self.caps_held([task.id]))
         parameters = {
             **changed_row(changed, self._place(changed)),
             "outcome": self._outcomes.pop(task.id, None),
@@ -132,22 +132,22 @@ class Transaction:
         return self.places.of(Subject(task.queue, task.type, task.tenant, task.payload), task.priority)
 
     def caps_held(self, ids: Iterable[TaskId]) -> "Counter[str]":
-        """The permits of limits with a cap that these running tasks have: their end lets others start."""
+        """Count the permits of capped limits that these running tasks hold; their end lets others start."""
         capped = self.places.capped
         if not capped:
             return Counter()
         found = (read_permits(text) for (text,) in self.rows("permitted", {"ids": listed(ids)}))
         return Counter(key for permits in found for key in permits if split_key(key)[0] in capped)
 
-    def save(self) -> None:
-        """Mark this point, to come back to it or not."""
+    def set_savepoint(self) -> None:
+        """Set a savepoint."""
         self._cursor.execute("SAVEPOINT windlass_point")
 
-    def undo(self) -> None:
-        """Go back to the marked point."""
+    def roll_back(self) -> None:
+        """Roll back to the savepoint and drop it."""
         self._cursor.execute("ROLLBACK TO windlass_point")
-        self.forget_saved()
+        self.release_savepoint()
 
-    def forget_saved(self) -> None:
-        """Keep what was done since the marked point."""
+    def release_savepoint(self) -> None:
+        """Drop the savepoint and keep what was done since."""
         self._cursor.execute("RELEASE windlass_point")

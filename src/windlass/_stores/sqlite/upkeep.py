@@ -51,7 +51,7 @@ def promote(tx: Transaction, limit: int) -> Promoted:
     if due:
         tx.run("promote", {"rowids": listed(rowid for rowid, _ in due)})
         _place(tx, [rowid for rowid, queue in due if not tx.places.is_one_line(queue)])
-        tx.news.ready.update(queue for _, queue in due)
+        tx.wakes.ready.update(queue for _, queue in due)
     next_at = tx.value("next_due")
     return Promoted(number=len(due), next_at=None if next_at is None else moment(next_at))
 

@@ -61,7 +61,7 @@ def pick(tx: Transaction, queues: Sequence[str], wish: Claim, rounds: Rounds) ->
     answers = _Answers(tx, rounds)
     picked = play(picking.pick(max(wish.limit, 0), wish.level), answers.answer)
     _keep(tx, picked, picking.tokens, answers.ahead)
-    tx.news.wait = picking.wait
+    tx.wakes.wait = picking.wait
     return [one.head.row for one in picked]
 
 
@@ -77,7 +77,7 @@ def _keep(
             taken.update(keys)
             limited.append((permits_row(keys), one.head.row))
     tx.run_many("permit", limited)
-    tx.news.freed.subtract(taken)
+    tx.wakes.freed.subtract(taken)
     # One that is ahead of a clock that was set back would not be refilled until the clock has caught up.
     changed = {key: tokens[key] for key in tokens if key in taken or key in ahead}
     tx.run_many("fill_bucket", [{"key": key, "tokens": left, "now": tx.at} for key, left in changed.items()])

@@ -24,14 +24,14 @@ def after_settings(
 ) -> bool:
     """A queue's settings were written; says whether there is more to put elsewhere than was done at once."""
     tx.rules_changed()
-    tx.news.ready.add(name)  # It may have been paused.
+    tx.wakes.ready.add(name)  # It may have been paused.
     return lanes.changes_lanes(before, now) and _begin(tx, [name])
 
 
 def after_limit(tx: Transaction, before: Limit | None, now: Limit | None) -> bool:
     """A limit was written; says whether there is more to put elsewhere than was done at once."""
     tx.rules_changed()
-    tx.news.limits_changed = True
+    tx.wakes.limits_changed = True
     if before is not None and limits.changes_rate(before, now):
         _settle_buckets(tx, before)
     if not limits.regroups_tasks(before, now):

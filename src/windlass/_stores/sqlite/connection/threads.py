@@ -17,7 +17,7 @@ from ...._clock import Clock
 from ....errors import StoreError, StoreUnavailable
 from .. import schema
 from ..read.find import Reader
-from ..transaction import News, Transaction
+from ..transaction import Transaction, Wakes
 from .errors import in_our_words, told
 from .file_lock import Turnstile
 from .open import begin, connect, never_free
@@ -45,7 +45,7 @@ nothing was asked for counts, so that mostly little is left to wait."""
 class Request:
     """Work for a line's thread, and the loop that waits for its result."""
 
-    __slots__ = ("error", "future", "loop", "news", "result", "work")
+    __slots__ = ("error", "future", "loop", "result", "wakes", "work")
 
     def __init__(self, work: Callable[[Any], Any], loop: asyncio.AbstractEventLoop) -> None:
         self.work = work
@@ -53,7 +53,7 @@ class Request:
         self.future: asyncio.Future[Any] = loop.create_future()
         self.result: Any = None
         self.error: BaseException | None = None
-        self.news: News | None = None
+        self.wakes: Wakes | None = None
 
 
 class Line(Generic[P]):
@@ -225,7 +225,7 @@ class ReadLine(Line[Reader]):
 class WriteLine(Line[Transaction]):
     """Serves writes in groups: one transaction and one sync for all that have come in meanwhile."""
 
-    def __init__(self, path: Path, clock: Clock, wake: Callable[[News], None]) -> None:
+    def __init__(self, path: Path, clock: Clock, wake: Callable[[Wakes], None]) -> None:
         self._clock = clock
         self._wake = wake
         self._wake_failed = False
@@ -255,7 +255,7 @@ class WriteLine(Line[Transaction]):
 
     def _serve(self, request: Request) -> None:
         group: list[Request] = []
-        news = News()
+        wakes = Wakes()
         stands = False
         try:
             with self._turn:
@@ -268,8 +268,8 @@ class WriteLine(Line[Transaction]):
                 self._freed_at = time.perf_counter()
                 self._owed += GAP_SHARE * (self._freed_at - began)
                 for done in group:
-                    if done.news is not None:
-                        news.add(done.news)
+                    if done.wakes is not None:
+                        wakes.merge(done.wakes)
                 stands = True
                 deliver(group)
                 if self._turn.is_wanted():
@@ -277,12 +277,12 @@ class WriteLine(Line[Transaction]):
         except BaseException as error:  # noqa: BLE001 - whatever it is, those who wait must hear of it
             if not stands:  # What comes after the commit is not theirs: the next one will meet it.
                 self._fail(group or [request], error)
-        if news:
-            self._tell(news)
+        if wakes:
+            self._tell(wakes)
 
-    def _tell(self, news: News) -> None:
+    def _tell(self, wakes: Wakes) -> None:
         try:
-            self._wake(news)
+            self._wake(wakes)
         except Exception:  # Only a hint: whoever listens also looks by himself.
             if not self._wake_failed:
                 logger.warning(
@@ -320,7 +320,7 @@ class WriteLine(Line[Transaction]):
         transaction = Transaction(self._connection, self._clock.now())
         try:
             request.result = request.work(transaction)
-            request.news = transaction.news
+            request.wakes = transaction.wakes
         except BaseException as error:
             request.error = in_our_words(error, self.path)
             if not self._connection.in_transaction:

@@ -217,11 +217,11 @@ async def test_time_that_nobody_waits_for_any_more_wakes_nobody(store: SQLiteSto
 
 LISTEN = """
 import asyncio, sys
-from windlass._stores.sqlite import SQLiteStore, wakes
+from windlass._stores.sqlite import SQLiteStore, notify
 async def main():
     store = SQLiteStore(sys.argv[1])
     await store.open()
-    wakes.look = lambda reader, queues, seen: seen  # So that only the hint can do it.
+    notify.look = lambda reader, queues, seen: seen  # So that only the hint can do it.
     print("here", flush=True)
     async for wake in store.wakes(["q"]):
         print(wake, flush=True)

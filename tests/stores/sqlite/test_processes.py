@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from windlass._store.protocol import Wake
-from windlass._stores.sqlite import SQLiteStore
-from windlass._stores.sqlite import notify as wakes
+from windlass._stores.sqlite import SQLiteStore, notify
 from windlass.testing.conformance.steps import a_task, some_tasks, stand, worker_on
 
 from .conftest import DEADLINE, line_of
@@ -40,8 +39,8 @@ asyncio.run(main())
 
 LISTEN = """
 import asyncio, sys
-from windlass._stores.sqlite import SQLiteStore, wakes
-wakes.LOOK_SECONDS = 3600
+from windlass._stores.sqlite import SQLiteStore, notify
+notify.LOOK_SECONDS = 3600
 async def main():
     store = SQLiteStore(sys.argv[1])
     await store.open()
@@ -99,7 +98,7 @@ async def first_wake(store: SQLiteStore, started: asyncio.Event) -> Wake:
 async def test_a_task_enqueued_by_another_process_wakes_this_one_at_once(
     path: Path, python, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wakes, "LOOK_SECONDS", 3600)  # So that only the hint can do it.
+    monkeypatch.setattr(notify, "LOOK_SECONDS", 3600)  # So that only the hint can do it.
     store = SQLiteStore(path)
     await store.open()
     started = asyncio.Event()
@@ -165,7 +164,7 @@ async def test_where_no_fifo_can_be_made_looking_does(store: SQLiteStore, path: 
 async def test_a_listener_whose_fifo_was_deleted_makes_another(
     store: SQLiteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wakes, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(notify, "LOOK_SECONDS", 0.01)
     waking = asyncio.ensure_future(first_wake(store, asyncio.Event()))
     await until(lambda: fifos(path))
 

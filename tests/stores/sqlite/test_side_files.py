@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from windlass._store.protocol import Wake
-from windlass._stores.sqlite import SQLiteStore
-from windlass._stores.sqlite import notify as wakes
+from windlass._stores.sqlite import SQLiteStore, notify
 from windlass._stores.sqlite.notify import Switchboard
 from windlass._stores.sqlite.transaction import Wakes
 from windlass.testing.conformance.steps import exists, stand
@@ -107,10 +106,10 @@ def test_a_dead_ones_fifo_that_cannot_be_swept_up_harms_nobody(
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError("no")
 
-    monkeypatch.setattr(wakes.os, "unlink", refuse)
-    wakes = Wakes()
-    wakes.ready.add("default")
+    monkeypatch.setattr(notify.os, "unlink", refuse)
+    woken = Wakes()
+    woken.ready.add("default")
 
-    Switchboard(path).tell(wakes)
+    Switchboard(path).tell(woken)
 
     assert (folder / "123-abc").exists()

@@ -12,8 +12,7 @@ import pytest
 
 from windlass._model.state import State
 from windlass._store.protocol import Wake
-from windlass._stores.sqlite import SQLiteStore
-from windlass._stores.sqlite import notify as wakes
+from windlass._stores.sqlite import SQLiteStore, notify
 from windlass._stores.sqlite import own_transaction as transacting
 from windlass._stores.sqlite.connection.file_lock import Turnstile
 from windlass.errors import InvalidOption, StoreError, StoreUnavailable, UsageError
@@ -218,14 +217,14 @@ async def test_it_waits_for_its_turn_among_those_who_know_the_turnstile(
 async def test_its_commit_is_told_at_once_and_not_found_by_looking(
     store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked, look = asyncio.Event(), wakes.Listener._look
+    looked, look = asyncio.Event(), notify.Listener._look
 
-    async def look_once(listener: wakes.Listener, ask: Any) -> None:
+    async def look_once(listener: notify.Listener, ask: Any) -> None:
         await look(listener, ask)
         looked.set()
 
-    monkeypatch.setattr(wakes, "LOOK_SECONDS", 3600.0)
-    monkeypatch.setattr(wakes.Listener, "_look", look_once)
+    monkeypatch.setattr(notify, "LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr(notify.Listener, "_look", look_once)
     hints = store.wakes(["default"])
     hearing = asyncio.ensure_future(anext(hints))
     async with asyncio.timeout(DEADLINE):

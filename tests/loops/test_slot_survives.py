@@ -52,8 +52,12 @@ MISDEEDS: dict[str, tuple[Callable[[], Any], str, str]] = {
     "StopIteration": (raising(StopIteration(1)), "RuntimeError", "StopIteration"),
     "StopAsyncIteration": (raising(StopAsyncIteration()), "StopAsyncIteration", ""),
     "its own CancelledError": (raising(asyncio.CancelledError()), "RuntimeError", "cancelled itself"),
-    "an error without words": (raising(Mute()), "Mute", "cannot be told: RuntimeError"),
-    "an error that exits when asked": (raising(Treacherous()), "Treacherous", "cannot be told: SystemExit"),
+    "an error without words": (raising(Mute()), "Mute", "cannot be read: str() raised RuntimeError"),
+    "an error that exits when asked": (
+        raising(Treacherous()),
+        "Treacherous",
+        "cannot be read: str() raised SystemExit",
+    ),
     "an error from nowhere": (raising(Nameless("lost")), "Nameless", "lost"),
     "endless recursion": (forever, "RecursionError", "recursion"),
     "several errors": (

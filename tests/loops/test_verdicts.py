@@ -295,7 +295,7 @@ async def test_a_groups_last_task_replayed_alone_does_not_run_without_its_predec
     task = await handles[-1].task()
     assert task.state is State.DEAD
     assert task.error is not None
-    assert f"{handles[0].id} has no result to give: it is cancelled" in task.error.message
+    assert f"{handles[0].id} has no result: it is cancelled" in task.error.message
 
 
 async def test_what_waits_for_a_cancelled_task_is_cancelled_with_it(app: App) -> None:

@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from .._documents.fields import Id, Seconds
 from .._documents.tasks import ErrorDocument
+from .._handler.failure import bounded_error
 from .._model.lease import Lease
 from .._model.outcome import (
     Failed,
@@ -29,7 +30,6 @@ from .._model.verdict import Receipt, Settlement
 from .._policy.input.payload import decode, parse
 from .._policy.input.redact import secret_values
 from .._policy.verdict import decide, unhandled_for
-from .._worker.failure import cleaned
 from ..app import App
 from ..errors import InvalidPayload
 from .held_tasks import own_tasks
@@ -115,4 +115,4 @@ def _returned(task: Task, ended: Ended) -> Outcome:
 def _described(task: Task, error: ErrorDocument) -> Error:
     """The error as it may be kept: bounded, printable, and without the payload's secrets."""
     secrets = tuple(secret_values(decode(task.payload), task.secret))
-    return cleaned(Error(type=error.type, message=error.message, traceback=error.traceback), secrets)
+    return bounded_error(Error(type=error.type, message=error.message, traceback=error.traceback), secrets)

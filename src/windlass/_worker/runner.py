@@ -9,6 +9,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from .._handler.context import Context, running
+from .._handler.failure import describe, whereabouts
+from .._handler.predecessors import payload_with_results
 from .._model.lease import Lease
 from .._model.outcome import Crashed, Failed, Outcome, Returned, Snoozed, Stopped, name_of
 from .._model.task import Error, Task
@@ -23,10 +25,8 @@ from ..signals import Fatal, Retry, Snooze
 from ..signals import Stop as StopSignal
 from .context_isolation import isolated
 from .exactly_once import Effects
-from .failure import describe, whereabouts
 from .processes import ChildDied, ChildFailed, Processes
 from .result import encoded
-from .results import with_results
 from .run import Phase, Run, Stop
 from .settings import WorkerSettings
 from .threads import Threads
@@ -113,7 +113,7 @@ class Runner:
     async def _call(self, run: Run) -> bytes | None:
         declared = run.declared
         try:
-            payload = await with_results(self._store, run.task)
+            payload = await payload_with_results(self._store, run.task)
         except StoreUnavailable as error:  # no fault of the task's: it loses no attempt
             raise Snooze(_ASK_AGAIN) from error
         if run.stop is not None:

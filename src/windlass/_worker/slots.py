@@ -15,13 +15,13 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from .._handler.failure import whereabouts
 from .._handler.spec import HandlerSpec
 from .._model.lease import Lease
 from .._model.outcome import Failed, Outcome
 from .._model.queue import Level, level_of
 from .._model.task import Error, Progress, Task, TaskId
 from .._timers import Timer
-from .failure import whereabouts
 from .run import Run, Stop
 
 logger = logging.getLogger("windlass.worker")

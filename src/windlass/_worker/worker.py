@@ -13,6 +13,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from .._handler.failure import describe
 from .._handler.spec import HandlerSpec
 from .._keeper.hints import hear
 from .._keeper.keeper import FAREWELL, Keeper
@@ -30,7 +31,6 @@ from .._store.protocol import Store, Wake
 from .._timers import happened
 from ..errors import InvalidOption, StoreError
 from .exchange import Exchange
-from .failure import describe
 from .heartbeat import Heart
 from .held_leases import Holdings
 from .processes import is_child

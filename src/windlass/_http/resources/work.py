@@ -9,13 +9,13 @@ from msgspec import Meta, Raw, Struct, field
 
 from ..._documents.fields import Id, Instant, build_document
 from ..._documents.tasks import ErrorDocument, ProgressDocument
+from ..._handler.predecessors import payload_with_results
 from ..._ids import new_id
 from ..._model.key import Scope
 from ..._model.lease import DEFAULT_LEASE, Claim, Claimed, Heartbeat, Lease, ProgressReport
 from ..._model.record import Session, Worker
 from ..._model.task import Progress, Task
 from ..._model.verdict import Receipt
-from ..._worker.results import with_results
 from ...errors import SessionLost
 from ...signals import Fatal
 from ..held_tasks import own_tasks
@@ -287,7 +287,7 @@ async def _waited(asked: Asked[NoQuery, Claiming], wanted: Claim) -> Sequence[Cl
 async def _delivered(asked: Asked[Any, Any], task: Task) -> ClaimedTask | None:
     """The task with all it needs; None if what it waited for is gone: then it is buried."""
     try:
-        payload = await with_results(asked.service.store, task)
+        payload = await payload_with_results(asked.service.store, task)
     except Fatal as error:
         said = ErrorDocument(type="Fatal", message=str(error))
         ended = Ended(id=task.id, fence=task.fence, outcome="failed", error=said, fatal=True)

@@ -1,4 +1,4 @@
-"""From an exception to a bounded, printable error without secrets. Describing a failure never fails."""
+"""Record a failed attempt: an exception as a bounded, printable error without secrets. Never raises."""
 
 import traceback
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ MAX_TRACEBACK = 16_000
 
 
 def describe(error: BaseException, secrets: Iterable[str] = ()) -> Error:
-    """What is recorded of an exception. Local variables are never part of it."""
+    """Describe an exception by type, message and traceback, without local variables."""
     secrets = tuple(secrets)
     return Error(
         type=_clean(_type_name(error), secrets, 200),
@@ -24,8 +24,8 @@ def describe(error: BaseException, secrets: Iterable[str] = ()) -> Error:
     )
 
 
-def cleaned(error: Error, secrets: tuple[str, ...] = ()) -> Error:
-    """An error that somebody else described, as it may be kept."""
+def bounded_error(error: Error, secrets: tuple[str, ...] = ()) -> Error:
+    """Cut and mask an error that was described elsewhere, as `describe` does."""
     return Error(
         type=_clean(error.type, secrets, 200),
         message=_clean(error.message, secrets, MAX_MESSAGE),
@@ -34,7 +34,7 @@ def cleaned(error: Error, secrets: tuple[str, ...] = ()) -> Error:
 
 
 def whereabouts(error: BaseException) -> str:
-    """Type and frames of an exception, without any message: for logs, where a secret in one must not go."""
+    """Format type and frames of an exception for logs: without the message, which may hold a secret."""
     return f"{_type_name(error)}\n{''.join(traceback.format_tb(error.__traceback__))}"
 
 
@@ -51,7 +51,7 @@ def _message(error: BaseException) -> str:
     try:
         return str(error)
     except BaseException as problem:  # noqa: BLE001 - a handler's exception may do anything
-        return f"(its message cannot be told: {type(problem).__name__})"
+        return f"(the message cannot be read: str() raised {type(problem).__name__})"
 
 
 def _traceback(error: BaseException) -> str:
@@ -63,7 +63,7 @@ def _traceback(error: BaseException) -> str:
 
 
 def _handlers_own(frames: TracebackType | None) -> TracebackType | None:
-    """The traceback from the handler on; how windlass came to call it says nothing to its author."""
+    """Skip the frames of windlass that lead to the handler; keep all if there are no others."""
     own = frames
     while own is not None and own.tb_frame.f_code.co_filename.startswith(_HERE):
         own = own.tb_next
@@ -71,7 +71,7 @@ def _handlers_own(frames: TracebackType | None) -> TracebackType | None:
 
 
 def _clean(text: str, secrets: tuple[str, ...], limit: int) -> str:
-    """Printable in every store: no NUL, no lone surrogates, no secrets, head and tail of what is too long."""
+    """Make a text storable everywhere: no NUL, lone surrogates or secrets; cut in the middle if too long."""
     text = scrub(text.replace("\0", "\ufffd"), secrets).encode("utf-8", "backslashreplace").decode()
     if len(text) <= limit:
         return text

@@ -15,7 +15,7 @@ from ._client.schedules import DeclaredSchedules
 from ._client.sync import SyncClient, SyncOperator
 from ._handler.spec import HandlerSpec, safe_backoff
 from ._ids import process_identity
-from ._keeper.alerts import Alerting
+from ._keeper.alerts import AlertNotifier
 from ._keeper.keeper import Keeper
 from ._model.filter import By
 from ._model.lease import DEFAULT_LEASE
@@ -82,7 +82,9 @@ class App:
         self.retention = retention or Retention()
         self.backoff: Delay = safe_backoff(Backoff() if backoff is None else backoff)
         self._secret = checked_names(secret, "secret")
-        self.alerting = Alerting(None if webhook_secret is None else checked_secret(webhook_secret))
+        self.alert_notifier = AlertNotifier(
+            None if webhook_secret is None else checked_secret(webhook_secret)
+        )
         self._declarations = Declarations()
         self._alerts = DeclaredAlerts()
         self.schedules = DeclaredSchedules()
@@ -296,7 +298,7 @@ class App:
 
     def on_alert(self, listener: Callable[[AlertEvent], None]) -> Callable[[AlertEvent], None]:
         """Call this function with each alert event, in the worker that leads. It must not block."""
-        self.alerting.listeners.append(listener)
+        self.alert_notifier.listeners.append(listener)
         return listener
 
     def declared(self, type_name: str) -> HandlerSpec:
@@ -378,7 +380,7 @@ class App:
             retention=self.retention,
             lease=lease,
             name=name,
-            alerting=self.alerting,
+            notifier=self.alert_notifier,
         )
 
     def backoff_of(self, type_name: str) -> Delay:

@@ -104,11 +104,11 @@ MUTANTS = [
         "a crash does not count",
         (
             (
-                "_keeper/rescues.py",
-                re.escape("decide(task, Crashed(error=error),"),
-                "decide(task, Interrupted(),",
+                "_keeper/chores.py",
+                re.escape('Crashed(error=Error(type="WorkerLost", message=message))'),
+                "Interrupted()",
             ),
-            ("_keeper/rescues.py", "import Crashed, Stopped", "import Crashed, Interrupted, Stopped"),
+            ("_keeper/chores.py", "import Crashed, Outcome", "import Crashed, Interrupted, Outcome"),
         ),
         kill_them,
     ),

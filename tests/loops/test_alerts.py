@@ -90,7 +90,7 @@ async def keeping(app: App, *, store: Store | None = None) -> AsyncIterator[Keep
         backoff=lambda _type: Backoff(),
         retention=Retention(),
         lease=timedelta(seconds=1),
-        alerting=app.alerting,
+        notifier=app.alert_notifier,
     )
     run = asyncio.create_task(keeper.run())
     try:
@@ -116,16 +116,16 @@ async def all_sent(app: App) -> bool:
 
 async def looks(app: App, keeper: Keeper, number: int = 2) -> None:
     """Wait until the keeper has looked so often: what it was going to do, it has done."""
-    looked, look = 0, keeper._alerts.look
+    looked, look = 0, keeper._alerts.evaluate_all
 
     async def counted() -> None:
         nonlocal looked
         await look()
         looked += 1
 
-    keeper._alerts.look = counted  # type: ignore[method-assign]
+    keeper._alerts.evaluate_all = counted  # type: ignore[method-assign]
     await eventually(lambda: looked >= number)
-    keeper._alerts.look = look  # type: ignore[method-assign]
+    keeper._alerts.evaluate_all = look  # type: ignore[method-assign]
 
 
 class TestRaising:
@@ -234,11 +234,11 @@ class TestRaising:
         await app.open()
         await die(app)
         watch.then("put", Fault.AFTER)
-        alerts = AlertWatch(app.store, app.alerting, lambda: None)
+        alerts = AlertWatch(app.store, app.alert_notifier, lambda: None)
         with pytest.raises(StoreUnavailable):
-            await alerts.look()
+            await alerts.evaluate_all()
         await discard(app)
-        await alerts.look()
+        await alerts.evaluate_all()
 
         assert [event.turn for event in heard] == [Turn.RAISED, Turn.CLEARED]
 
@@ -246,14 +246,14 @@ class TestRaising:
         self, clock: ManualClock, caplog: pytest.LogCaptureFixture
     ) -> None:
         app, heard = an_app(MemoryStore(clock=clock))
-        app.alerting.listeners.insert(0, lambda _: 1 / 0)
+        app.alert_notifier.listeners.insert(0, lambda _: 1 / 0)
         app.alert("money")
         await app.open()
         await die(app)
         async with keeping(app):
             await eventually(lambda: heard)
 
-        assert "a listener to alerts failed" in caplog.text
+        assert "a listener raised" in caplog.text
 
     async def test_a_removed_alert_leaves_no_alarm(self, store: Store) -> None:
         app, heard = an_app(store)
@@ -317,7 +317,7 @@ class TestWebhook:
         self, clock: ManualClock, caplog: pytest.LogCaptureFixture
     ) -> None:
         app, _ = an_app(MemoryStore(clock=clock))
-        app.alerting.secret = None
+        app.alert_notifier.secret = None
         with receiving() as receiver:
             app.alert("money", webhook=receiver.url)
             await app.open()
@@ -351,7 +351,7 @@ class TestWebhook:
         assert receiver.states() == ["raised"] * 3  # and no redirect was followed
         assert len({*receiver.ids()}) == 1
         assert len(heard) == 1
-        assert f"was not told that it is raised ({status}" in caplog.text
+        assert f"rejected the notice that it is raised ({status}" in caplog.text
         assert "hunter2" not in caplog.text
 
     async def test_one_that_is_gone_is_told_no_more_of_this_but_of_the_next(
@@ -363,7 +363,7 @@ class TestWebhook:
             await app.open()
             await die(app)
             async with keeping(app) as keeper:
-                await eventually(lambda: "(410 Gone); not tried again" in caplog.text)
+                await eventually(lambda: "(410 Gone); not retrying" in caplog.text)
                 await eventually(lambda: all_sent(app))
                 clock.advance(HOLD)
                 await looks(app, keeper)
@@ -397,7 +397,7 @@ class TestWebhook:
 
     async def test_while_a_secret_is_being_changed_both_signatures_are_sent(self, clock: ManualClock) -> None:
         app, _ = an_app(MemoryStore(clock=clock))
-        app.alerting.secret = f"the-one-that-will-follow-it,{SECRET}"
+        app.alert_notifier.secret = f"the-one-that-will-follow-it,{SECRET}"
         with receiving() as receiver:
             app.alert("money", webhook=receiver.url)
             await app.open()
@@ -456,10 +456,10 @@ class TestWebhook:
             await app.open()
             await die(app)
             async with keeping(app):
-                await eventually(lambda: "tried again in" in caplog.text)
+                await eventually(lambda: "retrying in" in caplog.text)
                 await discard(app)
                 clock.advance(timedelta(days=1))
-                await eventually(lambda: "given up after 2 tries" in caplog.text)
+                await eventually(lambda: "giving up after 2 tries" in caplog.text)
                 await eventually(lambda: all_sent(app))
 
     async def test_a_leader_killed_before_it_noted_the_answer_costs_a_repeat_with_the_same_id(
@@ -571,7 +571,7 @@ class TestPatience:
     async def test_no_more_than_a_few_are_told_at_once(
         self, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("windlass._keeper.alerts.MAX_SENDING", 2)
+        monkeypatch.setattr("windlass._keeper.alerts.MAX_DELIVERIES", 2)
         app, _ = an_app(MemoryStore(clock=clock))
         with receiving(slow=True) as receiver:
             for number in range(5):

@@ -22,8 +22,8 @@ from tests.loops.working import (
     working,
 )
 from windlass import App, Backoff, Context, Retention, State
+from windlass._keeper import chores as chores_module
 from windlass._keeper import keeper as keeper_module
-from windlass._keeper import retention as retention_module
 from windlass._keeper.keeper import Keeper
 from windlass._policy.backoff import Delay
 from windlass._stores.memory import MemoryStore
@@ -120,7 +120,7 @@ async def test_the_tasks_of_a_silent_worker_are_rescued_after_their_lease_and_no
         task = await eventually(lambda: _in_state(app, State.READY))
 
     assert (task.attempt, task.error.type) == (1, "WorkerLost")
-    assert "worker ghost fell silent" in task.error.message
+    assert "worker ghost sent no heartbeat" in task.error.message
     assert [line.outcome for line in await app.operator.attempts(handle.id)] == ["crashed"]
 
 
@@ -292,9 +292,9 @@ async def test_a_chore_with_a_bug_does_not_keep_the_others_from_being_done(
 
 
 async def test_more_than_one_round_can_prune_is_pruned_soon_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention_module, "AT_ONCE", 2)
-    monkeypatch.setattr(retention_module, "_MAX_ROUNDS", 2)
-    monkeypatch.setattr(keeper_module, "_PRUNE_ON", 0.02)
+    monkeypatch.setattr(chores_module, "PRUNE_BATCH", 2)
+    monkeypatch.setattr(chores_module, "_MAX_PRUNE_BATCHES", 2)
+    monkeypatch.setattr(keeper_module, "_PRUNE_AGAIN_AFTER", 0.02)
     app = App("memory://")
 
     @app.task
@@ -339,9 +339,9 @@ async def test_a_new_leader_has_seen_the_step_that_ended_its_predecessors_lead()
     app = App(MemoryStore(clock=clock))
     assert await app.store.lead("another", keeper_module.LEAD_FOR)
     keeper = keeper_of(app, lease=20)
-    await keeper._round()
+    await keeper._turn()
     clock.advance(3600)
-    await keeper._round()
+    await keeper._turn()
 
     assert keeper.leads
     assert keeper._due["rescue"] > monotonic() + 9

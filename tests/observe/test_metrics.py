@@ -353,7 +353,7 @@ async def _is_dead(app: App) -> bool:
 
 
 async def _keeps(app: App) -> bool:
-    return any(session.is_keeper for session in await app.operator.workers())
+    return any(session.worker.keeper for session in await app.operator.workers())
 
 
 async def _is_busy(app: App) -> Any:

@@ -63,7 +63,7 @@ async def test_workers_live_until_their_lease_ends_and_keepers_are_none(
     clock.advance(5)
     await beat(store, "alice", slots=4, busy=6, queues=("mail", "slow"))
     await beat(store, "bob", slots=8, busy=1, queues=("mail",))
-    await beat(store, "keeper alice")
+    await beat(store, "keeper alice", keeper=True)
     await store.put(QueueSettings(name="idle", paused=True))
 
     seen = await read_overview(store)
@@ -125,7 +125,7 @@ async def test_of_some_tasks_it_says_nothing_of_others(
     for queue, tenant in (("mail", "acme"), ("mail", "ada"), ("slow", "acme"), ("other", "ada")):
         await stand(store, queue=queue, tenant=tenant, type="a")
     await beat(store, "alice", slots=1, queues=("mail", "secret"))
-    await beat(store, "keeper alice")
+    await beat(store, "keeper alice", keeper=True)
     await store.put(Limit(name="limit", running=1))
     await store.put(Schedule(name="schedule", type="t", every=MINUTE))
     for queue in ("mail", "secret"):

@@ -84,8 +84,8 @@ class Watch:
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
-    monkeypatch.setattr(keeper_module, "_TRY_AGAIN", 0.01)
-    monkeypatch.setattr(schedules_module, "LOOK_EVERY", 0.003)  # the clock is turned faster than it runs
+    monkeypatch.setattr(keeper_module, "_RETRY_AFTER", 0.01)
+    monkeypatch.setattr(schedules_module, "RELOAD_EVERY", 0.003)  # the clock is turned faster than it runs
 
 
 @pytest.mark.parametrize(

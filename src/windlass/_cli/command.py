@@ -53,7 +53,7 @@ class Asked:
         if settings.store is not None:
             app.use_store(settings.store)
         if settings.webhook_secret is not None:
-            app.alerting.secret = settings.webhook_secret
+            app.alert_notifier.secret = settings.webhook_secret
         return app
 
     def run(self, work: Callable[["App"], Awaitable[T]]) -> T:

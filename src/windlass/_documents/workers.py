@@ -40,5 +40,4 @@ def worker_document(session: Session, now: datetime) -> WorkerDocument:
         session,
         session=session.id,
         alive=session.expires_at > now,
-        keeper=session.is_keeper,
     )

@@ -1,7 +1,7 @@
-"""The chore of noticing that too many tasks have died, and of telling whoever should know. (L4)
+"""The chore of raising and clearing dead-letter alerts, and of sending them to webhooks.
 
-An alarm is written before it is told, and a message stays in it until the webhook has taken it. So a
-leader that dies on the way costs no message; its successor may send one again, under the same id.
+An alert's state is stored before anyone is notified, and holds each notice until the webhook has accepted it.
+If the leader dies in between, its successor sends the notice, perhaps a second time under the same id.
 """
 
 import asyncio
@@ -9,7 +9,6 @@ import logging
 import random
 from collections.abc import Callable
 from datetime import datetime
-from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,104 +32,107 @@ from ..alerts import AlertEvent
 
 logger = logging.getLogger("windlass.alerts")
 
-MAX_LETTERS = 5
-MAX_SENDING = 8  # webhooks at once
-R = TypeVar("R", Alert, AlertState)
+MAX_EXAMPLES = 5  # dead letters named in a notice
+MAX_DELIVERIES = 8  # webhooks at once
 
 
-class Alerting:
-    """How alerts are told: signed with this secret, and to these listeners beside the log."""
+class AlertNotifier:
+    """Whom to notify of alerts: the log, the program's listeners, and webhooks signed with a secret."""
 
     def __init__(self, secret: str | None = None) -> None:
         self.secret = secret
         self.listeners: list[Callable[[AlertEvent], None]] = []
 
-    def tell(self, event: AlertEvent) -> None:
-        """Log it, and call the listeners; one that raises keeps nobody else from hearing."""
+    def notify(self, event: AlertEvent) -> None:
+        """Log the event and call every listener, even if one raises."""
         for listener in (log_alert, *self.listeners):
             try:
                 listener(event)
             except Exception:
-                logger.exception("a listener to alerts failed at alert %s", event.alert)
+                logger.exception("alert %s: a listener raised", event.alert)
 
 
-class Sending(Struct, frozen=True):
-    """A message on its way."""
+class _Delivery(Struct, frozen=True):
+    """A notice on its way to a webhook."""
 
-    news: AlertNotice
+    notice: AlertNotice
     url: str
     task: asyncio.Task[Answer]
 
 
 class AlertWatch:
-    """Looks at every alert while its keeper leads. Only a look writes alarms: what is sent meanwhile is noted
-    by the next one, for which `wake` asks."""
+    """Evaluates every alert while its keeper leads.
 
-    def __init__(self, store: Store, alerting: Alerting, wake: Callable[[], None]) -> None:
+    Only `evaluate_all` writes states. The end of a delivery calls `wake`, which must have it called again.
+    """
+
+    def __init__(self, store: Store, notifier: AlertNotifier, wake: Callable[[], None]) -> None:
         self._store = store
-        self._alerting = alerting
+        self._notifier = notifier
         self._wake = wake
-        self._sending: dict[str, Sending] = {}
-        self._unheard: dict[str, AlertNotice] = {}  # told once the store is known to have it
-        self._warned = False
+        self._deliveries: dict[str, _Delivery] = {}  # by alert
+        self._unannounced: dict[str, AlertNotice] = {}  # by alert, until the store is known to have it
+        self._warned_unsigned = False
 
-    async def look(self) -> None:
-        """Judge every alert by the dead letters there are, and send on what is to be sent."""
+    async def evaluate_all(self) -> None:
+        """Count the dead letters of every alert, store and announce what changed, start deliveries."""
         alerts = await all_records(self._store, Alert)
-        alarms = {alarm.name: alarm for alarm in await all_records(self._store, AlertState)}
+        states = {state.name: state for state in await all_records(self._store, AlertState)}
         now = await self._store.now()
         for alert in alerts:
-            await self._judge(alert, alarms.pop(alert.name, AlertState(name=alert.name)), now)
-        for name in alarms:  # whose alert was removed
+            await self._evaluate(alert, states.pop(alert.name, AlertState(name=alert.name)), now)
+        for name in states:  # whose alert was removed
             await self._store.remove(AlertState, name)
-            await self._drop(name)
+            await self._cancel(name)
 
     async def close(self) -> None:
-        """Send no more. What was not taken is sent by the next leader."""
-        for name in [*self._sending]:
-            await self._drop(name)
+        """Cancel deliveries. The next leader sends what was not accepted."""
+        for name in [*self._deliveries]:
+            await self._cancel(name)
 
-    async def _judge(self, alert: Alert, standing: AlertState, now: datetime) -> None:
-        self._hear(alert, standing)
+    async def _evaluate(self, alert: Alert, stored: AlertState, now: datetime) -> None:
+        self._announce(alert, stored)
         dead = dead_letter_filter(alert, now)
         number = sum(count.number for count in await self._store.count(dead, ()))
-        alarm, news = evaluate(alert, self._noted(alert, standing, now), number, now)
-        if news is not None:
-            if news.turn is not Turn.CLEARED:
-                news = replace(news, letters=await self._some(dead))
-            self._unheard[alert.name] = news
+        state, notice = evaluate(alert, self._after_delivery(alert, stored, now), number, now)
+        if notice is not None:
+            if notice.turn is not Turn.CLEARED:
+                notice = replace(notice, letters=await self._examples(dead))
+            self._unannounced[alert.name] = notice
             if alert.webhook is not None:
-                if len(alarm.unsent) == MAX_UNSENT:
-                    logger.error("alert %s: too many messages wait; the oldest is dropped", alert.name)
-                alarm = add_notice(alarm, news)
-        if alarm != standing:
-            await self._store.put(alarm)
-        self._hear(alert, alarm)
-        self._send(alert, alarm, now)
+                if len(state.unsent) == MAX_UNSENT:
+                    logger.error(
+                        "alert %s: dropping the oldest of %d undelivered notices", alert.name, MAX_UNSENT
+                    )
+                state = add_notice(state, notice)
+        if state != stored:
+            await self._store.put(state)
+        self._announce(alert, state)
+        self._start_delivery(alert, state, now)
 
-    def _hear(self, alert: Alert, kept: AlertState) -> None:
-        """Tell what the store has. A reply that was lost must neither silence an alert nor tell it twice."""
-        news = self._unheard.get(alert.name)
-        if news is None or news.id != kept.last:
+    def _announce(self, alert: Alert, stored: AlertState) -> None:
+        """Notify once the store has the notice: a lost reply must neither silence nor repeat it."""
+        notice = self._unannounced.get(alert.name)
+        if notice is None or notice.id != stored.last:
             return
-        del self._unheard[alert.name]
-        self._alerting.tell(
+        del self._unannounced[alert.name]
+        self._notifier.notify(
             AlertEvent(
-                turn=news.turn,
+                turn=notice.turn,
                 alert=alert.name,
-                number=news.number,
+                number=notice.number,
                 count=alert.count,
                 window=alert.window,
                 type=alert.type,
                 queue=alert.queue,
-                raised_at=news.raised_at,
-                at=news.at,
+                raised_at=notice.raised_at,
+                at=notice.at,
             )
         )
 
-    async def _some(self, dead: Filter) -> tuple[DeadLetter, ...]:
-        """A few of them, the last enqueued first, without anything that may be secret."""
-        found = await self._store.find(dead, Page(limit=MAX_LETTERS, newest_first=True))
+    async def _examples(self, dead: Filter) -> tuple[DeadLetter, ...]:
+        """Return a few dead letters, newest first, without anything that may be secret."""
+        found = await self._store.find(dead, Page(limit=MAX_EXAMPLES, newest_first=True))
         return tuple(
             DeadLetter(
                 id=task.id,
@@ -143,46 +145,47 @@ class AlertWatch:
 
     # -- the webhook ---------------------------------------------------------------------------------
 
-    def _send(self, alert: Alert, alarm: AlertState, now: datetime) -> None:
-        """Begin to send what is next, unless something is on its way."""
-        news = next_notice(alarm, now)
-        if news is None or alert.webhook is None or alert.name in self._sending:
+    def _start_delivery(self, alert: Alert, state: AlertState, now: datetime) -> None:
+        """Start to send the next notice, unless one of this alert is on its way."""
+        notice = next_notice(state, now)
+        if notice is None or alert.webhook is None or alert.name in self._deliveries:
             return
-        if len(self._sending) >= MAX_SENDING:
-            return  # the next look, which whoever comes home asks for
-        if self._alerting.secret is None and not self._warned:
-            self._warned = True
-            logger.warning("alerts are sent unsigned: set WINDLASS_WEBHOOK_SECRET, or App(webhook_secret=…)")
-        sending = deliver(alert.webhook, message(alert, news), self._alerting.secret)
-        task = asyncio.create_task(sending)
+        if len(self._deliveries) >= MAX_DELIVERIES:
+            return  # the first one to end wakes the keeper
+        if self._notifier.secret is None and not self._warned_unsigned:
+            self._warned_unsigned = True
+            logger.warning("webhooks are sent unsigned: set WINDLASS_WEBHOOK_SECRET or App(webhook_secret=…)")
+        task = asyncio.create_task(deliver(alert.webhook, message(alert, notice), self._notifier.secret))
         task.add_done_callback(lambda _: self._wake())
-        self._sending[alert.name] = Sending(news, alert.webhook, task)
+        self._deliveries[alert.name] = _Delivery(notice, alert.webhook, task)
 
-    def _noted(self, alert: Alert, alarm: AlertState, now: datetime) -> AlertState:
-        """The alarm after what has come of sending its message."""
-        sending = self._sending.get(alert.name)
-        if sending is None or not sending.task.done():
-            return alarm
-        del self._sending[alert.name]
-        news, answer = sending.news, sending.task.result()
-        where = webhook_origin(sending.url)
+    def _after_delivery(self, alert: Alert, state: AlertState, now: datetime) -> AlertState:
+        """Return the state with the result of a delivery that has ended, if there is one."""
+        delivery = self._deliveries.get(alert.name)
+        if delivery is None or not delivery.task.done():
+            return state
+        del self._deliveries[alert.name]
+        notice, answer = delivery.notice, delivery.task.result()
+        origin = webhook_origin(delivery.url)
         if answer.taken:
-            logger.info("alert %s: %s was told that it is %s", alert.name, where, news.turn)
-            return mark_sent(alarm, news.id)
-        told = f"alert {alert.name}: {where} was not told that it is {news.turn} ({answer.reason})"
-        if answer.gone and sending.url == alert.webhook:  # else there is a new place to try
-            logger.error("%s; not tried again: give the alert another webhook, or none", told)
-            return mark_sent(alarm, news.id)
-        after = mark_failed(alarm, news.id, now, random.random())
-        again = next((one for one in after.unsent if one.id == news.id), None)
-        if again is None or again.due_at is None:
-            logger.error("%s; given up after %d tries", told, news.tries + 1)
+            logger.info("alert %s: %s accepted the notice that it is %s", alert.name, origin, notice.turn)
+            return mark_sent(state, notice.id)
+        failure = (
+            f"alert {alert.name}: {origin} rejected the notice that it is {notice.turn} ({answer.reason})"
+        )
+        if answer.gone and delivery.url == alert.webhook:  # else there is a new URL to try
+            logger.error("%s; not retrying: give the alert another webhook, or none", failure)
+            return mark_sent(state, notice.id)
+        after = mark_failed(state, notice.id, now, random.random())
+        retry = next((one for one in after.unsent if one.id == notice.id), None)
+        if retry is None or retry.due_at is None:
+            logger.error("%s; giving up after %d tries", failure, notice.tries + 1)
         else:
-            logger.warning("%s; tried again in %.0f s", told, (again.due_at - now).total_seconds())
+            logger.warning("%s; retrying in %.0f s", failure, (retry.due_at - now).total_seconds())
         return after
 
-    async def _drop(self, name: str) -> None:
-        sending = self._sending.pop(name, None)
-        if sending is not None:
-            sending.task.cancel()
-            await asyncio.wait({sending.task})
+    async def _cancel(self, name: str) -> None:
+        delivery = self._deliveries.pop(name, None)
+        if delivery is not None:
+            delivery.task.cancel()
+            await asyncio.wait({delivery.task})

@@ -1,7 +1,7 @@
-"""The chore of firing schedules. (T1, T3)
+"""The chore of firing schedules.
 
-A tick is enqueued first and noted after, under a key that names it. So a leader that dies in between, or one
-that was deposed and has not noticed, leaves no tick out and gives none a second task.
+A tick's task is enqueued first, under a key that names the tick, and recorded after. So a leader that dies in
+between, or was deposed without noticing, neither skips a tick nor fires it twice.
 """
 
 import logging
@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from time import monotonic
-from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -23,14 +22,12 @@ from ..errors import DuplicateTask, IdempotencyConflict, InvalidOption, StoreErr
 
 logger = logging.getLogger("windlass.keeper")
 
-R = TypeVar("R", Schedule, Tick)
-
-LOOK_EVERY = 1.0  # seconds within which a change made at run time is noticed
-_AT_ONCE = 200  # schedules; the rest waits for the other chores
+RELOAD_EVERY = 1.0  # seconds until a change made at run time is noticed
+_BATCH = 200  # schedules in one turn; the rest waits for the other chores
 
 
 class _Plan:
-    """A schedule, how far it has come, and when to attend to it (None: never, as things stand)."""
+    """A schedule, its last tick, and when to handle it next (None: not while it is as it is)."""
 
     __slots__ = ("due_at", "schedule", "tick")
 
@@ -41,38 +38,38 @@ class _Plan:
 
 
 class Ticker:
-    """Fires what is due. Between two looks at the store it goes by what it knows, so as to be in time."""
+    """Fires due ticks. Keeps the schedules in memory between reloads, so as to fire in time."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._plans: dict[str, _Plan] = {}
-        self._look_at = 0.0
+        self._reload_at = 0.0
         self._now: datetime | None = None
-        self._broken: dict[str, str] = {}  # name -> what was last said of it
+        self._errors: dict[str, str] = {}  # the last one logged, by schedule
 
     async def fire_due(self) -> float:
-        """Fire every tick that is due; answers with the seconds until it is to be asked again."""
-        if monotonic() >= self._look_at:
-            await self._look()
+        """Fire every tick that is due; return the seconds until the next call."""
+        if monotonic() >= self._reload_at:
+            await self._reload()
         if not self._plans:
-            return max(self._look_at - monotonic(), 0.0)
+            return max(self._reload_at - monotonic(), 0.0)
         began, now = monotonic(), await self._store.now()
-        if self._now is not None and now < self._now:  # set back: what was far off may be near
+        if self._now is not None and now < self._now:  # set back: compute everything anew
             self._plans = {name: _Plan(plan.schedule, plan.tick, now) for name, plan in self._plans.items()}
         self._now = now
-        waiting = [plan for plan in self._plans.values() if plan.due_at is not None and plan.due_at <= now]
-        for plan in waiting[:_AT_ONCE]:
-            await self._attend(plan, now)
-        if len(waiting) > _AT_ONCE:
+        due_plans = [plan for plan in self._plans.values() if plan.due_at is not None and plan.due_at <= now]
+        for plan in due_plans[:_BATCH]:
+            await self._handle(plan, now)
+        if len(due_plans) > _BATCH:
             return 0.0
         soonest = min((plan.due_at for plan in self._plans.values() if plan.due_at), default=None)
-        wait_until = self._look_at
+        wait_until = self._reload_at
         if soonest is not None:
             wait_until = min(wait_until, began + (soonest - now).total_seconds())
         return max(wait_until - monotonic(), 0.0)
 
-    async def _look(self) -> None:
-        """Learn what has changed. What has not keeps its place."""
+    async def _reload(self) -> None:
+        """Load the schedules. A plan stays if neither its schedule nor its tick has changed."""
         schedules = await all_records(self._store, Schedule)
         ticks = {tick.name: tick for tick in await all_records(self._store, Tick)} if schedules else {}
         plans: dict[str, _Plan] = {}
@@ -83,36 +80,36 @@ class Ticker:
             is_known = known is not None and (known.schedule, known.tick) == (schedule, tick)
             plans[schedule.name] = known if known and is_known else _Plan(schedule, tick, now)
         self._plans = plans
-        self._broken = {name: told for name, told in self._broken.items() if name in plans}
-        self._look_at = monotonic() + LOOK_EVERY
+        self._errors = {name: error for name, error in self._errors.items() if name in plans}
+        self._reload_at = monotonic() + RELOAD_EVERY
 
-    async def _attend(self, plan: _Plan, now: datetime) -> None:
-        """Bring one schedule up to now. What is wrong with it is its own affair."""
+    async def _handle(self, plan: _Plan, now: datetime) -> None:
+        """Fire one schedule's due ticks. An error in it must not keep the others from being fired."""
         name = plan.schedule.name
         try:
             await self._advance(plan, now)
             plan.due_at = next_tick(plan.schedule, now)
-            self._broken.pop(name, None)
+            self._errors.pop(name, None)
         except StoreError as error:
             if error.transient:
                 raise
-            self._complain(name, error)
+            self._log_error(name, error)
             plan.due_at = now + GRACE
-        except Exception as error:  # noqa: BLE001  # a record that cannot be read: told, and left for later
-            self._complain(name, error)
+        except Exception as error:  # noqa: BLE001 - an invalid record is logged and retried later
+            self._log_error(name, error)
             plan.due_at = now + GRACE
 
     async def _advance(self, plan: _Plan, now: datetime) -> None:
         schedule = plan.schedule
         if plan.tick is None:
-            next_tick(schedule, now)  # one whose rule cannot be read does not begin
+            next_tick(schedule, now)  # raises if the rule is invalid: then it does not start
             plan.tick = Tick(name=schedule.name, at=schedule.since or now)
             await self._store.put(plan.tick)
         found = due(schedule, plan.tick, now)
         if found.at is None:
             return
         if found.missed:
-            _tell_missed(schedule, plan.tick.at, now)
+            _log_missed(schedule, plan.tick.at, now)
         tick = replace(plan.tick, at=found.at)
         if fired := await self._fire(schedule, found.instants):
             tick = replace(tick, fired_at=fired[0], task_id=fired[1])
@@ -120,10 +117,10 @@ class Ticker:
         plan.tick = tick
 
     async def _fire(self, schedule: Schedule, instants: Sequence[datetime]) -> tuple[datetime, TaskId] | None:
-        """Enqueue a task for each; answers with the last one that has a task, and that."""
+        """Enqueue a task for each instant; return the last instant that has one, and its id."""
         tasks = [tick_task(schedule, instant, new_id) for instant in instants]
         if len(tasks) > 1 and tasks[0].fingerprint is None:
-            with suppress(IdempotencyConflict):  # then one by one, to learn which
+            with suppress(IdempotencyConflict):  # then one by one, to find out which
                 return instants[-1], (await self._store.enqueue(tasks))[-1].id
         last = None
         for instant, task in zip(instants, tasks, strict=True):
@@ -133,38 +130,38 @@ class Ticker:
 
     async def _enqueue(self, schedule: Schedule, instant: datetime, task: NewTask) -> TaskId | None:
         try:
-            (answer,) = await self._store.enqueue([task])
+            (enqueued,) = await self._store.enqueue([task])
         except IdempotencyConflict as error:  # fired already, before the schedule was changed
             return error.standing
         except DuplicateTask as error:
             logger.info(
-                "schedule %s: the tick of %s is passed over, task %s has not ended",
+                "schedule %s: skipping the tick of %s, as task %s has not ended",
                 schedule.name,
                 instant.isoformat(),
                 error.standing,
             )
             return None
-        return answer.id
+        return enqueued.id
 
-    def _complain(self, name: str, error: Exception) -> None:
-        """Once for each thing that is wrong."""
-        told = f"{type(error).__name__}: {error}"
-        if self._broken.get(name) != told:
-            self._broken[name] = told
+    def _log_error(self, name: str, error: Exception) -> None:
+        """Log an error, unless it is the same as the last one."""
+        text = f"{type(error).__name__}: {error}"
+        if self._errors.get(name) != text:
+            self._errors[name] = text
             trace = None if isinstance(error, InvalidOption) else error
-            logger.error("schedule %s cannot be fired: %s", name, told, exc_info=trace)
+            logger.error("cannot fire schedule %s: %s", name, text, exc_info=trace)
 
 
-def _tell_missed(schedule: Schedule, since: datetime, now: datetime) -> None:
-    what = {
-        Missed.SKIP: "they are passed over",
-        Missed.ONCE: "the last of them is fired",
-        Missed.ALL: f"the last {schedule.at_most} of them are fired",
+def _log_missed(schedule: Schedule, since: datetime, now: datetime) -> None:
+    action = {
+        Missed.SKIP: "skipping them",
+        Missed.ONCE: "firing the last of them",
+        Missed.ALL: f"firing the last {schedule.at_most} of them",
     }[schedule.missed]
     logger.warning(
         "schedule %s: ticks between %s and %s were missed; %s",
         schedule.name,
         since.isoformat(timespec="seconds"),
         now.isoformat(timespec="seconds"),
-        what,
+        action,
     )

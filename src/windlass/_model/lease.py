@@ -15,6 +15,10 @@ DEFAULT_HEARTBEAT = timedelta(seconds=5)
 """Time between two heartbeats of a worker."""
 
 
+CLOSE_TIMEOUT = 2.0
+"""Seconds to end a session or a lead at shutdown; if the store is out of reach they expire by themselves."""
+
+
 class Lease(Struct, frozen=True, gc=False):
     """The right to settle one task. Only its newest fence counts."""
 
@@ -24,6 +28,10 @@ class Lease(Struct, frozen=True, gc=False):
 
 RESCUED = 0
 """Stands for the number of the claim where a task was rescued and not claimed; real ones start at 1."""
+
+
+NO_CLAIMS = -1
+"""`Heartbeat.through` of a session that wants nothing handed back, not even rescued tasks."""
 
 
 class Claim(Struct, frozen=True, gc=False, kw_only=True):

@@ -12,12 +12,9 @@ from .queue import QueueSettings
 from .schedule import Schedule, Tick
 from .task import TaskId
 
-KEEPER = "keeper"
-"""What the name of a keeper begins with, where its session stands among those of workers."""
-
 
 class Worker(Struct, frozen=True, gc=False, kw_only=True):
-    """A worker process, as it describes itself."""
+    """A worker process, as it describes itself; or the leading keeper, which holds what it rescues."""
 
     name: str
     host: str = ""
@@ -26,6 +23,7 @@ class Worker(Struct, frozen=True, gc=False, kw_only=True):
     slots: int = 0
     busy: int = 0
     version: str = ""
+    keeper: bool = False
 
 
 class Session(Struct, frozen=True, gc=False, kw_only=True):
@@ -36,11 +34,6 @@ class Session(Struct, frozen=True, gc=False, kw_only=True):
     started_at: datetime
     beat_at: datetime
     expires_at: datetime
-
-    @property
-    def is_keeper(self) -> bool:
-        """Whether it is the leading keeper's, which rescues and runs nothing. A worker has slots."""
-        return not self.worker.slots and self.worker.name.partition(" ")[0] == KEEPER
 
 
 class Audit(Struct, frozen=True, gc=False, kw_only=True):

@@ -180,14 +180,14 @@ async def read_overview(store: Store, where: Filter = EVERYTHING) -> Overview:
     if where != EVERYTHING:
         return replace(seen, settings=tuple(one for one in settings if one.name in seen.queues))
     sessions = [one for one in await all_records(store, Session) if one.expires_at > seen.at]
-    workers = tuple(one for one in sessions if not one.is_keeper)
+    workers = tuple(one for one in sessions if not one.worker.keeper)
     named = [one.name for one in settings] + [queue for one in workers for queue in one.worker.queues]
     return replace(
         seen,
         queues=_names(depths, named),
         settings=settings,
         workers=workers,
-        keeper=next((one for one in sessions if one.is_keeper), None),
+        keeper=next((one for one in sessions if one.worker.keeper), None),
         limits=await _limits(store),
         schedules=await _schedules(store, seen.at),
     )

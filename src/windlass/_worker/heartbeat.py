@@ -9,8 +9,7 @@ from datetime import timedelta
 from time import monotonic
 from typing import Protocol
 
-from .._keeper.keeper import FAREWELL
-from .._model.lease import Heartbeat, HeartbeatReply, ProgressReport
+from .._model.lease import CLOSE_TIMEOUT, Heartbeat, HeartbeatReply, ProgressReport
 from .._model.record import Worker
 from .._model.task import TaskId
 from .._store.protocol import Store
@@ -87,7 +86,7 @@ class Heart:
         self._stopping = True
         self._nudge()
         if self._thread is not None:
-            await asyncio.to_thread(self._thread.join, FAREWELL)
+            await asyncio.to_thread(self._thread.join, CLOSE_TIMEOUT)
 
     def hurry(self) -> None:
         """Beat soon: there is a new session to open."""

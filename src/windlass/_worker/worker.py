@@ -15,9 +15,8 @@ from msgspec.structs import replace
 
 from .._handler.failure import describe
 from .._handler.spec import HandlerSpec
-from .._keeper.hints import hear
-from .._keeper.keeper import FAREWELL, Keeper
-from .._model.lease import Claimed, HeartbeatReply, Lease, ProgressReport
+from .._keeper.keeper import Keeper
+from .._model.lease import CLOSE_TIMEOUT, Claimed, HeartbeatReply, Lease, ProgressReport
 from .._model.outcome import Interrupted, Outcome, Unhandled, name_of
 from .._model.queue import Level
 from .._model.record import Session
@@ -28,6 +27,7 @@ from .._policy.backoff import Delay
 from .._policy.order.reserve import new_reserve
 from .._policy.verdict import decide, unhandled_for
 from .._store.protocol import Store, Wake
+from .._store.wakes import listen_for_wakes
 from .._timers import happened
 from ..errors import InvalidOption, StoreError
 from .exchange import Exchange
@@ -224,7 +224,7 @@ class Worker:
         await self._runner.close()
         await self._heart.stop()
         with contextlib.suppress(StoreError, TimeoutError):
-            async with asyncio.timeout(FAREWELL):
+            async with asyncio.timeout(CLOSE_TIMEOUT):
                 # What a lost reply may have granted was never run: it is handed back before the session ends.
                 await self._heart.open()
                 await self._store.remove(Session, self.holdings.session)
@@ -237,7 +237,7 @@ class Worker:
             if wake is Wake.READY:
                 self._exchange.wake()
 
-        await hear(self._store, self.queues, take, logger)
+        await listen_for_wakes(self._store, self.queues, take, logger)
 
     async def _keep(self) -> None:
         await self._program.keeper(name=self.name, lease=self.settings.lease).run()

@@ -78,7 +78,7 @@ def add(
         document = {key: value for key, value in plain(alert).items() if key not in {"name", "webhook"}}
         where = None if alert.webhook is None else webhook_origin(alert.webhook)
         asked.output.say(f"added {name}", {"alert": name, **document, "webhook": where})
-        if alert.webhook is not None and app.alerting.secret is None:
+        if alert.webhook is not None and app.alert_notifier.secret is None:
             unsigned = "messages will not be signed unless workers have WINDLASS_WEBHOOK_SECRET"
             asked.output.note(unsigned, warning=True)
 
@@ -107,7 +107,7 @@ def test(asked: Asked, name: str) -> None:
     """Send a message in state "test" to an alert's webhook, from here; exits with 1 if it is not taken."""
 
     async def work(app: "App") -> bool:
-        secret = app.alerting.secret
+        secret = app.alert_notifier.secret
         answer = await app.operator.alerts.test(name, secret=secret)
         signed = "signed" if secret is not None else "unsigned"
         asked.output.say(

@@ -78,7 +78,7 @@ async def _unserved(app: "App") -> Sequence[Finding]:
 
 async def _unsigned(app: "App") -> Sequence[Finding]:
     """Webhooks whose messages anybody could have written."""
-    if app.alerting.secret is not None:
+    if app.alert_notifier.secret is not None:
         return []
     told = "messages to the webhook of alert {} are not signed; set WINDLASS_WEBHOOK_SECRET"
     alerts = [status.alert for status in await app.operator.alerts.list()]

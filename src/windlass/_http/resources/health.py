@@ -65,7 +65,7 @@ async def readyz(asked: Asked[NoQuery, None]) -> Readiness:
     except (StoreError, TimeoutError) as error:  # What it says is not for strangers.
         code = error.code if isinstance(error, StoreError) else "store-unavailable"
         raise Problem(503, code, "the store cannot be used now; the server's log may say why") from None
-    keeper = any(one.is_keeper and one.expires_at > now for one in sessions)
+    keeper = any(one.worker.keeper and one.expires_at > now for one in sessions)
     return Readiness(durability=store.promise.durability, keeper=keeper, now=now)
 
 

@@ -1,4 +1,4 @@
-"""A store on paper: what picking asks, answered from plain lists, and every rule of the answers checked."""
+"""A store on paper: answers the claim planner from plain lists, and checks every rule about the answers."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -16,21 +16,21 @@ from windlass._policy.order.lanes import lane_of
 from windlass._policy.order.limits import Permit, PermitUsage, Subject, limit_key, limits_in_queue, permits_of
 from windlass._stores.rules.claim_planner import (
     MAX_SIZE,
+    ClaimPlanner,
+    ClaimRules,
     Counts,
     Head,
     Heads,
     Keys,
     Lanes,
-    Leveled,
+    LevelHeads,
     Picked,
-    Picking,
-    Request,
-    Rules,
+    Question,
+    Rotation,
     Sizes,
-    Turns,
     first_keys,
-    play,
 )
+from windlass._stores.rules.questions import play
 
 
 class Ready(Struct, frozen=True):
@@ -61,9 +61,9 @@ class Paper:
         self.running: dict[str, Head] = {}
         self.starts: dict[str, list[datetime]] = {}
         self.locked: set[str] = set()  # keys of permits that another claimer holds
-        self.turns = Turns(lambda: draw)
-        self.asked: list[Request] = []
-        self.picking = Picking(Rules({}, ()), self.turns, NOW)
+        self.turns = Rotation(lambda: draw)
+        self.asked: list[Question] = []
+        self.planner = ClaimPlanner(ClaimRules({}, ()), self.turns, NOW)
         self._buckets: dict[str, tuple[float, datetime]] = {}
         self._answered: set[str] = set()
         self._ids = count()
@@ -81,13 +81,13 @@ class Paper:
 
     def claim(self, room: int, level: Level | None = None, queues: Sequence[str] = ("q",)) -> list[Head]:
         """Pick so many, and have them run."""
-        rules = Rules(dict.fromkeys(queues, self.settings), self.limits)
-        self.picking, self.asked, self._answered = Picking(rules, self.turns, self.now), [], set()
-        picked: list[Picked] = play(self.picking.pick(room, level), self._answer)
+        rules = ClaimRules(dict.fromkeys(queues, self.settings), self.limits)
+        self.planner, self.asked, self._answered = ClaimPlanner(rules, self.turns, self.now), [], set()
+        picked: list[Picked] = play(self.planner.pick(room, level), self._answer)
         assert len(picked) <= room
         for one in picked:
             self._start(one)
-        self._buckets |= {key: (tokens, self.now) for key, tokens in self.picking.tokens.items()}
+        self._buckets |= {key: (tokens, self.now) for key, tokens in self.planner.tokens.items()}
         self._check_locks()
         return [one.head for one in picked]
 
@@ -147,7 +147,7 @@ class Paper:
 
     # -- answers -------------------------------------------------------------------------------------
 
-    def _answer(self, request: Request) -> Any:
+    def _answer(self, request: Question) -> Any:
         self.asked.append(request)
         match request:
             case Lanes(queue, first, below, limit):
@@ -180,7 +180,7 @@ class Paper:
                     for place, number in numbers.items()
                     for head in self._once(places.get(place, []), number)
                 ]
-            case Leveled(queue, level, number):
+            case LevelHeads(queue, level, number):
                 found = [head for head in self._in(queue) if level_of(self.ready[head.id][1]) is level]
                 return self._once(found, number)
 

@@ -1,4 +1,4 @@
-"""Picking: what a claim gets where queues have lanes and tasks have limits, whatever store answers it."""
+"""What a claim gets where queues have lanes and tasks have limits, whatever store answers the planner."""
 
 from collections import Counter
 
@@ -18,7 +18,7 @@ from windlass._stores.rules.claim_planner import (
     Counts,
     Head,
     Keys,
-    Leveled,
+    LevelHeads,
     first_keys,
 )
 
@@ -84,7 +84,7 @@ def test_a_claim_takes_what_it_has_room_for_or_leaves_only_what_limits_hold_up(
 ) -> None:
     for room in rooms:
         got = paper.claim(room, queues=("q", "r"))
-        assert len(got) == room or paper.picking.unfinished or set(paper.ready) == paper.blocked()
+        assert len(got) == room or paper.planner.unfinished or set(paper.ready) == paper.blocked()
         paper.later(1)
 
 
@@ -223,7 +223,7 @@ def test_lanes_that_limits_hold_up_do_not_hide_those_behind_them(room: int) -> N
     held_up = [Ready(tenant=f"n{n:04}") for n in range(LANES_AT_ONCE)]
     paper = Paper([*held_up, Ready(tenant="z", type="u")], [Limit(name="k", type="t", running=0)], FAIR)
     got = paper.claim(room)
-    while paper.picking.unfinished and not got:
+    while paper.planner.unfinished and not got:
         got = paper.claim(room)
 
     assert tenants(got) == {"z": 1}
@@ -245,7 +245,7 @@ def test_more_keys_than_are_looked_at_in_one_go_are_gone_through_claim_by_claim(
     seen = 0
     for _ in range(3):
         seen += len(paper.claim(1000))
-        assert paper.picking.unfinished or seen == accounts
+        assert paper.planner.unfinished or seen == accounts
 
     assert seen == accounts
 
@@ -277,17 +277,17 @@ def test_what_another_claimer_has_locked_is_left_to_it_and_looked_for_again_soon
     paper.locked = {Permit(limit, "b").key}  # It is not in the first lot, so it is not waited for.
 
     assert tenants(paper.claim(4, queues=("q", "r"))) == {"a": 1}
-    assert paper.picking.wait is not None
-    assert paper.picking.wait < 1
+    assert paper.planner.wait is not None
+    assert paper.planner.wait < 1
 
 
 def test_a_level_is_looked_through_no_further_than_need_be() -> None:
     paper = Paper([Ready(priority=1)], [Limit(name="k", queue="q", running=1)])
     paper.claim(3, Level.HIGH, queues=("q", "r"))
 
-    assert [request for request in paper.asked if isinstance(request, Leveled)] == [
-        Leveled("q", Level.HIGH, 3 + LEVEL_SPARE),
-        Leveled("r", Level.HIGH, 3),
+    assert [request for request in paper.asked if isinstance(request, LevelHeads)] == [
+        LevelHeads("q", Level.HIGH, 3 + LEVEL_SPARE),
+        LevelHeads("r", Level.HIGH, 3),
     ]
 
 
@@ -296,7 +296,7 @@ def test_a_level_with_more_tasks_held_up_than_are_looked_at_is_looked_at_again()
     paper = Paper([*held_up, Ready(priority=1, rank=999, type="u")], [Limit(name="k", type="t", running=0)])
 
     for _ in range(2):
-        assert paper.claim(1, Level.HIGH) or paper.picking.wait
+        assert paper.claim(1, Level.HIGH) or paper.planner.wait
 
 
 # -- when another look is worth while ----------------------------------------------------------------
@@ -306,15 +306,15 @@ def test_where_time_alone_helps_the_wait_is_as_long_as_it_takes() -> None:
     paper = Paper([Ready()] * 4, [Limit(name="k", rate=4, burst=1)])
 
     assert len(paper.claim(4)) == 1
-    assert paper.picking.wait == 0.25
+    assert paper.planner.wait == 0.25
     assert not paper.claim(4)
-    assert paper.picking.wait == 0.25
+    assert paper.planner.wait == 0.25
     paper.later(0.25)
     assert len(paper.claim(4)) == 1
-    assert not paper.picking.is_rewound
+    assert not paper.planner.is_rewound
     paper.later(-1)
     assert not paper.claim(4)
-    assert paper.picking.is_rewound
+    assert paper.planner.is_rewound
 
 
 def test_where_a_cap_holds_things_up_waiting_is_in_vain() -> None:
@@ -322,7 +322,7 @@ def test_where_a_cap_holds_things_up_waiting_is_in_vain() -> None:
 
     assert len(paper.claim(4)) == 1
     assert not paper.claim(4)
-    assert paper.picking.wait is None
+    assert paper.planner.wait is None
 
 
 def test_looks_that_see_only_a_part_and_find_nothing_become_rare() -> None:
@@ -331,13 +331,13 @@ def test_looks_that_see_only_a_part_and_find_nothing_become_rare() -> None:
     waits = []
     for _ in range(20):
         assert not paper.claim(5)
-        waits.append(paper.picking.wait)
+        waits.append(paper.planner.wait)
 
     assert waits == [0.05, 0.1, 0.2, 0.4, 0.8, *[1.0] * 15]
     paper.put(Ready(type="u"))
     paper.limits = [replace(limit, running=1)]
     assert paper.claim(5)
-    assert paper.picking.wait == 0.0
+    assert paper.planner.wait == 0.0
 
 
 @pytest.mark.parametrize("keys", [1, KEYS_AT_ONCE // 2, KEYS_AT_ONCE + 36])
@@ -349,9 +349,9 @@ def test_a_rate_is_reached_by_looking_when_it_is_said_to_be_worth_while(keys: in
         got = paper.claim(200)
         starts += len(got)
         looks += 1
-        assert paper.picking.wait is not None
+        assert paper.planner.wait is not None
         paper.finish(*[head.id for head in got])
-        paper.later(max(paper.picking.wait, 0.001))
+        paper.later(max(paper.planner.wait, 0.001))
 
     assert starts >= 0.95 * keys * 10
     assert looks <= 10 * 20  # and not by looking all the time

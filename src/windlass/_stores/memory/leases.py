@@ -14,7 +14,8 @@ from ..._model.state import State, Verb
 from ..._model.task import Task
 from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settlement
 from ..._policy.order.limits import limits_in_queue
-from ..rules.claim_planner import Picking, Rules, Turns, play
+from ..rules.claim_planner import ClaimPlanner, ClaimRules, Rotation
+from ..rules.questions import play
 from .ready import Answers
 from .shelf import Shelf
 
@@ -26,21 +27,23 @@ class Grant(Struct, frozen=True):
     wait: float | None = None
 
 
-def grant(shelf: Shelf, claim: Claim, turns: Turns, now: datetime) -> Grant:
+def grant(shelf: Shelf, claim: Claim, turns: Rotation, now: datetime) -> Grant:
     """Lease ready tasks to the claim's session, as its queues and the limits have it."""
     queues = [queue for queue in dict.fromkeys(claim.queues) if not shelf.is_paused(queue)]
     limits = shelf.limits
     if claim.level is None and all(_is_line(shelf, queue, limits) for queue in queues):
         return Grant(_lease(shelf, claim, shelf.take_ready(queues, claim.limit), now))
-    picking = Picking(Rules({queue: shelf.queues.get(queue) for queue in queues}, limits), turns, now)
+    planner = ClaimPlanner(
+        ClaimRules({queue: shelf.queues.get(queue) for queue in queues}, limits), turns, now
+    )
     running = [shelf.tasks[task_id] for held in shelf.held.values() for task_id in held]
     answers = Answers(shelf.ready, running, shelf.buckets)
-    picked = play(picking.pick(max(claim.limit, 0), claim.level), answers.answer)
-    shelf.buckets.update({key: (tokens, now) for key, tokens in picking.tokens.items()})
+    picked = play(planner.pick(max(claim.limit, 0), claim.level), answers.answer)
+    shelf.buckets.update({key: (tokens, now) for key, tokens in planner.tokens.items()})
     chosen = [one.head.row for one in picked]
     for task in answers.taken.values():  # Those that were not chosen are still ready.
         shelf.keep(task)
-    return Grant(_lease(shelf, claim, chosen, now), picking.wait)
+    return Grant(_lease(shelf, claim, chosen, now), planner.wait)
 
 
 def _is_line(shelf: Shelf, queue: str, limits: Sequence[Limit]) -> bool:

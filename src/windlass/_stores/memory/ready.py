@@ -18,8 +18,8 @@ from ..rules.claim_planner import (
     Heads,
     Keys,
     Lanes,
-    Leveled,
-    Request,
+    LevelHeads,
+    Question,
     Sizes,
     first_keys,
 )
@@ -78,7 +78,7 @@ class Ready:
     def _valid(self, heap: Heap) -> Iterable[Task]:
         return (self._tasks[entry[1]] for entry in heap if self._is_valid(entry))
 
-    # -- what picking asks ---------------------------------------------------------------------------
+    # -- answers to the claim planner ----------------------------------------------------------------
 
     def lanes(self, queue: str, first: str, below: str) -> list[str]:
         """The lanes with anything in them."""
@@ -117,7 +117,7 @@ class Ready:
 
 
 class Answers:
-    """What picking asks of a memory store, during one claim."""
+    """What the claim planner asks of a memory store, during one claim."""
 
     def __init__(self, ready: Ready, running: Sequence[Task], buckets: Mapping[str, Bucket]) -> None:
         self._ready = ready
@@ -125,7 +125,7 @@ class Answers:
         self._buckets = buckets
         self.taken: dict[TaskId, Task] = {}  # off the heaps, or to be passed over there
 
-    def answer(self, request: Request) -> Any:
+    def answer(self, request: Question) -> Any:
         """The answer to a request; its kind says which."""
         match request:
             case Lanes(queue, first, below, limit):
@@ -147,7 +147,7 @@ class Answers:
                     for (lane, key), number in numbers.items()
                     for task in self._ready.take(queue, lane, key, number)
                 ]
-            case Leveled(queue, level, number):
+            case LevelHeads(queue, level, number):
                 found = [task for task in self._ready.all_of(queue) if level_of(task.priority) is level]
                 return [_head("", "", task) for task in found[:number]]
 

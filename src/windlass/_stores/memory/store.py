@@ -33,7 +33,7 @@ from ..._timers import Timer
 from ...errors import NotSupported
 from ..rules import refusals
 from ..rules.audit import audited_prune, audited_put, audited_removal
-from ..rules.claim_planner import Turns
+from ..rules.claim_planner import Rotation
 from ..rules.paging import paged
 from .actions import act
 from .leases import grant, hand_back_strangers, leased, settle_one
@@ -55,7 +55,7 @@ class MemoryStore:
     def __init__(self, *, clock: Clock | None = None, _shelf: Shelf | None = None) -> None:
         self.clock = clock or SystemClock()
         self._shelf = _shelf or Shelf()
-        self._turns = Turns(random.random)
+        self._turns = Rotation(random.random)
         self._later = Timer(lambda: self._shelf.wake_queue(None))  # when time alone lets more start
 
     async def open(self) -> None:

@@ -13,7 +13,7 @@ from ..._model.limit import Limit
 from ..._model.queue import QueueSettings
 from ..._store.protocol import Promise
 from ...errors import StoreError
-from ..rules.claim_planner import Rules
+from ..rules.claim_planner import ClaimRules
 from . import schema
 from .claim import relayout as laying
 from .claim.fifo import Claiming
@@ -125,7 +125,7 @@ class Handle:
 
     async def _lay_anew(self, queues: Sequence[str]) -> None:
         """Put the ready tasks of these queues where they belong now, some at a time."""
-        rules = Rules(self._layout.settings, self._layout.limits)
+        rules = ClaimRules(self._layout.settings, self._layout.limits)
         ready = await self.fetch(Ask("ready_queues", (_MANY,))) if ALL in queues else ()
         for queue in [row[0] for row in ready] or queues:
             while await self.play(partial(laying.take_out, queue)) >= laying.AT_ONCE:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ...._model.lease import Claim
 from ...._model.task import TaskId
 from ...._model.verdict import Settlement
-from ...rules.claim_planner import Picking, Rules, Turns
+from ...rules.claim_planner import ClaimPlanner, ClaimRules, Rotation
 from ..connection.database import Database
 from ..enqueue.plain import Terms
 from ..queue_layout import Layout
@@ -40,7 +40,7 @@ class LaneClaims:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._turns = Turns(random.random)
+        self._turns = Rotation(random.random)
         self._rosters = Rosters()
         self._next_script = 0.0
         self._nothing_until = 0.0
@@ -105,8 +105,10 @@ class LaneClaims:
         queues: Sequence[str],
     ) -> Grant:
         """Complete and claim in one statement, by what is known of the lanes."""
-        rules = Rules({queue: self._layout.settings.get(queue) for queue in queues}, ())
-        planning = Planning(self._rosters, Picking(rules, self._turns, _NO_TIME).pick(max(claim.limit, 0)))
+        rules = ClaimRules({queue: self._layout.settings.get(queue) for queue in queues}, ())
+        planning = Planning(
+            self._rosters, ClaimPlanner(rules, self._turns, _NO_TIME).pick(max(claim.limit, 0))
+        )
         while (asked := planning.go_on()) is not None:
             planning.learn(await database.fetch(asked))
         return read_grant(await database.fetch(exchange_in_lanes(terms, batch, claim, planning.numbers)))

@@ -1,4 +1,4 @@
-"""Claiming where queues have lanes or limits: what picking asks, asked of the database, in one transaction.
+"""Claims where queues have lanes or limits: the claim planner, answered by Postgres in one transaction.
 
 The keys of limits are locked before anything is counted, and each statement sees what was committed before
 it: so a count is exact, and what was counted stands until the claim does.
@@ -17,19 +17,19 @@ from ...._policy.order.limits import PermitUsage, Subject, needs_lock
 from ...rules.claim_planner import (
     KEYS_AT_ONCE,
     MAX_SIZE,
+    ClaimPlanner,
+    ClaimRules,
     Counts,
     Head,
     Heads,
     Keys,
     Lanes,
-    Leveled,
+    LevelHeads,
     Picked,
-    Picking,
-    Picks,
-    Request,
-    Rules,
+    Plan,
+    Question,
+    Rotation,
     Sizes,
-    Turns,
 )
 from ..enqueue.plain import Terms
 from ..queue_layout import read_limit, read_settings
@@ -50,28 +50,28 @@ class Known(Struct, frozen=True):
 
     now: datetime
     worker: str | None
-    rules: Rules
+    rules: ClaimRules
     lines: list[str]  # queues that have no lanes
     outside: list[str]  # queues that have, with ready tasks that lie outside them
 
 
-def claim(terms: Terms, turns: Turns, wish: Claim, queues: Sequence[str]) -> Script[Grant]:
+def claim(terms: Terms, turns: Rotation, wish: Claim, queues: Sequence[str]) -> Script[Grant]:
     """Lease tasks of these queues to a live session."""
     known = read_known((yield from ask("claim_begin", terms.clock, wish.session, list(queues))))
     if known.worker is None:
         return Grant(done=None, alive=False, claimed=[])
     unfinished = (yield from lay_some(known.rules, known.outside)) if known.outside else False
-    picking = Picking(known.rules, turns, known.now)
-    picking.unfinished = unfinished
+    planner = ClaimPlanner(known.rules, turns, known.now)
+    planner.unfinished = unfinished
     answering = Answering(terms, known.now)
-    picked = yield from answering.answer(picking.pick(max(wish.limit, 0), wish.level))
+    picked = yield from answering.answer(planner.pick(max(wish.limit, 0), wish.level))
     is_outdated = wish.level is None and bool(known.lines)
     claimed = (
-        (yield from _lease(known, wish, picked, picking, answering.locked))
-        if picked or picking.is_rewound
+        (yield from _lease(known, wish, picked, planner, answering.locked))
+        if picked or planner.is_rewound
         else []
     )
-    wait = 0.0 if is_outdated else picking.wait
+    wait = 0.0 if is_outdated else planner.wait
     return Grant(
         done=None, alive=True, claimed=claimed, wait=wait, is_unlaid=unfinished, is_outdated=is_outdated
     )
@@ -93,17 +93,17 @@ def read_known(rows: Sequence[Row]) -> Known:
                 lines.append(queue)
             elif is_outside:
                 outside.append(queue)
-    return Known(now, worker, Rules(queues, limits, frozenset(unsettled)), lines, outside)
+    return Known(now, worker, ClaimRules(queues, limits, frozenset(unsettled)), lines, outside)
 
 
 def _lease(
-    known: Known, wish: Claim, picked: Sequence[Picked], picking: Picking, locked: set[str]
+    known: Known, wish: Claim, picked: Sequence[Picked], planner: ClaimPlanner, locked: set[str]
 ) -> Script[list[Claimed]]:
     permits = sorted((permit.key, one.head.id) for one in picked for permit in one.permits)
-    tokens = sorted((key, left) for key, left in picking.tokens.items() if key in locked)
+    tokens = sorted((key, left) for key, left in planner.tokens.items() if key in locked)
     rows = yield from ask(
         "lease",
-        picking.now,
+        planner.now,
         wish.session,
         wish.number,
         known.worker,
@@ -118,7 +118,7 @@ def _lease(
 
 
 class Answering:
-    """Asks the database what picking wants to know."""
+    """Asks the database what the claim planner wants to know."""
 
     def __init__(self, terms: Terms, now: datetime) -> None:
         self._schema = terms.schema
@@ -127,8 +127,8 @@ class Answering:
         self._seen: list[TaskId] = []
         self.locked: set[str] = set()  # permits' keys
 
-    def answer(self, picks: Picks[list[Picked]]) -> Script[list[Picked]]:
-        """Play picking to its end."""
+    def answer(self, picks: Plan[list[Picked]]) -> Script[list[Picked]]:
+        """Play the claim planner to its end."""
         try:
             request = next(picks)
             while True:
@@ -137,7 +137,7 @@ class Answering:
             result: list[Picked] = end.value
             return result
 
-    def _one(self, request: Request) -> Script[Any]:
+    def _one(self, request: Question) -> Script[Any]:
         match request:
             case Lanes(queue, first, below, limit):
                 return [row[0] for row in (yield from ask("lanes", queue, first, below, limit, 0))]
@@ -152,9 +152,9 @@ class Answering:
             case Heads(queue, numbers):
                 columns = columns_of([(lane, key, number) for (lane, key), number in numbers.items()], 3)
                 return self._noted(queue, (yield from ask("lane_heads", queue, *columns, self._seen)))
-            case Leveled(queue, Level.MEDIUM, number):
+            case LevelHeads(queue, Level.MEDIUM, number):
                 return self._noted(queue, (yield from ask("middle_heads", queue, number, self._seen)))
-            case Leveled(queue, level, number):
+            case LevelHeads(queue, level, number):
                 sql = statement("level_heads", self._schema, level=PRIORITIES[level])
                 rows = yield Ask(f"level_heads {level}", (queue, number, self._seen), sql)
                 return self._noted(queue, rows)

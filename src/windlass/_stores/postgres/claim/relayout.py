@@ -21,7 +21,7 @@ from ...._policy.order.limits import (
     split_key,
     tokens_at,
 )
-from ...rules.claim_planner import Rules
+from ...rules.claim_planner import ClaimRules
 from ..queue_layout import ALL, read_limit
 from ..rows import Row, columns_of
 from ..script import Script, ask, value
@@ -39,7 +39,7 @@ _encoder = msgspec.json.Encoder()
 # -- lanes -------------------------------------------------------------------------------------------
 
 
-def lay_some(rules: Rules, queues: Iterable[str]) -> Script[bool]:
+def lay_some(rules: ClaimRules, queues: Iterable[str]) -> Script[bool]:
     """Put ready tasks of these queues into their lanes; says whether there may be more of them."""
     rows = yield from ask("unlaid", sorted(queues), AT_ONCE)
     laid = [(row[0], *_place(rules, row)) for row in rows]
@@ -48,7 +48,7 @@ def lay_some(rules: Rules, queues: Iterable[str]) -> Script[bool]:
     return len(laid) >= AT_ONCE
 
 
-def _place(rules: Rules, row: Row) -> tuple[str, str]:
+def _place(rules: ClaimRules, row: Row) -> tuple[str, str]:
     _, queue, type_, tenant, priority, payload = row
     lane = lane_of(rules.queues.get(queue), tenant, priority)
     return lane, limit_key(limits_in_queue(rules.limits, queue), Subject(queue, type_, tenant, payload))

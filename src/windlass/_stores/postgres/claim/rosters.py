@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from ...._policy.order.limits import Subject
-from ...rules.claim_planner import MAX_SIZE, NEXT, Head, Heads, Lanes, Picked, Picks, Request, Sizes
+from ...rules.claim_planner import MAX_SIZE, NEXT, Head, Heads, Lanes, Picked, Plan, Question, Sizes
 from ..script import Ask
 
 FRESH_FOR = 1.0
@@ -85,12 +85,12 @@ class Rosters:
 
 
 class Planning:
-    """Plays picking without taking anything: what it would take, by what is known of the lanes."""
+    """Plays the claim planner without taking anything: what it would take, by what is known of the lanes."""
 
-    def __init__(self, rosters: Rosters, picks: Picks[list[Picked]]) -> None:
+    def __init__(self, rosters: Rosters, picks: Plan[list[Picked]]) -> None:
         self._rosters = rosters
         self._picks = picks
-        self._asked: Request | None = None
+        self._asked: Question | None = None
         self.numbers: dict[tuple[str, str], int] = {}  # (queue, lane) -> tasks
 
     def go_on(self) -> Ask | None:
@@ -116,7 +116,7 @@ class Planning:
             case _:
                 raise AssertionError(f"{self._asked} was not asked")
 
-    def _answer(self, request: Request) -> Any:
+    def _answer(self, request: Question) -> Any:
         match request:
             case Lanes():
                 return self._rosters.lanes(request)
@@ -136,7 +136,7 @@ class Planning:
         ]
 
 
-def _ask(request: Request) -> Ask:
+def _ask(request: Question) -> Ask:
     match request:
         case Lanes(queue, first, below):
             return Ask("lanes", (queue, first, below, AT_ONCE, 0))

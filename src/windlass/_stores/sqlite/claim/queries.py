@@ -1,4 +1,4 @@
-"""What picking asks of the file during one claim, a small statement at a time. (F2-F5)
+"""What the claim planner asks of the file during one claim, a small statement at a time. (F2-F5)
 
 The transaction has the file to itself, so what it counts stays so. No answer reads a backlog: lanes and keys
 are found by jumps through windlass_task_ready, and what is counted is counted up to a bound.
@@ -15,20 +15,20 @@ from ...rules.claim_planner import (
     KEYS_AT_ONCE,
     LANES_AT_ONCE,
     MAX_SIZE,
+    ClaimPlanner,
+    ClaimRules,
     Counts,
     Head,
     Heads,
     Keys,
     Lanes,
-    Leveled,
+    LevelHeads,
     Picked,
-    Picking,
-    Request,
-    Rules,
+    Question,
+    Rotation,
     Sizes,
-    Turns,
-    play,
 )
+from ...rules.questions import play
 from ..rows import Row, moment, permits_row
 from ..statements import listed
 from ..transaction import Transaction
@@ -45,7 +45,7 @@ _FIRST_RANK = -(1 << 62)
 _SIGNS = {Level.HIGH: 1, Level.MEDIUM: 0, Level.LOW: -1}
 
 
-class Rounds(Turns):
+class Rounds(Rotation):
     """Where one handle's rounds stand, and which lanes were last counted for lots."""
 
     def __init__(self, draw: Callable[[], float]) -> None:
@@ -56,12 +56,12 @@ class Rounds(Turns):
 def pick(tx: Transaction, queues: Sequence[str], wish: Claim, rounds: Rounds) -> list[int]:
     """The rows to lease, with their permits written to them."""
     settings = tx.places.settings
-    rules = Rules({queue: settings.get(queue) for queue in queues}, tx.places.limits)
-    picking = Picking(rules, rounds, tx.now)
+    rules = ClaimRules({queue: settings.get(queue) for queue in queues}, tx.places.limits)
+    planner = ClaimPlanner(rules, rounds, tx.now)
     answers = _Answers(tx, rounds)
-    picked = play(picking.pick(max(wish.limit, 0), wish.level), answers.answer)
-    _keep(tx, picked, picking.tokens, answers.ahead)
-    tx.wakes.wait = picking.wait
+    picked = play(planner.pick(max(wish.limit, 0), wish.level), answers.answer)
+    _keep(tx, picked, planner.tokens, answers.ahead)
+    tx.wakes.wait = planner.wait
     return [one.head.row for one in picked]
 
 
@@ -93,7 +93,7 @@ class _Answers:
         self._running: Counter[str] | None = None
         self.ahead: dict[str, float] = {}  # buckets that are later than now
 
-    def answer(self, request: Request) -> Any:
+    def answer(self, request: Question) -> Any:
         """The answer to a request; its kind says which."""
         match request:
             case Lanes(queue, first, below, limit):
@@ -110,7 +110,7 @@ class _Answers:
                     for (lane, key), number in numbers.items()
                     for head in self._heads(queue, lane, key, number)
                 ]
-            case Leveled(queue, level, number):
+            case LevelHeads(queue, level, number):
                 return self._leveled(queue, level, number)
 
     # -- lanes ---------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ class Enqueued(Struct, frozen=True, gc=False, kw_only=True):
     created: bool
 
 
-class Task(Struct, frozen=True, gc=False, kw_only=True):
+class Task(Struct, frozen=True, gc=False):
     """A task as the store knows it at one moment."""
 
     id: TaskId

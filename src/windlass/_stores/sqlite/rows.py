@@ -16,6 +16,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _STATES = {state.value: state for state in State}
 _texts = msgspec.json.Decoder(tuple[str, ...])
+_rows = msgspec.json.Decoder(list[list[Any]])
 _encoder = msgspec.json.Encoder()
 
 
@@ -58,39 +59,14 @@ def task_reader() -> Callable[[Row], Task]:
          fraction, message, result, error_type, error_message, error_traceback, idempotency_key, fingerprint,
          next_, after, result_into, secret, trace, enqueued_by) = row  # fmt: skip
         return Task(
-            id=id_,
-            type=type_,
-            payload=payload,
-            root=root,
-            queue=queue,
-            tenant=tenant,
-            priority=priority,
-            boost=boost,
-            state=_STATES[state],
-            attempt=attempt,
-            max_attempts=max_attempts,
-            fence=fence,
-            run_at=moments[run_at],
-            created_at=moments[created_at],
-            claimed_at=moments[claimed_at],
-            finished_at=moments[finished_at],
-            timeout=None if timeout is None else timedelta(microseconds=timeout),
-            session=session,
-            worker=worker,
-            duration=ran_for,
-            cancel_requested=cancel_requested == 1,
-            progress=None if fraction is None else Progress(fraction=fraction, message=message),
-            result=result,
-            error=_error(error_type, error_message, error_traceback),
-            idempotency_key=idempotency_key,
-            fingerprint=fingerprint,
-            next=next_,
-            after=() if after is None else _texts.decode(after),
-            result_into=result_into,
-            secret=() if secret is None else _texts.decode(secret),
-            trace=trace,
-            enqueued_by=enqueued_by,
-        )
+            id_, type_, payload, root, queue, tenant, priority, boost, _STATES[state], attempt, max_attempts,
+            fence, moments[run_at], moments[created_at], moments[claimed_at], moments[finished_at],
+            None if timeout is None else timedelta(microseconds=timeout), session, worker, ran_for,
+            cancel_requested == 1, None if fraction is None else Progress(fraction=fraction, message=message),
+            result, _error(error_type, error_message, error_traceback), idempotency_key, fingerprint, next_,
+            () if after is None else _texts.decode(after), result_into,
+            () if secret is None else _texts.decode(secret), trace, enqueued_by,
+        )  # fmt: skip
 
     return read
 
@@ -100,40 +76,29 @@ def read_tasks(rows: Sequence[Row]) -> list[Task]:
     return list(map(task_reader(), rows))
 
 
-def leased_reader() -> Callable[[Row], Task]:
-    """Reads plain tasks off the rows of leased.sql: those whose last column says that there is no more."""
+def read_leased(text: bytes, read_whole: Callable[[list[int]], list[Task]]) -> list[Task]:
+    """Read the tasks of leased.sql; `read_whole` reads by rowid those that it gives only in part."""
     moments = Moments({None: None})
+    rows = _rows.decode(text)
+    rest = [row[-1] for row in rows if row[-1] is not None]
+    whole = iter(read_whole(rest) if rest else ())
 
-    def read(row: Row) -> Task:
+    def read(row: list[Any]) -> Task:
         (id_, type_, payload, root, queue, tenant, priority, boost, attempt, max_attempts, fence, run_at,
          created_at, claimed_at, timeout, session, worker, idempotency_key, secret, trace, enqueued_by,
-         _) = row  # fmt: skip
+         rowid) = row  # fmt: skip
+        if rowid is not None:
+            return next(whole)
+        # By position, in the order of Task: by name it takes five times as long, at every claim.
         return Task(
-            id=id_,
-            type=type_,
-            payload=payload,
-            root=root,
-            queue=queue,
-            tenant=tenant,
-            priority=priority,
-            boost=boost,
-            state=State.RUNNING,
-            attempt=attempt,
-            max_attempts=max_attempts,
-            fence=fence,
-            run_at=moments[run_at],
-            created_at=moments[created_at],
-            claimed_at=moments[claimed_at],
-            timeout=None if timeout is None else timedelta(microseconds=timeout),
-            session=session,
-            worker=worker,
-            idempotency_key=idempotency_key,
-            secret=() if secret is None else _texts.decode(secret),
-            trace=trace,
-            enqueued_by=enqueued_by,
-        )
+            id_, type_, payload.encode(), root, queue, tenant, priority, boost, State.RUNNING, attempt,
+            max_attempts, fence, moments[run_at], moments[created_at], moments[claimed_at], None,
+            None if timeout is None else timedelta(microseconds=timeout), session, worker, None, False, None,
+            None, None, idempotency_key, None, None, (), None,
+            () if secret is None else _texts.decode(secret), trace, enqueued_by,
+        )  # fmt: skip
 
-    return read
+    return list(map(read, rows))
 
 
 def new_row(new: NewTask, state: State, run_at: datetime, now: int) -> Row:

@@ -46,7 +46,7 @@ def _reply(tx: Transaction, beat: Heartbeat) -> HeartbeatReply:
 def rescue(tx: Transaction, session: str, limit: int) -> list[Claimed]:
     """Take over running tasks whose session is not alive, and delete expired sessions that hold nothing."""
     alive(tx, session)
-    rowids = [row[0] for row in tx.rows("silent", {"now": tx.at, "limit": max(limit, 0)})]
-    rescued = lease_out(tx, "rescue", rowids, {"session": session, "number": RESCUED}) if rowids else []
+    rowids = listed(row[0] for row in tx.rows("silent", {"now": tx.at, "limit": max(limit, 0)}))
+    rescued = lease_out(tx, "rescue", rowids, {"session": session, "number": RESCUED})
     tx.run("forget_sessions", {"now": tx.at})
     return rescued

@@ -10,9 +10,9 @@ from ..rules import refusals
 from ..rules.settlement import follow_up
 from ..rules.settlement import settle as settle_rule
 from .claim.queries import Rounds, pick
-from .rows import leased_reader, read_tasks
+from .rows import read_leased, read_tasks
 from .rule_player import run
-from .statements import listed
+from .statements import as_json, listed
 from .transaction import Transaction
 
 # -- claim -------------------------------------------------------------------------------------------
@@ -38,38 +38,39 @@ def _worker(tx: Transaction, session: str) -> str | None:
 
 def _grant(tx: Transaction, wish: Claim, worker: str, rounds: Rounds) -> list[Claimed]:
     queues = [queue for queue in dict.fromkeys(wish.queues) if not tx.places.is_paused(queue)]
-    first = _off_the_lines(tx, queues, wish)
-    if first is None:
-        first = pick(tx, queues, wish, rounds)
-    if not first:
-        return []
+    rowids = _first_in_fifo(tx, queues, wish)
+    if rowids is None:
+        rowids = listed(pick(tx, queues, wish, rounds))
     lease = {"session": wish.session, "worker": worker, "number": wish.number, "now": tx.at}
-    return lease_out(tx, "claim", first, lease)
+    return lease_out(tx, "claim", rowids, lease)
 
 
-def _off_the_lines(tx: Transaction, queues: Sequence[str], wish: Claim) -> list[int] | None:
-    """The first tasks over all of these queues; None if lanes, limits or a level are to be looked at."""
+def _first_in_fifo(tx: Transaction, queues: Sequence[str], wish: Claim) -> str | None:
+    """Return the rowids of the first tasks over all queues; None if lanes, limits or a level decide."""
     places = tx.places
     if wish.level is not None or not all(map(places.is_one_line, queues)):
         return None
     if places.rearranging and not places.rearranging.isdisjoint(queues):
         return None
     limit = max(wish.limit, 0)
+    if len(queues) == 1:
+        rowids: str = tx.value("ready_rowids", {"queue": queues[0], "limit": limit})
+        return rowids
     heads = [tx.rows("ready", {"queue": queue, "limit": limit}) for queue in queues]
-    first = heads[0] if len(heads) == 1 else islice(merge(*heads), limit)
-    return [row[2] for row in first]
+    return listed(row[2] for row in islice(merge(*heads), limit))
 
 
-def lease_out(tx: Transaction, verb: str, rowids: Sequence[int], lease: dict[str, object]) -> list[Claimed]:
-    """Run a statement that leases these rows; answers with the tasks as they then are, in this order."""
-    these = listed(rowids)
-    changed = tx.run(verb, {**lease, "rowids": these})
-    assert changed == len(rowids), f"{changed} of {len(rowids)} tasks were there to {verb}"
-    rows = tx.rows("leased", {"rowids": these})
-    with_more = [rowid for rowid, row in zip(rowids, rows, strict=True) if row[-1]]
-    whole = iter(read_tasks(tx.rows("tasks", {"rowids": listed(with_more)})) if with_more else ())
-    plain = leased_reader()
-    return [Claimed(next(whole) if row[-1] else plain(row)) for row in rows]
+def lease_out(tx: Transaction, verb: str, rowids: str, lease: dict[str, object]) -> list[Claimed]:
+    """Lease the rows of this JSON list by a statement; return the tasks in this order, as they then are."""
+    changed = tx.run(verb, {**lease, "rowids": rowids})
+    if not changed:
+        return []
+    tasks = read_leased(
+        tx.value("leased", {"rowids": rowids}),
+        lambda rest: read_tasks(tx.rows("tasks", {"rowids": listed(rest)})),
+    )
+    assert changed == len(tasks), f"{changed} of {len(tasks)} tasks could be changed by {verb}"
+    return list(map(Claimed, tasks))
 
 
 # -- settle ------------------------------------------------------------------------------------------
@@ -102,12 +103,12 @@ def _complete(tx: Transaction, batch: Sequence[Settlement]) -> bool:
     ids = [settlement.lease.task_id for settlement in batch]
     held = tx.caps_held(ids)
     tx.set_savepoint()
-    given = [
-        (s.lease.task_id, s.lease.fence, s.duration, s.outcome, _text(s.verdict.result))
+    given = {
+        s.lease.task_id: (s.lease.fence, s.duration, s.outcome, _text(s.verdict.result))
         for s in batch
         if isinstance(s.verdict, Complete)
-    ]
-    if tx.run("complete", {"now": tx.at, "settlements": listed(given)}) != len(batch):
+    }
+    if tx.run("complete", {"now": tx.at, "settlements": as_json(given)}) != len(batch):
         tx.roll_back()
         return False
     tx.release_savepoint()

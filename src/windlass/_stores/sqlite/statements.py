@@ -16,6 +16,11 @@ def statement(name: str) -> str:
     return "\n".join(line for line in text.splitlines() if not line.startswith("--")).strip()
 
 
+def as_json(value: object) -> str:
+    """Encode a value as a JSON parameter."""
+    return _encoder.encode(value).decode()
+
+
 def listed(values: Iterable[object]) -> str:
     """Many values as the one parameter that json_each takes apart."""
     return _encoder.encode(list(values)).decode()

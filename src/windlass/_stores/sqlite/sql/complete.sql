@@ -7,9 +7,8 @@ SET
     error_type = NULL, error_message = NULL, error_traceback = NULL, permits = NULL
 FROM (
     SELECT
-        json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS fence,
-        json_extract(value, '$[2]') AS duration, json_extract(value, '$[3]') AS outcome,
-        json_extract(value, '$[4]') AS result
+        key AS id, json_extract(value, '$[0]') AS fence, json_extract(value, '$[1]') AS duration,
+        json_extract(value, '$[2]') AS outcome, json_extract(value, '$[3]') AS result
     FROM json_each(:settlements)
 ) AS given
 WHERE windlass_task.id = given.id AND windlass_task.fence = given.fence AND windlass_task.state = 'running'

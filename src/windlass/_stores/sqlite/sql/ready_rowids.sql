@@ -1,0 +1,10 @@
+-- The first ready tasks of one queue without lanes, as a JSON list of rowids. Uses windlass_task_ready alone,
+-- already in order.
+SELECT json_group_array(row)
+FROM (
+    SELECT rowid AS row
+    FROM windlass_task
+    WHERE queue = :queue AND lane = '' AND key = '' AND state = 'ready'
+    ORDER BY rank, id
+    LIMIT :limit
+)

@@ -1,4 +1,4 @@
-"""The demo, as people run it: in a pipe, interrupted, killed; and its reckoning on records that lie."""
+"""The demo: in a pipe, interrupted, killed; and its proof on contradictory records."""
 
 import os
 import re
@@ -23,7 +23,7 @@ from windlass._cli.demo.proof import (
     Evidence,
     Execution,
     Settlement,
-    reckon,
+    prove,
 )
 from windlass._model.attempt import Attempt
 from windlass._model.record import Audit
@@ -35,7 +35,7 @@ EXIT_SECONDS = 20
 
 @contextmanager
 def demo(folder: Path, *options: str) -> Iterator["subprocess.Popen[str]"]:
-    """The demo in a pipe, its temporary folder within `folder`."""
+    """Run the demo in a pipe, with its temporary folder inside `folder`."""
     process = subprocess.Popen(
         [sys.executable, "-m", "windlass._cli.main", "demo", *SMALL, *options],
         env={**os.environ, "TMPDIR": str(folder)},
@@ -59,7 +59,7 @@ def until(process: "subprocess.Popen[str]", words: str) -> None:
 
 
 def workers_in(folder: Path) -> list[int]:
-    """The processes whose working directory is, or was, within the folder."""
+    """The ids of the processes whose working directory is, or was, inside the folder."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -77,38 +77,40 @@ def wait_for_end(pid: int) -> None:
     except ProcessLookupError:
         return
     try:
-        assert select.select([handle], [], [], EXIT_SECONDS)[0], f"process {pid} outlives the demo"
+        assert select.select([handle], [], [], EXIT_SECONDS)[0], (
+            f"process {pid} is still running after the demo"
+        )
     finally:
         os.close(handle)
 
 
 @pytest.mark.system
-class TestRunning:
-    def test_it_tells_its_story_and_accounts_for_every_task(self, tmp_path: Path) -> None:
+class TestDemo:
+    def test_it_accounts_for_every_task(self, tmp_path: Path) -> None:
         with demo(tmp_path) as process:
             out, err = process.communicate(timeout=55)
 
         assert process.returncode == 0, out + err
         assert "The promise held" in out
         assert "kill -9 worker-2" in out
-        assert re.search(r"was rescued from a kill +[1-9]", out)
+        assert re.search(r"rescued from a killed worker +[1-9]", out)
         assert re.search(r"settled twice +0 ", out)
 
-    def test_in_a_pipe_it_is_plain_text_and_not_much(self, tmp_path: Path) -> None:
+    def test_in_a_pipe_it_prints_a_few_plain_lines(self, tmp_path: Path) -> None:
         with demo(tmp_path, "--seconds", "5") as process:
             out, _ = process.communicate(timeout=55)
 
         assert "\x1b" not in out
         assert len(out.splitlines()) < 80
 
-    def test_out_of_time_it_does_not_claim_that_the_promise_held(self, tmp_path: Path) -> None:
+    def test_out_of_time_it_reports_not_finished(self, tmp_path: Path) -> None:
         with demo(tmp_path, "--tasks", "3000", "--seconds", "5") as process:
             out, _ = process.communicate(timeout=55)
 
         assert process.returncode == 1
         assert "Not finished" in out
 
-    def test_it_leaves_nothing_behind(self, tmp_path: Path) -> None:
+    def test_it_leaves_no_files_or_processes(self, tmp_path: Path) -> None:
         with demo(tmp_path, "--seconds", "5") as process:
             process.communicate(timeout=55)
 
@@ -123,7 +125,7 @@ class TestRunning:
         assert str(store) in out
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-    def test_interrupted_it_clears_away_first(self, tmp_path: Path, number: signal.Signals) -> None:
+    def test_an_interrupt_cleans_up(self, tmp_path: Path, number: signal.Signals) -> None:
         with demo(tmp_path) as process:
             until(process, "worker processes start")
             process.send_signal(number)
@@ -133,7 +135,7 @@ class TestRunning:
         assert list(tmp_path.iterdir()) == []
         assert workers_in(tmp_path) == []
 
-    def test_killed_its_workers_end_by_themselves(self, tmp_path: Path) -> None:
+    def test_workers_end_when_the_demo_is_killed(self, tmp_path: Path) -> None:
         with demo(tmp_path) as process:
             until(process, "worker processes start")
             workers = workers_in(tmp_path)
@@ -145,47 +147,47 @@ class TestRunning:
             wait_for_end(pid)
 
 
-class TestReckoning:
-    def test_a_plain_life_proves_the_promise(self) -> None:
-        proof = reckon(evidence())
+class TestProof:
+    def test_a_task_that_ran_once_proves_the_promise(self) -> None:
+        proof = prove(evidence())
 
         assert proof.holds
-        assert (proof.enqueued, proof.completed, proof.executions, proof.again) == (1, 1, 1, 0)
+        assert (proof.enqueued, proof.completed, proof.executions, proof.repeated) == (1, 1, 1, 0)
 
-    def test_a_task_that_is_nowhere_is_lost(self) -> None:
-        proof = reckon(replace(evidence(), ledger=frozenset({"a", "b"})))
+    def test_an_enqueued_task_that_is_not_in_the_store_is_lost(self) -> None:
+        proof = prove(replace(evidence(), ledger=frozenset({"a", "b"})))
 
         assert (proof.lost, proof.holds) == (1, False)
 
     def test_a_discarded_task_is_not_lost(self) -> None:
         discard = Audit(id="1", at=NOW, who="dana", why="footer", action="discard", task_id="b")
-        proof = reckon(replace(evidence(), ledger=frozenset({"a", "b"}), audits=[discard]))
+        proof = prove(replace(evidence(), ledger=frozenset({"a", "b"}), audits=[discard]))
 
         assert (proof.lost, proof.discarded, proof.holds) == (0, 1, True)
 
     def test_a_task_that_nobody_enqueued_breaks_it(self) -> None:
-        proof = reckon(replace(evidence(), ledger=frozenset()))
+        proof = prove(replace(evidence(), ledger=frozenset()))
 
-        assert (proof.strangers, proof.holds) == (2, False)
+        assert (proof.unknown, proof.holds) == (2, False)
 
     def test_two_receipts_for_one_end_break_it(self) -> None:
         twice = [Settlement("a", "completed"), Settlement("a", "completed")]
-        proof = reckon(replace(evidence(), settlements=twice))
+        proof = prove(replace(evidence(), settlements=twice))
 
         assert (proof.settled_twice, proof.holds) == (1, False)
 
     def test_an_end_after_a_completion_breaks_it(self) -> None:
-        proof = reckon(replace(evidence(), attempts={"a": [line(1), line(2, "failed")]}))
+        proof = prove(replace(evidence(), attempts={"a": [attempt(1), attempt(2, "failed")]}))
 
         assert (proof.settled_twice, proof.holds) == (1, False)
 
     def test_two_starts_under_one_lease_break_it(self) -> None:
-        proof = reckon(replace(evidence(), executions=[Execution("a", 1, 1), Execution("a", 1, 1)]))
+        proof = prove(replace(evidence(), executions=[Execution("a", 1, 1), Execution("a", 1, 1)]))
 
         assert (proof.started_twice, proof.holds) == (1, False)
 
     def test_a_task_that_has_not_ended_breaks_it(self) -> None:
-        proof = reckon(replace(evidence(), tasks={"a": task(State.READY)}, attempts={"a": []}))
+        proof = prove(replace(evidence(), tasks={"a": task(State.READY)}, attempts={"a": []}))
 
         assert (proof.unended, proof.holds) == (1, False)
 
@@ -201,8 +203,8 @@ class TestReckoning:
     def test_a_second_execution_has_the_reason_that_the_attempt_log_gives(
         self, before: list[tuple[str, int]], start: Execution, reason: str
     ) -> None:
-        lines = [line(fence, outcome) for outcome, fence in before] + [line(start.fence)]
-        proof = reckon(replace(evidence(), executions=[Execution("a", 1, 1), start], attempts={"a": lines}))
+        attempts = [attempt(fence, outcome) for outcome, fence in before] + [attempt(start.fence)]
+        proof = prove(replace(evidence(), executions=[Execution("a", 1, 1), start], attempts={"a": attempts}))
 
         assert proof.reasons == {reason: 1}
         assert proof.holds is (reason != UNEXPLAINED)
@@ -213,7 +215,7 @@ def evidence() -> Evidence:
     return Evidence(
         ledger=frozenset({"a"}),
         tasks={"a": task(State.COMPLETED)},
-        attempts={"a": [line(1)]},
+        attempts={"a": [attempt(1)]},
         audits=[],
         executions=[Execution("a", 1, 1)],
         settlements=[Settlement("a", "completed")],
@@ -239,7 +241,7 @@ def task(state: State) -> Task:
     )
 
 
-def line(fence: int, outcome: str = "returned") -> Attempt:
+def attempt(fence: int, outcome: str = "returned") -> Attempt:
     return Attempt(
         task_id="a",
         number=1,

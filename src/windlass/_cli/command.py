@@ -1,4 +1,4 @@
-"""What was asked for apart from a command's own options: which store, which app, tables or JSON."""
+"""What every command has in common: the shared options, and the settings, app and output they select."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -17,32 +17,33 @@ if TYPE_CHECKING:
     from ..config import Settings
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Asked:
-    """The shared options, wherever on the line they stood, and the app or store they lead to."""
+class Cli:
+    """One run of the command line. Options stored here may stand before or after the command's name."""
 
     def __init__(self) -> None:
-        self.flags: dict[str, Any] = {}
+        self.flags: dict[str, Any] = {}  # settings given as options
         self.as_json = False
         self.file: Path | None = None
-        self.by: By | None = None  # who acts, where a command does
+        self.by: By | None = None  # set by commands that act in somebody's name
 
     @cached_property
     def settings(self) -> "Settings":
-        """The settings in force, these flags included."""
+        """The settings in force, options included."""
         from ..config import Settings
 
         return Settings.load(self.file, flags=self.flags)
 
     @property
     def output(self) -> Output:
-        """How to answer."""
+        """Prints tables or JSON, as --json says."""
         return Output(as_json=self.as_json)
 
     @cached_property
     def app(self) -> "App":
-        """The app named, on the store named; without an app one that declares nothing."""
+        """The app and store of the settings; without an app one that declares no task types."""
         from ..app import DEFAULT_STORE, App
         from .target import load_app
 
@@ -56,20 +57,25 @@ class Asked:
             app.alert_notifier.secret = settings.webhook_secret
         return app
 
-    def run(self, work: Callable[["App"], Awaitable[T]]) -> T:
-        """Do this with a store that must be there already: looking must not make one."""
-        return self.run_anywhere(lambda app: _if_there(app, work))
+    def run(
+        self,
+        work: Callable[["App"], Awaitable[T]],
+        *,
+        create: bool = False,
+        private: bool = False,
+        long: bool = False,
+    ) -> T:
+        """Run `work` on an event loop, then close the app.
 
-    def run_anywhere(self, work: Callable[["App"], Awaitable[T]], *, long: bool = False) -> T:
-        """Do this, making the store where there is none."""
-        _require_shared(self.app)
-        return self.run_alone(work, long=long)
-
-    def run_alone(self, work: Callable[["App"], Awaitable[T]], *, long: bool = False) -> T:
-        """Do this, on a store that nobody else need see; `long`: on the quickest loop there is."""
+        Unless `create`, the store must exist already (NotFound): commands that only read never make one.
+        Unless `private`, a store that other processes cannot see is an InvalidOption. `long` is for commands
+        that run until stopped: it takes the fastest event loop available and tunes the garbage collector.
+        """
         from .._worker.process import calm_collector, loop_factory
 
         app = self.app
+        if not private:
+            _require_shared(app)
         if long:
             calm_collector()
         if self.by is not None:
@@ -77,6 +83,8 @@ class Asked:
 
         async def session() -> T:
             try:
+                if not create:
+                    await _require_existing(app)
                 return await work(app)
             finally:
                 await app.close()
@@ -90,12 +98,12 @@ def _require_shared(app: "App") -> None:
 
     if Capability.SHARE not in app.store.capabilities:
         raise InvalidOption(
-            f"the store {app.place} lives inside the process that made it and cannot be seen from here; "
-            f"name another with --store or WINDLASS_STORE"
+            f"the store {app.place} exists only inside the process that made it; "
+            f"choose another with --store or WINDLASS_STORE"
         )
 
 
-async def _if_there(app: "App", work: Callable[["App"], Awaitable[T]]) -> T:
+async def _require_existing(app: "App") -> None:
     from .._store.protocol import Capability
 
     if Capability.MIGRATE in app.store.capabilities:
@@ -103,13 +111,12 @@ async def _if_there(app: "App", work: Callable[["App"], Awaitable[T]]) -> T:
         if not any(step.applied for step in steps):
             raise NotFound(
                 f"there is no store at {app.place} yet; start a worker, enqueue a task or run "
-                f"`windlass migrate` to make it, or name another with --store"
+                f"`windlass migrate` to create it, or choose another with --store"
             )
-    return await work(app)
 
 
 class Command(click.Command):
-    """A command that takes the shared options too, after its own."""
+    """A command that also takes the shared options."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -123,48 +130,57 @@ class Commands(click.Group):
 
 
 def shared_options() -> Iterator[click.Option]:
-    """The options that every command takes, before or after its name."""
+    """The options that every command takes."""
     yield click.Option(
-        ["--store"], metavar="URL", help="Where the tasks are.", callback=_flag, expose_value=False
+        ["--store"],
+        metavar="URL",
+        help="Store to use  [default: the app's, else sqlite:///windlass.db]",
+        callback=_keep_setting,
+        expose_value=False,
     )
     yield click.Option(
         ["--app"],
         metavar="MODULE:NAME",
-        help="The app whose store and task types to use.",
-        callback=_flag,
+        help="App whose store and task types to use",
+        callback=_keep_setting,
         expose_value=False,
     )
     yield click.Option(
         ["--config"],
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Settings, instead of those of this folder.",
-        callback=_file,
+        help="Settings file  [default: windlass.toml or pyproject.toml in this folder]",
+        callback=_keep_file,
         expose_value=False,
     )
     yield click.Option(
         ["--json"],
         is_flag=True,
-        help="Print JSON, one object a line.",
-        callback=_json,
+        help="Print JSON, one object per line",
+        callback=_keep_json,
         expose_value=False,
     )
-    yield click.Option(["--debug"], is_flag=True, help="Show tracebacks of errors.", expose_value=False)
+    yield click.Option(["--debug"], is_flag=True, help="Show tracebacks of errors", expose_value=False)
 
 
-def _flag(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    if value is not None and option.name is not None:
-        context.ensure_object(Asked).flags[option.name] = value
+def setting_option(*names: str, **attributes: Any) -> Callable[[F], F]:
+    """An option that overrides the setting of the same name; the command reads it from `cli.settings`."""
+    return click.option(*names, callback=_keep_setting, expose_value=False, **attributes)
 
 
-def _file(context: click.Context, _: click.Parameter, value: Path | None) -> None:
+def _keep_setting(context: click.Context, option: click.Parameter, value: Any) -> None:
+    if value not in (None, ()) and option.name is not None:
+        context.ensure_object(Cli).flags[option.name] = value
+
+
+def _keep_file(context: click.Context, _: click.Parameter, value: Path | None) -> None:
     if value is not None:
-        context.ensure_object(Asked).file = value
+        context.ensure_object(Cli).file = value
 
 
-def _json(context: click.Context, _: click.Parameter, value: bool) -> None:
-    asked = context.ensure_object(Asked)
-    asked.as_json = asked.as_json or value
+def _keep_json(context: click.Context, _: click.Parameter, value: bool) -> None:
+    cli = context.ensure_object(Cli)
+    cli.as_json = cli.as_json or value
 
 
-pass_asked = click.make_pass_decorator(Asked, ensure=True)
+pass_cli = click.make_pass_decorator(Cli, ensure=True)

@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and the one line that says why. Never a traceback unless asked for."""
+"""How a command ends: its exit code, and one line on stderr that says why."""
 
 import json
 import os
@@ -9,15 +9,16 @@ from enum import IntEnum
 
 import click
 
-from ..errors import NoResult, NotFound, Refused, SchemaMismatch, StoreError, UsageError, WindlassError
-from .escaping import line
+from ..errors import NotFound, Refused, SchemaMismatch, StoreError, UsageError, WindlassError
+from .output import stderr
+from .text import one_line
 
 
 class ExitCode(IntEnum):
-    """What the shell is told."""
+    """The exit codes of every command; `MEANINGS` describes them."""
 
     OK = 0
-    BAD_NEWS = 1
+    NEGATIVE = 1
     USAGE = 2
     REFUSED = 3
     UNAVAILABLE = 4
@@ -26,18 +27,18 @@ class ExitCode(IntEnum):
 
 
 MEANINGS = {
-    ExitCode.OK: "done",
-    ExitCode.BAD_NEWS: "the answer is bad news: check found errors; a task waited for did not complete",
-    ExitCode.USAGE: "the command is wrong: an option, a payload, a setting, an app",
-    ExitCode.REFUSED: "refused, or not found: the command is right, and cannot be done as things stand",
+    ExitCode.OK: "success",
+    ExitCode.NEGATIVE: "negative result: check found errors; a task waited for did not complete",
+    ExitCode.USAGE: "invalid command, option, payload, setting or app",
+    ExitCode.REFUSED: "not found, or not possible in the current state",
     ExitCode.UNAVAILABLE: "the store is unavailable or failed",
-    ExitCode.SCHEMA: "the store's schema does not fit this version; see windlass migrate",
+    ExitCode.SCHEMA: "the store's schema does not match this version; run windlass migrate",
     ExitCode.INTERRUPTED: "interrupted",
 }
 
 
 def code_of(error: WindlassError) -> ExitCode:
-    """The exit code for an error, by whose move it is."""
+    """The exit code for an error."""
     match error:
         case UsageError():
             return ExitCode.USAGE
@@ -47,14 +48,15 @@ def code_of(error: WindlassError) -> ExitCode:
             return ExitCode.SCHEMA
         case StoreError():
             return ExitCode.UNAVAILABLE
-        case NoResult():
-            return ExitCode.BAD_NEWS
         case _:
-            return ExitCode.BAD_NEWS
+            return ExitCode.NEGATIVE
 
 
 def guarded(work: Callable[[], object], arguments: Sequence[str]) -> int:
-    """Run a command line and answer with its exit code, having reported what went wrong."""
+    """Run a command line, report its error if there is one, and return its exit code.
+
+    A traceback is printed only with --debug.
+    """
     as_json, debug = "--json" in arguments, "--debug" in arguments
     try:
         work()
@@ -64,11 +66,8 @@ def guarded(work: Callable[[], object], arguments: Sequence[str]) -> int:
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return ExitCode.USAGE
-    except click.UsageError as error:
-        report("usage", _with_hint(error), as_json=as_json)
-        return ExitCode.USAGE
     except click.ClickException as error:
-        report("usage", error.format_message(), as_json=as_json)
+        report("usage", _message(error), as_json=as_json)
         return ExitCode.USAGE
     except WindlassError as error:
         if debug:
@@ -76,7 +75,7 @@ def guarded(work: Callable[[], object], arguments: Sequence[str]) -> int:
         report(error.code, str(error), as_json=as_json)
         return code_of(error)
     except BrokenPipeError:
-        # Whoever was reading has seen enough; nor may the interpreter complain when it flushes at exit.
+        # The reader has closed the pipe, which is no error; and the flush at exit must not fail either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (KeyboardInterrupt, click.Abort):
         return ExitCode.INTERRUPTED
@@ -84,17 +83,17 @@ def guarded(work: Callable[[], object], arguments: Sequence[str]) -> int:
 
 
 def report(code: str, message: str, *, as_json: bool) -> None:
-    """One line on stderr: `error[code]: message`, or the same as JSON."""
+    """Print `error[code]: message` to stderr, or the same as JSON."""
     if as_json:
         print(json.dumps({"error": {"code": code, "message": message}}), file=sys.stderr)
         return
     from rich.text import Text
 
-    from .terminal import stderr
-
-    stderr().print(Text.assemble((f"error[{code}]:", "bold red"), " ", line(message)))
+    stderr().print(Text.assemble((f"error[{code}]:", "bold red"), " ", one_line(message)))
 
 
-def _with_hint(error: click.UsageError) -> str:
+def _message(error: click.ClickException) -> str:
+    if not isinstance(error, click.UsageError):
+        return error.format_message()
     message = error.format_message().rstrip(".")
     return f"{message}; see `{error.ctx.command_path} --help`" if error.ctx else message

@@ -1,4 +1,4 @@
-"""Which tasks: the filter options that several commands share."""
+"""The options that select tasks, as `tasks` and `dead` share them: filters, and pages of a list."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -6,15 +6,15 @@ from typing import Any, TypedDict, TypeVar
 
 import click
 
-from .._model.filter import Filter
+from .._model.filter import Filter, Page
 from .._model.state import State
-from .options import stacked, task_id, when
+from .options import MAX_LISTED, stacked, task_id, when
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Wanted(TypedDict):
-    """What the filter options give."""
+class FilterOptions(TypedDict):
+    """The values of `filter_options`."""
 
     types: tuple[str, ...]
     queues: tuple[str, ...]
@@ -26,48 +26,76 @@ class Wanted(TypedDict):
     until: datetime | None
 
 
-def filter_options(since: str) -> Callable[[F], F]:
-    """The options of a filter; `since` completes the help of --since: "created", "ended"."""
+class PageOptions(TypedDict):
+    """The values of `page_options`."""
+
+    limit: int
+    cursor: str | None
+    oldest: bool
+
+
+def filter_options(past: str) -> Callable[[F], F]:
+    """The options of a filter; `past` says what --since and --until are about: "created", "died"."""
+    past = past.capitalize()
     return stacked(
-        click.option("--type", "types", multiple=True, metavar="TYPE", help="Of this type (repeatable)."),
+        click.option("--type", "types", multiple=True, metavar="TYPE", help="Only this type (repeatable)"),
         click.option(
-            "--queue", "-q", "queues", multiple=True, metavar="QUEUE", help="In this queue (repeatable)."
+            "--queue", "-q", "queues", multiple=True, metavar="QUEUE", help="Only this queue (repeatable)"
         ),
         click.option(
-            "--tenant", "tenants", multiple=True, metavar="TENANT", help="Of this tenant (repeatable)."
+            "--tenant", "tenants", multiple=True, metavar="TENANT", help="Only this tenant (repeatable)"
         ),
-        click.option("--root", type=task_id, help="Of the chain or group with this first task."),
-        click.option("--key", metavar="KEY", help="With this idempotency key."),
-        click.option("--error", metavar="TEXT", help="Whose last error holds this text."),
-        click.option(
-            "--since", type=when, help=f"{since.capitalize()} since: an instant, or how long ago (2h)."
-        ),
-        click.option("--until", type=when, help=f"{since.capitalize()} before: likewise."),
+        click.option("--root", type=task_id, help="Only the chain or group that began with this task"),
+        click.option("--key", metavar="KEY", help="Only this idempotency key"),
+        click.option("--error", metavar="TEXT", help="Only tasks whose last error contains this text"),
+        click.option("--since", type=when, help=f"{past} at or after this instant, or this long ago (2h)"),
+        click.option("--until", type=when, help=f"{past} before this instant, or this long ago (2h)"),
     )
 
 
-def created(wanted: Wanted, states: tuple[State, ...] = ()) -> Filter:
-    """A filter whose times are those of creation."""
-    return Filter(**_common(wanted, states), created_after=wanted["since"], created_before=wanted["until"])
+page_options = stacked(
+    click.option(
+        "--limit",
+        type=click.IntRange(1, MAX_LISTED),
+        default=50,
+        show_default=True,
+        metavar="N",
+        help="At most N tasks",
+    ),
+    click.option("--cursor", type=task_id, metavar="ID", help="Start after this task, the last one listed"),
+    click.option("--oldest", is_flag=True, help="Oldest first  [default: newest first]"),
+)
 
 
-def finished(wanted: Wanted, states: tuple[State, ...] = ()) -> Filter:
-    """A filter whose times are those of the end."""
-    return Filter(**_common(wanted, states), finished_after=wanted["since"], finished_before=wanted["until"])
+def page_of(options: PageOptions) -> Page:
+    """The page that these options ask for."""
+    return Page(limit=options["limit"], cursor=options["cursor"], newest_first=not options["oldest"])
 
 
-def is_set(wanted: Wanted) -> bool:
-    """Whether any of them was given."""
-    return any(wanted.values())
+def created_filter(options: FilterOptions, states: tuple[State, ...] = ()) -> Filter:
+    """A filter whose --since and --until are about when tasks were created."""
+    return Filter(**_common(options, states), created_after=options["since"], created_before=options["until"])
 
 
-def _common(wanted: Wanted, states: tuple[State, ...]) -> dict[str, Any]:
+def finished_filter(options: FilterOptions, states: tuple[State, ...] = ()) -> Filter:
+    """A filter whose --since and --until are about when tasks ended."""
+    return Filter(
+        **_common(options, states), finished_after=options["since"], finished_before=options["until"]
+    )
+
+
+def is_filtered(options: FilterOptions) -> bool:
+    """Whether any option of the filter was given."""
+    return any(options.get(name) for name in FilterOptions.__annotations__)
+
+
+def _common(options: FilterOptions, states: tuple[State, ...]) -> dict[str, Any]:
     return {
         "states": states or None,
-        "types": wanted["types"] or None,
-        "queues": wanted["queues"] or None,
-        "tenants": wanted["tenants"] or None,
-        "root": wanted["root"],
-        "idempotency_key": wanted["key"],
-        "error": wanted["error"],
+        "types": options["types"] or None,
+        "queues": options["queues"] or None,
+        "tenants": options["tenants"] or None,
+        "root": options["root"],
+        "idempotency_key": options["key"],
+        "error": options["error"],
     }

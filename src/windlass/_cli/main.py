@@ -1,4 +1,4 @@
-"""The entry point: starts the command line, or says what is missing to have one."""
+"""The entry point: runs the command line, or reports which package it lacks."""
 
 import sys
 from importlib.util import find_spec

@@ -1,6 +1,6 @@
-"""What an option's text means. Wrong ones are refused before anything is opened.
+"""Parsers of option values. A wrong value is a usage error before any store is opened.
 
-Each function is a click type: its name is what the help shows.
+Each function is a click type; the help shows its name in capitals.
 """
 
 import re
@@ -18,8 +18,7 @@ from ..errors import InvalidOption
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-MOST = 10_000
-LIMIT = click.IntRange(1, MOST)
+MAX_LISTED = 10_000
 STRICT = "strict"
 
 _NUMBER = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
@@ -29,32 +28,39 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
 def task_id(value: str) -> str:
-    """A task's id in its usual spelling."""
+    """A task id, in lower case."""
     if not is_task_id(value.lower()):
         raise click.BadParameter(
-            f"{quoted(value)} is not a task id; they look like 0198c0de-0000-7000-8000-00000000abcd, "
-            f"and `windlass tasks list` shows them"
+            f"{quoted(value)} is not a task id such as 0198c0de-0000-7000-8000-00000000abcd; "
+            f"`windlass tasks list` shows them"
         )
     return value.lower()
 
 
 def duration(value: str) -> timedelta:
-    """A number of seconds, or text like 5m or 1h30m."""
+    """A number of seconds, or text such as 5m or 1h30m."""
     try:
         return options.parse_duration(float(value) if _NUMBER.fullmatch(value) else value, "duration")
     except InvalidOption:
         raise click.BadParameter(
-            f"a duration is a count of seconds or text like 5m or 1h30m, up to ten years, not {quoted(value)}"
+            f"{quoted(value)} is not a duration: a number of seconds, or text such as 5m or 1h30m, "
+            f"up to ten years"
         ) from None
 
 
+def option_text(value: timedelta) -> str:
+    """A duration as one writes it in an option: "30s", "5m"."""
+    seconds = value.total_seconds()
+    return f"{seconds / 60:g}m" if seconds >= 60 and seconds % 60 == 0 else f"{seconds:g}s"
+
+
 def ageing(value: str) -> timedelta | str:
-    """A duration, or the word for none."""
+    """A duration, or "strict" for none."""
     return STRICT if value == STRICT else duration(value)
 
 
 def instant(value: str) -> datetime:
-    """An instant in ISO 8601, with its time zone."""
+    """An instant in ISO 8601 with a time zone."""
     try:
         found = datetime.fromisoformat(value)
     except ValueError:
@@ -63,8 +69,7 @@ def instant(value: str) -> datetime:
         ) from None
     if found.utcoffset() is None:
         raise click.BadParameter(
-            f"{quoted(value)} is naive: nobody can know which instant it means; "
-            f"end it with Z for UTC, or with an offset such as +01:00"
+            f"{quoted(value)} has no time zone; end it with Z for UTC or with an offset such as +01:00"
         )
     try:
         return options.checked_instant(found, "instant")
@@ -73,7 +78,7 @@ def instant(value: str) -> datetime:
 
 
 def when(value: str) -> datetime:
-    """An instant, or how long ago: 2h."""
+    """An instant, or a duration before now: 2h."""
     try:
         return datetime.now(UTC) - options.parse_duration(value, "age")
     except InvalidOption:
@@ -81,38 +86,36 @@ def when(value: str) -> datetime:
 
 
 def rate(value: str) -> float:
-    """Tasks a second, from 5/s, 300/m or 100/h."""
+    """Tasks per second, from 5/s, 300/m or 100/h."""
     found = _RATE.fullmatch(value)
     if found is None or float(found[1]) == 0:
-        raise click.BadParameter(
-            f"a rate is so many tasks in a time, as in 5/s or 300/m, not {quoted(value)}"
-        )
+        raise click.BadParameter(f"{quoted(value)} is not a rate such as 5/s, 300/m or 100/h")
     return float(found[1]) / _SECONDS[found[2] or "s"]
 
 
 def start_rate(value: str) -> float:
-    """Starts a second, from 10/s, 100/m or 5/h."""
+    """Starts per second, from 10/s, 100/m or 5/h."""
     try:
         return rates.parse_rate(value)
     except InvalidOption as error:
         raise click.BadParameter(str(error)) from None
 
 
-def numbered(value: str) -> tuple[str, int | None]:
-    """NAME=N; NAME=default takes it away."""
+def name_and_number(value: str) -> tuple[str, int | None]:
+    """NAME=N, or NAME=default, which gives None."""
     key, found, number = value.rpartition("=")
     if not found or (number != "default" and not _WHOLE.fullmatch(number)):
-        raise click.BadParameter(f"{quoted(value)} is not like NAME=3 or NAME=default")
+        raise click.BadParameter(f"{quoted(value)} is not of the form NAME=3 or NAME=default")
     return key, None if number == "default" else int(number)
 
 
 def priority(value: str) -> int | str:
-    """A whole number as one; anything else is for the core to judge."""
+    """A whole number as int, a name such as "high" as text; the app checks both."""
     return int(value) if _WHOLE.fullmatch(value) else value
 
 
 def stacked(*decorators: Callable[[F], F]) -> Callable[[F], F]:
-    """Several decorators as one, the first on top."""
+    """Combine decorators into one, the first on top."""
 
     def decorate(function: F) -> F:
         for decorator in reversed(decorators):

@@ -1,38 +1,75 @@
-"""One value, two looks: a table that people read, or a line of JSON for each item that scripts read."""
+"""What a command prints: tables and fields for people, or one JSON object a line for scripts."""
 
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from .escaping import document, line, lines
-from .terminal import stderr, stdout
+from .text import escaped_lines, json_text, one_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 T = TypeVar("T")
 
 _GAP = 2
-_LEAST = 8  # columns that a shrunk cell keeps
+_MIN_WIDTH = 8  # to which an elastic column may shrink
+_UNBOUNDED = 1_000_000
 
 Styled: TypeAlias = tuple[str, str]
 """A text and its style."""
 
+Document: TypeAlias = Struct | dict[str, Any]
+"""What `--json` prints; see windlass._documents."""
+
+
+def stdout() -> "Console":
+    """The console for results."""
+    return _console(error=False)
+
+
+def stderr() -> "Console":
+    """The console for errors, notes and questions."""
+    return _console(error=True)
+
+
+def _console(*, error: bool) -> "Console":
+    from rich.console import Console
+
+    class PipeConsole(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # handled where every command ends, in exit_codes.py
+
+    stream = sys.stderr if error else sys.stdout
+    # A pipe has no width: tables are written to it whole.
+    width = None if stream.isatty() else _UNBOUNDED
+    return PipeConsole(file=stream, width=width, highlight=False, markup=True, emoji=False)
+
+
+def escape_unencodable() -> None:
+    """Make both streams escape characters that their encoding lacks, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
 
 class Column(Struct, Generic[T], frozen=True):
-    """One column. An elastic one gives way to the others, an optional one disappears before that."""
+    """A column of a table. If space is short, optional columns are dropped first, then elastic ones cut."""
 
     title: str
     cell: Callable[[T], str | Styled]
     right: bool = False
     elastic: bool = False
     optional: bool = False
-    keeps_end: bool = False  # when cut, for dotted names, whose end says most
-    wraps: bool = False  # goes on below instead of being cut; for the last column
+    keeps_end: bool = False  # cut at the start: the end of a dotted name is its most telling part
+    wraps: bool = False  # wrapped instead of cut; for the last column
 
 
 class Output(Struct, frozen=True):
-    """Answers in the way that was asked for. Everything shown is escaped here, and nowhere else."""
+    """Prints results as text or as JSON. All text is escaped here and nowhere else."""
 
     as_json: bool = False
 
@@ -40,54 +77,57 @@ class Output(Struct, frozen=True):
         self,
         values: Sequence[T],
         columns: Sequence[Column[T]],
-        as_document: Callable[[T], dict[str, Any]],
+        as_document: Callable[[T], Document] | None = None,
         *,
         none: str,
     ) -> None:
-        """Several things: a table, or a line of JSON for each; `none` is said to people if there are none."""
+        """Print a table, or a line of JSON for each value; an empty table prints the note `none`.
+
+        Without `as_document` the values are documents themselves.
+        """
         if self.as_json:
             for value in values:
-                self.document(as_document(value))
+                self.document(as_document(value) if as_document else value)
         elif not values:
             self.note(none)
         else:
             _print_table(values, columns)
 
     def document(self, value: Any) -> None:
-        """One JSON value on a line."""
-        print(document(value, encoding=sys.stdout.encoding or "utf-8"))
+        """Print one JSON value on a line."""
+        print(json_text(value, encoding=sys.stdout.encoding or "utf-8"))
 
     def fields(self, pairs: Iterable[tuple[str, str | Styled]]) -> None:
-        """One thing, a field a line; empty ones are left out."""
+        """Print names and values, one pair a line; empty values are left out."""
         shown = [(name, *_styled(value)) for name, value in pairs]
-        wide = max(len(name) for name, _, _ in shown)
+        width = max(len(name) for name, _, _ in shown)
         rows: list[list[Styled]] = []
         for name, text, style in shown:
-            for number, one in enumerate(lines(text) if text else []):
-                rows.append([((name if number == 0 else "").ljust(wide), "dim"), (one, style)])
+            for number, line in enumerate(escaped_lines(text) if text else []):
+                rows.append([((name if number == 0 else "").ljust(width), "dim"), (line, style)])
         _print_lines(rows, gap=_GAP)
 
     def heading(self, text: str) -> None:
-        """A title above what follows."""
-        _print_lines([[], [(line(text), "bold")]])
+        """Print a blank line and a title."""
+        _print_lines([[], [(one_line(text), "bold")]])
 
-    def say(self, text: str, value: dict[str, Any] | None = None) -> None:
-        """What was done, in a sentence; or, where JSON is wanted, this value."""
+    def say(self, text: str, value: Document | None = None) -> None:
+        """Print the text, or with --json the value, if there is one."""
         if not self.as_json:
-            _print_lines([[(line(text), "")]])
+            _print_lines([[(one_line(text), "")]])
         elif value is not None:
             self.document(value)
 
     def note(self, text: str, *, warning: bool = False) -> None:
-        """An aside for people, on stderr: never part of the answer."""
+        """Print a remark to stderr; nothing with --json."""
         if not self.as_json:
             style = "yellow" if warning else "dim"
-            stderr().print(line(text), style=style, markup=False)
+            stderr().print(one_line(text), style=style, markup=False)
 
 
 def _print_table(values: Sequence[T], columns: Sequence[Column[T]]) -> None:
     cells = [[_styled(column.cell(value)) for column in columns] for value in values]
-    rows = [[(line(text), style) for text, style in row] for row in cells]
+    rows = [[(one_line(text), style) for text, style in row] for row in cells]
     widths = _fit(rows, columns, stdout().width)
     shown = [index for index, width in enumerate(widths) if width]
     if columns[-1].wraps and widths[-1]:
@@ -97,14 +137,14 @@ def _print_table(values: Sequence[T], columns: Sequence[Column[T]]) -> None:
 
 
 def _wrapped(row: list[Styled], width: int) -> list[list[Styled]]:
-    """The row, its last cell going on below."""
+    """Wrap the last cell of a row onto rows below it."""
     text, style = row[-1]
     first, *rest = textwrap.wrap(text, width) or [""]
     return [[*row[:-1], (first, style)], *([*(("", "") for _ in row[:-1]), (part, style)] for part in rest)]
 
 
 def _fit(rows: list[list[Styled]], columns: Sequence[Column[Any]], width: int) -> list[int]:
-    """How wide each column is: 0 if it is left out. What neither gives way nor disappears is never cut."""
+    """The width of each column, 0 to drop it. A column that is neither elastic nor optional is never cut."""
     from rich.cells import cell_len
 
     widths = [
@@ -117,13 +157,13 @@ def _fit(rows: list[list[Styled]], columns: Sequence[Column[Any]], width: int) -
             widths[index] = 0
     while (excess := _total(widths) - width) > 0:
         index = max(
-            (i for i, column in enumerate(columns) if column.elastic and widths[i] > _LEAST),
+            (i for i, column in enumerate(columns) if column.elastic and widths[i] > _MIN_WIDTH),
             key=lambda i: widths[i],
             default=-1,
         )
         if index < 0:
             break
-        widths[index] -= max(1, min(excess, widths[index] - _LEAST) // 2)
+        widths[index] -= max(1, min(excess, widths[index] - _MIN_WIDTH) // 2)
     return widths
 
 
@@ -133,18 +173,18 @@ def _total(widths: list[int]) -> int:
 
 
 def _slack(widths: list[int], columns: Sequence[Column[Any]]) -> int:
-    """What elastic columns would give before an optional one has to go."""
-    return sum(max(0, widths[i] - 2 * _LEAST) for i, column in enumerate(columns) if column.elastic)
+    """By how much elastic columns may shrink before an optional one is dropped."""
+    return sum(max(0, widths[i] - 2 * _MIN_WIDTH) for i, column in enumerate(columns) if column.elastic)
 
 
 def _pad(text: str, style: str, width: int, column: Column[Any]) -> Styled:
     from rich.cells import cell_len
 
-    whole = text
+    uncut = text
     while cell_len(text) > width:
         most = len(text) - max(1, (cell_len(text) - width) // 2)
         text = f"…{text[-most + 1 :]}" if column.keeps_end else f"{text[: most - 1]}…"
-    if text != whole and column.keeps_end and "." in text:  # better whole parts of a dotted name
+    if text != uncut and column.keeps_end and "." in text:  # cut a dotted name between its parts
         text = f"…{text.partition('.')[2]}"
     blank = " " * (width - cell_len(text))
     return (f"{blank}{text}" if column.right else f"{text}{blank}"), style
@@ -156,9 +196,9 @@ def _print_lines(rows: Iterable[Sequence[Styled]], *, gap: int = 0) -> None:
     console = stdout()
     between = Text(" " * gap)
     for row in rows:
-        whole = between.join(Text(text, style) for text, style in row)
-        whole.rstrip()
-        console.print(whole, soft_wrap=True)
+        line = between.join(Text(text, style) for text, style in row)
+        line.rstrip()
+        console.print(line, soft_wrap=True)
 
 
 def _styled(value: str | Styled) -> Styled:

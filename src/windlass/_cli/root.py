@@ -1,72 +1,58 @@
-"""The root command: finds the others when they are asked for, and ends every run with a meaning."""
+"""The root command `windlass`: imports each command when it is run, and turns errors into exit codes."""
 
+import platform
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.metadata import version as installed_version
 from importlib.util import find_spec
 from typing import Any
 
 import click
+from click.shell_completion import get_completion_class
 
-from .command import shared_options
+from .command import Cli, Command, pass_cli, shared_options
 from .exit_codes import MEANINGS, guarded
-from .terminal import soften
+from .output import escape_unencodable
 
-_HERE = "windlass._cli.commands"
-_RUN = "windlass._cli.run"
-_COMMANDS = {
-    "alerts": f"{_HERE}.alerts:alerts",
-    "audit": f"{_HERE}.audit:audit",
-    "check": f"{_HERE}.check:check",
-    "completion": f"{_HERE}.completion:completion",
-    "dead": f"{_HERE}.dead:dead",
-    "demo": "windlass._cli.demo.command:demo",
-    "enqueue": f"{_HERE}.enqueue:enqueue",
-    "keeper": f"{_RUN}.keeper:keeper",
-    "keys": f"{_HERE}.keys:keys",
-    "limits": f"{_HERE}.limits:limits",
-    "migrate": f"{_HERE}.migrate:migrate",
-    "prune": f"{_HERE}.prune:prune",
-    "queues": f"{_HERE}.queues:queues",
-    "schedules": f"{_HERE}.schedules:schedules",
-    "serve": f"{_RUN}.serve:serve",
-    "tasks": f"{_HERE}.tasks:tasks",
-    "up": f"{_RUN}.up:up",
-    "version": f"{_HERE}.version:version",
-    "worker": f"{_RUN}.worker:worker",
-    "workers": f"{_HERE}.workers:workers",
+_MODULES = {
+    **dict.fromkeys(("keeper", "serve", "up", "worker"), "run"),
+    **dict.fromkeys(("alerts", "audit", "check", "dead", "enqueue", "keys", "limits"), "commands"),
+    **dict.fromkeys(("migrate", "prune", "queues", "schedules", "tasks", "workers"), "commands"),
 }
+"""The folder of the module that defines a command, both of its name."""
+
+_DEMO = "windlass._cli.demo.command"
 _COMPLETE_VARIABLE = "_WINDLASS_COMPLETE"
 
 
 class Root(click.Group):
-    """A group whose commands are imported by need, and whose errors are one line."""
+    """A group that imports its commands lazily and reports errors in one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every command there is."""
-        here = [name for name in _COMMANDS if name != "demo" or _has_demo()]
-        return sorted({*super().list_commands(ctx), *here})
+        """The names of all commands; `demo` only where it is installed."""
+        return sorted([*super().list_commands(ctx), *_MODULES, *(["demo"] if _has_demo() else [])])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, imported now."""
-        if cmd_name not in self.list_commands(ctx):
-            return None
-        module, _, attribute = _COMMANDS[cmd_name].partition(":")
-        found: click.Command = getattr(import_module(module), attribute)
+        """Import the command, or return None if there is none of that name."""
+        if cmd_name in self.commands or cmd_name not in self.list_commands(ctx):
+            return super().get_command(ctx, cmd_name)
+        module = _DEMO if cmd_name == "demo" else f"windlass._cli.{_MODULES[cmd_name]}.{cmd_name}"
+        found: click.Command = getattr(import_module(module), cmd_name)
         return found
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first word names, or a hint at the one that was probably meant."""
+        """Find the command that the first argument names; the error suggests a similar name."""
         meant = get_close_matches(args[0], self.list_commands(ctx), n=1)
         if meant and args[0] not in self.list_commands(ctx):
             raise click.UsageError(f"No such command {args[0]!r}; did you mean {meant[0]!r}?", ctx)
         return super().resolve_command(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """What the exit codes mean."""
+        """Explain the exit codes."""
         super().format_epilog(ctx, formatter)
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(int(code)), meaning) for code, meaning in MEANINGS.items()])
@@ -80,16 +66,16 @@ class Root(click.Group):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run, and leave with the exit code: the one entrance, also for click's test runner."""
+        """Run the command line and exit with its code; click's test runner enters here, too."""
         del standalone_mode, windows_expand_args
         given = list(sys.argv[1:] if args is None else args)
         name = prog_name or "windlass"
 
         def work() -> None:
-            soften()
+            escape_unencodable()
             self._main_shell_completion(extra, name, complete_var or _COMPLETE_VARIABLE)
             if any(not _is_text(argument) for argument in given):
-                raise click.UsageError("The command line holds bytes that are not UTF-8 text")
+                raise click.UsageError("The command line contains bytes that are not UTF-8")
             with self.make_context("windlass", given, **extra) as context:
                 self.invoke(context)
 
@@ -97,21 +83,42 @@ class Root(click.Group):
 
 
 def _is_text(argument: str) -> bool:
-    """Whether it was UTF-8: what was not arrives as lone surrogates, which no store keeps."""
+    """Whether it was UTF-8: other bytes arrive as lone surrogates, which no store can keep."""
     return not any("\ud800" <= char <= "\udfff" for char in argument)
 
 
 def _has_demo() -> bool:
     try:
-        return find_spec("windlass._cli.demo.command") is not None
+        return find_spec(_DEMO) is not None
     except ModuleNotFoundError:
         return False
 
 
 root = Root(
     name="windlass",
-    help="A durable task queue: it holds every task it was given until that task has ended.",
+    help="A durable task queue: every task is kept until it has ended, whatever crashes meanwhile.",
     params=list(shared_options()),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     no_args_is_help=True,
 )
+
+
+@root.command("version", cls=Command)
+@pass_cli
+def version(cli: Cli) -> None:
+    """Print the version."""
+    number, python = installed_version("windlass"), platform.python_version()
+    cli.output.say(f"windlass {number} (Python {python})", {"windlass": number, "python": python})
+
+
+@root.command("completion", cls=Command)
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the completion script of a shell.
+
+    For bash, put eval "$(windlass completion bash)" into ~/.bashrc.
+    """
+    found = get_completion_class(shell)
+    assert found is not None
+    print(found(context.find_root().command, {}, "windlass", _COMPLETE_VARIABLE).source())

@@ -1,4 +1,4 @@
-"""From `module:attribute` to the app it names, with a hint for whoever misspelt it."""
+"""Load the app that `module:attribute` names, with a hint if it is misspelt."""
 
 import importlib
 import pkgutil
@@ -14,19 +14,24 @@ from ..errors import InvalidOption
 
 
 def load_app(target: str) -> App:
-    """The app at `module:attribute`; modules in the current folder can be named."""
+    """Import the module, from the current folder if it is there, and return its app.
+
+    Raises InvalidOption with a hint if there is no such module, attribute or app, or the import fails.
+    """
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     module_name, colon, attribute = target.partition(":")
     if module_name.endswith(".py"):
         dotted = module_name.removesuffix(".py").removeprefix("./").replace("/", ".")
-        raise InvalidOption(f"an app is named by its module, not its file: try {dotted}:{attribute or 'app'}")
+        raise InvalidOption(f"name the app by its module, not by its file: {dotted}:{attribute or 'app'}")
     if not module_name or (colon and not attribute) or any(not part for part in module_name.split(".")):
-        raise InvalidOption(f"an app is named module:attribute, as in shop.tasks:app, not {quoted(target)}")
+        raise InvalidOption(
+            f"{quoted(target)} does not name an app; write module:attribute, as in shop.tasks:app"
+        )
     module = _module(module_name)
     if not colon:
-        raise InvalidOption(f"an app is named module:attribute, not {quoted(target)}; {_apps_of(module)}")
+        raise InvalidOption(f"{quoted(target)} lacks the attribute (module:attribute); {_apps_of(module)}")
     found: object = module
     for part in attribute.split("."):
         if not hasattr(found, part):
@@ -60,19 +65,19 @@ def _failed(name: str, error: Exception) -> InvalidOption:
 
 
 def _apps_of(module: ModuleType, near: str = "") -> str:
-    """A hint: the apps that this module does have."""
+    """A hint at the apps that this module has."""
     apps = [name for name, value in vars(module).items() if isinstance(value, App)]
     if not apps:
-        return f"no windlass.App is made in {module.__name__}"
+        return f"{module.__name__} contains no windlass.App"
     meant = get_close_matches(near, apps, n=1, cutoff=0.3) or apps[:1]
     return f"did you mean {module.__name__}:{meant[0]}?"
 
 
 def _modules_like(name: str) -> str:
-    """A hint: a module beside the missing one that is spelt nearly so."""
+    """A hint at a module with a similar name beside the missing one."""
     parent, _, last = name.rpartition(".")
     path = getattr(sys.modules.get(parent), "__path__", ()) if parent else [str(Path.cwd())]
     meant = get_close_matches(last, [module.name for module in pkgutil.iter_modules(path)], n=1)
     if not meant:
-        return f"commands look in {Path.cwd()} first: are you in the right folder?"
+        return f"modules are looked up in {Path.cwd()} first; is this the right folder?"
     return f"did you mean {f'{parent}.{meant[0]}' if parent else meant[0]}?"

@@ -1,15 +1,15 @@
-"""How tasks and attempts look to people."""
+"""Tasks and attempts as tables and as lists of fields."""
 
 from collections.abc import Sequence
 from datetime import datetime
 
+from .._documents.fields import shown_json
 from .._model.attempt import Attempt
 from .._model.state import State
 from .._model.task import Error, Task
 from .._policy.input.chain import Step, decode_steps
-from .documents import compact, shown_payload
 from .output import Column, Output, Styled
-from .time_text import ago, span, stamp
+from .text import ago, duration_text, json_text, span, stamp
 
 _STYLES = {
     State.WAITING: "dim",
@@ -23,17 +23,17 @@ _STYLES = {
 
 
 def state(task: Task) -> Styled:
-    """Where a task is, in its colour."""
+    """The state in its colour."""
     return str(task.state), _STYLES[task.state]
 
 
 def task_columns(now: datetime) -> Sequence[Column[Task]]:
-    """A table of tasks."""
+    """The columns of a table of tasks."""
     return (
         Column("id", lambda task: task.id),
         Column("state", state),
         Column("type", lambda task: task.type, elastic=True, keeps_end=True),
-        Column("tries", _tries, right=True),
+        Column("attempt", _attempt, right=True),
         Column("when", lambda task: ago(_moment(task), now)),
         Column("queue", lambda task: task.queue, optional=True),
         Column("tenant", lambda task: task.tenant, optional=True),
@@ -42,20 +42,20 @@ def task_columns(now: datetime) -> Sequence[Column[Task]]:
 
 
 def dead_columns(now: datetime) -> Sequence[Column[Task]]:
-    """A table of dead letters: what died, when, and of what."""
+    """The columns of a table of dead letters."""
     return (
         Column("id", lambda task: task.id),
         Column("died", lambda task: ago(task.finished_at, now)),
         Column("type", lambda task: task.type, elastic=True, keeps_end=True),
         Column("error", lambda task: (_brief(task.error), "red"), elastic=True),
-        Column("tries", _tries, right=True, optional=True),
+        Column("attempt", _attempt, right=True, optional=True),
         Column("queue", lambda task: task.queue, optional=True),
         Column("tenant", lambda task: task.tenant, optional=True),
     )
 
 
 def attempt_columns(now: datetime) -> Sequence[Column[Attempt]]:
-    """A table of attempts, oldest first."""
+    """The columns of a table of attempts."""
     return (
         Column("attempt", lambda attempt: str(attempt.number), right=True),
         Column("claimed", lambda attempt: ago(attempt.claimed_at, now)),
@@ -67,13 +67,13 @@ def attempt_columns(now: datetime) -> Sequence[Column[Attempt]]:
 
 
 def show_task(output: Output, task: Task, now: datetime, *, reveal: bool) -> None:
-    """Everything about one task, a field a line."""
+    """Print every field of a task, except the traceback."""
     output.fields(
         [
             ("id", task.id),
             ("type", task.type),
             ("state", state(task)),
-            ("cancelling", ("asked to stop", "yellow") if task.cancel_requested else ""),
+            ("cancelling", ("requested", "yellow") if task.cancel_requested else ""),
             ("queue", task.queue),
             ("tenant", task.tenant),
             ("priority", str(task.priority)),
@@ -83,7 +83,7 @@ def show_task(output: Output, task: Task, now: datetime, *, reveal: bool) -> Non
             ("claimed", stamp(task.claimed_at, now)),
             ("ended", stamp(task.finished_at, now)),
             ("ran", "" if task.duration is None else span(task.duration)),
-            ("timeout", "" if task.timeout is None else span(task.timeout.total_seconds())),
+            ("timeout", duration_text(task.timeout)),
             ("worker", task.worker or ""),
             ("progress", _progress(task)),
             ("root", "" if task.root == task.id else task.root),
@@ -92,7 +92,7 @@ def show_task(output: Output, task: Task, now: datetime, *, reveal: bool) -> Non
             ("key", task.idempotency_key or ""),
             ("enqueued by", task.enqueued_by),
             ("trace", task.trace or ""),
-            ("payload", compact(shown_payload(task.payload, task.secret, reveal=reveal))),
+            ("payload", json_text(shown_json(task.payload, task.secret, reveal=reveal))),
             ("result", _result(task, reveal=reveal)),
             ("error", (_error(task.error), "red")),
         ]
@@ -100,18 +100,18 @@ def show_task(output: Output, task: Task, now: datetime, *, reveal: bool) -> Non
 
 
 def show_traceback(output: Output, error: Error | None) -> None:
-    """Where it went wrong, if that was kept."""
+    """Print the traceback of an error, if it was kept."""
     if error is not None and error.traceback:
         output.heading("traceback")
         output.fields([("", error.traceback.rstrip())])
 
 
-def _tries(task: Task) -> str:
+def _attempt(task: Task) -> str:
     return f"{task.attempt}/{task.max_attempts}"
 
 
 def _moment(task: Task) -> datetime:
-    """The instant that says most about a task in its state."""
+    """The instant to show for a task in this state: due, claimed, created or ended."""
     match task.state:
         case State.SCHEDULED:
             return task.run_at
@@ -128,7 +128,7 @@ def _error(error: Error | None) -> str:
 
 
 def _brief(error: Error | None) -> str:
-    """An error for a narrow cell: its type without the modules."""
+    """An error for a narrow cell: its type without the module."""
     return "" if error is None else f"{error.type.rpartition('.')[2]}: {error.message}"
 
 
@@ -137,7 +137,7 @@ def _progress(task: Task) -> str:
 
 
 def _result(task: Task, *, reveal: bool) -> str:
-    return "" if task.result is None else compact(shown_payload(task.result, task.secret, reveal=reveal))
+    return "" if task.result is None else json_text(shown_json(task.result, task.secret, reveal=reveal))
 
 
 def _steps(steps: Sequence[Step], level: int = 0) -> list[str]:

@@ -1,4 +1,4 @@
-"""A shop with a SQLite file of its own, and the command line to run in it."""
+"""A shop app with its own SQLite file, and fixtures that run commands in its folder."""
 
 import asyncio
 import json
@@ -46,7 +46,7 @@ async def stay() -> None:
 
 @dataclass(frozen=True)
 class Ran:
-    """How a command ended, and what it said."""
+    """The exit code and output of a command."""
 
     code: int
     out: str
@@ -67,7 +67,7 @@ Run = Callable[..., Ran]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The current folder: the shop's, with nothing in the environment that is about windlass."""
+    """Make the shop's folder the current one and clear windlass's environment variables."""
     (tmp_path / "shop.py").write_text(SHOP)
     for variable in [name for name in os.environ if name.startswith("WINDLASS_")]:
         monkeypatch.delenv(variable)
@@ -94,7 +94,7 @@ def run(folder: Path) -> Run:
 
 @pytest.fixture
 def start(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Start a command in a process of its own."""
+    """Start a command in a new process."""
     started: list[subprocess.Popen[str]] = []
 
     def begin(*arguments: str, **options: Any) -> subprocess.Popen[str]:
@@ -113,7 +113,7 @@ def start(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 @pytest.fixture
 def work(folder: Path) -> Callable[[], None]:
-    """Run what is ready, until nothing is."""
+    """Run ready tasks until there are none."""
 
     def drain() -> None:
         async def all_of_it() -> None:
@@ -132,7 +132,7 @@ def work(folder: Path) -> Callable[[], None]:
 
 @pytest.fixture
 def enqueue(run: Run) -> Callable[..., str]:
-    """Enqueue, and give the id."""
+    """Enqueue a task and return its id."""
 
     def one(*arguments: str) -> str:
         ran = run("enqueue", "--app", "shop:app", *arguments)
@@ -144,7 +144,7 @@ def enqueue(run: Run) -> Callable[..., str]:
 
 @pytest.fixture
 def dead(enqueue: Callable[..., str], work: Callable[[], None]) -> Callable[..., list[str]]:
-    """Dead letters that died of these texts."""
+    """Make dead letters whose errors have these texts; return their ids."""
 
     def some(*texts: str) -> list[str]:
         ids = [enqueue("shop.explode", json.dumps({"text": text})) for text in texts]

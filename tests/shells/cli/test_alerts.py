@@ -10,7 +10,7 @@ from tests.loops.receiving import SECRET, receiving
 from .conftest import Run
 
 
-def test_without_alerts_it_says_how_to_make_one(run: Run) -> None:
+def test_without_alerts_there_is_a_hint_how_to_add_one(run: Run) -> None:
     run("migrate")
 
     assert "windlass alerts add" in run("alerts", "list").err
@@ -28,19 +28,24 @@ def test_alerts_are_added_and_listed_with_their_numbers(run: Run, dead: Callable
     rows = run("alerts", "list", "--json").rows
 
     assert added.row == {
-        "alert": "all",
-        "type": None,
-        "queue": None,
+        "name": "all",
+        "state": "quiet",
+        "raised_at": None,
+        "number": 2,
+        "exact": True,
         "count": 2,
         "window": None,
         "hold": 300.0,
+        "type": None,
+        "queue": None,
         "webhook": None,
+        "unsent": 0,
     }
-    assert head.split() == ["alert", "state", "since", "dead", "takes", "window", "type", "queue"]
+    assert head.split() == ["alert", "state", "since", "dead", "count", "window", "type", "queue"]
     assert first.split() == ["all", "quiet", "2", "2", "any", "any"]
     assert second.split() == ["mail", "quiet", "0", "1", "5", "m", "shop.welcome", "mail"]
     assert rows[1] == {
-        "alert": "mail",
+        "name": "mail",
         "state": "quiet",
         "raised_at": None,
         "number": 0,
@@ -63,7 +68,7 @@ def test_adding_again_changes_it(run: Run) -> None:
     assert [row["count"] for row in run("alerts", "list", "--json").rows] == [3]
 
 
-def test_a_webhook_is_shown_whole_only_when_asked_for(run: Run) -> None:
+def test_a_webhook_is_shown_whole_only_with_reveal(run: Run) -> None:
     run("migrate")
     added = run("alerts", "add", "all", "--webhook", "https://hooks.example/hunter2")
     listed = [run("alerts", "list", *options).out for options in ((), ("--json",))]
@@ -76,22 +81,22 @@ def test_a_webhook_is_shown_whole_only_when_asked_for(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--webhook", "ftp://hunter2.example"), "http:// or https://"),
         (("--webhook", "https://me:hunter2@a.example"), "no user name or password"),
         (("--count", "0"), "--count"),
         (("--window", "0"), "longer than nothing"),
-        (("--window", "soon"), "a duration is"),
+        (("--window", "soon"), "is not a duration"),
         (("--queue", "\x1b[2J"), "is not a name"),
     ],
 )
-def test_what_is_wrong_is_refused_and_changes_nothing(run: Run, options: tuple[str, ...], said: str) -> None:
+def test_an_invalid_option_adds_nothing(run: Run, options: tuple[str, ...], message: str) -> None:
     run("migrate")
     ran = run("alerts", "add", "all", *options)
 
     assert ran.code == 2
-    assert said in ran.err
+    assert message in ran.err
     assert "hunter2" not in ran.err
     assert "\x1b" not in ran.err
     assert run("alerts", "list", "--json").rows == []
@@ -106,7 +111,7 @@ def test_alerts_are_removed(run: Run) -> None:
     assert (again.code, "there is no alert 'all'" in again.err) == (3, True)
 
 
-def test_a_webhook_is_tried(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_test_message_is_posted_to_the_webhook(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run("migrate")
     with receiving(200, 500, 200) as receiver:
         run("alerts", "add", "all", "--webhook", receiver.url)
@@ -115,23 +120,23 @@ def test_a_webhook_is_tried(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("WINDLASS_WEBHOOK_SECRET", SECRET)
         signed = run("alerts", "test", "all")
 
-    assert (unsigned.code, unsigned.out) == (0, "taken (unsigned): 200 OK\n")
+    assert (unsigned.code, unsigned.out) == (0, "accepted (unsigned): 200 OK\n")
     assert (refused.code, refused.row) == (
         1,
         {
-            "alert": "all",
+            "name": "all",
             "taken": False,
             "signed": False,
             "status": 500,
             "reason": "500 Internal Server Error",
         },
     )
-    assert (signed.code, signed.out) == (0, "taken (signed): 200 OK\n")
+    assert (signed.code, signed.out) == (0, "accepted (signed): 200 OK\n")
     assert [message.signed for message in receiver.messages] == [False, False, True]
     assert receiver.states() == ["test"] * 3
 
 
-def test_what_cannot_be_tried_says_why(run: Run) -> None:
+def test_an_alert_without_a_webhook_cannot_be_tested(run: Run) -> None:
     run("migrate")
     run("alerts", "add", "all")
 
@@ -156,7 +161,7 @@ def test_unsigned_webhooks_are_found_by_check(run: Run, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("app", [(), ("--app", "shop:app")])
-def test_a_secret_that_is_none_is_refused_and_not_repeated(
+def test_an_invalid_secret_is_refused_and_not_printed(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, app: tuple[str, ...]
 ) -> None:
     run("migrate")
@@ -169,7 +174,7 @@ def test_a_secret_that_is_none_is_refused_and_not_repeated(
     assert "hunter2" not in ran.err
 
 
-def test_the_environment_gives_an_app_its_secret(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_app_takes_its_secret_from_the_environment(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run("migrate")
     monkeypatch.setenv("WINDLASS_WEBHOOK_SECRET", SECRET)
     with receiving() as receiver:

@@ -1,4 +1,4 @@
-"""`windlass audit`: whatever the command line changes is in it, with who and why. (I3)"""
+"""`windlass audit`: every change by the command line is recorded with who and why."""
 
 import getpass
 import json
@@ -69,7 +69,7 @@ def test_a_key_that_was_revoked_is_logged_by_its_id_alone(run: Run) -> None:
     assert made["key"] not in str(created)
 
 
-def test_who_is_not_said_is_whoever_runs_it(run: Run) -> None:
+def test_who_defaults_to_the_user_and_host(run: Run) -> None:
     run("migrate")
     run("queues", "pause", "mail", "sms")
     run("schedules", "add", "nightly", "t", "1h")
@@ -82,15 +82,28 @@ def test_who_is_not_said_is_whoever_runs_it(run: Run) -> None:
     assert run("tasks", "show", other, "--json").row["enqueued_by"] == "ann, schedule nightly"
 
 
-def test_the_table_names_what_a_line_is_about(run: Run) -> None:
+def test_the_table_names_the_subject(run: Run) -> None:
     task_id = run("enqueue", "t").out.strip()
     run("tasks", "cancel", task_id, "--who", "ann", "--why", "twice")
     run("queues", "pause", "mail", "--who", "bob")
 
     head, paused, cancelled = run("audit").out.splitlines()
 
-    assert head.split() == ["when", "action", "about", "who", "why", "detail"]
+    assert head.split() == ["when", "action", "subject", "who", "why", "detail"]
     assert "put" in paused
     assert "queue mail" in paused
     assert '"paused":true' in paused
     assert cancelled.split()[-3:] == [task_id, "ann", "twice"]
+
+
+def test_the_log_is_listed_in_pages(run: Run) -> None:
+    ids = run("enqueue", "t", "--stdin", stdin="{}\n" * 3).out.split()
+    run("tasks", "cancel", *ids, "--who", "ada", "--why", "spring")
+
+    page = run("audit", "--limit", "2")
+    first = run("audit", "--limit", "2", "--json").rows
+    rest = run("audit", "--json", "--cursor", first[-1]["id"]).rows
+
+    assert "there are more entries; --cursor" in page.err
+    assert page.out.splitlines()[1].split()[-3:] == [ids[2], "ada", "spring"]
+    assert [entry["task_id"] for entry in [*first, *rest]] == ids[::-1]

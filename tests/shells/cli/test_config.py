@@ -1,4 +1,4 @@
-"""Settings: who wins, what is refused, what is merely odd."""
+"""Settings: precedence of their sources, errors and warnings."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +16,7 @@ def here(folder: Path) -> Path:
     return folder
 
 
-def test_nothing_said_leaves_every_choice_open() -> None:
+def test_without_sources_every_setting_has_its_default() -> None:
     assert Settings.load(env={}) == Settings()
 
 
@@ -36,7 +36,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(
     assert settings.slots == next((value for value in (flag, env, file) if value is not None), None)
 
 
-def test_every_key_can_be_said_in_a_file() -> None:
+def test_every_key_can_be_set_in_a_file() -> None:
     Path("windlass.toml").write_text(
         """
         store = "sqlite:///a.db"
@@ -76,7 +76,7 @@ def test_every_key_can_be_said_in_a_file() -> None:
     )
 
 
-def test_every_key_can_be_said_in_the_environment() -> None:
+def test_every_key_can_be_set_in_the_environment() -> None:
     env = {
         "WINDLASS_STORE": "sqlite:///a.db",
         "WINDLASS_QUEUES": "mail, default",
@@ -99,7 +99,7 @@ def test_every_key_can_be_said_in_the_environment() -> None:
     )
 
 
-def test_pyproject_is_read_where_there_is_no_file_of_our_own() -> None:
+def test_pyproject_is_read_without_a_windlass_toml() -> None:
     Path("pyproject.toml").write_text('[tool.windlass]\napp = "shop:app"')
     assert Settings.load(env={}).app == "shop:app"
 
@@ -110,7 +110,7 @@ def test_pyproject_is_read_where_there_is_no_file_of_our_own() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "tool = 3", "[tool]\nwindlass = 3", '[project]\nname = "x"'])
-def test_a_pyproject_that_is_not_about_us_says_nothing(text: str) -> None:
+def test_a_pyproject_without_our_table_is_ignored(text: str) -> None:
     Path("pyproject.toml").write_text(text)
 
     assert read(env={}).settings == Settings()
@@ -133,7 +133,7 @@ def test_an_unknown_key_is_an_error_that_names_the_closest() -> None:
         Settings.load(env={})
 
 
-def test_an_unknown_variable_is_only_odd() -> None:
+def test_an_unknown_variable_is_a_warning() -> None:
     reading = read(env={"WINDLASS_SLOT": "3"})
 
     assert not reading.errors
@@ -141,7 +141,7 @@ def test_an_unknown_variable_is_only_odd() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "complaint"),
+    ("line", "message"),
     [
         ("slots = true", "whole number"),
         ("reserve = 2", "a number for each level"),
@@ -158,21 +158,21 @@ def test_an_unknown_variable_is_only_odd() -> None:
         ("slots = 1\nslots = 2", "not TOML"),
     ],
 )
-def test_a_wrong_value_is_an_error(line: str, complaint: str) -> None:
+def test_a_wrong_value_is_an_error(line: str, message: str) -> None:
     Path("windlass.toml").write_text(line)
 
     (error,) = read(env={}).errors
 
     assert "windlass.toml" in error
-    assert complaint in error
+    assert message in error
 
 
-def test_every_error_is_told_at_once() -> None:
+def test_all_errors_are_reported_together() -> None:
     with pytest.raises(InvalidOption, match=r"WINDLASS_LEASE.*WINDLASS_SLOTS.*--grace"):
         Settings.load(env={"WINDLASS_SLOTS": "x", "WINDLASS_LEASE": "y"}, flags={"grace": "z"})
 
 
-def test_a_named_file_must_be_there() -> None:
+def test_a_missing_file_is_an_error() -> None:
     with pytest.raises(InvalidOption, match="cannot be read"):
         Settings.load(Path("missing.toml"), env={})
 

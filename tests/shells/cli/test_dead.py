@@ -1,4 +1,4 @@
-"""`windlass dead`: see dead letters, bring them back, be rid of them. (L1, L2)"""
+"""`windlass dead`: list, show, replay and discard."""
 
 import json
 from collections.abc import Callable
@@ -14,7 +14,7 @@ def states(run: Run) -> dict[str, str]:
     return {row["id"]: row["state"] for row in run("tasks", "list", "--json").rows}
 
 
-def test_dead_letters_are_listed_with_what_they_died_of(run: Run, dead: Dead) -> None:
+def test_dead_letters_are_listed_with_their_errors(run: Run, dead: Dead) -> None:
     (task_id,) = dead("no such customer")
     run("enqueue", "shop.explode")
 
@@ -30,15 +30,13 @@ def test_dead_letters_are_listed_with_what_they_died_of(run: Run, dead: Dead) ->
     ("options", "number"),
     [(("--error", "alpha"), 1), (("--error", "a"), 2), (("--since", "1h"), 2), (("--until", "1h"), 0)],
 )
-def test_they_are_found_by_error_and_by_time_of_death(
-    run: Run, dead: Dead, options: tuple[str, ...], number: int
-) -> None:
+def test_filters_narrow_the_list(run: Run, dead: Dead, options: tuple[str, ...], number: int) -> None:
     dead("alpha", "beta")
 
     assert len(run("dead", "list", "--json", *options).rows) == number
 
 
-def test_only_the_dead_are_shown(run: Run, dead: Dead, enqueue: Callable[..., str]) -> None:
+def test_only_dead_tasks_are_shown(run: Run, dead: Dead, enqueue: Callable[..., str]) -> None:
     (task_id,) = dead("boom")
     living = enqueue("shop.explode")
 
@@ -74,27 +72,27 @@ def test_one_is_replayed_with_an_edited_payload(run: Run, dead: Dead) -> None:
     assert run("tasks", "show", task_id, "--json").row["payload"] == {"text": "better"}
 
 
-def test_many_are_replayed_by_filter_after_a_question(run: Run, dead: Dead) -> None:
+def test_replaying_by_filter_asks_for_confirmation(run: Run, dead: Dead) -> None:
     dead("alpha", "beta", "gamma")
 
-    asked = run("dead", "replay", "--error", "a", stdin="no\n")
+    refused = run("dead", "replay", "--error", "a", stdin="no\n")
     done = run("dead", "replay", "--error", "alpha", "--yes")
     rest = run("dead", "replay", "--all", "--rate", "100/s", stdin="y\n")
     none = run("dead", "replay", "--all", "--json")
 
-    assert "replay 3 tasks?" in asked.err
-    assert "error[refused]" in asked.err
-    assert asked.code == 3
+    assert "replay 3 tasks?" in refused.err
+    assert "error[refused]" in refused.err
+    assert refused.code == 3
     assert (done.out, rest.out) == ("replayed 1 task\n", "replayed 2 tasks\n")
     assert none.row == {"done": "replayed", "number": 0}
 
 
 @pytest.mark.parametrize("rate", ["0", "0/s", "-1", "fast", "5/d", "nan", "1e9", ""])
-def test_a_rate_must_be_one(run: Run, rate: str) -> None:
+def test_an_invalid_rate_is_refused(run: Run, rate: str) -> None:
     assert run("dead", "replay", "--all", "--rate", rate).code == 2
 
 
-def test_discarding_takes_a_reason(run: Run, dead: Dead) -> None:
+def test_discarding_needs_a_reason(run: Run, dead: Dead) -> None:
     one, other = dead("a", "b")
 
     without = run("dead", "discard", one)
@@ -114,7 +112,7 @@ def test_discarding_takes_a_reason(run: Run, dead: Dead) -> None:
     ]
 
 
-def test_the_living_are_not_discarded(run: Run, enqueue: Callable[..., str]) -> None:
+def test_tasks_that_are_not_dead_are_not_discarded(run: Run, enqueue: Callable[..., str]) -> None:
     task_id = enqueue("shop.explode")
 
     ran = run("dead", "discard", task_id, "--why", "x")

@@ -1,4 +1,4 @@
-"""`windlass limits`, and setting whose turn it is in a queue."""
+"""`windlass limits`: list, show, set, change and remove."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from .conftest import Run
 
 @pytest.fixture
 def claim(folder: Path) -> Callable[[int], int]:
-    """Claim so many tasks of the queue mail, as a worker that keeps them; says how many it got."""
+    """Claim up to `number` tasks of the queue mail without settling them; return how many were claimed."""
 
     def take(number: int) -> int:
         async def work() -> int:
@@ -44,17 +44,17 @@ def test_a_limit_is_set_shown_changed_and_removed(run: Run) -> None:
     shown = run("limits", "show", "api").out
     removed = run("limits", "remove", "api", "--json").row
 
-    assert made.out == "limit api: queue mail, each account_id for itself, 3 at once, 100/m, burst 2\n"
+    assert made.out == "limit api: queue mail, per account_id, 3 at once, 100/m, burst 2\n"
     assert (changed["running"], changed["queue"], changed["by"]) == (2, None, "account_id")
     assert listed["rate"] == pytest.approx(100 / 60)
     assert (listed["burst"], listed["in_use"]) == (2, [])
-    assert "every task" in shown
+    assert "all tasks" in shown
     assert "at most 2" in shown
-    assert removed == {"limit": "api", "removed": True}
-    assert "nothing is limited" in run("limits", "list").err
+    assert removed == {"name": "api", "removed": True}
+    assert "there are no limits" in run("limits", "list").err
 
 
-def test_what_is_in_use_is_shown(run: Run, claim: Callable[[int], int]) -> None:
+def test_the_usage_is_shown(run: Run, claim: Callable[[int], int]) -> None:
     for account in ("ada", "ada", "ada", "bob"):
         run("enqueue", "t", f'{{"account_id": "{account}"}}', "-q", "mail")
     run("limits", "set", "api", "--by", "account_id", "--running", "2")
@@ -66,8 +66,8 @@ def test_what_is_in_use_is_shown(run: Run, claim: Callable[[int], int]) -> None:
     shown = run("limits", "show", "api").out
 
     assert got == 3
-    assert head.split() == ["name", "for", "by", "running", "rate", "starts", "left", "busiest"]
-    assert api.split() == ["api", "every", "task", "account_id", "3", "ada", "2/2,", "bob", "1/2"]
+    assert head.split() == ["name", "applies", "to", "by", "running", "rate", "starts", "left", "busiest"]
+    assert api.split() == ["api", "all", "tasks", "account_id", "3", "ada", "2/2,", "bob", "1/2"]
     assert whole.split() == ["whole", "queue", "mail", "3/10", "5/h", "4.0/7"]
     assert [(one["value"], one["running"]) for one in rows["api"]["in_use"]] == [("ada", 2), ("bob", 1)]
     assert rows["whole"]["in_use"][0]["tokens"] == pytest.approx(4, abs=0.1)
@@ -89,7 +89,7 @@ def test_what_is_in_use_is_shown(run: Run, claim: Callable[[int], int]) -> None:
         (("remove", "api"), 3, "no limit 'api'"),
     ],
 )
-def test_what_cannot_be_done_says_why(run: Run, arguments: tuple[str, ...], code: int, message: str) -> None:
+def test_an_invalid_command_is_refused(run: Run, arguments: tuple[str, ...], code: int, message: str) -> None:
     run("migrate")
 
     ran = run("limits", *arguments)
@@ -107,76 +107,3 @@ def test_values_of_others_are_escaped(run: Run, claim: Callable[[int], int]) -> 
 
     assert "\x1b" not in run("limits", "list").out
     assert "\x1b" not in run("limits", "show", "api").out
-
-
-# -- queues set --------------------------------------------------------------------------------------
-
-
-def test_a_queue_is_set_bit_by_bit(run: Run) -> None:
-    run("enqueue", "t", "-q", "mail")
-    fair = ("--fairness", "round_robin", "--weight", "acme=3", "--weight", "bob=2")
-
-    first = run("queues", "set", "mail", *fair, "--share", "low=10", "--ageing", "60s")
-    second = run("queues", "set", "mail", "--weight", "bob=default", "--ageing", "strict", "--json").row
-    listed = run("queues", "list").out.splitlines()[1]
-    shown = run("queues", "show", "mail").out.splitlines()
-
-    assert first.out == "mail: round_robin, 2 weights, 10% low, ageing 1 m\n"
-    assert second["weights"] == {"acme": 3}
-    assert second["shares"] == {"low": 10}
-    assert second["ageing"] is None
-    assert listed.endswith("round_robin, 1 weight, 10% low")
-    assert ["weights", "acme", "3"] in [line.split() for line in shown]
-    assert run("queues", "set", "mail", "--fairness", "fifo", "--share", "low=default").out == "mail: fifo\n"
-    assert run("queues", "show", "mail", "--json").row["weights"] == {}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((), "at least one option"),
-        (("--fairness", "fair"), "round_robin"),
-        (("--weight", "acme"), "NAME=3"),
-        (("--weight", "acme=lots"), "NAME=3"),
-        (("--weight", "acme=3"), "weights are for round_robin"),
-        (("--fairness", "round_robin", "--weight", "acme=1000"), "1 to 100"),
-        (("--share", "lowest=10"), "one of high, medium, low"),
-        (("--share", "low=100"), "1 to 99"),
-        (("--ageing", "soon"), "duration"),
-        (("--fairness", "random", "--stripes", "4"), "leave stripes at 1"),
-    ],
-)
-def test_a_senseless_setting_changes_nothing(run: Run, arguments: tuple[str, ...], message: str) -> None:
-    run("migrate")
-
-    ran = run("queues", "set", "mail", *arguments)
-
-    assert ran.code == 2
-    assert message in ran.err
-    assert run("queues", "list", "--json").rows == []
-
-
-def test_setting_or_showing_an_unknown_queue_is_doubted(run: Run) -> None:
-    run("enqueue", "t", "-q", "mail")
-
-    assert "did you mean 'mail'?" in run("queues", "set", "mial", "--fairness", "random").err
-    assert "did you mean 'mail'?" in run("queues", "show", "maill").err
-
-
-# -- workers -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--reserve", "lowest=1"), "one of high, medium, low"),
-        (("--reserve", "low"), "a number for each level, as in low=2, not 'low'"),
-        (("--reserve", "low=x"), "reserve is a whole number"),
-        (("--reserve", "low=40"), "32 slots cannot reserve 40"),
-    ],
-)
-def test_a_senseless_reserve_is_refused(run: Run, arguments: tuple[str, ...], message: str) -> None:
-    ran = run("worker", "shop:app", *arguments)
-
-    assert ran.code == 2
-    assert message in ran.err

@@ -1,4 +1,4 @@
-"""`windlass worker --metrics`: what a worker counts, where Prometheus can ask for it."""
+"""`windlass worker --metrics`: the metrics of a worker over HTTP."""
 
 import os
 import socket
@@ -14,7 +14,7 @@ Start = Callable[..., subprocess.Popen[str]]
 
 
 def where(worker: "subprocess.Popen[str]") -> str:
-    """The address that it tells."""
+    """Read the address of the metrics from the log."""
     assert worker.stderr is not None
     for line in worker.stderr:
         if "metrics are at" in line:
@@ -22,7 +22,7 @@ def where(worker: "subprocess.Popen[str]") -> str:
     raise AssertionError("it did not say where its metrics are")
 
 
-def test_an_address_that_makes_no_sense_is_refused(run: Run) -> None:
+def test_an_invalid_address_is_refused(run: Run) -> None:
     for value in ("x", "99999", "127.0.0.1:", "-1", "127.0.0.1:metrics"):
         ran = run("worker", "shop:app", f"--metrics={value}")
         assert ran.code == 2
@@ -34,14 +34,14 @@ def test_a_port_that_is_taken_is_refused(run: Run) -> None:
         ran = run("worker", "shop:app", "--metrics", str(taken.getsockname()[1]))
 
     assert ran.code == 3
-    assert "metrics cannot be served on port" in ran.err
+    assert "cannot serve metrics on 127.0.0.1:" in ran.err
 
 
 @pytest.mark.system
 @pytest.mark.parametrize(
     ("arguments", "environment"), [(["--metrics", "0"], {}), ([], {"WINDLASS_METRICS": "127.0.0.1:0"})]
 )
-def test_a_worker_tells_what_it_counts(
+def test_a_worker_serves_its_metrics(
     start: Start, enqueue: Callable[..., str], arguments: list[str], environment: dict[str, str]
 ) -> None:
     enqueue("shop.welcome", '{"user_id": 1}')
@@ -49,15 +49,15 @@ def test_a_worker_tells_what_it_counts(
     address = where(worker)
     assert address.startswith("http://127.0.0.1:")
 
-    told = ""
+    metrics = ""
     ended = 'windlass_tasks_ended_total{queue="mail",state="completed",type="shop.welcome"} 1.0'
-    while ended not in told:  # pytest's own time limit ends it
-        told = urllib.request.urlopen(address, timeout=5).read().decode()
-    while 'windlass_slots{state="free"} 3.0' not in told:
-        told = urllib.request.urlopen(address, timeout=5).read().decode()
+    while ended not in metrics:  # pytest's own time limit ends it
+        metrics = urllib.request.urlopen(address, timeout=5).read().decode()
+    while 'windlass_slots{state="free"} 3.0' not in metrics:
+        metrics = urllib.request.urlopen(address, timeout=5).read().decode()
 
-    assert 'windlass_task_run_seconds_count{queue="mail",type="shop.welcome"} 1.0' in told
-    assert "windlass_workers" not in told  # what is in the store the server tells, once for all
+    assert 'windlass_task_run_seconds_count{queue="mail",type="shop.welcome"} 1.0' in metrics
+    assert "windlass_workers" not in metrics  # only servers export the state of the store
     worker.terminate()
     worker.communicate(timeout=30)
     assert worker.returncode == 0

@@ -1,8 +1,5 @@
-"""`windlass queues` and `windlass workers`: are we backed up, and who is at work?"""
+"""`windlass queues`: list, show, pause, resume and set."""
 
-import json
-import signal
-import subprocess
 from collections.abc import Callable
 
 import pytest
@@ -10,7 +7,7 @@ import pytest
 from .conftest import Run
 
 
-def test_each_queue_is_listed_with_what_is_in_it(run: Run, dead: Callable[..., list[str]]) -> None:
+def test_each_queue_is_listed_with_its_counts(run: Run, dead: Callable[..., list[str]]) -> None:
     dead("a")
     run("enqueue", "t", "-q", "mail")
     run("enqueue", "t", "-q", "mail", "--delay", "1h")
@@ -21,8 +18,11 @@ def test_each_queue_is_listed_with_what_is_in_it(run: Run, dead: Callable[..., l
     assert head.split() == ["queue", "waiting", "scheduled", "ready", "running", "dead", "oldest"]
     assert default.split() == ["default", "0", "0", "0", "0", "1"]
     assert mail.split()[:6] == ["mail", "0", "1", "1", "0", "0"]
-    assert [(row["queue"], row["ready"], row["dead"]) for row in rows] == [("default", 0, 1), ("mail", 1, 0)]
-    assert rows[0]["oldest_ready"] is None
+    assert [(row["queue"], row["counts"]["ready"], row["counts"]["dead"]) for row in rows] == [
+        ("default", 0, 1),
+        ("mail", 1, 0),
+    ]
+    assert rows[0]["oldest_ready"] == 0
     assert rows[1]["oldest_ready"] >= 0
 
 
@@ -38,14 +38,14 @@ def test_a_queue_is_paused_and_resumed(
     resumed = run("queues", "resume", "mail")
     work()
 
-    assert paused.row == {"queue": "mail", "paused": True}
+    assert (paused.row["queue"], paused.row["paused"]) == ("mail", True)
     assert held == "ready"
     assert "paused" in listed
     assert resumed.out == "resumed mail\n"
     assert run("tasks", "show", task_id, "--json").row["state"] == "completed"
 
 
-def test_pausing_an_unknown_queue_is_done_and_doubted(run: Run) -> None:
+def test_pausing_an_unknown_queue_warns(run: Run) -> None:
     run("enqueue", "t", "-q", "mail")
 
     ran = run("queues", "pause", "mial")
@@ -63,23 +63,52 @@ def test_a_queue_must_be_a_name(run: Run) -> None:
     assert run("queues", "list", "--json").rows == []
 
 
-@pytest.mark.system
-def test_workers_are_listed_while_they_live(run: Run, start: Callable[..., subprocess.Popen[str]]) -> None:
+def test_options_that_are_not_given_stay_as_they_are(run: Run) -> None:
+    run("enqueue", "t", "-q", "mail")
+    fair = ("--fairness", "round_robin", "--weight", "acme=3", "--weight", "bob=2")
+
+    first = run("queues", "set", "mail", *fair, "--share", "low=10", "--ageing", "60s")
+    second = run("queues", "set", "mail", "--weight", "bob=default", "--ageing", "strict", "--json").row
+    listed = run("queues", "list").out.splitlines()[1]
+    shown = run("queues", "show", "mail").out.splitlines()
+
+    assert first.out == "mail: round_robin, 2 weights, 10% low, ageing 1 m\n"
+    assert second["settings"]["weights"] == {"acme": 3}
+    assert second["settings"]["shares"] == {"low": 10}
+    assert second["settings"]["ageing"] is None
+    assert listed.endswith("round_robin, 1 weight, 10% low")
+    assert ["weights", "acme", "3"] in [line.split() for line in shown]
+    assert run("queues", "set", "mail", "--fairness", "fifo", "--share", "low=default").out == "mail: fifo\n"
+    assert run("queues", "show", "mail", "--json").row["settings"]["weights"] == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "at least one option"),
+        (("--fairness", "fair"), "round_robin"),
+        (("--weight", "acme"), "NAME=3"),
+        (("--weight", "acme=lots"), "NAME=3"),
+        (("--weight", "acme=3"), "weights are for round_robin"),
+        (("--fairness", "round_robin", "--weight", "acme=1000"), "1 to 100"),
+        (("--share", "lowest=10"), "one of high, medium, low"),
+        (("--share", "low=100"), "1 to 99"),
+        (("--ageing", "soon"), "duration"),
+        (("--fairness", "random", "--stripes", "4"), "leave stripes at 1"),
+    ],
+)
+def test_an_invalid_setting_changes_nothing(run: Run, arguments: tuple[str, ...], message: str) -> None:
     run("migrate")
-    assert "start one" in run("workers").err
-    worker = start("worker", "shop:app", "--name", "ada", "--slots", "3", "--log-format", "json")
-    assert worker.stderr is not None
-    while "serves" not in json.loads(worker.stderr.readline())["message"]:
-        pass
 
-    head, *lines = run("workers").out.splitlines()
-    (line,) = (line for line in lines if line.startswith("ada"))
-    (row,) = (row for row in run("workers", "--json").rows if row["name"] == "ada")
+    ran = run("queues", "set", "mail", *arguments)
 
-    assert head.split()[:6] == ["name", "state", "busy", "beat", "started", "queues"]
-    assert line.split()[:3] == ["ada", "alive", "0/3"]
-    assert (row["name"], row["pid"], row["slots"], row["alive"]) == ("ada", worker.pid, 3, True)
-    assert row["queues"] == ["default", "mail"]
-    worker.send_signal(signal.SIGTERM)
-    assert worker.wait(20) == 0
-    assert run("workers", "--json").rows == []
+    assert ran.code == 2
+    assert message in ran.err
+    assert run("queues", "list", "--json").rows == []
+
+
+def test_setting_or_showing_an_unknown_queue_warns(run: Run) -> None:
+    run("enqueue", "t", "-q", "mail")
+
+    assert "did you mean 'mail'?" in run("queues", "set", "mial", "--fairness", "random").err
+    assert "did you mean 'mail'?" in run("queues", "show", "maill").err

@@ -1,4 +1,4 @@
-"""`windlass schedules`: what is enqueued when, and steering it from a shell."""
+"""`windlass schedules`: list, show, add, pause, resume, trigger, remove, next."""
 
 import json
 import signal
@@ -21,7 +21,7 @@ def add(run: Run, *arguments: str) -> None:
     assert ran.code == 0, ran.err
 
 
-def test_what_is_added_is_listed_and_shown(run: Run) -> None:
+def test_an_added_schedule_is_listed_and_shown(run: Run) -> None:
     add(
         run,
         "nightly",
@@ -43,7 +43,7 @@ def test_what_is_added_is_listed_and_shown(run: Run) -> None:
     assert nightly.split()[:8] == ["nightly", "0", "3", "*", "*", "*", "Europe/Berlin", "shop.tidy"]
     assert nightly.split()[-1] == often.split()[-1] == "active"
     assert "every 1m30s" in often
-    assert [(row["schedule"], row["cron"], row["every"]) for row in rows] == [
+    assert [(row["name"], row["cron"], row["every"]) for row in rows] == [
         ("nightly", "0 3 * * *", None),
         ("often", None, 90.0),
     ]
@@ -52,7 +52,7 @@ def test_what_is_added_is_listed_and_shown(run: Run) -> None:
     assert (rows[1]["overlap"], rows[1]["jitter"]) == ("skip", 5.0)
     assert not {"boost", "since", "next"} & {*rows[0]}
     assert "by an operator" in shown
-    assert '{"deep":true}' in shown
+    assert '{"deep": true}' in shown
 
 
 def test_the_next_ticks_are_shown_in_the_zone_and_in_utc(run: Run) -> None:
@@ -65,13 +65,14 @@ def test_the_next_ticks_are_shown_in_the_zone_and_in_utc(run: Run) -> None:
     assert len(lines) == 3
     assert all("02:30:00 IST" in line and "T21:00:00.000Z" in line for line in lines)
     assert len(rows) == 5
-    assert {*rows[0]} == {"schedule", "at"}
+    assert {*rows[0]} == {"name", "at"}
 
 
-def test_one_is_paused_resumed_triggered_and_removed(run: Run) -> None:
+def test_a_schedule_is_paused_resumed_triggered_and_removed(run: Run) -> None:
     add(run, "a", "t", "1h", '{"x": 1}')
 
-    assert run("schedules", "pause", "a", "--json").row == {"schedule": "a", "paused": True}
+    paused = run("schedules", "pause", "a", "--json").row
+    assert (paused["name"], paused["paused"], paused["next_at"]) == ("a", True, None)
     assert run("schedules", "list").out.split()[-1] == "paused"
     assert "is paused" in run("schedules", "next", "a").err
     assert run("schedules", "resume", "a").out == "resumed a\n"
@@ -81,7 +82,7 @@ def test_one_is_paused_resumed_triggered_and_removed(run: Run) -> None:
     assert "there are no schedules" in run("schedules", "list").err
 
 
-def test_a_name_that_is_taken_needs_to_be_replaced_on_purpose(run: Run) -> None:
+def test_an_existing_name_needs_replace(run: Run) -> None:
     add(run, "a", "t", "1h")
 
     refused = run("schedules", "add", "a", "t", "2h")
@@ -93,7 +94,7 @@ def test_a_name_that_is_taken_needs_to_be_replaced_on_purpose(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("a", "t", "0 25 * * *"), "the hour '25'"),
         (("a", "t", "soon"), "cron expression or an interval"),
@@ -108,15 +109,15 @@ def test_a_name_that_is_taken_needs_to_be_replaced_on_purpose(run: Run) -> None:
         (("a", "t", "*/5", "*", "*", "*", "*"), "unexpected extra argument"),
     ],
 )
-def test_what_makes_no_sense_is_refused_and_nothing_is_added(
-    run: Run, arguments: tuple[str, ...], told: str
+def test_invalid_arguments_are_refused_and_add_nothing(
+    run: Run, arguments: tuple[str, ...], message: str
 ) -> None:
     run("migrate")
 
     ran = run("schedules", "add", *arguments)
 
     assert ran.code == 2
-    assert told in ran.err
+    assert message in ran.err
     assert "\x1b" not in ran.err
     assert run("schedules", "list", "--json").rows == []
 
@@ -137,7 +138,7 @@ def test_with_an_app_the_payload_is_checked_and_the_type_has_its_defaults(run: R
     assert run("schedules", "show", "a", "--reveal", "--json").row["payload"]["card"] == "4111"
 
 
-def test_one_that_is_not_there_is_not_found(run: Run) -> None:
+def test_an_unknown_schedule_is_not_found_with_a_hint(run: Run) -> None:
     add(run, "report", "t", "1h")
 
     for verb in ("show", "pause", "resume", "trigger", "remove", "next"):
@@ -146,13 +147,13 @@ def test_one_that_is_not_there_is_not_found(run: Run) -> None:
         assert "did you mean 'report'?" in ran.err
 
 
-def test_looking_makes_no_store(run: Run, folder: Path) -> None:
+def test_listing_does_not_create_a_store(run: Run, folder: Path) -> None:
     assert run("schedules", "list").code == 3
     assert not (folder / "windlass.db").exists()
 
 
 @pytest.mark.system
-def test_a_worker_tells_the_store_what_is_declared_and_fires_it(
+def test_a_worker_declares_schedules_and_fires_them(
     run: Run, folder: Path, start: Callable[..., subprocess.Popen[str]]
 ) -> None:
     often = '\n\n@app.task(name="shop.often", schedule="1s")\nasync def often() -> None: ...\n'
@@ -162,7 +163,7 @@ def test_a_worker_tells_the_store_what_is_declared_and_fires_it(
     while json.loads(worker.stderr.readline()).get("task_type") != "shop.often":
         pass
 
-    rows = {row["schedule"]: row for row in run("schedules", "list", "--json").rows}
+    rows = {row["name"]: row for row in run("schedules", "list", "--json").rows}
     app = ("--app", "shop:app")
     assert rows["shop.often"]["last_at"] is not None
     assert (rows["weekly"]["declared"], rows["weekly"]["last_at"]) == (True, None)

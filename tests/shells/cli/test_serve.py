@@ -1,4 +1,4 @@
-"""`windlass serve`: where it listens, what it says, how it stops; and workers that go through it."""
+"""`windlass serve`: keys, addresses, signals; and workers that use it as their store."""
 
 import signal
 import socket
@@ -10,7 +10,7 @@ import pytest
 from tests.servers.process import free_port
 
 from .conftest import Run
-from .running import Start, ask, until
+from .processes import Start, ask, until
 
 WORKER = ("work", "read", "operate", "enqueue")
 
@@ -22,7 +22,7 @@ def port() -> int:
 
 @pytest.fixture
 def key(run: Run) -> Callable[..., str]:
-    """A key with these scopes."""
+    """Create a key with these scopes and return its text."""
 
     def make(*scopes: str) -> str:
         ran = run("keys", "create", "test", *(word for scope in scopes for word in ("--scope", scope)))
@@ -33,7 +33,7 @@ def key(run: Run) -> Callable[..., str]:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
-def test_it_does_not_let_strangers_in_without_keys(run: Run, host: str) -> None:
+def test_without_keys_it_refuses_other_addresses_than_this_machine(run: Run, host: str) -> None:
     ran = run("serve", "--host", host)
 
     assert ran.code == 2
@@ -53,7 +53,7 @@ def test_it_does_not_let_strangers_in_without_keys(run: Run, host: str) -> None:
         (("--allow-origin", "*"), "the origin '*' is none"),
     ],
 )
-def test_where_it_cannot_listen_it_says_so(run: Run, arguments: tuple[str, ...], message: str) -> None:
+def test_an_invalid_address_is_refused(run: Run, arguments: tuple[str, ...], message: str) -> None:
     ran = run("serve", *arguments)
 
     assert ran.code == 2, ran.err
@@ -73,12 +73,12 @@ def test_a_port_that_is_taken_is_refused(run: Run) -> None:
 
 @pytest.mark.system
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_it_though_a_worker_listens(
+def test_a_signal_stops_it_while_a_worker_is_connected(
     start: Start, key: Callable[..., str], port: int, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WINDLASS_KEY", key(*WORKER))
     server = start("serve", "--no-keeper", "--port", str(port))
-    (told,) = until(server, "serving")
+    (line,) = until(server, "serving")
     worker = start("worker", "shop:app", "--store", f"http://127.0.0.1:{port}")
     until(worker, "durable: ")
     until(worker, "leads")
@@ -89,8 +89,8 @@ def test_a_signal_stops_it_though_a_worker_listens(
     worker.send_signal(signal.SIGTERM)
     worker.communicate(timeout=20)
 
-    for said in (f"http://127.0.0.1:{port};", "sqlite:///windlass.db", "durable: a commit returns once"):
-        assert said in told
+    for text in (f"http://127.0.0.1:{port};", "sqlite:///windlass.db", "durable: a commit returns once"):
+        assert text in line
     assert server.returncode == 0, rest
     assert "has stopped" in rest
     assert " error " not in rest
@@ -99,13 +99,13 @@ def test_a_signal_stops_it_though_a_worker_listens(
 
 
 @pytest.mark.system
-def test_without_keys_it_serves_this_machine_and_says_what_that_means(start: Start, port: int) -> None:
+def test_without_keys_it_serves_this_machine_and_logs_so(start: Start, port: int) -> None:
     server = start("serve", "--port", str(port))
     until(server, "serving")
     until(server, "there are no keys: whoever can reach it may do everything")
 
-    with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answer:
-        assert answer.status == 200
+    with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as response:
+        assert response.status == 200
     worker = start("worker", "shop:app", "--drain", "--store", f"http://127.0.0.1:{port}")
     _, err = worker.communicate(timeout=20)
 
@@ -114,7 +114,7 @@ def test_without_keys_it_serves_this_machine_and_says_what_that_means(start: Sta
 
 
 @pytest.mark.system
-def test_a_worker_that_may_not_work_says_why_and_ends(
+def test_a_worker_whose_key_is_refused_ends_with_the_reason(
     run: Run, start: Start, key: Callable[..., str], port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lacking, good = key("work", "read"), key(*WORKER)
@@ -131,17 +131,17 @@ def test_a_worker_that_may_not_work_says_why_and_ends(
             assert key not in ran.err
         return ran.code, ran.err.splitlines()[-1]
 
-    code, said = worker("")
+    code, error = worker("")
     assert code == 4
-    assert said.startswith(f"error[store-error]: {url} asks for a key: put one that `windlass keys create`")
+    assert error.startswith(f"error[store-error]: {url} asks for a key: put one that `windlass keys create`")
     for wrong in ("wl_nothing", revoked, good[:-1] + ("a" if good[-1] != "a" else "b")):
-        code, said = worker(wrong)
-        assert (code, "does not know the key in WINDLASS_KEY" in said) == (4, True), said
-    code, said = worker(lacking)
+        code, error = worker(wrong)
+        assert (code, "does not know the key in WINDLASS_KEY" in error) == (4, True), error
+    code, error = worker(lacking)
     assert code == 4
-    assert said.endswith("has the scopes work, read, operate, enqueue; this one lacks operate, enqueue")
-    code, said = worker(good, f"{url}/shop")
-    assert (code, "there is nothing at this address" in said) == (4, True), said
+    assert error.endswith("has the scopes work, read, operate, enqueue; this one lacks operate, enqueue")
+    code, error = worker(good, f"{url}/shop")
+    assert (code, "there is nothing at this address" in error) == (4, True), error
     assert worker("two words")[0] == 2
     assert worker(good, url.replace("//", f"//x:{lacking}@"))[0] == 2
     assert worker(good, "http://127.0.0.1:port")[0] == 2
@@ -149,7 +149,7 @@ def test_a_worker_that_may_not_work_says_why_and_ends(
 
 
 @pytest.mark.system
-def test_a_worker_waits_for_a_server_that_is_away_and_others_do_not(
+def test_a_worker_waits_for_an_unreachable_server_and_other_commands_fail(
     run: Run, start: Start, port: int
 ) -> None:
     url = f"http://127.0.0.1:{port}"
@@ -168,7 +168,7 @@ def test_a_worker_waits_for_a_server_that_is_away_and_others_do_not(
 
 
 @pytest.mark.system
-def test_what_is_no_windlass_server_is_told_apart_from_one_that_is_away(run: Run, start: Start) -> None:
+def test_another_server_gets_another_error_than_an_unreachable_one(run: Run, start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         url = f"http://127.0.0.1:{other.getsockname()[1]}"
         worker = start("worker", "shop:app", "--store", url)
@@ -183,7 +183,7 @@ def test_what_is_no_windlass_server_is_told_apart_from_one_that_is_away(run: Run
 
 
 @pytest.mark.system
-def test_it_keeps_house_unless_told_not_to(start: Start, port: int) -> None:
+def test_it_runs_a_keeper_unless_told_not_to(start: Start, port: int) -> None:
     idle = start("serve", "--no-keeper", "--port", str(port))
     until(idle, "serving")
     assert ask(port, "/readyz")["keeper"] is False

@@ -1,4 +1,4 @@
-"""`windlass tasks`: find tasks, look into one, stop some."""
+"""`windlass tasks`: list, show, attempts, cancel."""
 
 import json
 from collections.abc import Callable
@@ -20,14 +20,14 @@ def test_the_newest_comes_first_in_table_and_json(run: Run, enqueue: Enqueue) ->
     oldest = run("tasks", "list", "--json", "--oldest").rows
 
     head, one, two = table.out.splitlines()
-    assert head.split()[:5] == ["id", "state", "type", "tries", "when"]
+    assert head.split()[:5] == ["id", "state", "type", "attempt", "when"]
     assert one.split()[:4] == [second, "ready", "shop.explode", "0/8"]
     assert two.split()[:4] == [first, "ready", "shop.welcome", "0/3"]
     assert [row["id"] for row in rows] == [second, first]
     assert [row["id"] for row in oldest] == [first, second]
 
 
-def test_json_speaks_the_vocabulary(run: Run, enqueue: Enqueue, work: Callable[[], None]) -> None:
+def test_json_has_the_fields_of_the_api(run: Run, enqueue: Enqueue, work: Callable[[], None]) -> None:
     enqueue("shop.welcome", '{"user_id": 1, "card": "4111"}')
     work()
 
@@ -42,7 +42,7 @@ def test_json_speaks_the_vocabulary(run: Run, enqueue: Enqueue, work: Callable[[
     assert row["next"] == row["after"] == []
 
 
-def test_secrets_are_shown_only_when_asked_for(run: Run, enqueue: Enqueue, work: Callable[[], None]) -> None:
+def test_secrets_are_shown_only_with_reveal(run: Run, enqueue: Enqueue, work: Callable[[], None]) -> None:
     task_id = enqueue("shop.welcome", '{"user_id": 1, "card": "4111"}')
     work()
 
@@ -97,7 +97,7 @@ def test_pages_follow_each_other(run: Run) -> None:
     assert "--cursor" not in run("tasks", "list", "--limit", "5").err
 
 
-def test_a_limit_beyond_a_page_of_the_store_takes_several(run: Run) -> None:
+def test_a_limit_above_the_page_size_of_the_store_reads_several_pages(run: Run) -> None:
     run("enqueue", "t", "--stdin", stdin="{}\n" * 1100)
 
     assert len(run("tasks", "list", "--json", "--limit", "1050").rows) == 1050
@@ -105,7 +105,7 @@ def test_a_limit_beyond_a_page_of_the_store_takes_several(run: Run) -> None:
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "10001", "9" * 40, "x"])
-def test_a_limit_has_limits(run: Run, limit: str) -> None:
+def test_a_limit_out_of_range_is_refused(run: Run, limit: str) -> None:
     assert run("tasks", "list", "--limit", limit).code == 2
 
 
@@ -113,7 +113,7 @@ def test_an_empty_list_is_not_an_error(run: Run) -> None:
     run("migrate")
 
     assert run("tasks", "list").out == ""
-    assert run("tasks", "list").err == "no such tasks\n"
+    assert run("tasks", "list").err == "no tasks match\n"
     assert run("tasks", "list", "--json").out == ""
 
 
@@ -152,7 +152,7 @@ def test_a_chain_is_shown_with_the_secrets_of_its_steps_masked(run: Run, folder:
 
 
 @pytest.mark.parametrize("command", ["show", "attempts", "cancel"])
-def test_a_task_that_is_not_there_is_not_found(run: Run, command: str) -> None:
+def test_an_unknown_task_is_not_found(run: Run, command: str) -> None:
     run("migrate")
     ran = run("tasks", command, NOBODY)
     as_json = run("tasks", command, NOBODY, "--json")
@@ -165,7 +165,7 @@ def test_a_task_that_is_not_there_is_not_found(run: Run, command: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "x", "1", "../../etc/passwd", "\x1b[2J", NOBODY + "0", "0" * 36, "%s"])
-def test_an_id_that_is_none_is_refused_before_anything_is_opened(run: Run, wrong: str) -> None:
+def test_an_invalid_id_is_refused_before_the_store_is_opened(run: Run, wrong: str) -> None:
     for command in ("show", "attempts", "cancel"):
         ran = run("tasks", command, "--", wrong)
         assert ran.code == 2
@@ -187,7 +187,7 @@ def test_cancelling_is_audited_and_cannot_be_done_twice(run: Run, enqueue: Enque
     assert "error[task-finished]" in again.err
 
 
-def test_several_ids_are_each_answered(run: Run, enqueue: Enqueue) -> None:
+def test_of_several_ids_each_is_reported(run: Run, enqueue: Enqueue) -> None:
     good = enqueue("shop.welcome", '{"user_id": 1}')
 
     ran = run("tasks", "cancel", NOBODY, good, "--json")
@@ -197,7 +197,7 @@ def test_several_ids_are_each_answered(run: Run, enqueue: Enqueue) -> None:
     assert json.loads(ran.err)["error"]["code"] == "not-found"
 
 
-def test_a_filter_cancels_after_a_question(run: Run, enqueue: Enqueue) -> None:
+def test_cancelling_by_filter_asks_for_confirmation(run: Run, enqueue: Enqueue) -> None:
     enqueue("shop.welcome", '{"user_id": 1}')
     enqueue("shop.welcome", '{"user_id": 2}')
     enqueue("shop.explode")
@@ -209,12 +209,13 @@ def test_a_filter_cancels_after_a_question(run: Run, enqueue: Enqueue) -> None:
 
     assert "cancel 2 tasks?" in unsure.err
     assert (unsure.code, no.code) == (3, 3)
+    assert "not confirmed; 2 tasks left unchanged" in no.err
     assert (yes.code, yes.out) == (0, "cancelled 2 tasks\n")
     assert rest.row == {"done": "cancelled", "number": 1}
 
 
 @pytest.mark.parametrize("options", [(), (NOBODY, "--all"), (NOBODY, "--type", "t")])
-def test_it_must_be_clear_which_tasks(run: Run, options: tuple[str, ...]) -> None:
+def test_ids_and_filters_exclude_each_other_and_one_is_required(run: Run, options: tuple[str, ...]) -> None:
     run("migrate")
 
     assert run("tasks", "cancel", *options).code == 2

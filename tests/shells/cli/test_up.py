@@ -1,4 +1,4 @@
-"""`windlass up`: everything in one process, and nothing left of it when it ends."""
+"""`windlass up`: API, worker and keeper in one process, and a clean shutdown."""
 
 import signal
 import socket
@@ -9,7 +9,7 @@ import pytest
 from tests.servers.process import free_port
 
 from .conftest import Run
-from .running import Start, ask, until
+from .processes import Start, ask, until
 
 SLOW = """
 from pathlib import Path
@@ -53,8 +53,8 @@ def port() -> int:
 )
 def test_it_serves_and_works(start: Start, port: int, store: str, durability: str) -> None:
     everything = start("up", "shop:app", "--store", store, "--port", str(port))
-    told = until(everything, "serving")[-1]
-    assert f"serving {store} at http://127.0.0.1:{port}; what it acknowledges is {durability}" in told
+    line = until(everything, "serving")[-1]
+    assert f"serving {store} at http://127.0.0.1:{port}; what it acknowledges is {durability}" in line
 
     made = ask(port, "/tasks", {"type": "shop.welcome", "payload": {"user_id": 1}, "delay": 0.01})["id"]
     ended = ask(port, f"/tasks/{made}?wait=20")
@@ -72,7 +72,7 @@ def test_it_serves_and_works(start: Start, port: int, store: str, durability: st
 
 
 @pytest.mark.system
-def test_without_an_app_it_serves_and_keeps_house(run: Run, start: Start, port: int) -> None:
+def test_without_an_app_it_serves_and_runs_a_keeper(run: Run, start: Start, port: int) -> None:
     server = start("up", "--port", str(port))
     until(server, "leads")
     assert [one["keeper"] for one in ask(port, "/workers")["items"]] in ([], [True])
@@ -82,12 +82,12 @@ def test_without_an_app_it_serves_and_keeps_house(run: Run, start: Start, port: 
     server.send_signal(signal.SIGINT)
     _, rest = server.communicate(timeout=20)
     assert server.returncode == 0, rest
-    assert run("workers", "list", "--json").rows == []
+    assert run("workers", "--json").rows == []
 
 
 @pytest.mark.system
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_what_runs_is_finished_before_it_ends(
+def test_a_signal_lets_running_tasks_finish(
     run: Run, start: Start, folder: Path, port: int, number: signal.Signals
 ) -> None:
     (folder / "slow.py").write_text(SLOW)
@@ -104,11 +104,11 @@ def test_what_runs_is_finished_before_it_ends(
     assert everything.returncode == 0, rest
     task = run("tasks", "show", made, "--json").row
     assert (task["state"], task["attempt"]) == ("completed", 1)
-    assert run("workers", "list", "--json").rows == []
+    assert run("workers", "--json").rows == []
 
 
 @pytest.mark.system
-def test_told_twice_it_waits_for_nothing(run: Run, start: Start, folder: Path, port: int) -> None:
+def test_a_second_signal_stops_at_once(run: Run, start: Start, folder: Path, port: int) -> None:
     (folder / "slow.py").write_text(SLOW)
     everything = start("up", "slow:app", "--port", str(port))
     until(everything, "serving")
@@ -124,7 +124,7 @@ def test_told_twice_it_waits_for_nothing(run: Run, start: Start, folder: Path, p
     assert "Traceback" not in rest
     task = run("tasks", "show", made, "--json").row
     assert (task["state"], task["attempt"]) == ("ready", 0)
-    assert run("workers", "list", "--json").rows == []
+    assert run("workers", "--json").rows == []
 
 
 @pytest.mark.system
@@ -135,14 +135,14 @@ def test_a_port_that_is_taken_starts_nothing(run: Run, start: Start) -> None:
         _, err = everything.communicate(timeout=20)
 
     assert everything.returncode == 3
-    said = f"port {number} of 127.0.0.1 is taken by another program; choose another with --port"
-    assert err == f"error[refused]: {said}\n"
-    assert run("workers", "list", "--json").rows == []
+    message = f"port {number} of 127.0.0.1 is taken by another program; choose another with --port"
+    assert err == f"error[refused]: {message}\n"
+    assert run("workers", "--json").rows == []
 
 
 @pytest.mark.system
-def test_without_its_worker_it_ends_as_well(start: Start, folder: Path, port: int) -> None:
-    """A server that goes on without a worker would take tasks in that nobody runs."""
+def test_it_ends_if_its_worker_ends(start: Start, folder: Path, port: int) -> None:
+    """A server that went on alone would accept tasks that nobody runs."""
     (folder / "broken.py").write_text(BROKEN)
     everything = start("up", "broken:app", "--port", str(port))
     _, err = everything.communicate(timeout=20)
@@ -162,9 +162,7 @@ def test_without_its_worker_it_ends_as_well(start: Start, folder: Path, port: in
         (("shop:app", "--store", "sqlite:///nowhere/windlass.db"), 4, "nowhere"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
-    run: Run, arguments: tuple[str, ...], code: int, message: str
-) -> None:
+def test_an_invalid_command_is_refused(run: Run, arguments: tuple[str, ...], code: int, message: str) -> None:
     ran = run("up", *arguments)
     assert ran.code == code, ran.err
     assert message in ran.err

@@ -1,4 +1,4 @@
-"""`windlass worker`: finds the app, says what it promises, stops cleanly."""
+"""`windlass worker`: loading the app, settings, log lines at the start, signals."""
 
 import json
 import signal
@@ -17,12 +17,12 @@ Start = Callable[..., subprocess.Popen[str]]
     ("target", "complaint"),
     [
         ("shop", "did you mean shop:app?"),
-        ("./shop.py", "try shop:app"),
+        ("./shop.py", "not by its file: shop:app"),
         ("shop:ap", "did you mean shop:app?"),
         ("shop:welcome", "is a TaskType, not a windlass.App; did you mean shop:app?"),
         ("shopp:app", "did you mean shop?"),
         ("nowhere.at.all:app", "right folder"),
-        ("empty:app", "no windlass.App is made in empty"),
+        ("empty:app", "empty contains no windlass.App"),
         ("broken:app", "importing broken failed: ZeroDivisionError: division by zero (broken.py:1)"),
         ("lacking:app", "No module named 'lacked'"),
         (":app", "module:attribute"),
@@ -71,14 +71,12 @@ def test_an_app_must_be_named_somewhere(run: Run) -> None:
         ("--log-format", "xml"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(run: Run, options: tuple[str, ...]) -> None:
+def test_invalid_settings_are_refused(run: Run, options: tuple[str, ...]) -> None:
     assert run("worker", "shop:app", *options).code == 2
 
 
 @pytest.mark.system
-def test_a_draining_worker_does_what_is_ready_and_stops(
-    run: Run, start: Start, enqueue: Callable[..., str]
-) -> None:
+def test_drain_runs_ready_tasks_and_stops(run: Run, start: Start, enqueue: Callable[..., str]) -> None:
     done, left = enqueue("shop.welcome", '{"user_id": 1}'), enqueue("shop.explode")
 
     worker = start("worker", "--drain", "-q", "mail", env={"WINDLASS_APP": "shop:app"})
@@ -87,8 +85,8 @@ def test_a_draining_worker_does_what_is_ready_and_stops(
     assert worker.returncode == 0, err
     assert out == ""
     first = err.splitlines()[0]
-    for said in ("shop:app", "sqlite:///windlass.db", "queues mail", "32 slots"):
-        assert said in first
+    for text in ("shop:app", "sqlite:///windlass.db", "queues mail", "3 task types", "32 slots"):
+        assert text in first
     assert err.count("durable: ") == 1
     states = {row["id"]: row["state"] for row in run("tasks", "list", "--json").rows}
     assert states == {done: "completed", left: "ready"}
@@ -96,7 +94,7 @@ def test_a_draining_worker_does_what_is_ready_and_stops(
 
 @pytest.mark.system
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_it_gently(
+def test_a_signal_releases_running_tasks_and_exits_with_0(
     run: Run, start: Start, enqueue: Callable[..., str], number: signal.Signals
 ) -> None:
     task_id = enqueue("shop.stay")
@@ -116,7 +114,7 @@ def test_a_signal_stops_it_gently(
 
 
 @pytest.mark.system
-def test_a_store_named_on_the_line_takes_the_place_of_the_apps(run: Run, start: Start, folder: Path) -> None:
+def test_the_store_option_overrides_the_store_of_the_app(run: Run, start: Start, folder: Path) -> None:
     run("--store", "sqlite:///other.db", "enqueue", "shop.welcome", '{"user_id": 1}', "-q", "mail")
 
     worker = start("worker", "shop:app", "--drain", "--store", "sqlite:///other.db")
@@ -128,21 +126,37 @@ def test_a_store_named_on_the_line_takes_the_place_of_the_apps(run: Run, start: 
 
 
 @pytest.mark.system
-def test_a_volatile_store_is_warned_of(start: Start, folder: Path) -> None:
+def test_a_volatile_store_is_logged_as_a_warning(start: Start, folder: Path) -> None:
     worker = start("worker", "shop:app", "--drain", "--store", "memory://", "--log-format", "json")
     _, err = worker.communicate(timeout=30)
 
     lines = [json.loads(line) for line in err.splitlines()]
     assert lines[0]["level"] == "warning"
-    assert "forgets everything" in lines[0]["message"]
+    assert "loses all tasks" in lines[0]["message"]
     assert [line["durability"] for line in lines if "durability" in line] == ["volatile"]
 
 
 @pytest.mark.system
-def test_a_worker_whose_store_is_not_there_can_be_stopped(start: Start, folder: Path) -> None:
-    """A lasting fault ends it with a line; it does not spin for ever."""
+def test_a_worker_ends_if_the_folder_of_its_store_is_missing(start: Start, folder: Path) -> None:
+    """A permanent error ends the worker with one line instead of endless retries."""
     worker = start("worker", "shop:app", "--store", f"sqlite:///{folder}/missing/windlass.db")
     _, err = worker.communicate(timeout=30)
 
     assert worker.returncode == 4
     assert "does not exist" in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--reserve", "lowest=1"), "one of high, medium, low"),
+        (("--reserve", "low"), "a number for each level, as in low=2, not 'low'"),
+        (("--reserve", "low=x"), "reserve is a whole number"),
+        (("--reserve", "low=40"), "32 slots cannot reserve 40"),
+    ],
+)
+def test_an_invalid_reserve_is_refused(run: Run, arguments: tuple[str, ...], message: str) -> None:
+    ran = run("worker", "shop:app", *arguments)
+
+    assert ran.code == 2
+    assert message in ran.err

@@ -1,17 +1,19 @@
-"""`windlass check`: is anything wrong with settings, store and queues?"""
+"""`windlass check`: report problems with the settings, the store and its queues."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from ..._documents.queues import queue_documents
+from ..._documents.store import finding_document
+from ..._observe.overview import read_overview
+from ..._policy.input.quoting import counted
 from ..._store.protocol import Finding, Severity
 from ...config import read
-from ..command import Asked, Command, pass_asked
-from ..documents import finding_document
+from ..command import Cli, Command, pass_cli
 from ..exit_codes import ExitCode
 from ..output import Column, Styled
-from .queues import overview
 
 if TYPE_CHECKING:
     from ...app import App
@@ -31,58 +33,55 @@ _COLUMNS = (
 
 
 @click.command("check", cls=Command)
-@pass_asked
-def check(asked: Asked) -> None:
-    """Look for what is wrong with settings, store and queues; errors make it exit with 1."""
-    reading = read(asked.file, flags=asked.flags)
+@pass_cli
+def check(cli: Cli) -> None:
+    """Check settings, store and queues.
+
+    Exits with 1 if there is an error.
+    """
+    reading = read(cli.file, flags=cli.flags)
     findings = [_finding(Severity.WARNING, "settings", text) for text in reading.warnings]
     findings += [_finding(Severity.ERROR, "settings", text) for text in reading.errors]
     if not reading.errors:
-        findings += asked.run(_of_store)
-    asked.output.items(findings, _COLUMNS, finding_document, none="nothing was looked at")
+        findings += cli.run(_check_store)
+    cli.output.items(findings, _COLUMNS, finding_document, none="nothing was checked")
     if any(finding.severity is Severity.ERROR for finding in findings):
-        raise click.exceptions.Exit(ExitCode.BAD_NEWS)
+        raise click.exceptions.Exit(ExitCode.NEGATIVE)
 
 
-async def _of_store(app: "App") -> list[Finding]:
+async def _check_store(app: "App") -> list[Finding]:
     await app.store.open()
     promise = app.operator.promise
-    kept = Severity.OK if promise.durability == "durable" else Severity.WARNING
+    severity = Severity.OK if promise.durability == "durable" else Severity.WARNING
     return [
-        _finding(kept, "durability", f"{promise.durability}: {promise.why}"),
+        _finding(severity, "durability", f"{promise.durability}: {promise.why}"),
         *await app.operator.check(),
-        *await _unserved(app),
-        *await _unsigned(app),
+        *await _unserved_queues(app),
+        *await _unsigned_webhooks(app),
     ]
 
 
-async def _unserved(app: "App") -> Sequence[Finding]:
-    """Queues whose ready tasks nobody will claim."""
-    now = await app.operator.now()
-    served = {
-        queue
-        for session in await app.operator.workers()
-        if session.expires_at > now
-        for queue in session.worker.queues
-    }
+async def _unserved_queues(app: "App") -> Sequence[Finding]:
+    """Queues with ready tasks that no live worker serves."""
+    overview = await read_overview(app.store)
     return [
         _finding(
             Severity.WARNING,
             "workers",
-            f"no live worker serves the queue {line.settings.name}, which has {line.counts['ready']:,} ready",
+            f"no live worker serves queue {one.queue} ({counted(one.counts['ready'], 'ready task')})",
         )
-        for line in await overview(app)
-        if line.counts["ready"] and line.settings.name not in served
+        for one in queue_documents(overview, overview.settings)
+        if one.counts["ready"] and not one.workers
     ]
 
 
-async def _unsigned(app: "App") -> Sequence[Finding]:
-    """Webhooks whose messages anybody could have written."""
+async def _unsigned_webhooks(app: "App") -> Sequence[Finding]:
+    """Webhooks whose receiver cannot tell who sent a message."""
     if app.alert_notifier.secret is not None:
         return []
-    told = "messages to the webhook of alert {} are not signed; set WINDLASS_WEBHOOK_SECRET"
+    message = "messages to the webhook of alert {} are not signed; set WINDLASS_WEBHOOK_SECRET"
     alerts = [status.alert for status in await app.operator.alerts.list()]
-    return [_finding(Severity.WARNING, "alerts", told.format(one.name)) for one in alerts if one.webhook]
+    return [_finding(Severity.WARNING, "alerts", message.format(one.name)) for one in alerts if one.webhook]
 
 
 def _finding(severity: Severity, subject: str, message: str) -> Finding:

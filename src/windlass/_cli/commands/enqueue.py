@@ -1,4 +1,4 @@
-"""`windlass enqueue`: have work done later, from a shell. (P1, P2)"""
+"""`windlass enqueue`: enqueue tasks from a shell."""
 
 import sys
 from collections.abc import Iterator
@@ -9,14 +9,15 @@ import click
 
 from ..._client.builder import checked_payload
 from ..._client.client import MAX_BATCH
-from ..._model.options import Options
+from ..._documents.fields import shown_json
+from ..._documents.tasks import task_document
+from ..._model.options import Defaults, Options
 from ..._model.state import State
 from ..._policy.input.payload import MAX_BYTES
 from ...errors import InvalidOption, InvalidPayload
-from ..command import Asked, Command, pass_asked
-from ..documents import shown_payload, task_document
+from ..command import Cli, Command, pass_cli
 from ..exit_codes import ExitCode
-from ..options import duration, instant, priority
+from ..options import duration, instant, priority, stacked
 
 if TYPE_CHECKING:
     from ..._client.handle import Handle
@@ -24,29 +25,54 @@ if TYPE_CHECKING:
     from ..._model.task import NewTask
     from ...app import App
 
+_DEFAULTS = Defaults()
+
+task_options = stacked(
+    click.option(
+        "--queue", "-q", metavar="QUEUE", help=f"Queue  [default: the type's, else {_DEFAULTS.queue}]"
+    ),
+    click.option("--tenant", metavar="TENANT", help="Tenant  [default: none]"),
+    click.option(
+        "--priority",
+        type=priority,
+        help=f"-100 to 100, or high, medium, low; higher first"
+        f"  [default: the type's, else {_DEFAULTS.priority}]",
+    ),
+    click.option(
+        "--max-attempts",
+        type=int,
+        metavar="N",
+        help=f"Bury after N failed attempts  [default: the type's, else {_DEFAULTS.max_attempts}]",
+    ),
+    click.option(
+        "--timeout", type=duration, help="Time limit of an attempt  [default: the type's, else none]"
+    ),
+    click.option("--undeclared", is_flag=True, help="Allow a type that the app does not declare"),
+)
+"""The options of a command that defines a task."""
+
 
 @click.command("enqueue", cls=Command)
 @click.argument("type")
 @click.argument("payload", required=False, metavar="[JSON]")
-@click.option("--queue", "-q", help="Into this queue (default: the type's own).")
-@click.option("--tenant", help="On behalf of this tenant.")
-@click.option("--priority", type=priority, help="Higher first: -100 to 100, or high, medium, low.")
-@click.option("--delay", type=duration, help="Not before this much time: 90, 5m, 1h30m.")
-@click.option("--run-at", type=instant, help="Not before this instant: 2026-11-15T08:00:00Z.")
-@click.option("--max-attempts", type=int, help="Dead after so many failed attempts.")
-@click.option("--timeout", type=duration, help="How long an attempt may run.")
-@click.option("--key", "idempotency_key", help="Idempotency key: a repeat answers with the first task.")
-@click.option("--key-for", "idempotency_for", type=duration, help="Keep the key for at least this long.")
-@click.option("--unique/--not-unique", default=None, help="Refuse it while an equal task has not ended.")
-@click.option("--trace", help="A W3C traceparent to go on with.")
-@click.option("--stdin", "from_stdin", is_flag=True, help="A payload on each line of stdin; all or none.")
-@click.option("--undeclared", is_flag=True, help="Of a type that the app does not declare.")
-@click.option("--wait", is_flag=True, help="Wait for its end and print its result.")
-@click.option("--wait-at-most", type=duration, help="Likewise, but no longer than this.")
-@click.option("--reveal", is_flag=True, help="Show secrets in the result.")
-@pass_asked
+@task_options
+@click.option("--delay", type=duration, help="Run after this time at the earliest: 90, 5m, 1h30m")
+@click.option("--run-at", type=instant, help="Run at this instant at the earliest: 2026-11-15T08:00:00Z")
+@click.option(
+    "--key", "idempotency_key", metavar="KEY", help="Idempotency key: a repeat returns the first task"
+)
+@click.option(
+    "--key-for", "idempotency_for", type=duration, help="Keep the idempotency key at least this long"
+)
+@click.option("--unique/--not-unique", default=None, help="Refuse the task while an equal one has not ended")
+@click.option("--trace", metavar="TRACEPARENT", help="W3C traceparent to continue")
+@click.option("--stdin", "from_stdin", is_flag=True, help="Read a payload per line; enqueue all or none")
+@click.option("--wait", is_flag=True, help="Wait until the task has ended and print its result")
+@click.option("--wait-at-most", type=duration, help="Wait at most this long")
+@click.option("--reveal", is_flag=True, help="Show secret fields of the result")
+@pass_cli
 def enqueue(
-    asked: Asked,
+    cli: Cli,
     /,
     *,
     type: str,
@@ -58,39 +84,44 @@ def enqueue(
     reveal: bool,
     **given: Any,
 ) -> None:
-    """Enqueue a task of TYPE with a JSON object as its payload, and print its id once it is durable.
+    """Enqueue a task of TYPE and print its id.
 
-    With an app (--app) the payload is checked against the handler's parameters, and the type's own queue,
-    attempts and timeout apply.
+    JSON is the payload, an object. The id is printed once the task is durable. With --app the payload is
+    checked against the handler's parameters, and the type's queue, attempts and timeout are the defaults.
     """
     options = cast("Options", {name: value for name, value in given.items() if value is not None})
     waits = wait or wait_at_most is not None
     if from_stdin and (payload is not None or waits or "idempotency_key" in options):
-        raise InvalidOption("--stdin goes with neither a payload on the line, nor --key, nor --wait")
-    texts = _lines() if from_stdin else iter([("", payload or "{}")])
-    spec = None if undeclared or not asked.app.types else asked.app.declared(type)
-    batch = [_task(asked.app, type, spec, options, text, where) for where, text in texts]
+        raise InvalidOption("--stdin excludes a payload argument, --key and --wait")
+    texts = _stdin_lines() if from_stdin else iter([("", payload or "{}")])
+    spec = declared_type(cli, type, undeclared=undeclared)
+    batch = [_task(cli.app, type, spec, options, text, where) for where, text in texts]
 
     async def work(app: "App") -> None:
         handles = await app.client.enqueue_tasks(batch)
         if waits:
-            await _follow(asked, handles[0], wait_at_most, reveal=reveal)
+            await _print_result(cli, handles[0], wait_at_most, reveal=reveal)
             return
         for handle in handles:
-            asked.output.say(handle.id, {"id": handle.id, "created": handle.created})
+            cli.output.say(handle.id, {"id": handle.id, "created": handle.created, "following": []})
             if not handle.created:
-                asked.output.note("it stood already: this idempotency key was used before")
+                cli.output.note("no task was created: the idempotency key was used before")
 
-    asked.run_anywhere(work)
+    cli.run(work, create=True)
 
 
-def _lines() -> Iterator[tuple[str, str | bytes]]:
-    """The lines of stdin that are not blank, each with its number; one that is far too long is cut."""
+def declared_type(cli: Cli, type: str, *, undeclared: bool) -> "HandlerSpec | None":
+    """The type as the app declares it; None without an app, or if `undeclared` types are allowed."""
+    return None if undeclared or not cli.app.types else cli.app.declared(type)
+
+
+def _stdin_lines() -> Iterator[tuple[str, str | bytes]]:
+    """The lines of stdin that are not blank, each with its number for messages; overlong ones are cut."""
     number = 0
     while line := sys.stdin.buffer.readline(2 * MAX_BYTES):
         number += 1
         if number > MAX_BATCH:
-            raise InvalidOption(f"--stdin takes at most {MAX_BATCH:,} lines at once; split it")
+            raise InvalidOption(f"--stdin takes at most {MAX_BATCH:,} lines; split the input")
         if line.strip():
             yield f"line {number}: ", line
 
@@ -103,7 +134,7 @@ def _task(
     text: str | bytes,
     where: str,
 ) -> "NewTask":
-    """One task, checked as far as this side can; nothing is stored unless all of them are."""
+    """Make and check one task; `where` names its line in the message of InvalidPayload."""
     try:
         data = checked_payload(text, spec)
     except InvalidPayload as error:
@@ -111,15 +142,14 @@ def _task(
     return app.builder.build(type_name, data, options, spec)
 
 
-async def _follow(asked: Asked, handle: "Handle[Any]", at_most: timedelta | None, *, reveal: bool) -> None:
-    """Wait for the end; a result goes to stdout, any other end is bad news."""
-    asked.output.note(f"enqueued {handle.id}")
+async def _print_result(cli: Cli, handle: "Handle[Any]", at_most: timedelta | None, *, reveal: bool) -> None:
+    """Wait for the end of a task and print its result; any other end than completion exits with 1."""
+    cli.output.note(f"enqueued {handle.id}")
     task = await handle.wait(at_most)
-    if asked.as_json:
-        asked.output.document(task_document(task, reveal=reveal))
+    if cli.as_json:
+        cli.output.document(task_document(task, reveal=reveal))
         if task.state is not State.COMPLETED:
-            raise click.exceptions.Exit(ExitCode.BAD_NEWS)
+            raise click.exceptions.Exit(ExitCode.NEGATIVE)
         return
-    await handle.result(at_most)  # raises what it died of
-    result = None if task.result is None else shown_payload(task.result, task.secret, reveal=reveal)
-    asked.output.document(result)
+    await handle.result(at_most)  # raises the error of a task that died
+    cli.output.document(None if task.result is None else shown_json(task.result, task.secret, reveal=reveal))

@@ -1,16 +1,17 @@
-"""`windlass keys`: who may use the HTTP API, and for what. (I3)"""
+"""`windlass keys`: create, list and revoke API keys."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from ..._documents.keys import key_document, new_key_document
 from ..._model.key import ApiKey, Scope
-from ..command import Asked, Commands, pass_asked
-from ..operator_actions import audited
+from ..command import Cli, Commands, pass_cli
+from ..operator_actions import audit_options
 from ..options import duration
 from ..output import Column
-from ..time_text import iso
+from ..text import iso
 
 if TYPE_CHECKING:
     from ...app import App
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Commands)
 def keys() -> None:
-    """Make, list and revoke the keys of the HTTP API."""
+    """Create, list and revoke keys of the HTTP API."""
 
 
 @keys.command("create")
@@ -29,16 +30,23 @@ def keys() -> None:
     multiple=True,
     required=True,
     type=click.Choice([scope.value for scope in Scope]),
-    help="What it allows (repeatable).",
+    help="What the key allows (repeatable)",
 )
-@click.option("--tenant", help="Only for this tenant.")
-@click.option("--queue", "-q", "queues", multiple=True, help="Only for this queue (repeatable).")
-@click.option("--rate", type=float, help="So many requests a second, to each server (default: any number).")
-@click.option("--expires", type=duration, help="Good for so long (default: until it is revoked).")
-@audited
-@pass_asked
+@click.option("--tenant", metavar="TENANT", help="Only this tenant  [default: any]")
+@click.option(
+    "--queue",
+    "-q",
+    "queues",
+    multiple=True,
+    metavar="QUEUE",
+    help="Only this queue (repeatable)  [default: any]",
+)
+@click.option("--rate", type=float, metavar="N", help="Requests per second and server  [default: unlimited]")
+@click.option("--expires", type=duration, help="Time until the key expires  [default: never]")
+@audit_options
+@pass_cli
 def create(
-    asked: Asked,
+    cli: Cli,
     /,
     *,
     label: str,
@@ -48,55 +56,42 @@ def create(
     rate: float | None,
     expires: timedelta | None,
 ) -> None:
-    """Make a key. It is shown once: keep it where secrets are kept."""
+    """Create a key and print it, this once."""
 
     async def work(app: "App") -> None:
         made = await app.operator.keys.create(
             label, scopes=scopes, tenant=tenant, queues=queues or None, rate=rate, expires_in=expires
         )
-        asked.output.say(made.text, {"key": made.text, **_document(made.key)})
+        cli.output.say(made.text, new_key_document(made.key, made.text))
 
-    asked.run_anywhere(work)
+    cli.run(work, create=True)
 
 
 @keys.command("list")
-@pass_asked
-def list_keys(asked: Asked) -> None:
-    """List keys: their ids, never their secrets."""
+@pass_cli
+def list_keys(cli: Cli) -> None:
+    """List keys by id, without their secrets."""
 
     async def work(app: "App") -> None:
         found = await app.operator.keys.list()
-        none = "there are no keys; `windlass keys create LABEL --scope enqueue` makes one"
-        asked.output.items(found, _COLUMNS, _document, none=none)
+        none = "there are no keys; `windlass keys create LABEL --scope enqueue` creates one"
+        cli.output.items(found, _COLUMNS, key_document, none=none)
 
-    asked.run(work)
+    cli.run(work)
 
 
 @keys.command("revoke")
 @click.argument("key_id", metavar="ID")
-@audited
-@pass_asked
-def revoke(asked: Asked, key_id: str) -> None:
-    """Take a key back; servers refuse it within a second."""
+@audit_options
+@pass_cli
+def revoke(cli: Cli, key_id: str) -> None:
+    """Revoke a key; servers reject it within a second."""
 
     async def work(app: "App") -> None:
         await app.operator.keys.revoke(key_id)
-        asked.output.say(f"revoked {key_id}", {"revoked": key_id})
+        cli.output.say(f"revoked {key_id}", {"id": key_id, "revoked": True})
 
-    asked.run(work)
-
-
-def _document(key: ApiKey) -> dict[str, Any]:
-    return {
-        "id": key.name,
-        "label": key.label,
-        "scopes": [scope.value for scope in key.scopes],
-        "tenant": key.tenant,
-        "queues": None if key.queues is None else list(key.queues),
-        "rate": key.rate,
-        "created_at": iso(key.created_at),
-        "expires_at": None if key.expires_at is None else iso(key.expires_at),
-    }
+    cli.run(work)
 
 
 _COLUMNS: list[Column[ApiKey]] = [

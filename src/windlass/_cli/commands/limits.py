@@ -1,4 +1,4 @@
-"""`windlass limits`: how many may run or start, and how many do. (F4, F5)"""
+"""`windlass limits`: list, set, change and remove limits."""
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
+from ..._documents.limits import LimitDocument, limit_document
 from ..._model.limit import Limit, Usage
 from ..._policy.input.quoting import shorten
 from ..._policy.order.rates import format_rate
-from ..command import Asked, Commands, pass_asked
-from ..documents import limit_document
-from ..operator_actions import audited
+from ..command import Cli, Commands, pass_cli
+from ..operator_actions import audit_options
 from ..options import stacked, start_rate
 from ..output import Column, Styled
 
@@ -20,164 +20,169 @@ if TYPE_CHECKING:
     from ...app import App
 
 _BUSIEST = 3
-_LONGEST = 24
+_MAX_VALUE = 24  # characters of a value in the table
 
-_options = stacked(
-    click.option("--queue", "-q", help="For tasks of this queue (default: any)."),
-    click.option("--type", "-t", help="For tasks of this type (default: any)."),
-    click.option("--tenant", help="For tasks of this tenant (default: any)."),
+_limit_options = stacked(
+    click.option("--queue", "-q", metavar="QUEUE", help="Only tasks of this queue  [default: any]"),
+    click.option("--type", "-t", metavar="TYPE", help="Only tasks of this type  [default: any]"),
+    click.option("--tenant", metavar="TENANT", help="Only tasks of this tenant  [default: any]"),
+    click.option("--by", metavar="FIELD", help="Count per value of queue, type, tenant or a payload field"),
+    click.option("--running", type=int, metavar="N", help="At most N tasks run at once"),
     click.option(
-        "--by", metavar="FIELD", help="Count each queue, type, tenant or payload field's value apart."
+        "--rate", type=start_rate, metavar="RATE", help="At most this many starts per time: 10/s, 100/m, 5/h"
     ),
-    click.option("--running", type=int, metavar="N", help="How many may run at once."),
-    click.option("--rate", type=start_rate, help="How many may start in a time: 10/s, 100/m, 5/h."),
-    click.option("--burst", type=int, metavar="N", help="How many may start at once after a quiet time."),
+    click.option(
+        "--burst",
+        type=int,
+        metavar="N",
+        help="At most N starts at once after a pause  [default: starts in one second]",
+    ),
 )
 
 
-class Line(Struct, frozen=True, kw_only=True):
-    """A limit, with what of it is in use, the busiest first."""
+class LimitUse(Struct, frozen=True, kw_only=True):
+    """A limit and its usages, busiest first."""
 
     limit: Limit
     usages: list[Usage]
 
+    @property
+    def document(self) -> LimitDocument:
+        """The document of the limit."""
+        return limit_document(self.limit, self.usages)
+
 
 @click.group(cls=Commands)
 def limits() -> None:
-    """See, set and remove limits on how many tasks run at once or start in a time."""
+    """List, set, change and remove limits."""
 
 
 @limits.command("list")
-@pass_asked
-def list_limits(asked: Asked) -> None:
-    """List limits with what of them is in use; of those by a value, the busiest."""
+@pass_cli
+def list_limits(cli: Cli) -> None:
+    """List limits and how much of each is in use."""
 
     async def work(app: "App") -> None:
-        asked.output.items(await overview(app), _COLUMNS, _document, none="nothing is limited")
+        found = await app.operator.limits.list()
+        usages: dict[str, list[Usage]] = defaultdict(list)
+        for usage in await app.operator.limits.usages() if found else ():
+            usages[usage.limit].append(usage)
+        uses = [LimitUse(limit=one, usages=one.busiest(usages[one.name])) for one in found]
+        cli.output.items(uses, _COLUMNS, lambda use: use.document, none="there are no limits")
 
-    asked.run(work)
+    cli.run(work)
 
 
 @limits.command("show")
 @click.argument("name")
-@pass_asked
-def show(asked: Asked, name: str) -> None:
-    """Show one limit and every value under which something ran."""
+@pass_cli
+def show(cli: Cli, name: str) -> None:
+    """Show a limit and each value that uses it."""
 
     async def work(app: "App") -> None:
         limit = await app.operator.limits.get(name)
-        line = Line(limit=limit, usages=limit.busiest(await app.operator.limits.usages(name)))
-        if asked.as_json:
-            asked.output.document(_document(line))
+        use = LimitUse(limit=limit, usages=limit.busiest(await app.operator.limits.usages(name)))
+        if cli.as_json:
+            cli.output.document(use.document)
             return
-        asked.output.fields(
+        cli.output.fields(
             [
                 ("name", limit.name),
-                ("for", _applies(limit)),
+                ("applies to", _scope(limit)),
                 ("by", limit.by or ""),
                 ("running", "" if limit.running is None else f"at most {limit.running:,}"),
                 ("rate", "" if limit.rate is None else _rate(limit)),
             ]
         )
-        if line.usages:
-            asked.output.heading("in use")
+        if use.usages:
+            cli.output.heading("in use")
             columns = (
                 Column[Usage](limit.by or "", lambda usage: usage.value, elastic=True),
                 Column[Usage]("running", lambda usage: _of(usage.running, limit.running), right=True),
                 Column[Usage]("starts left", lambda usage: _left(limit, usage), right=True, optional=True),
             )
-            asked.output.items(line.usages, columns, lambda _: {}, none="")
+            cli.output.items(use.usages, columns, none="")
 
-    asked.run(work)
+    cli.run(work)
 
 
 @limits.command("set")
 @click.argument("name")
-@_options
-@audited
-@pass_asked
-def set_limit(asked: Asked, /, *, name: str, **given: Any) -> None:
-    """Set a limit, in place of the one of that name. It holds from the next claim on.
+@_limit_options
+@audit_options
+@pass_cli
+def set_limit(cli: Cli, /, *, name: str, **given: Any) -> None:
+    """Set a limit, replacing the one of the same name.
 
-    A limit that an app declares is set back only when its declaration changes.
+    It applies from the next claim on. A limit that an app declares is reset when its declaration changes.
     """
-    asked.run_anywhere(lambda app: _keep(asked, app.operator.limits.set, name, _said(given)))
+    cli.run(lambda app: _print_result(cli, app.operator.limits.set, name, _options(given)), create=True)
 
 
 @limits.command("change")
 @click.argument("name")
-@_options
-@audited
-@pass_asked
-def change(asked: Asked, /, *, name: str, **given: Any) -> None:
-    """Change what is given of a limit that exists. --by "" and the like take something away."""
-    if not (said := _said(given)):
-        raise click.UsageError("What is to change? Give at least one option", click.get_current_context())
-    asked.run(lambda app: _keep(asked, app.operator.limits.change, name, said))
+@_limit_options
+@audit_options
+@pass_cli
+def change(cli: Cli, /, *, name: str, **given: Any) -> None:
+    """Change parts of an existing limit.
 
-
-def _said(given: dict[str, Any]) -> dict[str, Any]:
-    """The options that were given. Empty text is none: tasks without a tenant are for programs to limit."""
-    return {key: None if value == "" else value for key, value in given.items() if value is not None}
-
-
-async def _keep(asked: Asked, keep: Callable[..., Awaitable[Limit]], name: str, said: dict[str, Any]) -> None:
-    limit = await keep(name, **said)
-    told = ", ".join(part for part in _told(limit) if part)
-    asked.output.say(f"limit {limit.name}: {told}", limit_document(limit, ()))
+    Options that are not given stay as they are; an empty value, as in --by "", removes one.
+    """
+    options = _options(given)
+    if not options:
+        raise click.UsageError("Give at least one option to change", click.get_current_context())
+    cli.run(lambda app: _print_result(cli, app.operator.limits.change, name, options))
 
 
 @limits.command("remove")
 @click.argument("name")
-@audited
-@pass_asked
-def remove(asked: Asked, name: str) -> None:
-    """Remove a limit: what waited for it may start."""
+@audit_options
+@pass_cli
+def remove(cli: Cli, name: str) -> None:
+    """Remove a limit; tasks it held back can start."""
 
     async def work(app: "App") -> None:
         await app.operator.limits.remove(name)
-        asked.output.say(f"removed {name}", {"limit": name, "removed": True})
+        cli.output.say(f"removed {name}", {"name": name, "removed": True})
 
-    asked.run(work)
-
-
-async def overview(app: "App") -> list[Line]:
-    """Every limit, with what is in use."""
-    found = await app.operator.limits.list()
-    used: dict[str, list[Usage]] = defaultdict(list)
-    for usage in await app.operator.limits.usages() if found else ():
-        used[usage.limit].append(usage)
-    return [Line(limit=limit, usages=limit.busiest(used[limit.name])) for limit in found]
+    cli.run(work)
 
 
-def _document(line: Line) -> dict[str, Any]:
-    return limit_document(line.limit, line.usages)
+def _options(given: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given. Empty text means None, so only programs can limit the empty tenant."""
+    return {key: None if value == "" else value for key, value in given.items() if value is not None}
 
 
-def _applies(limit: Limit) -> str:
-    named = (("queue", limit.queue), ("type", limit.type), ("tenant", limit.tenant))
-    return (
-        ", ".join(f"{what} {value or '(none)'}" for what, value in named if value is not None) or "every task"
+async def _print_result(
+    cli: Cli, store: Callable[..., Awaitable[Limit]], name: str, options: dict[str, Any]
+) -> None:
+    limit = await store(name, **options)
+    parts = (
+        _scope(limit),
+        f"per {limit.by}" if limit.by else "",
+        "" if limit.running is None else f"{limit.running:,} at once",
+        "" if limit.rate is None else _rate(limit),
     )
+    text = ", ".join(part for part in parts if part)
+    cli.output.say(f"limit {limit.name}: {text}", limit_document(limit, ()))
+
+
+def _scope(limit: Limit) -> str:
+    """Which tasks a limit applies to."""
+    given = (("queue", limit.queue), ("type", limit.type), ("tenant", limit.tenant))
+    parts = [f"{name} {value or '(none)'}" for name, value in given if value is not None]
+    return ", ".join(parts) or "all tasks"
 
 
 def _rate(limit: Limit) -> str:
     return f"{format_rate(limit.rate or 0)}, burst {limit.capacity:,}"
 
 
-def _told(limit: Limit) -> tuple[str, ...]:
-    return (
-        _applies(limit),
-        f"each {limit.by} for itself" if limit.by else "",
-        "" if limit.running is None else f"{limit.running:,} at once",
-        "" if limit.rate is None else _rate(limit),
-    )
-
-
-def _of(number: int, most: int | None) -> Styled:
-    if most is None:
+def _of(number: int, maximum: int | None) -> Styled:
+    if maximum is None:
         return f"{number:,}", ""
-    return f"{number:,}/{most:,}", "yellow" if number >= most else ""
+    return f"{number:,}/{maximum:,}", "yellow" if number >= maximum else ""
 
 
 def _left(limit: Limit, usage: Usage | None) -> str:
@@ -188,39 +193,38 @@ def _left(limit: Limit, usage: Usage | None) -> str:
     return f"{tokens:.1f}/{limit.capacity:,}"
 
 
-def _running(line: Line) -> Styled:
-    if line.limit.by is None:
-        return _of(line.usages[0].running if line.usages else 0, line.limit.running)
-    return f"{sum(usage.running for usage in line.usages):,}", ""
+def _running(use: LimitUse) -> Styled:
+    if use.limit.by is None:
+        return _of(use.usages[0].running if use.usages else 0, use.limit.running)
+    return f"{sum(usage.running for usage in use.usages):,}", ""
 
 
-def _busiest(line: Line) -> str:
-    if line.limit.by is None:
+def _busiest(use: LimitUse) -> str:
+    if use.limit.by is None:
         return ""
-    most = line.limit.running
     return ", ".join(
-        f"{shorten(usage.value, _LONGEST) or '(none)'} {_of(usage.running, most)[0]}"
-        for usage in line.usages[:_BUSIEST]
+        f"{shorten(usage.value, _MAX_VALUE) or '(none)'} {_of(usage.running, use.limit.running)[0]}"
+        for usage in use.usages[:_BUSIEST]
         if usage.running
     )
 
 
-def _starts(line: Line) -> str:
-    if line.limit.by is None:
-        return _left(line.limit, line.usages[0] if line.usages else None)
-    if line.limit.rate is None or not line.usages:
+def _starts_left(use: LimitUse) -> str:
+    if use.limit.by is None:
+        return _left(use.limit, use.usages[0] if use.usages else None)
+    if use.limit.rate is None or not use.usages:
         return ""
-    return _left(line.limit, min(line.usages, key=lambda usage: usage.tokens or 0.0))
+    return _left(use.limit, min(use.usages, key=lambda usage: usage.tokens or 0.0))
 
 
 _COLUMNS = (
-    Column[Line]("name", lambda line: line.limit.name, elastic=True),
-    Column[Line]("for", lambda line: _applies(line.limit), elastic=True),
-    Column[Line]("by", lambda line: line.limit.by or "", optional=True),
-    Column[Line]("running", _running, right=True),
-    Column[Line](
-        "rate", lambda line: "" if line.limit.rate is None else format_rate(line.limit.rate), optional=True
+    Column[LimitUse]("name", lambda use: use.limit.name, elastic=True),
+    Column[LimitUse]("applies to", lambda use: _scope(use.limit), elastic=True),
+    Column[LimitUse]("by", lambda use: use.limit.by or "", optional=True),
+    Column[LimitUse]("running", _running, right=True),
+    Column[LimitUse](
+        "rate", lambda use: "" if use.limit.rate is None else format_rate(use.limit.rate), optional=True
     ),
-    Column[Line]("starts left", _starts, right=True, optional=True),
-    Column[Line]("busiest", _busiest, elastic=True, optional=True),
+    Column[LimitUse]("starts left", _starts_left, right=True, optional=True),
+    Column[LimitUse]("busiest", _busiest, elastic=True, optional=True),
 )

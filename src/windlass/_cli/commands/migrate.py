@@ -1,14 +1,16 @@
-"""`windlass migrate`: bring the store's schema up, or down."""
+"""`windlass migrate`: upgrade or downgrade the store's schema."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from ..._documents.store import migration_document
+from ..._policy.input.quoting import counted
 from ..._store.protocol import Migration, Phase
 from ...errors import InvalidOption, Refused
-from ..command import Asked, Command, pass_asked
-from ..documents import migration_document
+from ..command import Cli, Command, pass_cli
+from ..operator_actions import confirmed
 from ..output import Column
 
 if TYPE_CHECKING:
@@ -23,40 +25,47 @@ _COLUMNS = (
 
 
 @click.command("migrate", cls=Command)
-@click.option("--to", "target", type=click.IntRange(0, 9999), metavar="N", help="Up or down to this number.")
+@click.option(
+    "--to",
+    "target",
+    type=click.IntRange(0, 9999),
+    metavar="N",
+    help="Migrate up or down to this step  [default: newest]",
+)
 @click.option(
     "--phase",
     type=click.Choice([phase.value for phase in Phase]),
-    help="Only what may be done before the new version is deployed, or what is left for after.",
+    help="Take only the steps that are safe before the deployment of this version, or those left for after",
 )
-@click.option("--list", "only_list", is_flag=True, help="Only list the steps of the schema.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask before going down.")
-@pass_asked
-def migrate(asked: Asked, target: int | None, phase: str | None, only_list: bool, yes: bool) -> None:
-    """Bring the store's schema to this version of windlass, or to the one named.
+@click.option("--list", "only_list", is_flag=True, help="List the steps and change nothing")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation before migrating down")
+@pass_cli
+def migrate(cli: Cli, target: int | None, phase: str | None, only_list: bool, yes: bool) -> None:
+    """Migrate the store's schema to this version of windlass.
 
-    To upgrade while the old version runs: --phase before, deploy, and --phase after once the old one is gone.
+    To upgrade while the old version runs: migrate with --phase before, deploy, and with --phase after once no
+    old process runs.
     """
     if phase is not None and target is not None:
-        raise InvalidOption("--to names a step and --phase several: give one of them")
+        raise InvalidOption("--to and --phase exclude each other")
 
     async def work(app: "App") -> None:
         steps = await app.operator.migrations()
         if only_list:
-            asked.output.items(steps, _COLUMNS, migration_document, none="this store has no schema")
+            cli.output.items(steps, _COLUMNS, migration_document, none="this store has no schema")
             return
         if not steps:
-            asked.output.say(f"the store {app.place} has no schema to migrate")
+            cli.output.say(f"the store {app.place} has no schema to migrate")
             return
-        _check(steps, target, yes=yes)
-        taken = await app.operator.migrate(target if phase is None else _reached(steps, Phase(phase)))
-        asked.output.items(taken, _COLUMNS, migration_document, none="nothing to do")
+        _check_target(steps, target, yes=yes)
+        taken = await app.operator.migrate(target if phase is None else _target_of(steps, Phase(phase)))
+        cli.output.items(taken, _COLUMNS, migration_document, none="the schema is up to date")
 
-    asked.run_anywhere(work)
+    cli.run(work, create=True)
 
 
-def _reached(steps: Sequence[Migration], phase: Phase) -> int | None:
-    """The number to go to in this phase; None: the newest. A new store has no old code to be careful of."""
+def _target_of(steps: Sequence[Migration], phase: Phase) -> int | None:
+    """The step to migrate to in this phase; None is the newest. A new store has no old code to consider."""
     outstanding = [step for step in steps if not step.applied]
     late = [step.number for step in outstanding if step.phase is Phase.AFTER]
     if phase is Phase.AFTER or not late or len(outstanding) == len(steps):
@@ -64,25 +73,20 @@ def _reached(steps: Sequence[Migration], phase: Phase) -> int | None:
     blocked = [step.number for step in outstanding if step.phase is Phase.BEFORE and step.number > late[0]]
     if blocked:
         raise Refused(
-            f"step {blocked[0]:04d} belongs before the new version, but step {late[0]:04d} ahead of it may "
-            f"only be taken once no version older than its own runs: deploy that one first and then "
-            f"`windlass migrate --phase after`, or stop everything and `windlass migrate`"
+            f"step {blocked[0]:04d} belongs before the deployment, but step {late[0]:04d} comes first and "
+            f"needs every older version stopped; deploy the version of that step and run `windlass migrate "
+            f"--phase after`, or stop everything and run `windlass migrate`"
         )
     return late[0] - 1
 
 
-def _check(steps: Sequence[Migration], target: int | None, *, yes: bool) -> None:
+def _check_target(steps: Sequence[Migration], target: int | None, *, yes: bool) -> None:
+    """Raise InvalidOption for a step that does not exist, Refused if a downgrade is not confirmed."""
     if target is None:
         return
     highest = max(step.number for step in steps)
     if target > highest:
         raise InvalidOption(f"there is no migration {target}; the newest is {highest}")
     undone = [step for step in steps if step.applied and step.number > target]
-    if not undone or yes:
-        return
-    try:
-        agreed = click.confirm(f"undo {len(undone)} steps? What they hold is lost", err=True)
-    except click.Abort:
-        agreed = False
-    if not agreed:
-        raise Refused("the schema was left as it is; --yes skips the question")
+    if undone and not yes and not confirmed(f"undo {counted(len(undone), 'step')}? Their data is lost"):
+        raise Refused("not confirmed; the schema is unchanged (--yes skips the question)")

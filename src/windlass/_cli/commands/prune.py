@@ -1,4 +1,4 @@
-"""`windlass prune`: delete what retention no longer covers, now instead of soon."""
+"""`windlass prune`: delete ended tasks by retention now, without waiting for the keeper."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 import click
 
 from ..._model.queue import Retention
+from ..._policy.input.quoting import counted
 from ...errors import InvalidOption
-from ..command import Asked, Command, pass_asked
-from ..operator_actions import audited
+from ..command import Cli, Command, pass_cli
+from ..operator_actions import audit_options
 from ..options import duration
 
 if TYPE_CHECKING:
@@ -16,30 +17,28 @@ if TYPE_CHECKING:
 
 
 @click.command("prune", cls=Command)
-@click.option("--completed", type=duration, help="Delete completed tasks older than this.")
-@click.option("--cancelled", type=duration, help="Delete cancelled tasks older than this.")
-@click.option("--dead", type=duration, help="Delete dead tasks older than this.")
-@audited
-@pass_asked
-def prune(
-    asked: Asked, completed: timedelta | None, cancelled: timedelta | None, dead: timedelta | None
-) -> None:
-    """Delete the records of ended tasks by the app's retention, or by these ages.
+@click.option("--completed", type=duration, help="Delete completed tasks that ended this long ago")
+@click.option("--cancelled", type=duration, help="Delete cancelled tasks that ended this long ago")
+@click.option("--dead", type=duration, help="Delete dead tasks that ended this long ago")
+@audit_options
+@pass_cli
+def prune(cli: Cli, completed: timedelta | None, cancelled: timedelta | None, dead: timedelta | None) -> None:
+    """Delete the records of ended tasks.
 
-    A state without an age here is kept. Queues with a retention of their own follow that.
+    Without ages the app's retention applies. With ages, states without one are kept. Queues with a retention
+    of their own follow that.
     """
     given = Retention(completed=completed, cancelled=cancelled, dead=dead)
-    nothing = Retention(completed=None, cancelled=None, dead=None)
-    if given == nothing and asked.settings.app is None:
-        # The default retention may not be what the app has declared, and deleting is for ever. (L3)
+    keep_all = Retention(completed=None, cancelled=None, dead=None)
+    if given == keep_all and cli.settings.app is None:
+        # The default may be shorter than the retention that the app declares, and deletion is final.
         raise InvalidOption(
-            "prune needs to know the retention: name the app with --app, or give ages, "
-            "as in --completed 7d --dead 30d"
+            "the retention is unknown; name the app with --app, or give ages, as in --completed 7d --dead 30d"
         )
 
     async def work(app: "App") -> None:
         await app.open()
-        number = await app.operator.prune(app.retention if given == nothing else given)
-        asked.output.say(f"pruned {number:,} {'record' if number == 1 else 'records'}", {"pruned": number})
+        number = await app.operator.prune(app.retention if given == keep_all else given)
+        cli.output.say(f"pruned {counted(number, 'record')}", {"pruned": number})
 
-    asked.run(work)
+    cli.run(work)

@@ -1,260 +1,241 @@
-"""`windlass queues`: how full they are, and whether they flow. (F6)"""
+"""`windlass queues`: list, pause, resume and configure queues."""
 
-from collections import defaultdict
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec import Struct
+from msgspec.structs import replace
 
-from ..._model.filter import Dimension, Filter
-from ..._model.queue import MAX_STRIPES, Fairness, QueueSettings
-from ..._model.state import State
-from ..command import Asked, Commands, pass_asked
-from ..documents import compact, plain, settings_document
-from ..operator_actions import audited
-from ..options import STRICT, ageing, numbered
+from ..._documents.queues import QueueDocument, SettingsDocument, queue_documents
+from ..._model.filter import Dimension
+from ..._model.queue import MAX_STRIPES, Fairness
+from ..._observe.overview import COUNTED, read_overview
+from ..._policy.input.quoting import counted
+from ..command import Cli, Commands, pass_cli
+from ..operator_actions import audit_options
+from ..options import STRICT, ageing, name_and_number
 from ..output import Column, Styled
-from ..time_text import span
+from ..text import json_text, span
 
 if TYPE_CHECKING:
+    from ..._model.state import State
     from ...app import App
-
-_COUNTED = (State.WAITING, State.SCHEDULED, State.READY, State.RUNNING, State.DEAD)
-
-
-class Line(Struct, frozen=True, kw_only=True):
-    """A queue, with what is in it."""
-
-    settings: QueueSettings
-    counts: dict[str, int]
-    exact: bool  # False: some of the counts are estimates
-    oldest: float | None  # seconds that the oldest ready task has been due
 
 
 @click.group(cls=Commands)
 def queues() -> None:
-    """See how full queues are, pause and resume them, set whose turn it is in them."""
+    """List, pause, resume and configure queues."""
 
 
 @queues.command("list")
-@pass_asked
-def list_queues(asked: Asked) -> None:
-    """List queues with the number of tasks in each state."""
+@pass_cli
+def list_queues(cli: Cli) -> None:
+    """List queues with their tasks by state.
+
+    `oldest` is how long the oldest ready task has been due.
+    """
 
     async def work(app: "App") -> None:
-        asked.output.items(await overview(app), _COLUMNS, _document, none="nothing is open in any queue")
+        overview = await read_overview(app.store)
+        found = queue_documents(overview, overview.settings)
+        cli.output.items(found, _COLUMNS, none="there are no queues yet")
 
-    asked.run(work)
+    cli.run(work)
 
 
 @queues.command("pause")
 @click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
-@audited
-@pass_asked
-def pause(asked: Asked, queues: tuple[str, ...]) -> None:
-    """Claim no more tasks of these queues; running ones go on."""
-
-    async def work(app: "App") -> None:
-        known = await names(app)
-        for queue in queues:
-            await app.operator.pause(queue)
-            asked.output.say(f"paused {queue}", {"queue": queue, "paused": True})
-            _doubt(asked, queue, known)
-
-    asked.run(work)
+@audit_options
+@pass_cli
+def pause(cli: Cli, queues: tuple[str, ...]) -> None:
+    """Stop starting tasks of these queues; running tasks go on."""
+    _change(cli, queues, lambda app, queue: app.operator.pause(queue), lambda queue: f"paused {queue.queue}")
 
 
 @queues.command("resume")
 @click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
-@audited
-@pass_asked
-def resume(asked: Asked, queues: tuple[str, ...]) -> None:
-    """Let these queues flow again."""
-
-    async def work(app: "App") -> None:
-        for queue in queues:
-            await app.operator.resume(queue)
-            asked.output.say(f"resumed {queue}", {"queue": queue, "paused": False})
-
-    asked.run(work)
+@audit_options
+@pass_cli
+def resume(cli: Cli, queues: tuple[str, ...]) -> None:
+    """Start tasks of these queues again."""
+    _change(
+        cli, queues, lambda app, queue: app.operator.resume(queue), lambda queue: f"resumed {queue.queue}"
+    )
 
 
 @queues.command("stripe")
 @click.argument("queue")
 @click.argument("stripes", type=click.IntRange(1, MAX_STRIPES), metavar="N")
-@audited
-@pass_asked
-def stripe(asked: Asked, queue: str, stripes: int) -> None:
-    """Spread the new tasks of a queue over N stripes, so that many workers do not meet at one end.
+@audit_options
+@pass_cli
+def stripe(cli: Cli, queue: str, stripes: int) -> None:
+    """Spread new tasks of a queue over N stripes.
 
-    Order then holds only within a stripe. With 1 the queue is one line again. Programs notice within seconds;
-    one that declares the number itself sets it back when that declaration changes.
+    Many workers then contend less. Order holds only within a stripe; with 1 the queue is in order again.
+    Programs notice within seconds. An app that declares the number resets it when its declaration changes.
     """
-
-    async def work(app: "App") -> None:
-        known = await names(app)
-        await app.operator.stripe(queue, stripes)
-        told = f"{queue} has {stripes} stripes" if stripes > 1 else f"{queue} is one line"
-        asked.output.say(told, {"queue": queue, "stripes": stripes})
-        _doubt(asked, queue, known)
-
-    asked.run(work)
+    text = f"{queue} has {counted(stripes, 'stripe')}"
+    _change(cli, [queue], lambda app, queue: app.operator.stripe(queue, stripes), lambda _: text)
 
 
 @queues.command("set")
 @click.argument("queue")
+@click.option("--fairness", type=click.Choice([one.value for one in Fairness]), help="Order between tenants")
 @click.option(
-    "--fairness", type=click.Choice([one.value for one in Fairness]), help="Whose turn it is among tenants."
+    "--weight",
+    "weights",
+    multiple=True,
+    type=name_and_number,
+    metavar="TENANT=N",
+    help="Turns of a tenant in each round (repeatable)  [default: 1]",
 )
 @click.option(
-    "--weight", "weights", multiple=True, type=numbered, metavar="TENANT=N", help="Turns in a round."
+    "--share",
+    "shares",
+    multiple=True,
+    type=name_and_number,
+    metavar="LEVEL=N",
+    help="Percent of claims for a priority level: high, medium or low (repeatable)",
 )
 @click.option(
-    "--share", "shares", multiple=True, type=numbered, metavar="LEVEL=N", help="Percent of the picks."
+    "--ageing", type=ageing, metavar="DURATION", help="Wait that outweighs one priority level; or `strict`"
 )
-@click.option("--ageing", type=ageing, help="Waiting that a level is worth; or `strict`.")
-@click.option("--stripes", type=click.IntRange(1, MAX_STRIPES), metavar="N", help="Lines to spread it over.")
-@audited
-@pass_asked
-def set_queue(asked: Asked, /, *, queue: str, **given: Any) -> None:
-    """Set how a queue chooses what runs next. What is not given stays as it is.
+@click.option(
+    "--stripes",
+    type=click.IntRange(1, MAX_STRIPES),
+    metavar="N",
+    help=f"Stripes to spread new tasks over, 1 to {MAX_STRIPES}",
+)
+@audit_options
+@pass_cli
+def set_queue(cli: Cli, /, *, queue: str, **given: Any) -> None:
+    """Set how a queue chooses the next task.
 
-    TENANT=default and LEVEL=default take a weight or a share away. A queue that an app declares is set back
-    only when its declaration changes.
+    Options that are not given stay as they are. TENANT=default and LEVEL=default remove a weight or a share.
+    A queue that an app declares is reset when its declaration changes.
     """
     changes: Any = {key: value for key, value in given.items() if value not in (None, ())}
     if not changes:
-        raise click.UsageError("What is to be set? Give at least one option", click.get_current_context())
+        raise click.UsageError("Give at least one option to set", click.get_current_context())
     for key in ("weights", "shares"):
         if key in changes:
             changes[key] = dict(changes[key])
     if changes.get("ageing") == STRICT:
         changes["ageing"] = None
-
-    async def work(app: "App") -> None:
-        known = await names(app)
-        settings = await app.operator.set_queue(queue, **changes)
-        asked.output.say(f"{queue}: {how(settings) or 'fifo'}", settings_document(settings))
-        _doubt(asked, queue, known)
-
-    asked.run(work)
+    _change(
+        cli,
+        [queue],
+        lambda app, queue: app.operator.set_queue(queue, **changes),
+        lambda queue: f"{queue.queue}: {_settings_text(queue) or 'fifo'}",
+    )
 
 
 @queues.command("show")
 @click.argument("queue")
-@pass_asked
-def show(asked: Asked, queue: str) -> None:
-    """Show how a queue is set."""
+@pass_cli
+def show(cli: Cli, queue: str) -> None:
+    """Show the settings of a queue."""
 
     async def work(app: "App") -> None:
-        found = {settings.name: settings for settings in await app.operator.queues()}
-        settings = found.get(queue) or QueueSettings(name=queue)
-        if asked.as_json:
-            asked.output.document(settings_document(settings))
+        found = await _queue(app, queue)
+        if cli.as_json:
+            cli.output.document(found)
         else:
-            asked.output.fields(_fields(settings))
-        _doubt(asked, queue, [*found, *await names(app)])
+            cli.output.fields(_fields(found))
+        _warn_if_unknown(cli, queue, await _used_queues(app))
 
-    asked.run(work)
-
-
-def _doubt(asked: Asked, queue: str, known: list[str]) -> None:
-    """A queue that nobody has used may be a slip of the pen."""
-    if queue not in known:
-        close = get_close_matches(queue, known, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        asked.output.note(f"no task of the queue {queue} has been seen{hint}", warning=True)
+    cli.run(work)
 
 
-async def overview(app: "App") -> list[Line]:
-    """Every queue that has tasks or settings."""
-    counted: dict[str, dict[str, int]] = defaultdict(dict)
-    oldest: dict[str, datetime] = {}
-    estimated: set[str] = set()
-    for count in await app.operator.count(Filter(states=_COUNTED), (Dimension.QUEUE, Dimension.STATE)):
-        queue, state = count.values
-        counted[queue][state] = count.number
-        estimated |= set() if count.exact else {queue}
-        if state == State.READY and count.oldest_at is not None:
-            oldest[queue] = count.oldest_at
-    settings = {found.name: found for found in await app.operator.queues()}
-    now = await app.operator.now()
-    return [
-        Line(
-            settings=settings.get(queue) or QueueSettings(name=queue),
-            counts={str(state): counted[queue].get(state, 0) for state in _COUNTED},
-            exact=queue not in estimated,
-            oldest=max((now - oldest[queue]).total_seconds(), 0.0) if queue in oldest else None,
-        )
-        for queue in sorted({*counted, *settings})
-    ]
+def _change(
+    cli: Cli,
+    queues: Sequence[str],
+    change: Callable[["App", str], Awaitable[object]],
+    text: Callable[[QueueDocument], str],
+) -> None:
+    """Change one queue after the other and print each, with a warning if no task has ever been in it."""
+
+    async def work(app: "App") -> None:
+        used = await _used_queues(app)
+        for queue in queues:
+            await change(app, queue)
+            document = await _queue(app, queue)
+            cli.output.say(text(document), document)
+            _warn_if_unknown(cli, queue, used)
+
+    cli.run(work)
 
 
-async def names(app: "App") -> list[str]:
-    """The queues that any task was ever in, as far as the store remembers."""
+async def _queue(app: "App", name: str) -> QueueDocument:
+    """The document of one queue; an unknown one is empty and has the default settings."""
+    overview = await read_overview(app.store)
+    overview = replace(overview, queues=tuple({*overview.queues, name}))
+    return next(one for one in queue_documents(overview, overview.settings) if one.queue == name)
+
+
+async def _used_queues(app: "App") -> list[str]:
+    """The queues that hold tasks in any state."""
     counts = await app.operator.count(None, (Dimension.QUEUE,))
     return [count.values[0] for count in counts]
 
 
-def how(settings: QueueSettings) -> str:
-    """In a few words, what is not as in any queue."""
-    ordering = settings.ordering
+def _warn_if_unknown(cli: Cli, queue: str, used: list[str]) -> None:
+    if queue not in used:
+        close = get_close_matches(queue, used, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        cli.output.note(f"queue {queue} has no tasks{hint}", warning=True)
+
+
+def _settings(queue: QueueDocument) -> SettingsDocument:
+    assert queue.settings is not None  # null only for readers bound to a tenant
+    return queue.settings
+
+
+def _settings_text(queue: QueueDocument) -> str:
+    """The settings that differ from the defaults, in a few words."""
+    settings = _settings(queue)
     parts = [
         "" if settings.fairness is Fairness.FIFO else str(settings.fairness),
-        _plural(len(settings.weights), "weight") if settings.weights else "",
-        ", ".join(f"{share}% {level}" for level, share in ordering.shares.items()),
-        "" if ordering.ageing is None else f"ageing {span(ordering.ageing.total_seconds())}",
-        _plural(settings.stripes, "stripe") if settings.stripes > 1 else "",
+        counted(len(settings.weights), "weight") if settings.weights else "",
+        ", ".join(f"{share}% {level}" for level, share in settings.shares.items()),
+        "" if settings.ageing is None else f"ageing {span(settings.ageing)}",
+        counted(settings.stripes, "stripe") if settings.stripes > 1 else "",
     ]
     return ", ".join(part for part in parts if part)
 
 
-def _plural(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _fields(settings: QueueSettings) -> list[tuple[str, str | Styled]]:
-    ordering = settings.ordering
+def _fields(queue: QueueDocument) -> list[tuple[str, str | Styled]]:
+    settings = _settings(queue)
+    weights = [f"{tenant or '(none)'} {weight}" for tenant, weight in settings.weights.items()]
     return [
-        ("queue", settings.name),
-        ("paused", ("yes", "yellow") if settings.paused else "no"),
+        ("queue", queue.queue),
+        ("paused", ("yes", "yellow") if queue.paused else "no"),
         ("fairness", str(settings.fairness)),
-        (
-            "weights",
-            "\n".join(f"{tenant or '(none)'} {weight}" for tenant, weight in settings.weights.items()),
-        ),
-        ("shares", "\n".join(f"{level} {share}%" for level, share in ordering.shares.items())),
-        ("ageing", "strict" if ordering.ageing is None else span(ordering.ageing.total_seconds())),
+        ("weights", "\n".join(weights)),
+        ("shares", "\n".join(f"{level} {share}%" for level, share in settings.shares.items())),
+        ("ageing", "strict" if settings.ageing is None else span(settings.ageing)),
         ("stripes", str(settings.stripes)),
-        ("retention", "" if settings.retention is None else compact(plain(settings.retention))),
+        ("retention", "" if settings.retention is None else json_text(settings.retention)),
     ]
 
 
-def _document(line: Line) -> dict[str, Any]:
-    return {
-        **settings_document(line.settings),
-        **line.counts,
-        "exact": line.exact,
-        "oldest_ready": line.oldest,
-    }
+def _count_column(state: "State") -> Column[QueueDocument]:
+    style = "bold red" if state == "dead" else ""
 
-
-def _number(state: State) -> Column[Line]:
-    style = "bold red" if state is State.DEAD else ""
-
-    def cell(line: Line) -> Styled:
-        number = line.counts[state]
-        return f"{'' if line.exact else '~'}{number:,}", style if number else "dim"
+    def cell(queue: QueueDocument) -> Styled:
+        number = queue.counts[state.value]  # type: ignore[index]  # the states of COUNTED
+        return f"{'' if queue.exact else '~'}{number:,}", style if number else "dim"
 
     return Column(str(state), cell, right=True)
 
 
 _COLUMNS = (
-    Column[Line]("queue", lambda line: line.settings.name, elastic=True),
-    *(_number(state) for state in _COUNTED),
-    Column[Line]("oldest", lambda line: "" if line.oldest is None else span(line.oldest), right=True),
-    Column[Line]("", lambda line: ("paused", "yellow") if line.settings.paused else ""),
-    Column[Line]("", lambda line: how(line.settings), elastic=True),
+    Column[QueueDocument]("queue", lambda queue: queue.queue, elastic=True),
+    *(_count_column(state) for state in COUNTED),
+    Column[QueueDocument](
+        "oldest", lambda queue: span(queue.oldest_ready) if queue.counts["ready"] else "", right=True
+    ),
+    Column[QueueDocument]("", lambda queue: ("paused", "yellow") if queue.paused else ""),
+    Column[QueueDocument]("", _settings_text, elastic=True),
 )

@@ -1,7 +1,7 @@
-"""`windlass schedules`: what is enqueued when, and by which rule. (T2)"""
+"""`windlass schedules`: list, add, pause, resume, trigger and remove schedules."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -9,61 +9,61 @@ import click
 
 from ..._client.builder import checked_payload
 from ..._client.schedules import MAX_UPCOMING, ScheduleStatus
+from ..._documents.fields import shown_json
+from ..._documents.schedules import ScheduleDocument, schedule_document
 from ..._model.schedule import Missed, Overlap, Schedule
 from ..._policy.schedule import MAX_AT_MOST, rule_text
-from ..command import Asked, Commands, pass_asked
-from ..documents import compact, plain, shown_payload
-from ..operator_actions import audited, named
-from ..options import duration, priority
+from ..command import Cli, Commands, pass_cli
+from ..operator_actions import audit_options, for_each_name, who_option
+from ..options import duration
 from ..output import Column, Styled
-from ..time_text import ago, iso, span, stamp
+from ..text import ago, duration_text, iso, json_text, stamp
+from .enqueue import declared_type, task_options
 
 if TYPE_CHECKING:
     from ...app import App
 
-_INTERNAL = {"name", "boost", "since", "next", "payload", "unique"}
-
 
 @click.group(cls=Commands)
 def schedules() -> None:
-    """See what is enqueued when; add, pause, resume, trigger and remove schedules."""
+    """List, add, pause, trigger and remove schedules."""
 
 
 @schedules.command("list")
-@pass_asked
-def list_schedules(asked: Asked) -> None:
-    """List schedules: their rule, their next and their last tick."""
+@pass_cli
+def list_schedules(cli: Cli) -> None:
+    """List schedules with their rule, next and last tick."""
 
     async def work(app: "App") -> None:
         found = await app.operator.schedules.list()
         now = await app.operator.now()
-        none = "there are no schedules; `windlass schedules add NAME TYPE '0 3 * * *'` makes one"
-        asked.output.items(found, _columns(now), _document, none=none)
-        stray = [one.schedule.name for one in found if _is_stray(app, one.schedule)]
-        if stray:
-            asked.output.note(
-                f"declared in code, but not by this app: {', '.join(stray)}; if no other program declares "
-                f"them any more, `windlass schedules remove` them"
+        none = "there are no schedules; `windlass schedules add NAME TYPE '0 3 * * *'` adds one"
+        cli.output.items(found, _columns(now), schedule_document, none=none)
+        undeclared = [one.schedule.name for one in found if _is_undeclared(app, one.schedule)]
+        if undeclared:
+            cli.output.note(
+                f"declared in code, but not by this app: {', '.join(undeclared)}; "
+                f"if no other app declares them, remove them with `windlass schedules remove`"
             )
 
-    asked.run(work)
+    cli.run(work)
 
 
 @schedules.command("show")
 @click.argument("name")
-@click.option("--reveal", is_flag=True, help="Show secrets in the payload.")
-@pass_asked
-def show(asked: Asked, name: str, reveal: bool) -> None:
-    """Show everything about one schedule."""
+@click.option("--reveal", is_flag=True, help="Show secret fields of the payload")
+@pass_cli
+def show(cli: Cli, name: str, reveal: bool) -> None:
+    """Show a schedule."""
 
     async def work(app: "App") -> None:
         status = await app.operator.schedules.get(name)
-        if asked.as_json:
-            asked.output.document(_document(status, reveal=reveal))
+        if cli.as_json:
+            cli.output.document(schedule_document(status, reveal=reveal))
         else:
-            asked.output.fields(_fields(status, await app.operator.now(), reveal=reveal))
+            cli.output.fields(_fields(status, await app.operator.now(), reveal=reveal))
 
-    asked.run(work)
+    cli.run(work)
 
 
 @schedules.command("add")
@@ -71,34 +71,34 @@ def show(asked: Asked, name: str, reveal: bool) -> None:
 @click.argument("type")
 @click.argument("rule")
 @click.argument("payload", required=False, metavar="[JSON]")
-@click.option("--zone", default="UTC", show_default=True, help="The time zone of a cron expression.")
+@click.option("--zone", default="UTC", show_default=True, help="Time zone of a cron expression")
 @click.option(
     "--missed",
     type=click.Choice([str(one) for one in Missed]),
     default=str(Missed.SKIP),
     show_default=True,
-    help="Of ticks that came while no keeper ran, fire none, the last one, or all.",
+    help="Ticks missed while no keeper ran: skip them, fire the last one once, or fire all",
 )
-@click.option("--at-most", type=click.IntRange(1, MAX_AT_MOST), help="With all: the last so many (100).")
+@click.option(
+    "--at-most",
+    type=click.IntRange(1, MAX_AT_MOST),
+    metavar="N",
+    help="With --missed all: only the last N ticks  [default: 100]",
+)
 @click.option(
     "--overlap",
     type=click.Choice([str(one) for one in Overlap]),
     default=str(Overlap.ALLOW),
     show_default=True,
-    help="Whether a tick is passed over while the task of an earlier one has not ended.",
+    help="Ticks while the task of an earlier tick has not ended: fire them, or skip them",
 )
-@click.option("--jitter", type=duration, help="Delay each task by up to this much.")
-@click.option("--queue", "-q", help="Into this queue (default: the type's own).")
-@click.option("--tenant", help="On behalf of this tenant.")
-@click.option("--priority", type=priority, help="Higher first: -100 to 100, or high, medium, low.")
-@click.option("--max-attempts", type=int, help="Dead after so many failed attempts.")
-@click.option("--timeout", type=duration, help="How long an attempt may run.")
-@click.option("--replace", "instead", is_flag=True, help="In place of the one of that name.")
-@click.option("--undeclared", is_flag=True, help="Of a type that the app does not declare.")
-@audited
-@pass_asked
+@click.option("--jitter", type=duration, help="Delay each task by a random time up to this  [default: none]")
+@task_options
+@click.option("--replace", "instead", is_flag=True, help="Replace the schedule of the same name")
+@audit_options
+@pass_cli
 def add(
-    asked: Asked,
+    cli: Cli,
     /,
     *,
     name: str,
@@ -109,13 +109,13 @@ def add(
     undeclared: bool,
     **given: Any,
 ) -> None:
-    """Add a schedule that enqueues a task of TYPE by RULE: a quoted cron expression, or an interval.
+    """Add a schedule that enqueues a task of TYPE by RULE.
 
-    With an app (--app) the payload is checked against the handler's parameters, and the type's own queue,
-    attempts and timeout apply.
+    RULE is a quoted cron expression or an interval such as 10m. With --app the payload is checked against the
+    handler's parameters, and the type's queue, attempts and timeout are the defaults.
     """
     options: Any = {key: value for key, value in given.items() if value is not None}
-    spec = None if undeclared or not asked.app.types else asked.app.declared(type)
+    spec = declared_type(cli, type, undeclared=undeclared)
     data = checked_payload(payload or "{}", spec)
 
     async def work(app: "App") -> None:
@@ -123,105 +123,122 @@ def add(
         made = await operator.make(name, type, rule, data, spec, **options)
         await operator.put(made, instead=instead)
         status = await operator.get(name)
-        when = "" if status.next_at is None else f"; next: {_wall(status.schedule, status.next_at)}"
-        asked.output.say(f"added {name}{when}", _document(status))
+        when = "" if status.next_at is None else f"; next: {_local_time(status.schedule, status.next_at)}"
+        cli.output.say(f"added {name}{when}", schedule_document(status))
         if status.schedule.paused:
-            asked.output.note(f"it is paused, as the one before it was; `windlass schedules resume {name}`")
+            cli.output.note(
+                f"{name} is paused, as the schedule it replaces was; "
+                f"`windlass schedules resume {name}` resumes it"
+            )
 
-    asked.run_anywhere(work)
+    cli.run(work, create=True)
 
 
 @schedules.command("pause")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@audited
-@pass_asked
-def pause(asked: Asked, names: tuple[str, ...]) -> None:
-    """Fire no ticks of these until they are resumed; tasks that are there go on."""
+@audit_options
+@pass_cli
+def pause(cli: Cli, names: tuple[str, ...]) -> None:
+    """Pause schedules; tasks they have enqueued go on."""
 
-    async def work(app: "App") -> None:
-        for name in names:
-            await app.operator.schedules.pause(name)
-            asked.output.say(f"paused {name}", {"schedule": name, "paused": True})
+    async def pause_one(app: "App", name: str) -> ScheduleDocument:
+        await app.operator.schedules.pause(name)
+        return schedule_document(await app.operator.schedules.get(name))
 
-    asked.run(work)
+    for_each_name(cli, names, "paused", pause_one)
 
 
 @schedules.command("resume")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@audited
-@pass_asked
-def resume(asked: Asked, names: tuple[str, ...]) -> None:
-    """Let these go on with their next tick; those in between are not made up for."""
+@audit_options
+@pass_cli
+def resume(cli: Cli, names: tuple[str, ...]) -> None:
+    """Resume schedules with their next tick.
 
-    async def work(app: "App") -> None:
-        for name in names:
-            await app.operator.schedules.resume(name)
-            asked.output.say(f"resumed {name}", {"schedule": name, "paused": False})
+    Ticks that came while they were paused are not fired.
+    """
 
-    asked.run(work)
+    async def resume_one(app: "App", name: str) -> ScheduleDocument:
+        await app.operator.schedules.resume(name)
+        return schedule_document(await app.operator.schedules.get(name))
+
+    for_each_name(cli, names, "resumed", resume_one)
 
 
 @schedules.command("trigger")
 @click.argument("name")
-@named
-@pass_asked
-def trigger(asked: Asked, name: str) -> None:
-    """Enqueue the task of a schedule now, and print its id. Its ticks come all the same."""
+@who_option
+@pass_cli
+def trigger(cli: Cli, name: str) -> None:
+    """Enqueue the task of a schedule now and print its id.
+
+    The ticks of the schedule are not affected.
+    """
 
     async def work(app: "App") -> None:
         task_id = await app.operator.schedules.trigger(name)
-        asked.output.say(task_id, {"schedule": name, "id": task_id})
+        cli.output.say(task_id, {"id": task_id})
 
-    asked.run(work)
+    cli.run(work)
 
 
 @schedules.command("remove")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@audited
-@pass_asked
-def remove(asked: Asked, names: tuple[str, ...]) -> None:
-    """Forget schedules; tasks that they have enqueued stay."""
+@audit_options
+@pass_cli
+def remove(cli: Cli, names: tuple[str, ...]) -> None:
+    """Remove schedules; tasks they have enqueued stay."""
 
-    async def work(app: "App") -> None:
-        for name in names:
-            status = await app.operator.schedules.get(name)
-            await app.operator.schedules.remove(name)
-            asked.output.say(f"removed {name}", {"schedule": name, "removed": True})
-            if status.schedule.declared:
-                told = f"{name} is declared in code: it comes back when that declaration changes, not before"
-                asked.output.note(told, warning=True)
+    async def remove_one(app: "App", name: str) -> dict[str, Any]:
+        status = await app.operator.schedules.get(name)
+        await app.operator.schedules.remove(name)
+        if status.schedule.declared:
+            note = f"{name} is declared in code; it is added again when its declaration changes"
+            cli.output.note(note, warning=True)
+        return {"name": name, "removed": True}
 
-    asked.run(work)
+    for_each_name(cli, names, "removed", remove_one)
 
 
 @schedules.command("next")
 @click.argument("name")
-@click.option("-n", "number", type=click.IntRange(1, MAX_UPCOMING), default=5, show_default=True)
-@pass_asked
-def upcoming(asked: Asked, name: str, number: int) -> None:
-    """Show the next ticks of a schedule, in its own time zone and in UTC."""
+@click.option(
+    "-n",
+    "number",
+    type=click.IntRange(1, MAX_UPCOMING),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Number of ticks",
+)
+@pass_cli
+def upcoming(cli: Cli, name: str, number: int) -> None:
+    """List the next ticks of a schedule.
+
+    They are shown in its time zone and in UTC.
+    """
 
     async def work(app: "App") -> None:
         schedule = (await app.operator.schedules.get(name)).schedule
         now = await app.operator.now()
-        asked.output.items(
+        cli.output.items(
             await app.operator.schedules.upcoming(name, number),
             (
-                Column("tick", lambda tick: _wall(schedule, tick)),
+                Column("tick", lambda tick: _local_time(schedule, tick)),
                 Column("utc", iso),
                 Column("", lambda tick: ago(tick, now)),
             ),
-            lambda tick: {"schedule": name, "at": iso(tick)},
-            none=f"{name} has no ticks to come",
+            lambda tick: {"name": name, "at": tick},
+            none=f"{name} has no more ticks",
         )
         if schedule.paused:
-            asked.output.note(f"{name} is paused: none of them will be fired", warning=True)
+            cli.output.note(f"{name} is paused; these ticks are not fired", warning=True)
 
-    asked.run(work)
+    cli.run(work)
 
 
-def _is_stray(app: "App", schedule: Schedule) -> bool:
-    """Whether code declares it, or did, but not the code that is at hand."""
+def _is_undeclared(app: "App", schedule: Schedule) -> bool:
+    """Whether the schedule was declared in code, but the app at hand does not declare it."""
     return bool(app.types) and schedule.declared and schedule.name not in app.schedules.names
 
 
@@ -243,8 +260,8 @@ def _state(status: ScheduleStatus) -> Styled:
     return ("paused", "yellow") if status.schedule.paused else ("active", "green")
 
 
-def _wall(schedule: Schedule, instant: datetime) -> str:
-    """An instant as the clocks of the schedule's zone show it."""
+def _local_time(schedule: Schedule, instant: datetime) -> str:
+    """An instant in the schedule's time zone."""
     if schedule.cron is None:
         return iso(instant)
     return instant.astimezone(ZoneInfo(schedule.zone)).strftime("%a %Y-%m-%d %H:%M:%S %Z")
@@ -263,35 +280,18 @@ def _fields(status: ScheduleStatus, now: datetime, *, reveal: bool) -> list[tupl
         ("last task", status.task_id or ""),
         ("missed", _missed(schedule)),
         ("overlap", str(schedule.overlap)),
-        ("jitter", _length(schedule.jitter)),
+        ("jitter", duration_text(schedule.jitter)),
         ("type", schedule.type),
         ("queue", schedule.queue),
         ("tenant", schedule.tenant),
         ("priority", str(schedule.priority)),
         ("attempts", str(schedule.max_attempts)),
-        ("timeout", _length(schedule.timeout)),
+        ("timeout", duration_text(schedule.timeout)),
         ("declared", "in code" if schedule.declared else "by an operator"),
-        ("payload", compact(shown_payload(schedule.payload, schedule.secret, reveal=reveal))),
+        ("payload", json_text(shown_json(schedule.payload, schedule.secret, reveal=reveal))),
     ]
 
 
 def _missed(schedule: Schedule) -> str:
     bound = f", at most {schedule.at_most}" if schedule.missed is Missed.ALL else ""
     return f"{schedule.missed}{bound}"
-
-
-def _length(duration: timedelta | None) -> str:
-    return span(duration.total_seconds()) if duration else ""
-
-
-def _document(status: ScheduleStatus, *, reveal: bool = False) -> dict[str, Any]:
-    schedule = status.schedule
-    return {
-        "schedule": schedule.name,
-        "next_at": None if status.next_at is None else iso(status.next_at),
-        "last_at": None if status.last_at is None else iso(status.last_at),
-        "task_id": status.task_id,
-        "error": status.error,
-        **{key: value for key, value in plain(schedule).items() if key not in _INTERNAL},
-        "payload": shown_payload(schedule.payload, schedule.secret, reveal=reveal),
-    }

@@ -1,1 +1,1 @@
-"""`windlass demo`: a shop's busy day with a worker killed in the middle, and the reckoning."""
+"""`windlass demo`: a busy shop with a killed worker, and proof that no task was lost."""

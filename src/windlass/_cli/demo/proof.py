@@ -1,28 +1,32 @@
-"""The reckoning: what was promised, held against three records that do not know each other.
+"""Checks the promise against three independent records; `prove` is pure, `gather` reads the records.
 
-What the demo was told is durable (the ledger), what the store says became of it (tasks, attempts, audit), and
-what handlers and workers wrote down themselves (executions, settlements). Pure: evidence in, findings out.
+The records are: the ids whose enqueue was acknowledged (the ledger); what the store kept (tasks, attempts,
+audit log); and what handlers and workers logged themselves (executions, settlements).
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from ... import State, Task
+from ... import App, Page, State, Task
 from ..._model.attempt import Attempt
+from ..._model.filter import MAX_PAGE
 from ..._model.record import Audit
 from ..._model.state import ENDED
 from ..._model.task import TaskId
+from .shop import EXECUTIONS, SETTLEMENTS
 
-FAILED, RESCUED, RELEASED = "failed", "was rescued from a kill", "was handed back"
-REPLAYED, UNEXPLAINED = "was replayed by a person", "had no reason"
+FAILED, RESCUED, RELEASED = "failed", "rescued from a killed worker", "released by a worker"
+REPLAYED, UNEXPLAINED = "replayed by an operator", "no reason found"
 ENDS, LOST = ("completed", "buried", "cancelled"), "lost"
 _REASONS = {"failed": FAILED, "crashed": RESCUED, "interrupted": RELEASED}
 
 
 class Execution(Struct, frozen=True):
-    """One start of a handler, as it noted it itself."""
+    """One start of a handler, as the handler logged it."""
 
     task_id: TaskId
     fence: int
@@ -30,14 +34,14 @@ class Execution(Struct, frozen=True):
 
 
 class Settlement(Struct, frozen=True):
-    """What a store confirmed to a worker, as the worker noted it."""
+    """One settlement that the store confirmed or rejected, as the worker logged it."""
 
     task_id: TaskId
     event: str
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
-    """All that is known. `attempts` includes those of tasks that were discarded since."""
+    """All records. `attempts` includes those of discarded tasks."""
 
     ledger: frozenset[TaskId]
     tasks: Mapping[TaskId, Task]
@@ -48,26 +52,26 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
 
 class Proof(Struct, frozen=True, kw_only=True):
-    """What follows from it."""
+    """The figures that follow from the evidence."""
 
     enqueued: int
     completed: int
     cancelled: int
     dead: int
     discarded: int
-    unended: int  # still not ended: none, once the demo has run to its end
+    unended: int  # not ended yet: 0 unless the demo ran out of time
     lost: int
-    strangers: int  # in the store, and nobody enqueued them
+    unknown: int  # in the store or executed, but never enqueued
     settled_twice: int
-    refused: int  # settlements that came after the lease was another's
+    refused: int  # settlements that came after the lease had passed on
     started_twice: int  # two starts under one lease
     executions: int
     executed: int  # tasks that ran at least once
-    reasons: Mapping[str, int]  # why tasks ran more than once
+    reasons: Mapping[str, int]  # of repeated executions
     replayed: int
 
     @property
-    def again(self) -> int:
+    def repeated(self) -> int:
         """Executions beyond each task's first."""
         return self.executions - self.executed
 
@@ -82,7 +86,7 @@ class Proof(Struct, frozen=True, kw_only=True):
         faults = (
             self.unended,
             self.lost,
-            self.strangers,
+            self.unknown,
             self.settled_twice,
             self.started_twice,
             self.reasons.get(UNEXPLAINED, 0),
@@ -90,8 +94,43 @@ class Proof(Struct, frozen=True, kw_only=True):
         return self.adds_up and not any(faults)
 
 
-def reckon(evidence: Evidence) -> Proof:
-    """Hold the records against each other."""
+async def gather(
+    app: App, folder: Path, ledger: frozenset[TaskId], discarded: Mapping[TaskId, Sequence[Attempt]]
+) -> Evidence:
+    """Read all records. `discarded` holds the attempts of discarded tasks, read before they were deleted."""
+    tasks = {task.id: task async for task in app.operator.every()}
+    attempts = {task_id: await app.operator.attempts(task_id) for task_id in tasks}
+    return Evidence(
+        ledger=ledger,
+        tasks=tasks,
+        attempts={**discarded, **attempts},
+        audits=await _audits(app),
+        executions=[
+            Execution(task_id, int(fence), int(attempt))
+            for task_id, fence, attempt in _words(folder / EXECUTIONS)
+        ],
+        settlements=[Settlement(task_id, event) for task_id, event in _words(folder / SETTLEMENTS)],
+    )
+
+
+def _words(path: Path) -> list[list[str]]:
+    """The words of each line of a log; none if there is no log."""
+    return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+
+async def _audits(app: App) -> list[Audit]:
+    found: list[Audit] = []
+    page = Page(limit=MAX_PAGE)
+    while True:
+        part = await app.operator.audit(page)
+        found += part.items
+        if part.cursor is None:
+            return found
+        page = replace(page, cursor=part.cursor)
+
+
+def prove(evidence: Evidence) -> Proof:
+    """Compare the records with each other."""
     tasks, ledger = evidence.tasks, evidence.ledger
     discarded = {audit.task_id for audit in evidence.audits if audit.action == "discard"}
     states = Counter(task.state for task_id, task in tasks.items() if task_id in ledger)
@@ -109,7 +148,7 @@ def reckon(evidence: Evidence) -> Proof:
         discarded=len(discarded & ledger - tasks.keys()),
         unended=sum(number for state, number in states.items() if state not in ENDED),
         lost=len(ledger - tasks.keys() - discarded),
-        strangers=len(tasks.keys() - ledger) + len(starts.keys() - ledger),
+        unknown=len(tasks.keys() - ledger) + len(starts.keys() - ledger),
         settled_twice=len(_settled_twice(evidence)),
         refused=sum(settlement.event == LOST for settlement in evidence.settlements),
         started_twice=len(evidence.executions) - len({(e.task_id, e.fence) for e in evidence.executions}),
@@ -121,7 +160,7 @@ def reckon(evidence: Evidence) -> Proof:
 
 
 def _reasons(starts: Sequence[Execution], attempts: Sequence[Attempt]) -> list[str]:
-    """Why each start but the first came to be: by what became of the lease before it."""
+    """Why each start but the first happened: the outcome of the lease before it."""
     ordered = sorted(starts, key=lambda start: start.fence)
     return [_reason(start, attempts) for start in ordered[1:]]
 
@@ -131,13 +170,13 @@ def _reason(start: Execution, attempts: Sequence[Attempt]) -> str:
     if not before:
         return UNEXPLAINED
     last = max(before, key=lambda attempt: attempt.fence)
-    if last.outcome == "failed" and start.attempt == 1:  # only a replay starts counting anew
+    if last.outcome == "failed" and start.attempt == 1:  # only a replay counts attempts from 1 again
         return REPLAYED
     return _REASONS.get(last.outcome, UNEXPLAINED)
 
 
 def _settled_twice(evidence: Evidence) -> set[TaskId]:
-    """Tasks that ended more often than they lived, by the workers' receipts or by the attempt log."""
+    """Tasks with more ends than lives, by the workers' receipts or by the attempt log."""
     ends = Counter(one.task_id for one in evidence.settlements if one.event in ENDS)
     replays = Counter(audit.task_id for audit in evidence.audits if audit.action == "replay")
     by_receipts = {task_id for task_id, number in ends.items() if number > 1 + replays[task_id]}
@@ -146,7 +185,7 @@ def _settled_twice(evidence: Evidence) -> set[TaskId]:
 
 
 def _contradicts(task: Task, attempts: Sequence[Attempt]) -> bool:
-    """Two lines for one lease, a completion that is not the last word, or an end that no line speaks of."""
+    """Whether a lease has two attempts, or a return is not the last attempt of a completed task."""
     ordered = sorted(attempts, key=lambda attempt: attempt.fence)
     returned = [attempt.fence for attempt in ordered if attempt.outcome == "returned"]
     if len({attempt.fence for attempt in ordered}) != len(ordered):

@@ -1,7 +1,7 @@
-"""The demo's program: a small shop, written as a user of windlass would write it.
+"""The demo's app: a small shop, written as a user of windlass would write it.
 
-Workers run in the demo's own folder, so the store and the log lie beside each other there. Every handler
-first notes in that log that it runs: the demo's own evidence, which owes nothing to the store.
+Workers run in the demo's folder, which holds the store and the logs. Every handler first logs its execution
+there: evidence that does not depend on the store.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ SETTLEMENTS = "settlements.log"
 app = App(f"sqlite:///{STORE}", backoff=Backoff(base=0.3, factor=2, cap=2, max_attempts=4))
 
 
-def noted(ctx: Context) -> None:
-    """Write down this execution at once: the line is there even if the process is killed right after."""
+def log_execution(ctx: Context) -> None:
+    """Log this execution at once, so that the line exists even if the process is killed right after."""
     append(EXECUTIONS, f"{ctx.task_id} {ctx.fence} {ctx.attempt}")
 
 
 def append(name: str, line: str) -> None:
-    """Add a line to a log that many processes write to: one system call, so that none is torn."""
+    """Append a line in one system call, so that lines of several processes do not mix."""
     log = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(log, f"{line}\n".encode())
@@ -33,20 +33,20 @@ def append(name: str, line: str) -> None:
 
 
 class ProviderDown(Exception):
-    """The payment provider does not answer: worth another try."""
+    """The payment provider does not respond; a retry may help."""
 
 
 @app.task(name="send_receipt", queue="mail")
 async def send_receipt(order: int, *, ctx: Context = INJECTED) -> None:
-    """Waits for a mail server, as most tasks wait for something."""
-    noted(ctx)
+    """Wait for a mail server, as most tasks wait for something."""
+    log_execution(ctx)
     await asyncio.sleep(0.05 + order % 7 * 0.02)
 
 
 @app.task(name="resize_photo", queue="photos")
 def resize_photo(photo: int, *, ctx: Context = INJECTED) -> str:
-    """Blocks, so it runs in a thread; some of it is real work for the processor."""
-    noted(ctx)
+    """Block: as a plain function it runs in a thread, partly on the CPU."""
+    log_execution(ctx)
     digest = hashlib.sha256(bytes(300_000) + photo.to_bytes(8, "big")).hexdigest()
     time.sleep(0.04 + photo % 5 * 0.02)
     return f"{digest[:12]}.webp"
@@ -54,67 +54,67 @@ def resize_photo(photo: int, *, ctx: Context = INJECTED) -> str:
 
 @app.task(name="sync_inventory", queue="stock", priority="low")
 async def sync_inventory(item: int, *, ctx: Context = INJECTED) -> int:
-    """Asks a slow warehouse."""
-    noted(ctx)
+    """Query a slow warehouse."""
+    log_execution(ctx)
     await asyncio.sleep(0.1 + item % 9 * 0.03)
     return item % 40
 
 
 @app.task(name="charge_card", queue="payments", priority="high")
 async def charge_card(order: int, *, ctx: Context = INJECTED) -> str:
-    """Every fourth charge fails at first, some of them twice."""
-    noted(ctx)
+    """Fail at first for every fourth order, for some twice."""
+    log_execution(ctx)
     await asyncio.sleep(0.03)
     failures = 2 if order % 12 == 0 else 1 if order % 4 == 0 else 0
     if ctx.attempt <= failures:
-        raise ProviderDown(f"no answer for order {order}")
+        raise ProviderDown(f"no response for order {order}")
     return ctx.idempotency_key("charge")
 
 
 @app.task(name="import_row", queue="imports")
 async def import_row(row: int, price: str, *, ctx: Context = INJECTED) -> float:
-    """Dies of a price that is no number, however often it is tried."""
-    noted(ctx)
+    """Fail in every attempt if the price is not a number."""
+    log_execution(ctx)
     await asyncio.sleep(0.02 + row % 3 * 0.01)
     return round(float(price), 2)
 
 
 @app.task(name="collect_sales", queue="office")
 async def collect_sales(week: int, *, ctx: Context = INJECTED) -> list[int]:
-    """First of a chain of three."""
-    noted(ctx)
+    """Begin a chain of three."""
+    log_execution(ctx)
     await asyncio.sleep(0.1)
     return [week * 100 + day for day in range(7)]
 
 
 @app.task(name="build_report", queue="office")
 async def build_report(sales: list[int], *, ctx: Context = INJECTED) -> dict[str, int]:
-    """Second: is given what the first returned."""
-    noted(ctx)
+    """Take the result of collect_sales."""
+    log_execution(ctx)
     await asyncio.sleep(0.1)
     return {"days": len(sales), "total": sum(sales)}
 
 
 @app.task(name="mail_report", queue="mail")
 async def mail_report(report: dict[str, int], *, ctx: Context = INJECTED) -> str:
-    """Third."""
-    noted(ctx)
+    """Take the result of build_report."""
+    log_execution(ctx)
     await asyncio.sleep(0.05)
     return f"{report['total']} sold in {report['days']} days"
 
 
 @app.task(name="publish_album", queue="photos")
 async def publish_album(photos: list[str], *, ctx: Context = INJECTED) -> int:
-    """Waits until all photos of its album are resized, and is given their names."""
-    noted(ctx)
+    """Run once all photos of the album are resized, with their names."""
+    log_execution(ctx)
     await asyncio.sleep(0.05)
     return len(photos)
 
 
 @app.task(name="render_clip", queue="photos", priority="high")
 async def render_clip(clip: int, *, ctx: Context = INJECTED) -> None:
-    """Long enough to be under way when its worker dies or is told to stop."""
-    noted(ctx)
+    """Run long enough to be interrupted when the worker is killed or stopped."""
+    log_execution(ctx)
     for tenth in range(20):
         ctx.progress(tenth / 20, f"clip {clip}")
         await asyncio.sleep(0.1)
@@ -122,8 +122,8 @@ async def render_clip(clip: int, *, ctx: Context = INJECTED) -> None:
 
 @app.task(name="reprice_catalogue", queue="office", process=True, timeout="30s")
 def reprice_catalogue(rounds: int, *, ctx: Context = INJECTED) -> str:
-    """All processor, so it runs in a child process, out of the worker's way."""
-    noted(ctx)
+    """Use the CPU only: it runs in a child process, so the worker stays responsive."""
+    log_execution(ctx)
     digest = b"catalogue"
     for _ in range(rounds):
         digest = hashlib.sha256(digest).digest()
@@ -132,8 +132,8 @@ def reprice_catalogue(rounds: int, *, ctx: Context = INJECTED) -> str:
 
 @app.task(name="export_orders", queue="office")
 async def export_orders(year: int, *, ctx: Context = INJECTED) -> None:
-    """Would take a minute; somebody cancels it while it runs."""
-    noted(ctx)
+    """Take a minute; it is cancelled while it runs."""
+    log_execution(ctx)
     for second in range(60):
         ctx.progress(second / 60, f"orders of {year}")
         await asyncio.sleep(1)
@@ -141,13 +141,13 @@ async def export_orders(year: int, *, ctx: Context = INJECTED) -> None:
 
 @app.task(name="send_newsletter", queue="mail", priority="low")
 async def send_newsletter(reader: int, *, ctx: Context = INJECTED) -> None:
-    """For tomorrow; cancelled today."""
-    noted(ctx)
+    """Run tomorrow; it is cancelled today."""
+    log_execution(ctx)
     await asyncio.sleep(0.05 + reader % 3 * 0.01)
 
 
 @app.task(name="clean_up", queue="office")
 async def clean_up(*, ctx: Context = INJECTED) -> None:
-    """The nightly cleanup, due some seconds into the demo."""
-    noted(ctx)
+    """Run a few seconds into the demo: the nightly cleanup."""
+    log_execution(ctx)
     await asyncio.sleep(0.05)

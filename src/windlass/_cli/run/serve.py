@@ -1,4 +1,4 @@
-"""`windlass serve`: the store over HTTP, for workers and programs elsewhere. (I2, I4)"""
+"""`windlass serve`: the store and the API over HTTP."""
 
 import asyncio
 import logging
@@ -9,55 +9,49 @@ from typing import TYPE_CHECKING
 import click
 
 from ..._worker.stop_signals import stopped_by_signals
-from ...config import LOG_FORMATS, LOG_LEVELS
 from ...errors import InvalidOption
-from ..command import Asked, Command, pass_asked
-from .logs import set_up_by
+from ..command import Cli, Command, pass_cli
+from ..options import stacked
+from .logs import log_options, set_up_logging
 
 if TYPE_CHECKING:
     from ...app import App
 
 logger = logging.getLogger("windlass.http")
 
-HOST, PORT = "127.0.0.1", 8765
+server_options = stacked(
+    click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on"),
+    click.option(
+        "--port", type=click.IntRange(1, 65535), default=8765, show_default=True, help="Port to listen on"
+    ),
+    click.option("--insecure", is_flag=True, help="Require no API key, whatever the address"),
+)
+"""The options of a command that listens for HTTP."""
 
 
 @click.command("serve", cls=Command)
-@click.option("--host", default=HOST, show_default=True, help="Where to listen.")
-@click.option(
-    "--port", type=click.IntRange(1, 65535), default=PORT, show_default=True, help="And on which port."
-)
-@click.option("--insecure", is_flag=True, help="Ask nobody for a key, wherever it listens.")
-@click.option("--no-keeper", is_flag=True, help="Leave the housekeeping to workers.")
+@server_options
+@click.option("--no-keeper", is_flag=True, help="Run no keeper; workers do")
 @click.option(
     "--allow-origin",
     "origins",
     multiple=True,
-    help="Let pages from there use it in a browser: https://… (repeatable; default: none).",
+    metavar="ORIGIN",
+    help="Web origin that may use the API from a browser, https://… (repeatable)  [default: none]",
 )
-@click.option("--log-level", type=click.Choice(LOG_LEVELS), help="Log from this level on.")
-@click.option("--log-format", type=click.Choice(LOG_FORMATS), help="Lines for people, or JSON.")
-@pass_asked
+@log_options
+@pass_cli
 def serve(
-    asked: Asked,
-    /,
-    *,
-    host: str,
-    port: int,
-    insecure: bool,
-    no_keeper: bool,
-    origins: tuple[str, ...],
-    log_level: str | None,
-    log_format: str | None,
+    cli: Cli, /, *, host: str, port: int, insecure: bool, no_keeper: bool, origins: tuple[str, ...]
 ) -> None:
-    """Serve the store over HTTP until told to stop: `--store http://…` is then a store.
+    """Serve the store and the API over HTTP until stopped.
 
-    If there are keys (`windlass keys create`) every request needs one. Without keys it listens on this
-    machine alone, and asks for none until the first one is made. It keeps house as well, as workers do.
+    Programs use it as a store: `--store http://…`. If there are API keys (`windlass keys create`), every
+    request needs one. Without keys it listens on this machine only, until the first key is made. It also
+    runs a keeper, as workers do.
     """
-    http = serving()
-    asked.flags |= {"log_level": log_level, "log_format": log_format}
-    set_up_by(asked.settings)
+    http = http_server()
+    set_up_logging(cli.settings)
 
     async def work(app: "App") -> None:
         await app.open()
@@ -70,12 +64,12 @@ def serve(
             await server.run(listener)
         logger.info("the server has stopped")
 
-    asked.run_anywhere(work, long=True)
+    cli.run(work, create=True, long=True)
 
 
-def serving() -> ModuleType:
-    """What serves, if it is installed."""
+def http_server() -> ModuleType:
+    """Import the HTTP server; raises InvalidOption if its extra is not installed."""
     try:
         return import_module("windlass._http.server.run")
     except ModuleNotFoundError as missing:
-        raise InvalidOption("serving HTTP takes more: pip install 'windlass[http]'") from missing
+        raise InvalidOption("serving HTTP needs an extra: pip install 'windlass[http]'") from missing

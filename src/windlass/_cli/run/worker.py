@@ -1,18 +1,20 @@
-"""`windlass worker`: run an app's tasks until told to stop."""
+"""`windlass worker`: run an app's tasks until stopped."""
 
 import logging
+from datetime import timedelta
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from ..._policy.input.quoting import counted
 from ..._worker.process import run_process
 from ..._worker.settings import WorkerSettings
-from ...config import LOG_FORMATS, LOG_LEVELS, Settings
+from ...config import Settings
 from ...errors import InvalidOption
-from ..command import Asked, Command, pass_asked
-from ..options import duration
-from .logs import set_up_by
+from ..command import Cli, Command, pass_cli, setting_option
+from ..options import duration, option_text
+from .logs import log_options, set_up_logging
 
 if TYPE_CHECKING:
     from ..._worker.worker import Worker
@@ -20,95 +22,116 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("windlass.worker")
 
+_DEFAULTS = WorkerSettings()
+
+
+def _default(value: timedelta | int) -> str:
+    return f"  [default: {option_text(value) if isinstance(value, timedelta) else value}]"
+
+
+app_argument = click.argument("target", required=False, metavar="[APP]")
+
+slots_option = setting_option(
+    "--slots", type=int, metavar="N", help=f"Tasks that run at once{_default(_DEFAULTS.slots)}"
+)
+
 
 @click.command("worker", cls=Command)
-@click.argument("target", required=False, metavar="[APP]")
-@click.option("--queue", "-q", "queues", multiple=True, help="Only this queue (repeatable).")
-@click.option("--slots", type=int, help="How many tasks run at once.")
-@click.option("--reserve", multiple=True, metavar="LEVEL=N", help="Keep N slots for high or low tasks.")
-@click.option("--processes", type=int, help="How many of them may be in child processes.")
-@click.option("--grace", type=duration, help="How long running tasks may finish when it stops.")
-@click.option("--lease", type=duration, help="Silent for so long, its tasks go to others.")
-@click.option("--heartbeat", type=duration, help="How often it gives a sign of life.")
-@click.option("--poll", type=duration, help="How often it looks without having been woken.")
-@click.option("--drain", is_flag=True, help="Stop once nothing is ready.")
-@click.option("--no-keeper", is_flag=True, help="Leave the housekeeping to other workers.")
-@click.option("--name", help="What to call it (default: host and process id).")
-@click.option("--metrics", metavar="[HOST:]PORT", help="Serve metrics for Prometheus there.")
-@click.option("--log-level", type=click.Choice(LOG_LEVELS), help="Log from this level on.")
-@click.option("--log-format", type=click.Choice(LOG_FORMATS), help="Lines for people, or JSON.")
-@pass_asked
+@app_argument
+@setting_option(
+    "--queue",
+    "-q",
+    "queues",
+    multiple=True,
+    metavar="QUEUE",
+    help="Queue to serve (repeatable)  [default: all of the app]",
+)
+@slots_option
+@click.option(
+    "--reserve",
+    multiple=True,
+    metavar="LEVEL=N",
+    help="Keep N slots for tasks of a level: high, medium or low (repeatable)",
+)
+@setting_option(
+    "--processes", type=int, metavar="N", help="Slots in child processes  [default: number of CPUs]"
+)
+@setting_option(
+    "--grace", type=duration, help=f"Time for running tasks to finish at shutdown{_default(_DEFAULTS.grace)}"
+)
+@setting_option(
+    "--lease",
+    type=duration,
+    help=f"Time without a heartbeat before its tasks go to other workers{_default(_DEFAULTS.lease)}",
+)
+@setting_option("--heartbeat", type=duration, help=f"Interval of heartbeats{_default(_DEFAULTS.heartbeat)}")
+@setting_option("--poll", type=duration, help=f"Interval of claims without a wake{_default(_DEFAULTS.poll)}")
+@click.option("--drain", is_flag=True, help="Stop once no task is ready")
+@click.option("--no-keeper", is_flag=True, help="Run no keeper; other workers do")
+@setting_option("--name", metavar="NAME", help="Name of the worker  [default: HOST-PID]")
+@setting_option("--metrics", metavar="[HOST:]PORT", help="Serve metrics for Prometheus at this address")
+@log_options
+@pass_cli
 def worker(
-    asked: Asked,
-    /,
-    *,
-    target: str | None,
-    queues: tuple[str, ...],
-    reserve: tuple[str, ...],
-    drain: bool,
-    no_keeper: bool,
-    **flags: Any,
+    cli: Cli, /, *, target: str | None, reserve: tuple[str, ...], drain: bool, no_keeper: bool
 ) -> None:
-    """Run the tasks of APP (module:attribute, as in shop.tasks:app) until told to stop.
+    """Run the tasks of APP until stopped.
 
-    SIGTERM or Ctrl-C lets running tasks finish; a second one does not wait for them.
+    APP is module:attribute, as in shop.tasks:app. SIGTERM or Ctrl-C stops claiming and lets running tasks
+    finish; a second signal stops at once.
     """
-    asked.flags |= {**flags, "queues": queues or None, "keeper": False if no_keeper else None}
-    asked.flags["reserve"] = ",".join(reserve) or None
+    if reserve:
+        cli.flags["reserve"] = ",".join(reserve)
+    if no_keeper:
+        cli.flags["keeper"] = False
     if target is not None:
-        asked.flags["app"] = target
-    settings = asked.settings
+        cli.flags["app"] = target
+    settings = cli.settings
     if settings.app is None:
         raise InvalidOption(
-            "which app? `windlass worker shop.tasks:app` runs the tasks of `app` in shop/tasks.py; "
-            "WINDLASS_APP or `app` in windlass.toml can name it too"
+            "no app given; `windlass worker shop.tasks:app` runs the tasks of `app` in shop/tasks.py "
+            "(WINDLASS_APP or `app` in windlass.toml can name it, too)"
         )
-    set_up_by(settings)
-    app = asked.app
+    set_up_logging(settings)
+    app = cli.app
     made = app.worker(worker_settings(settings, drain=drain))
-    _introduce(app, made, settings.app)
+    _log_start(app, made, settings.app)
     if settings.metrics is not None:
         _serve_metrics(app, made, *settings.metrics)
     run_process(made, app.close)
 
 
-def _introduce(app: "App", made: "Worker", target: str) -> None:
-    """Say who starts. What an acknowledged write survives the worker says, once it has asked the store.
+def _log_start(app: "App", made: "Worker", target: str) -> None:
+    """Log the app, store, queues and slots, and warn of a volatile store.
 
-    Only that nothing survives is said here: it needs no asking, and it is hardly meant.
+    The worker logs the durability once the store has reported it; only "volatile" is known beforehand.
     """
     if app.operator.promise.durability == "volatile":
-        logger.warning("the store %s forgets everything when this process ends", app.place)
-    told = (
-        f"windlass {version('windlass')} runs {target} ({len(app.types)} task types) as {made.name}; "
-        f"store {app.place}; queues {', '.join(made.queues)}; {made.settings.slots} slots"
-    )
+        logger.warning("the store %s loses all tasks when this process ends", app.place)
+    queues, slots = list(made.queues), made.settings.slots
     logger.info(
-        "%s",
-        told,
-        extra={
-            "app": target,
-            "store": app.place,
-            "queues": list(made.queues),
-            "slots": made.settings.slots,
-        },
+        "windlass %s runs %s (%s) as %s; store %s; queues %s; %s",
+        version("windlass"),
+        target,
+        counted(len(app.types), "task type"),
+        made.name,
+        app.place,
+        ", ".join(queues),
+        counted(slots, "slot"),
+        extra={"app": target, "store": app.place, "queues": queues, "slots": slots},
     )
 
 
 def _serve_metrics(app: "App", made: "Worker", host: str, port: int) -> None:
-    """What this worker counts, and its slots, from a thread of their own."""
+    """Serve the worker's metrics, its slots included, from a thread."""
     metrics = app.metrics()
     metrics.meter.slots(made.settings.slots, lambda: len(made.holdings))
     port = metrics.serve(host, port)
     logger.info("metrics are at http://%s:%d/metrics", f"[{host}]" if ":" in host else host, port)
 
 
-def worker_settings(settings: Settings, *, drain: bool) -> WorkerSettings:
-    """How a worker works, by the settings in force."""
-    chosen = {
-        name: getattr(settings, name)
-        for name in WorkerSettings.__struct_fields__
-        if name not in ("queues", "drain")
-    }
-    said = {name: value for name, value in chosen.items() if value is not None}
-    return WorkerSettings(queues=settings.queues, drain=drain, **said)
+def worker_settings(settings: Settings, *, drain: bool = False) -> WorkerSettings:
+    """The settings of a worker: those given, and the defaults of WorkerSettings for the others."""
+    names = set(WorkerSettings.__struct_fields__) - {"queues", "drain"}
+    given = {name: value for name in names if (value := getattr(settings, name)) is not None}
+    return WorkerSettings(queues=settings.queues, drain=drain, **given)

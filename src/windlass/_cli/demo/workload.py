@@ -1,4 +1,4 @@
-"""What the shop has to do: tasks of many types, tenants and priorities, as lists of steps."""
+"""The tasks that the shop enqueues: many types, tenants and priorities, as lists of steps."""
 
 from collections.abc import Iterator
 from itertools import cycle, islice
@@ -17,13 +17,13 @@ POISON = "n/a"
 
 
 class Acknowledged(Protocol):
-    """A handle: proof that an enqueue was acknowledged."""
+    """A handle, which an acknowledged enqueue returns."""
 
     id: TaskId
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """How many of what, for about `tasks` in all."""
+    """The number of tasks of each kind."""
 
     receipts: int
     photos: int
@@ -38,7 +38,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, tasks: int) -> "Plan":
-        """The shares of a busy day."""
+        """Divide about `tasks` tasks among the kinds."""
         small = min(1.0, tasks / 1_000)
         fixed = cls(
             receipts=0,
@@ -64,12 +64,12 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def extra(self) -> int:
-        """What is not part of the daily bulk."""
+        """The number of tasks that does not grow with the total."""
         return self.poisoned + 3 * self.chains + self.albums * (self.album_photos + 1) + self.letters + 4
 
 
 def backlog(plan: Plan) -> list[Step]:
-    """What has piled up overnight; types and tenants mixed as they come."""
+    """The tasks of the start, types and tenants mixed."""
     tenants = cycle(TENANTS)
     piles: list[list[Step]] = [
         [shop.send_receipt.using(tenant=next(tenants)).step(order=n) for n in range(plan.receipts)],
@@ -77,18 +77,18 @@ def backlog(plan: Plan) -> list[Step]:
         [shop.sync_inventory.using(tenant=next(tenants)).step(item=n) for n in range(plan.items)],
         [shop.import_row.using(tenant="acme").step(row=n, price=f"{n}.95") for n in range(plan.rows)],
     ]
-    return [*_shuffled(piles), *poisoned(plan)]
+    return [*_merged(piles), *poisoned(plan)]
 
 
 def poisoned(plan: Plan) -> list[Step]:
-    """Rows that no number of attempts can help."""
+    """Rows that fail in every attempt."""
     return [
         shop.import_row.using(tenant="acme").step(row=10_000 + n, price=POISON) for n in range(plan.poisoned)
     ]
 
 
 def reports(plan: Plan) -> list[Step]:
-    """Chains of three, each step given the result of the one before."""
+    """Chains of three; each step takes the result of the one before."""
     return [
         chain(
             shop.collect_sales.step(week=week),
@@ -100,7 +100,7 @@ def reports(plan: Plan) -> list[Step]:
 
 
 def albums(plan: Plan) -> Iterator[tuple[list[Step], Step]]:
-    """Groups: photos, and what waits for all of them."""
+    """Groups: photos, and the task that waits for all of them."""
     for album in range(plan.albums):
         photos = [
             shop.resize_photo.using(tenant="globex").step(photo=100 * album + n)
@@ -109,8 +109,8 @@ def albums(plan: Plan) -> Iterator[tuple[list[Step], Step]]:
         yield photos, shop.publish_album.using(tenant="globex").step(photos=RESULT)
 
 
-def odds_and_ends() -> list[Step]:
-    """The nightly cleanup, a task that is all processor, and one that nobody will wait for."""
+def special_tasks() -> list[Step]:
+    """A delayed cleanup, a CPU-bound task, and a long one that is cancelled."""
     return [
         shop.clean_up.using(delay=NIGHT).step(),
         shop.reprice_catalogue.step(rounds=800_000),
@@ -119,14 +119,14 @@ def odds_and_ends() -> list[Step]:
 
 
 def letters(plan: Plan) -> list[Step]:
-    """For tomorrow, so that there is time to think better of it."""
+    """Newsletters for tomorrow, which are cancelled before."""
     return [
         shop.send_newsletter.using(delay="1d", tenant=LEAVING).step(reader=n) for n in range(plan.letters)
     ]
 
 
-def _shuffled(piles: list[list[Step]]) -> list[Step]:
-    """One pile, in which each of the given ones is spread over the whole length."""
+def _merged(piles: list[list[Step]]) -> list[Step]:
+    """Merge the piles, each spread evenly over the whole length."""
     spread = [
         (position / max(len(pile), 1), number, step)
         for number, pile in enumerate(piles)
@@ -136,7 +136,7 @@ def _shuffled(piles: list[list[Step]]) -> list[Step]:
 
 
 def parts(steps: list[Step], size: int) -> Iterator[list[Step]]:
-    """The list in pieces."""
+    """Split the list into pieces of at most `size`."""
     pieces = iter(steps)
     while piece := list(islice(pieces, size)):
         yield piece

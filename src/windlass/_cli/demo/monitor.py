@@ -1,4 +1,4 @@
-"""Watching the store: how many tasks are where, a few times a second, and waits for that to change."""
+"""Polls the store a few times a second: tasks by queue and state; and waits for conditions on them."""
 
 import asyncio
 import time
@@ -6,82 +6,83 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ... import App, Dimension, Filter, State
 from ..._model.state import ENDED
 
 EVERY = 0.25
-RATE_OVER = 2.0  # seconds that a rate is taken over
+RATE_WINDOW = 2.0  # seconds over which the rate is measured
 
 
-class Seen(Struct, frozen=True, kw_only=True):
-    """One look."""
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """The store at one moment."""
 
     seconds: float  # since the demo began
     counts: Counter[tuple[str, str]]  # by queue and state
     running: Counter[str]  # by worker
-    rate: float = 0.0
+    rate: float = 0.0  # tasks ended per second
 
-    def of(self, *states: State) -> int:
-        """Tasks in these states."""
+    def count(self, *states: State) -> int:
+        """The number of tasks in these states."""
         return sum(number for (_, state), number in self.counts.items() if State(state) in states)
 
     @property
     def ended(self) -> int:
-        """Tasks that have ended."""
-        return self.of(*ENDED)
+        """The number of tasks that have ended."""
+        return self.count(*ENDED)
 
     @property
     def total(self) -> int:
-        """All there are."""
+        """The number of all tasks."""
         return sum(self.counts.values())
 
 
-class Watch:
-    """Looks until it is cancelled."""
+class Monitor:
+    """Takes snapshots until it is cancelled, and shows each."""
 
-    def __init__(self, app: App, show: Callable[[Seen], None]) -> None:
+    def __init__(self, app: App, show: Callable[[Snapshot], None]) -> None:
         self._app = app
         self._show = show
         self._changed = asyncio.Condition()
         self._history: deque[tuple[float, int]] = deque()
         self.began = time.monotonic()
-        self.seen = Seen(seconds=0.0, counts=Counter(), running=Counter())
+        self.latest = Snapshot(seconds=0.0, counts=Counter(), running=Counter())
 
     @property
     def seconds(self) -> float:
-        """Since the demo began."""
+        """Seconds since the demo began."""
         return time.monotonic() - self.began
 
     async def run(self) -> None:
-        """Look, tell, and look again."""
+        """Take and show snapshots, for ever."""
         while True:
-            self.seen = await self._look()
-            self._show(self.seen)
+            self.latest = await self._snapshot()
+            self._show(self.latest)
             async with self._changed:
                 self._changed.notify_all()
             await asyncio.sleep(EVERY)
 
-    async def until(self, condition: Callable[[Seen], bool]) -> Seen:
-        """Wait for a look that shows this."""
+    async def until(self, condition: Callable[[Snapshot], bool]) -> Snapshot:
+        """Wait for a snapshot, taken from now on, that meets the condition."""
         async with self._changed:
-            await self._changed.wait()  # what was seen before the question does not count
-            while not condition(self.seen):
+            await self._changed.wait()
+            while not condition(self.latest):
                 await self._changed.wait()
-        return self.seen
+        return self.latest
 
-    async def _look(self) -> Seen:
+    async def _snapshot(self) -> Snapshot:
         counted = await self._app.operator.count(by=(Dimension.QUEUE, Dimension.STATE))
         running = Counter(
             [task.worker or "" async for task in self._app.operator.every(Filter(states=(State.RUNNING,)))]
         )
         counts = Counter({(count.values[0], count.values[1]): count.number for count in counted})
-        seen = Seen(seconds=self.seconds, counts=counts, running=running)
-        return Seen(seconds=seen.seconds, counts=counts, running=running, rate=self._rate(seen))
+        snapshot = Snapshot(seconds=self.seconds, counts=counts, running=running)
+        return replace(snapshot, rate=self._rate(snapshot))
 
-    def _rate(self, seen: Seen) -> float:
-        self._history.append((seen.seconds, seen.ended))
-        while seen.seconds - self._history[0][0] > RATE_OVER:
+    def _rate(self, snapshot: Snapshot) -> float:
+        self._history.append((snapshot.seconds, snapshot.ended))
+        while snapshot.seconds - self._history[0][0] > RATE_WINDOW:
             self._history.popleft()
         (first_at, first), (last_at, last) = self._history[0], self._history[-1]
         return (last - first) / (last_at - first_at) if last_at > first_at else 0.0

@@ -1,4 +1,4 @@
-"""Commands that run until they are told to stop: what they say, and asking what they serve."""
+"""Helpers for commands that run until stopped: read their log, query their API."""
 
 import json
 import subprocess
@@ -10,19 +10,19 @@ Start = Callable[..., subprocess.Popen[str]]
 
 
 def until(process: "subprocess.Popen[str]", words: str) -> list[str]:
-    """The lines up to the one with these words."""
+    """Read the log up to the line that contains these words."""
     assert process.stderr is not None
     lines = []
     for line in process.stderr:
         lines.append(line)
         if words in line:
             return lines
-    raise AssertionError(f"it ended before it said {words!r}: {''.join(lines)}")
+    raise AssertionError(f"the process ended before it logged {words!r}: {''.join(lines)}")
 
 
 def ask(port: int, path: str, body: Any = None) -> Any:
-    """What the server on this port answers: POST with a body, GET without."""
+    """Send a request to the server on this port, POST with a body and GET without, and return the JSON."""
     data = None if body is None else json.dumps(body).encode()
     request = Request(f"http://127.0.0.1:{port}{path}", data, {"content-type": "application/json"})
-    with urlopen(request, timeout=30) as answer:
-        return json.load(answer)
+    with urlopen(request, timeout=30) as response:
+        return json.load(response)

@@ -1,7 +1,7 @@
-"""A worker process of the demo: `python -m windlass._cli.demo.worker NAME`, in the demo's folder.
+"""A worker process of the demo: `python -m windlass._cli.demo.worker_process NAME`, in the demo's folder.
 
-It ends when told to (SIGTERM), and when the demo itself is gone, whatever became of that: its standard input
-is a pipe that nobody writes to, and that is closed then.
+It ends on SIGTERM, and when the demo ends for any reason: its standard input is a pipe from the demo, which
+is closed then.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ SLOTS = 8
 
 
 def main() -> None:
-    """Work until the end."""
+    """Run the worker until it is stopped."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     events = logging.getLogger("windlass.events")
     events.propagate = False
@@ -29,10 +29,10 @@ def main() -> None:
 
 
 class Receipts(logging.Handler):
-    """Notes every end that the store confirmed to this worker, beside what the store itself recorded."""
+    """Logs every settlement that the store confirmed to this worker, independently of the store's records."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep those that end a task, and those that were refused."""
+        """Append settlements that end a task, and those that the store rejected."""
         event, task_id = getattr(record, "event", ""), getattr(record, "task_id", "")
         if event in ENDS or event == LOST:
             append(SETTLEMENTS, f"{task_id} {event}")
@@ -50,12 +50,12 @@ async def _work(name: str) -> None:
     )
     worker = app.worker(settings)
     loop = asyncio.get_running_loop()
-    threading.Thread(target=_until_alone, args=(loop, worker), daemon=True).start()
+    threading.Thread(target=_stop_with_demo, args=(loop, worker), daemon=True).start()
     await worker.run(signals=True, ready=lambda: print(READY, flush=True))
     await app.close()
 
 
-def _until_alone(loop: asyncio.AbstractEventLoop, worker: Worker) -> None:
+def _stop_with_demo(loop: asyncio.AbstractEventLoop, worker: Worker) -> None:
     sys.stdin.buffer.read()
     loop.call_soon_threadsafe(lambda: worker.stop(at_once=True))
 

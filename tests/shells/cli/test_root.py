@@ -1,0 +1,104 @@
+"""The root command: help, shared options, `version`, `completion`, and what it imports."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from windlass._cli.exit_codes import MEANINGS
+from windlass._cli.root import root
+
+from .conftest import Run
+
+
+@pytest.mark.system
+def test_help_is_quick(folder: Path) -> None:
+    """It imports neither rich nor any store."""
+    command = [sys.executable, "-X", "importtime", "-m", "windlass._cli.main", "--help"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    imported = {row.rpartition("|")[2].strip() for row in ran.stderr.splitlines()}
+    assert "click" in imported
+    assert not {name for name in imported if name.split(".")[0] in {"rich", "sqlite3"} or "_stores." in name}
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("missing", ["click", "rich"])
+def test_without_the_extra_there_is_a_hint(missing: str) -> None:
+    program = f"import sys; sys.modules[{missing!r}] = None; from windlass._cli.main import main; main()"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+    assert ran.returncode == 2
+    assert (
+        ran.stderr == f'error[not-installed]: the command line needs {missing}; pip install "windlass[cli]"\n'
+    )
+
+
+def test_help_explains_the_exit_codes(run: Run) -> None:
+    ran = run("--help")
+
+    assert ran.code == 0
+    for code in MEANINGS:
+        assert f"\n  {int(code)} " in ran.out
+
+
+def commands() -> Iterator[tuple[str, ...]]:
+    """The words of every command and group, the root included."""
+    context = click.Context(root)
+    yield ()
+    for name in root.list_commands(context):
+        command = root.get_command(context, name)
+        yield (name,)
+        if isinstance(command, click.Group):
+            yield from ((name, below) for below in command.list_commands(context))
+
+
+@pytest.mark.parametrize("command", [*commands()], ids=" ".join)
+def test_every_command_has_help_within_80_columns(run: Run, command: tuple[str, ...]) -> None:
+    ran = run(*command, "--help")
+
+    assert ran.code == 0
+    assert ran.out.startswith("Usage: windlass")
+    assert all(len(row) <= 80 for row in ran.out.splitlines())
+    assert "..." not in ran.out.partition("Commands:")[2], "a summary is cut off"
+
+
+def test_shared_options_may_stand_before_or_after(run: Run) -> None:
+    run("--store", "sqlite:///other.db", "enqueue", "t")
+
+    before = run("--json", "--store", "sqlite:///other.db", "tasks", "list").rows
+    after = run("tasks", "list", "--json", "--store", "sqlite:///other.db").rows
+
+    assert before == after
+    assert len(before) == 1
+
+
+def test_without_a_command_it_prints_the_help(run: Run) -> None:
+    ran = run()
+
+    assert ran.code == 2
+    assert "Usage: windlass" in ran.err
+
+
+def test_the_version_is_printed(run: Run) -> None:
+    assert run("version").out.startswith("windlass 0.")
+    assert set(run("version", "--json").row) == {"windlass", "python"}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_printed(run: Run, shell: str) -> None:
+    ran = run("completion", shell)
+
+    assert ran.code == 0
+    assert "_WINDLASS_COMPLETE" in ran.out
+
+
+def test_completion_completes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_WINDLASS_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "windlass ta")
+    monkeypatch.setenv("COMP_CWORD", "1")
+
+    assert "tasks" in run().out

@@ -58,6 +58,7 @@ lint: setup
 types: setup
 	$(call step,mypy,types,$(BIN)/mypy)
 layers: setup
+	$(call step,sync,generated twins,$(BIN)/python scripts/sync --check)
 	$(call step,imports,layers,$(BIN)/lint-imports)
 tidy: setup
 	$(call step,tidy,house rules,$(BIN)/pytest -q tests/test_tidy.py tests/test_exports.py)

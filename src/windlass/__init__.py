@@ -6,7 +6,8 @@ It holds every task it was given until that task has ended, whatever dies meanwh
 from ._client.client import Client
 from ._client.handle import Handle
 from ._client.operator import Operator
-from ._client.sync import SyncClient, SyncHandle, SyncOperator
+from ._client.sync.client import SyncClient, SyncHandle
+from ._client.sync.operator import SyncOperator
 from ._handler.context import INJECTED, Context
 from ._handler.signature import RESULT
 from ._model.filter import By, Dimension, Filter, Page

@@ -12,7 +12,8 @@ from ._client.declarations import Declarations
 from ._client.loop import LoopThread
 from ._client.operator import Operator
 from ._client.schedules import DeclaredSchedules
-from ._client.sync import SyncClient, SyncOperator
+from ._client.sync.client import SyncClient
+from ._client.sync.operator import SyncOperator
 from ._handler.spec import HandlerSpec, safe_backoff
 from ._ids import process_identity
 from ._keeper.alerts import AlertNotifier

@@ -26,7 +26,6 @@ from windlass._http.operation import Operation
 from windlass._ids import new_id
 from windlass._model.filter import By, Filter, Page
 from windlass._model.key import Scope
-from windlass._model.options import Defaults
 from windlass._model.record import Session
 from windlass._policy import api_key
 from windlass._stores.memory import MemoryStore
@@ -149,7 +148,7 @@ class World:
         await operator.limits.set("n", running=5)
         await operator.set_queue("mail", fairness="random")
         await operator.set_queue("FOREIGN-set", stripes=2)
-        made = await operator.schedules.make("n", "t", "1h", b"{}", Defaults())
+        made = await operator.schedules.make("n", "t", "1h", b"{}")
         await operator.schedules.put(made)
         self.watch.calls.clear()
 

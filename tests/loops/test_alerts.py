@@ -607,7 +607,7 @@ class TestDeclaring:
         app.alert("money", count=3)
         app.alert("money", count=3)
 
-        with pytest.raises(InvalidOption, match="declared twice"):
+        with pytest.raises(InvalidOption, match="already declared on this app"):
             app.alert("money", count=4)
 
     def test_a_type_may_be_given_itself(self) -> None:

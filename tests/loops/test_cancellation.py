@@ -167,7 +167,7 @@ async def test_cancelling_a_task_that_has_ended_is_refused(app: App) -> None:
     handle = await done.aenqueue()
     await drained(app)
 
-    with pytest.raises(TaskFinished, match="completed already, and an end is final"):
+    with pytest.raises(TaskFinished, match="has already ended: it is completed"):
         await handle.cancel()
     assert await handle.state() is State.COMPLETED
 

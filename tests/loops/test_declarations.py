@@ -256,7 +256,7 @@ def test_a_limit_is_declared_once() -> None:
     app.limit("one", running=1)
     app.limit("one", running=1)
 
-    with pytest.raises(InvalidOption, match="declared twice"):
+    with pytest.raises(InvalidOption, match="already declared on this app"):
         app.limit("one", running=2)
 
 

@@ -120,7 +120,7 @@ def test_what_makes_no_sense_fails_where_it_is_declared() -> None:
     assert app.schedules.names == frozenset()
 
     app.schedule("a", report.step(region="eu"), "1h")
-    with pytest.raises(InvalidOption, match="declared twice"):
+    with pytest.raises(InvalidOption, match="already declared on this app"):
         app.schedule("a", report.step(region="us"), "1h")
 
 
@@ -261,7 +261,7 @@ async def test_a_trigger_is_refused_while_a_task_has_not_ended_that_must_not_ove
     await app.operator.schedules.add("a", "t", "1h", overlap="skip")
     first = await app.operator.schedules.trigger("a")
 
-    with pytest.raises(DuplicateTask, match="they do not overlap") as refused:
+    with pytest.raises(DuplicateTask, match="tasks must not overlap") as refused:
         await app.operator.schedules.trigger("a")
 
     assert refused.value.standing == first

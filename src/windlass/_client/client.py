@@ -19,7 +19,7 @@ MAX_BATCH = 100_000
 
 
 class Client:
-    """Enqueue tasks and follow them: `app.client`. One client serves any number of event loops.
+    """Enqueue tasks and follow them: `app.client`. It can be used from any thread.
 
     An enqueue returns once the tasks are durable. If the store does not respond the call is repeated once,
     which cannot enqueue anything twice; then it raises StoreUnavailable.

@@ -1,7 +1,7 @@
-"""What a program declares of queues and limits, and how the store is told.
+"""The queues and limits that a program declares, and how they are published to the store.
 
-The store holds the truth. A declaration is put when it is new or has changed since it was last put; what an
-operator sets stands until then. So restarting a worker undoes nothing, and deploying a new number does.
+What the store holds applies. A declaration is stored when it is new or has changed since it was last stored;
+until then an operator's changes stay. So restarting a worker undoes nothing, and deploying a new number does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,44 +32,45 @@ class Declarations:
         self.orderings: dict[str, Ordering] = {}  # as declared, then as the store has them
 
     def queue(self, name: str, options: QueueChanges) -> None:
-        """Declare what is given of a queue; the rest is as an operator has it."""
+        """Declare settings of a queue; what is not given is as an operator has set it."""
         settings = changed_queue(QueueSettings(name=checked_name(name, "queue")), options)
         self._queues[name] = exact(settings, options)
         self.orderings[name] = settings.ordering
 
     def limit(self, name: str, options: LimitOptions, types: Mapping[str, HandlerSpec]) -> None:
-        """Declare a limit."""
+        """Declare a limit; raises InvalidOption if it is wrong or the name is taken by another."""
         limit = new_limit(name, options)
         if name in self._limits and self._limits[name] != limit:
-            raise InvalidOption(f"the limit {name!r} is declared twice; give one of them another name")
+            raise InvalidOption(f"the limit {name!r} is already declared on this app; choose another name")
         check_limit(limit, types)
         self._limits[name] = limit
 
     async def publish(self, store: Store, types: Mapping[str, HandlerSpec]) -> None:
-        """Put what is new or has changed."""
+        """Store what is new or has changed, and learn how the store orders its queues."""
         for limit in self._limits.values():
             check_limit(limit, types)  # its type may have been declared after it
-        standing = {settings.name: settings for settings in await every(store, QueueSettings)}
+        queues = {settings.name: settings for settings in await list_records(store, QueueSettings)}
         if self._queues or self._limits:
-            told = {one.name: one.body for one in await every(store, Declaration)}
+            published = await published_declarations(store)
             for name, options in self._queues.items():
-                settings = standing.get(name) or QueueSettings(name=name)
-                said = _body(options)
-                if told.get(f"queue/{name}") != said:
-                    settings = merged(settings, options, told.get(f"queue/{name}"))
+                settings = queues.get(name) or QueueSettings(name=name)
+                key, body = f"queue/{name}", _body(options)
+                if published.get(key) != body:
+                    settings = merged(settings, options, published.get(key))
                     await store.put(settings)
-                    await store.put(Declaration(name=f"queue/{name}", body=said))
-                standing[name] = settings
+                    await store.put(Declaration(name=key, body=body))
+                queues[name] = settings
             for limit in self._limits.values():
-                said = _body({key: value for key, value in asdict(limit).items() if value is not None})
-                if told.get(f"limit/{limit.name}") != said:
+                key = f"limit/{limit.name}"
+                body = _body({option: value for option, value in asdict(limit).items() if value is not None})
+                if published.get(key) != body:
                     await store.put(limit)
-                    await store.put(Declaration(name=f"limit/{limit.name}", body=said))
-        self.orderings |= {name: settings.ordering for name, settings in standing.items()}
+                    await store.put(Declaration(name=key, body=body))
+        self.orderings |= {name: settings.ordering for name, settings in queues.items()}
 
 
 def exact(settings: QueueSettings, options: QueueChanges) -> QueueChanges:
-    """These options as the settings have them, so that "60s" and timedelta(minutes=1) are the same."""
+    """Return these options as the settings hold them: "60s" and timedelta(minutes=1) are then the same."""
     whole = QueueChanges(
         fairness=settings.fairness,
         weights={**settings.weights},
@@ -83,19 +84,24 @@ def exact(settings: QueueSettings, options: QueueChanges) -> QueueChanges:
     return chosen
 
 
-def merged(standing: QueueSettings, options: QueueChanges, before: str | None) -> QueueSettings:
-    """The standing settings with what is declared now, without what was declared before and is no longer."""
+def merged(settings: QueueSettings, options: QueueChanges, before: str | None) -> QueueSettings:
+    """Apply what is declared now to stored settings; reset what was declared `before` and is no longer."""
     former: dict[str, Any] = {} if before is None else msgspec.json.decode(before)
-    nothing: Any = {key: None for key in QueueChanges.__annotations__ if key in former or key in options}
+    reset: Any = {key: None for key in QueueChanges.__annotations__ if key in former or key in options}
     try:
-        return changed_queue(changed_queue(standing, nothing), options)
+        return changed_queue(changed_queue(settings, reset), options)
     except InvalidOption:
         # It contradicts what an operator has set: the declaration is newer.
-        return changed_queue(QueueSettings(name=standing.name, paused=standing.paused), options)
+        return changed_queue(QueueSettings(name=settings.name, paused=settings.paused), options)
 
 
-async def every(store: Store, kind: type[R]) -> Sequence[R]:
-    """All records of a kind, by name."""
+async def published_declarations(store: Store) -> dict[str, str]:
+    """Return what was last stored of each declaration, by its kind and name."""
+    return {one.name: one.body for one in await list_records(store, Declaration)}
+
+
+async def list_records(store: Store, kind: type[R]) -> Sequence[R]:
+    """Open the store and return all records of a kind, by name."""
     await store.open()
     return await all_records(store, kind)
 
@@ -105,9 +111,9 @@ def _body(options: Mapping[str, Any]) -> str:
 
 
 def check_limit(limit: Limit, types: Mapping[str, HandlerSpec]) -> None:
-    """Refuse a limit by a field that its type has not, or that a type which it is for keeps secret."""
-    for declared in types.values():
-        if limit.type == declared.name:
-            check_field(limit, declared.signature.fields, declared.defaults.secret)
+    """Raise InvalidOption for a limit by a payload field that its type lacks, or that a type keeps secret."""
+    for spec in types.values():
+        if limit.type == spec.name:
+            check_field(limit, spec.signature.fields, spec.defaults.secret)
         elif limit.type is None:
-            check_field(limit, None, declared.defaults.secret)
+            check_field(limit, None, spec.defaults.secret)

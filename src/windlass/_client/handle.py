@@ -1,4 +1,4 @@
-"""A handle on one task: ask how it is, wait for its end, stop it."""
+"""A handle on one task: its state, its result, and a way to cancel it."""
 
 import asyncio
 from datetime import timedelta
@@ -15,11 +15,26 @@ from ..errors import NotFinished, NotFound, TaskCancelled, TaskDead, TaskFinishe
 
 R = TypeVar("R")
 
-_FIRST_LOOK, _LAST_LOOK = 0.005, 0.25
+_FIRST_POLL, _LAST_POLL = 0.005, 0.25  # seconds between polls, growing from one to the other
 
 
 class Handle(Generic[R]):
-    """One task, seen from a program. It holds no state but the id; every question asks the store."""
+    """One task, for the program that enqueued it.
+
+        handle = await welcome.aenqueue(user_id=1)
+        await handle.result(timeout=10)
+
+    Every method reads the store anew.
+    """
+
+    id: TaskId
+    """The task's id."""
+
+    created: bool
+    """False if the task existed before: it was enqueued earlier with the same idempotency key."""
+
+    following: tuple[TaskId, ...]
+    """The ids of the tasks that follow in its chain; each exists once the one before it has completed."""
 
     def __init__(
         self,
@@ -32,15 +47,15 @@ class Handle(Generic[R]):
     ) -> None:
         self._store = store
         self.id = task_id
-        self.created = created  # False: it stood already (the same idempotency key)
-        self.following = following  # the ids of the tasks that follow in its chain, when their time comes
+        self.created = created
+        self.following = following
         self._result_type = result_type
 
     def __repr__(self) -> str:
         return f"<task {self.id}>"
 
     async def task(self) -> Task:
-        """The task as it is now; NotFound once its record has been pruned."""
+        """Return the task as it is now; raises NotFound once its record has been pruned."""
         await self._store.open()
         found = await self._store.find(Filter(ids=(self.id,)), Page(limit=1))
         if not found.items:
@@ -50,19 +65,23 @@ class Handle(Generic[R]):
         return found.items[0]
 
     async def state(self) -> State:
-        """Where it is in its life."""
+        """Return the task's state; raises NotFound once its record has been pruned."""
         return (await self.task()).state
 
     async def progress(self) -> Progress | None:
-        """What its handler last said of how far it has come."""
+        """Return what the handler last reported with `ctx.progress`; None if it has reported nothing."""
         return (await self.task()).progress
 
     async def wait(self, timeout: timedelta | float | str | None = None) -> Task:
-        """The task once it has ended; NotFinished if that takes longer than `timeout`."""
+        """Wait until the task has ended and return it: completed, dead or cancelled.
+
+        `timeout`: seconds, a timedelta or text such as "30s" [default: wait for ever]. Raises NotFinished
+        when it is over; the task goes on regardless.
+        """
         limit = None if timeout is None else parse_duration(timeout, "timeout").total_seconds()
         loop = asyncio.get_running_loop()
         deadline = None if limit is None else loop.time() + limit
-        pause = _FIRST_LOOK
+        pause = _FIRST_POLL
         while (task := await self.task()).state not in ENDED:
             if deadline is not None and loop.time() >= deadline:
                 raise NotFinished(
@@ -70,11 +89,15 @@ class Handle(Generic[R]):
                 )
             left = pause if deadline is None else min(pause, deadline - loop.time())
             await asyncio.sleep(max(left, 0))
-            pause = min(pause * 1.5, _LAST_LOOK)
+            pause = min(pause * 1.5, _LAST_POLL)
         return task
 
     async def result(self, timeout: timedelta | float | str | None = None) -> R:
-        """What the handler returned; raises TaskDead, TaskCancelled or NotFinished if there is nothing."""
+        """Wait for the task to complete and return what its handler returned.
+
+        `timeout`: as in `wait`. Raises TaskDead if it died, TaskCancelled if it was cancelled, NotFinished
+        if it has not ended in time.
+        """
         task = await self.wait(timeout)
         if task.state is State.DEAD:
             raise TaskDead(f"task {self.id} died: {_described(task)}; see `windlass tasks show {self.id}`")
@@ -84,16 +107,19 @@ class Handle(Generic[R]):
         return result
 
     async def cancel(self, *, by: str = "client", why: str = "") -> None:
-        """Never start it, or ask it to stop; TaskFinished if it has ended."""
+        """Cancel the task; if it is running, ask its handler to stop.
+
+        `by` and `why` are for the audit log. Raises TaskFinished if it has already ended.
+        """
         await self._store.open()
         action = CancelTasks(by=By(who=by, why=why))
         if not await self._store.apply(action, Filter(ids=(self.id,)), 1):
             task = await self.task()
-            raise TaskFinished(f"task {self.id} is {task.state} already, and an end is final")
+            raise TaskFinished(f"task {self.id} has already ended: it is {task.state}")
 
 
 def decode_result(result: bytes | None, result_type: Any) -> Any:
-    """A result as the handler's return type, or as plain JSON values where that does not fit any more."""
+    """Decode a result as the handler's return type, or as plain JSON values if it no longer fits that."""
     if result is None:
         return None
     try:

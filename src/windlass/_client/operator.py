@@ -1,4 +1,4 @@
-"""Operator: what people call to see and steer what is in the store. (L1, L2, F6)"""
+"""Operator: inspect what is in the store, and act on it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -31,17 +31,22 @@ from .._policy.order.queue_options import QueueChanges, changed_queue
 from .._store.protocol import Finding, Migration, Promise, Store
 from ..errors import InvalidOption, NotFound, Refused, TaskFinished
 from .alerts import Alerts
-from .declarations import every
+from .declarations import list_records
 from .keys import Keys
 from .limits import Limits
 from .schedules import Schedules
 
 DEAD = Filter(states=(State.DEAD,))
-_AT_ONCE = 500
+_BATCH = 500  # tasks that one step changes, so that no transaction is long
 
 
 class Operator:
-    """Look into a store, and act on what is there. Every act is audited, with who and why."""
+    """Inspect a store and act on what is in it: `app.operator`. Changes go into the audit log.
+
+        await app.operator.replay(Filter(types=("mail.welcome",), states=(State.DEAD,)), by=By(who="ann"))
+
+    `keys`, `limits`, `alerts` and `schedules` manage these.
+    """
 
     def __init__(self, store: Store, by: By) -> None:
         self._store = store
@@ -52,13 +57,13 @@ class Operator:
         self.schedules = Schedules(store, by)
 
     def acting_as(self, by: By) -> "Operator":
-        """An operator of the same store whose changes the audit log puts down to this one."""
+        """Return an operator on the same store whose changes are recorded as made by `by`."""
         return Operator(self._store, by)
 
-    # -- see -----------------------------------------------------------------------------------------
+    # -- inspect -----------------------------------------------------------------------------------------
 
     async def task(self, task_id: TaskId) -> Task:
-        """One task; NotFound if there is none."""
+        """Return one task; raises NotFound if there is none."""
         found = await self.find(Filter(ids=(task_id,)), Page(limit=1))
         if not found.items:
             raise NotFound(
@@ -67,12 +72,16 @@ class Operator:
         return found.items[0]
 
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
-        """The settled attempts of a task, oldest first."""
+        """List the attempts of a task that have ended, oldest first. An unknown task has none."""
         await self._store.open()
         return await self._store.attempts(task_id)
 
     async def find(self, where: Filter | None = None, page: Page | None = None) -> Slice[Task]:
-        """A page of the tasks that match."""
+        """Return a page of the tasks that match, oldest first unless `page` says otherwise.
+
+        `where`: [default: all tasks]. `page`: at most 1,000 tasks [default: the first 100]; with the `cursor`
+        of the page before, the next one. The cursor of the last page is None.
+        """
         page = page or Page()
         if not 1 <= page.limit <= MAX_PAGE:
             raise InvalidOption(f"a page holds 1 to {MAX_PAGE} tasks, not {page.limit}")
@@ -80,7 +89,7 @@ class Operator:
         return await self._store.find(where or Filter(), page)
 
     async def every(self, where: Filter | None = None) -> AsyncIterator[Task]:
-        """All tasks that match, oldest first, fetched a page at a time."""
+        """Iterate over all tasks that match, oldest first, read a page at a time."""
         page = Page(limit=MAX_PAGE)
         while True:
             found = await self.find(where, page)
@@ -91,27 +100,31 @@ class Operator:
             page = replace(page, cursor=found.cursor)
 
     async def count(self, where: Filter | None = None, by: Sequence[Dimension] = ()) -> Sequence[Count]:
-        """How many match, by these dimensions."""
+        """Count the tasks that match, in groups by these dimensions; without any, in one group."""
         await self._store.open()
         return await self._store.count(where or Filter(), by)
 
     async def workers(self) -> Sequence[Session]:
-        """The worker sessions the store knows, expired ones until they are rescued."""
-        return await every(self._store, Session)
+        """List the sessions of workers; expired ones are listed until their tasks have been rescued."""
+        return await list_records(self._store, Session)
 
     async def queues(self) -> Sequence[QueueSettings]:
-        """The queues that have settings of their own."""
-        return await every(self._store, QueueSettings)
+        """List the settings of the queues that have any, by name."""
+        return await list_records(self._store, QueueSettings)
 
     async def audit(self, page: Page | None = None) -> Slice[Audit]:
-        """Who did what to which task or record, and why."""
+        """Return a page of the audit log, newest first: who did what to which task or record, and why."""
         await self._store.open()
         return await self._store.records(Audit, page or Page(newest_first=True))
 
     # -- act -----------------------------------------------------------------------------------------
 
     async def cancel(self, where: Filter, *, by: By, limit: int | None = None) -> int:
-        """Cancel what has not ended: pending tasks at once, running ones are asked to stop."""
+        """Cancel the tasks that match and have not ended; running ones are asked to stop.
+
+        `by` is for the audit log. Cancels at most `limit` tasks [default: all]. Returns how many were
+        cancelled or asked to stop.
+        """
         await self._store.open()
         action = CancelTasks(by=by)
         wanted = tuple(State) if where.states is None else where.states
@@ -121,7 +134,7 @@ class Operator:
             done = await self._in_batches(action, replace(where, states=pending), limit)
         if State.RUNNING in wanted:
             running = [task.id async for task in self.every(replace(where, states=(State.RUNNING,)))]
-            done += await self._one_by_one(action, running if limit is None else running[: limit - done])
+            done += await self._to_these(action, running if limit is None else running[: limit - done])
         return done
 
     async def replay(
@@ -133,111 +146,130 @@ class Operator:
         per_second: float | None = None,
         limit: int | None = None,
     ) -> int:
-        """Bring dead or cancelled tasks back, perhaps edited, perhaps no faster than `per_second`."""
+        """Make dead or cancelled tasks that match ready again, with all their attempts.
+
+        `where`: [default: all dead tasks]. `by` is for the audit log. `payload`: JSON in place of the
+        payload, for one task alone, named by its id. `per_second`: replay no faster than this. `limit`: at
+        most this many [default: all]. Returns how many were replayed. Raises InvalidOption.
+        """
         if payload is not None and (where.ids is None or len(where.ids) != 1):
             raise InvalidOption("an edited payload is for one task; name its id")
         if payload is not None:
             payload = parse_payload(payload)
         if per_second is not None and per_second <= 0:
-            raise InvalidOption(f"a rate is more than 0 tasks a second, not {per_second:g}")
+            raise InvalidOption(f"per_second is more than 0, not {per_second:g}")
         if where.finished_before is None:
-            # What dies again while this goes on has been replayed already.
+            # A task that dies again meanwhile is not replayed twice.
             where = replace(where, finished_before=await self.now() + timedelta(microseconds=1))
         action = Replay(by=by, payload=payload)
         return await self._in_batches(action, where, limit, per_second=per_second)
 
     async def discard(self, where: Filter, *, by: By, limit: int | None = None) -> int:
-        """Delete dead tasks for good. It takes a reason."""
+        """Delete the dead tasks that match, for good.
+
+        `by.why` must give a reason. Deletes at most `limit` tasks [default: all]. Returns how many.
+        Raises InvalidOption without a reason.
+        """
         if not by.why.strip():
-            raise InvalidOption("discarding is for ever: say why (why=…, --why on the command line)")
+            raise InvalidOption(
+                "discarding cannot be undone: give a reason (why=…, --why on the command line)"
+            )
         return await self._in_batches(Discard(by=by), where, limit)
 
     async def replay_one(self, task_id: TaskId, *, by: By, payload: bytes | None = None) -> None:
-        """Replay this one, or say why not."""
+        """Replay one task; raises NotFound if there is none, Refused if it cannot be replayed."""
         if not await self.replay(Filter(ids=(task_id,)), by=by, payload=payload):
             task = await self.task(task_id)
             if task.state in REPLAYABLE:
-                raise Refused(f"task {task_id} cannot come back: another with its fingerprint stands")
-            raise Refused(f"task {task_id} is {task.state}; only dead or cancelled tasks are replayed")
+                raise Refused(
+                    f"task {task_id} cannot be replayed: it is unique, and an equal task has not ended"
+                )
+            raise Refused(f"task {task_id} is {task.state}; only dead or cancelled tasks can be replayed")
 
     async def discard_one(self, task_id: TaskId, *, by: By) -> None:
-        """Discard this one, or say why not."""
+        """Discard one task; raises NotFound if there is none, Refused if it is not dead."""
         if not await self.discard(Filter(ids=(task_id,)), by=by):
             task = await self.task(task_id)
-            raise Refused(f"task {task_id} is {task.state}; only dead tasks are discarded")
+            raise Refused(f"task {task_id} is {task.state}; only dead tasks can be discarded")
 
     async def cancel_one(self, task_id: TaskId, *, by: By) -> State:
-        """Cancel this one, or say why not; RUNNING means that it has been asked to stop."""
+        """Cancel one task and return its state; RUNNING means that it has been asked to stop.
+
+        Raises NotFound if there is none, TaskFinished if it has already ended.
+        """
         await self._store.open()
         if not await self._store.apply(CancelTasks(by=by), Filter(ids=(task_id,)), 1):
             task = await self.task(task_id)
-            raise TaskFinished(f"task {task_id} is {task.state} already, and an end is final")
+            raise TaskFinished(f"task {task_id} has already ended: it is {task.state}")
         return (await self.task(task_id)).state
 
     async def pause(self, queue: str) -> None:
-        """No task of this queue is claimed until it is resumed; running ones go on."""
+        """Pause a queue: no task of it is claimed until it is resumed. Running ones go on."""
         await self.set_queue(queue, paused=True)
 
     async def resume(self, queue: str) -> None:
-        """Let the queue go on."""
+        """Resume a paused queue."""
         await self.set_queue(queue, paused=False)
 
     async def stripe(self, queue: str, stripes: int) -> None:
-        """Spread the queue's new tasks over so many stripes: order then holds within each. 1 is one line.
+        """Spread the queue's new tasks over this many stripes, 1 to 64; order holds within each.
 
-        Programs notice within seconds. What lies in stripes that there were before is still claimed.
+        Programs notice within seconds. Tasks in former stripes are still claimed.
         """
         await self._set(queue, lambda settings: replace(settings, stripes=stripes))
 
     async def set_queue(
         self, queue: str, *, paused: bool | None = None, **changes: Unpack[QueueChanges]
     ) -> QueueSettings:
-        """Change what is named of a queue's settings; None is the default. Answers with how it stands.
+        """Change the settings of a queue that are given, and return all of them. None resets one.
 
-        `weights={"acme": 3, "ada": None}` changes acme's weight, takes ada's away and leaves the others.
-        `paused` pauses or resumes it in the same step; None leaves that as it is.
+            await app.operator.set_queue("mail", fairness="round_robin", weights={"acme": 3, "ada": None})
+
+        This changes the weight of acme, removes that of ada and leaves the others. `paused` pauses or resumes
+        the queue in the same step; None leaves that as it is. See `App.queue` for the settings.
+        Raises InvalidOption.
         """
 
         def change(settings: QueueSettings) -> QueueSettings:
-            told = changed_queue(settings, changes)
-            return told if paused is None else replace(told, paused=paused)
+            changed = changed_queue(settings, changes)
+            return changed if paused is None else replace(changed, paused=paused)
 
         return await self._set(queue, change)
 
     async def prune(self, retention: Retention) -> int:
-        """Delete now what this retention (or a queue's own) no longer covers."""
+        """Delete ended tasks that are past this retention, or their queue's own. Returns how many."""
         await self._store.open()
-        total = number = await self._store.prune(retention, _AT_ONCE, self._by)
+        total = number = await self._store.prune(retention, _BATCH, self._by)
         while number:
-            number = await self._store.prune(retention, _AT_ONCE)
+            number = await self._store.prune(retention, _BATCH)
             total += number
         return total
 
-    # -- nurse ---------------------------------------------------------------------------------------
+    # -- maintain ---------------------------------------------------------------------------------------
 
     @property
     def promise(self) -> Promise:
-        """What an acknowledged write survives in this store."""
+        """What an acknowledged write survives in this store: durable, relaxed or volatile, and why."""
         return self._store.promise
 
     async def now(self) -> datetime:
-        """The store's clock, by which every instant here is told."""
+        """Return the time of the store's clock, which all instants of tasks are measured by."""
         await self._store.open()
         return await self._store.now()
 
     async def check(self) -> Sequence[Finding]:
-        """What a person should know about the store."""
+        """Check the store's health and return what was found."""
         return await self._store.check()
 
     async def migrations(self) -> Sequence[Migration]:
-        """The steps of the store's schema."""
+        """List the migrations of the store's schema, applied or not."""
         return await self._store.migrations()
 
     async def migrate(self, target: int | None = None) -> Sequence[Migration]:
-        """Bring the schema up, or down, to a version."""
+        """Migrate the schema up or down to a version [default: the newest]; returns the steps taken."""
         return await self._store.migrate(target)
 
-    # -- how -----------------------------------------------------------------------------------------
+    # -- helpers -----------------------------------------------------------------------------------------
 
     async def _in_batches(
         self,
@@ -247,11 +279,11 @@ class Operator:
         *,
         per_second: float | None = None,
     ) -> int:
-        """Apply to everything that matches, a bounded batch at a time, so that no step is long."""
+        """Apply an action to everything that matches, a batch at a time."""
         await self._store.open()
         done = 0
         while limit is None or done < limit:
-            room = _AT_ONCE if limit is None else min(_AT_ONCE, limit - done)
+            room = _BATCH if limit is None else min(_BATCH, limit - done)
             if per_second is not None:
                 room = max(1, min(room, int(per_second)))
             number = len(await self._store.apply(action, where, room))
@@ -262,11 +294,10 @@ class Operator:
                 await asyncio.sleep(number / per_second)
         return done
 
-    async def _one_by_one(self, action: Action, ids: Sequence[TaskId]) -> int:
-        """Apply to exactly these."""
+    async def _to_these(self, action: Action, ids: Sequence[TaskId]) -> int:
         done = 0
-        for start in range(0, len(ids), _AT_ONCE):
-            batch = tuple(ids[start : start + _AT_ONCE])
+        for start in range(0, len(ids), _BATCH):
+            batch = tuple(ids[start : start + _BATCH])
             done += len(await self._store.apply(action, Filter(ids=batch), len(batch)))
         return done
 

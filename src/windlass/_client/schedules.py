@@ -1,4 +1,4 @@
-"""Schedules: what programs declare and people do about what is to be enqueued when. (T2)"""
+"""Schedules: declare them, list them, and change them while workers run."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -28,44 +28,46 @@ from .._policy.ticks import next_tick, ticks
 from .._store.protocol import Store
 from ..errors import DuplicateTask, InvalidOption, NotFound, Refused
 from .builder import TaskBuilder
-from .declarations import every
-from .loop import LoopThread
+from .declarations import list_records, published_declarations
 
 MAX_UPCOMING = 1_000
 
 
 class ScheduleStatus(Struct, frozen=True, kw_only=True):
-    """A schedule and where it stands. `next_at` is None while it is paused, or if it has none to come."""
+    """A schedule and its ticks. `next_at` is None while it is paused, or if there is no further tick."""
 
     schedule: Schedule
     next_at: datetime | None = None
-    last_at: datetime | None = None  # the last tick that was fired
-    task_id: TaskId | None = None  # and the task it became
-    error: str | None = None  # what is wrong with it
+    last_at: datetime | None = None  # of the last tick that was fired
+    task_id: TaskId | None = None  # of that tick
+    error: str | None = None  # why its next tick cannot be computed
 
 
 class Schedules:
-    """See schedules, and steer them while everything runs. The leading keeper notices within seconds."""
+    """List, add, pause, trigger and remove schedules: `app.operator.schedules`.
+
+    The keeper that leads notices changes within seconds.
+    """
 
     def __init__(self, store: Store, by: By | None = None) -> None:
         self._store = store
-        self._by = by  # whom the audit log names; None: a program, which it does not tell of
+        self._by = by  # for the audit log; None: a program, whose changes are not recorded
 
     async def list(self) -> Sequence[ScheduleStatus]:
-        """All of them, by name."""
-        schedules = await every(self._store, Schedule)
-        reached = {tick.name: tick for tick in await every(self._store, Tick)}
+        """List all schedules, by name."""
+        schedules = await list_records(self._store, Schedule)
+        reached = {tick.name: tick for tick in await list_records(self._store, Tick)}
         now = await self._store.now()
         return [_status(schedule, reached.get(schedule.name), now) for schedule in schedules]
 
     async def get(self, name: str) -> ScheduleStatus:
-        """One of them; NotFound if there is none."""
+        """Return a schedule; raises NotFound if there is none."""
         found = await self.list()
         for one in found:
             if one.schedule.name == name:
                 return one
         close = get_close_matches(str(name)[:200], [one.schedule.name for one in found], n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "`windlass schedules list` shows those there are"
+        hint = f"did you mean {close[0]!r}?" if close else "`windlass schedules list` shows all schedules"
         raise NotFound(f"there is no schedule {quoted(name)}; {hint}")
 
     async def add(
@@ -78,9 +80,13 @@ class Schedules:
         instead: bool = False,
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:
-        """Add a schedule; its first tick is the next one. Refused if the name is taken, unless `instead`.
+        """Add a schedule for a type that need not be declared here; its first tick is the next one.
 
-        `rule` is a cron expression or an interval; the task is of a type that need not be known here.
+            await app.operator.schedules.add("nightly", "shop.report", "0 3 * * *", {"kind": "full"})
+
+        See `App.schedule` for `rule` and the timing; `queue`, `tenant`, `priority`, `max_attempts` and
+        `timeout` are those of its tasks. `instead` replaces a schedule of the same name.
+        Raises Refused if the name is taken, InvalidOption.
         """
         made = await self.make(name, type, rule, encode_payload(payload or {}), **options)
         return await self.put(made, instead=instead)
@@ -98,150 +104,104 @@ class Schedules:
         _check(options, ScheduleOptions.__annotations__)
         given: dict[str, Any] = {**options}
         timing: Any = {key: given.pop(key) for key in ScheduleTiming.__annotations__ if key in given}
-        known = {settings.name: settings.ordering for settings in await every(self._store, QueueSettings)}
-        step = TaskBuilder(known).step(type, payload, cast("Options", given), spec)
+        queues = await list_records(self._store, QueueSettings)
+        orderings = {settings.name: settings.ordering for settings in queues}
+        step = TaskBuilder(orderings).step(type, payload, cast("Options", given), spec)
         return new_schedule(name, step, rule, timing)
 
     async def put(self, schedule: Schedule, *, instead: bool = False) -> Schedule:
-        """Add a schedule that is made already."""
-        standing = {one.name: one for one in await every(self._store, Schedule)}.get(schedule.name)
-        if standing is not None and not instead:
+        """Add a schedule that is already built; one of the same name that is paused stays paused."""
+        existing = {one.name: one for one in await list_records(self._store, Schedule)}.get(schedule.name)
+        if existing is not None and not instead:
             raise Refused(
-                f"there is a schedule {schedule.name!r} already; replace it (instead=True, --replace), or "
+                f"there is already a schedule {schedule.name!r}; replace it (instead=True, --replace), or "
                 f"choose another name"
             )
         since = await self._store.now()
-        if standing is not None and same_rule(standing, schedule):
-            since = standing.since or since
-        schedule = replace(schedule, since=since, paused=standing is not None and standing.paused)
+        if existing is not None and same_rule(existing, schedule):
+            since = existing.since or since
+        schedule = replace(schedule, since=since, paused=existing is not None and existing.paused)
         await self._store.put(schedule, self._by)
         return schedule
 
     async def pause(self, name: str) -> None:
-        """Fire no tick until it is resumed; those that come meanwhile are not made up for."""
+        """Pause a schedule: ticks until it is resumed are dropped. Raises NotFound if there is none."""
         schedule = (await self.get(name)).schedule
         await self._store.put(replace(schedule, paused=True), self._by)
 
     async def resume(self, name: str) -> None:
-        """Go on with the next tick."""
+        """Resume a paused schedule with its next tick; raises NotFound if there is none."""
         schedule = (await self.get(name)).schedule
         if schedule.paused:
             resumed = replace(schedule, paused=False, since=await self._store.now())
             await self._store.put(resumed, self._by)
 
     async def trigger(self, name: str) -> TaskId:
-        """Enqueue its task now, once, paused or not; its ticks come as if nothing had happened.
+        """Enqueue a schedule's task now and return its id. Works while it is paused; its ticks do not change.
 
-        The task says who triggered it: it was enqueued by them. DuplicateTask if its tasks must not overlap
-        and one has not ended.
+        Raises NotFound if there is none, DuplicateTask if its tasks must not overlap and one has not ended.
         """
         schedule = (await self.get(name)).schedule
         try:
             who = None if self._by is None else self._by.who
-            (answer,) = await self._store.enqueue([triggered_task(schedule, new_id, who)])
+            (enqueued,) = await self._store.enqueue([triggered_task(schedule, new_id, who)])
         except DuplicateTask as error:
             raise DuplicateTask(
-                f"task {error.standing} of the schedule {name!r} has not ended, and they do not overlap; "
-                f"wait for it, or cancel it",
+                f"task {error.standing} of the schedule {name!r} has not ended, and its tasks must not "
+                f"overlap; wait for it or cancel it",
                 standing=error.standing,
             ) from None
-        return answer.id
+        return enqueued.id
 
     async def remove(self, name: str) -> None:
-        """Forget it; tasks that it has enqueued stay. NotFound if there is none."""
+        """Remove a schedule; tasks that it has enqueued stay. Raises NotFound if there is none."""
         await self.get(name)
         await self._store.remove(Schedule, name, self._by)
         await self._store.remove(Tick, name)
 
     async def upcoming(self, name: str, number: int = 5) -> Sequence[datetime]:
-        """Its next ticks, as if it were not paused."""
+        """List the next ticks of a schedule, 1 to 1,000, as if it were not paused."""
         if not 1 <= number <= MAX_UPCOMING:
-            raise InvalidOption(f"1 to {MAX_UPCOMING:,} ticks can be asked for, not {number:,}")
+            raise InvalidOption(f"number is 1 to {MAX_UPCOMING:,} ticks, not {number:,}")
         schedule = (await self.get(name)).schedule
         return [*islice(ticks(schedule, await self._store.now()), number)]
 
 
-class SyncSchedules:
-    """See schedules, and steer them, blocking."""
-
-    def __init__(self, schedules: Schedules, loop: LoopThread) -> None:
-        self._schedules = schedules
-        self._loop = loop
-
-    def list(self) -> Sequence[ScheduleStatus]:
-        """All of them, by name."""
-        return self._loop.run(self._schedules.list())
-
-    def get(self, name: str) -> ScheduleStatus:
-        """One of them; NotFound if there is none."""
-        return self._loop.run(self._schedules.get(name))
-
-    def add(
-        self,
-        name: str,
-        type: str,
-        rule: timedelta | float | str,
-        payload: Mapping[str, Any] | None = None,
-        *,
-        instead: bool = False,
-        **options: Unpack[ScheduleOptions],
-    ) -> Schedule:
-        """Add a schedule; its first tick is the next one."""
-        return self._loop.run(self._schedules.add(name, type, rule, payload, instead=instead, **options))
-
-    def pause(self, name: str) -> None:
-        """Fire no tick until it is resumed."""
-        self._loop.run(self._schedules.pause(name))
-
-    def resume(self, name: str) -> None:
-        """Go on with the next tick."""
-        self._loop.run(self._schedules.resume(name))
-
-    def trigger(self, name: str) -> TaskId:
-        """Enqueue its task now, once; its ticks come as if nothing had happened."""
-        return self._loop.run(self._schedules.trigger(name))
-
-    def remove(self, name: str) -> None:
-        """Forget it; NotFound if there is none."""
-        self._loop.run(self._schedules.remove(name))
-
-    def upcoming(self, name: str, number: int = 5) -> Sequence[datetime]:
-        """Its next ticks, as if it were not paused."""
-        return self._loop.run(self._schedules.upcoming(name, number))
-
-
 class DeclaredSchedules:
-    """The schedules that a program declares. They are put when they are new or have changed since they were
-    put: what an operator does to them stands until then, and that one is paused stands for ever."""
+    """The schedules that a program declares.
+
+    One is stored when it is new or its declaration has changed; until then an operator's changes stay. One
+    that is paused stays paused.
+    """
 
     def __init__(self) -> None:
         self._schedules: dict[str, Schedule] = {}
 
     @property
     def names(self) -> frozenset[str]:
-        """What they are called."""
+        """The names of the declared schedules."""
         return frozenset(self._schedules)
 
     def add(self, name: str, step: Step, rule: timedelta | float | str, timing: ScheduleTiming) -> None:
-        """Declare one."""
+        """Declare a schedule; raises InvalidOption if it is wrong or the name is taken."""
         _check(timing, ScheduleTiming.__annotations__)
         schedule = new_schedule(name, step, rule, timing, declared=True)
         if name in self._schedules:
-            raise InvalidOption(f"the schedule {name!r} is declared twice; give one of them another name")
+            raise InvalidOption(f"the schedule {name!r} is already declared on this app; choose another name")
         self._schedules[name] = schedule
 
     async def publish(self, store: Store, ordering: Callable[[str], Ordering]) -> None:
-        """Put what is new or has changed. Schedules that others declared are theirs, and stay."""
+        """Store what is new or has changed. Schedules that other programs declared stay as they are."""
         if not self._schedules:
             return
-        told = {one.name: one.body for one in await every(store, Declaration)}
-        wanted = Schedules(store)
+        published = await published_declarations(store)
+        schedules = Schedules(store)
         for declared in self._schedules.values():
             schedule = replace(declared, boost=boost(declared.priority, ordering(declared.queue)))
-            said = sha256(msgspec.json.encode(schedule)).hexdigest()
-            if told.get(f"schedule/{schedule.name}") != said:
-                await wanted.put(schedule, instead=True)
-                await store.put(Declaration(name=f"schedule/{schedule.name}", body=said))
+            digest = sha256(msgspec.json.encode(schedule)).hexdigest()
+            if published.get(f"schedule/{schedule.name}") != digest:
+                await schedules.put(schedule, instead=True)
+                await store.put(Declaration(name=f"schedule/{schedule.name}", body=digest))
 
 
 def _status(schedule: Schedule, tick: Tick | None, now: datetime) -> ScheduleStatus:
@@ -260,12 +220,12 @@ def _status(schedule: Schedule, tick: Tick | None, now: datetime) -> ScheduleSta
 
 
 def _check(options: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    """Refuse a name that is no option, with the one that was probably meant."""
+    """Raise InvalidOption for a name that is no option, with the one that was probably meant."""
     for given in options:
         if given in known:
             continue
         close = get_close_matches(given, known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
+        hint = f"did you mean {close[0]!r}?" if close else f"the options are {', '.join(known)}"
         if given in ScheduleOptions.__annotations__:
-            hint = f"it belongs to the task: make that with .using({given}=…).step(…)"
-        raise InvalidOption(f"there is no option {given!r} of a schedule; {hint}")
+            hint = f"it is an option of the task: use .using({given}=…).step(…)"
+        raise InvalidOption(f"a schedule has no option {given!r}; {hint}")

@@ -62,7 +62,7 @@ def test_json_has_the_key_and_its_scopes(run: Run) -> None:
         (("create", "x", "--scope", "read", "--tenant", ""), 2, "tenant"),
         (("create", "x", "--scope", "read", "-q", "\x1b"), 2, "queue"),
         (("create", "x", "--scope", "read", "--expires", "soon"), 2, "--expires"),
-        (("create", "x", "--scope", "read", "--expires", "0s"), 2, "more than no time"),
+        (("create", "x", "--scope", "read", "--expires", "0s"), 2, "more than 0"),
         (("create", "x", "--scope", "read", "--rate", "0"), 2, "a key's rate"),
         (("revoke", "nobody"), 3, "no key 'nobody'; `windlass keys list`"),
         (("revoke", "\x1b[2J"), 3, "no key"),

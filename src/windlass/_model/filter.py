@@ -1,5 +1,6 @@
 """Asking: which tasks, how many, in which pages; and what an operator does to them."""
 
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from enum import StrEnum
 from typing import Generic, TypeAlias, TypeVar
@@ -58,6 +59,16 @@ class Slice(Struct, Generic[T], frozen=True, gc=False, kw_only=True):
 
     items: tuple[T, ...]
     cursor: str | None = None
+
+
+def page_of(rows: Iterable[T], page: Page, name: Callable[[T], str]) -> Slice[T]:
+    """Cut one page out of all rows, sorted by name."""
+    cursor, newest_first = page.cursor, page.newest_first
+    found = sorted(rows, key=name, reverse=newest_first)
+    if cursor is not None:
+        found = [row for row in found if (name(row) < cursor if newest_first else name(row) > cursor)]
+    items = tuple(found[: page.limit])
+    return Slice(items=items, cursor=name(items[-1]) if items and len(found) > page.limit else None)
 
 
 class Dimension(StrEnum):

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ..._clock import Clock, SystemClock
 from ..._model.attempt import Attempt
-from ..._model.filter import Action, By, Count, Dimension, Filter, Page, Slice
+from ..._model.filter import Action, By, Count, Dimension, Filter, Page, Slice, page_of
 from ..._model.lease import RESCUED, Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from ..._model.limit import Limit, Usage
 from ..._model.queue import QueueSettings, Retention
@@ -34,7 +34,6 @@ from ...errors import NotSupported
 from ..rules import refusals
 from ..rules.audit import audited_prune, audited_put, audited_removal
 from ..rules.claim_planner import Rotation
-from ..rules.paging import paged
 from .actions import act
 from .leases import grant, hand_back_strangers, leased, settle_one
 from .matching import finished_before, matches
@@ -257,7 +256,7 @@ class MemoryStore:
     async def find(self, where: Filter, page: Page) -> Slice[Task]:
         """The tasks that match, by id."""
         with self._shelf.lock:
-            return paged([t for t in self._shelf.tasks.values() if matches(t, where)], page, lambda t: t.id)
+            return page_of([t for t in self._shelf.tasks.values() if matches(t, where)], page, lambda t: t.id)
 
     async def count(self, where: Filter, by: Sequence[Dimension]) -> Sequence[Count]:
         """How many match, by the values of each dimension."""
@@ -318,7 +317,7 @@ class MemoryStore:
                 Usage: usages(self._shelf, self.clock.now()),
                 **{kept: records.values() for kept, records in self._shelf.kept.items()},
             }
-            return paged(list(kinds[kind]), page, _name)
+            return page_of(list(kinds[kind]), page, _name)
 
     async def remove(self, kind: type[Record], name: str, by: By | None = None) -> bool:
         """Forget a record; what a session held becomes rescuable."""

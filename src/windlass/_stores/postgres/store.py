@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from ..._model.attempt import Attempt
-from ..._model.filter import Action, By, Count, Dimension, Filter, Page, Slice
+from ..._model.filter import Action, By, Count, Dimension, Filter, Page, Slice, page_of
 from ..._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from ..._model.limit import Limit, Usage
 from ..._model.queue import QueueSettings, Retention
@@ -21,7 +21,6 @@ from ..rules import refusals
 from ..rules.actions import applicable
 from ..rules.admission import is_plain
 from ..rules.audit import audited_prune
-from ..rules.paging import paged
 from ..rules.sessions import heartbeat_reply, unacknowledged_claims
 from . import actions, schema, sessions
 from . import settle as leases
@@ -295,7 +294,7 @@ class PostgresStore(Handle):
         """The records of a kind, by name."""
         if kind is Usage:
             usages: Sequence[Any] = await self.play(partial(laying.usages, await self.now()))
-            return paged(usages, page, lambda usage: usage.name)
+            return page_of(usages, page, lambda usage: usage.name)
         await self._opened()
         with self._connections.told():
             return await asking.records(self._connections, kind, page)

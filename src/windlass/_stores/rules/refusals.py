@@ -1,4 +1,4 @@
-"""What every store refuses, in the same words: a program should not have to know which one it talks to."""
+"""The errors that every store raises, worded once."""
 
 from ..._model.lease import Lease
 from ..._model.record import Record
@@ -6,27 +6,27 @@ from ..._model.task import NewTask, TaskId
 from ...errors import DuplicateTask, IdempotencyConflict, LeaseLost, NotFound, NotSupported, SessionLost
 
 
-def key_taken(new: NewTask, standing: TaskId) -> IdempotencyConflict:
-    """Its key stands for something else."""
+def key_taken(new: NewTask, existing: TaskId) -> IdempotencyConflict:
+    """The task's idempotency key belongs to a task with another type or payload."""
     return IdempotencyConflict(
-        f"the idempotency key {new.idempotency_key!r} belongs to task {standing}, which has "
-        f"another type or payload; use another key for another request",
-        standing=standing,
+        f"idempotency key {new.idempotency_key!r} was already used for task {existing}, which has another "
+        f"type or payload; use a new key for a new request",
+        standing=existing,
     )
 
 
-def duplicate(new: NewTask, standing: TaskId) -> DuplicateTask:
-    """Its fingerprint stands."""
+def duplicate(new: NewTask, existing: TaskId) -> DuplicateTask:
+    """A task with the same fingerprint has not ended."""
     return DuplicateTask(
-        f"a {new.type!r} task with this payload and priority stands as {standing}; "
+        f"a {new.type!r} task with the same payload and priority has not finished yet: {existing}; "
         f"wait for it, cancel it, or enqueue without unique",
-        standing=standing,
+        standing=existing,
     )
 
 
 def no_predecessor(new: NewTask, predecessor: TaskId) -> NotFound:
-    """It is to wait for nothing."""
-    return NotFound(f"task {new.id} is to wait for {predecessor}, which does not exist")
+    """The task waits for one that does not exist."""
+    return NotFound(f"task {new.id} cannot wait for {predecessor}: there is no such task")
 
 
 def session_lost(session: str) -> SessionLost:
@@ -35,15 +35,15 @@ def session_lost(session: str) -> SessionLost:
 
 
 def lease_lost(lease: Lease, key: str) -> LeaseLost:
-    """The lease does not hold any more."""
-    return LeaseLost(f"the lease of task {lease.task_id} is lost; {key!r} is not marked")
+    """The lease does not hold any more, so nothing can be marked under it."""
+    return LeaseLost(f"the lease of task {lease.task_id} was lost; {key!r} was not marked")
 
 
 def written_by_itself(record: Record) -> NotSupported:
-    """Nobody but the store writes records of this kind."""
-    return NotSupported(f"a {type(record).__name__} is written by the store itself")
+    """Only the store writes records of this kind."""
+    return NotSupported(f"cannot store a {type(record).__name__}: only the store itself writes them")
 
 
 def not_removed(kind: type[Record]) -> NotSupported:
-    """What people did, and what the store counts, nobody takes away."""
-    return NotSupported(f"a {kind.__name__} is the store's own to keep")
+    """Records of this kind cannot be removed."""
+    return NotSupported(f"cannot remove a {kind.__name__}: the store keeps these records itself")

@@ -29,10 +29,9 @@ from ...rules.claim_planner import (
     Sizes,
 )
 from ...rules.questions import play
-from ..rows import Row, moment, permits_row
+from ..rows import Row, moment, permits_row, read_permits
 from ..statements import listed
 from ..transaction import Transaction
-from .usage import running
 
 COUNTED = 20_000
 """So many tasks are counted at most when lots are drawn: with many lanes, each up to its part of this."""
@@ -205,6 +204,15 @@ class _Answers:
             permit.key: PermitUsage(self._running[permit.key], *left.get(permit.key, (None, None)))
             for permit in permits
         }
+
+
+def running(rows: Sequence[Row]) -> "Counter[str]":
+    """Count the tasks that run under each permit, from the rows of limited.sql."""
+    numbers: Counter[str] = Counter()
+    for text, number in rows:
+        for key in read_permits(text):
+            numbers[key] += number
+    return numbers
 
 
 def _head(queue: str, row: Row) -> Head:

@@ -10,13 +10,15 @@ import msgspec
 from msgspec.structs import replace
 
 from ...._model.attempt import MAX_RECORDED, Attempt
-from ...._model.filter import Count, Dimension, Filter, Page, Slice
+from ...._model.filter import Count, Dimension, Filter, Page, Slice, page_of
 from ...._model.limit import Usage
 from ...._model.queue import QueueSettings
 from ...._model.record import KINDS, Audit, Record, Session, Worker
 from ...._model.task import Task, TaskId
+from ...._policy.order.limits import PermitUsage
+from ...rules.usage import usages
+from ..claim.queries import running
 from ..claim.queue_rules import places
-from ..claim.usage import running, usages
 from ..rows import Row, moment, read_attempt, read_tasks
 from ..statements import statement
 from .filters import (
@@ -112,16 +114,14 @@ class Reader:
         return _slice([read(row) for row in found[: page.limit]], found, key)
 
     def usages(self, page: Page, now: datetime) -> Slice[Usage]:
-        """What of each limit is in use, by name."""
+        """Return a page of the permits in use, by key."""
         limits = places(tuple(self._rows("rules", {}))).limits
-        asked: dict[str, object] = {
-            "after": page.cursor or "",
-            "before": page.cursor,
-            "limit": page.limit + 1,
-        }
-        buckets = self._rows("all_buckets_back" if page.newest_first else "all_buckets", asked)
-        found = usages(limits, running(self._rows("limited", {})), buckets, page, now)
-        return _slice(found[: page.limit], found, lambda usage: usage.name)
+        cut: dict[str, object] = {"after": page.cursor or "", "before": page.cursor, "limit": page.limit + 1}
+        buckets = self._rows("all_buckets_back" if page.newest_first else "all_buckets", cut)
+        left = {key: (tokens, moment(at)) for key, tokens, at in buckets}
+        holding = running(self._rows("limited", {}))
+        used = {key: PermitUsage(holding[key], *left.get(key, (None, None))) for key in {*holding, *left}}
+        return page_of(usages(limits, used, now), page, lambda usage: usage.name)
 
     # -- looking for something to wake for -----------------------------------------------------------
 

@@ -31,8 +31,8 @@ from ._policy.input import new_task as request
 from ._policy.input.chain import Step
 from ._policy.input.options import checked_name, checked_names
 from ._policy.order.limit_options import LimitOptions
+from ._policy.order.priority import parse_priority
 from ._policy.order.queue_options import FairnessName, LevelName, QueueChanges
-from ._policy.order.rank import parse_priority
 from ._store.protocol import Store
 from ._stores import open_store, place_of
 from ._worker.process import run_process

@@ -1,25 +1,25 @@
-"""Every error windlass raises, in one tree. The first level answers: whose move is it?
+"""Every error that windlass raises, in one tree. The first level says who can fix it.
 
     WindlassError
-    ├─ UsageError        the calling program is wrong: fix the code
-    │  ├─ InvalidPayload      the payload, a result or a raw document is not acceptable JSON
-    │  ├─ InvalidOption       an option, name, duration or setting is not acceptable
-    │  ├─ UnknownTaskType     no such type is declared on this app
-    │  └─ NotSupported        this store cannot do that
-    ├─ Refused           understood, and not allowed now
-    │  ├─ DuplicateTask       a task with this fingerprint stands
-    │  ├─ IdempotencyConflict this idempotency key was used for something else
+    ├─ UsageError        the call is wrong: fix the code
+    │  ├─ InvalidPayload      the payload, a result or a raw document is not valid JSON
+    │  ├─ InvalidOption       an option, name, duration or setting is invalid
+    │  ├─ UnknownTaskType     this app declares no such type
+    │  └─ NotSupported        this store lacks the capability
+    ├─ Refused           valid, but not possible in the present state
+    │  ├─ DuplicateTask       a task with the same fingerprint has not ended
+    │  ├─ IdempotencyConflict the idempotency key belongs to a different request
     │  ├─ TaskFinished        the task has already ended
-    │  ├─ LeaseLost           the run's lease has ended: the task is another's, or settled
+    │  ├─ LeaseLost           the lease has ended: the task was claimed again, or settled
     │  └─ SessionLost         the worker's session has ended; open a new one
-    ├─ NotFound          there is no such task, queue, worker
-    ├─ NoResult          the task has no result to give
-    │  ├─ TaskDead            it died; the error says of what
+    ├─ NotFound          no such task, queue or worker
+    ├─ NoResult          the task has no result
+    │  ├─ TaskDead            it died; the message is its last error
     │  ├─ TaskCancelled       it was cancelled
-    │  └─ NotFinished         it had not ended in the time allowed (also a TimeoutError)
-    └─ StoreError        the store failed; `.transient` says whether trying again can help
-       ├─ StoreUnavailable    unreachable, busy, full: transient
-       └─ SchemaMismatch      its schema is newer or older than this code
+    │  └─ NotFinished         it did not end within the timeout (also a TimeoutError)
+    └─ StoreError        the store failed; `.transient` says whether a retry can help
+       ├─ StoreUnavailable    unreachable, busy or full: transient
+       └─ SchemaMismatch      its schema is newer or older than this version
 
 Each class has one `code`: the HTTP problem type, the word in the CLI's error line, the anchor in the docs.
 """
@@ -28,19 +28,19 @@ from typing import ClassVar
 
 
 class WindlassError(Exception):
-    """The root of all errors windlass raises."""
+    """The root of all errors that windlass raises."""
 
     code: ClassVar[str] = "error"
 
 
 class UsageError(WindlassError):
-    """The calling program is wrong; calling again with the same values will fail again."""
+    """The call is wrong; the same call will fail again."""
 
     code = "usage"
 
 
 class InvalidPayload(UsageError):
-    """Not acceptable as JSON. `pointer` is the JSON pointer (RFC 6901) of the offending place."""
+    """Not valid as JSON. `pointer` is the JSON Pointer (RFC 6901) of the invalid value."""
 
     code = "invalid-payload"
 
@@ -50,25 +50,25 @@ class InvalidPayload(UsageError):
 
 
 class InvalidOption(UsageError):
-    """An option, a name, a duration or a setting is not acceptable."""
+    """An option, a name, a duration or a setting is invalid."""
 
     code = "invalid-option"
 
 
 class UnknownTaskType(UsageError):
-    """No task type of that name is declared on this app."""
+    """The app declares no task type of that name."""
 
     code = "unknown-task-type"
 
 
 class NotSupported(UsageError):
-    """This store lacks the capability; it refuses rather than pretend."""
+    """This store lacks the capability."""
 
     code = "not-supported"
 
 
 class Refused(WindlassError):
-    """Understood, and not allowed as things stand."""
+    """Valid, but not possible in the present state."""
 
     code = "refused"
 
@@ -94,31 +94,31 @@ class IdempotencyConflict(Refused):
 
 
 class TaskFinished(Refused):
-    """The task has ended, and an end is final."""
+    """The task has already ended."""
 
     code = "task-finished"
 
 
 class LeaseLost(Refused):
-    """The lease that a run was granted holds no longer; what it asked for was not done."""
+    """The lease is no longer valid; nothing was changed."""
 
     code = "lease-lost"
 
 
 class SessionLost(Refused):
-    """The worker's session has expired or was never opened; its leases may belong to others by now."""
+    """The worker's session has expired or was never opened; other workers may hold its leases."""
 
     code = "session-lost"
 
 
 class NotFound(WindlassError):
-    """There is no such thing in the store."""
+    """The store has no such task, queue, worker or record."""
 
     code = "not-found"
 
 
 class NoResult(WindlassError):
-    """The task has no result to give."""
+    """The task has no result."""
 
     code = "no-result"
 
@@ -136,26 +136,26 @@ class TaskCancelled(NoResult):
 
 
 class NotFinished(NoResult, TimeoutError):
-    """The task had not ended within the time allowed; it goes on regardless."""
+    """The task did not end within the timeout; it continues."""
 
     code = "not-finished"
 
 
 class StoreError(WindlassError):
-    """The store failed. `transient` says whether trying again can help."""
+    """The store failed. `transient` says whether a retry can help."""
 
     code = "store-error"
     transient: ClassVar[bool] = False
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached, is busy or is full: try again later."""
+    """The store is unreachable, busy or full; retry later."""
 
     code = "store-unavailable"
     transient = True
 
 
 class SchemaMismatch(StoreError):
-    """The store's schema does not fit this code: migrate one or upgrade the other."""
+    """The store's schema does not match this version: migrate the store or upgrade windlass."""
 
     code = "schema-mismatch"

@@ -1,4 +1,4 @@
-"""What a handler may raise to steer its task. Signals are not errors."""
+"""Signals: exceptions that a handler raises to retry, snooze or bury its task. They are not errors."""
 
 from datetime import timedelta
 
@@ -10,24 +10,24 @@ class Signal(Exception):
 
 
 class Retry(Signal):
-    """Try again, `after` this long instead of what the backoff says. Counts as an attempt."""
+    """Retry the task, `after` this delay instead of the backoff's. The attempt counts."""
 
     def __init__(self, reason: str = "", *, after: timedelta | float | str | None = None) -> None:
-        super().__init__(reason or "retry asked for")
-        self.after = None if after is None else parse_duration(after, "retry's delay")
+        super().__init__(reason or "retry requested")
+        self.after = None if after is None else parse_duration(after, "after")
 
 
 class Snooze(Signal):
-    """Come back later; this attempt does not count."""
+    """Run the task again after `delay`. The attempt does not count."""
 
     def __init__(self, delay: timedelta | float | str) -> None:
         super().__init__(f"snoozed for {delay}")
-        self.delay = parse_duration(delay, "snooze")
+        self.delay = parse_duration(delay, "delay")
 
 
 class Fatal(Signal):
-    """Trying again cannot help: the task dies at once."""
+    """Bury the task at once: a retry cannot help."""
 
 
 class Stop(Signal):
-    """Raised by `Context.check` when the task was asked to stop: let it pass through."""
+    """Raised by `Context.check` when the task is to be cancelled. Handlers must not swallow it."""

@@ -69,16 +69,17 @@ async def test_what_is_no_name_is_no_limit(name: str, api_of: Api, store: Memory
         missing = problem(await api_of(method, at, body), 404, "not-found")
         assert len(missing["detail"]) < 500
     assert (
-        "is not a name" in problem(await api_of("PUT", at, {"running": 1}), 422, "invalid-option")["detail"]
+        "is not a valid name"
+        in problem(await api_of("PUT", at, {"running": 1}), 422, "invalid-option")["detail"]
     )
     assert await kept_limits(store) == []
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({}, "limits nothing"),
-    ({"running": None}, "limits nothing"),
-    ({"burst": 3}, "limits nothing"),
-    ({"running": 1, "burst": 3}, "beside a rate"),
+    ({}, "needs running, rate or both"),
+    ({"running": None}, "needs running, rate or both"),
+    ({"burst": 3}, "needs running, rate or both"),
+    ({"running": 1, "burst": 3}, "has a burst but no rate"),
     ({"running": -1}, "running"),
     ({"running": 1_000_001}, "running"),
     ({"running": 1.5}, "running"),
@@ -93,7 +94,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"running": 1, "tenant": "x" * 129}, "tenant"),
     ({"running": 1, "by": "a.b"}, "by"),
     ({"running": 1, "by": ""}, "by"),
-    ({"running": 1, "by": "queue", "queue": "mail"}, "tells nothing apart"),
+    ({"running": 1, "by": "queue", "queue": "mail"}, "has no effect"),
     ({"running": 1, "in_use": []}, "in_use"),
     ({"running": 1, "name": "other"}, "name"),
     ({"running": 1, "why": "x" * 501}, "why"),

@@ -79,7 +79,7 @@ async def test_what_is_no_name_is_no_queue(queue: str, api_of: Api, store: Memor
     ):
         refused = await api_of(method, f"/queues/{quote(queue, safe='')}{then}", body)
         told = problem(refused, 422, "invalid-option")
-        assert "is not a name" in told["detail"]
+        assert "is not a valid name" in told["detail"]
         assert len(told["detail"]) < 500
     assert await settings(store) == {}
 
@@ -157,10 +157,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"weights": {"acme": 0}}, "weights"),
     ({"weights": {"acme": 101}}, "weights"),
     ({"weights": {"a b": 1}}, "a b"),
-    ({"weights": {"a\0": 1}}, "not a name"),
+    ({"weights": {"a\0": 1}}, "not a valid name"),
     ({"weights": [1]}, "weights"),
     ({"fairness": "fifo", "weights": {"acme": 2}}, "round_robin"),
-    ({"shares": {"high": 60, "medium": 40}}, "leave nothing to low"),
+    ({"shares": {"high": 60, "medium": 40}}, "leave nothing for low"),
     ({"shares": {"urgent": 5}}, "shares"),
     ({"shares": {"high": 100}}, "shares"),
     ({"ageing": 0}, "ageing"),

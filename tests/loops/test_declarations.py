@@ -153,7 +153,7 @@ async def test_priorities_age_as_the_store_has_it(store: Store) -> None:
     ("options", "message"),
     [
         ({"fairness": "fair"}, "one of fifo, round_robin, random"),
-        ({"weights": {"acme": 2}}, "weights are for round_robin"),
+        ({"weights": {"acme": 2}}, "weights need round_robin fairness"),
         ({"shares": {"low": 0}}, "1 to 99 percent"),
         ({"shares": {"lo": 10}}, "one of high, medium, low"),
         ({"ageing": "soon"}, "ageing"),

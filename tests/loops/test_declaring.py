@@ -41,7 +41,7 @@ def test_an_unknown_option_is_refused(app: App, option: str) -> None:
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("secret", "card", "secret takes several names"),
+        ("secret", "card", "secret must be a sequence of names"),
         ("fatal", ("ValueError",), "fatal takes exception classes"),
         ("fatal", int, "fatal takes exception classes"),
         ("backoff", "quick", "a backoff is a Backoff or a function"),
@@ -133,9 +133,9 @@ async def test_a_declared_uniqueness_holds_for_steps_too(app: App) -> None:
 async def test_what_belongs_to_a_step_is_refused_when_it_is_enqueued(app: App) -> None:
     step = app.task(handler).step(user_id=1)
 
-    with pytest.raises(InvalidOption, match="delay belongs to the step"):
+    with pytest.raises(InvalidOption, match="delay must be set on the step"):
         await app.client.enqueue(step, delay="5m")
-    with pytest.raises(InvalidOption, match="delay belongs to the step"):
+    with pytest.raises(InvalidOption, match="delay must be set on the step"):
         app.sync_client.enqueue(step, delay="5m")
 
 

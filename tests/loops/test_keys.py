@@ -74,14 +74,14 @@ async def test_a_revoked_key_is_gone_and_the_others_stay(app: App) -> None:
         ),
         ({"scopes": ([],)}, "no scope a list"),
         ({"tenant": ""}, "tenant"),
-        ({"tenant": "a b"}, "tenant 'a b' is not a name"),
+        ({"tenant": "a b"}, "tenant 'a b' is not a valid name"),
         ({"queues": ("mail", "\x00")}, "queue"),
-        ({"queues": "mail"}, "several names"),
+        ({"queues": "mail"}, "a sequence of names"),
         ({"queues": ()}, "at least one queue"),
         ({"expires_in": "soon"}, "key's lifetime"),
         ({"expires_in": 0}, "must be more than 0"),
         ({"expires_in": -1}, "key's lifetime"),
-        ({"rate": 0}, "a key's rate is 0.001 to 1,000,000 requests a second, not 0"),
+        ({"rate": 0}, "rate must be from 0.001 to 1,000,000 requests a second, got 0"),
     ],
 )
 async def test_what_makes_no_sense_is_refused_and_nothing_kept(

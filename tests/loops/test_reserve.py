@@ -256,11 +256,11 @@ async def test_at_shutdown_nothing_is_left_behind() -> None:
     ("reserve", "message"),
     [
         ({"lowest": 1}, "one of high, medium, low"),
-        ({"low": 0}, "1 slot or more"),
-        ({"low": True}, "1 slot or more"),
-        ({"low": "2"}, "1 slot or more"),
-        ({"low": 3, "high": 2}, "4 slots cannot reserve 5"),
-        ("low=1", "a number of slots for each level"),
+        ({"low": 0}, "must be 1 or more"),
+        ({"low": True}, "must be 1 or more"),
+        ({"low": "2"}, "must be 1 or more"),
+        ({"low": 3, "high": 2}, "cannot reserve 5 slots of 4"),
+        ("low=1", "reserve must map levels to numbers of slots"),
     ],
 )
 def test_a_senseless_reserve_is_refused(reserve: Any, message: str) -> None:

@@ -111,7 +111,7 @@ def test_what_makes_no_sense_fails_where_it_is_declared() -> None:
         app.schedule("a", report, "1h")
     with pytest.raises(InvalidPayload):
         app.schedule("a", report.step(region=7), "1h")  # type: ignore[arg-type]
-    with pytest.raises(InvalidOption, match="the hour '25'"):
+    with pytest.raises(InvalidOption, match="invalid hour '25'"):
         app.schedule("a", report.step(region="eu"), "0 25 * * *")
     with pytest.raises(InvalidOption, match="did you mean 'zone'"):
         app.schedule("a", report.step(region="eu"), "1h", zon="UTC")  # type: ignore[call-arg]

@@ -49,7 +49,7 @@ async def test_a_task_that_always_times_out_dies_of_it(app: App) -> None:
     task = await handle.task()
     assert (task.state, task.attempt) == (State.DEAD, 2)
     assert task.error is not None
-    assert (task.error.type, task.error.message) == ("TimedOut", "ran longer than its timeout of 0.02 s")
+    assert (task.error.type, task.error.message) == ("TimedOut", "exceeded its timeout of 0.02 s")
 
 
 async def test_a_handler_that_catches_its_cancellation_and_returns_is_accepted(app: App) -> None:

@@ -76,7 +76,7 @@ async def test_an_absurd_delay_is_the_failure_of_who_asks_for_it(app: App, delay
         task = await handle.task()
         assert (task.state, task.attempt) == (State.DEAD, 2)
         assert task.error is not None
-        assert "between nothing and ten years" in task.error.message
+        assert "from 0 to ten years" in task.error.message
 
 
 async def test_fatal_and_declared_exceptions_kill_at_once(app: App) -> None:

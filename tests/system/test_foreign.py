@@ -144,7 +144,7 @@ def test_a_task_is_held_to_its_timeout(site: Site) -> None:
 
     error = site.wait_for(slow, State.DEAD).error
     assert error is not None
-    assert (error.type, error.message) == ("TimedOut", "ran longer than its timeout of 0.3 s")
+    assert (error.type, error.message) == ("TimedOut", "exceeded its timeout of 0.3 s")
     assert site.ends(slow) == ["timedout"]
 
 

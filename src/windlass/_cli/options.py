@@ -13,7 +13,7 @@ import click
 from .._model.task import is_task_id
 from .._policy.input import options
 from .._policy.input.quoting import quoted
-from .._policy.order import rates
+from .._policy.order.limit_options import parse_rate
 from ..errors import InvalidOption
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -96,7 +96,7 @@ def rate(value: str) -> float:
 def start_rate(value: str) -> float:
     """Starts per second, from 10/s, 100/m or 5/h."""
     try:
-        return rates.parse_rate(value)
+        return parse_rate(value)
     except InvalidOption as error:
         raise click.BadParameter(str(error)) from None
 

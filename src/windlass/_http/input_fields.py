@@ -7,7 +7,7 @@ from msgspec import Meta, Raw
 from .._model.filter import MAX_PAGE
 from .._model.task import MAX_ATTEMPTS
 from .._policy.input.keys import MAX_KEY_BYTES
-from .._policy.order.rank import MAX_PRIORITY
+from .._policy.order.priority import MAX_PRIORITY
 
 Name = Annotated[str, Meta(pattern=r"^\w[\w.:@/+-]*$", min_length=1, max_length=128)]
 Payload = Annotated[

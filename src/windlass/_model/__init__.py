@@ -1,5 +1,5 @@
-"""The nouns: frozen values that every layer speaks. Of ours they import errors only, and do nothing but be.
+"""The nouns: frozen values that every layer uses. They import nothing of windlass but its errors.
 
-Frozen values cannot form cycles, so the garbage collector need not look at them (`gc=False`): a busy worker
+Frozen values cannot form cycles, so they are hidden from the garbage collector (`gc=False`): a busy worker
 makes hundreds of thousands of them a second.
 """

@@ -1,4 +1,4 @@
-"""An alert: when dead letters are so many that a person should know; and whether it is raised."""
+"""Alerts on dead letters: the rule, its state and the notices it sends."""
 
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -13,7 +13,7 @@ HOLD = timedelta(minutes=5)
 
 
 class Turn(StrEnum):
-    """What an alert has to tell."""
+    """What a notice of an alert says."""
 
     RAISED = "raised"
     REMINDED = "reminded"  # it is still raised
@@ -21,9 +21,9 @@ class Turn(StrEnum):
 
 
 class Alert(Struct, frozen=True, gc=False, kw_only=True):
-    """So many dead letters of this type and queue (None: any), in all or within a window.
+    """Raised at `count` dead letters of this type and queue (None: any), in all or within `window`.
 
-    Once raised, it is cleared when there have been fewer for as long as `hold`.
+    Cleared once there have been fewer for as long as `hold`.
     """
 
     name: str
@@ -41,20 +41,21 @@ class Alert(Struct, frozen=True, gc=False, kw_only=True):
             or not 1 <= self.count <= MAX_COUNT
         ):
             raise InvalidOption(
-                f"the alert {self.name!r} counts 1 to {MAX_COUNT:,} dead letters, not {self.count!r}"
+                f"the count of alert {self.name!r} must be a whole number from 1 to {MAX_COUNT:,}, "
+                f"got {self.count!r}"
             )
         if self.window is not None and self.window <= timedelta(0):
             raise InvalidOption(
-                f"the window of the alert {self.name!r} is longer than nothing; leave it out to count all"
+                f"the window of alert {self.name!r} must be greater than 0; leave it out to count all"
             )
 
     def __repr__(self) -> str:
-        """Without the webhook: many of them hold a secret in their path."""
+        """Leave out the webhook: its path often holds a secret."""
         return f"Alert(name={self.name!r}, type={self.type!r}, queue={self.queue!r}, count={self.count!r})"
 
 
 class DeadLetter(Struct, frozen=True, gc=False, kw_only=True):
-    """A dead letter as a message names it: nothing that its payload or its error's text may hold."""
+    """A dead letter as a notice names it, without payload or error message: they may hold secrets."""
 
     id: TaskId
     type: str
@@ -63,7 +64,7 @@ class DeadLetter(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class AlertNotice(Struct, frozen=True, gc=False, kw_only=True):
-    """One thing to tell of an alert, and how far the telling has come. `id` is the same in every try."""
+    """One notice of an alert and the state of its delivery. `id` is the same in every attempt to send it."""
 
     id: str
     turn: Turn
@@ -72,16 +73,16 @@ class AlertNotice(Struct, frozen=True, gc=False, kw_only=True):
     raised_at: datetime
     letters: tuple[DeadLetter, ...] = ()
     tries: int = 0
-    due_at: datetime | None = None  # not to be sent again before
+    due_at: datetime | None = None  # earliest time of the next attempt to send it
 
 
 class AlertState(Struct, frozen=True, gc=False, kw_only=True):
-    """What an alert has come to: raised since when, what was last told of it, what is still to be sent."""
+    """The state of an alert: since when it is raised, the last notice, and the notices not yet sent."""
 
     name: str
     raised_at: datetime | None = None
-    below_since: datetime | None = None  # while raised: since when there are fewer than it takes
-    told_at: datetime | None = None
-    number: int = 0  # of dead letters, when it was last told
-    last: str = ""  # the id of the last news
+    below_since: datetime | None = None  # while raised: since when there are fewer than `count`
+    told_at: datetime | None = None  # time of the last notice
+    number: int = 0  # dead letters at the last notice
+    last: str = ""  # id of the last notice
     unsent: tuple[AlertNotice, ...] = ()  # to the webhook, oldest first

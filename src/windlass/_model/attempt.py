@@ -1,4 +1,4 @@
-"""The durable line of one try."""
+"""The record of one attempt at a task."""
 
 from datetime import datetime
 
@@ -8,18 +8,18 @@ from .task import Error, TaskId
 from .verdict import Postpone, Settlement
 
 MAX_RECORDED = 100
-"""Lines kept of one task, the newest: one that snoozes for ever must not fill the disk."""
+"""Attempts kept for each task, the newest: a task that snoozes for ever must not fill the disk."""
 
 
 def is_recorded(settlement: Settlement) -> bool:
-    """Whether it is worth a line. A worker that had no handler and put the task off has done nothing."""
+    """Whether a settlement is recorded as an attempt. Postponing for want of a handler is not."""
     return settlement.outcome != "unhandled" or not isinstance(settlement.verdict, Postpone)
 
 
 class Attempt(Struct, frozen=True, gc=False, kw_only=True):
-    """One lease's story, from claim to settlement. A snooze or release has a line, but no new `number`.
+    """One lease from claim to settlement. A snooze or release is recorded, but does not raise `number`.
 
-    Being put off for want of a handler has none, and only the newest `MAX_RECORDED` of a task are kept.
+    Only the newest `MAX_RECORDED` of a task are kept.
     """
 
     task_id: TaskId
@@ -28,7 +28,7 @@ class Attempt(Struct, frozen=True, gc=False, kw_only=True):
     worker: str | None
     claimed_at: datetime
     finished_at: datetime
-    duration: float  # seconds that the handler ran, by the worker's own stopwatch
+    duration: float  # seconds that the handler ran, measured by the worker
     outcome: str
     error: Error | None = None
     trace: str | None = None

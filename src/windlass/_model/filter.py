@@ -1,4 +1,4 @@
-"""Asking: which tasks, how many, in which pages; and what an operator does to them."""
+"""Which tasks to find, count or act on, and the actions of operators."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -18,10 +18,10 @@ MAX_PAGE = 1000
 
 
 class Filter(Struct, frozen=True, gc=False, kw_only=True):
-    """Which tasks. Every field that is set must match; an empty filter is all of them.
+    """Which tasks: every field that is set must match; an empty filter matches all.
 
-    `created_after` and `finished_after` are inclusive, the `_before`s exclusive; `error` is a part of
-    the last error's type or message.
+    `created_after` and `finished_after` are inclusive, `created_before` and `finished_before` exclusive.
+    `error` matches a part of the last error's type or message.
     """
 
     ids: tuple[TaskId, ...] | None = None
@@ -41,13 +41,13 @@ class Filter(Struct, frozen=True, gc=False, kw_only=True):
         for name in ("ids", "states", "types", "queues", "tenants"):
             value = getattr(self, name)
             if isinstance(value, str):
-                raise InvalidOption(f"a filter's {name} takes several; for one alone write ({value!r},)")
+                raise InvalidOption(f"{name} must be a sequence; for a single value pass ({value!r},)")
             if value is not None and not isinstance(value, tuple):
                 force_setattr(self, name, tuple(value))
 
 
 class Page(Struct, frozen=True, gc=False, kw_only=True):
-    """One page of an answer, by id (and so by age). `cursor` is the last id of the page before."""
+    """Which page of a listing, ordered by id and so by age. `cursor` is the last id of the previous page."""
 
     limit: int = 100
     cursor: str | None = None
@@ -55,7 +55,7 @@ class Page(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Slice(Struct, Generic[T], frozen=True, gc=False, kw_only=True):
-    """What a page holds; `cursor` asks for the next one, and is None after the last."""
+    """The items of a page; `cursor` leads to the next page, and is None on the last."""
 
     items: tuple[T, ...]
     cursor: str | None = None
@@ -81,9 +81,9 @@ class Dimension(StrEnum):
 
 
 class Count(Struct, frozen=True, gc=False, kw_only=True):
-    """How many tasks share these values, one for each dimension asked for. Not `exact`: an estimate.
+    """The number of tasks with these values, one value for each dimension. Not `exact`: an estimate.
 
-    `oldest_at` is when the first of them was due; of an estimate, the first of those that were looked at.
+    `oldest_at` is when the first of them was due; for an estimate, the first of those examined.
     """
 
     values: tuple[str, ...]
@@ -93,27 +93,27 @@ class Count(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class By(Struct, frozen=True, gc=False, kw_only=True):
-    """Who acts, and why: what the audit log keeps."""
+    """Who acts and why, for the audit log."""
 
     who: str
     why: str = ""
 
 
 class CancelTasks(Struct, frozen=True, gc=False, kw_only=True, tag="cancel"):
-    """Pending tasks never start; running ones are asked to stop; waiting successors go with them."""
+    """Cancel pending tasks and their waiting successors; request that running tasks stop."""
 
     by: By
 
 
 class Replay(Struct, frozen=True, gc=False, kw_only=True, tag="replay"):
-    """Dead or cancelled tasks become ready again with attempt 0; with `payload`, edited."""
+    """Make dead or cancelled tasks ready again with attempt 0, with another `payload` if one is given."""
 
     by: By
     payload: bytes | None = None
 
 
 class Discard(Struct, frozen=True, gc=False, kw_only=True, tag="discard"):
-    """Dead tasks are deleted, and the audit log says so."""
+    """Delete dead tasks; the audit log records it."""
 
     by: By
 

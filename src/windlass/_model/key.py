@@ -1,4 +1,4 @@
-"""An API key: who may ask what over HTTP."""
+"""API keys: what their holders may do over HTTP."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -7,22 +7,22 @@ from msgspec import Struct
 
 
 class Scope(StrEnum):
-    """What a key allows. None includes another; `admin` includes all."""
+    """What a key allows. `admin` includes every other scope; no other scope includes another."""
 
-    ENQUEUE = "enqueue"  # hand in tasks
-    READ = "read"  # look at tasks, queues, workers
-    WORK = "work"  # be a worker: claim, run and settle
+    ENQUEUE = "enqueue"  # enqueue tasks
+    READ = "read"  # read tasks, queues and workers
+    WORK = "work"  # claim, run and settle tasks
     OPERATE = "operate"  # cancel, replay, discard; pause, limit, schedule
-    ADMIN = "admin"  # everything, keys too
+    ADMIN = "admin"  # everything, including keys
 
 
 class ApiKey(Struct, frozen=True, gc=False, kw_only=True):
-    """A key, by its id. The secret itself is shown once and kept nowhere: only its hash is.
+    """A key as it is stored: the hash of its secret, never the secret itself.
 
-    `tenant` and `queues` bind it: None is not bound. `rate` is how many requests a second a server answers.
+    `tenant` and `queues` restrict it; None is unrestricted. `rate` is in requests a second for each server.
     """
 
-    name: str  # the key's id, the first part of what its holder sends
+    name: str  # the key's id, the first part of the text that its holder sends
     label: str
     hash: str  # SHA-256 of the secret, in hex
     scopes: tuple[Scope, ...]

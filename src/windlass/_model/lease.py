@@ -1,4 +1,4 @@
-"""The right to run and settle a task: sessions hold leases, fences number them."""
+"""Claims, leases and heartbeats: sessions hold leases, fences number them."""
 
 from datetime import timedelta
 
@@ -9,7 +9,7 @@ from .record import Worker
 from .task import Progress, Task, TaskId
 
 DEFAULT_LEASE = timedelta(seconds=30)
-"""Time without a heartbeat before a worker's tasks go to others."""
+"""Time without a heartbeat before a worker's tasks go to other workers."""
 
 DEFAULT_HEARTBEAT = timedelta(seconds=5)
 """Time between two heartbeats of a worker."""
@@ -20,14 +20,14 @@ CLOSE_TIMEOUT = 2.0
 
 
 class Lease(Struct, frozen=True, gc=False):
-    """The right to settle one task. Only its newest fence counts."""
+    """The right to run and settle one task. Only the newest fence of a task is valid."""
 
     task_id: TaskId
     fence: int
 
 
 RESCUED = 0
-"""Stands for the number of the claim where a task was rescued and not claimed; real ones start at 1."""
+"""The claim number of a task that was rescued, not claimed; the numbers of claims start at 1."""
 
 
 NO_CLAIMS = -1
@@ -37,9 +37,9 @@ NO_CLAIMS = -1
 class Claim(Struct, frozen=True, gc=False, kw_only=True):
     """A request for ready tasks.
 
-    `number` rises with every claim of a session. The heartbeat names the highest number whose answer has
-    arrived or been given up, so that the store knows which grants the worker can no longer be waiting for.
-    With a `level` only tasks of that level of priority are meant.
+    `number` rises with every claim of a session. Heartbeats name the highest number whose response has
+    arrived or been abandoned, so the store knows which grants the worker cannot be waiting for.
+    With a `level`, only tasks of that level of priority are claimed.
     """
 
     session: str
@@ -50,29 +50,29 @@ class Claim(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Claimed(Struct, frozen=True, gc=False):
-    """A task under a fresh lease, its attempt already counted."""
+    """A task under a new lease, its attempt already counted."""
 
     task: Task
 
     @property
     def lease(self) -> Lease:
-        """The lease that settling it will need."""
+        """The lease to settle it with."""
         return Lease(self.task.id, self.task.fence)
 
 
 class ProgressReport(Struct, frozen=True, gc=False):
-    """Progress of a running task, fenced like every write about one."""
+    """The progress of a running task, fenced by its lease."""
 
     lease: Lease
     progress: Progress
 
 
 class Heartbeat(Struct, frozen=True, gc=False, kw_only=True):
-    """A worker's sign of life: keeps its session, and with it every lease, for `lease_for` longer.
+    """Extend a worker's session, and with it every lease it holds, by `lease_for`.
 
-    `opening` makes the session if there is none. `held` lists every lease the worker knows of; what the
-    store granted this session in claims up to `through` and is not in it was lost on the way, and is
-    handed back.
+    `opening` creates the session if there is none. `held` lists every lease the worker knows of; a lease
+    that was granted in a claim up to number `through` and is not in it was lost on the way, and its task is
+    released.
     """
 
     session: str
@@ -85,10 +85,10 @@ class Heartbeat(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class HeartbeatReply(Struct, frozen=True, gc=False, kw_only=True):
-    """The answer to a heartbeat.
+    """The store's reply to a heartbeat.
 
-    Not `alive`: the session is gone, others may have its tasks, stop everything. `lost` are leases that
-    no longer hold; `cancel` are held tasks that were asked to stop.
+    Not `alive`: the session has ended and other workers may run its tasks, so stop them all. `lost` are
+    leases that are no longer valid; `cancel` are held tasks that have been requested to stop.
     """
 
     alive: bool

@@ -1,4 +1,4 @@
-"""A limit: how many may run at once, or start in a second, of what it applies to."""
+"""Limits: how many of the tasks they apply to may run at once or start in a second."""
 
 from collections.abc import Iterable
 from math import ceil
@@ -8,7 +8,7 @@ from msgspec import Struct
 from ..errors import InvalidOption
 
 COLUMNS = ("queue", "type", "tenant")
-"""What a limit can be counted by without looking into the payload; any other `by` names a field of it."""
+"""What a limit can be counted by without reading the payload; any other `by` names a payload field."""
 
 MAX_RUNNING = 1_000_000
 MAX_RATE = 1_000_000.0
@@ -16,10 +16,10 @@ MAX_BURST = 1_000_000
 
 
 class Limit(Struct, frozen=True, gc=False, kw_only=True):
-    """A cap on running, a rate of starts, or both, for the tasks of this queue, type and tenant (None: any).
+    """A cap on running tasks, a rate of starts, or both, for this queue, type and tenant (None: any).
 
-    With `by` each value of that column or payload field is counted for itself; without it they share one.
-    Starts never exceed `burst` and, for each second, `rate` more.
+    With `by`, each value of that column or payload field is counted separately; without it, all tasks share
+    one count. The rate is a token bucket: in t seconds at most `burst + rate * t` tasks start.
     """
 
     name: str
@@ -29,27 +29,29 @@ class Limit(Struct, frozen=True, gc=False, kw_only=True):
     by: str | None = None
     running: int | None = None
     rate: float | None = None  # starts a second
-    burst: int | None = None  # None: what a second's rate allows, and at least one
+    burst: int | None = None  # None: the rate rounded up, at least 1
 
     def __post_init__(self) -> None:
         if self.running is None and self.rate is None:
-            raise InvalidOption(f"the limit {self.name!r} limits nothing: give it running, rate or both")
+            raise InvalidOption(f"limit {self.name!r} needs running, rate or both")
         if self.running is not None and not 0 <= self.running <= MAX_RUNNING:
-            raise InvalidOption(f"a limit lets 0 to {MAX_RUNNING:,} run at once, not {self.running:,}")
+            raise InvalidOption(f"running must be from 0 to {MAX_RUNNING:,}, got {self.running:,}")
         if self.rate is not None and not 0 < self.rate <= MAX_RATE:
             raise InvalidOption(
-                f"a rate is more than 0 and up to {MAX_RATE:,.0f} starts a second, not {self.rate:g}"
+                f"rate must be greater than 0 and at most {MAX_RATE:,.0f} starts a second, got {self.rate:g}"
             )
-        if self.burst is not None and (self.rate is None or not 1 <= self.burst <= MAX_BURST):
-            raise InvalidOption(f"a burst is 1 to {MAX_BURST:,} starts, beside a rate; not {self.burst:,}")
+        if self.burst is not None and self.rate is None:
+            raise InvalidOption(f"limit {self.name!r} has a burst but no rate; set rate or leave out burst")
+        if self.burst is not None and not 1 <= self.burst <= MAX_BURST:
+            raise InvalidOption(f"burst must be from 1 to {MAX_BURST:,} starts, got {self.burst:,}")
 
     @property
     def capacity(self) -> int:
-        """How many may start at once after a quiet time."""
+        """The number of tasks that may start at once when the bucket is full."""
         return max(ceil(self.rate or 0), 1) if self.burst is None else self.burst
 
     def used(self, usage: "Usage") -> float:
-        """How much of it one value uses. 1 is all: nothing more may start. Beyond 1 it was lowered."""
+        """The fraction of the limit that one value uses: at 1 no more may start; above 1 it was lowered."""
         ratios = [0.0]
         if self.running is not None:
             ratios.append(usage.running / self.running if self.running else 1.0)
@@ -63,9 +65,9 @@ class Limit(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Usage(Struct, frozen=True, gc=False, kw_only=True):
-    """What of a limit is in use for one value of its `by`: those running, and the starts it has left.
+    """What one value of a limit's `by` uses: the tasks running, and the starts left of its rate.
 
-    `name` is the limit's and the value's, as the store knows the pair.
+    `name` is the store's key for the pair of limit and value.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""How a task may be enqueued: what a task type declares and what a caller overrides."""
+"""The options of an enqueue: what a task type declares and what a caller overrides."""
 
 from datetime import datetime, timedelta
 from typing import Any, TypedDict
@@ -26,7 +26,7 @@ class Options(TypedDict, total=False):
 
 
 class Defaults(Struct, frozen=True, gc=False, kw_only=True):
-    """What a task type declares for all its tasks."""
+    """The options that a task type declares for all its tasks."""
 
     queue: str = DEFAULT_QUEUE
     priority: int = 0

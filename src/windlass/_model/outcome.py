@@ -1,4 +1,4 @@
-"""What happened to a task that was claimed. Policy turns an outcome into a verdict."""
+"""Outcomes of running a claimed task. Policy turns an outcome into a verdict."""
 
 from datetime import timedelta
 from typing import TypeAlias, get_args
@@ -15,7 +15,7 @@ class Returned(Struct, frozen=True, gc=False):
 
 
 class Failed(Struct, frozen=True, gc=False, kw_only=True):
-    """The handler raised. `fatal`: trying again cannot help. `retry_after`: it asked for this delay."""
+    """The handler raised. `fatal`: a retry cannot help. `retry_after`: the delay that it requested."""
 
     error: Error
     fatal: bool = False
@@ -23,33 +23,33 @@ class Failed(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Snoozed(Struct, frozen=True, gc=False):
-    """The handler asked to be called later; the attempt does not count."""
+    """The handler requested to run again later; the attempt does not count."""
 
     delay: timedelta
 
 
 class TimedOut(Struct, frozen=True, gc=False):
-    """The handler ran longer than it may."""
+    """The handler exceeded the task's timeout."""
 
     after: timedelta
 
 
 class Interrupted(Struct, frozen=True, gc=False):
-    """The worker is shutting down and hands the task back; the attempt does not count."""
+    """The worker is shutting down and releases the task; the attempt does not count."""
 
 
 class Stopped(Struct, frozen=True, gc=False):
-    """The handler stopped because somebody asked for the task to be cancelled."""
+    """The handler stopped because the task was to be cancelled."""
 
 
 class Crashed(Struct, frozen=True, gc=False, kw_only=True):
-    """The process that ran it died: a child's death seen by its parent, or a lease that ran out."""
+    """The process that ran it died: a parent saw its child die, or the lease expired."""
 
     error: Error
 
 
 class Unhandled(Struct, frozen=True, gc=False):
-    """This worker has no handler for the type; nor had any for `age`."""
+    """This worker has no handler for the type, and no worker has had one for `age`."""
 
     age: timedelta
 
@@ -60,5 +60,5 @@ _NAMES: dict[type, str] = {kind: kind.__name__.lower() for kind in get_args(Outc
 
 
 def name_of(outcome: Outcome) -> str:
-    """What the attempt log calls it."""
+    """The name of an outcome in attempt records."""
     return _NAMES[type(outcome)]

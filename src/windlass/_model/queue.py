@@ -1,4 +1,4 @@
-"""A queue's settings, and how long finished tasks are kept."""
+"""Queue settings: ordering, fairness, stripes, and the retention of finished tasks."""
 
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -9,15 +9,14 @@ from ..errors import InvalidOption
 from .state import State
 
 STRICT_MS = 1 << 44
-"""Head start of one priority level under strict order: five centuries, yet a rank fits 53 bits."""
-
+"""Head start of one priority under strict order: five centuries, and a rank still fits in 53 bits."""
 
 MAX_STRIPES = 64
 MAX_WEIGHT = 100
 
 
 class Level(StrEnum):
-    """A priority, seen from afar: above nought, nought, or below."""
+    """A level of priority: above 0, 0 or below 0."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -25,23 +24,23 @@ class Level(StrEnum):
 
 
 def level_of(priority: int) -> Level:
-    """The level that a priority belongs to."""
+    """The level of a priority."""
     return Level.HIGH if priority > 0 else Level.LOW if priority < 0 else Level.MEDIUM
 
 
 class Fairness(StrEnum):
-    """Whose turn it is among the tenants of a queue."""
+    """How a queue chooses between its tenants."""
 
-    FIFO = "fifo"  # nobody's: the order is that of the tasks
-    ROUND_ROBIN = "round_robin"  # everybody's in turn, as often as the tenant's weight says
-    RANDOM = "random"  # drawn by lot; who has more waiting is drawn more often
+    FIFO = "fifo"  # it does not: tasks run in order of rank
+    ROUND_ROBIN = "round_robin"  # tenants in turn, in proportion to their weights
+    RANDOM = "random"  # at random, in proportion to the tasks each has waiting
 
 
 class Ordering(Struct, frozen=True, gc=False, kw_only=True):
-    """How priority and waiting trade. `ageing`: a level is worth this much waiting; None is strict.
+    """How priority and waiting time combine. One priority is worth `ageing` of waiting; None is strict order.
 
-    `shares` guarantees levels their percentage of the picks while they have tasks waiting; what remains goes
-    to the levels not named, in order.
+    `shares` guarantees levels a percentage of the picks while they have tasks waiting; what remains goes to
+    the other levels, in order.
     """
 
     ageing: timedelta | None = None
@@ -51,19 +50,19 @@ class Ordering(Struct, frozen=True, gc=False, kw_only=True):
         if not self.shares:
             return
         if any(not isinstance(share, int) or not 1 <= share <= 99 for share in self.shares.values()):
-            raise InvalidOption(f"a level's share is 1 to 99 percent, not {dict(self.shares)}")
+            raise InvalidOption(f"each share must be from 1 to 99 percent, got {dict(self.shares)}")
         total = sum(self.shares.values())
         if len(self.shares) == len(Level) and total != 100:
-            raise InvalidOption(f"the shares of all levels make 100 percent together, not {total}")
+            raise InvalidOption(f"the shares of all three levels must add up to 100 percent, got {total}")
         if len(self.shares) < len(Level) and total > 99:
             rest = ", ".join(level for level in Level if level not in self.shares)
             raise InvalidOption(
-                f"shares of {total} percent leave nothing to {rest}; name all levels, or leave room"
+                f"shares of {total} percent leave nothing for {rest}; set all levels, or lower the shares"
             )
 
 
 class Retention(Struct, frozen=True, gc=False, kw_only=True):
-    """How long the record of an ended task is kept; None is for ever."""
+    """How long finished tasks are kept; None is for ever."""
 
     completed: timedelta | None = timedelta(days=7)
     cancelled: timedelta | None = timedelta(days=7)
@@ -73,10 +72,12 @@ class Retention(Struct, frozen=True, gc=False, kw_only=True):
         for name in ("completed", "cancelled", "dead"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, timedelta) or value < timedelta(0)):
-                raise InvalidOption(f"retention of {name} tasks is a timedelta or None, not {value!r}")
+                raise InvalidOption(
+                    f"retention of {name} tasks must be a timedelta of 0 or more, or None, got {value!r}"
+                )
 
     def horizon(self, state: State, now: datetime) -> datetime | None:
-        """Tasks that ended so before this instant may go; None: never."""
+        """Tasks that ended in this state before this instant may be pruned; None: never."""
         match state:
             case State.COMPLETED:
                 kept = self.completed
@@ -88,39 +89,45 @@ class Retention(Struct, frozen=True, gc=False, kw_only=True):
                 return None
         try:
             return None if kept is None else now - kept
-        except OverflowError:  # from before the first year: nothing is as old
+        except OverflowError:  # before year 1
             return None
 
 
 class QueueSettings(Struct, frozen=True, gc=False, kw_only=True):
-    """What the store knows about a queue. A queue without settings behaves like the default ones.
+    """The settings of a queue. A queue without stored settings has these defaults.
 
-    With several `stripes`, order holds only within each, and many claimers do not meet at one end: for a
-    queue that more workers share than a single order can serve. Stores that have no use for it ignore it.
+    With several `stripes`, order holds only within each stripe, so that many workers do not contend for
+    the head of the queue. Stores that do not contend there ignore it.
 
-    `weights` say how many turns a tenant has where the others have one (Fairness.ROUND_ROBIN).
+    `weights` are picks for each turn of a tenant (Fairness.ROUND_ROBIN); the default is 1.
     """
 
     name: str
     paused: bool = False
     ordering: Ordering = Ordering()
-    retention: Retention | None = None  # None follows the keeper's own
+    retention: Retention | None = None  # None: the keeper's
     stripes: int = 1
     fairness: Fairness = Fairness.FIFO
     weights: dict[str, int] = {}
 
     @property
     def is_laned(self) -> bool:
-        """Whether its tasks are picked from lanes, not off one line."""
+        """Whether its tasks are picked from lanes instead of in one order."""
         return self.fairness is not Fairness.FIFO or bool(self.ordering.shares)
 
     def __post_init__(self) -> None:
         if not isinstance(self.stripes, int) or not 1 <= self.stripes <= MAX_STRIPES:
-            raise InvalidOption(f"a queue has 1 to {MAX_STRIPES} stripes, not {self.stripes!r}")
+            raise InvalidOption(
+                f"stripes must be a whole number from 1 to {MAX_STRIPES}, got {self.stripes!r}"
+            )
         for tenant, weight in self.weights.items():
             if not isinstance(weight, int) or not 1 <= weight <= MAX_WEIGHT:
-                raise InvalidOption(f"the weight of tenant {tenant!r} is 1 to {MAX_WEIGHT}, not {weight!r}")
+                raise InvalidOption(
+                    f"the weight of tenant {tenant!r} must be from 1 to {MAX_WEIGHT}, got {weight!r}"
+                )
         if self.weights and self.fairness is not Fairness.ROUND_ROBIN:
-            raise InvalidOption(f"weights are for round_robin; queue {self.name!r} is {self.fairness.value}")
+            raise InvalidOption(
+                f"weights need round_robin fairness; queue {self.name!r} is {self.fairness.value}"
+            )
         if self.stripes > 1 and self.is_laned:
-            raise InvalidOption(f"queue {self.name!r} has lanes, which serve for stripes; leave stripes at 1")
+            raise InvalidOption(f"queue {self.name!r} has lanes (fairness or shares); leave stripes at 1")

@@ -1,4 +1,4 @@
-"""Small named records that stores keep beside tasks."""
+"""Records that stores keep beside tasks: sessions, the audit log, declarations."""
 
 from datetime import datetime
 from typing import TypeAlias
@@ -27,7 +27,7 @@ class Worker(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Session(Struct, frozen=True, gc=False, kw_only=True):
-    """One start of a worker: it holds the leases of all its tasks until `expires_at`."""
+    """One run of a worker process. It holds the leases of all its tasks until `expires_at`."""
 
     id: str
     worker: Worker
@@ -37,7 +37,7 @@ class Session(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Audit(Struct, frozen=True, gc=False, kw_only=True):
-    """Who did what to what, and why: to a task, or to the record that `subject` names, as "queue mail"."""
+    """Who did what to a task, or to the record that `subject` names ("queue mail"), and why."""
 
     id: str
     at: datetime
@@ -50,14 +50,14 @@ class Audit(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Declaration(Struct, frozen=True, gc=False, kw_only=True):
-    """What programs last declared of a queue or a limit: tells a new declaration from a person's change."""
+    """What programs last declared for a queue or limit, to detect an operator's change."""
 
-    name: str  # the kind and the name of what it is about
+    name: str  # kind and name of the subject
     body: str  # JSON: the options that were given
 
 
 StoredRecord: TypeAlias = ApiKey | Limit | Schedule | Tick | Alert | AlertState | Declaration
-"""Records that are nothing but kept: the store need not know what they say."""
+"""Records that a store only stores, and need not interpret."""
 
 KINDS: dict[object, str] = {
     ApiKey: "key",
@@ -70,4 +70,4 @@ KINDS: dict[object, str] = {
 }
 
 Record: TypeAlias = QueueSettings | Session | Audit | Usage | StoredRecord
-"""Sessions, audits and usages are the store's own to write."""
+"""Sessions, audits and usages are written by the store itself."""

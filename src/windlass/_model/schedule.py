@@ -1,4 +1,4 @@
-"""A schedule: a rule that enqueues; and how far it has come."""
+"""Schedules: rules that enqueue tasks, and how far they have been fired."""
 
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -10,7 +10,7 @@ from .task import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, TaskId
 
 
 class Missed(StrEnum):
-    """What becomes of ticks that came while nobody was there to fire them."""
+    """What happens to ticks that passed while no keeper could fire them."""
 
     SKIP = "skip"
     ONCE = "once"
@@ -18,14 +18,14 @@ class Missed(StrEnum):
 
 
 class Overlap(StrEnum):
-    """What becomes of a tick while the task of an earlier one has not ended."""
+    """What happens to a tick while the task of an earlier one has not ended."""
 
     ALLOW = "allow"
     SKIP = "skip"
 
 
 class ScheduleTiming(TypedDict, total=False):
-    """How a schedule keeps its rule, as callers write it. Checked by _policy/schedule.py."""
+    """The timing options of a schedule, as callers write them. Checked by _policy/schedule.py."""
 
     zone: str
     missed: Missed | str
@@ -35,7 +35,7 @@ class ScheduleTiming(TypedDict, total=False):
 
 
 class ScheduleOptions(ScheduleTiming, total=False):
-    """The same, and how its tasks are enqueued: for a schedule that an operator adds."""
+    """The timing options, and those of its tasks: for a schedule that an operator adds."""
 
     queue: str
     tenant: str
@@ -45,9 +45,9 @@ class ScheduleOptions(ScheduleTiming, total=False):
 
 
 class Schedule(Struct, frozen=True, gc=False, kw_only=True):
-    """When to enqueue which task. Either `cron`, in the time of `zone`, or `every` so long.
+    """When to enqueue which task: by `cron` in time zone `zone`, or at every multiple of `every`.
 
-    Nothing is checked here: a record that one program cannot read must not keep it from reading the others.
+    Not validated here: a record that one program cannot read must not keep it from reading the others.
     """
 
     name: str
@@ -66,18 +66,18 @@ class Schedule(Struct, frozen=True, gc=False, kw_only=True):
     boost: int = 0
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     timeout: timedelta | None = None
-    unique: bool = False  # the type's own: equal tasks are refused, whoever enqueued them
+    unique: bool = False  # from the type: equal tasks are refused, whatever enqueued them
     secret: tuple[str, ...] = ()
     next: bytes | None = None  # the steps that follow its tasks
     paused: bool = False
-    declared: bool = False  # in code; False: added by an operator
-    since: datetime | None = None  # ticks up to then are none of its own: it was not there, or paused
+    declared: bool = False  # True: declared in code; False: added by an operator
+    since: datetime | None = None  # ignore ticks up to then: it did not exist, or was paused
 
 
 class Tick(Struct, frozen=True, gc=False, kw_only=True):
-    """How far a schedule has come: everything up to `at` was fired or passed over.
+    """How far a schedule has been fired: every tick up to `at` was fired or skipped.
 
-    Only the leading keeper writes it, so that what people do to a schedule and what it does never collide.
+    Only the leading keeper writes it, so it never conflicts with an operator's change to the schedule.
     """
 
     name: str

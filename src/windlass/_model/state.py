@@ -1,4 +1,4 @@
-"""The life of a task as one table. Diagrams, constraints and tests of illegal moves derive from it."""
+"""The states of a task and its transitions, as a table. Diagrams, constraints and tests derive from it."""
 
 from enum import StrEnum
 
@@ -6,10 +6,10 @@ from msgspec import Struct
 
 
 class State(StrEnum):
-    """Three ways to wait, one to run, three to end."""
+    """Three states of waiting, one of running, three of having ended."""
 
     WAITING = "waiting"  # for a predecessor
-    SCHEDULED = "scheduled"  # not due yet, or waiting to be tried again
+    SCHEDULED = "scheduled"  # not due yet: for the first time, or again
     READY = "ready"
     RUNNING = "running"
     COMPLETED = "completed"
@@ -23,7 +23,7 @@ REPLAYABLE = frozenset({State.DEAD, State.CANCELLED})
 
 
 class Verb(StrEnum):
-    """What moves a task from one state to another."""
+    """What takes a task from one state to another."""
 
     ENQUEUE = "enqueue"
     UNBLOCK = "unblock"
@@ -39,7 +39,7 @@ class Verb(StrEnum):
 
 
 class Transition(Struct, frozen=True, gc=False):
-    """One row of the table. `source` is None before a task exists; no targets means that it is gone."""
+    """A row of the table. `source` is None before the task exists; no targets: the task is deleted."""
 
     source: State | None
     verb: Verb
@@ -69,10 +69,10 @@ _TARGETS = {(row.source, row.verb): row.targets for row in TRANSITIONS}
 
 
 def allowed(source: State | None, verb: Verb) -> bool:
-    """Whether the table has this move at all."""
+    """Whether the table has this transition."""
     return (source, verb) in _TARGETS
 
 
 def targets(source: State | None, verb: Verb) -> tuple[State, ...]:
-    """Where a legal move may lead; raises KeyError for a move that the table does not have."""
+    """The states that a transition may lead to; raises KeyError if the table does not have it."""
     return _TARGETS[source, verb]

@@ -1,4 +1,4 @@
-"""A task: what was asked for (`NewTask`), and what has become of it (`Task`)."""
+"""Tasks: as they are requested (`NewTask`) and as the store has them (`Task`)."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -9,7 +9,7 @@ from msgspec import Struct
 from .state import State
 
 TaskId: TypeAlias = str
-"""A UUIDv7 in its usual spelling, made by the client."""
+"""A UUIDv7 in its canonical spelling, made by the client."""
 
 TASK_ID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 """The spelling of a task id, as a regular expression: a UUID in lower case."""
@@ -29,7 +29,7 @@ def is_task_id(value: object) -> bool:
 
 
 class Error(Struct, frozen=True, gc=False, kw_only=True):
-    """What went wrong: bounded, printable, free of secrets. Never an exception object."""
+    """An error of a task: bounded in size, printable, free of secrets. Never an exception object."""
 
     type: str
     message: str
@@ -37,17 +37,17 @@ class Error(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Progress(Struct, frozen=True, gc=False, kw_only=True):
-    """How far a running task says it has come."""
+    """The progress that a running task reports."""
 
     fraction: float
     message: str = ""
 
 
 class NewTask(Struct, frozen=True, gc=False, kw_only=True):
-    """A validated wish. Everything about it is decided; a store only has to keep it.
+    """A validated task, ready to be stored.
 
-    `run_at` and `delay` exclude each other; with neither the task is due at once. `boost` is the head
-    start in milliseconds that the priority buys: a store sorts by `run_at - boost`, lowest first.
+    `run_at` and `delay` exclude each other; with neither, the task is due at once. `boost` is the head
+    start of its priority in milliseconds: stores sort by `run_at - boost`, lowest first.
     """
 
     id: TaskId
@@ -55,7 +55,7 @@ class NewTask(Struct, frozen=True, gc=False, kw_only=True):
     payload: bytes
     root: TaskId
     queue: str = DEFAULT_QUEUE
-    tenant: str = ""  # "" is nobody in particular
+    tenant: str = ""  # "": no tenant
     priority: int = 0
     boost: int = 0
     run_at: datetime | None = None
@@ -64,25 +64,25 @@ class NewTask(Struct, frozen=True, gc=False, kw_only=True):
     timeout: timedelta | None = None
     idempotency_key: str | None = None
     idempotency_digest: str = ""  # of type and payload: the same key must mean the same request
-    idempotency_for: timedelta | None = None  # None keeps the key for as long as the task's record
-    fingerprint: str | None = None  # set: refused while a task with the same one has not ended
+    idempotency_for: timedelta | None = None  # None: the key lives as long as the task's record
+    fingerprint: str | None = None  # if set, refused while a task with the same one has not ended
     next: bytes | None = None  # the steps that follow, as JSON; see _policy/input/chain.py
-    after: tuple[TaskId, ...] = ()  # waits until all of these have completed
-    result_into: str | None = None  # the parameter that takes the predecessors' results
-    secret: tuple[str, ...] = ()  # payload fields that are never shown
+    after: tuple[TaskId, ...] = ()  # predecessors: wait until all have completed
+    result_into: str | None = None  # the parameter that receives the predecessors' results
+    secret: tuple[str, ...] = ()  # payload fields that are masked wherever payloads are shown
     trace: str | None = None  # a W3C traceparent
     enqueued_by: str = ""
 
 
 class Enqueued(Struct, frozen=True, gc=False, kw_only=True):
-    """The answer to an enqueue: this task stands. `created` is False if it stood before."""
+    """The result of an enqueue: the task's id. `created` is False if the task existed before."""
 
     id: TaskId
     created: bool
 
 
 class Task(Struct, frozen=True, gc=False):
-    """A task as the store knows it at one moment."""
+    """A task as the store had it at one moment."""
 
     id: TaskId
     type: str
@@ -93,16 +93,16 @@ class Task(Struct, frozen=True, gc=False):
     priority: int
     boost: int
     state: State
-    attempt: int  # counted tries so far; the running one included
+    attempt: int  # counted attempts, including the running one
     max_attempts: int
-    fence: int  # number of the newest lease; only rises
+    fence: int  # number of the newest lease; never falls
     run_at: datetime
     created_at: datetime
     claimed_at: datetime | None = None
     finished_at: datetime | None = None
     timeout: timedelta | None = None
     session: str | None = None  # of the worker that holds the lease
-    worker: str | None = None  # the name of the one that ran it last
+    worker: str | None = None  # name of the worker that ran it last
     duration: float | None = None  # seconds that the last attempt ran
     cancel_requested: bool = False
     progress: Progress | None = None
@@ -119,15 +119,15 @@ class Task(Struct, frozen=True, gc=False):
 
     @property
     def rank(self) -> int:
-        """The one sort key of ready tasks, lowest first."""
+        """The sort key of ready tasks, lowest first."""
         return rank_of(self.run_at, self.boost)
 
     @property
     def due_at(self) -> datetime:
-        """Since when it may run: a `run_at` before its time does not make it older than it is."""
+        """Since when it may run: a `run_at` before its creation does not count as waiting."""
         return max(self.run_at, self.created_at)
 
 
 def rank_of(run_at: datetime, boost: int) -> int:
-    """Whole milliseconds from 1970 to `run_at`, less the head start."""
+    """Milliseconds from 1970 to `run_at`, rounded down, minus the boost."""
     return (run_at - _EPOCH) // _MILLISECOND - boost

@@ -1,4 +1,4 @@
-"""What shall become of a task: four verdicts, applied by the store if the lease still holds."""
+"""Verdicts on claimed tasks, which the store applies if the lease is still valid."""
 
 from datetime import timedelta
 from enum import StrEnum
@@ -11,14 +11,14 @@ from .task import Error, NewTask
 
 
 class Complete(Struct, frozen=True, gc=False, kw_only=True, tag="complete"):
-    """Done. The successors are enqueued in the same step."""
+    """End as completed, and enqueue the successors atomically with it."""
 
     result: bytes | None = None
     successors: tuple[NewTask, ...] = ()
 
 
 class Reason(StrEnum):
-    """Why a task is postponed. Only a retry keeps its attempt counted."""
+    """Why a task is postponed. Only a retry counts its attempt."""
 
     RETRY = "retry"
     SNOOZE = "snooze"
@@ -26,7 +26,7 @@ class Reason(StrEnum):
 
 
 class Postpone(Struct, frozen=True, gc=False, kw_only=True, tag="postpone"):
-    """Not now: due again after `delay`. A task that was asked to stop ends in `cancelled` instead."""
+    """Make due again after `delay`; a task that was requested to stop ends as cancelled instead."""
 
     delay: timedelta
     reason: Reason
@@ -34,13 +34,13 @@ class Postpone(Struct, frozen=True, gc=False, kw_only=True, tag="postpone"):
 
 
 class Bury(Struct, frozen=True, gc=False, kw_only=True, tag="bury"):
-    """Out of attempts, or beyond help: a dead letter."""
+    """End as a dead letter: out of attempts, or a retry cannot help."""
 
     error: Error
 
 
 class Cancel(Struct, frozen=True, gc=False, kw_only=True, tag="cancel"):
-    """Stopped on request."""
+    """End as cancelled."""
 
     error: Error | None = None
 
@@ -49,7 +49,7 @@ Verdict: TypeAlias = Complete | Postpone | Bury | Cancel
 
 
 class Settlement(Struct, frozen=True, gc=False, kw_only=True):
-    """A lease and the verdict that ends it. `outcome` and `duration` go into the attempt's line."""
+    """A lease and the verdict that ends it. `outcome` and `duration` go into the attempt's record."""
 
     lease: Lease
     verdict: Verdict
@@ -58,15 +58,15 @@ class Settlement(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Receipt(StrEnum):
-    """What became of one settlement."""
+    """The result of one settlement."""
 
     APPLIED = "applied"
-    REPEATED = "repeated"  # it had been applied before: harmless
-    LOST = "lost"  # the lease is another's by now: nothing was changed
+    REPEATED = "repeated"  # the same settlement was applied before; nothing was changed
+    LOST = "lost"  # the lease is no longer valid; nothing was changed
 
 
 class Settled(Struct, frozen=True, gc=False, kw_only=True):
-    """The answer to a settle: a receipt for each settlement, and what was claimed in the same step."""
+    """The result of a settle: a receipt for each settlement, and the tasks claimed in the same step."""
 
     receipts: tuple[Receipt, ...] = ()
     claimed: tuple[Claimed, ...] = ()

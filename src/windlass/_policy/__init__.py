@@ -1,1 +1,1 @@
-"""The decisions. Pure: no clock, no randomness, no I/O; `now` and `draw` are arguments."""
+"""Decisions as pure functions: no clock, no randomness, no I/O; `now` and `draw` are arguments."""

@@ -1,4 +1,4 @@
-"""When an alert is raised, reminded of and cleared, and how long its webhook is tried. (L4)"""
+"""When an alert is raised, repeated and cleared, and how long delivery to its webhook is retried."""
 
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -23,7 +23,7 @@ _MAX_URL = 2_000
 
 
 class AlertOptions(TypedDict, total=False):
-    """What an alert is made of, beside its name."""
+    """The options of an alert, as callers write them."""
 
     type: str | None
     queue: str | None
@@ -34,7 +34,7 @@ class AlertOptions(TypedDict, total=False):
 
 
 def new_alert(name: str, **options: Unpack[AlertOptions]) -> Alert:
-    """An alert from what a person wrote; InvalidOption says what of it is not acceptable."""
+    """Return a validated alert. Raises InvalidOption."""
     type_name, queue, webhook = options.get("type"), options.get("queue"), options.get("webhook")
     window, hold = options.get("window"), options.get("hold")
     return Alert(
@@ -49,7 +49,7 @@ def new_alert(name: str, **options: Unpack[AlertOptions]) -> Alert:
 
 
 def dead_letter_filter(alert: Alert, now: datetime) -> Filter:
-    """Which tasks an alert counts."""
+    """Return the filter for the dead letters that an alert counts."""
     return Filter(
         states=(State.DEAD,),
         types=None if alert.type is None else (alert.type,),
@@ -59,96 +59,96 @@ def dead_letter_filter(alert: Alert, now: datetime) -> Filter:
 
 
 def evaluate(
-    alert: Alert, alarm: AlertState, number: int, now: datetime
+    alert: Alert, state: AlertState, number: int, now: datetime
 ) -> tuple[AlertState, AlertNotice | None]:
-    """What becomes of an alarm now that there are so many dead letters, and what is to be told of it."""
-    if alert.webhook is None and alarm.unsent:
-        alarm = replace(alarm, unsent=())
+    """Return the state of an alert given the present number of dead letters, and a notice if one is due."""
+    if alert.webhook is None and state.unsent:
+        state = replace(state, unsent=())
     if number >= alert.count:
-        alarm = replace(alarm, below_since=None)
-        if alarm.raised_at is None:
-            return _told(replace(alarm, raised_at=now), Turn.RAISED, number, now)
-        if alarm.told_at is not None and now - alarm.told_at >= REMIND_EVERY:
-            return _told(alarm, Turn.REMINDED, number, now)
-        return alarm, None
-    if alarm.raised_at is None:
-        return alarm, None
-    since = min(alarm.below_since or now, now)  # the clock may have been set back
+        state = replace(state, below_since=None)
+        if state.raised_at is None:
+            return _notify(replace(state, raised_at=now), Turn.RAISED, number, now)
+        if state.told_at is not None and now - state.told_at >= REMIND_EVERY:
+            return _notify(state, Turn.REMINDED, number, now)
+        return state, None
+    if state.raised_at is None:
+        return state, None
+    since = min(state.below_since or now, now)  # the clock may have been set back
     if now - since < alert.hold:
-        return replace(alarm, below_since=since), None
-    told, news = _told(alarm, Turn.CLEARED, number, now)
-    return replace(told, raised_at=None, below_since=None), news
+        return replace(state, below_since=since), None
+    notified, notice = _notify(state, Turn.CLEARED, number, now)
+    return replace(notified, raised_at=None, below_since=None), notice
 
 
-def _told(alarm: AlertState, turn: Turn, number: int, now: datetime) -> tuple[AlertState, AlertNotice]:
-    raised_at = alarm.raised_at or now
-    news = AlertNotice(
-        # It goes into a header, where the name's letters may not: hence a digest of it.
-        id=f"{turn}-{now:%Y%m%dT%H%M%S%fZ}-{sha256(alarm.name.encode()).hexdigest()[:16]}",
+def _notify(state: AlertState, turn: Turn, number: int, now: datetime) -> tuple[AlertState, AlertNotice]:
+    raised_at = state.raised_at or now
+    notice = AlertNotice(
+        # The id goes into an HTTP header, where the alert's name may not be valid: hence a digest.
+        id=f"{turn}-{now:%Y%m%dT%H%M%S%fZ}-{sha256(state.name.encode()).hexdigest()[:16]}",
         turn=turn,
         number=number,
         at=now,
         raised_at=raised_at,
     )
-    return replace(alarm, told_at=now, number=number, last=news.id), news
+    return replace(state, told_at=now, number=number, last=notice.id), notice
 
 
-def add_notice(alarm: AlertState, news: AlertNotice) -> AlertState:
-    """The alarm with one more message for its webhook. When too many wait, the oldest goes."""
-    return replace(alarm, unsent=(*alarm.unsent, news)[-MAX_UNSENT:])
+def add_notice(state: AlertState, notice: AlertNotice) -> AlertState:
+    """Append a notice to those unsent. Beyond `MAX_UNSENT` the oldest is dropped."""
+    return replace(state, unsent=(*state.unsent, notice)[-MAX_UNSENT:])
 
 
-def next_notice(alarm: AlertState, now: datetime) -> AlertNotice | None:
-    """The message whose time has come: in order, so that nobody hears of the end before the beginning."""
-    if not alarm.unsent:
+def next_notice(state: AlertState, now: datetime) -> AlertNotice | None:
+    """Return the oldest unsent notice if it is due. Notices go out in order: cleared never before raised."""
+    if not state.unsent:
         return None
-    first = alarm.unsent[0]
+    first = state.unsent[0]
     if first.due_at is not None and now < first.due_at <= now + _LONGEST_DELAY:
-        return None  # what is due later than any delay was set by a clock that has been set back
+        return None  # A later due_at than any backoff gives is from before the clock was set back: ignored.
     return first
 
 
-def mark_sent(alarm: AlertState, news_id: str) -> AlertState:
-    """The alarm once its webhook has taken this message, or wants none."""
-    return replace(alarm, unsent=tuple(news for news in alarm.unsent if news.id != news_id))
+def mark_sent(state: AlertState, notice_id: str) -> AlertState:
+    """Remove a notice that was delivered, or is not wanted."""
+    return replace(state, unsent=tuple(notice for notice in state.unsent if notice.id != notice_id))
 
 
-def mark_failed(alarm: AlertState, news_id: str, now: datetime, draw: float) -> AlertState:
-    """The alarm once its webhook has not: tried again later, or after a day no more."""
+def mark_failed(state: AlertState, notice_id: str, now: datetime, draw: float) -> AlertState:
+    """Schedule another attempt to send a notice, or drop it after `GIVE_UP_AFTER`."""
     kept: list[AlertNotice] = []
-    for news in alarm.unsent:
-        if news.id != news_id:
-            kept.append(news)
-        elif now - news.at < GIVE_UP_AFTER:
-            tries = news.tries + 1
-            kept.append(replace(news, tries=tries, due_at=now + _BACKOFF(tries, draw)))
-    return replace(alarm, unsent=tuple(kept))
+    for notice in state.unsent:
+        if notice.id != notice_id:
+            kept.append(notice)
+        elif now - notice.at < GIVE_UP_AFTER:
+            tries = notice.tries + 1
+            kept.append(replace(notice, tries=tries, due_at=now + _BACKOFF(tries, draw)))
+    return replace(state, unsent=tuple(kept))
 
 
 def webhook_url(url: str) -> str:
-    """A URL that messages can be sent to. A complaint does not repeat it: it may hold a secret."""
+    """Check a webhook's URL. Errors do not quote it, as it may hold a secret."""
     if not isinstance(url, str) or not 0 < len(url) <= _MAX_URL:
-        raise InvalidOption(f"a webhook is a URL of at most {_MAX_URL:,} characters")
+        raise InvalidOption(f"webhook must be a URL of at most {_MAX_URL:,} characters")
     if not url.isascii() or not url.isprintable() or " " in url:
-        raise InvalidOption("a webhook's URL is plain ASCII without spaces; percent-encode the rest")
+        raise InvalidOption("webhook must be ASCII without spaces; percent-encode other characters")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise InvalidOption("the webhook is not a URL: its host or port cannot be read") from None
+        raise InvalidOption("webhook is not a valid URL: invalid host or port") from None
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
-        raise InvalidOption("a webhook is an http:// or https:// URL with a host")
+        raise InvalidOption("webhook must be an http:// or https:// URL with a host")
     if "@" in parts.netloc:
         raise InvalidOption(
-            "a webhook's URL holds no user name or password; messages are signed instead: docs/alerts.md"
+            "webhook must not contain a user name or password; messages are signed instead (docs/alerts.md)"
         )
     if parts.fragment:
-        raise InvalidOption("a webhook's URL has no #fragment: it would not be sent")
+        raise InvalidOption("webhook must not contain a #fragment: it would not be sent")
     return url
 
 
 def webhook_origin(url: str) -> str:
-    """A webhook as it may be shown: where it is, not what its path or query holds."""
+    """Return scheme and host of a webhook, which may be shown; path and query may hold secrets."""
     parts = urlsplit(url)
     more = parts.path not in {"", "/"} or bool(parts.query)
     return f"{parts.scheme}://{parts.netloc}{'/…' if more else ''}"

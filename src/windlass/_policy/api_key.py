@@ -1,6 +1,6 @@
-"""API keys: what is sent, what is kept, and whether the two fit. (I3)
+"""Make, parse and verify API keys.
 
-A key reads wl_<id>_<secret>. The secret has 256 bits: a plain hash of it is enough, nobody can try them all.
+A key reads wl_<id>_<secret>. The secret has 256 bits, too many to guess, so a plain hash of it is enough.
 """
 
 import hashlib
@@ -38,14 +38,14 @@ class PresentedKey(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What goes behind Bearer."""
+        """The whole key, as sent after `Bearer`."""
         return f"{PREFIX}_{self.id}_{self.secret}"
 
 
 def new_key(entropy: bytes) -> PresentedKey:
-    """A key of 42 random bytes or more: with fewer, some keys would be likelier than others."""
+    """Make a key from at least 42 random bytes: with fewer, keys would not be uniformly distributed."""
     if len(entropy) < _LEAST_BYTES:
-        raise ValueError(f"a key takes {_LEAST_BYTES} random bytes or more, not {len(entropy)}")
+        raise ValueError(f"a key needs at least {_LEAST_BYTES} random bytes, got {len(entropy)}")
     number = int.from_bytes(entropy, "big")
     letters = []
     for _ in range(_ID_LETTERS + _SECRET_LETTERS):
@@ -55,34 +55,34 @@ def new_key(entropy: bytes) -> PresentedKey:
 
 
 def parse_key(text: str) -> PresentedKey | None:
-    """A key as it was sent; None if it cannot be one."""
+    """Parse the text of a key; None if it is malformed."""
     found = _SENT.fullmatch(text)
     return None if found is None else PresentedKey(found[1], found[2])
 
 
 def hash_secret(secret: str) -> str:
-    """What is kept of a secret."""
+    """Return the hash of a secret, which is what the store keeps."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def is_valid(sent: PresentedKey | None, kept: ApiKey | None, now: datetime) -> bool:
-    """Whether what was sent is this key, and still good. It takes as long whether or not there is one."""
+    """Whether this is the stored key and it has not expired. Takes the same time if there is no such key."""
     given, wanted = hash_secret(sent.secret if sent else ""), kept.hash if kept else _NOBODY
-    same = hmac.compare_digest(given.encode(), wanted.encode())  # as text it would have to be ASCII
+    same = hmac.compare_digest(given.encode(), wanted.encode())  # Text would have to be ASCII.
     if sent is None or kept is None or not same:
         return False
     return kept.expires_at is None or now < kept.expires_at
 
 
 def checked_rate(value: float) -> float:
-    """How many requests a second a key may be used for, checked."""
+    """Check a key's rate limit, in requests a second."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not SLOWEST <= value <= FASTEST:
         raise InvalidOption(
-            f"a key's rate is {SLOWEST:g} to {FASTEST:,} requests a second, not {quoted(value)}"
+            f"rate must be from {SLOWEST:g} to {FASTEST:,} requests a second, got {quoted(value)}"
         )
     return float(value)
 
 
 def allows(key: ApiKey, scope: Scope) -> bool:
-    """Whether a key may do what takes this scope."""
+    """Whether a key has this scope, or admin."""
     return scope in key.scopes or Scope.ADMIN in key.scopes

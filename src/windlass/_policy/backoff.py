@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt. (D6)"""
+"""The delay before the next attempt."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -16,8 +16,8 @@ _MAX_SECONDS = 10 * 365 * 86400.0
 class Backoff(Struct, frozen=True, kw_only=True):
     """Exponential backoff: attempt n is followed by `base * factor ** (n - 1)` seconds, at most `cap`.
 
-    `jitter` spreads it by that share up and down (0.5: half to one and a half times as long), also at
-    the cap, where retries would otherwise come in herds; `spread` adds up to that many seconds. After
+    `jitter` varies the delay by that fraction either way (0.5: from half to one and a half times), also
+    at the cap, so that retries do not come all at once; `spread` adds up to that many seconds. After
     `max_attempts` the task dies.
     """
 
@@ -46,13 +46,13 @@ class Backoff(Struct, frozen=True, kw_only=True):
             kinds = int if name == "max_attempts" else int | float
             if isinstance(value, bool) or not isinstance(value, kinds) or not lowest <= value <= highest:
                 raise InvalidOption(
-                    f"a backoff's {name} is between {lowest} and {highest:g}, not {quoted(value)}"
+                    f"a backoff's {name} must be from {lowest} to {highest:g}, got {quoted(value)}"
                 )
 
     def __call__(self, attempt: int, draw: float) -> timedelta:
-        """The delay after this attempt (from 1); `draw` is uniform in [0, 1)."""
+        """Return the delay after this attempt (the first is 1); `draw` is uniform in [0, 1)."""
         try:
-            # As floats: integers would grow without end instead of overflowing.
+            # As floats: integers would grow without bound instead of overflowing.
             delay = min(self.base * float(self.factor) ** (attempt - 1), self.cap)
         except OverflowError:
             delay = self.cap if self.base else 0.0
@@ -70,9 +70,9 @@ PATIENT = Backoff(base=30, factor=2, cap=1800, jitter=0)
 """30 s, 1 min, 2 min … at most half an hour."""
 
 ADDITIVE = Backoff(base=1, factor=2, cap=3600, jitter=0, spread=1)
-"""2^n seconds and up to one more."""
+"""2^(n-1) seconds plus up to one more."""
 
 Backoff.EXPONENTIAL, Backoff.QUICK, Backoff.PATIENT, Backoff.ADDITIVE = EXPONENTIAL, QUICK, PATIENT, ADDITIVE
 
 Delay: TypeAlias = Callable[[int, float], timedelta]
-"""Any rule: (attempt, draw) -> how long to wait."""
+"""Any backoff: (attempt, draw) -> delay."""

@@ -1,4 +1,4 @@
-"""From what is said of a schedule to a checked one, and from its ticks to tasks. (T1, T2, T4)"""
+"""Validate schedules, and make tasks of their ticks."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -24,29 +24,27 @@ MIN_EVERY = timedelta(seconds=1)
 MAX_AT_MOST = 1_000
 MAX_JITTER = timedelta(days=1)
 KEPT_FOR = timedelta(days=7)
-"""How long a tick's key stands, whatever becomes of its task. A leader that died after firing and before
-saying so is followed by one that fires again: within minutes, or when the store comes back from a backup."""
+"""How long a tick's idempotency key lives, whatever happens to its task. If a leader dies after firing a
+tick and before recording it, the next one fires it again: within minutes, or after a restore from backup."""
 
-_MAX_NAME = 200  # bytes: what its ticks are named by must fit an idempotency key
+_MAX_NAME = 200  # bytes: the idempotency keys of its ticks contain it
 
 
 def new_schedule(
     name: str, step: Step, rule: timedelta | float | str, timing: ScheduleTiming, *, declared: bool = False
 ) -> Schedule:
-    """A schedule of this task, checked whole."""
+    """Return a validated schedule of a step. Raises InvalidOption."""
     if step.result_into is not None:
-        raise InvalidOption(
-            f"{step.result_into}=RESULT is for a step that follows; a tick has none before it"
-        )
+        raise InvalidOption(f"{step.result_into}=RESULT needs a preceding step; a schedule's task has none")
     if step.delay is not None:
-        raise InvalidOption("a schedule's task is due at its tick; spread them with jitter, not with delay")
+        raise InvalidOption("a schedule's task cannot have a delay: it is due at its tick; use jitter")
     zone = timing.get("zone", "UTC")
     if not isinstance(zone, str):
-        raise InvalidOption(f"a zone is a name such as Europe/Berlin, not {quoted(zone)}")
+        raise InvalidOption(f"zone must be a name such as Europe/Berlin, got {quoted(zone)}")
     cron, every = _rule(rule, zone)
     jitter = parse_duration(timing.get("jitter", 0), "jitter")
     if jitter > MAX_JITTER:
-        raise InvalidOption(f"a jitter is at most a day, not {jitter}")
+        raise InvalidOption(f"jitter must be at most 1 day, got {jitter}")
     return Schedule(
         name=_name(name),
         type=step.type,
@@ -72,12 +70,12 @@ def new_schedule(
 
 
 def same_rule(one: Schedule, other: Schedule) -> bool:
-    """Whether both name the same ticks."""
+    """Whether both schedules have the same ticks."""
     return (one.cron, one.every) == (other.cron, other.every) and (one.cron is None or one.zone == other.zone)
 
 
 def rule_text(schedule: Schedule) -> str:
-    """The rule as people write it."""
+    """Format a schedule's rule: its cron expression or, for example, "every 1h30m"."""
     if schedule.every is None:
         return schedule.cron or ""
     seconds, parts = schedule.every.total_seconds(), ""
@@ -88,7 +86,7 @@ def rule_text(schedule: Schedule) -> str:
 
 
 def tick_task(schedule: Schedule, tick: datetime, make_id: Callable[[], TaskId]) -> NewTask:
-    """The task of a tick. Its key names the tick: however often it is fired, it has one task."""
+    """Return the task of a tick. Its idempotency key names the tick, so firing it again adds no task."""
     named = f"schedule:{schedule.name}:{tick.astimezone(UTC).isoformat()}"
     draw = int.from_bytes(sha256(f"jitter:{named}".encode()).digest()[:6]) / (1 << 48)
     return _task(
@@ -103,7 +101,7 @@ def tick_task(schedule: Schedule, tick: datetime, make_id: Callable[[], TaskId])
 
 
 def triggered_task(schedule: Schedule, make_id: Callable[[], TaskId], who: str | None = None) -> NewTask:
-    """A task out of turn, due at once; it says who wanted it."""
+    """Return a task outside the schedule's ticks, due at once; `who` triggered it."""
     task = _task(schedule, make_id, f"trigger:{schedule.name}:{make_id()}")
     return task if who is None else replace(task, enqueued_by=f"{who}, {task.enqueued_by}")
 
@@ -131,7 +129,7 @@ def _task(schedule: Schedule, make_id: Callable[[], TaskId], named: str, **when:
 
 
 def _fingerprint(schedule: Schedule) -> str | None:
-    """A unique type keeps its own: it refuses equal tasks of any origin, and so those of other ticks too."""
+    """A unique type refuses equal tasks of any origin, which includes those of other ticks."""
     if schedule.unique:
         return keys.fingerprint(schedule.type, schedule.payload, schedule.priority, schedule.tenant)
     return f"schedule:{schedule.name}" if schedule.overlap is Overlap.SKIP else None
@@ -139,12 +137,12 @@ def _fingerprint(schedule: Schedule) -> str | None:
 
 def _name(name: str) -> str:
     if len(checked_name(name, "schedule").encode()) > _MAX_NAME:
-        raise InvalidOption(f"the schedule name {quoted(name)} has more than {_MAX_NAME} bytes; shorten it")
+        raise InvalidOption(f"the schedule name {quoted(name)} is longer than {_MAX_NAME} bytes")
     return name
 
 
 def _rule(rule: timedelta | float | str, zone: str) -> tuple[str | None, timedelta | None]:
-    """A cron expression or an interval; what has several words is the former."""
+    """Return a cron expression or an interval. Text of several words is a cron expression."""
     if isinstance(rule, str) and len(rule.split()) > 1:
         parse_cron(rule, zone)
         return " ".join(rule.split()), None
@@ -152,12 +150,12 @@ def _rule(rule: timedelta | float | str, zone: str) -> tuple[str | None, timedel
         every = parse_duration(rule, "interval")
     except InvalidOption:
         raise InvalidOption(
-            f'a rule is a cron expression or an interval such as "10m", not {quoted(rule)}; {EXAMPLE}'
+            f'a rule must be a cron expression or an interval such as "10m", got {quoted(rule)}; {EXAMPLE}'
         ) from None
     if every < MIN_EVERY:
-        raise InvalidOption(f"a schedule's interval is at least {MIN_EVERY.total_seconds():g} s, not {every}")
+        raise InvalidOption(f"the interval must be at least {MIN_EVERY.total_seconds():g} s, got {every}")
     if zone != "UTC":
-        raise InvalidOption("an interval is counted from 1970 in UTC and has no zone; zones are for cron")
+        raise InvalidOption("zone is for cron expressions; intervals are counted from 1970 in UTC")
     return None, every
 
 
@@ -165,12 +163,12 @@ def _chosen(kind: type[E], value: str, what: str) -> E:
     try:
         return kind(value)
     except ValueError:
-        raise InvalidOption(f"{what} is one of {', '.join(kind)}, not {quoted(value)}") from None
+        raise InvalidOption(f"{what} must be one of {', '.join(kind)}, got {quoted(value)}") from None
 
 
 def _at_most(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_AT_MOST:
         raise InvalidOption(
-            f"at_most is a whole number of ticks from 1 to {MAX_AT_MOST}, not {quoted(value)}"
+            f"at_most must be a whole number of ticks from 1 to {MAX_AT_MOST}, got {quoted(value)}"
         )
     return value

@@ -1,4 +1,4 @@
-"""Which ticks a schedule has, and which of them to fire now. (T1, T3)"""
+"""The ticks of a schedule, and which of them to fire now."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -11,8 +11,8 @@ from ..errors import InvalidOption
 from .cron import parse_cron
 
 GRACE = timedelta(seconds=60)
-"""A tick older than this when it is seen was missed. Longer than it takes to elect another leader, or than a
-store is away for a restart: what such a pause delays still counts as on time."""
+"""A tick that is fired later than this was missed. Longer than the election of another leader or a restart
+of the store, so ticks delayed by those count as on time."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_LOOK = timedelta(seconds=60)
@@ -20,24 +20,24 @@ _DENSE = 60  # ticks in a first look, at most
 
 
 class Due(Struct, frozen=True, gc=False, kw_only=True):
-    """What to fire, oldest first, and how far the schedule has then come (None: no tick has come)."""
+    """The ticks to fire, oldest first. Every tick up to `at` is then fired or skipped; None: no change."""
 
     instants: tuple[datetime, ...] = ()
     at: datetime | None = None
-    missed: bool = False  # some were
+    missed: bool = False  # whether any tick was missed
 
 
 def next_tick(schedule: Schedule, after: datetime) -> datetime | None:
-    """The first tick after an instant; None if there is none in fifty years."""
+    """Return the first tick after an instant; None if there is none within fifty years."""
     if schedule.every is not None:
         return _interval(schedule, (after - _EPOCH) // schedule.every + 1)
     if schedule.cron is None:
-        raise InvalidOption(f"the schedule {schedule.name!r} has no rule: give it a cron expression or every")
+        raise InvalidOption(f"schedule {schedule.name!r} has no rule; set a cron expression or an interval")
     return parse_cron(schedule.cron, schedule.zone).after(after)
 
 
 def ticks(schedule: Schedule, after: datetime, until: datetime | None = None) -> Iterator[datetime]:
-    """The ticks after an instant, and up to another, oldest first. Without end where there is none."""
+    """Yield the ticks after an instant, up to and including `until` if given, oldest first."""
     tick = next_tick(schedule, after)
     while tick is not None and (until is None or tick <= until):
         yield tick
@@ -45,9 +45,9 @@ def ticks(schedule: Schedule, after: datetime, until: datetime | None = None) ->
 
 
 def newest(schedule: Schedule, after: datetime, until: datetime, limit: int) -> tuple[datetime, ...]:
-    """The last ticks after one instant and up to another, oldest first.
+    """Return the last `limit` ticks after one instant and up to another, oldest first.
 
-    Looks back from the end, further and further, and never at many more than were asked for.
+    Searches backwards from the end in growing spans, so it never computes many more than `limit`.
     """
     if until <= after:
         return ()
@@ -69,9 +69,9 @@ def newest(schedule: Schedule, after: datetime, until: datetime, limit: int) -> 
 
 
 def due(schedule: Schedule, tick: Tick, now: datetime) -> Due:
-    """What to fire now: whatever came within the grace, and of what was missed as much as the policy says.
+    """Return what to fire now: ticks within `GRACE`, and missed ones as `schedule.missed` says.
 
-    A clock that was set back starts it anew from there: what is named once more has its task already.
+    If the clock was set back, it continues from there: ticks that are fired again already have a task.
     """
     if schedule.paused:
         return Due()
@@ -89,18 +89,18 @@ def due(schedule: Schedule, tick: Tick, now: datetime) -> Due:
 
 
 def overdue(schedule: Schedule, tick: Tick | None, now: datetime) -> timedelta:
-    """For how long the first tick that is not fired has been due; nothing if none is."""
+    """Return how long the first unfired tick has been due; 0 if none is."""
     known = [at for at in (schedule.since, None if tick is None else tick.at) if at is not None]
-    if schedule.paused or not known:  # one that no keeper has seen yet begins when it is seen
+    if schedule.paused or not known:  # A schedule begins when a keeper first sees it.
         return timedelta(0)
     first = next_tick(schedule, max(known))
     return timedelta(0) if first is None else max(now - first, timedelta(0))
 
 
 def _interval(schedule: Schedule, number: int) -> datetime | None:
-    """Intervals are counted from 1970, so that whoever counts gets the same."""
+    """Return the tick of a number. Intervals are counted from 1970, so that all keepers agree."""
     assert schedule.every is not None
     try:
         return _EPOCH + number * schedule.every
-    except OverflowError:  # the calendar ends
+    except OverflowError:  # end of the calendar
         return None

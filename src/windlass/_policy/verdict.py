@@ -1,4 +1,4 @@
-"""What shall become of a task, given what happened to it. (D6, D7, D12, D13)"""
+"""The verdict on a task, given the outcome of running it."""
 
 import re
 from datetime import datetime, timedelta
@@ -22,13 +22,13 @@ from .input.chain import successors
 
 UNHANDLED_FOR = timedelta(hours=24)
 UNHANDLED_DELAY = timedelta(seconds=15)
-UNHANDLED_GAP = timedelta(hours=1)  # after so long without an unhandled claim, another one is a new story
+UNHANDLED_GAP = timedelta(hours=1)  # a longer time without an unhandled claim starts the count again
 _UNKNOWN = "UnknownTaskType"
 _SPAN = re.compile(r"no worker had a handler from (\S+) to (\S+)")
 
 
 def decide(task: Task, outcome: Outcome, backoff: Delay, draw: float) -> Verdict:
-    """The verdict. `draw` is uniform in [0, 1)."""
+    """Return the verdict. `draw` is uniform in [0, 1)."""
     match outcome:
         case Returned(result):
             return completion(task, result)
@@ -37,9 +37,7 @@ def decide(task: Task, outcome: Outcome, backoff: Delay, draw: float) -> Verdict
         case Failed(error=error, retry_after=after):
             return _retry(task, error, after, backoff, draw)
         case TimedOut(after):
-            error = Error(
-                type="TimedOut", message=f"ran longer than its timeout of {after.total_seconds():g} s"
-            )
+            error = Error(type="TimedOut", message=f"exceeded its timeout of {after.total_seconds():g} s")
             return _retry(task, error, None, backoff, draw)
         case Crashed(error=error):
             return _retry(task, error, None, backoff, draw)
@@ -56,16 +54,16 @@ def decide(task: Task, outcome: Outcome, backoff: Delay, draw: float) -> Verdict
 
 
 def completion(task: Task, result: bytes | None) -> Complete:
-    """The verdict on a task whose work is done, with what follows it."""
+    """Return the verdict on a task whose handler returned, with its successors."""
     return Complete(result=result, successors=successors(task, result) if task.next else ())
 
 
 def unhandled_for(task: Task) -> timedelta:
-    """For how long workers have claimed it without a handler, up to its present claim.
+    """Return for how long workers without a handler have claimed a task, up to its present claim.
 
-    It cannot count from the task's birth: one that was scheduled for next week would be taken for
-    hopeless by the first worker that a rolling deploy has not reached. So each unhandled claim leaves
-    its span in the task's error, and the next one goes on from there.
+    Counting from the task's creation would bury a task scheduled for next week at its first claim by a
+    worker that a rolling deploy has not reached. So each unhandled claim leaves its period in the task's
+    error, and the next one extends it.
     """
     now = task.claimed_at or task.created_at
     error = task.error
@@ -86,15 +84,15 @@ def _retry(task: Task, error: Error, after: timedelta | None, backoff: Delay, dr
 
 
 def _unhandled(task: Task, age: timedelta) -> Verdict:
-    """A deploy may be under way: wait for a worker that knows the type, but not for ever."""
+    """A deploy may be under way: wait for a worker with a handler, at most `UNHANDLED_FOR`."""
     if age < UNHANDLED_FOR:
         now = task.claimed_at or task.created_at
-        told = f"no worker had a handler from {(now - age).isoformat()} to {now.isoformat()}"
-        error = Error(type=_UNKNOWN, message=told)
+        message = f"no worker had a handler from {(now - age).isoformat()} to {now.isoformat()}"
+        error = Error(type=_UNKNOWN, message=message)
         return Postpone(delay=UNHANDLED_DELAY, reason=Reason.SNOOZE, error=error)
     return Bury(
         error=Error(
             type=_UNKNOWN,
-            message=f"no worker had a handler for {task.type!r} in {UNHANDLED_FOR}; deploy one and replay",
+            message=f"no worker had a handler for {task.type!r} in {UNHANDLED_FOR}; deploy one, then replay",
         )
     )

@@ -249,7 +249,7 @@ class Worker:
         slots = self.settings.slots
         if self._unheard or self._exchange.unsettled > 4 * slots:
             return 0
-        if self._reserve.kept:  # none ahead: what waits for a slot would need one of its kind
+        if self._reserve.reserved:  # none ahead: what waits for a slot would need one of its kind
             return self._reserve.room(level, self._slots.by_level(), asked)
         ahead = slots if self._mean < _QUICK and not self._stalled else 0
         return slots + ahead - self._slots.occupied - asked[None]

@@ -84,11 +84,11 @@ def test_a_webhook_is_shown_whole_only_with_reveal(run: Run) -> None:
     ("options", "message"),
     [
         (("--webhook", "ftp://hunter2.example"), "http:// or https://"),
-        (("--webhook", "https://me:hunter2@a.example"), "no user name or password"),
+        (("--webhook", "https://me:hunter2@a.example"), "must not contain a user name"),
         (("--count", "0"), "--count"),
-        (("--window", "0"), "longer than nothing"),
+        (("--window", "0"), "greater than 0"),
         (("--window", "soon"), "is not a duration"),
-        (("--queue", "\x1b[2J"), "is not a name"),
+        (("--queue", "\x1b[2J"), "is not a valid name"),
     ],
 )
 def test_an_invalid_option_adds_nothing(run: Run, options: tuple[str, ...], message: str) -> None:

@@ -77,12 +77,12 @@ def test_the_usage_is_shown(run: Run, claim: Callable[[int], int]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("set", "api"), 2, "limits nothing"),
+        (("set", "api"), 2, "needs running, rate or both"),
         (("set", "api", "--running", "x"), 2, "--running"),
         (("set", "api", "--running", "-1"), 2, "0 to 1,000,000"),
         (("set", "api", "--rate", "fast"), 2, "10/s"),
         (("set", "api", "--running", "1", "--by", "a b"), 2, "payload field"),
-        (("set", "\x1b[2J", "--running", "1"), 2, "not a name"),
+        (("set", "\x1b[2J", "--running", "1"), 2, "not a valid name"),
         (("change", "api"), 2, "at least one option"),
         (("change", "api", "--running", "1"), 3, "no limit 'api'"),
         (("show", "api"), 3, "no limit 'api'"),

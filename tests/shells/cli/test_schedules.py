@@ -96,13 +96,13 @@ def test_an_existing_name_needs_replace(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("a", "t", "0 25 * * *"), "the hour '25'"),
+        (("a", "t", "0 25 * * *"), "invalid hour '25'"),
         (("a", "t", "soon"), "cron expression or an interval"),
         (("a", "t", "0 3 * * *", "--zone", "Europe/Berln"), "did you mean 'Europe/Berlin'?"),
         (("a", "t", "1h", "[]"), "payload"),
         (("a", "t", "1h", "{"), "not JSON"),
-        (("a b", "t", "1h"), "is not a name"),
-        (("\x1b[2J", "t", "1h"), "is not a name"),
+        (("a b", "t", "1h"), "is not a valid name"),
+        (("\x1b[2J", "t", "1h"), "is not a valid name"),
         (("a", "t", "1h", "--missed", "twice"), "Invalid value for '--missed'"),
         (("a", "t", "1h", "--at-most", "0"), "at-most"),
         (("a", "t", "1h", "--priority", "9999"), "priority"),

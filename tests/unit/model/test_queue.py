@@ -26,15 +26,15 @@ def test_shares_leave_something_to_every_level(shares: dict[Level, int]) -> None
 @pytest.mark.parametrize(
     ("shares", "message"),
     [
-        ({LOW: 0}, "1 to 99 percent, not"),
+        ({LOW: 0}, "from 1 to 99 percent, got"),
         ({LOW: 100}, "1 to 99 percent"),
         ({LOW: -5, HIGH: 5}, "1 to 99 percent"),
         ({LOW: 0.2}, "1 to 99 percent"),
         ({LOW: "20"}, "1 to 99 percent"),
-        ({HIGH: 80, LOW: 20}, "shares of 100 percent leave nothing to medium; name all levels"),
-        ({HIGH: 99, LOW: 99}, "shares of 198 percent leave nothing to medium"),
-        ({HIGH: 80, MEDIUM: 10, LOW: 5}, "make 100 percent together, not 95"),
-        ({HIGH: 80, MEDIUM: 10, LOW: 20}, "make 100 percent together, not 110"),
+        ({HIGH: 80, LOW: 20}, "shares of 100 percent leave nothing for medium; set all levels"),
+        ({HIGH: 99, LOW: 99}, "shares of 198 percent leave nothing for medium"),
+        ({HIGH: 80, MEDIUM: 10, LOW: 5}, "add up to 100 percent, got 95"),
+        ({HIGH: 80, MEDIUM: 10, LOW: 20}, "add up to 100 percent, got 110"),
     ],
 )
 def test_shares_that_do_not_add_up_are_refused(shares: dict[Level, Any], message: str) -> None:
@@ -44,13 +44,15 @@ def test_shares_that_do_not_add_up_are_refused(shares: dict[Level, Any], message
 
 @pytest.mark.parametrize("weight", [0, -1, MAX_WEIGHT + 1, 1.5, "2", None])
 def test_a_weight_is_a_small_whole_number(weight: Any) -> None:
-    with pytest.raises(InvalidOption, match="weight of tenant 'acme' is 1 to 100, not"):
+    with pytest.raises(InvalidOption, match="weight of tenant 'acme' must be from 1 to 100, got"):
         QueueSettings(name="mail", fairness=Fairness.ROUND_ROBIN, weights={"acme": weight})
 
 
 @pytest.mark.parametrize("fairness", [Fairness.FIFO, Fairness.RANDOM])
 def test_weights_are_for_turns(fairness: Fairness) -> None:
-    with pytest.raises(InvalidOption, match=f"weights are for round_robin; queue 'mail' is {fairness.value}"):
+    with pytest.raises(
+        InvalidOption, match=f"weights need round_robin fairness; queue 'mail' is {fairness.value}"
+    ):
         QueueSettings(name="mail", fairness=fairness, weights={"acme": 2})
 
 
@@ -65,7 +67,7 @@ def test_weights_are_for_turns(fairness: Fairness) -> None:
 def test_a_queue_has_lanes_or_stripes_but_not_both(lanes: dict[str, Any]) -> None:
     assert QueueSettings(name="mail", **lanes).is_laned
     assert not QueueSettings(name="mail", stripes=4).is_laned
-    with pytest.raises(InvalidOption, match="'mail' has lanes, which serve for stripes"):
+    with pytest.raises(InvalidOption, match="'mail' has lanes"):
         QueueSettings(name="mail", stripes=2, **lanes)
 
 

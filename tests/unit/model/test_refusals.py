@@ -35,5 +35,5 @@ def test_retention_may_be_for_ever_or_not_at_all() -> None:
 
 @pytest.mark.parametrize("wrong", [0, -1, 65, "4", 1.5])
 def test_a_queue_has_a_sane_number_of_stripes(wrong: Any) -> None:
-    with pytest.raises(InvalidOption, match="1 to 64 stripes"):
+    with pytest.raises(InvalidOption, match="stripes must be a whole number from 1 to 64"):
         QueueSettings(name="mail", stripes=wrong)

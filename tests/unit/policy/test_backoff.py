@@ -108,7 +108,7 @@ def test_nothing_stays_nothing_however_often_it_is_multiplied() -> None:
     ],
 )
 def test_a_parameter_out_of_bounds_is_refused_by_name(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InvalidOption, match=f"a backoff's {next(iter(wrong))} is between") as caught:
+    with pytest.raises(InvalidOption, match=f"a backoff's {next(iter(wrong))} must be from") as caught:
         Backoff(**wrong)
 
     assert len(str(caught.value)) < 200

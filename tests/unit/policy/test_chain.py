@@ -178,7 +178,9 @@ def test_the_longest_chain_can_be_carried() -> None:
 
 @pytest.mark.parametrize("levels", [MAX_LEVELS + 1, 50_000])
 def test_a_longer_chain_is_refused_before_anything_recurses(levels: int) -> None:
-    with pytest.raises(InvalidOption, match="a chain goes at most 200 tasks deep; let the last one enqueue"):
+    with pytest.raises(
+        InvalidOption, match="a chain can be at most 200 tasks long; let its last task enqueue"
+    ):
         encode_steps((chain(*map(step, map(str, range(levels)))),))
 
 
@@ -198,5 +200,5 @@ def test_too_deep_a_chain_is_refused_before_it_is_walked() -> None:
     for _ in range(MAX_LEVELS + 2):
         deep = Step(id="x", type="x", payload=Raw(b"{}")).then(deep)
 
-    with pytest.raises(InvalidOption, match="tasks deep"):
+    with pytest.raises(InvalidOption, match="tasks long"):
         with_fresh_ids(deep, lambda: "x")

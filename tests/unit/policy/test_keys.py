@@ -28,17 +28,17 @@ def test_plain_text_is_a_key_as_it_is(key: str) -> None:
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ("", "non-empty string, not ''"),
-        (None, "non-empty string, not None"),
-        (b"key", "non-empty string, not a bytes"),
-        pytest.param(10**5000, "non-empty string, not an int", id="endless number"),
-        ("a\0", "cannot be printed"),
-        ("a\nb", "cannot be printed"),
-        ("\ud800", "cannot be printed"),
-        ("a\u202eb", "cannot be printed"),
+        ("", "non-empty string, got ''"),
+        (None, "non-empty string, got None"),
+        (b"key", "non-empty string, got a bytes"),
+        pytest.param(10**5000, "non-empty string, got an int", id="endless number"),
+        ("a\0", "are not printable"),
+        ("a\nb", "are not printable"),
+        ("\ud800", "are not printable"),
+        ("a\u202eb", "are not printable"),
         ("x" * (MAX_KEY_BYTES + 1), "longer than 255 bytes; pass a hash of it"),
         ("é" * (MAX_KEY_BYTES // 2 + 1), "longer than 255 bytes"),
-        pytest.param("\0" * 1_000_000, "cannot be printed", id="endless text"),
+        pytest.param("\0" * 1_000_000, "are not printable", id="endless text"),
     ],
 )
 def test_what_a_store_could_not_keep_is_no_key(key: object, message: str) -> None:

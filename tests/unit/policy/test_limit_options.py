@@ -3,10 +3,18 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from windlass import InvalidOption
 from windlass._model.limit import Limit
-from windlass._policy.order.limit_options import changed_limit, check_field, new_limit
+from windlass._policy.order.limit_options import (
+    changed_limit,
+    check_field,
+    format_rate,
+    new_limit,
+    parse_rate,
+)
 
 LIMIT = Limit(name="api", queue="mail", by="account_id", running=5, rate=10.0, burst=20)
 
@@ -36,26 +44,26 @@ def test_tasks_without_a_tenant_can_be_limited() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"name": "a b", "running": 1}, "the limit 'a b' is not a name"),
-        ({}, "limits nothing"),
-        ({"runing": 1}, "has no 'runing'; did you mean 'running'"),
-        ({"xyz": 1}, "has no 'xyz'; what can be set is queue, type"),
-        ({"running": 1, "queue": "a b"}, "the queue 'a b' is not a name"),
-        ({"running": 1, "type": ""}, "the type '' is not a name"),
-        ({"running": 1, "tenant": "a b"}, "the tenant 'a b' is not a name"),
-        ({"running": 1, "tenant": 3}, "the tenant 3 is not a name"),
-        ({"running": "1"}, "the running of limit 'api' is a whole number, not '1'"),
-        ({"running": True}, "whole number, not True"),
-        ({"running": 1.5}, "whole number, not 1.5"),
+        ({"name": "a b", "running": 1}, "the limit 'a b' is not a valid name"),
+        ({}, "needs running, rate or both"),
+        ({"runing": 1}, "unknown option 'runing' of limit 'api'; did you mean 'running'"),
+        ({"xyz": 1}, "unknown option 'xyz' of limit 'api'; the options are queue, type"),
+        ({"running": 1, "queue": "a b"}, "the queue 'a b' is not a valid name"),
+        ({"running": 1, "type": ""}, "the type '' is not a valid name"),
+        ({"running": 1, "tenant": "a b"}, "the tenant 'a b' is not a valid name"),
+        ({"running": 1, "tenant": 3}, "the tenant 3 is not a valid name"),
+        ({"running": "1"}, "running of limit 'api' must be a whole number, got '1'"),
+        ({"running": True}, "whole number, got True"),
+        ({"running": 1.5}, "whole number, got 1.5"),
         ({"running": -1}, "0 to 1,000,000"),
-        ({"rate": "fast"}, "a rate is more than 0"),
-        ({"rate": 1, "burst": 0}, "a burst is 1 to"),
-        ({"rate": 1, "burst": "2"}, "the burst of limit 'api' is a whole number"),
-        ({"running": 1, "burst": 2}, "beside a rate"),
-        ({"running": 1, "by": "a.b"}, "queue, type, tenant or the name of a payload field, not 'a.b'"),
-        ({"running": 1, "by": 3}, "not 3"),
+        ({"rate": "fast"}, "rate must be greater than 0"),
+        ({"rate": 1, "burst": 0}, "burst must be from 1 to"),
+        ({"rate": 1, "burst": "2"}, "burst of limit 'api' must be a whole number"),
+        ({"running": 1, "burst": 2}, "has a burst but no rate"),
+        ({"running": 1, "by": "a.b"}, "queue, type, tenant or the name of a payload field, got 'a.b'"),
+        ({"running": 1, "by": 3}, "got 3"),
         ({"running": 1, "by": "x" * 129}, "name of a payload field"),
-        ({"running": 1, "by": "queue", "queue": "mail"}, "is for one queue already"),
+        ({"running": 1, "by": "queue", "queue": "mail"}, "applies to a single queue"),
     ],
 )
 def test_what_makes_no_sense_is_refused(options: dict[str, Any], message: str) -> None:
@@ -73,9 +81,9 @@ def test_a_burst_goes_with_its_rate() -> None:
 
 
 def test_a_change_that_makes_no_sense_is_refused() -> None:
-    with pytest.raises(InvalidOption, match="limits nothing"):
+    with pytest.raises(InvalidOption, match="needs running, rate or both"):
         change(rate=None, running=None)
-    with pytest.raises(InvalidOption, match="beside a rate"):
+    with pytest.raises(InvalidOption, match="has a burst but no rate"):
         change(rate=None, burst=3)
 
 
@@ -94,10 +102,73 @@ def test_a_field_that_nobody_takes_is_refused_with_what_was_meant() -> None:
         InvalidOption, match=r"counts by 'accountid', but t has no .* did you mean 'account_id'"
     ):
         check_field(make(type="t", by="accountid", running=1), frozenset({"account_id"}), ())
-    with pytest.raises(InvalidOption, match=r"has no parameter of that name$"):
+    with pytest.raises(InvalidOption, match=r"has no such parameter$"):
         check_field(make(type="t", by="xyz", running=1), frozenset({"account_id"}), ())
 
 
 def test_a_secret_is_not_counted_by() -> None:
     with pytest.raises(InvalidOption, match="'card', which is secret"):
         check_field(make(type="t", by="card", running=1), frozenset({"card"}), ("card",))
+
+
+# -- rates -------------------------------------------------------------------------------------------
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("written", "rate"),
+    [("10/s", 10), ("90/m", 1.5), ("36/h", 0.01), ("7", 7), ("2.5/s", 2.5), (3, 3), (0.25, 0.25)],
+)
+def test_a_rate_is_starts_a_second(written: Any, rate: float) -> None:
+    assert parse_rate(written) == rate
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "0/s",
+        "-1/s",
+        "10/d",
+        "10 /s",
+        "ten",
+        "",
+        "1e3",
+        "\u0661/s",
+        "9" * 12,
+        0,
+        -2,
+        True,
+        None,
+        [5],
+        NAN,
+        INF,
+    ],
+)
+def test_what_is_no_rate_is_refused(written: Any) -> None:
+    with pytest.raises(InvalidOption, match='text such as "10/s" or "100/m", got'):
+        parse_rate(written)
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [
+        (10, "10/s"),
+        (1.5, "90/m"),
+        (100 / 60, "100/m"),
+        (5 / 3600, "5/h"),
+        (1_000_000, "1000000/s"),
+        (2.3456789, "2.34568/s"),
+        (0.1234567, "7.4074/m"),
+        (1e-5, "0.036/h"),
+    ],
+)
+def test_a_rate_is_shown_in_the_unit_that_fits(rate: float, text: str) -> None:
+    assert format_rate(rate) == text
+
+
+@given(st.integers(1, 100_000), st.sampled_from("smh"))
+def test_what_is_shown_says_the_same(number: int, unit: str) -> None:
+    rate = parse_rate(f"{number}/{unit}")
+
+    assert parse_rate(format_rate(rate)) == pytest.approx(rate)

@@ -84,7 +84,7 @@ def test_a_duration_is_text_a_number_of_seconds_or_itself(
     ids=ascii,
 )
 def test_anything_else_is_no_duration(value: object) -> None:
-    with pytest.raises(InvalidOption, match="a delay is ") as caught:
+    with pytest.raises(InvalidOption, match="delay must be ") as caught:
         parse_duration(value, "delay")
 
     assert str(caught.value).isprintable()
@@ -120,14 +120,14 @@ def test_an_instant_is_the_same_moment_in_utc() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (datetime(2026, 1, 1), "is naive.*give it a time zone"),  # noqa: DTZ001
-        (datetime(2026, 1, 1, tzinfo=Nowhere()), "is naive.*give it a time zone"),
-        (datetime.max.replace(tzinfo=timezone(-timedelta(hours=1))), "beyond the years that UTC can say"),
-        (datetime.min.replace(tzinfo=timezone(timedelta(hours=1))), "beyond the years that UTC can say"),
-        (1_767_225_600, "a run_at is a datetime, not 1767225600"),
-        ("2026-01-01T00:00:00Z", "a run_at is a datetime, not '2026-01-01T00:00:00Z'"),
-        (None, "a run_at is a datetime, not None"),
-        (datetime(2026, 1, 1, tzinfo=UTC).date(), "a run_at is a datetime, not a date"),
+        (datetime(2026, 1, 1), "has no time zone; pass an aware datetime"),  # noqa: DTZ001
+        (datetime(2026, 1, 1, tzinfo=Nowhere()), "has no time zone; pass an aware datetime"),
+        (datetime.max.replace(tzinfo=timezone(-timedelta(hours=1))), "outside the years 1 to 9999 in UTC"),
+        (datetime.min.replace(tzinfo=timezone(timedelta(hours=1))), "outside the years 1 to 9999 in UTC"),
+        (1_767_225_600, "run_at must be a datetime, got 1767225600"),
+        ("2026-01-01T00:00:00Z", "run_at must be a datetime, got '2026-01-01T00:00:00Z'"),
+        (None, "run_at must be a datetime, got None"),
+        (datetime(2026, 1, 1, tzinfo=UTC).date(), "run_at must be a datetime, got a date"),
     ],
 )
 def test_what_is_no_instant_is_refused(value: object, message: str) -> None:
@@ -170,7 +170,7 @@ def test_words_and_dotted_names_are_names(value: str) -> None:
 )
 def test_anything_else_is_no_name(value: object) -> None:
     with pytest.raises(
-        InvalidOption, match=r"the queue .* is not a name: use 1 to 128 letters, digits"
+        InvalidOption, match=r"the queue .* is not a valid name: use 1 to 128 letters, digits"
     ) as caught:
         checked_name(value, "queue")
 
@@ -195,11 +195,13 @@ def test_several_names_come_as_a_tuple() -> None:
 
 
 def test_one_text_is_not_read_as_its_letters() -> None:
-    with pytest.raises(InvalidOption, match=r"secret takes several names; for one alone write \('card',\)"):
+    with pytest.raises(
+        InvalidOption, match=r"secret must be a sequence of names; for a single name pass \('card',\)"
+    ):
         checked_names("card", "secret")
 
 
 @pytest.mark.parametrize("wrong", [[1], [""], [None]])
 def test_what_is_no_name_is_refused_among_names(wrong: Any) -> None:
-    with pytest.raises(InvalidOption, match="secret takes names"):
+    with pytest.raises(InvalidOption, match="secret must be names"):
         checked_names(wrong, "secret")

@@ -24,19 +24,19 @@ from windlass.errors import InvalidPayload
         ('{"a": "\n"}', "is not JSON: Invalid control character"),
         ('\ufeff{"a": 1}', "is not JSON"),
         (b'\xef\xbb\xbf{"a": 1}', "is not JSON"),
-        (b'{"a": "\xff"}', "is not UTF-8.*encode it so"),
+        (b'{"a": "\xff"}', "is not UTF-8"),
         (b'{"a": "\xed\xa0\x80"}', "is not UTF-8"),
         ('{"a": 1}'.encode("utf-16"), "is not UTF-8"),
-        ('{"a": NaN}', "holds NaN, which is not JSON; pass null"),
-        ('{"a": Infinity}', "holds Infinity, which is not JSON"),
-        ('{"a": -Infinity}', "holds -Infinity, which is not JSON"),
-        ('{"a": {"b": 1, "c": 2, "b": 3}}', "gives 'b' twice in one object; say it once"),
-        (r'{"a": 1, "\u0061": 2}', "gives 'a' twice"),
+        ('{"a": NaN}', "contains NaN, which is not JSON; pass null"),
+        ('{"a": Infinity}', "contains Infinity, which is not JSON"),
+        ('{"a": -Infinity}', "contains -Infinity, which is not JSON"),
+        ('{"a": {"b": 1, "c": 2, "b": 3}}', "has the key 'b' twice in one object; pass it once"),
+        (r'{"a": 1, "\u0061": 2}', "has the key 'a' twice"),
         ('{"a": ' + "9" * 5000 + "}", "an integer of thousands of digits; pass it as a string"),
-        ("[1]", "an object of named values, not a list"),
-        ("null", "an object of named values, not a NoneType"),
-        ('"a"', "an object of named values, not a str"),
-        ("1", "an object of named values, not an int"),
+        ("[1]", "must be a mapping of parameters, got a list"),
+        ("null", "must be a mapping of parameters, got a NoneType"),
+        ('"a"', "must be a mapping of parameters, got a str"),
+        ("1", "must be a mapping of parameters, got an int"),
         ("[" * 100_000, "nested deeper than 64 levels; flatten it"),
         ('{"a":' * 100_000, "nested deeper than 64 levels"),
         ("]" * 100_000 + "[" * 100_000, "is not JSON|nested deeper"),
@@ -57,11 +57,11 @@ def test_what_is_no_payload_is_refused(text: str | bytes, message: str) -> None:
         (r'{"a\u0000": 1}', r"/a\x00", "NUL"),
         (r'{"a": "\ud800"}', "/a", "lone surrogate"),
         (r'{"\udc00": 1}', r"/\udc00", "lone surrogate"),
-        ('{"a": {"b": 1e400}}', "/a/b", "is inf"),
-        ('{"a": -1e400}', "/a", "is -inf"),
-        ('{"a": 9223372036854775808}', "/a", "beyond 64 bits"),
-        ('{"a": -9223372036854775809}', "/a", "beyond 64 bits"),
-        ('{"a": ' + "9" * 4000 + "}", "/a", "beyond 64 bits"),
+        ('{"a": {"b": 1e400}}', "/a/b", "is infinite"),
+        ('{"a": -1e400}', "/a", "is infinite"),
+        ('{"a": 9223372036854775808}', "/a", "more than 64 bits"),
+        ('{"a": -9223372036854775809}', "/a", "more than 64 bits"),
+        ('{"a": ' + "9" * 4000 + "}", "/a", "more than 64 bits"),
     ],
 )
 def test_a_bad_value_in_a_document_is_refused_with_its_place(text: str, pointer: str, message: str) -> None:
@@ -115,12 +115,12 @@ def test_the_size_is_bounded_exactly() -> None:
     fits = '{"a":"' + "x" * (MAX_BYTES - 8) + '"}'
 
     assert len(parse_payload(fits)) == MAX_BYTES
-    with pytest.raises(InvalidPayload, match="1,048,577 bytes of JSON, more than the 1,048,576 allowed"):
+    with pytest.raises(InvalidPayload, match="1,048,577 bytes of JSON, more than the limit of 1,048,576"):
         parse_payload(fits + " ")
 
 
 def test_a_document_whose_characters_fit_but_not_its_bytes_is_refused() -> None:
-    with pytest.raises(InvalidPayload, match="more than the 9 allowed"):
+    with pytest.raises(InvalidPayload, match="more than the limit of 9"):
         parse_payload('{"a":"é"}', max_bytes=9)
 
 
@@ -174,7 +174,7 @@ def test_the_quick_look_at_bytes_finds_what_the_slow_one_does(text: str) -> None
 
 
 def test_the_quick_look_keeps_to_the_bound() -> None:
-    with pytest.raises(InvalidPayload, match="more than the 5 allowed"):
+    with pytest.raises(InvalidPayload, match="more than the limit of 5"):
         parse_payload(b'{"a":1}', max_bytes=5)
 
 

@@ -41,11 +41,11 @@ def test_claims_are_for_what_has_slots() -> None:
     ("kept", "message"),
     [
         ({"lowest": 1}, "one of high, medium, low"),
-        ({"low": 0}, "1 slot or more"),
-        ({"low": "1"}, "1 slot or more"),
-        ({"low": True}, "1 slot or more"),
-        ({"low": 5}, "4 slots cannot reserve 5"),
-        (["low"], "a number of slots for each level, not a list"),
+        ({"low": 0}, "must be 1 or more"),
+        ({"low": "1"}, "must be 1 or more"),
+        ({"low": True}, "must be 1 or more"),
+        ({"low": 5}, "cannot reserve 5 slots of 4"),
+        (["low"], "reserve must map levels to numbers of slots, got a list"),
     ],
 )
 def test_what_makes_no_sense_is_refused(kept: Any, message: str) -> None:
@@ -65,7 +65,7 @@ STEPS = st.lists(
 
 def overrun(reserve: Reserve, held: Counter[Level]) -> int:
     """How many of the shared slots are taken beyond what there are."""
-    beyond = sum(max(held[level] - reserve.kept.get(level, 0), 0) for level in Level)
+    beyond = sum(max(held[level] - reserve.reserved.get(level, 0), 0) for level in Level)
     return beyond - reserve.shared
 
 

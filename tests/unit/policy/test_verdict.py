@@ -86,7 +86,7 @@ def test_a_fatal_failure_dies_at_its_first_attempt(cancel_requested: bool) -> No
 def test_a_timeout_is_tried_again_and_says_how_long_it_ran() -> None:
     verdict = decide(running(), TimedOut(timedelta(seconds=1.5)), ten_times_attempt, 0)
 
-    error = Error(type="TimedOut", message="ran longer than its timeout of 1.5 s")
+    error = Error(type="TimedOut", message="exceeded its timeout of 1.5 s")
     assert verdict == Postpone(delay=timedelta(seconds=10), reason=Reason.RETRY, error=error)
 
 
@@ -178,4 +178,4 @@ def test_a_type_without_a_handler_dies_after_a_day_and_says_what_to_do() -> None
     assert isinstance(verdict, Bury)
     assert verdict.error.type == "UnknownTaskType"
     assert "'mail.send'" in verdict.error.message
-    assert "deploy one and replay" in verdict.error.message
+    assert "deploy one, then replay" in verdict.error.message

@@ -1,1 +1,1 @@
-"""From what a caller gives to a validated task."""
+"""Validate what callers pass: payloads, options, keys, traces, chains."""

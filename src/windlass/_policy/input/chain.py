@@ -1,7 +1,7 @@
-"""Chains and groups: what follows a task, and what it is given. (P10, P11)
+"""Chains: the steps that follow a task, and the results they receive.
 
-A chain's steps travel inside their predecessor (`Task.next`), each with its id, and become tasks in the
-step that completes it. A group's last task exists from the start, waiting for its predecessors.
+The steps of a chain are stored in their predecessor (`Task.next`), each with its id, and become tasks in the
+transaction that completes it. A group's last task exists from the start, waiting for its predecessors.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,15 +20,15 @@ _encoder = msgspec.json.Encoder()
 
 
 class Nested(Protocol):
-    """Whatever has steps below it."""
+    """Anything that steps follow."""
 
     @property
     def next(self) -> Sequence[Any]:
-        """What follows it."""
+        """The steps that follow it."""
 
 
 class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A task to be: everything decided but the moment, and perhaps its predecessor's result."""
+    """A future task, validated: all but when it is enqueued and, perhaps, its predecessor's result."""
 
     id: TaskId
     type: str
@@ -42,16 +42,16 @@ class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout: timedelta | None = None
     result_into: str | None = None
     secret: tuple[str, ...] = ()
-    unique: bool = False  # heeded where it is the first of a request
+    unique: bool = False  # only applied to the first step of a request
     next: tuple["Step", ...] = ()
 
     def then(self, *steps: "Step") -> "Step":
-        """This step, followed by these: all of them are enqueued when it completes."""
+        """Return this step followed by these, which are all enqueued when it completes."""
         return replace(self, next=(*self.next, *steps))
 
 
 def chain(first: Step, *others: Step) -> Step:
-    """Steps one after another, each enqueued when the one before completes."""
+    """Return steps in sequence, each enqueued when the one before completes."""
     following: tuple[Step, ...] = ()
     for step in reversed((first, *others)):
         following = (step.then(*following),)
@@ -62,7 +62,7 @@ _decoder = msgspec.json.Decoder(tuple[Step, ...])
 
 
 def with_fresh_ids(step: Step, make_id: Callable[[], TaskId]) -> Step:
-    """The same with fresh ids all the way down: a step can be enqueued again, a task is made once."""
+    """Copy a step with new ids for it and all that follow, so that it can be enqueued again."""
     check_levels(step.next)
     return _renewed(step, make_id)
 
@@ -72,47 +72,47 @@ def _renewed(step: Step, make_id: Callable[[], TaskId]) -> Step:
 
 
 def encode_steps(steps: tuple[Step, ...]) -> bytes | None:
-    """The steps as a task carries them; None for none."""
+    """Encode steps for `Task.next`; None if there are none."""
     check_levels(steps)
     return _encoder.encode(steps) if steps else None
 
 
 def decode_steps(data: bytes | None) -> tuple[Step, ...]:
-    """The steps a task carries."""
+    """Decode the steps of `Task.next`."""
     return _decoder.decode(data) if data else ()
 
 
 def all_ids(steps: tuple[Step, ...]) -> tuple[TaskId, ...]:
-    """The ids of these steps and of all that follow them, each before what follows it."""
+    """Return the ids of steps and of all that follow them, each before its successors."""
     return tuple(found for step in steps for found in (step.id, *all_ids(step.next)))
 
 
 def successors(task: Task, result: bytes | None) -> tuple[NewTask, ...]:
-    """The tasks that follow a completed one, its result handed on where a step asks for it."""
+    """Return the tasks that follow a completed one, with its result where a step takes it."""
     return tuple(_task(step, task, result) for step in decode_steps(task.next))
 
 
 def with_result(payload: bytes, name: str, result: bytes | None) -> bytes:
-    """The payload with one parameter more: the JSON of a result."""
+    """Add a parameter with the JSON of a result to a payload."""
     document = msgspec.json.decode(payload, type=dict[str, Raw])
     return _encoder.encode({**document, name: Raw(result or b"null")})
 
 
 def results_list(results: tuple[bytes | None, ...]) -> bytes:
-    """Several results as one JSON array, in the order of the predecessors."""
+    """Return results as a JSON array, in the order of the predecessors."""
     return _encoder.encode([Raw(result or b"null") for result in results])
 
 
 def check_levels(steps: Sequence[Nested]) -> None:
-    """Refuse what nests so deep that nobody could go through it."""
+    """Raise InvalidOption if steps nest deeper than `MAX_LEVELS`."""
     if _levels(steps) > MAX_LEVELS:
         raise InvalidOption(
-            f"a chain goes at most {MAX_LEVELS} tasks deep; let the last one enqueue the rest"
+            f"a chain can be at most {MAX_LEVELS} tasks long; let its last task enqueue the rest"
         )
 
 
 def _levels(steps: Sequence[Nested]) -> int:
-    """How deep the steps nest. Never recurses, as the encoder does."""
+    """Return how deep steps nest, without recursion: deep nesting must not overflow the stack here."""
     levels = 0
     while steps and levels <= MAX_LEVELS:
         steps = [below for step in steps for below in step.next]

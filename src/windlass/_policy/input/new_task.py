@@ -1,4 +1,4 @@
-"""From a caller's options to a validated task. Bad input is refused here, and nothing is stored. (P13)"""
+"""Validate the options of an enqueue and make tasks and steps of them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
@@ -12,7 +12,7 @@ from ..._model.options import Defaults, Options
 from ..._model.queue import Ordering
 from ..._model.task import MAX_ATTEMPTS, NewTask, TaskId
 from ...errors import InvalidOption
-from ..order.rank import boost, parse_priority
+from ..order.priority import boost, parse_priority
 from . import keys
 from .chain import Step, encode_steps
 from .options import checked_instant, checked_name, parse_duration
@@ -24,36 +24,36 @@ _FOR_FIRST = ("run_at", "idempotency_key", "idempotency_for", "unique", "trace")
 
 
 class Origin(Struct, frozen=True, kw_only=True):
-    """Where a request comes from: what is recorded on the task beside the wish itself. (P12)"""
+    """Where a request comes from, which is recorded on its tasks."""
 
     trace: str
     enqueued_by: str
 
 
 def check_options(options: Mapping[str, object]) -> None:
-    """Refuse a name that is no option, with the one that was probably meant."""
+    """Raise InvalidOption for an unknown option, and suggest the one that was probably meant."""
     for given in options:
         if given not in _NAMES:
             close = get_close_matches(given, _NAMES, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"the options are {', '.join(_NAMES)}"
-            raise InvalidOption(f"there is no option {quoted(given)}; {hint}")
+            raise InvalidOption(f"unknown option {quoted(given)}; {hint}")
 
 
 def check_first_options(options: Mapping[str, object]) -> None:
-    """Refuse what must be said when a step is made, not when it is enqueued."""
+    """Raise InvalidOption for options that must be set when a step is made, not when it is enqueued."""
     check_options(options)
     for given in options:
         if given not in _FOR_FIRST:
-            raise InvalidOption(f"{given} belongs to the step: make it with .using({given}=…).step(…)")
+            raise InvalidOption(f"{given} must be set on the step: .using({given}=…).step(…)")
 
 
 def new_task(step: Step, options: Options, origin: Origin) -> NewTask:
-    """The first task of a request: a step, and what only a first task may ask for."""
+    """Return the first task of a request: a step with the options that only a first task can have."""
     key = options.get("idempotency_key")
     if key is None and "idempotency_for" in options:
-        raise InvalidOption("idempotency_for says how long to keep an idempotency_key, and there is none")
+        raise InvalidOption("idempotency_for needs an idempotency_key")
     if "run_at" in options and step.delay is not None:
-        raise InvalidOption("run_at and delay exclude each other; give one of them")
+        raise InvalidOption("run_at and delay exclude each other; pass one of them")
     payload = bytes(step.payload)
     is_unique = options.get("unique", step.unique)
     return NewTask(
@@ -90,7 +90,7 @@ def new_step(
     id: TaskId,
     ordering: Callable[[str], Ordering],
 ) -> Step:
-    """A task to be, from its type's defaults and the caller's options. `ordering` knows the queues."""
+    """Return a step from the defaults of its type and a caller's options. `ordering` looks up a queue's."""
     check_options(options)
     queue = checked_name(options.get("queue", defaults.queue), "queue")
     tenant = options.get("tenant", "")
@@ -114,20 +114,21 @@ def new_step(
 
 
 def later_step(step: Step, options: Options, result_into: str | None) -> Step:
-    """A step for the middle of a chain: what only a first task may ask for is refused."""
+    """Return a step that follows another. Raises InvalidOption for options of a first task."""
     for given in _FOR_FIRST:
         if given in options:
             raise InvalidOption(
-                f"{given} is for the first task of a chain; a later step is due when it follows"
+                f"{given} is only for the first task of a chain; later steps are enqueued when their "
+                f"predecessor completes"
             )
     return replace(step, result_into=result_into)
 
 
 def group(first: Iterable[NewTask], last: NewTask) -> tuple[NewTask, ...]:
-    """Several tasks and one that waits for all of them, under one root."""
+    """Return tasks and one that waits for all of them, under one root."""
     members = tuple(first)
     if not members:
-        raise InvalidOption("a group needs at least one task to wait for")
+        raise InvalidOption("a group needs at least one task before its last")
     root = members[0].id
     return (
         *(replace(member, root=root, trace=members[0].trace) for member in members),
@@ -136,26 +137,28 @@ def group(first: Iterable[NewTask], last: NewTask) -> tuple[NewTask, ...]:
 
 
 def checked_steps(value: Any) -> tuple[Step, ...]:
-    """What follows: nothing, one step or several."""
+    """Return the option `next` (None, a step or several) as a tuple of steps."""
     found = tuple(value) if isinstance(value, list | tuple) else () if value is None else (value,)
     for step in found:
         if not isinstance(step, Step):
-            raise InvalidOption(f"next takes steps, made by a task type's step(), not {quoted(step)}")
+            raise InvalidOption(f"next must be steps, made with a task type's step(), got {quoted(step)}")
     return found
 
 
 def checked_max_attempts(value: object) -> int:
-    """A number of attempts a task may have."""
+    """Check the number of attempts that a task may have."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_ATTEMPTS:
-        raise InvalidOption(f"max_attempts is a whole number from 1 to {MAX_ATTEMPTS}, not {quoted(value)}")
+        raise InvalidOption(
+            f"max_attempts must be a whole number from 1 to {MAX_ATTEMPTS}, got {quoted(value)}"
+        )
     return value
 
 
 def checked_timeout(value: timedelta | float | str | None) -> timedelta | None:
-    """How long an attempt may run; None is as long as it likes."""
+    """Check the time that an attempt may run; None is no timeout."""
     found = _optional(value, "timeout")
     if found is not None and not found:
-        raise InvalidOption("a timeout is longer than nothing; None means no timeout")
+        raise InvalidOption("timeout must be greater than 0; use None for no timeout")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Options as users write them, made exact: durations, names, instants."""
+"""Parse and check durations, instants and names."""
 
 import re
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ _NAME = re.compile(r"[\w][\w.:@/+-]{0,127}")
 
 
 def parse_duration(value: timedelta | float | str, what: str) -> timedelta:
-    """A duration from itself, a number of seconds, or text such as "90s", "5m", "1h30m"."""
+    """Parse a duration: a timedelta, a number of seconds, or text such as "90s", "5m", "1h30m"."""
     match value:
         case timedelta():
             found = value
@@ -27,45 +27,44 @@ def parse_duration(value: timedelta | float | str, what: str) -> timedelta:
             found = timedelta(seconds=value)
         case _:
             raise InvalidOption(
-                f'a {what} is a timedelta, a number of seconds up to ten years or text like "5m", '
-                f"not {quoted(value)}"
+                f'{what} must be a timedelta, a number of seconds or text such as "5m", at most ten years, '
+                f"got {quoted(value)}"
             )
     if not timedelta(0) <= found <= MAX_DELAY:
-        raise InvalidOption(f"a {what} is between nothing and ten years, not {found}")
+        raise InvalidOption(f"{what} must be from 0 to ten years, got {found}")
     return found
 
 
 def checked_instant(value: datetime, what: str) -> datetime:
-    """A moment in UTC; a naive datetime is refused."""
+    """Convert an aware datetime to UTC."""
     if not isinstance(value, datetime):
-        raise InvalidOption(f"a {what} is a datetime, not {quoted(value)}")
+        raise InvalidOption(f"{what} must be a datetime, got {quoted(value)}")
     if value.utcoffset() is None:
         raise InvalidOption(
-            f"the {what} {value!s} is naive: nobody can know which instant it means; "
-            f"give it a time zone, as in datetime.now(UTC)"
+            f"{what} {value!s} has no time zone; pass an aware datetime, for example datetime.now(UTC)"
         )
     try:
         return value.astimezone(UTC)
     except OverflowError:
-        raise InvalidOption(f"the {what} {value!s} is beyond the years that UTC can say") from None
+        raise InvalidOption(f"{what} {value!s} is outside the years 1 to 9999 in UTC") from None
 
 
 def checked_name(value: str, what: str) -> str:
-    """A name of a queue, tenant or type: 1 to 128 letters, digits and . _ - : @ / +"""
+    """Check a name of a queue, tenant or type: 1 to 128 letters, digits and . _ - : @ / +"""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise InvalidOption(
-            f"the {what} {quoted(value)} is not a name: use 1 to 128 letters, digits and . _ - : @ / + , "
-            f"beginning with a letter, a digit or _"
+            f"the {what} {quoted(value)} is not a valid name: use 1 to 128 letters, digits and "
+            f". _ - : @ / + , starting with a letter, a digit or _"
         )
     return value
 
 
 def checked_names(value: Iterable[str], what: str) -> tuple[str, ...]:
-    """Several names. One string alone is a slip: it would be read as its letters."""
+    """Check a sequence of names. A single string is refused: it would be read as its letters."""
     if isinstance(value, str):
-        raise InvalidOption(f"{what} takes several names; for one alone write ({quoted(value)},)")
+        raise InvalidOption(f"{what} must be a sequence of names; for a single name pass ({quoted(value)},)")
     found = tuple(value)
     for one in found:
         if not isinstance(one, str) or not one:
-            raise InvalidOption(f"{what} takes names, not {quoted(one)}")
+            raise InvalidOption(f"{what} must be names, got {quoted(one)}")
     return found

@@ -1,6 +1,6 @@
-"""What may be a payload or a result: JSON that every store keeps byte for byte. (P13)
+"""Encode and validate payloads and results: JSON that every store keeps byte for byte.
 
-Values are checked once, here, and are opaque bytes from then on. Every refusal names the place.
+Values are checked once, here, and are opaque bytes from then on. Errors give the JSON Pointer of the value.
 """
 
 import json
@@ -18,41 +18,41 @@ from .quoting import kind_of, printable, quoted, shorten
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 64
 _MAX_POINTER = 500
-_SHORT = 10_000
+_SHORT = 10_000  # bytes
 _MINUTE = timedelta(minutes=1)
 _INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
 _encoder = msgspec.json.Encoder()
 _sorted_encoder = msgspec.json.Encoder(order="deterministic")
 
-_Place: TypeAlias = tuple[str | int, ...]
+_Path: TypeAlias = tuple[str | int, ...]
 
 
 def encode_payload(value: object, *, max_bytes: int = MAX_BYTES) -> bytes:
-    """The JSON of a payload: an object whose keys are the handler's parameters."""
+    """Encode a payload: an object whose keys are the handler's parameters."""
     if type(value) is not dict and not isinstance(value, Mapping):
-        raise InvalidPayload(f"a payload is an object of named values, not {kind_of(value)}")
+        raise InvalidPayload(f"the payload must be a mapping of parameters, got {kind_of(value)}")
     return encode(value, "payload", max_bytes=max_bytes)
 
 
 def encode(value: object, what: str, *, max_bytes: int = MAX_BYTES) -> bytes:
-    """The JSON of any value; `what` names it in errors."""
-    data = _encoder.encode(_Reader(what, max_bytes).read(value))
+    """Encode any value; `what` names it in errors."""
+    data = _encoder.encode(_Converter(what, max_bytes).convert(value))
     if len(data) > max_bytes:
         raise _too_large(what, f"{len(data):,}", max_bytes)
     return data
 
 
 def parse_payload(text: str | bytes, *, max_bytes: int = MAX_BYTES) -> bytes:
-    """Check a payload that came from outside as JSON, and spell it our way."""
-    if len(text) <= min(_SHORT, max_bytes) and isinstance(text, bytes) and _is_spelt_our_way(text):
+    """Validate a payload that arrived as JSON, and return it in our encoding."""
+    if len(text) <= min(_SHORT, max_bytes) and isinstance(text, bytes) and _is_our_encoding(text):
         return text
     return encode_payload(_parsed(text, "payload", max_bytes), max_bytes=max_bytes)
 
 
-def _is_spelt_our_way(text: bytes) -> bool:
-    """Whether it is a payload as we would write it, to the byte: then there is nothing to find in it.
+def _is_our_encoding(text: bytes) -> bool:
+    """Whether this is, to the byte, how we would encode the payload: then it is valid.
 
-    What most programs send is. The parser that tells what is wrong takes four times as long.
+    Most requests are. The parser that explains what is wrong takes four times as long.
     """
     try:
         value = msgspec.json.decode(text)
@@ -62,7 +62,7 @@ def _is_spelt_our_way(text: bytes) -> bool:
 
 
 def parse(text: str | bytes, what: str, *, max_bytes: int = MAX_BYTES) -> bytes:
-    """Likewise any JSON; `what` names it in errors."""
+    """Validate any JSON text, likewise; `what` names it in errors."""
     return encode(_parsed(text, what, max_bytes), what, max_bytes=max_bytes)
 
 
@@ -72,43 +72,43 @@ def _parsed(text: str | bytes, what: str, max_bytes: int) -> Any:
     try:
         document = text.decode() if isinstance(text, bytes) else text
     except UnicodeDecodeError as error:
-        raise InvalidPayload(f"the {what} is not UTF-8: {error}; encode it so") from None
-    # The parser recurses; a deep document must be refused before it gets there.
+        raise InvalidPayload(f"the {what} is not UTF-8: {error}") from None
+    # The parser recurses, so the depth is checked before it runs.
     if _depth(document) > MAX_DEPTH:
         raise InvalidPayload(f"the {what} is nested deeper than {MAX_DEPTH} levels; flatten it")
     try:
         return json.loads(document, object_pairs_hook=_unique, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         raise InvalidPayload(f"the {what} is not JSON: {error}") from None
-    except ValueError:  # digits beyond what int() converts
+    except ValueError:  # more digits than int() converts
         raise InvalidPayload(
-            f"the {what} holds an integer of thousands of digits; pass it as a string"
+            f"the {what} contains an integer of thousands of digits; pass it as a string"
         ) from None
 
 
 def decode(data: bytes) -> Any:
-    """The value of bytes that `encode` made."""
+    """Decode what `encode` returned."""
     return msgspec.json.decode(data)
 
 
 def canonical(data: bytes) -> bytes:
-    """The same JSON with its keys sorted, so that equal values have equal bytes."""
+    """Sort the keys of JSON, so that equal values have equal bytes."""
     return _sorted_encoder.encode(msgspec.json.decode(data))
 
 
-class _Reader:
-    """Reads one value down to plain JSON types, and gives up as soon as it cannot be acceptable."""
+class _Converter:
+    """Converts a value to plain JSON types, and raises InvalidPayload as soon as it cannot be valid."""
 
     def __init__(self, what: str, max_bytes: int) -> None:
         self._what = what
         self._max_bytes = max_bytes
-        self._least = 0  # the JSON cannot be shorter than this many bytes
+        self._least = 0  # lower bound of the size in bytes
 
-    def read(self, value: object) -> Any:
-        """The whole value; nearly always a dict."""
+    def convert(self, value: object) -> Any:
+        """Convert the whole value; nearly always a dict."""
         return self._members(value, (), MAX_DEPTH) if type(value) is dict else self.plain(value)
 
-    def plain(self, value: object, path: _Place = (), depth: int = MAX_DEPTH) -> Any:
+    def plain(self, value: object, path: _Path = (), depth: int = MAX_DEPTH) -> Any:
         match value:
             case Enum():
                 return self.plain(value.value, path, depth)
@@ -118,11 +118,14 @@ class _Reader:
                 return self._text(value, path)
             case int():
                 if not _INT_MIN <= value <= _INT_MAX:
-                    raise self._refuse(path, "is an integer beyond 64 bits; pass it as a string")
+                    raise self._invalid(path, "is an integer of more than 64 bits; pass it as a string")
                 return int.__index__(value)
             case float():
                 if not math.isfinite(value):
-                    raise self._refuse(path, f"is {value}, which JSON cannot say; pass null or a string")
+                    name = "NaN" if math.isnan(value) else "infinite"
+                    raise self._invalid(
+                        path, f"is {name}, which JSON cannot represent; pass null or a string"
+                    )
                 return float.__float__(value)
             case Mapping():
                 return self._members(value, path, depth)
@@ -134,66 +137,66 @@ class _Reader:
             case _:
                 return self.plain(self._builtin(value, path, depth), path, depth)
 
-    def _members(self, value: Mapping[Any, object], path: _Place, depth: int) -> dict[str, Any]:
+    def _members(self, value: Mapping[Any, object], path: _Path, depth: int) -> dict[str, Any]:
         self._descend(path, depth, len(value))
         made: dict[str, Any] = {}
         for key, item in value.items():
             if not isinstance(key, str):
-                raise self._refuse(path, f"has {kind_of(key)} as a key; make it a string")
+                raise self._invalid(path, f"has {kind_of(key)} as a key; keys must be strings")
             below = (*path, key)
             name = self._text(key, below)
             if name in made:
-                raise self._refuse(below, "is given twice; say it once")
+                raise self._invalid(below, "occurs twice; pass it once")
             made[name] = self._member(item, below, depth - 1)
         return made
 
-    def _member(self, item: object, path: _Place, depth: int) -> Any:
-        """What payloads are mostly made of, without asking what else it might be."""
+    def _member(self, item: object, path: _Path, depth: int) -> Any:
+        """Fast path for what payloads mostly consist of: plain strings and integers."""
         if type(item) is str:
             return self._text(item, path)
         if type(item) is int and _INT_MIN <= item <= _INT_MAX:
             return item
         return self.plain(item, path, depth)
 
-    def _text(self, value: str, path: _Place) -> str:
+    def _text(self, value: str, path: _Path) -> str:
         if "\0" in value:
-            raise self._refuse(path, "holds a NUL character, which some stores cannot keep; remove it")
+            raise self._invalid(path, "contains a NUL character, which some stores cannot store; remove it")
         if not value.isascii() and not _is_utf8(value):
-            raise self._refuse(path, "holds a lone surrogate, which is not text; decode it properly first")
+            raise self._invalid(path, "contains a lone surrogate, which is not valid Unicode text")
         self._count(len(value))
         return str.__str__(value)
 
-    def _moment(self, value: datetime | time, path: _Place) -> str:
+    def _moment(self, value: datetime | time, path: _Path) -> str:
         offset = value.utcoffset()
         if offset is None:
             kind = "datetime" if isinstance(value, datetime) else "time"
-            raise self._refuse(path, f"is a naive {kind}, whose instant nobody can know; give it a time zone")
+            raise self._invalid(path, f"is a {kind} without a time zone; pass an aware {kind}")
         if offset % _MINUTE:
-            raise self._refuse(path, "is an odd number of seconds from UTC; convert it to UTC first")
+            raise self._invalid(path, "has a UTC offset that is not in whole minutes; convert it to UTC")
         return value.isoformat().replace("+00:00", "Z")
 
-    def _builtin(self, value: object, path: _Place, depth: int) -> object:
-        """What msgspec makes of a date, UUID, Decimal, set, dataclass, Struct or bytes."""
+    def _builtin(self, value: object, path: _Path, depth: int) -> object:
+        """Convert a date, UUID, Decimal, set, dataclass, Struct or bytes with msgspec."""
 
         def unknown(inner: object) -> Any:
             if inner is not value:
                 return self.plain(inner, path, depth)
-            raise self._refuse(
-                path, f"holds {kind_of(value)}, which has no form in JSON; pass plain values or an id"
+            raise self._invalid(
+                path, f"is {kind_of(value)}, which JSON cannot represent; pass plain values or an id"
             )
 
         try:
-            # A datetime inside must come through as it is, to be looked at in turn.
+            # Keep nested datetimes as they are: they are checked in turn.
             return msgspec.to_builtins(
                 value, builtin_types=(datetime, time), order="deterministic", enc_hook=unknown
             )
         except RecursionError:
             raise self._too_deep(path) from None
-        except TypeError as error:  # a set that cannot be sorted, a strange key
-            why = f"which has no form in JSON: {shorten(str(error), 200)}; pass plain values"
-            raise self._refuse(path, f"holds {kind_of(value)}, {why}") from None
+        except TypeError as error:  # a set that cannot be sorted, an unsupported key
+            why = f"which JSON cannot represent: {shorten(str(error), 200)}; pass plain values"
+            raise self._invalid(path, f"is {kind_of(value)}, {why}") from None
 
-    def _descend(self, path: _Place, depth: int, members: int) -> None:
+    def _descend(self, path: _Path, depth: int, members: int) -> None:
         if depth == 0:
             raise self._too_deep(path)
         self._count(members)
@@ -203,19 +206,21 @@ class _Reader:
         if self._least > self._max_bytes:
             raise _too_large(self._what, f"at least {self._least:,}", self._max_bytes)
 
-    def _too_deep(self, path: _Place) -> InvalidPayload:
-        return self._refuse(path, f"is nested deeper than {MAX_DEPTH} levels, or holds itself; flatten it")
+    def _too_deep(self, path: _Path) -> InvalidPayload:
+        return self._invalid(
+            path, f"is nested deeper than {MAX_DEPTH} levels, or contains itself; flatten it"
+        )
 
-    def _refuse(self, path: _Place, problem: str) -> InvalidPayload:
+    def _invalid(self, path: _Path, problem: str) -> InvalidPayload:
         pointer = "".join("/" + printable(str(part)).replace("~", "~0").replace("/", "~1") for part in path)
         pointer = shorten(pointer, _MAX_POINTER)
-        return InvalidPayload(f"the {self._what} at {pointer or 'its top'} {problem}", pointer=pointer)
+        return InvalidPayload(f"the {self._what} at {pointer or 'its root'} {problem}", pointer=pointer)
 
 
 def _too_large(what: str, size: str, max_bytes: int) -> InvalidPayload:
     return InvalidPayload(
-        f"the {what} is {size} bytes of JSON, more than the {max_bytes:,} allowed; "
-        f"keep large data elsewhere and pass a reference to it"
+        f"the {what} is {size} bytes of JSON, more than the limit of {max_bytes:,}; "
+        f"store large data elsewhere and pass a reference to it"
     )
 
 
@@ -228,9 +233,9 @@ def _is_utf8(value: str) -> bool:
 
 
 def _depth(document: str) -> int:
-    """How deep the brackets go, strings left out, or a bound on it. Linear, and never recurses."""
+    """Return how deep brackets outside strings nest, or an upper bound of it. Linear, without recursion."""
     opened = document.count("[") + document.count("{")
-    if opened <= MAX_DEPTH:  # as with nearly all of them: each character costs
+    if opened <= MAX_DEPTH:  # Nearly always; the loop below is slow.
         return opened
     depth = deepest = 0
     in_string = escaped = False
@@ -256,10 +261,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for name, value in pairs:
         if name in made:
-            raise InvalidPayload(f"the payload gives {quoted(name)} twice in one object; say it once")
+            raise InvalidPayload(f"the payload has the key {quoted(name)} twice in one object; pass it once")
         made[name] = value
     return made
 
 
 def _no_constant(name: str) -> Any:
-    raise InvalidPayload(f"the payload holds {name}, which is not JSON; pass null or a string")
+    raise InvalidPayload(f"the payload contains {name}, which is not JSON; pass null or a string")

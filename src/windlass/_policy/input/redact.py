@@ -1,4 +1,4 @@
-"""What must not be seen: secret payload fields, by name and by declaration. (L5)"""
+"""Mask secret payload fields: those declared as secret, and those whose names suggest it."""
 
 import json
 import re
@@ -11,24 +11,24 @@ _ALWAYS = re.compile(
     r"|(?<![a-z])ssn|(?-i:SSN|Ssn)",  # but not className
     re.IGNORECASE,
 )
-_HOLE = "\0"  # in no payload, so that a value never matches what masking another one left behind
+_HOLE = "\0"  # occurs in no payload, so a value never matches the mask of another
 _MIN_SCRUBBED = 3  # shorter values would turn ordinary text into masks
 
 
 def redact(value: Any, secret: Iterable[str] = ()) -> Any:
-    """The value with secret fields masked: those declared (a name or a dotted path) or tellingly named."""
+    """Mask the secret fields of a value. `secret` are the declared ones: names or dotted paths."""
     return _redact(value, frozenset(secret), ())
 
 
 def secret_values(value: Any, secret: Iterable[str] = ()) -> tuple[str, ...]:
-    """The texts behind the masks, longest first: what must not turn up in an error or a log line."""
+    """Return the masked values, longest first, to be scrubbed from errors and log lines."""
     found: set[str] = set()
     _collect(value, frozenset(secret), (), found, hidden=False)
     return tuple(sorted(found, key=lambda text: (-len(text), text)))
 
 
 def scrub(text: str, values: Iterable[str]) -> str:
-    """The text with every one of these values masked; as `secret_values` gives them, longest first."""
+    """Mask every occurrence of these values, in the order of `secret_values`."""
     for value in values:
         text = text.replace(value, _HOLE)
     return text.replace(_HOLE, MASK)
@@ -65,5 +65,5 @@ def _collect(
 
 
 def _spellings(text: str) -> tuple[str, ...]:
-    """The text, and how a message that quotes it as repr or as JSON would spell it."""
+    """Return the text, and how repr and JSON would quote it."""
     return text, *(q[1:-1] for q in (repr(text), json.dumps(text), json.dumps(text, ensure_ascii=False)))

@@ -1,4 +1,4 @@
-"""Traces as tasks carry them: a W3C traceparent of version 00, and what an attempt makes of it. (O4)"""
+"""Parse and make the W3C traceparent that tasks carry."""
 
 import re
 
@@ -8,14 +8,14 @@ from ..._model.task import Task
 from ...errors import InvalidOption
 from .quoting import quoted
 
-RELATIONS = ("auto", "parent", "link")  # how an attempt's span belongs to the task's trace
+RELATIONS = ("auto", "parent", "link")  # how an attempt's span relates to the task's trace
 
 _FORM = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
-_KNOWN_FLAGS = 0b11  # sampled, and the trace id is random
+_KNOWN_FLAGS = 0b11  # sampled, random trace id
 
 
 class Trace(Struct, frozen=True):
-    """A traceparent, taken apart: hexadecimal ids and the flags."""
+    """A parsed traceparent: ids in hexadecimal, and the flags."""
 
     trace_id: str
     span_id: str
@@ -26,12 +26,12 @@ class Trace(Struct, frozen=True):
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether no span stands behind it: it was made up here. See `synthetic_trace`."""
+        """Whether it has no real span. See `synthetic_trace`."""
         return self.span_id == self.trace_id[:16]
 
 
 def parse_trace(text: object) -> Trace | None:
-    """The traceparent, or None for what is none: a wrong form, version ff, an id of zeros."""
+    """Parse a traceparent; None if it is malformed, has version ff or an id of zeros."""
     found = _FORM.fullmatch(text) if isinstance(text, str) else None
     if found is None:
         return None
@@ -42,7 +42,7 @@ def parse_trace(text: object) -> Trace | None:
 
 
 def checked_trace(value: object) -> str:
-    """The option `trace`: the caller's own, and so refused when it is wrong."""
+    """Check the option `trace`."""
     if not isinstance(value, str) or parse_trace(value) is None:
         raise InvalidOption(
             f"the trace {quoted(value)} is not a W3C traceparent (00-<32 hex>-<16 hex>-<2 hex>)"
@@ -51,9 +51,9 @@ def checked_trace(value: object) -> str:
 
 
 def trace_from_header(header: str | None) -> str | None:
-    """The option `trace` from the text of a `traceparent` header; a wrong one is ignored, as W3C asks.
+    """Return the option `trace` from a `traceparent` header; an invalid one is ignored, as W3C requires.
 
-    Of a later version only what version 00 knows is read, and it is carried on as that.
+    Of a later version only the fields of version 00 are read and kept.
     """
     if not header:
         return None
@@ -67,19 +67,19 @@ def trace_from_header(header: str | None) -> str | None:
 
 
 def synthetic_trace(number: int) -> str:
-    """A trace for a request that nobody traces, from 128 bits: so that what follows from it can be told.
+    """Make a traceparent from 128 bits for a request without one, so that its tasks share a trace id.
 
-    It has no span. Its span id is the first half of its trace id, which shows a worker that it must not
-    take the missing mark "sampled" for somebody's decision.
+    It has no span: its span id is the first half of its trace id, which tells workers that the missing
+    "sampled" flag is not a sampling decision.
     """
     return f"00-{number:032x}-{number >> 64:016x}-00"
 
 
 def is_child(task: Task, relation: str) -> bool:
-    """Whether an attempt's span is a child of the span that the task's trace names, not only linked to it.
+    """Whether an attempt's span is a child of the producer's span, instead of a trace of its own with a link.
 
-    By itself it is for a task that was due at once and runs for the first time. A trace that ends days
-    later, or has one part for each attempt or predecessor, is hard to read: those begin a trace of their own.
+    With "auto" it is for the first attempt of a task that was due at once. A trace that ends days later,
+    or has a part for each attempt or predecessor, is hard to read.
     """
     if relation != "auto":
         return relation == "parent"

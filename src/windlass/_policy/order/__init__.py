@@ -1,1 +1,1 @@
-"""Which task runs next: ranks, lanes, shares, limits."""
+"""Which task runs next: priority, lanes, fairness, limits."""

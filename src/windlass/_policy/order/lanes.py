@@ -1,20 +1,21 @@
-"""Where a ready task stands: whose turn it waits for, and what limits tell it apart by. (F2, F3, F5)
+"""Lanes: the groups of ready tasks that a queue's picks are divided between.
 
-A queue that is neither fair nor shared out between levels is one line, and its tasks have the lane "".
+A lane is a tier (levels of priority that share a percentage of the picks) and a tenant. A queue that has
+neither shares nor fairness has a single lane, "".
 """
 
 from ..._model.queue import Fairness, QueueSettings, level_of
 
 REST = "rest"
-"""The tier of the levels that have no share of their own."""
+"""The tier of the levels without a share of their own."""
 
-_BETWEEN = "\x1f"  # between tier and tenant; no name has it in it
-_BEYOND = "\x20"  # sorts right after it
+_SEPARATOR = "\x1f"  # between tier and tenant; never part of a name
+_BEYOND = "\x20"  # sorts right after the separator
 _END = chr(0x10FFFF)
 
 
 def lane_of(settings: QueueSettings | None, tenant: str, priority: int) -> str:
-    """The lane of a task: its tier, where levels have shares, and its tenant, where the queue is fair."""
+    """Return a task's lane: its tier if levels have shares, and its tenant if the queue is fair."""
     if settings is None or not settings.is_laned:
         return ""
     whose = "" if settings.fairness is Fairness.FIFO else tenant
@@ -22,11 +23,11 @@ def lane_of(settings: QueueSettings | None, tenant: str, priority: int) -> str:
     if not shares:
         return whose
     level = level_of(priority)
-    return f"{level.value if level in shares else REST}{_BETWEEN}{whose}"
+    return f"{level.value if level in shares else REST}{_SEPARATOR}{whose}"
 
 
 def changes_lanes(before: QueueSettings | None, after: QueueSettings | None) -> bool:
-    """Whether tasks belong into other lanes under the new settings than under the old ones."""
+    """Whether tasks belong in other lanes after this change of settings."""
     return _shape(before) != _shape(after)
 
 
@@ -37,12 +38,12 @@ def _shape(settings: QueueSettings | None) -> tuple[bool, frozenset[str]]:
 
 
 def tenant_of(lane: str) -> str:
-    """The tenant whose lane it is."""
-    return lane.partition(_BETWEEN)[2] if _BETWEEN in lane else lane
+    """Return the tenant of a lane."""
+    return lane.partition(_SEPARATOR)[2] if _SEPARATOR in lane else lane
 
 
 def tiers(settings: QueueSettings | None) -> dict[str, int]:
-    """The tiers that a queue's picks are shared out between, and what percentage is theirs."""
+    """Return the tiers of a queue, and the percentage of its picks that each is guaranteed."""
     shares = {} if settings is None else settings.ordering.shares
     if not shares:
         return {"": 100}
@@ -52,5 +53,5 @@ def tiers(settings: QueueSettings | None) -> dict[str, int]:
 
 
 def lane_range(tier: str) -> tuple[str, str]:
-    """Between which names the lanes of a tier lie: not below the first, and below the second."""
-    return (f"{tier}{_BETWEEN}", f"{tier}{_BEYOND}") if tier else ("", _END)
+    """Return the half-open range of names that a tier's lanes are in."""
+    return (f"{tier}{_SEPARATOR}", f"{tier}{_BEYOND}") if tier else ("", _END)

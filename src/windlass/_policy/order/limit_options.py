@@ -1,6 +1,8 @@
-"""What people say of a limit, made exact. (F4, F5)"""
+"""Validate the options of limits; parse and format rates."""
 
+import re
 from difflib import get_close_matches
+from math import isfinite
 from typing import Any, TypedDict
 
 from msgspec.structs import asdict
@@ -9,13 +11,14 @@ from ..._model.limit import COLUMNS, Limit
 from ...errors import InvalidOption
 from ..input.options import checked_name
 from ..input.quoting import quoted
-from .rates import parse_rate
 
 _MAX_FIELD = 128
+_RATE = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(?:/([smh]))?", re.ASCII)
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class LimitOptions(TypedDict, total=False):
-    """A limit: which tasks, what they are counted by, and how many. None is the same as not naming it."""
+    """The options of a limit, as callers write them. None is the same as leaving one out."""
 
     queue: str | None
     type: str | None
@@ -27,21 +30,21 @@ class LimitOptions(TypedDict, total=False):
 
 
 def new_limit(name: str, options: LimitOptions) -> Limit:
-    """The limit that the options describe."""
+    """Return a validated limit. Raises InvalidOption."""
     checked_name(name, "limit")
     given = {key: value for key, value in options.items() if value is not None}
     known = tuple(LimitOptions.__annotations__)
     for key in given:
         if key not in known:
             close = get_close_matches(key, known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"what can be set is {', '.join(known)}"
-            raise InvalidOption(f"the limit {name!r} has no {quoted(key)}; {hint}")
+            hint = f"did you mean {close[0]!r}?" if close else f"the options are {', '.join(known)}"
+            raise InvalidOption(f"unknown option {quoted(key)} of limit {name!r}; {hint}")
     for key, value in given.items():
         _check(name, key, value)
     by, rate = options.get("by"), options.get("rate")
     if by in given:
         raise InvalidOption(
-            f"the limit {name!r} is for one {by} already, so counting by {by} tells nothing apart; "
+            f"limit {name!r} applies to a single {by}, so counting by {by} has no effect; "
             f"leave out by or {by}"
         )
     return Limit(
@@ -57,45 +60,71 @@ def new_limit(name: str, options: LimitOptions) -> Limit:
 
 
 def changed_limit(limit: Limit, options: LimitOptions) -> Limit:
-    """The limit with these options instead of what they were; None takes one away."""
-    standing = asdict(limit)
-    del standing["name"]
+    """Return the limit with these options changed; None removes one."""
+    present = asdict(limit)
+    del present["name"]
     if "rate" in options and options["rate"] is None and "burst" not in options:
-        del standing["burst"]  # it has no meaning without the rate
-    return new_limit(limit.name, LimitOptions(**{**standing, **options}))  # type: ignore[typeddict-item]
+        del present["burst"]  # A burst needs a rate.
+    return new_limit(limit.name, LimitOptions(**{**present, **options}))  # type: ignore[typeddict-item]
 
 
 def _check(name: str, key: str, value: Any) -> None:
-    """Refuse an option that is not of its kind; the limit itself knows how much is too much."""
+    """Check the type of an option; `Limit` checks its range."""
     match key:
         case "queue" | "type":
             checked_name(value, key)
-        case "tenant" if value != "":  # which is the tenant of tasks that have none
+        case "tenant" if value != "":  # "" is the tenant of tasks that have none.
             checked_name(value, key)
         case "running" | "burst" if isinstance(value, bool) or not isinstance(value, int):
-            raise InvalidOption(f"the {key} of limit {name!r} is a whole number, not {quoted(value)}")
+            raise InvalidOption(f"{key} of limit {name!r} must be a whole number, got {quoted(value)}")
         case "by" if not isinstance(value, str) or not value.isidentifier() or len(value) > _MAX_FIELD:
             raise InvalidOption(
-                f"the limit {name!r} is counted by {', '.join(COLUMNS)} or the name of a payload field, "
-                f"not {quoted(value)}"
+                f"by of limit {name!r} must be {', '.join(COLUMNS)} or the name of a payload field, "
+                f"got {quoted(value)}"
             )
         case _:
             pass
 
 
 def check_field(limit: Limit, fields: frozenset[str] | None, secret: tuple[str, ...]) -> None:
-    """Refuse a limit by a payload field that its type does not take (None: it takes any) or keeps secret."""
+    """Raise InvalidOption for a limit by a field that its type lacks (None: takes any) or keeps secret."""
     if limit.by is None or limit.by in COLUMNS:
         return
     if fields is not None and limit.by not in fields:
         close = get_close_matches(limit.by, fields, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise InvalidOption(
-            f"the limit {limit.name!r} counts by {limit.by!r}, but {limit.type} has no parameter of that "
-            f"name{hint}"
+            f"limit {limit.name!r} counts by {limit.by!r}, but {limit.type} has no such parameter{hint}"
         )
     if limit.by in secret:
         raise InvalidOption(
-            f"the limit {limit.name!r} counts by {limit.by!r}, which is secret, and shows what it counts by; "
-            f"count by a field that may be seen"
+            f"limit {limit.name!r} counts by {limit.by!r}, which is secret, and its values are shown to "
+            f"operators; count by another field"
         )
+
+
+def parse_rate(value: float | str) -> float:
+    """Parse a rate in starts a second: a number, or text such as "10/s", "100/m", "5/h"."""
+    match value:
+        case str() if found := _RATE.fullmatch(value):
+            rate = float(found[1]) / _SECONDS[found[2] or "s"]
+        case int() | float() if not isinstance(value, bool) and isfinite(value):
+            rate = float(value)
+        case _:
+            rate = 0.0
+    if rate <= 0:
+        raise InvalidOption(
+            f'rate must be greater than 0: a number of starts a second or text such as "10/s" or "100/m", '
+            f"got {quoted(value)}"
+        )
+    return rate
+
+
+def format_rate(rate: float) -> str:
+    """Format a rate in the first unit that makes it a whole number, or else at least 1."""
+    for unit, seconds in _SECONDS.items():
+        whole = round(rate * seconds)
+        if whole and abs(rate * seconds - whole) < whole * 1e-9:
+            return f"{whole}/{unit}"
+    unit, seconds = next(((u, s) for u, s in _SECONDS.items() if rate * s >= 1), ("h", _SECONDS["h"]))
+    return f"{rate * seconds:.6g}/{unit}"

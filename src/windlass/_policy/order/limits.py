@@ -1,6 +1,6 @@
-"""Which limits a task falls under, and whether they let it start. (F4, F5)
+"""Which limits apply to a task, and whether they let it start.
 
-Guards: a store asks these inside the step that claims, with what it has locked and counted there.
+Stores evaluate these inside the transaction that claims, with the counts that they have locked there.
 """
 
 import hashlib
@@ -14,28 +14,28 @@ from msgspec import Struct
 from ..._model.limit import COLUMNS, Limit
 
 _MAX_VALUE = 100
-_SEPARATOR = "\x1f"  # between limit and value; no name has it in it
-_BEYOND = "\x20"  # sorts right after it
+_SEPARATOR = "\x1f"  # between limit and value; never part of a name
+_BEYOND = "\x20"  # sorts right after the separator
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
 
 
 class Permit(Struct, frozen=True):
-    """What a task needs of one limit: the limit, and the value that is counted for itself."""
+    """What a task needs of one limit: the limit, and the value that is counted separately."""
 
     limit: Limit
     value: str
 
     @property
     def key(self) -> str:
-        """Its name among all permits."""
+        """The key that it is counted under."""
         return f"{self.limit.name}{_SEPARATOR}{self.value}"
 
 
 class PermitUsage(Struct, frozen=True):
-    """What is in use under a permit's key. `tokens` None: nothing was ever started under it.
+    """What is in use under a permit's key: tasks running, and tokens left at `at` (None: never used).
 
-    `now` is the instant of the count, where that had to wait for others.
+    `now` is the instant of the count, if it had to wait for a lock.
     """
 
     running: int
@@ -45,7 +45,7 @@ class PermitUsage(Struct, frozen=True):
 
 
 class Subject(Struct, frozen=True):
-    """A task, as far as limits look at it."""
+    """The fields of a task that limits look at."""
 
     queue: str
     type: str
@@ -54,12 +54,12 @@ class Subject(Struct, frozen=True):
 
 
 def limits_in_queue(limits: Iterable[Limit], queue: str) -> tuple[Limit, ...]:
-    """The limits that tasks of a queue can fall under."""
+    """Return the limits that can apply to tasks of a queue."""
     return tuple(limit for limit in limits if limit.queue is None or limit.queue == queue)
 
 
 def regroups_tasks(before: Limit | None, after: Limit | None) -> bool:
-    """Whether tasks are told apart otherwise under the new limit than under the old one."""
+    """Whether a change of a limit changes which tasks are counted together."""
     if before is None or after is None:
         return True
     return (before.queue, before.type, before.tenant, before.by) != (
@@ -71,25 +71,25 @@ def regroups_tasks(before: Limit | None, after: Limit | None) -> bool:
 
 
 def changes_rate(before: Limit | None, after: Limit | None) -> bool:
-    """Whether a rate ends here. What it has given until now stands, whatever it is from here on."""
+    """Whether a change ends the old rate, so that its tokens must be computed up to now."""
     if before is None or before.rate is None:
         return False
     return after is None or (before.rate, before.capacity) != (after.rate, after.capacity)
 
 
 def key_range(limit: Limit) -> tuple[str, str]:
-    """Between which keys the permits of a limit lie: not below the first, and below the second."""
+    """Return the half-open range of keys that the permits of a limit are in."""
     return f"{limit.name}{_SEPARATOR}", f"{limit.name}{_BEYOND}"
 
 
 def permits_of(limits: Iterable[Limit], task: Subject) -> tuple[Permit, ...]:
-    """What a task needs to start, in the order of the keys."""
+    """Return the permits that a task needs to start, ordered by key."""
     needed = [Permit(limit, _value(limit, task)) for limit in limits if _applies(limit, task)]
     return tuple(sorted(needed, key=lambda permit: permit.key))
 
 
 def limit_key(limits: Sequence[Limit], task: Subject) -> str:
-    """What tells tasks apart that different permits let start; "" for one that needs none."""
+    """Return a hash of the permits a task needs: tasks with equal keys are limited alike. "" if none."""
     needed = permits_of(limits, task) if limits else ()
     if not needed:
         return ""
@@ -98,7 +98,7 @@ def limit_key(limits: Sequence[Limit], task: Subject) -> str:
 
 
 def split_key(key: str) -> tuple[str, str]:
-    """The name of the limit and the value that a permit's key stands for."""
+    """Return the name of the limit and the value of a permit's key."""
     name, _, value = key.partition(_SEPARATOR)
     return name, value
 
@@ -116,18 +116,18 @@ def _value(limit: Limit, task: Subject) -> str:
         return ""
     if limit.by in COLUMNS:
         return str(getattr(task, limit.by))
-    value = _decode(task.payload).get(limit.by)  # Those without the field are counted together.
+    value = _decode(task.payload).get(limit.by)  # Tasks without the field are counted together.
     text = value if isinstance(value, str) else _encode(value).decode()
     if len(text) > _MAX_VALUE or not text.isprintable():
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return text
 
 
-# -- the claim's own reckoning -----------------------------------------------------------------------
+# -- during a claim ----------------------------------------------------------------------------------
 
 
 def tokens_at(limit: Limit, use: PermitUsage, now: datetime) -> float:
-    """The starts that a rate has left at an instant. A clock that was set back refills nothing."""
+    """Return the tokens of a rate at an instant. A clock that was set back adds none."""
     assert limit.rate is not None
     if use.tokens is None or use.at is None:
         return float(limit.capacity)
@@ -136,9 +136,9 @@ def tokens_at(limit: Limit, use: PermitUsage, now: datetime) -> float:
 
 
 def needs_lock(permit: Permit, use: PermitUsage) -> bool:
-    """Whether a permit might let something start, by what was counted without a lock; or must be mended.
+    """Whether a permit, by a count without a lock, might let a task start, or must be corrected.
 
-    What has nothing left by then has nothing to give: it need not be locked.
+    A permit with nothing left need not be locked.
     """
     assert use.now is not None
     if permit.limit.running is not None and use.running >= permit.limit.running:
@@ -149,17 +149,17 @@ def needs_lock(permit: Permit, use: PermitUsage) -> bool:
 
 
 class Ledger:
-    """What permits allow, and what one claim takes of them."""
+    """What permits allow, minus what one claim has taken."""
 
     def __init__(self, now: datetime) -> None:
         self.now = now
         self._running: dict[str, int] = {}
         self._tokens: dict[str, float] = {}
         self.wait: float | None = None
-        self.is_rewound = False  # the clock: something was counted at a later instant than now
+        self.is_rewound = False  # the clock was set back: a count is later than now
 
     def enter(self, permit: Permit, use: PermitUsage) -> None:
-        """What was counted for a permit, under its lock."""
+        """Record the count of a permit, made under its lock."""
         self.now = use.now or self.now
         self._running[permit.key] = use.running
         if permit.limit.rate is not None:
@@ -167,11 +167,11 @@ class Ledger:
             self.is_rewound |= use.at is not None and use.at > self.now
 
     def knows(self, permit: Permit) -> bool:
-        """Whether it was counted."""
+        """Whether the permit's count is recorded."""
         return permit.key in self._running
 
     def room(self, permits: Iterable[Permit], most: int) -> int:
-        """How many tasks that need these may start now, up to so many."""
+        """Return how many tasks that need these permits may start now, at most `most`."""
         return max(min([most, *(self._room(permit, most) for permit in permits)]), 0)
 
     def _room(self, permit: Permit, most: int) -> int:
@@ -180,13 +180,13 @@ class Ledger:
         if limit.rate is None:
             return room
         whole = int(self._tokens[key])
-        if whole < room:  # Time alone will help.
+        if whole < room:  # The rate is the bottleneck: note when the next token arrives.
             seconds = (whole + 1 - self._tokens[key]) / limit.rate
             self.wait = seconds if self.wait is None else min(self.wait, seconds)
         return min(room, whole)
 
     def start(self, permits: Iterable[Permit]) -> bool:
-        """Take what a task needs; False, and nothing taken, if one permit cannot be had."""
+        """Take the permits of a task; return False and take nothing if one is exhausted."""
         needed = tuple(permits)
         if not self.room(needed, 1):
             return False
@@ -194,10 +194,10 @@ class Ledger:
             self._running[permit.key] += 1
             if permit.key in self._tokens:
                 self._tokens[permit.key] -= 1.0
-                self._room(permit, 1)  # Who takes the last says when there is another.
+                self._room(permit, 1)  # Taking the last token notes when the next one arrives.
         return True
 
     @property
     def tokens(self) -> Mapping[str, float]:
-        """The starts left under each key of a limit with a rate."""
+        """The tokens left under each key of a limit with a rate."""
         return self._tokens

@@ -1,4 +1,4 @@
-"""What people say of a queue, made exact: fairness, weights, shares, ageing, retention, stripes. (F2, F3)"""
+"""Validate the options of queues: fairness, weights, shares, ageing, retention, stripes."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -10,18 +10,18 @@ from ..._model.queue import Fairness, Level, Ordering, QueueSettings, Retention
 from ...errors import InvalidOption
 from ..input.options import checked_name, parse_duration
 from ..input.quoting import quoted
+from .priority import parse_level
 
 FairnessName: TypeAlias = Literal["fifo", "round_robin", "random"]
 LevelName: TypeAlias = Literal["high", "medium", "low"]
 
 _FAIR = ", ".join(Fairness)
-_LEVELS = ", ".join(Level)
 
 
 class QueueChanges(TypedDict, total=False):
-    """What is to become of a queue's settings: only what is named changes, and None is the default.
+    """Changes to a queue's settings: options left out stay as they are, None restores the default.
 
-    Of `weights` and `shares` only the tenants and levels that are named change, and None takes one away.
+    In `weights` and `shares`, only the tenants and levels that are named change, and None removes one.
     """
 
     fairness: Fairness | FairnessName | None
@@ -33,11 +33,11 @@ class QueueChanges(TypedDict, total=False):
 
 
 def changed_queue(settings: QueueSettings, changes: QueueChanges) -> QueueSettings:
-    """The settings with these changes. A queue that is no longer round_robin has no weights any more."""
+    """Return the settings with these changes. Weights are dropped when fairness is not round_robin."""
     unknown = sorted(set(changes) - set(QueueChanges.__annotations__))
     if unknown:
         known = ", ".join(QueueChanges.__annotations__)
-        raise InvalidOption(f"a queue has no {quoted(unknown[0])}; what can be set is {known}")
+        raise InvalidOption(f"unknown queue option {quoted(unknown[0])}; the options are {known}")
     fairness = parse_fairness(changes.get("fairness", settings.fairness))
     held = settings.weights if fairness is Fairness.ROUND_ROBIN else {}
     return replace(
@@ -55,25 +55,17 @@ def _stripes(value: int | None) -> int:
 
 
 def parse_fairness(value: str | None) -> Fairness:
-    """A fairness from itself or its name; None is the default."""
+    """Parse a fairness; None is the default."""
     try:
         return Fairness.FIFO if value is None else Fairness(value)
     except ValueError:
-        raise InvalidOption(f"a queue's fairness is one of {_FAIR}, not {quoted(value)}") from None
-
-
-def parse_level(value: str) -> Level:
-    """A level of priority from itself or its name."""
-    try:
-        return Level(value)
-    except ValueError:
-        raise InvalidOption(f"a level of priority is one of {_LEVELS}, not {quoted(value)}") from None
+        raise InvalidOption(f"fairness must be one of {_FAIR}, got {quoted(value)}") from None
 
 
 def checked_retention(value: Retention | None) -> Retention | None:
-    """A retention; None leaves it to the app."""
+    """Check a retention; None is the app's."""
     if value is not None and not isinstance(value, Retention):
-        raise InvalidOption(f"a queue's retention is a Retention, not {quoted(value)}")
+        raise InvalidOption(f"retention must be a Retention, got {quoted(value)}")
     return value
 
 
@@ -81,26 +73,28 @@ def _ordering(ordering: Ordering, changes: QueueChanges) -> Ordering:
     ageing = changes.get("ageing", ordering.ageing)
     shares = _merged(ordering.shares, changes, "shares")
     if ageing is not None:
-        ageing = parse_duration(ageing, "queue's ageing")
+        ageing = parse_duration(ageing, "ageing")
         if not ageing:
-            raise InvalidOption("ageing is how much waiting a level is worth, and more than nothing")
+            raise InvalidOption("ageing must be greater than 0; use None for strict priority")
     return Ordering(ageing=ageing, shares={parse_level(level): share for level, share in shares.items()})
 
 
 def _merged(
-    standing: Mapping[Any, int], changes: QueueChanges, key: Literal["weights", "shares"]
+    present: Mapping[Any, int], changes: QueueChanges, key: Literal["weights", "shares"]
 ) -> dict[Any, int]:
-    """The standing numbers and over them the given ones; a None there takes one away, a None for all, all."""
+    """Merge changes into the present numbers; None removes one entry or, in place of the mapping, all."""
     given: Any = changes.get(key, {})
     if given is None:
         return {}
     what = "tenant" if key == "weights" else "level of priority"
     if not isinstance(given, Mapping):
-        raise InvalidOption(f"{key} are a number for each {what}, not {quoted(given)}")
+        raise InvalidOption(f"{key} must map each {what} to a number, got {quoted(given)}")
     for one, number in given.items():
-        if one != "" or key == "shares":  # "" is the tenant of tasks that have none
+        if one != "" or key == "shares":  # "" is the tenant of tasks that have none.
             checked_name(one, what)
         if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
-            raise InvalidOption(f"the {key[:-1]} of {quoted(one)} is a whole number, not {quoted(number)}")
-    merged = {**standing, **given}
+            raise InvalidOption(
+                f"the {key[:-1]} of {quoted(one)} must be a whole number, got {quoted(number)}"
+            )
+    merged = {**present, **given}
     return {one: number for one, number in merged.items() if number is not None}

@@ -1,6 +1,6 @@
-"""Room in a worker some of whose slots are kept for tasks of a level of priority. (F2)
+"""Slots of a worker that are reserved for levels of priority.
 
-Each level uses what is kept for it first, and beyond that the slots that are kept for nobody.
+Tasks of a level use its reserved slots first, and then the shared ones.
 """
 
 from collections.abc import Mapping
@@ -10,46 +10,50 @@ from msgspec import Struct
 
 from ..._model.queue import Level
 from ...errors import InvalidOption
-from ..input.quoting import quoted
-from .queue_options import parse_level
+from ..input.quoting import counted, quoted
+from .priority import parse_level
 
 
 class Reserve(Struct, frozen=True):
-    """So many slots in all, and so many of them kept for each level."""
+    """The slots of a worker, and how many of them are reserved for each level."""
 
     slots: int
-    kept: dict[Level, int]
+    reserved: dict[Level, int]
 
     @property
     def shared(self) -> int:
-        """The slots that are kept for nobody."""
-        return self.slots - sum(self.kept.values())
+        """The slots that are reserved for no level."""
+        return self.slots - sum(self.reserved.values())
 
     @property
     def levels(self) -> tuple[Level | None, ...]:
-        """What there are claims for: each level that has slots of its own, and any (None)."""
-        return (*self.kept, None) if self.shared else tuple(self.kept)
+        """The levels to claim for: each with reserved slots, and any level (None) if slots are shared."""
+        return (*self.reserved, None) if self.shared else tuple(self.reserved)
 
-    def room(self, level: Level | None, held: Mapping[Level, int], asked: Mapping[Level | None, int]) -> int:
-        """How many more may be asked for: of a level, what is kept for it; of any (None), what is shared.
+    def room(
+        self, level: Level | None, held: Mapping[Level, int], requested: Mapping[Level | None, int]
+    ) -> int:
+        """Return how many more tasks to claim for a level's reserved slots, or for the shared ones (None).
 
-        `held` are here, `asked` may yet come from claims under way. What comes of a claim for any level may
-        be of one whose slots are full, so it counts as shared until it is here.
+        `held` are running, `requested` may still arrive from claims in flight. A task claimed for any level
+        may be of one whose slots are full, so it counts as shared until it arrives.
         """
         if level is not None:
-            return self.kept.get(level, 0) - held.get(level, 0) - asked.get(level, 0)
-        beyond = sum(max(held.get(one, 0) + asked.get(one, 0) - self.kept.get(one, 0), 0) for one in Level)
-        return self.shared - beyond - asked.get(None, 0)
+            return self.reserved.get(level, 0) - held.get(level, 0) - requested.get(level, 0)
+        beyond = sum(
+            max(held.get(one, 0) + requested.get(one, 0) - self.reserved.get(one, 0), 0) for one in Level
+        )
+        return self.shared - beyond - requested.get(None, 0)
 
 
-def new_reserve(slots: int, kept: Mapping[Any, int]) -> Reserve:
-    """The reserve of a worker with so many slots, from levels by name."""
-    if not isinstance(kept, Mapping):
-        raise InvalidOption(f"a worker's reserve is a number of slots for each level, not {quoted(kept)}")
-    reserve = {parse_level(level): number for level, number in kept.items()}
+def new_reserve(slots: int, levels: Mapping[Any, int]) -> Reserve:
+    """Return the reserve of a worker, from numbers of slots by level. Raises InvalidOption."""
+    if not isinstance(levels, Mapping):
+        raise InvalidOption(f"reserve must map levels to numbers of slots, got {quoted(levels)}")
+    reserve = {parse_level(level): number for level, number in levels.items()}
     for level, number in reserve.items():
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise InvalidOption(f"a worker reserves 1 slot or more for {level} tasks, not {quoted(number)}")
+            raise InvalidOption(f"the slots reserved for {level} must be 1 or more, got {quoted(number)}")
     if (total := sum(reserve.values())) > slots:
-        raise InvalidOption(f"a worker with {slots} slots cannot reserve {total} of them")
+        raise InvalidOption(f"cannot reserve {counted(total, 'slot')} of {slots}")
     return Reserve(slots, reserve)

@@ -1,14 +1,14 @@
-"""The store's clock. Every instant windlass compares comes from it; tests hand in one they can turn."""
+"""The clock of a store: the source of every instant that windlass compares. Tests pass one of their own."""
 
 from datetime import UTC, datetime
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time, in UTC."""
+    """A source of the current time."""
 
     def now(self) -> datetime:
-        """The present instant, timezone-aware, in UTC."""
+        """Return the current time as an aware datetime in UTC."""
         ...
 
 
@@ -16,5 +16,4 @@ class SystemClock:
     """The machine's own clock."""
 
     def now(self) -> datetime:
-        """The present instant by the machine's clock."""
         return datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""Sending an alert's message to its webhook: one POST, signed, bounded in time, following nothing."""
+"""Deliver an alert's message to its webhook: one signed POST with a deadline; redirects are not followed."""
 
 import asyncio
 import json
@@ -18,124 +18,127 @@ from ._model.alert import Alert, AlertNotice, Turn
 from .alerts import ID_HEADER, TIME_HEADER, sign
 from .errors import InvalidOption
 
-DEADLINE = 5.0  # seconds for all of it: finding the host, connecting, sending, the answer's first line
+DEADLINE = 5.0  # seconds for all of it: resolving, connecting, sending and the status line
 
 
 class Message(Struct, frozen=True):
-    """What is sent: its id, the same in every try, and its body."""
+    """A message: its id, the same each time it is sent, and its body."""
 
     id: str
     body: bytes
 
 
-class Answer(Struct, frozen=True, kw_only=True):
-    """What came of it: the status, or why there is none. Nothing of the URL or of what the other wrote."""
+class WebhookResponse(Struct, frozen=True, kw_only=True):
+    """The outcome of a delivery: the HTTP status, or why there is none.
+
+    It holds nothing of the URL or of the response's body, which may be secret.
+    """
 
     status: int | None = None
     reason: str
 
     @property
     def taken(self) -> bool:
-        """Whether the message has arrived. A redirect has not taken it."""
+        """Whether the receiver accepted the message (2xx). A redirect is not followed, and does not count."""
         return self.status is not None and 200 <= self.status < 300
 
     @property
     def gone(self) -> bool:
-        """Whether the other side says that it wants no more."""
+        """Whether the receiver wants no more messages (410)."""
         return self.status == HTTPStatus.GONE
 
 
-def message(alert: Alert, news: AlertNotice) -> Message:
-    """The message. It names dead letters and the types of their errors; never payloads, never error texts."""
-    cleared = news.turn is Turn.CLEARED
+def alert_message(alert: Alert, notice: AlertNotice) -> Message:
+    """Build the message of a notice. It holds the types of errors, but no payloads and no error texts."""
+    cleared = notice.turn is Turn.CLEARED
     return _encoded(
         alert,
-        news.id,
+        notice.id,
         "cleared" if cleared else "raised",
-        news.at,
+        notice.at,
         {
-            "reminder": news.turn is Turn.REMINDED,
-            "number": news.number,
-            "raised_at": _iso(news.raised_at),
+            "reminder": notice.turn is Turn.REMINDED,
+            "number": notice.number,
+            "raised_at": _iso(notice.raised_at),
             "dead_letters": [
                 {"id": one.id, "type": one.type, "queue": one.queue, "error_type": one.error}
-                for one in news.letters
+                for one in notice.letters
             ],
         },
     )
 
 
-def trial(alert: Alert, news_id: str, number: int, at: datetime) -> Message:
-    """A message that says it is none: for trying a webhook out."""
-    about: dict[str, object] = {
+def trial_message(alert: Alert, notice_id: str, number: int, at: datetime) -> Message:
+    """Build a message in state "test", for trying a webhook."""
+    details: dict[str, object] = {
         "reminder": False,
         "number": number,
         "raised_at": None,
         "dead_letters": [],
     }
-    return _encoded(alert, news_id, "test", at, about)
+    return _encoded(alert, notice_id, "test", at, details)
 
 
-async def deliver(url: str, sent: Message, secret: str | None) -> Answer:
-    """Send it, from a thread of its own, so that nothing waits for who is slow. It never raises."""
+async def deliver(url: str, sent: Message, secret: str | None) -> WebhookResponse:
+    """Send a message from a thread of its own, within DEADLINE. Never raises."""
     loop = asyncio.get_running_loop()
-    answered: asyncio.Future[Answer] = loop.create_future()
-    posting = _Posting(url, sent, secret)
+    response: asyncio.Future[WebhookResponse] = loop.create_future()
+    post = _Post(url, sent, secret)
 
     def work() -> None:
-        answer = posting.run()
-        with suppress(RuntimeError):  # the loop has been closed: nobody waits any more
-            loop.call_soon_threadsafe(_give, answered, answer)
+        result = post.run()
+        with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            loop.call_soon_threadsafe(_resolve, response, result)
 
-    # Not one of the loop's own threads: those are waited for when the program ends.
+    # Not in the loop's executor: its threads are joined when the program ends.
     threading.Thread(target=work, name="windlass-webhook", daemon=True).start()
     try:
         async with asyncio.timeout(DEADLINE):
-            return await answered
+            return await response
     except TimeoutError:
-        return Answer(reason=_silence())
+        return WebhookResponse(reason=_timed_out())
     finally:
-        posting.give_up()
+        post.abort()
 
 
-class _Posting:
-    """One POST. Standard library, so neither proxies nor redirects nor cookies come into it."""
+class _Post:
+    """One POST by the standard library: no proxies, redirects or cookies."""
 
     def __init__(self, url: str, sent: Message, secret: str | None) -> None:
         self._parts = urlsplit(url)
         self._sent = sent
         self._secret = secret
         self._connection: HTTPConnection | None = None
-        self._given_up = False
+        self._aborted = False
 
-    def run(self) -> Answer:
-        """Blocks until there is an answer, or none is to be had."""
+    def run(self) -> WebhookResponse:
+        """Send and return the outcome; blocks."""
         kind = HTTPSConnection if self._parts.scheme == "https" else HTTPConnection
         target = (self._parts.path or "/") + (f"?{self._parts.query}" if self._parts.query else "")
         try:
             self._connection = kind(self._parts.hostname or "", self._parts.port, timeout=DEADLINE)
             self._connection.connect()
-            if self._given_up:
-                return Answer(reason="given up")
+            if self._aborted:
+                return WebhookResponse(reason="aborted")
             self._connection.request("POST", target, self._sent.body, self._headers())
-            status = self._connection.getresponse().status  # what else it says is not read
+            status = self._connection.getresponse().status  # the rest is not read
         except (OSError, HTTPException, ValueError, InvalidOption) as error:
-            return Answer(reason=_reason(error))
+            return WebhookResponse(reason=_reason(error))
         finally:
             if self._connection is not None:
                 self._connection.close()
-        return Answer(status=status, reason=_meaning(status))
+        return WebhookResponse(status=status, reason=_described(status))
 
-    def give_up(self) -> None:
-        """Nobody waits any more: wake the thread if it still does. Giving up what has ended is harmless."""
-        self._given_up = True
+    def abort(self) -> None:
+        """End the thread's wait, if it still waits."""
+        self._aborted = True
         connected = None if self._connection is None else self._connection.sock
         if connected is not None:
             with suppress(OSError):
                 connected.shutdown(socket.SHUT_RDWR)
 
     def _headers(self) -> dict[str, str]:
-        """Those of Standard Webhooks, as of this try, and what else a POST needs."""
+        """Return the headers of Standard Webhooks, with the current time, and those of any POST."""
         at = int(time.time())
         named = {ID_HEADER: self._sent.id, TIME_HEADER: str(at)}
         if self._secret is not None:
@@ -143,43 +146,45 @@ class _Posting:
         return {**named, "Content-Type": "application/json", "User-Agent": "windlass", "Connection": "close"}
 
 
-def _encoded(alert: Alert, news_id: str, state: str, at: datetime, about: Mapping[str, object]) -> Message:
+def _encoded(
+    alert: Alert, notice_id: str, state: str, at: datetime, details: Mapping[str, object]
+) -> Message:
     data = {
-        "id": news_id,
+        "id": notice_id,
         "alert": alert.name,
         "state": state,
         "type": alert.type,
         "queue": alert.queue,
         "count": alert.count,
         "window": None if alert.window is None else alert.window.total_seconds(),
-        **about,
+        **details,
     }
     whole = {"type": f"windlass.alert.{state}", "timestamp": _iso(at), "data": data}
-    return Message(news_id, json.dumps(whole).encode())
+    return Message(notice_id, json.dumps(whole).encode())
 
 
 def _iso(instant: datetime) -> str:
     return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _give(answered: asyncio.Future[Answer], answer: Answer) -> None:
-    if not answered.done():
-        answered.set_result(answer)
+def _resolve(response: asyncio.Future[WebhookResponse], result: WebhookResponse) -> None:
+    if not response.done():
+        response.set_result(result)
 
 
 def _reason(error: Exception) -> str:
-    """What the system says; never what the other side wrote, which may be anything."""
+    """Describe an error by its type and the system's message; never by what the receiver sent."""
     if isinstance(error, TimeoutError):
-        return _silence()
-    said = error.strerror if isinstance(error, OSError) else None
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+        return _timed_out()
+    detail = error.strerror if isinstance(error, OSError) else None
+    return f"{type(error).__name__}: {detail}" if detail else type(error).__name__
 
 
-def _silence() -> str:
-    return f"no answer within {DEADLINE:g} s"
+def _timed_out() -> str:
+    return f"no response within {DEADLINE:g} s"
 
 
-def _meaning(status: int) -> str:
+def _described(status: int) -> str:
     if 300 <= status < 400:
         return f"{status}: redirects are not followed; give the webhook its final URL"
     try:

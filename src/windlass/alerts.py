@@ -1,13 +1,12 @@
-"""What programs need to hear of dead-letter alerts: the event, and the signature of webhook messages.
+"""Alert events, and the signatures of webhook messages.
 
-Messages are signed as Standard Webhooks 1.0.0 says, with a secret that both sides know. The headers say
-which message it is and when it was sent, and prove by whom:
+Messages are signed as Standard Webhooks 1.0.0 specifies, with a secret that both sides know:
 
     webhook-id: raised-20261115T093000125000Z-9a105749cfcbac2e
     webhook-timestamp: 1790000000
     webhook-signature: v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=
 
-`v1` is the HMAC-SHA256, in base64, of the id, the timestamp and the body as it came, joined by full stops.
+`v1` is the HMAC-SHA256, in base64, of the id, the timestamp and the body as received, joined by full stops.
 """
 
 import hmac
@@ -26,18 +25,18 @@ from .errors import InvalidOption
 __all__ = ["AlertEvent", "Turn", "sign", "verify_signature"]
 
 ID_HEADER, TIME_HEADER, SIGNATURE_HEADER = "webhook-id", "webhook-timestamp", "webhook-signature"
-MIN_SECRET, MAX_SECRET = 24, 64  # bytes, as the standard says
+MIN_SECRET, MAX_SECRET = 24, 64  # bytes, by the standard
 _PREFIX = "whsec_"
 _ASYMMETRIC = ("whsk_", "whpk_")
 _MAX_HEADER = 4_000
-# Visible ASCII but the full stop: that is what parts the id from the time, and the time from the body.
+# Visible ASCII without the full stop, which separates id, time and body.
 _ID = re.compile(r"[!-\-/-~]{1,256}")
 _TIME = re.compile(r"[0-9]{1,12}")
-_ONE = re.compile(r"[^,\s]+")  # of several secrets
+_ONE = re.compile(r"[^,\s]+")  # one of several secrets
 
 
 class Secret(str):
-    """Text that does not show itself."""
+    """Text that its repr does not show."""
 
     __slots__ = ()
 
@@ -46,7 +45,11 @@ class Secret(str):
 
 
 class AlertEvent(Struct, frozen=True, kw_only=True):
-    """An alert was raised, reminded of or cleared."""
+    """An alert was raised, repeated or cleared. Passed to `app.on_alert` functions.
+
+    `number` dead letters were counted where `count` are enough, in all or within `window`; `type` and `queue`
+    are None if any count.
+    """
 
     turn: Turn
     alert: str
@@ -60,9 +63,12 @@ class AlertEvent(Struct, frozen=True, kw_only=True):
 
 
 def sign(secret: str | Sequence[str], body: bytes, *, message_id: str, at: int) -> dict[str, str]:
-    """The three headers of a message sent at this Unix time; signed with each of several secrets."""
+    """Return the three headers that sign a message sent at this Unix time, with each of the secrets.
+
+    Raises InvalidOption for an unusable id or secret.
+    """
     if not _ID.fullmatch(message_id):
-        raise InvalidOption("a message's id is 1 to 256 visible ASCII characters, without a full stop")
+        raise InvalidOption("message_id must be 1 to 256 visible ASCII characters without a full stop")
     macs = [_mac(key, message_id, str(at), body) for key in _keys(secret)]
     return {
         ID_HEADER: message_id,
@@ -79,17 +85,21 @@ def verify_signature(
     tolerance: timedelta | float = 300.0,
     now: float | None = None,
 ) -> bool:
-    """Whether a message comes from who knows the secret, and was sent within `tolerance` of now.
+    """Return whether a message was signed with the secret, and sent within `tolerance` of now.
 
-    Give the request's headers, in any case, and the body as it came, not parsed and written again. Of several
-    secrets and several signatures one that fits is enough. `now` is a Unix time, for tests.
+        if not verify_signature(SECRET, request.headers, await request.body()):
+            return Response(status_code=401)
+
+    `headers`: of the request. `body`: as received, not parsed and encoded again. `secret`: one or
+    several; one match is enough. `tolerance`: a timedelta or seconds [default: 300]. `now`: a Unix time, for
+    tests. Raises InvalidOption for an unusable secret.
     """
     keys = _keys(secret)
     message_id, at = _only(headers, ID_HEADER), _only(headers, TIME_HEADER)
     if not _ID.fullmatch(message_id) or not _TIME.fullmatch(at):
         return False
     seconds = tolerance.total_seconds() if isinstance(tolerance, timedelta) else tolerance
-    if not abs((time.time() if now is None else now) - int(at)) <= seconds:  # so that NaN is never near
+    if not abs((time.time() if now is None else now) - int(at)) <= seconds:  # written so that NaN fails
         return False
     given = [
         mac.encode()
@@ -97,49 +107,49 @@ def verify_signature(
         if version == "v1"
     ]
     expected = [_mac(key, message_id, at, body).encode() for key in keys]
-    # Every pair is compared, in constant time: how long it takes tells nothing.
+    # Every pair is compared in constant time, so the duration reveals nothing.
     same = [hmac.compare_digest(mac, one) for mac in given for one in expected]
     return any(same)
 
 
 def checked_secret(secret: object) -> Secret:
-    """One or several secrets that are worth the name; the complaint does not tell them."""
+    """Return one or several secrets, checked. Raises InvalidOption, without showing them."""
     _keys([secret])
     return Secret(secret)
 
 
 def _keys(secret: object) -> list[bytes]:
-    """The keys that secrets stand for. Commas and spaces part them."""
+    """Return the keys of secrets, which commas or spaces separate."""
     texts: Sequence[object] = secret if isinstance(secret, list | tuple) else [secret]
     keys: list[bytes] = []
     for text in texts or [None]:
         found = _ONE.findall(text) if isinstance(text, str) else []
         if not found:
-            raise _unfit("is text, and not empty")
+            raise _unusable("must be text, and not empty")
         keys += [_key(one) for one in found]
     return keys
 
 
 def _key(secret: str) -> bytes:
     if secret.startswith(_ASYMMETRIC):
-        raise _unfit("is not an ed25519 key (whsk_, whpk_): HMAC alone is supported")
+        raise _unusable("must not be an ed25519 key (whsk_, whpk_): only HMAC is supported")
     text = secret.removeprefix(_PREFIX).rstrip("=")
     try:
         if secret.startswith(_PREFIX):
             key = b64decode(text + "=" * (-len(text) % 4), validate=True)
         else:
             key = secret.encode()
-    except ValueError:  # it would tell the secret
-        raise _unfit(f"is {_PREFIX} and base64, or text in UTF-8") from None
+    except ValueError:  # its message would show the secret
+        raise _unusable(f"must be {_PREFIX} and base64, or text in UTF-8") from None
     if not MIN_SECRET <= len(key) <= MAX_SECRET:
-        raise _unfit(f"has {MIN_SECRET} to {MAX_SECRET} bytes, not {len(key)}")
+        raise _unusable(f"must have {MIN_SECRET} to {MAX_SECRET} bytes, not {len(key)}")
     return key
 
 
-def _unfit(why: str) -> InvalidOption:
+def _unusable(why: str) -> InvalidOption:
     return InvalidOption(
-        f"a webhook secret {why}; `echo {_PREFIX}$(openssl rand -base64 32)` makes one; "
-        "commas or spaces part several"
+        f"a webhook secret {why}; create one with `echo {_PREFIX}$(openssl rand -base64 32)`; "
+        "separate several by commas or spaces"
     )
 
 
@@ -148,7 +158,7 @@ def _mac(key: bytes, message_id: str, at: str, body: bytes) -> str:
 
 
 def _only(headers: Mapping[str, str], name: str) -> str:
-    """A header that is there once, else nothing. What it says is anybody's: it may be anything."""
+    """Return a header that is there exactly once, else "". Its value is not trusted."""
     found = [value for key, value in headers.items() if isinstance(key, str) and key.lower() == name]
     fit = len(found) == 1 and isinstance(found[0], str) and found[0].isascii()
     return found[0] if fit and len(found[0]) <= _MAX_HEADER else ""

@@ -1,7 +1,7 @@
-"""Settings: defaults, then a file, then the environment, then flags, as one frozen value.
+"""Settings of the command line: from a file, the environment and flags; the later source wins.
 
-The file is `windlass.toml`, or `[tool.windlass]` in `pyproject.toml`, in the folder where the command is run.
-The environment names each key as `WINDLASS_` and the key in capitals; an empty variable says nothing.
+The file is `windlass.toml`, or `[tool.windlass]` in `pyproject.toml`, in the current folder. The environment
+variable of a key is `WINDLASS_` and the key in capitals; an empty variable is ignored.
 """
 
 import os
@@ -32,7 +32,7 @@ _CHOICES = {"log_level": LOG_LEVELS, "log_format": LOG_FORMATS, "tracing": RELAT
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """How the command line works here. None leaves a choice to the app, or else to windlass."""
+    """The settings in force. None: as the app has it, or else the default."""
 
     store: str | None = None
     app: str | None = None
@@ -50,29 +50,31 @@ class Settings(Struct, frozen=True, kw_only=True):
     log_level: str = "info"
     log_format: str = "text"
     webhook_secret: Secret | None = None
-    metrics: tuple[str, int] | None = None  # where a worker serves them: host and port
+    metrics: tuple[str, int] | None = None  # host and port where a worker serves them
 
     @classmethod
     def load(
         cls, file: Path | None = None, env: Environment | None = None, flags: Flags | None = None
     ) -> "Settings":
-        """The settings in force; InvalidOption names everything that is wrong with them."""
-        reading = read(file, env, flags)
-        if reading.errors:
-            raise InvalidOption("; ".join(reading.errors))
-        return reading.settings
+        """Read the settings from all sources; raises InvalidOption with everything that is wrong."""
+        found = read_settings(file, env, flags)
+        if found.errors:
+            raise InvalidOption("; ".join(found.errors))
+        return found.settings
 
 
-class Reading(Struct, frozen=True):
-    """The settings, what is wrong with them, and what is merely odd."""
+class FoundSettings(Struct, frozen=True):
+    """The settings that are valid, and the errors and warnings about the others."""
 
     settings: Settings
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
-def read(file: Path | None = None, env: Environment | None = None, flags: Flags | None = None) -> Reading:
-    """Read every source; what is wrong in one of them is left out and told. A flag of None says nothing."""
+def read_settings(
+    file: Path | None = None, env: Environment | None = None, flags: Flags | None = None
+) -> FoundSettings:
+    """Read every source, leaving out what is wrong. A flag of None is ignored."""
     reader = _Reader()
     environment = os.environ if env is None else env
     if path := file or environment.get(FILE_VARIABLE):
@@ -83,11 +85,11 @@ def read(file: Path | None = None, env: Environment | None = None, flags: Flags 
     for key, value in (flags or {}).items():
         if value is not None:
             reader.take(key, value, f"--{key.replace('_', '-')}")
-    return Reading(Settings(**reader.values), tuple(reader.errors), tuple(reader.warnings))
+    return FoundSettings(Settings(**reader.values), tuple(reader.errors), tuple(reader.warnings))
 
 
 class _Reader:
-    """Takes one source after the other; the later one wins."""
+    """Collects settings from one source after another."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
@@ -99,7 +101,9 @@ class _Reader:
         for path in [path for path in (own, shared) if path.is_file()][:1]:
             self.take_file(path)
         if own.is_file() and shared.is_file() and self._table(shared) is not None:
-            self.warnings.append("[tool.windlass] in pyproject.toml is not read: windlass.toml is here")
+            self.warnings.append(
+                "[tool.windlass] in pyproject.toml is ignored, because there is a windlass.toml"
+            )
 
     def take_file(self, path: Path) -> None:
         table = self._table(path) if path.name == "pyproject.toml" else self._document(path)
@@ -115,7 +119,7 @@ class _Reader:
             value, key = environment[variable], variable.removeprefix(PREFIX).lower()
             if key in _FIELDS:
                 self.take(key, value, variable)
-            else:  # perhaps another program's
+            else:  # a warning only: it may belong to another program
                 self.warnings.append(f"{variable} is not a setting of windlass; {_hint(key)}")
 
     def take(self, key: str, value: object, source: str) -> None:
@@ -142,7 +146,7 @@ class _Reader:
         except OSError as error:
             self.errors.append(f"{path}: cannot be read: {error.strerror}")
         except ValueError as error:
-            self.errors.append(f"{path}: not TOML: {error}")
+            self.errors.append(f"{path}: not valid TOML: {error}")
         return None
 
 
@@ -153,15 +157,15 @@ def _hint(key: str) -> str:
 
 def _text(value: object, key: str) -> str:
     if not isinstance(value, str) or not value:
-        raise InvalidOption(f"{key} is text, not {quoted(value)}")
+        raise InvalidOption(f"{key} must be text, not {quoted(value)}")
     return value
 
 
 def _address(value: object, key: str) -> tuple[str, int]:
-    """A host and a port, from PORT, HOST:PORT or [HOST]:PORT; without a host, this machine alone."""
+    """Parse PORT, HOST:PORT or [HOST]:PORT; without a host, listen on 127.0.0.1 only."""
     host, _, port = str(value).rpartition(":")
     if isinstance(value, bool) or not _is_number(port) or int(port) > 65535:
-        raise InvalidOption(f"{key} is a PORT or HOST:PORT to serve them at, not {quoted(value)}")
+        raise InvalidOption(f"{key} must be PORT or HOST:PORT, not {quoted(value)}")
     return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
 
 
@@ -172,7 +176,7 @@ def _secret(value: object, _: str) -> Secret:
 def _whole(value: Any, key: str) -> int:
     found = int(value) if _is_number(value) else value
     if isinstance(found, bool) or not isinstance(found, int):
-        raise InvalidOption(f"{key} is a whole number, not {quoted(value)}")
+        raise InvalidOption(f"{key} must be a whole number, not {quoted(value)}")
     return found
 
 
@@ -181,13 +185,13 @@ def _switch(value: object, key: str) -> bool:
     found = spelled.get(value.lower()) if isinstance(value, str) else value
     if isinstance(found, bool):
         return found
-    raise InvalidOption(f"{key} is true or false, not {quoted(value)}")
+    raise InvalidOption(f"{key} must be true or false, not {quoted(value)}")
 
 
 def _names(value: object, key: str) -> tuple[str, ...]:
     parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
     if not isinstance(parts, list | tuple):
-        raise InvalidOption(f"{key} is a list of names, not {quoted(value)}")
+        raise InvalidOption(f"{key} must be a list of names, not {quoted(value)}")
     return tuple(checked_name(part, key.removesuffix("s")) for part in parts)
 
 
@@ -196,13 +200,13 @@ def _duration(value: Any, key: str) -> timedelta:
 
 
 def _numbers(value: Any, key: str) -> dict[str, int]:
-    """A number for each name, from a table or from text: low=2,high=1."""
+    """Parse a number for each name, from a table or from text such as low=2,high=1."""
     table = value
     if isinstance(value, str) and all("=" in part for part in value.split(",")):
         parts = [part.partition("=") for part in value.split(",")]
         table = {one.strip(): number.strip() for one, _, number in parts}
     if not isinstance(table, Mapping):
-        raise InvalidOption(f"{key} is a number for each level, as in low=2, not {quoted(value)}")
+        raise InvalidOption(f"{key} must be a number for each level, as in low=2, not {quoted(value)}")
     return {str(one): _whole(number, key) for one, number in table.items()}
 
 
@@ -213,7 +217,7 @@ def _is_number(value: Any) -> bool:
 def _choice(value: object, key: str) -> str:
     choices = _CHOICES[key]
     if not isinstance(value, str) or value.lower() not in choices:
-        raise InvalidOption(f"{key} is one of {', '.join(choices)}, not {quoted(value)}")
+        raise InvalidOption(f"{key} must be one of {', '.join(choices)}, not {quoted(value)}")
     return value.lower()
 
 
@@ -239,5 +243,5 @@ _FIELDS: dict[str, Callable[[object, str], Any]] = {
 
 
 def api_key() -> str | None:
-    """The key for a store over HTTP: from the environment, and so in no list of processes."""
+    """Return the API key for a store over HTTP, from WINDLASS_KEY: arguments would show in process lists."""
     return os.environ.get(KEY_VARIABLE) or None

@@ -503,7 +503,7 @@ class TestPatience:
                 handle = await app.client.send("shop.later", delay=10)
                 clock.advance(10)
                 await eventually(lambda: _in_state(handle, State.READY))
-                await eventually(lambda: "no answer within 0.5 s" in caplog.text)
+                await eventually(lambda: "no response within 0.5 s" in caplog.text)
                 slow.gate.set()
                 clock.advance(10)
                 await eventually(lambda: all_sent(app))
@@ -566,7 +566,7 @@ class TestPatience:
                 given_up.set()
                 await dribbling
 
-        assert (answer.taken, answer.reason) == (False, "no answer within 0.2 s")
+        assert (answer.taken, answer.reason) == (False, "no response within 0.2 s")
 
     async def test_no_more_than_a_few_are_told_at_once(
         self, clock: ManualClock, monkeypatch: pytest.MonkeyPatch

@@ -69,7 +69,7 @@ def test_one_fatal_exception_needs_no_tuple(app: App) -> None:
 def test_only_functions_become_task_types(app: App) -> None:
     make: Any = app.task
 
-    with pytest.raises(InvalidOption, match="made of a function, not 'mail'"):
+    with pytest.raises(InvalidOption, match="takes a function, not 'mail'"):
         make("mail")
 
 

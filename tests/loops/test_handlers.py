@@ -148,7 +148,7 @@ async def test_the_context_is_no_part_of_the_payload(app: App) -> None:
     async def quiet(*, ctx: Context) -> None:
         return None
 
-    with pytest.raises(Exception, match="ctx is given to the handler by the worker"):
+    with pytest.raises(Exception, match="ctx is passed by the worker"):
         await quiet.aenqueue(ctx=None)  # type: ignore[arg-type]
 
     assert await tasks(app) == []

@@ -14,7 +14,7 @@ from .._model.record import Declaration
 from .._policy.alerts import AlertOptions, dead_letter_filter, new_alert
 from .._policy.input.quoting import quoted
 from .._store.protocol import Store
-from .._webhook import Answer, deliver, trial
+from .._webhook import WebhookResponse, deliver, trial_message
 from ..alerts import checked_secret
 from ..errors import InvalidOption, NotFound
 from .declarations import list_records, published_declarations
@@ -71,7 +71,7 @@ class Alerts:
             raise NotFound(f"there is no alert {quoted(name)}; `windlass alerts list` shows all alerts")
         await self._store.remove(AlertState, name)
 
-    async def test(self, name: str, *, secret: str | None = None) -> Answer:
+    async def test(self, name: str, *, secret: str | None = None) -> WebhookResponse:
         """Send a message in state "test" to the alert's webhook, from this process, and return the response.
 
         `secret` signs the message. Raises NotFound, or InvalidOption if the alert has no webhook.
@@ -80,7 +80,7 @@ class Alerts:
         if status.alert.webhook is None:
             raise InvalidOption(f"the alert {name!r} has no webhook to test; it is only logged")
         key = None if secret is None else checked_secret(secret)
-        sent = trial(status.alert, new_id(), status.number, await self._store.now())
+        sent = trial_message(status.alert, new_id(), status.number, await self._store.now())
         return await deliver(status.alert.webhook, sent, key)
 
     async def _status(self, alert: Alert, alarm: AlertState | None) -> AlertStatus:

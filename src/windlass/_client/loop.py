@@ -1,4 +1,4 @@
-"""One event loop on a thread of its own, so that blocking callers can use what is async."""
+"""An event loop in a thread of its own, on which blocking callers run coroutines."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines for threads that have no loop. Started at first use, and anew after a fork."""
+    """Runs coroutines for threads without a loop. Starts at first use, and again after a fork."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -21,17 +21,17 @@ class LoopThread:
         _all.add(self)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run it there and wait for its result."""
+        """Run a coroutine there, in the caller's context, and wait for its result."""
         loop = self._running()
         future = asyncio.run_coroutine_threadsafe(coroutine, loop)
         try:
             return future.result()
         except BaseException:
-            future.cancel()  # the caller was interrupted; nobody waits for it any more
+            future.cancel()  # the caller was interrupted: nobody waits for the result
             raise
 
-    def renew(self) -> None:
-        """Start afresh in a forked child: the thread stayed with the parent, perhaps with the lock."""
+    def reset(self) -> None:
+        """Start afresh in a forked child, which has neither the thread nor, perhaps, a free lock."""
         self._lock = threading.Lock()
         if self._loop is not None:
             self._inherited.append(self._loop)  # never closed here: its pipes are the parent's
@@ -50,17 +50,17 @@ class LoopThread:
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    """Until nobody can call any more."""
+    """Run until the LoopThread is garbage-collected."""
     try:
         loop.run_forever()
     finally:
         loop.close()
 
 
-def _renew_all() -> None:
+def _reset_all() -> None:
     for one in _all:
-        one.renew()
+        one.reset()
 
 
 _all: "weakref.WeakSet[LoopThread]" = weakref.WeakSet()
-os.register_at_fork(after_in_child=_renew_all)
+os.register_at_fork(after_in_child=_reset_all)

@@ -1,1 +1,1 @@
-"""The handler of a task type: its declaration, its signature, its context."""
+"""The handler of a task type: its spec, its signature, its context."""

@@ -1,4 +1,4 @@
-"""What a handler may ask about the task it runs, and tell about it."""
+"""The context of a running task, which its handler receives."""
 
 import logging
 from collections.abc import Callable, Coroutine, Generator, Mapping, MutableMapping
@@ -15,11 +15,11 @@ from ..signals import Stop
 logger = logging.getLogger("windlass.task")
 
 running: ContextVar[Task | None] = ContextVar("windlass.running", default=None)
-"""The task whose handler this is called from, in the event loop, in a thread and in a child process."""
+"""The task whose handler is running here: in the event loop, in a thread or in a child process."""
 
 
 class Once:
-    """The answer of `Context.once`: to be awaited in an event loop; in a thread it is there, true or not."""
+    """What `Context.once` returns: awaitable in a coroutine; in a thread already true or false."""
 
     __slots__ = ("_answer", "_ask")
 
@@ -27,7 +27,7 @@ class Once:
         self, ask: Callable[[], Coroutine[Any, Any, bool]] | None = None, *, answer: bool | None = None
     ) -> None:
         self._ask = ask
-        self._answer = answer  # None: not known before it is awaited
+        self._answer = answer  # None until it has been awaited
 
     def __await__(self) -> Generator[Any, None, bool]:
         if self._answer is None:
@@ -37,24 +37,24 @@ class Once:
 
     def __bool__(self) -> bool:
         if self._answer is None:
-            raise UsageError("in a coroutine the answer must be waited for: write `await ctx.once(key)`")
+            raise UsageError("in a coroutine, await it: `if await ctx.once(key):`")
         return self._answer
 
 
 class Effects(Protocol):
-    """What a worker does for the handler it runs, seen from here."""
+    """What a context needs of the worker that runs its task."""
 
     def transaction(self, result: object) -> Transaction:
-        """A transaction that completes the task."""
+        """Return a transaction that completes the task."""
         ...
 
     def once(self, key: str) -> Once:
-        """A mark that only one run of the task gets."""
+        """Return whether this run is the first to ask for the key."""
         ...
 
 
 class NoEffects:
-    """Stands where there is no worker to ask, and says why."""
+    """Effects where there are none: every call raises NotSupported with the reason."""
 
     __slots__ = ("_why",)
 
@@ -62,21 +62,23 @@ class NoEffects:
         self._why = why
 
     def transaction(self, result: object) -> NoReturn:  # noqa: ARG002  the protocol's shape
-        """Refused."""
-        raise NotSupported(f"ctx.transaction() is not to be had here: {self._why}")
+        raise NotSupported(f"ctx.transaction() is not available here: {self._why}")
 
     def once(self, key: str) -> NoReturn:  # noqa: ARG002  the protocol's shape
-        """Refused."""
-        raise NotSupported(f"ctx.once() is not to be had here: {self._why}")
+        raise NotSupported(f"ctx.once() is not available here: {self._why}")
 
 
 _NO_WORKER = NoEffects("no worker runs this task")
 
 
 class Context:
-    """The running task, from inside its handler.
+    """The running task, as its handler sees it.
 
-    Injected into the parameter annotated `Context`; never part of the payload.
+        @app.task
+        async def resize(path: str, *, ctx: Context = INJECTED) -> None:
+            ctx.progress(0.5, "halfway")
+
+    The worker passes it for the parameter annotated `Context`; it is never part of the payload.
     """
 
     __slots__ = ("_effects", "_report", "_stopping", "task")
@@ -96,27 +98,27 @@ class Context:
 
     @property
     def task_id(self) -> TaskId:
-        """The task's id: the same at every attempt."""
+        """The task's id, the same in every attempt."""
         return self.task.id
 
     @property
     def attempt(self) -> int:
-        """Which try this is, from 1."""
+        """The number of this attempt, from 1."""
         return self.task.attempt
 
     @property
     def is_last_attempt(self) -> bool:
-        """Whether a failure now is the task's death."""
+        """Whether the task dies if this attempt fails."""
         return self.task.attempt >= self.task.max_attempts
 
     @property
     def fence(self) -> int:
-        """This lease's number. It only rises: an effect elsewhere can refuse a lower one than it has seen."""
+        """The number of this lease. It only rises, so another system can refuse older ones."""
         return self.task.fence
 
     @property
     def timeout(self) -> timedelta | None:
-        """How long this attempt may run."""
+        """How long this attempt may run; None: no limit."""
         return self.task.timeout
 
     @property
@@ -125,47 +127,56 @@ class Context:
         return _TaskLogger(logger, _labels(self.task))
 
     def idempotency_key(self, name: str = "") -> str:
-        """A key to pass to an outside API: stable over all attempts; one for each `name`. (D16)"""
+        """Return a key for an external API: the same in all attempts, and different for each `name`."""
         return external_key(self.task.id, name)
 
     def transaction(self, *, result: object = None) -> Transaction:
-        """A transaction on the store's own database that completes this task: both stand, or neither. (D15)
+        """Open a transaction on the store's own database that also completes this task: both or neither.
 
-        `async with ctx.transaction() as connection:` in a coroutine, `with` in a thread; one an attempt.
-        Leaving the block completes the task with `result`, which is encoded then, and commits; what the
-        handler returns afterwards is not kept. An exception in the block, a request to stop or a lost lease
-        (LeaseLost) rolls everything back.
+            async with ctx.transaction(result=order_id) as connection:
+                await connection.execute("UPDATE orders …")
+
+        In a thread, use `with`. At most one an attempt. Leaving the block completes the task with `result`,
+        which is encoded then, and commits; what the handler returns afterwards is ignored. An exception in
+        the block, a request to stop or a lost lease rolls everything back.
+
+        Raises LeaseLost; NotSupported if the store cannot do it or the handler runs in a child process.
         """
         return self._effects.transaction(result)
 
     def once(self, key: str) -> Once:
-        """Whether this is the first time, over all attempts, that this task asks for `key`. (D15)
+        """Return True the first time this task asks for `key`, over all attempts, and False after that.
 
-        `if await ctx.once("charge"):` in a coroutine, `if ctx.once("charge"):` in a thread. It is written
-        down before it answers, so at most one run gets True: one that dies between the answer and the effect
-        leaves the effect undone. Raises LeaseLost.
+            if await ctx.once("charge"):
+                bank.charge(amount)
+
+        In a thread, leave out `await`. It is stored before it returns, so at most one attempt gets True; if
+        that attempt dies before the effect, the effect does not happen. Raises LeaseLost, NotSupported.
         """
         return self._effects.once(key)
 
     def progress(self, fraction: float, message: str = "") -> None:
-        """Say how far it has come, from 0 to 1. Kept with the next heartbeat, at most about once a second."""
+        """Report progress from 0 to 1, with a message of at most 500 characters.
+
+        Stored with the next heartbeat, about once a second at most. Raises InvalidOption.
+        """
         if not 0 <= fraction <= 1:
             raise InvalidOption(f"progress is a fraction from 0 to 1, not {fraction!r}")
         self._report(Progress(fraction=float(fraction), message=str(message)[:500]))
 
     @property
     def stopping(self) -> bool:
-        """Whether this task was asked to stop: cancelled, out of time, or its worker is shutting down."""
+        """Whether this task should stop: it was cancelled, timed out, or its worker is shutting down."""
         return self._stopping()
 
     def check(self) -> None:
-        """Raise `Stop` if this task was asked to stop. For handlers in threads, which cannot be cancelled."""
+        """Raise `Stop` if this task should stop. For handlers in threads, which cannot be interrupted."""
         if self._stopping():
             raise Stop("the task was asked to stop")
 
 
 class _TaskLogger(logging.LoggerAdapter[logging.Logger]):
-    """Adds the task's labels to what the caller gives as `extra`."""
+    """Adds the task's labels to the caller's `extra`."""
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         labels = cast(Mapping[str, object], self.extra or {})
@@ -184,14 +195,14 @@ def _labels(task: Task) -> dict[str, object]:
 
 
 class _Injected:
-    """Stands where a worker will put the context; called without a worker, it says so."""
+    """Placeholder for the context; used without a worker, it raises an error that says so."""
 
     def __repr__(self) -> str:
         return "INJECTED"
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"there is no {name}: no worker runs this; pass a Context of your own")
+        raise AttributeError(f"ctx.{name} is not available: no worker runs this; pass a Context of your own")
 
 
 INJECTED: Context = cast(Context, _Injected())
-"""A default for a handler's context parameter, so that type checkers do not ask callers for it."""
+"""The default of a handler's context parameter, so that type checkers do not require it of callers."""

@@ -1,4 +1,4 @@
-"""A handler's parameters as a type: what its payload must look like, checked when it is enqueued."""
+"""A handler's parameters as a type, which payloads are checked against when they are enqueued."""
 
 import inspect
 import typing
@@ -14,14 +14,14 @@ from ..errors import InvalidOption, InvalidPayload
 from .context import Context
 
 RESULT: Any = type("RESULT", (), {"__repr__": lambda _: "RESULT"})()
-"""Stands for the predecessor's result in a step's arguments (in a group: the list of all results)."""
+"""An argument of a step that stands for the result of the task before it (in a group: all results)."""
 
 
 _BY_POSITION = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
 
 
 class Signature:
-    """What a handler takes, apart from its context."""
+    """The parameters of a handler, without its context, and its return type."""
 
     def __init__(self, handler: Callable[..., Any], type_name: str) -> None:
         self.type_name = type_name
@@ -38,11 +38,14 @@ class Signature:
 
     @property
     def fields(self) -> frozenset[str] | None:
-        """The names of its payload's fields; None if it takes any."""
+        """The names of the payload's fields; None if the handler takes any (**kwargs)."""
         return None if self._open_ended else self.names
 
     def payload(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, str | None]:
-        """The payload of a call, checked against the parameters, and which of them takes the result."""
+        """Encode and check the payload of a call; also return the parameter given as RESULT, if any.
+
+        Raises InvalidPayload, or InvalidOption if the context is given.
+        """
         bound = self._bind(args, kwargs)
         takers = [name for name, value in bound.items() if value is RESULT]
         if not takers:
@@ -50,9 +53,9 @@ class Signature:
             self._check(data)
             return data, None
         if len(takers) > 1:
-            raise InvalidPayload(f"{' and '.join(takers)} are both RESULT; one parameter takes it")
+            raise InvalidPayload(f"{' and '.join(takers)} are both RESULT; give it to one parameter")
         data = encode_payload({name: value for name, value in bound.items() if value is not RESULT})
-        self._check_all_but(takers[0], data)
+        self._check_without(takers[0], data)
         return data, takers[0]
 
     def _check(self, payload: bytes) -> None:
@@ -61,10 +64,10 @@ class Signature:
         try:
             self._decoder.decode(payload)
         except msgspec.ValidationError as error:
-            raise self._misfit(error) from None
+            raise self._does_not_fit(error) from None
 
-    def _check_all_but(self, taker: str, payload: bytes) -> None:
-        """Check what is given already; the result will come later."""
+    def _check_without(self, taker: str, payload: bytes) -> None:
+        """Check the other parameters; the result is not known yet."""
         if self._open_ended:
             return
         fields = [field if field[0] != taker else (taker, Any, None) for field in self._fields]
@@ -72,30 +75,30 @@ class Signature:
         try:
             msgspec.json.decode(payload, type=given)
         except msgspec.ValidationError as error:
-            raise self._misfit(error) from None
+            raise self._does_not_fit(error) from None
 
     def arguments(self, payload: bytes) -> dict[str, Any]:
-        """The handler's arguments from a payload; InvalidPayload if it does not fit."""
+        """Decode a payload into the handler's arguments; raises InvalidPayload if it does not fit."""
         if self._open_ended:
             return typing.cast(dict[str, Any], msgspec.json.decode(payload))
         try:
             values = msgspec.structs.asdict(self._decoder.decode(payload))
         except msgspec.ValidationError as error:
-            raise self._misfit(error) from None
+            raise self._does_not_fit(error) from None
         if self._has_defaults:
             return {name: value for name, value in values.items() if value is not UNSET}
         return values
 
-    def _misfit(self, error: msgspec.ValidationError) -> InvalidPayload:
+    def _does_not_fit(self, error: msgspec.ValidationError) -> InvalidPayload:
         return InvalidPayload(
             f"the payload does not fit {self.type_name}{self._shown()}: {error}", pointer=_pointer(str(error))
         )
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         if not args and self._needed <= kwargs.keys() <= self.names:
-            return kwargs  # as it nearly always is, and Python's own way takes five microseconds
+            return kwargs  # The usual case; inspect.Signature.bind takes five microseconds.
         if self.context_name is not None and self.context_name in kwargs:
-            raise InvalidOption(f"{self.context_name} is given to the handler by the worker, not enqueued")
+            raise InvalidOption(f"{self.context_name} is passed by the worker; do not enqueue it")
         if not self._open_ended and (unknown := set(kwargs) - self.names):
             wrong = min(unknown)
             close = get_close_matches(wrong, self.names, n=1)
@@ -124,14 +127,14 @@ class Signature:
                 continue
             if parameter.kind in _BY_POSITION:
                 raise InvalidOption(
-                    f"the handler of {self.type_name!r} takes {parameter} by position; a payload has named "
-                    f"values only, so give every parameter a name"
+                    f"the handler of {self.type_name!r} takes {parameter} by position; payloads only have "
+                    f"named values, so make it a named parameter"
                 )
             hint = _checkable(hints.get(name, Any))
             if parameter.default is inspect.Parameter.empty:
                 fields.append((name, hint))
             else:
-                # The default itself stays in the handler: it need not be JSON, and a new one takes effect.
+                # The default stays in the handler: it need not be JSON, and a changed one applies at once.
                 fields.append((name, hint | UnsetType if hint is not Any else Any, UNSET))
         return fields
 
@@ -146,7 +149,7 @@ class Signature:
 def _hints(handler: Callable[..., Any]) -> dict[str, Any]:
     try:
         return get_type_hints(handler, include_extras=True)
-    except (NameError, TypeError):  # names only a type checker can see: such parameters go unchecked
+    except (NameError, TypeError):  # names that only a type checker sees: not checked at run time
         return {}
 
 
@@ -158,7 +161,7 @@ def _context_name(parameters: inspect.Signature, hints: dict[str, Any]) -> str |
 
 
 def _checkable(hint: Any) -> Any:
-    """The hint if msgspec can check it; Any for a class it knows nothing of."""
+    """Return the hint if msgspec can check it, else Any."""
     try:
         msgspec.json.Decoder(hint)
         made = msgspec.inspect.type_info(hint)
@@ -172,7 +175,7 @@ def _result_type(hint: Any) -> Any:
 
 
 def _pointer(message: str) -> str:
-    """The place that a msgspec error names, `$.a[0].b`, as a JSON pointer."""
+    """Translate the path in a msgspec error, `$.a[0].b`, to a JSON pointer."""
     _, found, path = message.rpartition("`$")
     if not found:
         return ""

@@ -1,4 +1,4 @@
-"""The declaration behind a task type: what a worker must know to run its tasks."""
+"""HandlerSpec: what a task type declares, and a worker needs to run its tasks."""
 
 import inspect
 import logging
@@ -14,11 +14,14 @@ from .signature import Signature
 
 logger = logging.getLogger("windlass.task")
 
-_DEFAULT = Backoff()
+_DEFAULT_BACKOFF = Backoff()
 
 
 class HandlerSpec:
-    """A handler with its name, defaults and rules. Made once, never changed."""
+    """A handler with its name, its tasks' defaults and its retry rules. Immutable.
+
+    Raises InvalidOption if one of them is wrong.
+    """
 
     __slots__ = ("backoff", "defaults", "fatal", "handler", "is_async", "name", "process", "signature")
 
@@ -33,9 +36,7 @@ class HandlerSpec:
         process: bool = False,
     ) -> None:
         if not callable(handler):
-            raise InvalidOption(
-                f"a task type is made of a function, not {handler!r}; options need their names"
-            )
+            raise InvalidOption(f"@app.task takes a function, not {handler!r}; pass options by name")
         self.name = checked_name(name or default_name(handler), "task type")
         self.handler = handler
         self.defaults = defaults
@@ -44,7 +45,7 @@ class HandlerSpec:
         self.process = process
         if process and "<" in getattr(handler, "__qualname__", "<"):
             raise InvalidOption(
-                f"the handler of {self.name!r} is to run in a child process, which finds it by its name; "
+                f"the handler of {self.name!r} has process=True, so a child process must find it by import; "
                 f"define it at the top level of a module"
             )
         self.is_async = inspect.iscoroutinefunction(handler)
@@ -62,24 +63,24 @@ def _exceptions(
 
 
 def safe_backoff(backoff: Delay) -> Delay:
-    """A backoff of the user's own may do anything; asked through this, it always gives a delay."""
+    """Wrap a custom backoff: if it raises or returns no delay, log that and use the default backoff."""
     if isinstance(backoff, Backoff):
         return backoff
     if not callable(backoff):
         raise InvalidOption(f"a backoff is a Backoff or a function of (attempt, draw), not {backoff!r}")
 
-    def asked(attempt: int, draw: float) -> timedelta:
+    def wrapped(attempt: int, draw: float) -> timedelta:
         try:
             return parse_duration(backoff(attempt, draw), "backoff's delay")
         except Exception:
-            logger.exception("a backoff failed; the default one is used instead")
-            return _DEFAULT(attempt, draw)
+            logger.exception("a custom backoff failed; the default backoff is used instead")
+            return _DEFAULT_BACKOFF(attempt, draw)
 
-    return asked
+    return wrapped
 
 
 def default_name(handler: Callable[..., Any]) -> str:
-    """The dotted name: the module, unless it is the program itself, and the function."""
+    """Return module.function, or only the function's name in the main program."""
     module = getattr(handler, "__module__", "__main__")
     qualified = getattr(handler, "__qualname__", type(handler).__qualname__).replace("<locals>.", "")
     return qualified if module == "__main__" else f"{module}.{qualified}"

@@ -9,7 +9,7 @@ from .._model.filter import MAX_PAGE, Filter, Page
 from .._model.state import ENDED
 from .._model.task import TaskId
 from .._store.protocol import Store
-from .._timers import happened
+from .._timers import wait_for_event
 from ..errors import StoreError
 
 _FIRST_LOOK, _LAST_LOOK = 0.01, 0.2
@@ -50,7 +50,7 @@ class Watch:
             ids = tuple(self._ends)
             for start in range(0, len(ids), MAX_PAGE):
                 await self._ask(ids[start : start + MAX_PAGE])
-            await happened(never, self._pause)
+            await wait_for_event(never, self._pause)
             self._pause = min(self._pause * 1.5, _LAST_LOOK)
 
     async def _ask(self, ids: tuple[TaskId, ...]) -> None:

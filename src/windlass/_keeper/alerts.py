@@ -27,7 +27,7 @@ from .._policy.alerts import (
     webhook_origin,
 )
 from .._store.protocol import Store, all_records
-from .._webhook import Answer, deliver, message
+from .._webhook import WebhookResponse, alert_message, deliver
 from ..alerts import AlertEvent
 
 logger = logging.getLogger("windlass.alerts")
@@ -57,7 +57,7 @@ class _Delivery(Struct, frozen=True):
 
     notice: AlertNotice
     url: str
-    task: asyncio.Task[Answer]
+    task: asyncio.Task[WebhookResponse]
 
 
 class AlertWatch:
@@ -155,7 +155,9 @@ class AlertWatch:
         if self._notifier.secret is None and not self._warned_unsigned:
             self._warned_unsigned = True
             logger.warning("webhooks are sent unsigned: set WINDLASS_WEBHOOK_SECRET or App(webhook_secret=…)")
-        task = asyncio.create_task(deliver(alert.webhook, message(alert, notice), self._notifier.secret))
+        task = asyncio.create_task(
+            deliver(alert.webhook, alert_message(alert, notice), self._notifier.secret)
+        )
         task.add_done_callback(lambda _: self._wake())
         self._deliveries[alert.name] = _Delivery(notice, alert.webhook, task)
 

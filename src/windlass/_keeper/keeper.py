@@ -15,7 +15,7 @@ from .._model.record import Session, Worker
 from .._policy.backoff import Delay
 from .._store.protocol import Store, Wake
 from .._store.wakes import listen_for_wakes
-from .._timers import happened
+from .._timers import wait_for_event
 from ..errors import SessionLost, StoreError
 from .alerts import AlertNotifier, AlertWatch
 from .chores import promote_due, prune_expired, rescue_silent
@@ -72,7 +72,7 @@ class Keeper:
                 while True:
                     self._changed.clear()  # before the turn, so that no wake during it is missed
                     wait = await self._turn()
-                    await happened(self._changed, wait)
+                    await wait_for_event(self._changed, wait)
             finally:
                 await self._alerts.close()
                 await self._resign()

@@ -13,7 +13,7 @@ from .._model.lease import CLOSE_TIMEOUT, Heartbeat, HeartbeatReply, ProgressRep
 from .._model.record import Worker
 from .._model.task import TaskId
 from .._store.protocol import Store
-from .._timers import happened
+from .._timers import wait_for_event
 from .held_leases import Holdings
 
 logger = logging.getLogger("windlass.worker")
@@ -171,7 +171,7 @@ class Heart:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._urgent(), short)
         if seconds > short and not self._progress and not self._stopping and not self._soon:
-            await happened(self._hurry, seconds - short)
+            await wait_for_event(self._hurry, seconds - short)
 
     async def _urgent(self) -> None:
         """Until there is something more urgent than progress."""

@@ -28,7 +28,7 @@ from .._policy.order.reserve import new_reserve
 from .._policy.verdict import decide, unhandled_for
 from .._store.protocol import Store, Wake
 from .._store.wakes import listen_for_wakes
-from .._timers import happened
+from .._timers import wait_for_event
 from ..errors import InvalidOption, StoreError
 from .exchange import Exchange
 from .heartbeat import Heart
@@ -148,7 +148,7 @@ class Worker:
                 if not error.transient:
                     raise
                 logger.warning("the store is not available, trying again: %s", error)
-                await happened(self._stop, _OPEN_AGAIN * (1 + random.random()))
+                await wait_for_event(self._stop, _OPEN_AGAIN * (1 + random.random()))
             else:
                 return True
         return False
@@ -216,7 +216,7 @@ class Worker:
             if left <= 0:
                 return False
             self._moved.clear()
-            await happened(self._moved, None if left == float("inf") else left)
+            await wait_for_event(self._moved, None if left == float("inf") else left)
         return True
 
     async def _let_go(self) -> None:

@@ -170,7 +170,7 @@ def test_an_invalid_secret_is_refused_and_not_printed(
     ran = run("alerts", "list", *app)
 
     assert ran.code == 2
-    assert "WINDLASS_WEBHOOK_SECRET: a webhook secret has 24 to 64 bytes, not 7" in ran.err
+    assert "WINDLASS_WEBHOOK_SECRET: a webhook secret must have 24 to 64 bytes, not 7" in ran.err
     assert "hunter2" not in ran.err
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass import InvalidOption
-from windlass.config import Settings, read
+from windlass.config import Settings, read_settings
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +104,7 @@ def test_pyproject_is_read_without_a_windlass_toml() -> None:
     assert Settings.load(env={}).app == "shop:app"
 
     Path("windlass.toml").write_text('app = "other:app"')
-    reading = read(env={})
+    reading = read_settings(env={})
     assert reading.settings.app == "other:app"
     assert "pyproject.toml" in reading.warnings[0]
 
@@ -113,7 +113,7 @@ def test_pyproject_is_read_without_a_windlass_toml() -> None:
 def test_a_pyproject_without_our_table_is_ignored(text: str) -> None:
     Path("pyproject.toml").write_text(text)
 
-    assert read(env={}).settings == Settings()
+    assert read_settings(env={}).settings == Settings()
 
 
 def test_the_environment_can_name_the_file(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_the_environment_can_name_the_file(tmp_path: Path) -> None:
 def test_an_unknown_key_is_an_error_that_names_the_closest() -> None:
     Path("windlass.toml").write_text('log-level = "debug"\nslots = 3')
 
-    reading = read(env={})
+    reading = read_settings(env={})
 
     assert reading.settings.slots == 3
     assert "did you mean 'log_level'?" in reading.errors[0]
@@ -134,7 +134,7 @@ def test_an_unknown_key_is_an_error_that_names_the_closest() -> None:
 
 
 def test_an_unknown_variable_is_a_warning() -> None:
-    reading = read(env={"WINDLASS_SLOT": "3"})
+    reading = read_settings(env={"WINDLASS_SLOT": "3"})
 
     assert not reading.errors
     assert "did you mean 'slots'?" in reading.warnings[0]
@@ -154,14 +154,14 @@ def test_an_unknown_variable_is_a_warning() -> None:
         ("queues = ['a b']", "not a name"),
         ("log_level = 'loud'", "one of debug"),
         ("store = 3", "text"),
-        ("slots = ", "not TOML"),
-        ("slots = 1\nslots = 2", "not TOML"),
+        ("slots = ", "not valid TOML"),
+        ("slots = 1\nslots = 2", "not valid TOML"),
     ],
 )
 def test_a_wrong_value_is_an_error(line: str, message: str) -> None:
     Path("windlass.toml").write_text(line)
 
-    (error,) = read(env={}).errors
+    (error,) = read_settings(env={}).errors
 
     assert "windlass.toml" in error
     assert message in error
@@ -180,4 +180,4 @@ def test_a_missing_file_is_an_error() -> None:
 def test_a_file_that_is_not_text_is_an_error() -> None:
     Path("windlass.toml").write_bytes(b"\xff\xfe")
 
-    assert "not TOML" in read(env={}).errors[0]
+    assert "not valid TOML" in read_settings(env={}).errors[0]

@@ -26,7 +26,7 @@ def test_an_invalid_address_is_refused(run: Run) -> None:
     for value in ("x", "99999", "127.0.0.1:", "-1", "127.0.0.1:metrics"):
         ran = run("worker", "shop:app", f"--metrics={value}")
         assert ran.code == 2
-        assert "metrics is a PORT or HOST:PORT" in ran.err
+        assert "metrics must be PORT or HOST:PORT" in ran.err
 
 
 def test_a_port_that_is_taken_is_refused(run: Run) -> None:

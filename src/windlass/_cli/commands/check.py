@@ -10,7 +10,7 @@ from ..._documents.store import finding_document
 from ..._observe.overview import read_overview
 from ..._policy.input.quoting import counted
 from ..._store.protocol import Finding, Severity
-from ...config import read
+from ...config import read_settings
 from ..command import Cli, Command, pass_cli
 from ..exit_codes import ExitCode
 from ..output import Column, Styled
@@ -39,7 +39,7 @@ def check(cli: Cli) -> None:
 
     Exits with 1 if there is an error.
     """
-    reading = read(cli.file, flags=cli.flags)
+    reading = read_settings(cli.file, flags=cli.flags)
     findings = [_finding(Severity.WARNING, "settings", text) for text in reading.warnings]
     findings += [_finding(Severity.ERROR, "settings", text) for text in reading.errors]
     if not reading.errors:

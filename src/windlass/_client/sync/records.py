@@ -13,7 +13,7 @@ from ..._model.schedule import Schedule, ScheduleOptions
 from ..._model.task import TaskId
 from ..._policy.alerts import AlertOptions
 from ..._policy.order.limit_options import LimitOptions
-from ..._webhook import Answer
+from ..._webhook import WebhookResponse
 from ..alerts import Alerts, AlertStatus
 from ..keys import Keys, NewKey
 from ..limits import Limits
@@ -136,7 +136,7 @@ class SyncAlerts:
         """Remove an alert, raised or not; nothing more is sent. Raises NotFound if there is none."""
         self._loop.run(self._alerts.remove(name))
 
-    def test(self, name: str, *, secret: str | None = None) -> Answer:
+    def test(self, name: str, *, secret: str | None = None) -> WebhookResponse:
         """Send a message in state "test" to the alert's webhook, from this process, and return the response.
 
         `secret` signs the message. Raises NotFound, or InvalidOption if the alert has no webhook.

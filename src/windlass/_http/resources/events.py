@@ -14,7 +14,7 @@ from ..._model.filter import Filter
 from ..._model.key import Scope
 from ..._model.state import ENDED
 from ..._observe.overview import Overview
-from ..._timers import happened
+from ..._timers import wait_for_event
 from ...errors import WindlassError
 from ..operation import Asked, NoQuery, Operations
 from ..task_query import the_task
@@ -38,7 +38,7 @@ async def watch_overview(asked: Asked[NoQuery, None]) -> StreamingResponse:
     """Watch how things stand: an event `overview` now, and whenever that has changed."""
     closing, live = asked.service.closing, _Live(asked)
     await live.look()  # A store that is away can be told as a problem only before the answer begins.
-    return _stream(_told(asked, "overview", live.look, lambda: happened(closing, LOOK_SECONDS)))
+    return _stream(_told(asked, "overview", live.look, lambda: wait_for_event(closing, LOOK_SECONDS)))
 
 
 @events(

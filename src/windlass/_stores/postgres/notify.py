@@ -15,7 +15,7 @@ from typing import Any
 
 from ..._ids import new_id
 from ..._store.protocol import Wake
-from ..._timers import Timer, happened
+from ..._timers import Timer, wait_for_event
 from .connection.client import Connections
 from .script import Ask
 from .statements import in_schema, statement
@@ -206,7 +206,7 @@ class Switchboard:
     async def _keep_up(self, connection: Any) -> None:
         """Renew our name, which also tells whether the line still stands."""
         while not connection.is_closed() and not self._broken.is_set():
-            if await happened(self._broken, _PING * (0.8 + 0.4 * random.random())):
+            if await wait_for_event(self._broken, _PING * (0.8 + 0.4 * random.random())):
                 break
             await self._finish_naming(named=self._named)
         raise ConnectionError("the connection has ended")

@@ -12,8 +12,8 @@ from windlass._store.protocol import Durability, Finding, Severity
 from windlass._stores.migrations import Step, load_steps
 from windlass._stores.postgres import schema
 from windlass._stores.postgres.connection.address import parse
-from windlass._stores.postgres.connection.client import Connections, Server
-from windlass._stores.postgres.connection.durability import promise
+from windlass._stores.postgres.connection.client import Connections
+from windlass._stores.postgres.connection.server import Server
 from windlass._stores.postgres.upkeep import checks
 
 from .conftest import new_schema
@@ -91,12 +91,18 @@ async def test_missing_and_unusable_indexes(made: Connections) -> None:
 
 
 def test_what_the_scripts_make_is_read_off_them() -> None:
-    made = checks.made_by(load_steps("windlass._stores.postgres"))
+    expected = checks.created_by(load_steps("windlass._stores.postgres"))
 
-    assert {"task", "history", "history_rest", "idempotency", "session"} <= made.tables
-    assert made.unlogged == {"listener"}
-    assert {"task_pkey", "task_ready", "task_fingerprint", "history_id", "idempotency_pkey"} <= made.indexes
-    assert "history_pkey" not in made.indexes
+    assert {"task", "history", "history_rest", "idempotency", "session"} <= expected.tables
+    assert expected.unlogged == {"listener"}
+    assert {
+        "task_pkey",
+        "task_ready",
+        "task_fingerprint",
+        "history_id",
+        "idempotency_pkey",
+    } <= expected.indexes
+    assert "history_pkey" not in expected.indexes
 
 
 async def test_tables_that_a_crash_would_empty(made: Connections) -> None:
@@ -136,7 +142,7 @@ async def test_days_that_are_missing_and_tasks_without_one(made: Connections) ->
     (expired,) = await found(made, "tasks", later)
 
     assert f"{later.date() + timedelta(days=1)}" in missing.message
-    assert "1 worker sessions have expired" in expired.message
+    assert "1 worker session has expired" in expired.message
 
 
 async def test_a_transaction_that_pins_vacuum(made: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,8 +171,8 @@ async def test_tasks_that_lie_about(made: Connections) -> None:
 
     messages = [finding.message for finding in await found(made, "tasks")]
 
-    assert any("run for nobody" in message for message in messages)
-    assert any("wait for nothing" in message for message in messages)
+    assert any("running without a session" in message for message in messages)
+    assert any("waiting for no other task" in message for message in messages)
 
 
 async def test_clocks_that_differ(made: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +225,7 @@ async def test_who_may_see_little_is_told_so(made: Connections, postgres15: Post
 def test_the_promise_is_what_the_server_is_set_up_for(
     settings: dict[str, str], durability: Durability, word: str
 ) -> None:
-    said = promise(Server(version=15, pooled=False, settings=settings))
+    promise = Server(version=15, pooled=False, settings=settings).promise
 
-    assert said.durability is durability
-    assert word in said.why
+    assert promise.durability is durability
+    assert word in promise.why

@@ -76,7 +76,7 @@ async def test_a_day_whose_tasks_lie_elsewhere_already_is_left_out(made: Connect
 
 
 async def test_a_lock_held_by_another_is_not_waited_for(made: Connections) -> None:
-    other = await made.alone()
+    other = await made.unpooled()
     async with other.transaction():
         await other.execute(f"LOCK TABLE {made.address.schema}.history IN ACCESS SHARE MODE")
         await other.execute(f"LOCK TABLE {made.address.schema}.history_rest IN ACCESS SHARE MODE")
@@ -91,7 +91,7 @@ async def test_a_lock_held_by_another_is_not_waited_for(made: Connections) -> No
 
 async def test_settling_goes_on_while_a_day_is_made(made: Connections) -> None:
     """Who holds the history for inserting is no hindrance, nor is he hindered."""
-    other = await made.alone()
+    other = await made.unpooled()
     async with other.transaction():
         await other.execute(ENDED.format(schema=made.address.schema), str(uuid4()), NOON, 1, None)
 

@@ -76,7 +76,7 @@ async def test_any_number_may_make_it_at_once(request: pytest.FixtureRequest, se
 
 async def test_where_nothing_is_missing_nobody_waits_for_the_lock(connections: Connections) -> None:
     await schema.ensure(connections)
-    other = await connections.alone()
+    other = await connections.unpooled()
     async with other.transaction():
         key = schema.lock_key(connections.address.schema)
         await other.execute(f"SELECT pg_advisory_xact_lock({key})")

@@ -29,7 +29,7 @@ async def test_a_settlement_that_cannot_be_written_is_not_tried_for_ever(
     """The worker buries what it is told that the value is at fault for; an outage it would sit out."""
     held = await running(store, await worker_on(store))
 
-    with pytest.raises(InvalidPayload, match="cannot keep a value"):
+    with pytest.raises(InvalidPayload, match="cannot store a value"):
         await store.settle([settlement(held, Bury(error=Error(type="E", message=message)))])
 
     assert await state_of(store, held.task.id) is State.RUNNING
@@ -44,7 +44,7 @@ async def test_a_task_that_cannot_be_written_is_refused_whole(
 ) -> None:
     batch = [a_task() for _ in range(number - 1)]
 
-    with pytest.raises(InvalidPayload, match="cannot keep a value"):
+    with pytest.raises(InvalidPayload, match="cannot store a value"):
         await store.enqueue([*batch, replace(a_task(), **wrong)])
 
     (count,) = await store.count(Filter(), [])

@@ -1,4 +1,4 @@
-"""Postgres's errors in our words, translated once, at the edge: what happened, where, what to do."""
+"""Translate Postgres's and asyncpg's errors into windlass's, once, at the edge of the store."""
 
 import asyncio
 from collections.abc import Iterator
@@ -8,31 +8,41 @@ import asyncpg
 
 from ...errors import InvalidPayload, SchemaMismatch, StoreError, StoreUnavailable, WindlassError
 
-_RETRYABLE = frozenset({"40001", "40P01"})  # serialization failure, deadlock: nothing was done
+_RETRYABLE = frozenset({"40001", "40P01"})  # Serialisation failure and deadlock: nothing was done.
 
-_DOWN = "Postgres at {place} cannot be reached ({error}): see that it runs and that the address is right"
-_LOST = "the connection to Postgres at {place} broke ({error}): whether the request was done is not known"
+_DOWN = (
+    "cannot connect to Postgres at {address} ({error}); check that it is running and that the URL is right"
+)
+_LOST = (
+    "lost the connection to Postgres at {address} ({error}); the request may or may not have been carried out"
+)
 _READ_ONLY = (
-    "Postgres at {place} takes no writes ({error}): after a failover connect to the new primary; "
-    "a URL may name several hosts"
+    "Postgres at {address} is read-only ({error}); after a failover connect to the new primary, "
+    "or name all hosts in the URL"
 )
-_FULL = "Postgres at {place} has no free connection ({error}): raise max_connections, or use a pooler"
-_TIMEOUT = "Postgres at {place} cancelled a request ({error}): see statement_timeout, and what it waited for"
-_LOCKED = "Postgres at {place} kept a lock for too long ({error}): look for an open transaction; try again"
-_OVERTAKEN = "Postgres at {place} gave way to other transactions again and again ({error}): try again"
-_NO_SPACE = "Postgres at {place} is out of resources ({error}): nothing was lost; it goes on when there are"
-_STARTING = "Postgres at {place} is starting or shutting down ({error}): try again"
-_NO_TABLE = "the database at {place} lacks a part of windlass's schema ({error}): run `windlass migrate`"
-_STRANGER = "what answers at {place} does not speak Postgres's protocol ({error}): see host and port"
-_REFUSED = "Postgres at {place} refuses us ({error}): see user, password, database and their rights"
-_UNUSABLE = "Postgres at {place} cannot be used like this ({error}): see the store's URL"
+_FULL = "Postgres at {address} has no free connection slots ({error}); raise max_connections, or use a pooler"
+_TIMEOUT = "Postgres at {address} cancelled a statement ({error}); check statement_timeout and blocking locks"
+_LOCKED = (
+    "timed out waiting for a lock in Postgres at {address} ({error}); "
+    "look for a long-running transaction, then retry"
+)
+_OVERTAKEN = "Postgres at {address} kept rolling back because of concurrent transactions ({error}); retry"
+_NO_SPACE = "Postgres at {address} is out of resources ({error}); nothing was lost; free some, then retry"
+_STARTING = "Postgres at {address} is starting up or shutting down ({error}); retry"
+_NO_TABLE = "windlass's schema at {address} is incomplete ({error}); run `windlass migrate`"
+_NOT_POSTGRES = "the server at {address} does not speak the Postgres protocol ({error}); check host and port"
+_DENIED = (
+    "Postgres at {address} denied access ({error}); check user, password, database and the user's privileges"
+)
+_UNUSABLE = "cannot use Postgres at {address} with these settings ({error}); check the store's URL"
 _NO_VALUE = (
-    "Postgres at {place} cannot keep a value ({error}): no NUL, no lone surrogate, no number too large"
+    "Postgres at {address} cannot store a value ({error}); "
+    "NUL characters, lone surrogates and numbers out of range are not allowed"
 )
-_OTHER = "Postgres failed at {place}: {error} ({code})"
+_OTHER = "Postgres at {address} failed: {error} (SQLSTATE {code})"
 
-# By SQLSTATE, or by its class; the longer one first.
-_FAULTS: dict[str, tuple[type[WindlassError], str]] = {
+# By SQLSTATE or its class; the longer prefix first.
+_BY_SQLSTATE: dict[str, tuple[type[WindlassError], str]] = {
     "22": (InvalidPayload, _NO_VALUE),
     "25006": (StoreUnavailable, _READ_ONLY),
     "53300": (StoreUnavailable, _FULL),
@@ -47,9 +57,9 @@ _FAULTS: dict[str, tuple[type[WindlassError], str]] = {
     "08": (StoreUnavailable, _LOST),
     "25P03": (StoreUnavailable, _LOST),  # idle in transaction for too long
     "25P04": (StoreUnavailable, _LOST),
-    "28": (StoreError, _REFUSED),
-    "3D000": (StoreError, _REFUSED),
-    "42501": (StoreError, _REFUSED),
+    "28": (StoreError, _DENIED),
+    "3D000": (StoreError, _DENIED),
+    "42501": (StoreError, _DENIED),
     "42P01": (SchemaMismatch, _NO_TABLE),
     "42703": (SchemaMismatch, _NO_TABLE),
     "3F000": (SchemaMismatch, _NO_TABLE),
@@ -60,14 +70,14 @@ _CONFIGURATION = (
     asyncpg.UnsupportedClientFeatureError,
     asyncpg.UnsupportedServerFeatureError,
 )
-# What the driver finds that it cannot send. Nothing was asked, and trying again cannot help.
-_OF_VALUE = (asyncpg.DataError, OverflowError, UnicodeEncodeError)
+# Values that the driver cannot encode. Nothing was sent, and retrying cannot help.
+_BAD_VALUE = (asyncpg.DataError, OverflowError, UnicodeEncodeError)
 _BROKEN = (asyncpg.InterfaceError, asyncpg.InternalClientError, TimeoutError, asyncio.IncompleteReadError)
 
 
 @contextmanager
-def told(place: str) -> Iterator[None]:
-    """Raise what goes wrong within in our words."""
+def translated_errors(address: str) -> Iterator[None]:
+    """Raise windlass's errors in place of the driver's."""
     try:
         yield
     except (
@@ -77,53 +87,55 @@ def told(place: str) -> Iterator[None]:
         OSError,
         TimeoutError,
         asyncio.IncompleteReadError,
-        *_OF_VALUE,
+        *_BAD_VALUE,
     ) as error:
-        raise translate(error, place) from error
+        raise translate(error, address) from error
 
 
-def translate(error: BaseException, place: str) -> WindlassError:
-    """The error to raise in place of the driver's."""
+def translate(error: BaseException, address: str) -> WindlassError:
+    """Return the error to raise in place of a driver's, which may be asyncpg's or another's."""
     code = state_of(error)
-    if isinstance(error, _OF_VALUE):
-        return InvalidPayload(_NO_VALUE.format(place=place, error=error))
+    if isinstance(error, _BAD_VALUE):
+        return InvalidPayload(_NO_VALUE.format(address=address, error=error))
     if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
-        return StoreUnavailable(_READ_ONLY.format(place=place, error="it is a standby, or set to read only"))
+        return StoreUnavailable(
+            _READ_ONLY.format(address=address, error="it is a standby, or configured as read-only")
+        )
     if isinstance(error, asyncpg.ProtocolError):
-        return StoreError(_STRANGER.format(place=place, error=error))
+        return StoreError(_NOT_POSTGRES.format(address=address, error=error))
     if isinstance(error, _CONFIGURATION):
-        return StoreError(_UNUSABLE.format(place=place, error=error))
+        return StoreError(_UNUSABLE.format(address=address, error=error))
     if code is None:
-        # No answer came: a broken socket, a time-out of our own, a host that is not there.
+        # Not from the server: a broken socket, a time-out of our own, an unknown host.
         text = str(error) or type(error).__name__
         lost = isinstance(error, _BROKEN)
-        return StoreUnavailable((_LOST if lost else _DOWN).format(place=place, error=text))
-    for prefix, (kind, message) in _FAULTS.items():
+        return StoreUnavailable((_LOST if lost else _DOWN).format(address=address, error=text))
+    for prefix, (kind, message) in _BY_SQLSTATE.items():
         if code.startswith(prefix):
-            return kind(message.format(place=place, error=error, code=code))
-    return StoreError(_OTHER.format(place=place, error=error, code=code))
+            return kind(message.format(address=address, error=error, code=code))
+    return StoreError(_OTHER.format(address=address, error=error, code=code))
 
 
 def state_of(error: BaseException) -> str | None:
-    """The error's SQLSTATE, whichever driver raised it; None for one that is not the server's."""
+    """Return the error's SQLSTATE, whichever driver raised it; None if it did not come from the server."""
     code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
     return code if isinstance(code, str) else None
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Whether the server undid everything for no fault of ours, so that doing it again may succeed."""
+    """Whether the transaction was rolled back because of a concurrent one, so that a retry may succeed."""
     return state_of(error) in _RETRYABLE
 
 
 def leaves_unanswered(error: BaseException) -> bool:
-    """Whether a statement may still be under way: its caller was cancelled, or stopped waiting."""
+    """Whether the statement may still be running: its caller was cancelled or timed out."""
     return isinstance(error, (asyncio.CancelledError, TimeoutError, GeneratorExit))
 
 
 def means_reconnect(error: BaseException) -> bool:
-    """Whether the other connections are likely to be in the same trouble: a restart, a failover."""
+    """Whether the other connections have probably broken too, as after a restart or failover."""
     code = state_of(error)
-    if isinstance(error, _OF_VALUE):
+    if isinstance(error, _BAD_VALUE):
         return False
     if code is None:
         return isinstance(error, (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError))
@@ -131,7 +143,7 @@ def means_reconnect(error: BaseException) -> bool:
 
 
 def means_next_host(error: BaseException) -> bool:
-    """Whether another host may serve us better than the one that failed like this."""
+    """Whether to try the next host after this error."""
     if isinstance(error, (OSError, asyncpg.InternalClientError)):
         return True
     return (state_of(error) or "").startswith(("08", "53", "57"))

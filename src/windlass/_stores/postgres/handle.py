@@ -19,12 +19,12 @@ from .claim import relayout as laying
 from .claim.fifo import Claiming
 from .connection.address import Address, parse
 from .connection.client import Connections
-from .connection.durability import UNKNOWN, promise
+from .connection.server import UNKNOWN
 from .enqueue.coalesce import Together
 from .enqueue.plain import Terms
 from .enqueue.repeats import Tries
 from .notify import Switchboard
-from .own_transaction import Blocking
+from .own_transaction import PsycopgPool
 from .queue_layout import ALL, Layout
 from .script import Ask, Row, Script
 from .upkeep.keep import Horizons
@@ -46,8 +46,8 @@ class Handle:
         self._closed = False
         self._ready = False
         self._connections = Connections(address)
-        self._own = Connections(address, planned=False)
-        self._blocking = Blocking(address)
+        self._own = Connections(address, tuned=False)
+        self._blocking = PsycopgPool(address)
         self._layout = Layout()
         self._claiming = Claiming(self._layout)
         self._tries = Tries()
@@ -69,7 +69,7 @@ class Handle:
     def promise(self) -> Promise:
         """What an acknowledged write survives, as the server is set up."""
         server = self._connections.server
-        return UNKNOWN if server is None else promise(server)
+        return UNKNOWN if server is None else server.promise
 
     async def now(self) -> datetime:
         """The database's clock, unless a test has its own."""
@@ -84,7 +84,7 @@ class Handle:
         """Connect; make the schema where there is none."""
         self._closed = False
         if not self._ready:
-            with self._connections.told():
+            with self._connections.translated_errors():
                 await schema.ensure(self._connections, self._now)
             self._ready = True
 
@@ -157,18 +157,18 @@ class Handle:
         """One statement's rows."""
         if self._closed or not self._ready:
             await self._opened()
-        with self._connections.told():
+        with self._connections.translated_errors():
             return await self._connections.fetch(ask)
 
     async def play(self, make: Callable[[], Script[T]]) -> T:
         """A script, in a transaction."""
         await self._opened()
-        with self._connections.told():
+        with self._connections.translated_errors():
             return await self._connections.play(make)
 
     async def _opened(self) -> None:
         if self._closed:
-            raise StoreError(f"the store at {self.address.place} is closed; open it again to use it")
+            raise StoreError(f"the store at {self.address.display} is closed; open it again to use it")
         if not self._ready:
             await self.open()
 

@@ -176,7 +176,7 @@ class Switchboard:
 
     @asynccontextmanager
     async def _one_line(self) -> AsyncIterator[Any]:
-        connection = await self._connections.to_listen()
+        connection = await self._connections.for_listening()
         try:
             self._broken = asyncio.Event()
             connection.add_termination_listener(self._on_end)

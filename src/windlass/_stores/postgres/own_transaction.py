@@ -1,8 +1,8 @@
-"""A transaction on a connection of our own, for a handler's writes and its task's end together. (D15)
+"""ctx.transaction(): a handler's writes and its task's end in one transaction on a connection of the store's.
 
-In an event loop it is asyncpg's, in a thread psycopg's. The connections are apart from those that claim and
-settle, so that handlers that keep one for a while hold up nobody; and they have the server's own settings:
-the statements on them are mostly not ours.
+In an event loop the connection is asyncpg's, in a thread psycopg's. Claims and settlements use other
+connections, so a handler that keeps one for long delays nobody; and these have the server's own settings, as
+most statements on them are the handler's.
 """
 
 import threading
@@ -14,20 +14,21 @@ from typing import Any
 
 from ...errors import NotSupported, StoreUnavailable
 from .connection.address import Address
-from .connection.client import CONNECT_SECONDS, Connections
+from .connection.client import Connections
+from .connection.hosts import CONNECT_SECONDS
 from .errors import translate
 
 MAX_IDLE_SECONDS = 60
-"""How long a block may do nothing: then the server ends it, for it keeps vacuum from its work."""
+"""Seconds a transaction may be idle before the server ends it; while open it holds up vacuum."""
 
 _NO_PSYCOPG = (
-    "ctx.transaction() in a handler that blocks needs the driver psycopg: pip install 'windlass[psycopg]', "
+    "ctx.transaction() in a sync handler needs the driver psycopg: pip install 'windlass[psycopg]', "
     "or make the handler async"
 )
 
 
-class Blocking:
-    """psycopg connections of one handle, kept from one transaction to the next."""
+class PsycopgPool:
+    """The store's psycopg connections, kept from one transaction to the next."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -35,7 +36,7 @@ class Blocking:
         self._free: deque[Any] = deque(maxlen=address.connections)
 
     def take(self) -> Any:
-        """A connection that nobody else uses."""
+        """Take a connection for exclusive use, opening one if none is free."""
         with self._lock:
             while self._free:
                 connection = self._free.pop()
@@ -45,17 +46,17 @@ class Blocking:
             import psycopg  # noqa: PLC0415  an extra
         except ModuleNotFoundError as missing:
             raise NotSupported(_NO_PSYCOPG) from missing
-        with told_blocking(self._address.place):
+        with translated_psycopg_errors(self._address.display):
             return psycopg.connect(
                 self._address.dsn,
                 connect_timeout=int(CONNECT_SECONDS),
                 application_name="windlass",
-                prepare_threshold=None,  # A pooler may give every transaction another connection.
+                prepare_threshold=None,  # Behind a pooler each transaction may get another connection.
                 target_session_attrs="read-write",
             )
 
     def give_back(self, connection: Any) -> None:
-        """Keep it for the next, if it is sound and nothing is left open on it."""
+        """Keep the connection for the next transaction if it works and no transaction is open on it."""
         with self._lock:
             is_clean = not connection.closed and connection.info.transaction_status.name == "IDLE"
             if is_clean and len(self._free) < self._address.connections:
@@ -64,38 +65,38 @@ class Blocking:
         connection.close()
 
     def close(self) -> None:
-        """Close those that nobody uses."""
+        """Close the free connections."""
         with self._lock:
             free, self._free = self._free, deque(maxlen=self._address.connections)
         for connection in free:
             connection.close()
 
     def leave_to_parent(self) -> None:
-        """In a forked child: forget the parent's connections, without touching them."""
+        """In a forked child: forget the parent's connections without touching them."""
         self._lock = threading.Lock()
         _inherited.append(self._free)
         self._free = deque(maxlen=self._address.connections)
 
 
 _inherited: list[Any] = []
-"""Never freed: closing them would end the parent's connections."""
+"""Never freed, because closing them would end the parent's connections."""
 
 
 @contextmanager
-def told_blocking(place: str) -> Iterator[None]:
-    """Raise what psycopg raises in our words."""
+def translated_psycopg_errors(address: str) -> Iterator[None]:
+    """Raise windlass's errors in place of psycopg's."""
     import psycopg  # noqa: PLC0415  an extra
 
     try:
         yield
     except psycopg.Error as error:
-        raise translate(error, place) from error
+        raise translate(error, address) from error
 
 
 class OwnTransaction:
-    """`async with` or `with`, once."""
+    """A transaction to use once, by `async with` or by `with`; yields the driver's connection."""
 
-    def __init__(self, connections: Connections, blocking: Blocking) -> None:
+    def __init__(self, connections: Connections, blocking: PsycopgPool) -> None:
         self._connections = connections
         self._blocking = blocking
         self._stack = AsyncExitStack()
@@ -104,7 +105,7 @@ class OwnTransaction:
     # -- in an event loop ----------------------------------------------------------------------------
 
     async def __aenter__(self) -> Any:
-        with self._connections.told():
+        with self._connections.translated_errors():
             connection = await self._stack.enter_async_context(self._connections.one())
             try:
                 await self._stack.enter_async_context(self._connections.transaction(connection))
@@ -117,24 +118,24 @@ class OwnTransaction:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # They hear of what went wrong, so that no connection is kept that something is still under way on.
-        with self._connections.told():
+        # Passing the error on makes the pool drop a connection on which a statement may still be running.
+        with self._connections.translated_errors():
             await self._stack.__aexit__(kind, error, trace)
 
     # -- in a thread ---------------------------------------------------------------------------------
 
     def __enter__(self) -> Any:
         self._connection = self._blocking.take()
-        place = self._connections.address.place
+        address = self._connections.address.display
         try:
-            with told_blocking(place):
-                self._connection.execute(_SET_IDLE)  # Begins it, too.
+            with translated_psycopg_errors(address):
+                self._connection.execute(_SET_IDLE)  # Also begins the transaction.
         except StoreUnavailable:
-            # It had been kept too long, and broke meanwhile: a fresh one tells how things are.
+            # The kept connection broke while it was idle; only if a new one fails too is the server down.
             self._connection.close()
             self._blocking.close()
             self._connection = self._blocking.take()
-            with told_blocking(place):
+            with translated_psycopg_errors(address):
                 self._connection.execute(_SET_IDLE)
         return self._connection
 
@@ -143,7 +144,7 @@ class OwnTransaction:
     ) -> None:
         try:
             if kind is None:
-                with told_blocking(self._connections.address.place):
+                with translated_psycopg_errors(self._connections.address.display):
                     self._connection.commit()
             else:
                 with suppress(Exception):

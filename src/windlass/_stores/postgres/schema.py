@@ -1,7 +1,7 @@
-"""The schema's number in the database, and the moves from one to the next.
+"""Read the schema's version and migrate it.
 
-Whoever migrates holds an advisory lock of the schema's name to the end of each step's transaction, so that
-any number of processes may start at once. Nothing outlives a transaction: it works through any pooler.
+Each step's transaction holds an advisory lock on the schema's name, so any number of processes may migrate at
+once. Nothing outlives a transaction, so migrations work through any pooler.
 """
 
 import hashlib
@@ -19,16 +19,16 @@ from .script import Ask, Row, Script, play, value
 from .statements import in_schema, statement
 from .upkeep import partitions
 
-_PATIENCE_SECONDS = 3600.0
-"""How long one step may take, and how long to wait for another who migrates."""
+_STEP_SECONDS = 3600.0
+"""Time for one step, and for waiting on another process that migrates."""
 
-# The lock first: while somebody else migrates there is nothing to hurry for. After that a step that cannot
-# have its tables within some seconds gives way: everybody who wants them as well queues up behind it.
+# First wait for the advisory lock, for as long as another process migrates. Then fail soon if the tables are
+# locked, because every other statement on them queues up behind this one.
 _LOCK = "SELECT pg_catalog.pg_advisory_xact_lock({key})"
-_HURRY = "SET LOCAL lock_timeout = '10s'; SET LOCAL statement_timeout = 0"
+_LOCK_TIMEOUT = "SET LOCAL lock_timeout = '10s'; SET LOCAL statement_timeout = 0"
 _HAS_SCHEMA = "SELECT pg_catalog.to_regnamespace('{schema}') IS NOT NULL"
-_MAKE_SCHEMA = "CREATE SCHEMA IF NOT EXISTS {schema}"
-_MAKE_TABLE = """
+_CREATE_SCHEMA = "CREATE SCHEMA IF NOT EXISTS {schema}"
+_CREATE_TABLE = """
 CREATE TABLE IF NOT EXISTS windlass.schema_version (
     single integer PRIMARY KEY CHECK (single = 1),
     number integer NOT NULL
@@ -38,41 +38,40 @@ CREATE TABLE IF NOT EXISTS windlass.schema_version (
 
 @cache
 def steps() -> tuple[Step, ...]:
-    """The steps that this code knows."""
+    """Return the steps that this code knows."""
     assert __package__
     return load_steps(__package__)
 
 
 def number() -> Script[int]:
-    """Where the schema stands; 0 where there is none. Harmless in anybody's transaction."""
+    """Return the schema's version, 0 if there is none. Safe in a caller's transaction: it cannot fail."""
     if not (yield from value("schema_exists")):
         return 0
     return int((yield from value("schema_number")) or 0)
 
 
 async def ensure(connections: Connections, now: datetime | None = None) -> None:
-    """Make the schema where there is none; raise SchemaMismatch where there is another one.
+    """Create the schema if there is none; raise SchemaMismatch if its version is not the current one.
 
-    An old one is not brought forward by whoever happens to open it first: other processes may still run
-    the old code, and going forward is a person's decision. Where all is well this is one read.
+    An old schema is not migrated here: other processes may still run the old code, so that is the operator's
+    decision. If the version is current this is a single read.
     """
-    at = await _glance(connections)
+    at = await _read_version(connections)
     if at == 0:
         await migrate(connections, None, now)
-        at = await _glance(connections)
-    require_current(steps(), at, place(connections))
+        at = await _read_version(connections)
+    require_current(steps(), at, display(connections))
 
 
 async def migrate(
     connections: Connections, target: int | None, now: datetime | None = None
 ) -> list[Migration]:
-    """Go up or down to the target, each step in a transaction; answers with the steps taken here.
+    """Migrate up or down to the target (None: the newest), a transaction each step; return the steps taken.
 
-    The step that makes the history makes its days around now as well: the database's, unless a test has
-    its own.
+    The step that creates the history also creates its partitions around `now` (None: the database's clock).
     """
     taken: list[Migration] = []
-    connection = await connections.alone()
+    connection = await connections.unpooled()
     try:
         while (move := await _take_step(connection, connections.address.schema, target, now)) is not None:
             taken.append(move.migration)
@@ -82,17 +81,16 @@ async def migrate(
 
 
 async def listed(connections: Connections) -> tuple[Migration, ...]:
-    """Every step that this code or the database knows."""
-    return overview(steps(), await _glance(connections))
+    """Return every step that this code or the database knows."""
+    return overview(steps(), await _read_version(connections))
 
 
-def place(connections: Connections) -> str:
-    """The schema as it is called in messages."""
-    return f"{connections.address.place} (schema {connections.address.schema})"
+def display(connections: Connections) -> str:
+    """Return the database and schema for messages."""
+    return f"{connections.address.display} (schema {connections.address.schema})"
 
 
-async def _glance(connections: Connections) -> int:
-    """The number, in one read."""
+async def _read_version(connections: Connections) -> int:
     try:
         rows = await connections.fetch(Ask("schema_number"))
     except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
@@ -103,23 +101,23 @@ async def _glance(connections: Connections) -> int:
 async def _take_step(
     connection: Connection, schema: str, target: int | None, now: datetime | None
 ) -> Move | None:
-    # Read committed, whatever the default: each statement must see what others did before we had the lock.
+    # Read committed, whatever the default: statements must see what was committed before the lock was ours.
     async with connection.transaction(isolation="read_committed"):
-        await connection.execute(_LOCK.format(key=lock_key(schema)), timeout=_PATIENCE_SECONDS)
-        await connection.execute(_HURRY)
+        await connection.execute(_LOCK.format(key=lock_key(schema)), timeout=_STEP_SECONDS)
+        await connection.execute(_LOCK_TIMEOUT)
         move = next_move(steps(), await _number(connection, schema), target)
         if move is None:
             return None
-        # Only where there is none: making one takes rights on the database, also if it turns out to be there.
+        # Only if there is none: CREATE SCHEMA IF NOT EXISTS needs the privilege even if the schema exists.
         if not await connection.fetchval(_HAS_SCHEMA.format(schema=schema)):
-            await connection.execute(_MAKE_SCHEMA.format(schema=schema))
-        await connection.execute(in_schema(move.script, schema), timeout=_PATIENCE_SECONDS)
-        await connection.execute(in_schema(_MAKE_TABLE, schema))
-        await connection.execute(statement("schema_keep", schema).replace("$1", str(move.arrives_at)))
+            await connection.execute(_CREATE_SCHEMA.format(schema=schema))
+        await connection.execute(in_schema(move.script, schema), timeout=_STEP_SECONDS)
+        await connection.execute(in_schema(_CREATE_TABLE, schema))
+        await connection.execute(statement("schema_keep", schema), move.arrives_at)
         if move.step.number == move.arrives_at == 1:
             at = now or await connection.fetchval("SELECT clock_timestamp()")
             for day in partitions.around(at):
-                await connection.execute(partitions.making(day, schema))
+                await connection.execute(partitions.create_statement(day, schema))
     return move
 
 
@@ -132,6 +130,6 @@ async def _number(connection: Connection, schema: str) -> int:
 
 
 def lock_key(schema: str) -> int:
-    """The key of the lock that whoever changes this schema's tables holds."""
+    """Return the key of the advisory lock for migrating this schema."""
     digest = hashlib.blake2b(f"windlass schema {schema}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)

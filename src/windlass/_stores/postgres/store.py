@@ -80,7 +80,7 @@ class PostgresStore(Handle):
     async def _copy(self, batch: Sequence[NewTask]) -> bool:
         """The quickest way for many; False if one of them may stand already, or twice among them."""
         await self._opened()
-        with self._connections.told():
+        with self._connections.translated_errors():
             try:
                 async with self._connections.one() as connection, self._connections.transaction(connection):
                     return await copying.copy(connection, self._terms, batch)
@@ -226,7 +226,7 @@ class PostgresStore(Handle):
         return pruned
 
     async def _drop_days(self, now: datetime, whole: timedelta | None) -> int:
-        with self._connections.told():
+        with self._connections.translated_errors():
             await partitions.prepare(self._connections, now)
             horizon = None if whole is None or whole < 2 * keeping.SPAN else keeping.before(now, whole)
             return 0 if horizon is None else await partitions.drop_before(self._connections, horizon.date())
@@ -236,19 +236,19 @@ class PostgresStore(Handle):
     async def find(self, where: Filter, page: Page) -> Slice[Task]:
         """The tasks that match, by id."""
         await self._opened()
-        with self._connections.told():
+        with self._connections.translated_errors():
             return await asking.find(self._connections, where, page)
 
     async def count(self, where: Filter, by: Sequence[Dimension]) -> Sequence[Count]:
         """How many match; not exact where too many tasks would have to be looked at."""
         await self._opened()
-        with self._connections.told():
+        with self._connections.translated_errors():
             return await counting.count(self._connections, where, by)
 
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
         """The lines of a task's attempts."""
         await self._opened()
-        with self._connections.told():
+        with self._connections.translated_errors():
             return await asking.attempts(self._connections, task_id)
 
     async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:
@@ -262,7 +262,7 @@ class PostgresStore(Handle):
         await self._opened()
         while len(done) < limit:
             page = Page(limit=min(limit - len(done), 10_000) + _SPARE, cursor=cursor)
-            with self._connections.told():
+            with self._connections.translated_errors():
                 found = await asking.find_ids(self._connections, meant, page)
             acting = partial(
                 actions.apply, self._terms, action, found.items, meant.states or (), limit - len(done)
@@ -296,7 +296,7 @@ class PostgresStore(Handle):
             usages: Sequence[Any] = await self.play(partial(laying.usages, await self.now()))
             return page_of(usages, page, lambda usage: usage.name)
         await self._opened()
-        with self._connections.told():
+        with self._connections.translated_errors():
             return await asking.records(self._connections, kind, page)
 
     async def remove(self, kind: type[Record], name: str, by: By | None = None) -> bool:
@@ -324,16 +324,16 @@ class PostgresStore(Handle):
 
     async def migrations(self) -> Sequence[Migration]:
         """Every step of the schema that this code or the database knows."""
-        with self._connections.told():
+        with self._connections.translated_errors():
             return await schema.listed(self._connections)
 
     async def migrate(self, target: int | None = None) -> Sequence[Migration]:
         """Go up or down, each step in a transaction; any number of processes may try at once."""
         self._ready = False
-        with self._connections.told():
+        with self._connections.translated_errors():
             return await schema.migrate(self._connections, target, self._now)
 
     async def check(self) -> Sequence[Finding]:
         """Look at the schema, the tables, the server and what lies about."""
-        with self._connections.told():
+        with self._connections.translated_errors():
             return await checks.check(self._connections, self._now)

@@ -1,4 +1,4 @@
-"""Where the database is: a URL as libpq takes it, and a few words of our own in it."""
+"""The store's URL: a URL as libpq takes it, with a few options of our own."""
 
 import re
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -9,14 +9,14 @@ from ....errors import InvalidOption
 from ..statements import DEFAULT_SCHEMA
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,39}")
-_OURS = frozenset({"schema", "listen", "connections"})
+_OWN_OPTIONS = frozenset({"schema", "listen", "connections"})
 
 
 class Address(Struct, frozen=True, kw_only=True):
     """A database, and how it is used.
 
-    `listen` is where to LISTEN, for a database behind a pooler that hands connections round. A process opens
-    up to `connections` of them for each event loop, and one more to listen.
+    `listen` is the URL for LISTEN, if `dsn` leads through a pooler in transaction mode. A process opens up to
+    `connections` connections for each event loop, and one more to listen.
     """
 
     dsn: str
@@ -25,37 +25,39 @@ class Address(Struct, frozen=True, kw_only=True):
     connections: int = 8
 
     @property
-    def place(self) -> str:
-        """Where it is, as it may be shown: without user and password."""
+    def display(self) -> str:
+        """Host and database for messages, without user and password."""
         parts = urlsplit(self.dsn)
         return f"{parts.netloc.rpartition('@')[2]}{parts.path}" or "postgresql://"
 
 
 def parse(url: str) -> Address:
-    """The address in a store's URL; InvalidOption for what cannot be one."""
+    """Parse a store's URL; InvalidOption if an option of ours is invalid."""
     parts = urlsplit(url)
-    asked = parse_qsl(parts.query, keep_blank_values=True)
-    ours = {name: value for name, value in asked if name in _OURS}
-    rest = [(name, value) for name, value in asked if name not in _OURS]
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    own = {name: value for name, value in options if name in _OWN_OPTIONS}
+    rest = [(name, value) for name, value in options if name not in _OWN_OPTIONS]
     dsn = urlunsplit(parts._replace(scheme="postgresql", query=urlencode(rest)))
     return Address(
         dsn=dsn,
-        schema=_schema(ours.get("schema", DEFAULT_SCHEMA)),
-        listen=ours.get("listen"),
-        connections=_connections(ours.get("connections", "8")),
+        schema=_schema(own.get("schema", DEFAULT_SCHEMA)),
+        listen=own.get("listen"),
+        connections=_connections(own.get("connections", "8")),
     )
 
 
 def _schema(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise InvalidOption(
-            f"schema={name} in the store's URL is not acceptable: "
-            f"lower-case letters, digits and underscores, up to 40 of them, no digit first"
+            f"schema={name} in the store's URL is invalid: use up to 40 lower-case letters, digits and "
+            f"underscores, and no digit first"
         )
     return name
 
 
 def _connections(number: str) -> int:
     if not number.isdecimal() or not 1 <= int(number) <= 1000:
-        raise InvalidOption(f"connections={number} in the store's URL is not a number from 1 to 1000")
+        raise InvalidOption(
+            f"connections={number} in the store's URL is invalid: use a number from 1 to 1000"
+        )
     return int(number)

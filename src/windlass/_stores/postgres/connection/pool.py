@@ -1,6 +1,6 @@
-"""The connections of one event loop: taken, used and given back without a round trip or a task in between.
+"""A connection pool for one event loop: taking and returning a connection costs no round trip and no task.
 
-asyncpg has a pool of its own, but to take from it and give back costs as much as a quick statement.
+asyncpg has a pool of its own, but taking a connection and returning it costs as much as a quick statement.
 """
 
 import asyncio
@@ -19,28 +19,28 @@ _CLOSE_SECONDS = 5.0
 
 
 class Pool:
-    """Up to so many connections, made as they are needed, the last one used first."""
+    """Up to `size` connections, opened as they are needed; the one used last is taken first."""
 
     def __init__(self, connect: Callable[[], Awaitable[Connection]], size: int) -> None:
         self._connect = connect
-        self._room = asyncio.Semaphore(size)
-        self._free: deque[tuple[Connection, float]] = deque()  # and since when
-        self._lent: dict[Connection, int] = {}  # to the generation that it is of
+        self._permits = asyncio.Semaphore(size)
+        self._free: deque[tuple[Connection, float]] = deque()  # with the time of their return
+        self._lent: dict[Connection, int] = {}  # with their generation
         self._generation = 0
-        self._ending: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
 
     async def acquire(self) -> Connection:
-        """A connection that nobody else uses; TimeoutError if none is given back in time."""
-        if self._room.locked():
+        """Take a connection for exclusive use; TimeoutError if none is returned within ACQUIRE_SECONDS."""
+        if self._permits.locked():
             async with asyncio.timeout(ACQUIRE_SECONDS):
-                await self._room.acquire()
+                await self._permits.acquire()
         else:
-            await self._room.acquire()
+            await self._permits.acquire()
         try:
             connection = self._take_free() or await self._connect()
         except BaseException:
-            self._room.release()
+            self._permits.release()
             raise
         self._lent[connection] = self._generation
         return connection
@@ -53,44 +53,43 @@ class Pool:
         return None
 
     def release(self, connection: Connection) -> None:
-        """Give it back. One that is broken, or has been declared old, is not used again."""
+        """Return a connection. It is not reused if it is broken or was lent before the last `expire`."""
         generation = self._lent.pop(connection)
-        self._room.release()
+        self._permits.release()
         if connection.is_closed():
             return
         if self._closed or generation != self._generation:
-            self._end(connection)
+            self._close_soon(connection)
             return
         self._free.append((connection, monotonic()))
         if self._free[0][1] < monotonic() - IDLE_SECONDS:
-            self._end(self._free.popleft()[0])
+            self._close_soon(self._free.popleft()[0])
 
     def forget(self, connection: Connection) -> None:
-        """It will not be given back: its holder sees to its end."""
+        """Give up a lent connection; its holder closes it."""
         self._lent.pop(connection)
-        self._room.release()
+        self._permits.release()
 
     def expire(self) -> None:
-        """The server was restarted, or another is the primary now: whatever there is, is of no use."""
+        """Stop using every connection opened so far: the server restarted or another one is the primary."""
         self._generation += 1
         while self._free:
-            self._end(self._free.pop()[0])
+            self._close_soon(self._free.pop()[0])
 
-    def _end(self, connection: Connection) -> None:
-        task = asyncio.get_running_loop().create_task(end(connection))
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+    def _close_soon(self, connection: Connection) -> None:
+        task = asyncio.get_running_loop().create_task(_close(connection))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """Close all; those that are lent, when they are given back."""
+        """Close all connections; those that are lent when they are returned."""
         self._closed = True
         self.expire()
-        if self._ending:
-            await asyncio.wait(self._ending, timeout=_CLOSE_SECONDS * 2)
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=_CLOSE_SECONDS * 2)
 
 
-async def end(connection: Connection) -> None:
-    """Close a connection, politely if the server answers."""
+async def _close(connection: Connection) -> None:
     with suppress(Exception):
         await connection.close(timeout=_CLOSE_SECONDS)
     if not connection.is_closed():

@@ -1,0 +1,109 @@
+"""The server as found at the first connection: version, pooler, durability; and the settings to use."""
+
+from typing import Any
+
+import asyncpg
+from msgspec import Struct
+
+from ...._store.protocol import Durability, Promise
+from .pool import Connection
+
+# The plans that the statements were written for, whatever the statistics say: an index leads to every row.
+_SETTINGS = {
+    "plan_cache_mode": "force_generic_plan",
+    "jit": "off",
+    "TimeZone": "UTC",  # where every day has 24 hours
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_sort": "off",  # where an index gives the order, that index is meant
+    "default_transaction_isolation": "read committed",
+    "idle_in_transaction_session_timeout": "120s",
+}
+# Ends a statement that waits for a lock soon after its client has gone. Since Postgres 14, not on every system.
+_CONNECTION_CHECK = {"client_connection_check_interval": "5s"}
+
+SET_LOCAL = "".join(
+    f"SET LOCAL {name} = {value!r};"
+    for name, value in _SETTINGS.items()
+    if name != "default_transaction_isolation"
+)
+"""The settings for one transaction: behind a pooler nothing else lasts as long as it is needed."""
+
+UNKNOWN = Promise(
+    durability=Durability.RELAXED,
+    why="Postgres's durability settings have not been read yet; open the store first",
+)
+
+_DURABLE = "Postgres writes each commit to disk before it acknowledges it"
+_RELAXED = {
+    ("fsync", "off"): "fsync is off: a machine crash can corrupt the whole database; set fsync = on",
+    ("full_page_writes", "off"): (
+        "full_page_writes is off: a machine crash can corrupt pages; set full_page_writes = on"
+    ),
+    ("synchronous_commit", "off"): (
+        "synchronous_commit is off for this user: a server crash loses the last acknowledged commits; "
+        "set synchronous_commit = on, at least for this user"
+    ),
+}
+
+
+class Server(Struct, frozen=True, kw_only=True):
+    """The server as it was found at the first connection.
+
+    `pooled`: a pooler in transaction mode is in between, so nothing lasts from one transaction to the next,
+    prepared statements and settings included. `checks_clients`: the server notices in the middle of a
+    statement that its client has gone.
+    """
+
+    version: int
+    pooled: bool
+    settings: dict[str, str]
+    checks_clients: bool = False
+
+    @property
+    def promise(self) -> Promise:
+        """What an acknowledged write survives with these settings."""
+        relaxed = [why for (name, value), why in _RELAXED.items() if self.settings.get(name) == value]
+        if relaxed:
+            return Promise(durability=Durability.RELAXED, why="; ".join(relaxed))
+        return Promise(durability=Durability.DURABLE, why=_DURABLE)
+
+    def options(self, *, tuned: bool) -> dict[str, Any]:
+        """Return asyncpg's options for a connection; `tuned` adds the settings that the statements need."""
+        settings = _SETTINGS | (_CONNECTION_CHECK if self.checks_clients else {})
+        return {
+            "statement_cache_size": 0 if self.pooled else 200,
+            "max_cached_statement_lifetime": 0,
+            "max_cacheable_statement_size": 0,  # A claim from many queues is long, and planning it is slow.
+            "server_settings": {"application_name": "windlass"}
+            | (settings if tuned and not self.pooled else {}),
+        }
+
+
+async def inspect(connection: Connection) -> Server:
+    """Read what a Server holds."""
+    # A pooler answers the start-up itself and invents a process id. Without parameters the query needs no
+    # prepared statement, which a pooler might lose.
+    reported_pid = int(connection.get_server_pid())
+    status = await connection.execute(f"SELECT WHERE pg_backend_pid() = {reported_pid}")
+    async with connection.transaction():
+        names = ["fsync", "synchronous_commit", "full_page_writes", "server_version_num"]
+        rows = await connection.fetch(
+            "SELECT name, setting FROM pg_catalog.pg_settings WHERE name = ANY($1::text[])", names
+        )
+    pooled = status == "SELECT 0"
+    settings = dict(rows)
+    version = int(settings.pop("server_version_num")) // 10_000
+    checks_clients = not pooled and await _can_check_clients(connection)
+    return Server(version=version, pooled=pooled, settings=settings, checks_clients=checks_clients)
+
+
+async def _can_check_clients(connection: Connection) -> bool:
+    try:
+        for name, value in _CONNECTION_CHECK.items():
+            await connection.execute(f"SET {name} = {value!r}")
+    except asyncpg.PostgresError:
+        return False
+    return True

@@ -21,7 +21,7 @@ _SETTINGS = {
     "default_transaction_isolation": "read committed",
     "idle_in_transaction_session_timeout": "120s",
 }
-# Ends a statement that waits for a lock soon after its client has gone. Since Postgres 14, not on every system.
+# Ends a statement that waits for a lock soon after its client has gone. From version 14, not on all systems.
 _CONNECTION_CHECK = {"client_connection_check_interval": "5s"}
 
 SET_LOCAL = "".join(

@@ -467,7 +467,7 @@ async def test_a_later_snapshot_is_needed(store: PostgresStore, caller: Caller) 
     await stand(store, fingerprint="f")
 
     for wish in ({"idempotency_key": "k", "idempotency_digest": "d"}, {"fingerprint": "f"}):
-        with pytest.raises(StoreUnavailable, match="do all of it again"):
+        with pytest.raises(StoreUnavailable, match="retry all of it"):
             await caller.enqueue(store, a_task(**wish))
 
 

@@ -29,7 +29,7 @@ from windlass import App
 from windlass._model.state import State
 from windlass._store.protocol import Store
 from windlass._stores.postgres import PostgresStore
-from windlass._stores.postgres.join.psycopg import Lent
+from windlass._stores.postgres.join.psycopg import Connection as Lent
 from windlass.errors import DuplicateTask, InvalidOption, NotSupported
 from windlass.testing.conformance.steps import a_task, all_tasks, cancel, exists, get, stand, state_of
 

@@ -9,11 +9,10 @@ from datetime import timedelta
 import pytest
 
 from windlass._model.lease import Claim
-from windlass._stores.postgres.claim.arms import Arm
 from windlass._stores.postgres.connection.client import Connections
-from windlass._stores.postgres.enqueue.plain import Terms
-from windlass._stores.postgres.settle import exchange
-from windlass._stores.postgres.statements import in_schema, settle_and_claim
+from windlass._stores.postgres.queue_layout import Environment, Stripe
+from windlass._stores.postgres.settle import settle_and_claim
+from windlass._stores.postgres.statements import in_schema, settle_statement
 from windlass._stores.postgres.upkeep import partitions
 
 from .plans import (
@@ -98,9 +97,9 @@ async def filled(stores: Stores) -> AsyncIterator[Filled]:
 
 
 PUT_TOGETHER = {
-    "settle, no claim": settle_and_claim(0, "windlass"),
-    "settle and claim": settle_and_claim(1, "windlass"),
-    "settle and claim from three": settle_and_claim(3, "windlass"),
+    "settle, no claim": settle_statement(0, "windlass"),
+    "settle and claim": settle_statement(1, "windlass"),
+    "settle and claim from three": settle_statement(3, "windlass"),
     "enqueue": text("enqueue", since=SINCE),
     "enqueue_one": text("enqueue_one", since=SINCE),
     "look_between": text("look_between", since=SINCE),
@@ -215,20 +214,22 @@ def test_a_wrong_plan_is_complained_about() -> None:
 # -- pages -------------------------------------------------------------------------------------------
 
 
-async def pages(connections: Connections, *arms: Arm) -> int:
+async def pages(connections: Connections, *arms: Stripe) -> int:
     """How many pages a claim of a hundred touches."""
     claim = Claim(session="s1", queues=(), limit=100, number=1)
-    asked = exchange(Terms(schema="windlass"), (), claim, arms)
+    asked = settle_and_claim(Environment(schema="windlass"), (), claim, arms)
     assert asked.sql is not None
     number, plan = await touched(connections, asked.sql, *asked.parameters)
     assert claimed(plan) == 100
     return number
 
 
-@pytest.mark.parametrize("arms", [[Arm("q0")], [Arm("q0"), Arm("q1"), Arm("q2")]], ids=["one queue", "three"])
+@pytest.mark.parametrize(
+    "arms", [[Stripe("q0")], [Stripe("q0"), Stripe("q1"), Stripe("q2")]], ids=["one queue", "three"]
+)
 @pytest.mark.parametrize("server", SERVERS)
 async def test_a_claim_touches_as_many_pages_however_much_there_is(
-    filled: Filled, server: str, arms: list[Arm]
+    filled: Filled, server: str, arms: list[Stripe]
 ) -> None:
     few = await pages(await filled(server, "a_few"), *arms)
     many = await pages(await filled(server, "many"), *arms)
@@ -246,5 +247,6 @@ async def test_a_claim_from_a_floor_on_touches_no_more(filled: Filled, server: s
         rank, task_id = await connection.fetchrow(in_schema(sql, connections.address.schema))
 
     assert (
-        await pages(connections, Arm("q0", 0, (rank, task_id))) <= await pages(connections, Arm("q0")) * 1.5
+        await pages(connections, Stripe("q0", 0, (rank, task_id)))
+        <= await pages(connections, Stripe("q0")) * 1.5
     )

@@ -11,7 +11,7 @@ from ..._model.state import State
 from ..._model.task import TaskId
 from ..rules.actions import apply as apply_rule
 from ..rules.audit import audited_put, audited_removal
-from .enqueue.plain import Terms
+from .queue_layout import Environment
 from .rule_player import run, write_audit
 from .script import Script, value
 from .unit_of_work import UnitOfWork
@@ -20,15 +20,15 @@ T = TypeVar("T")
 
 
 def apply(
-    terms: Terms, action: Action, ids: Sequence[TaskId], states: Collection[State], limit: int
+    env: Environment, action: Action, ids: Sequence[TaskId], states: Collection[State], limit: int
 ) -> Script[list[TaskId]]:
     """Apply an action to those of these tasks that are still in one of the states."""
-    unit = UnitOfWork((yield from value("now", terms.clock)))
+    unit = UnitOfWork((yield from value("now", env.clock)))
     yield from unit.load(ids)
     if isinstance(action, Replay):
         yield from unit.load_cancelled(ids)
     loaded = [task_id for task_id in ids if unit.get(task_id) is not None]
-    done = yield from run(terms, unit, apply_rule(unit, action, loaded, states, limit))
+    done = yield from run(env, unit, apply_rule(unit, action, loaded, states, limit))
     yield from unit.flush()
     yield from unit.wake()
     return done

@@ -1,8 +1,8 @@
-"""Wake-ups: LISTEN while somebody waits, and NOTIFY only while somebody does.
+"""Wake-ups: LISTEN while somebody waits for tasks, and NOTIFY only while somebody does.
 
-Notifying makes commits wait for each other, so producers do it only where the table `listener` names somebody
-who has nothing to do. A worker is named there once a claim came up short, and no more once it has been busy
-for a while. Then it looks once again: what was enqueued before its name stood there notified nobody.
+NOTIFY serialises commits, so producers use it only if the table `listener` has a row of somebody idle. A
+worker registers there when a claim came up short, and unregisters after a while of full claims. Having
+registered it claims once more, because what was enqueued before that notified nobody.
 """
 
 import asyncio
@@ -10,10 +10,12 @@ import logging
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any
 
 from ..._ids import new_id
+from ..._model.state import State
 from ..._store.protocol import Wake
 from ..._timers import Timer, wait_for_event
 from .connection.client import Connections
@@ -22,65 +24,99 @@ from .statements import in_schema, statement
 
 logger = logging.getLogger("windlass.postgres")
 
-NAMED_FOR = 30.0  # seconds that a listener's name stands unless it is renewed
-_PING = 10.0
-_ANSWER = 5.0  # seconds within which a ping is answered, or the connection is given up
-_BUSY = 0.1  # seconds of full claims after which a worker is not waiting any more
-_ONCE_MORE = 0.05  # an enqueue that was under way while the name was written has committed by then
-_FIRST_PAUSE, _LAST_PAUSE = 0.1, 5.0
-_STOOD = 3.0  # seconds that a line has stood for it to be mended at once when it breaks
-_POLL = 0.3
+SOON = timedelta(seconds=1.5)
+"""Tasks due sooner than this wake the keeper, which otherwise looks about once a second."""
+
+REGISTERED_SECONDS = 30.0
+"""How long a registration lasts unless it is renewed."""
+
+_RENEW_SECONDS = 10.0
+_REPLY_SECONDS = 5.0  # without a reply to a renewal the connection is given up
+_BUSY_SECONDS = 0.1  # of full claims after which a worker unregisters
+_RECHECK_SECONDS = 0.05  # An enqueue that was running during the registration has committed by then.
+_FIRST_BACKOFF, _MAX_BACKOFF = 0.1, 5.0
+_STABLE_SECONDS = 3.0  # a connection must have lasted for the back-off to start over
+_POLL_SECONDS = 0.3
+
+_SCHEDULED = ""
+"""The payload, and the entry in the table `listener`, for a task that is due soon. Others are queues."""
+
+
+class Wakes:
+    """The wake-ups that a transaction sends: queues with new ready tasks, and whether a task is due soon."""
+
+    def __init__(self, now: datetime) -> None:
+        self._soon = now + SOON
+        self._payloads: set[str] = set()
+
+    def add(self, state: State, queue: str, run_at: datetime) -> None:
+        """Add what a task in this state needs, if anything."""
+        if state is State.READY:
+            self._payloads.add(queue)
+        elif state is State.SCHEDULED and run_at < self._soon:
+            self._payloads.add(_SCHEDULED)
+
+    def __bool__(self) -> bool:
+        return bool(self._payloads)
+
+    def payloads(self) -> list[str]:
+        """Return the parameter of wake.sql."""
+        return sorted(self._payloads)
+
+    def clear(self) -> None:
+        """Forget them: they have been sent."""
+        self._payloads.clear()
 
 
 class Listener:
-    """One who waits: for which queues, and the hints that have come in."""
+    """Somebody who waits for some queues, with the hints received so far."""
 
     def __init__(self, queues: Sequence[str]) -> None:
         self.queues = frozenset(queues)
         self._hints: set[Wake] = set()
         self._changed = asyncio.Event()
 
-    def hint(self, wake: Wake) -> None:
-        """Several at once become one."""
+    def add(self, wake: Wake) -> None:
+        """Add a hint; equal ones are merged."""
         self._hints.add(wake)
         self._changed.set()
 
     async def hints(self) -> list[Wake]:
-        """What has come in, as soon as something has."""
+        """Wait for hints and take them."""
         await self._changed.wait()
         self._changed.clear()
         hints, self._hints = sorted(self._hints), set()
         return hints
 
 
-class Switchboard:
-    """Listens for all who wait on one event loop."""
+class WakeHub:
+    """Listens on one connection for all listeners of an event loop."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
         self._channel = in_schema("windlass.wake", connections.address.schema)
-        self._name = new_id()
+        self._id = new_id()
         self._listeners: set[Listener] = set()
-        self._line: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
         self._connection: Any = None
-        self._broken = asyncio.Event()  # the connection has ended, or is not to be trusted any more
-        self._named = False
-        self._naming: asyncio.Task[None] | None = None
-        self._changes = 0  # of what the table is to say
-        self._stands = False  # our name, in the table
+        self._broken = asyncio.Event()  # The connection has ended, or may have.
+        self._idle = False  # The row in the table is to name our queues.
+        self._writing: asyncio.Task[None] | None = None
+        self._version = 0  # of what the row is to say
+        self._registered = False  # The row names our queues.
         self._busy_since: float | None = None
-        self._look = Timer(self._hint_all)
+        self._recheck = Timer(self._hint_all)
 
     @asynccontextmanager
     async def listen(self, queues: Sequence[str]) -> AsyncIterator[Listener]:
-        """Be one who waits."""
+        """Listen for these queues."""
         listener = Listener(queues)
         self._listeners.add(listener)
-        if self._line is None or self._line.done():
-            self._line = asyncio.create_task(self._hold_line())
-        elif self._named:
-            self._stands = False  # for other queues it does, so far
-            self._start_naming(named=True)
+        if self._listening is None or self._listening.done():
+            self._listening = asyncio.create_task(self._listen_for_ever())
+        elif self._idle:
+            self._registered = False  # not for these queues
+            self._start_writing(idle=True)
         try:
             yield listener
         finally:
@@ -90,151 +126,153 @@ class Switchboard:
 
     async def close(self) -> None:
         """Stop listening."""
-        self._look.cancel()
-        line, self._line = self._line, None
-        if line is not None:
-            line.cancel()
+        self._recheck.cancel()
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            listening.cancel()
             with suppress(asyncio.CancelledError, Exception):
-                await line
+                await listening
 
-    def look_in(self, seconds: float) -> None:
-        """Time alone will let something start: then a look is worth while."""
-        self._look.at(asyncio.get_running_loop().time() + seconds)
+    def hint_in(self, seconds: float) -> None:
+        """Hint at a claim after this time, when a rate limit lets a task start."""
+        self._recheck.at(asyncio.get_running_loop().time() + seconds)
 
-    # -- how busy we are -----------------------------------------------------------------------------
+    # -- registration --------------------------------------------------------------------------------
 
-    def came_up(self, *, short: bool) -> None:
-        """A claim was answered: with less than it asked for, or in full."""
+    def note_claim(self, *, short: bool) -> None:
+        """Take into account that a claim got less than it asked for, or all of it."""
         if self._connection is None:
             return
         if short:
             self._busy_since = None
-            if not self._named:
-                self._start_naming(named=True)
+            if not self._idle:
+                self._start_writing(idle=True)
             return
         now = monotonic()
         if self._busy_since is None:
             self._busy_since = now
-        elif self._named and now - self._busy_since > _BUSY:
-            self._start_naming(named=False)
+        elif self._idle and now - self._busy_since > _BUSY_SECONDS:
+            self._start_writing(idle=False)
 
-    def _start_naming(self, *, named: bool) -> None:
-        """See to it that the table says so. One task at a time writes: a connection can do only one thing."""
-        self._named = named
-        self._changes += 1
-        if self._naming is None or self._naming.done():
-            self._naming = asyncio.create_task(self._write_names())
+    def _start_writing(self, *, idle: bool) -> None:
+        """Bring the table up to date. Only one task writes, as a connection runs one statement at a time."""
+        self._idle = idle
+        self._version += 1
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write_until_current())
 
-    async def _finish_naming(self, *, named: bool) -> None:
-        self._start_naming(named=named)
-        if self._naming is not None:
-            await self._naming
+    async def _finish_writing(self, *, idle: bool) -> None:
+        self._start_writing(idle=idle)
+        if self._writing is not None:
+            await self._writing
 
-    async def _write_names(self) -> None:
-        """Bring the table up to date with what we are; it may change on the way."""
+    async def _write_until_current(self) -> None:
+        """Write the row, again if it changed meanwhile."""
         while (connection := self._connection) is not None:
-            changes, named, stood = self._changes, self._named, self._stands
-            self._stands = named
+            version, idle, registered = self._version, self._idle, self._registered
+            self._registered = idle
             try:
-                await self._write_name(connection, named=named)
-            except Exception as error:  # noqa: BLE001 - whatever it was, the line is not to be trusted
-                logger.debug("a listener's name was not written: %r", error)
+                await self._write(connection, idle=idle)
+            except Exception as error:  # noqa: BLE001 - after any error the connection cannot be relied on
+                logger.debug("could not write to the table of listeners: %r", error)
                 if connection is not self._connection:
-                    continue  # there is another by now
+                    continue  # There is a new one by now.
                 self._broken.set()
                 return
-            if named and not stood:
+            if idle and not registered:
                 self._hint_all()
-                asyncio.get_running_loop().call_later(_ONCE_MORE, self._hint_all)
-            if changes == self._changes:
+                asyncio.get_running_loop().call_later(_RECHECK_SECONDS, self._hint_all)
+            if version == self._version:
                 return
 
-    async def _write_name(self, connection: Any, *, named: bool) -> None:
-        queues = sorted({queue for listener in self._listeners for queue in listener.queues}) if named else []
+    async def _write(self, connection: Any, *, idle: bool) -> None:
         sql = statement("listen", self._connections.address.schema)
-        await connection.execute(sql, self._name, ["", *queues], NAMED_FOR, timeout=_ANSWER)
+        queues = [_SCHEDULED, *(self._queues() if idle else ())]
+        await connection.execute(sql, self._id, queues, REGISTERED_SECONDS, timeout=_REPLY_SECONDS)
 
-    # -- the line ------------------------------------------------------------------------------------
+    def _queues(self) -> list[str]:
+        return sorted({queue for listener in self._listeners for queue in listener.queues})
 
-    async def _hold_line(self) -> None:
-        """Listen until nobody waits any more. A line that breaks is mended, and everybody looks then."""
-        pause = _FIRST_PAUSE
+    # -- connection ----------------------------------------------------------------------------------
+
+    async def _listen_for_ever(self) -> None:
+        """Listen until cancelled; reconnect with back-off, and hint to all listeners then."""
+        backoff = _FIRST_BACKOFF
         while True:
             began = monotonic()
             try:
                 if self._connections.is_pooled and self._connections.address.listen is None:
                     await self._poll()
                 else:
-                    async with self._one_line() as connection:
-                        await self._keep_up(connection)
-            except Exception as error:  # noqa: BLE001 - nobody would notice if nobody listened any more
-                logger.warning("listening for wake-ups was interrupted, trying again: %r", error)
-            if monotonic() - began > _STOOD:
-                pause = _FIRST_PAUSE
-            await asyncio.sleep(pause * (0.5 + random.random()))
-            pause = min(pause * 2, _LAST_PAUSE)
+                    async with self._connected() as connection:
+                        await self._renew(connection)
+            except Exception as error:  # noqa: BLE001 - without it nobody would notice that wake-ups stopped
+                logger.warning("lost the connection for wake-ups; reconnecting: %r", error)
+            if monotonic() - began > _STABLE_SECONDS:
+                backoff = _FIRST_BACKOFF
+            await asyncio.sleep(backoff * (0.5 + random.random()))
+            backoff = min(backoff * 2, _MAX_BACKOFF)
 
     @asynccontextmanager
-    async def _one_line(self) -> AsyncIterator[Any]:
+    async def _connected(self) -> AsyncIterator[Any]:
         connection = await self._connections.for_listening()
         try:
             self._broken = asyncio.Event()
-            connection.add_termination_listener(self._on_end)
-            await connection.add_listener(self._channel, self._on_notice)
-            self._connection, self._stands = connection, False
-            await self._finish_naming(named=True)
+            connection.add_termination_listener(self._on_termination)
+            await connection.add_listener(self._channel, self._on_notification)
+            self._connection, self._registered = connection, False
+            await self._finish_writing(idle=True)
             yield connection
         finally:
             self._connection = None
-            await self._hang_up(connection)
+            await self._disconnect(connection)
 
-    async def _hang_up(self, connection: Any) -> None:
-        """Take our name off the table, if that can be done at all, and let the connection go."""
+    async def _disconnect(self, connection: Any) -> None:
+        """Delete our row if the connection still works, and close it."""
         if not connection.is_closed() and not self._broken.is_set():
             with suppress(Exception):
                 async with asyncio.timeout(1.0):
                     await connection.execute(
-                        statement("unlisten", self._connections.address.schema), self._name
+                        statement("unlisten", self._connections.address.schema), self._id
                     )
         with suppress(Exception):
             await connection.close(timeout=1.0)
 
-    def _on_end(self, connection: Any) -> None:
+    def _on_termination(self, connection: Any) -> None:
         if connection is self._connection:
             self._broken.set()
 
-    async def _keep_up(self, connection: Any) -> None:
-        """Renew our name, which also tells whether the line still stands."""
+    async def _renew(self, connection: Any) -> None:
+        """Renew our row from time to time, which also shows whether the connection works."""
         while not connection.is_closed() and not self._broken.is_set():
-            if await wait_for_event(self._broken, _PING * (0.8 + 0.4 * random.random())):
+            if await wait_for_event(self._broken, _RENEW_SECONDS * (0.8 + 0.4 * random.random())):
                 break
-            await self._finish_naming(named=self._named)
+            await self._finish_writing(idle=self._idle)
         raise ConnectionError("the connection has ended")
 
     async def _poll(self) -> None:
-        """Behind a pooler, and with no other way round it: look, now and then."""
+        """Poll, behind a pooler through which LISTEN does not work."""
         seen: object = None
         while True:
-            await asyncio.sleep(_POLL * (0.5 + random.random()))
-            queues = sorted({queue for listener in self._listeners for queue in listener.queues})
-            ((ready, next_at),) = await self._connections.fetch(Ask("look", (queues,)))
+            await asyncio.sleep(_POLL_SECONDS * (0.5 + random.random()))
+            ((ready, next_at),) = await self._connections.fetch(Ask("look", (self._queues(),)))
             for listener in self._listeners:
                 if not listener.queues.isdisjoint(ready or ()):
-                    listener.hint(Wake.READY)
+                    listener.add(Wake.READY)
                 if next_at is not None and next_at != seen:
-                    listener.hint(Wake.SCHEDULED)
+                    listener.add(Wake.SCHEDULED)
             seen = next_at
 
     # -- hints ---------------------------------------------------------------------------------------
 
-    def _on_notice(self, connection: Any, pid: int, channel: str, payload: str) -> None:  # noqa: ARG002
+    def _on_notification(self, connection: Any, pid: int, channel: str, payload: str) -> None:  # noqa: ARG002
         for listener in self._listeners:
-            if not payload:
-                listener.hint(Wake.SCHEDULED)
+            if payload == _SCHEDULED:
+                listener.add(Wake.SCHEDULED)
             elif payload in listener.queues:
-                listener.hint(Wake.READY)
+                listener.add(Wake.READY)
 
     def _hint_all(self) -> None:
         for listener in self._listeners:
             for wake in Wake:
-                listener.hint(wake)
+                listener.add(wake)

@@ -1,129 +1,160 @@
-"""What a handle knows of queues that are not simply one line: stripes, lanes and limits. (S6, F2-F5)
+"""How queues are laid out, as far as a store knows: stripes, lanes and limits.
 
-Several stripes keep many claimers from meeting at one end of the index; order holds within each. Lanes are
-for those that take turns. What is known may be some seconds old. So a task may come in where it no longer
-belongs; claims find it there, and put it right. Limits hold all the same: where one applies, only a claim
-that has asked for all of them is given anything.
+Several stripes keep concurrent claims from meeting at one end of the index; order holds within each stripe.
+Lanes are for queues whose tenants or priorities take turns. What a store knows may be a few seconds old, so a
+task may be enqueued into a stripe where it no longer belongs; claims find it there and move it. Limits hold
+nevertheless: from a queue with a limit only a claim that has counted all permits gets a task.
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from time import monotonic
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ..._model.limit import Limit
 from ..._model.queue import QueueSettings
-from ..._model.task import NewTask
+from ..._model.task import NewTask, TaskId
 from ..._policy.order.lanes import lane_of
 from ..._policy.order.limits import Subject, limit_key, limits_in_queue
-from .claim.arms import Arm
 from .script import Row
 
-FRESH_FOR = 2.0
-"""Seconds for which what is known is taken to be true."""
+FRESH_SECONDS = 2.0
+"""How long a layout is used before it is read again."""
 
-LANED = -1
-"""The stripe of tasks that have a lane."""
+_LANE_STRIPE = -1
+"""The column `stripe` of tasks that are in a lane."""
 
-ALL = ""
-"""In the table of queues: all of them."""
+_ALL_QUEUES = ""
+"""The column `name` of the row in the table `queue` that applies to all queues."""
+
+START: tuple[int, TaskId] = (-(2**63), "00000000-0000-0000-0000-000000000000")
+"""Lower than any rank and id."""
 
 _settings = msgspec.json.Decoder(QueueSettings)
 _limit = msgspec.json.Decoder(Limit)
 
 
-class Place(Struct, frozen=True):
-    """Where a task goes: a stripe of its queue, or a lane and key."""
+class Stripe(Struct, frozen=True):
+    """A stripe of a queue to claim from, and the rank and id to start at."""
+
+    queue: str
+    number: int = 0
+    start: tuple[int, TaskId] = START
+
+
+class Placement(Struct, frozen=True):
+    """Where a task goes, as the table holds it: a stripe of its queue, or a lane and key (see `in_lane`)."""
 
     stripe: int = 0
     lane: str | None = None
     key: str | None = None
 
 
-_FRONT = Place()
+_FIRST_STRIPE = Placement()
 
 
-class Layout:
-    """What a handle knows of queues with stripes, lanes or limits."""
+def in_lane(lane: str, key: str) -> Placement:
+    """Return the placement of a task in a lane."""
+    return Placement(_LANE_STRIPE, lane, key)
+
+
+def stored_names(queues: Iterable[str | None]) -> list[str]:
+    """Return the names under which the table `queue` holds these queues; None means all queues."""
+    return sorted({_ALL_QUEUES if queue is None else queue for queue in queues})
+
+
+def queue_of(stored: str) -> str | None:
+    """Return the queue that a row of the table `queue` is about; None means all queues."""
+    return None if stored == _ALL_QUEUES else stored
+
+
+class QueueLayout:
+    """The queues with stripes, lanes or limits, as last read from the database."""
 
     def __init__(self) -> None:
-        self._fill: Mapping[str, int] = {}  # stripes that new tasks go to
-        self._look: Mapping[str, int] = {}  # stripes that may hold any: they may have been more once
-        self._laned: frozenset[str] = frozenset()
-        self._guarded: frozenset[str] = frozenset()
+        self._filled: Mapping[str, int] = {}  # stripes that new tasks go to
+        self._read: Mapping[str, int] = {}  # stripes that may hold tasks: there may have been more once
+        self._laned: frozenset[str | None] = frozenset()  # None: all queues
+        self._guarded: frozenset[str | None] = frozenset()
         self.settings: Mapping[str, QueueSettings] = {}
         self.limits: Sequence[Limit] = ()
         self._is_plain = True
-        self._known_at = -FRESH_FOR
+        self._read_at = -FRESH_SECONDS
 
     @property
     def is_stale(self) -> bool:
-        """Whether it is time to ask again."""
-        return monotonic() - self._known_at >= FRESH_FOR
+        """Whether it is time to read the layout again."""
+        return monotonic() - self._read_at >= FRESH_SECONDS
 
-    def asking(self) -> None:
-        """Somebody is asking: the others need not."""
-        self._known_at = monotonic()
+    def mark_fresh(self) -> None:
+        """Note that the layout is being read, so that concurrent calls need not read it too."""
+        self._read_at = monotonic()
 
-    def learn(self, rows: Sequence[Row]) -> None:
-        """The rows of layout.sql."""
-        queues = [row for row in rows if row[0] is not None]
-        self._fill = {name: fill for name, fill, *_ in queues if fill > 1}
-        self._look = {name: look for name, _, look, *_ in queues if look > 1}
+    def update(self, rows: Sequence[Row]) -> None:
+        """Take over the rows of layout.sql."""
+        queues = [(queue_of(row[0]), *row[1:]) for row in rows if row[0] is not None]
+        named = [row for row in queues if row[0] is not None]
+        self._filled = {row[0]: row[1] for row in named if row[1] > 1}
+        self._read = {row[0]: row[2] for row in named if row[2] > 1}
         self._laned = frozenset(row[0] for row in queues if row[3])
         self._guarded = frozenset(row[0] for row in queues if row[4])
-        self.settings = {row[0]: read_settings(row[5]) for row in queues if row[5] is not None}
+        self.settings = {row[0]: read_settings(row[5]) for row in named if row[5] is not None}
         self.limits = tuple(read_limit(row[5]) for row in rows if row[0] is None)
-        self._is_plain = not self._laned and not self._fill
+        self._is_plain = not self._laned and not self._filled
 
-    # -- enqueueing ----------------------------------------------------------------------------------
+    # -- enqueue -------------------------------------------------------------------------------------
 
-    def place(self, new: NewTask) -> Place:
-        """Where a new task goes."""
+    def placement(self, new: NewTask) -> Placement:
+        """Return where a new task goes."""
         if self._is_plain:
-            return _FRONT
-        if self.is_laned(new.queue):
-            subject = Subject(new.queue, new.type, new.tenant, new.payload)
-            return self.lane(subject, new.priority)
-        number = self._fill.get(new.queue, 1)
-        # By its id, so that a repeat goes to the same stripe.
-        return Place(int(new.id[-6:], 16) % number) if number > 1 else _FRONT
+            return _FIRST_STRIPE
+        if self.has_lanes(new.queue):
+            task = Subject(new.queue, new.type, new.tenant, new.payload)
+            lane = lane_of(self.settings.get(task.queue), task.tenant, new.priority)
+            return in_lane(lane, limit_key(limits_in_queue(self.limits, task.queue), task))
+        number = self._filled.get(new.queue, 1)
+        # By its id, so that a retry goes to the same stripe.
+        return Placement(int(new.id[-6:], 16) % number) if number > 1 else _FIRST_STRIPE
 
-    def lane(self, task: Subject, priority: int) -> Place:
-        """The lane and key of a task in a queue that has lanes."""
-        lane = lane_of(self.settings.get(task.queue), task.tenant, priority)
-        return Place(LANED, lane, limit_key(limits_in_queue(self.limits, task.queue), task))
+    # -- claim ---------------------------------------------------------------------------------------
 
-    # -- claiming ------------------------------------------------------------------------------------
-
-    def is_laned(self, queue: str) -> bool:
-        """Whether claims look into its lanes."""
-        return bool(self._laned) and (queue in self._laned or ALL in self._laned)
+    def has_lanes(self, queue: str) -> bool:
+        """Whether claims read the queue's lanes."""
+        return bool(self._laned) and (queue in self._laned or None in self._laned)
 
     def is_guarded(self, queue: str) -> bool:
-        """Whether a limit applies to its tasks, or they are being put into other lanes."""
-        return bool(self._guarded) and (queue in self._guarded or ALL in self._guarded)
+        """Whether a limit applies to the queue's tasks, or they are being moved to other lanes."""
+        return bool(self._guarded) and (queue in self._guarded or None in self._guarded)
 
     def is_striped(self, queues: Sequence[str]) -> bool:
-        """Whether any of these has more than one stripe to look into."""
-        return bool(self._look) and any(queue in self._look for queue in queues)
+        """Whether any of these queues has more than one stripe to claim from."""
+        return bool(self._read) and any(queue in self._read for queue in queues)
 
-    def one_each(self, queues: Sequence[str]) -> list[Arm]:
-        """One stripe of each queue, by chance."""
-        return [Arm(queue, random.randrange(self._look.get(queue, 1))) for queue in queues]
+    def random_stripes(self, queues: Sequence[str]) -> list[Stripe]:
+        """Return one stripe of each queue, at random."""
+        return [Stripe(queue, random.randrange(self._read.get(queue, 1))) for queue in queues]
 
-    def all_of(self, queues: Sequence[str]) -> list[Arm]:
-        """Every stripe of every queue."""
-        return [Arm(queue, stripe) for queue in queues for stripe in range(self._look.get(queue, 1))]
+    def all_stripes(self, queues: Sequence[str]) -> list[Stripe]:
+        """Return every stripe of every queue."""
+        return [Stripe(queue, number) for queue in queues for number in range(self._read.get(queue, 1))]
+
+
+class Environment(Struct, frozen=True, kw_only=True):
+    """What statements depend on besides their parameters; `clock` is a test's (None: the database's)."""
+
+    schema: str
+    clock: datetime | None = None
+    layout: QueueLayout = field(default_factory=QueueLayout)
 
 
 def read_settings(text: str) -> QueueSettings:
-    """A queue's settings as they were kept."""
+    """Decode the settings of a queue."""
     return _settings.decode(text)
 
 
 def read_limit(text: str) -> Limit:
-    """A limit as it was kept."""
+    """Decode a limit."""
     return _limit.decode(text)

@@ -1,4 +1,4 @@
-"""Rows to tasks and back."""
+"""Convert rows to tasks, and tasks to rows."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -9,7 +9,7 @@ import msgspec
 from ..._model.attempt import Attempt
 from ..._model.state import State
 from ..._model.task import Error, NewTask, Progress, Task, TaskId, is_task_id
-from .queue_layout import Place
+from .queue_layout import Placement
 
 Row: TypeAlias = Sequence[Any]
 
@@ -19,7 +19,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def ids_of(texts: Iterable[str]) -> list[str]:
-    """Those that can be ids, once each, in order: locks are taken in that order."""
+    """Return the valid ids, once each and sorted, which is the order in which locks are taken."""
     return sorted({text for text in texts if is_task_id(text)})
 
 
@@ -83,12 +83,12 @@ def read_leased(
 
 
 def read_error(type_: str | None, message: str | None, traceback: str | None) -> Error | None:
-    """The error of its three columns."""
+    """Build an error from its three columns."""
     return None if type_ is None else Error(type=type_, message=message or "", traceback=traceback)
 
 
 def read_attempt(task_id: TaskId, row: Row) -> Attempt:
-    """The attempt of one row of attempts.sql."""
+    """Build an attempt from a row of attempts.sql."""
     fence, number, worker, claimed_at, finished_at, duration, outcome, *error, trace = row
     return Attempt(
         task_id=task_id,
@@ -108,22 +108,22 @@ def read_attempt(task_id: TaskId, row: Row) -> Attempt:
 
 
 def columns_of(rows: Sequence[Row], number: int) -> list[list[Any]]:
-    """Rows turned into so many lists, one a column: the arrays that unnest takes apart again."""
+    """Transpose rows into `number` lists, one a column, as parameters for unnest."""
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(number)]
 
 
 def listed(texts: tuple[str, ...]) -> str | None:
-    """A tuple of texts as one column; None for an empty one."""
+    """Encode texts for one column; None if there are none."""
     return _encoder.encode(texts).decode() if texts else None
 
 
-def new_row(new: NewTask, place: Place, *, awaited: bool = False, waiting: bool = False) -> Row:
+def new_row(new: NewTask, placement: Placement, *, awaited: bool = False, waiting: bool = False) -> Row:
     """Return the parameters of enqueue.sql for one task, after the clock."""
     return (
         new.run_at,
         new.delay,
         waiting,
-        *plain_row(new, place),
+        *plain_row(new, placement),
         new.idempotency_key,
         new.fingerprint,
         listed(new.after),
@@ -131,7 +131,7 @@ def new_row(new: NewTask, place: Place, *, awaited: bool = False, waiting: bool 
     )
 
 
-def plain_row(new: NewTask, place: Place) -> Row:
+def plain_row(new: NewTask, placement: Placement) -> Row:
     """Return the columns of a task without key, fingerprint or predecessors: statements.PLAIN_COLUMNS."""
     return (
         new.id,
@@ -149,12 +149,12 @@ def plain_row(new: NewTask, place: Place) -> Row:
         listed(new.secret),
         new.trace,
         new.enqueued_by,
-        place.stripe,
-        place.lane,
-        place.key,
+        placement.stripe,
+        placement.lane,
+        placement.key,
     )
 
 
 def error_columns(error: Error | None) -> tuple[str | None, str | None, str | None]:
-    """The three columns of an error."""
+    """Return the three columns of an error."""
     return (None, None, None) if error is None else (error.type, error.message, error.traceback)

@@ -29,7 +29,8 @@ from ..rules.questions import (
     Write,
     WriteAudit,
 )
-from .enqueue.plain import Terms, insert_plain, insertion
+from .enqueue.plain import insert_columns, insert_plain
+from .queue_layout import Environment
 from .rows import columns_of, error_columns, ids_of, new_row
 from .script import Script, ask, pairs, value
 from .statements import NEW_COLUMNS
@@ -38,34 +39,34 @@ from .unit_of_work import UnitOfWork
 T = TypeVar("T")
 
 
-def transact(terms: Terms, make_rule: Callable[[UnitOfWork], Rule[T]]) -> Script[T]:
+def transact(env: Environment, make_rule: Callable[[UnitOfWork], Rule[T]]) -> Script[T]:
     """Run a rule in a unit of work of its own: write what it changed, and notify whoever waits for it."""
-    unit = UnitOfWork((yield from value("now", terms.clock)))
-    result = yield from run(terms, unit, make_rule(unit))
+    unit = UnitOfWork((yield from value("now", env.clock)))
+    result = yield from run(env, unit, make_rule(unit))
     yield from unit.flush()
     yield from unit.wake()
     return result
 
 
-def run(terms: Terms, unit: UnitOfWork, rule: Rule[T]) -> Script[T]:
+def run(env: Environment, unit: UnitOfWork, rule: Rule[T]) -> Script[T]:
     """Run a rule; its changes are in the unit of work afterwards."""
     try:
         question = next(rule)
         while True:
-            question = rule.send((yield from _answer(terms, unit, question)))
+            question = rule.send((yield from _answer(env, unit, question)))
     except StopIteration as end:
         result: T = end.value
         return result
 
 
-def enqueue(terms: Terms, batch: Sequence[NewTask]) -> Script[list[Enqueued]]:
+def enqueue(env: Environment, batch: Sequence[NewTask]) -> Script[list[Enqueued]]:
     """Insert all of the batch. If one task is refused, whoever plays this must roll back."""
     if all(map(is_plain, batch)):
-        return (yield from insert_plain(terms, batch))
-    return (yield from transact(terms, lambda unit: admit(unit, batch)))
+        return (yield from insert_plain(env, batch))
+    return (yield from transact(env, lambda unit: admit(unit, batch)))
 
 
-def _answer(terms: Terms, unit: UnitOfWork, question: Question | Write) -> Script[Any]:
+def _answer(env: Environment, unit: UnitOfWork, question: Question | Write) -> Script[Any]:
     match question:
         case LoadTasks(ids):
             return (yield from _load(unit, ids))
@@ -91,13 +92,13 @@ def _answer(terms: Terms, unit: UnitOfWork, question: Question | Write) -> Scrip
             states = yield from pairs("await", wanted)
             return states | (yield from pairs("existing", [one for one in wanted if one not in states]))
         case _:
-            return (yield from _write(terms, question))
+            return (yield from _write(env, question))
 
 
-def _write(terms: Terms, write: Write) -> Script[None]:
+def _write(env: Environment, write: Write) -> Script[None]:
     match write:
         case InsertTasks():
-            yield from _insert(terms, write)
+            yield from _insert(env, write)
         case DropDependencies(ids):
             yield from ask("forget_dependencies", ids)
         case RecordAttempts(attempts):
@@ -144,13 +145,13 @@ def _until(new: NewTask, now: datetime) -> datetime | None:
 # -- writes ------------------------------------------------------------------------------------------
 
 
-def _insert(terms: Terms, asked: InsertTasks) -> Script[None]:
+def _insert(env: Environment, asked: InsertTasks) -> Script[None]:
     awaited = {predecessor for new in asked.tasks for predecessor in new.after}
     rows = [
-        new_row(new, terms.layout.place(new), awaited=new.id in awaited, waiting=new.id in asked.waiting)
+        new_row(new, env.layout.placement(new), awaited=new.id in awaited, waiting=new.id in asked.waiting)
         for new in asked.tasks
     ]
-    inserted = yield insertion(terms, asked.tasks, columns_of(rows, NEW_COLUMNS))
+    inserted = yield insert_columns(env, asked.tasks, columns_of(rows, NEW_COLUMNS))
     assert len(inserted) == len(rows), "tasks were inserted by another transaction during their own enqueue"
     if asked.dependencies:
         yield from ask("depend", *columns_of(asked.dependencies, 2))

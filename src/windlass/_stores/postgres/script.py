@@ -1,7 +1,8 @@
-"""A piece of work as a script: it yields what it asks the database and is sent the rows.
+"""Scripts: generators that yield statements and are sent their rows.
 
-Who plays it decides on which connection, and whether by awaiting or by blocking: our own, or one of the
-drivers whose transactions can be joined. So the rules of enqueueing and settling are written once.
+Who plays a script decides on which connection it runs, and whether by awaiting or by blocking: the store's
+own connections, or one of any driver whose transactions can be joined. So the code is the same for all of
+them.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -13,7 +14,7 @@ Row: TypeAlias = Sequence[Any]
 
 
 class Ask(NamedTuple):
-    """A statement by its file's name, or as text that has been put together, and its parameters."""
+    """A statement, by the name of its file or as text, and its parameters."""
 
     name: str
     parameters: tuple[Any, ...] = ()
@@ -24,40 +25,52 @@ Script: TypeAlias = Generator[Ask, Sequence[Row], T]
 
 
 def ask(name: str, *parameters: Any) -> Script[Sequence[Row]]:
-    """All rows of one statement."""
+    """Return all rows of a statement."""
     rows: Sequence[Row] = yield Ask(name, parameters)
     return rows
 
 
 def pairs(name: str, *parameters: Any) -> Script[dict[str, Any]]:
-    """The rows of a statement with two columns, as a mapping from the first to the second."""
+    """Return the rows of a statement with two columns, as a mapping from the first to the second."""
     rows = yield from ask(name, *parameters)
     return {row[0]: row[1] for row in rows}
 
 
 def value(name: str, *parameters: Any) -> Script[Any]:
-    """The first column of the first row, or None."""
+    """Return the first column of the first row; None if there is no row."""
     rows = yield from ask(name, *parameters)
     return rows[0][0] if rows else None
 
 
 async def play(script: Script[T], fetch: Callable[[Ask], Awaitable[Sequence[Row]]]) -> T:
-    """Play a script to its end, awaiting every answer."""
+    """Run a script to its end; errors are raised within it, so that it can undo what it has done."""
     try:
         wanted = next(script)
         while True:
-            wanted = script.send(await fetch(wanted))
+            try:
+                rows = await fetch(wanted)
+            except GeneratorExit:
+                raise
+            except BaseException as error:  # noqa: BLE001 - the script raises it again
+                wanted = script.throw(error)
+            else:
+                wanted = script.send(rows)
     except StopIteration as end:
         result: T = end.value
         return result
 
 
 def play_blocking(script: Script[T], fetch: Callable[[Ask], Sequence[Row]]) -> T:
-    """Play a script to its end in this thread."""
+    """Run a script like `play`, in this thread."""
     try:
         wanted = next(script)
         while True:
-            wanted = script.send(fetch(wanted))
+            try:
+                rows = fetch(wanted)
+            except BaseException as error:  # noqa: BLE001 - the script raises it again
+                wanted = script.throw(error)
+            else:
+                wanted = script.send(rows)
     except StopIteration as end:
         result: T = end.value
         return result

@@ -9,7 +9,7 @@ from ..._model.lease import Claimed, Heartbeat, Lease
 from ..._model.task import TaskId
 from ..rules import refusals
 from ..rules.sessions import release_unacknowledged_claims
-from .enqueue.plain import Terms
+from .queue_layout import Environment
 from .rows import Row, columns_of, ids_of, read_leased
 from .rule_player import run
 from .script import Ask, Script, ask, value
@@ -39,12 +39,12 @@ def running(rows: Sequence[Row]) -> dict[Lease, bool]:
     return {Lease(task_id, fence): cancel for task_id, fence, _, cancel in rows}
 
 
-def release(terms: Terms, beat: Heartbeat, ids: Sequence[TaskId]) -> Script[None]:
+def release(env: Environment, beat: Heartbeat, ids: Sequence[TaskId]) -> Script[None]:
     """Release claims that the worker cannot know of, as far as they are still unacknowledged."""
-    unit = UnitOfWork((yield from value("now", terms.clock)))
+    unit = UnitOfWork((yield from value("now", env.clock)))
     yield from unit.load(ids)
     claims = {task_id: unit.number(task_id) for task_id in ids if unit.get(task_id) is not None}
-    yield from run(terms, unit, release_unacknowledged_claims(unit, beat, claims))
+    yield from run(env, unit, release_unacknowledged_claims(unit, beat, claims))
     yield from unit.flush()
     yield from unit.wake()
 

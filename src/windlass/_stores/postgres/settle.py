@@ -1,4 +1,4 @@
-"""Granting leases and ending them: the hot path in one statement, everything else as a script."""
+"""Settle tasks and lease others: plain completions and claims in one statement, the rest by the rules."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,20 +8,19 @@ from ..._model.lease import Claim, Claimed
 from ..._model.task import TaskId
 from ..._model.verdict import Complete, Receipt, Settlement
 from ..rules.settlement import settle as settle_rule
-from .claim.arms import Arm
-from .enqueue.plain import Terms
+from .queue_layout import Environment, Stripe
 from .rows import Row, read_leased
 from .rule_player import transact
 from .script import Ask, Script
-from .statements import settle_and_claim, settle_and_claim_from_lanes
+from .statements import settle_from_lanes_statement, settle_statement
 
 
 class Grant(Struct, frozen=True):
-    """The answer to the hot path.
+    """The result of settle.sql, or of a claim.
 
-    `done` are the tasks that were completed, if not all were; None: all. `alive` says whether the claim's
-    session is. `guarded`: a limit applies to a queue, and so nothing was claimed from it. `wait`: after so
-    many seconds a look is worth while.
+    `done`: the completed tasks if not all could be completed like this; None if all were. `alive`: whether
+    the claim's session is. `guarded`: a limit applies to a queue, so nothing was claimed from it. `wait`:
+    seconds after which another claim may succeed.
     """
 
     done: list[TaskId] | None
@@ -29,12 +28,12 @@ class Grant(Struct, frozen=True):
     claimed: list[Claimed]
     guarded: bool = False
     wait: float | None = None
-    is_unlaid: bool = False  # Some tasks lie outside their lanes still.
+    has_misplaced: bool = False  # Some ready tasks are not in their lane yet.
     is_outdated: bool = False  # A queue has no lanes any more.
 
 
 def is_quick(batch: Sequence[Settlement]) -> bool:
-    """Whether all of these are plain completions, each of another task."""
+    """Whether all of these are completions without successors, each of a different task."""
     for settlement in batch:
         verdict = settlement.verdict
         if type(verdict) is not Complete or verdict.successors:
@@ -42,44 +41,46 @@ def is_quick(batch: Sequence[Settlement]) -> bool:
     return len({settlement.lease.task_id for settlement in batch}) == len(batch)
 
 
-def exchange_in_lanes(
-    terms: Terms, batch: Sequence[Settlement], wish: Claim, numbers: Mapping[tuple[str, str], int]
+def settle_and_claim_from_lanes(
+    env: Environment, batch: Sequence[Settlement], claim: Claim, numbers: Mapping[tuple[str, str], int]
 ) -> Ask:
-    """The hot path, claiming so many tasks of each queue's lanes."""
-    plain = exchange(terms, batch, wish, ())
+    """Return the statement that completes these and claims a number of tasks from each (queue, lane)."""
+    plain = settle_and_claim(env, batch, claim, ())
     queues, lanes = [queue for queue, _ in numbers], [lane for _, lane in numbers]
     parameters = (*plain.parameters[:7], sorted(set(queues)), *plain.parameters[8:])
     more = (queues, lanes, list(numbers.values()))
-    return Ask("settle in lanes", (*parameters, *more), settle_and_claim_from_lanes(terms.schema))
+    return Ask("settle from lanes", (*parameters, *more), settle_from_lanes_statement(env.schema))
 
 
-def exchange(terms: Terms, batch: Sequence[Settlement], wish: Claim | None, arms: Sequence[Arm]) -> Ask:
-    """The hot path: complete those whose leases hold and, if that was all of them, claim."""
-    # In the order of ids, so that two that settle the same tasks do not wait for each other.
-    given = sorted(batch, key=_task_id)
-    outcomes = [settlement.outcome for settlement in given]
-    results = [_result(settlement) for settlement in given]
+def settle_and_claim(
+    env: Environment, batch: Sequence[Settlement], claim: Claim | None, stripes: Sequence[Stripe]
+) -> Ask:
+    """Return the statement that completes these tasks and, if that was possible for all, claims."""
+    # In the order of ids, so that concurrent settlements of the same tasks cannot deadlock.
+    ordered = sorted(batch, key=_task_id)
+    outcomes = [settlement.outcome for settlement in ordered]
+    results = [_result(settlement) for settlement in ordered]
     parameters = (
-        terms.clock,
-        [settlement.lease.task_id for settlement in given],
-        [settlement.lease.fence for settlement in given],
-        [settlement.duration for settlement in given],
-        # What is the same for all, or nothing for all, need not be said for each.
+        env.clock,
+        [settlement.lease.task_id for settlement in ordered],
+        [settlement.lease.fence for settlement in ordered],
+        [settlement.duration for settlement in ordered],
+        # An outcome that all share is sent once, and results only if there are any.
         outcomes[:1] if len(set(outcomes)) == 1 else outcomes,
         results if any(results) else [],
-        "" if wish is None else wish.session,
-        [arm.queue for arm in arms],
-        [arm.stripe for arm in arms],
-        0 if wish is None else max(wish.limit, 0),
-        0 if wish is None else wish.number,
-        [arm.floor[0] for arm in arms],
-        [arm.floor[1] for arm in arms],
+        None if claim is None else claim.session,
+        [stripe.queue for stripe in stripes],
+        [stripe.number for stripe in stripes],
+        0 if claim is None else max(claim.limit, 0),
+        0 if claim is None else claim.number,
+        [stripe.start[0] for stripe in stripes],
+        [stripe.start[1] for stripe in stripes],
     )
-    return Ask("settle", parameters, settle_and_claim(0 if wish is None else len(arms), terms.schema))
+    return Ask("settle", parameters, settle_statement(0 if claim is None else len(stripes), env.schema))
 
 
 def read_grant(rows: Sequence[Row]) -> Grant:
-    """What the hot path's rows say."""
+    """Read the rows of settle.sql."""
     complete, done, worker, guarded = rows[0][:4]
     given = [row for row in rows if row[4] is not None]
     given.sort(key=lambda row: (row[-1], row[4]))
@@ -92,8 +93,8 @@ def read_grant(rows: Sequence[Row]) -> Grant:
     )
 
 
-def together(first: Grant, second: Grant) -> Grant:
-    """What two looks came to, the second for what was missing after the first."""
+def merged(first: Grant, second: Grant) -> Grant:
+    """Combine two grants, the second for what was missing after the first."""
     claimed = sorted([*first.claimed, *second.claimed], key=lambda one: (one.task.rank, one.task.id))
     waits = [one.wait for one in (first, second) if one.wait is not None]
     return Grant(
@@ -113,14 +114,11 @@ def _result(settlement: Settlement) -> bytes | None:
     return settlement.verdict.result if isinstance(settlement.verdict, Complete) else None
 
 
-# -- everything else ---------------------------------------------------------------------------------
-
-
 def settle(
-    terms: Terms, batch: Sequence[Settlement], wish: Claim | None, arms: Sequence[Arm]
+    env: Environment, batch: Sequence[Settlement], claim: Claim | None, stripes: Sequence[Stripe]
 ) -> Script[tuple[tuple[Receipt, ...], Grant | None]]:
-    """Apply the verdicts whose leases hold, then claim."""
-    receipts = yield from transact(terms, lambda unit: settle_rule(unit, batch))
-    if wish is None or not arms:
+    """Apply any verdicts whose leases hold, then claim."""
+    receipts = yield from transact(env, lambda unit: settle_rule(unit, batch))
+    if claim is None or not stripes:
         return receipts, None
-    return receipts, read_grant((yield exchange(terms, (), wish, arms)))
+    return receipts, read_grant((yield settle_and_claim(env, (), claim, stripes)))

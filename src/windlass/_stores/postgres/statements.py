@@ -104,7 +104,7 @@ def in_schema(sql: str, schema: str) -> str:
 
 
 @cache
-def settle_and_claim(stripes: int, schema: str) -> str:
+def settle_statement(stripes: int, schema: str) -> str:
     """Return settle.sql claiming from this many stripes of queues; with none it only settles."""
     if stripes == 0:
         return statement("settle", schema, shares="", candidates=statement("no_candidates", schema))
@@ -123,7 +123,7 @@ def settle_and_claim(stripes: int, schema: str) -> str:
 
 
 @cache
-def settle_and_claim_from_lanes(schema: str) -> str:
+def settle_from_lanes_statement(schema: str) -> str:
     """Return settle.sql claiming from lanes."""
     return statement("settle", schema, shares="", candidates=statement("lane_candidates", schema))
 

@@ -1,25 +1,23 @@
-"""What one transaction does to tasks: locked once, changed in memory, written in few strokes."""
+"""The unit of work of one transaction: tasks are locked once, changed in memory and written together."""
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from msgspec.structs import replace
 
 from ..._model.state import State, Verb, targets
 from ..._model.task import Task, TaskId
+from .notify import Wakes
 from .rows import columns_of, error_columns, ids_of, read_task
 from .script import Row, Script, ask, value
-
-SOON = timedelta(seconds=1.5)
-"""What is due sooner than this is told to the keeper, who looks about once a second anyhow."""
 
 _IN_HISTORY = frozenset({State.COMPLETED, State.CANCELLED})
 _KEEP_COLUMNS, _END_COLUMNS = 17, 14
 
 
 class UnitOfWork:
-    """The tasks that a transaction has in hand, as they stand within it."""
+    """The tasks that a transaction has loaded, with its changes so far."""
 
     def __init__(self, now: datetime) -> None:
         self.now = now
@@ -29,14 +27,14 @@ class UnitOfWork:
         self._in_history: set[TaskId] = set()
         self._outcomes: dict[TaskId, str] = {}
         self._changed: dict[TaskId, Task] = {}
-        self._news: set[str] = set()
-        self._limited: set[TaskId] = set()  # of those loaded, the ones that count for limits
-        self._freed = False  # what they counted for
+        self._wakes = Wakes(now)
+        self._limited: set[TaskId] = set()  # loaded tasks that hold permits
+        self._freed = False  # Permits were returned.
 
-    # -- looking up ----------------------------------------------------------------------------------
+    # -- read ----------------------------------------------------------------------------------------
 
     def load(self, ids: Iterable[TaskId]) -> Script[None]:
-        """Lock these tasks, in the order of their ids, as far as they have not ended; dead ones count."""
+        """Lock and load those of these tasks that have not ended or are dead, in the order of their ids."""
         missing = ids_of(task_id for task_id in ids if task_id not in self._tasks)
         if not missing:
             return
@@ -50,7 +48,7 @@ class UnitOfWork:
                 self._limited.add(task.id)
 
     def load_cancelled(self, ids: Iterable[TaskId]) -> Script[None]:
-        """Lock these tasks as far as they lie cancelled in the history."""
+        """Lock and load those of these tasks that were cancelled."""
         missing = ids_of(task_id for task_id in ids if task_id not in self._tasks)
         if missing:
             for row in (yield from ask("load_cancelled", missing)):
@@ -59,24 +57,24 @@ class UnitOfWork:
                 self._in_history.add(task.id)
 
     def get(self, task_id: TaskId) -> Task | None:
-        """A task that was loaded, as it stands now."""
+        """Return a loaded task with its changes; None if it was not loaded."""
         return self._tasks.get(task_id)
 
     def number(self, task_id: TaskId) -> int:
-        """The number of the claim that granted its lease."""
+        """Return the number of the claim that leased a loaded task."""
         return self._numbers[task_id]
 
     def is_awaited(self, task_id: TaskId) -> bool:
         """Whether another task waits for this one."""
         return task_id in self._awaited
 
-    # -- changing ------------------------------------------------------------------------------------
+    # -- change --------------------------------------------------------------------------------------
 
     def move(self, task: Task, verb: Verb, state: State, **changes: Any) -> Task:
-        """The one way a single task changes state: along the table, or not at all."""
+        """Change a task's state by a transition of the table, and add its wake-up."""
         assert state in targets(task.state, verb), f"{task.state} -> {verb} -> {state} is not in the table"
         moved = self.update(task, state=state, **changes)
-        self.tell(moved)
+        self._wakes.add(moved.state, moved.queue, moved.run_at)
         return moved
 
     def update(self, task: Task, **changes: Any) -> Task:
@@ -86,20 +84,13 @@ class UnitOfWork:
         return changed
 
     def note_outcome(self, task_id: TaskId, outcome: str) -> None:
-        """What the handler came to, for the line that a completed task's own record is."""
+        """Record the outcome of a task that completes; its row in the history is its last attempt."""
         self._outcomes[task_id] = outcome
 
-    def tell(self, task: Task) -> None:
-        """Whoever waits for work shall hear of this task once it stands."""
-        if task.state is State.READY:
-            self._news.add(task.queue)
-        elif task.state is State.SCHEDULED and task.run_at < self.now + SOON:
-            self._news.add("")
-
-    # -- writing -------------------------------------------------------------------------------------
+    # -- write ---------------------------------------------------------------------------------------
 
     def flush(self) -> Script[None]:
-        """Write what has changed so far."""
+        """Write the changes made so far."""
         changed = [self._changed[task_id] for task_id in sorted(self._changed)]
         self._freed |= any(task.id in self._limited and task.state is not State.RUNNING for task in changed)
         self._changed.clear()
@@ -120,7 +111,9 @@ class UnitOfWork:
 
     def _write(self, name: str, rows: Sequence[Row], columns: int) -> Script[None]:
         written = yield from value(name, *columns_of(rows, columns))
-        assert written == len(rows), f"{len(rows) - written} tasks moved under their own transaction"
+        assert written == len(rows), (
+            f"{len(rows) - written} tasks were changed by another transaction while they were locked"
+        )
 
     def _ended_row(self, task: Task) -> Row:
         return (
@@ -139,10 +132,10 @@ class UnitOfWork:
         )
 
     def wake(self) -> Script[None]:
-        """Tell whoever listens; the database passes it on when the transaction stands."""
-        if self._news:
-            yield from ask("wake", sorted(self._news))
-            self._news.clear()
+        """Notify listeners; the database delivers it when the transaction commits."""
+        if self._wakes:
+            yield from ask("wake", self._wakes.payloads())
+            self._wakes.clear()
         if self._freed:
             yield from ask("wake_waiting")
             self._freed = False

@@ -1,132 +1,128 @@
-"""Claiming on behalf of one handle: where to reach, by what it knows of stripes, lanes and floors."""
+"""Claims from FIFO queues: ready tasks in order of rank, stripe by stripe.
+
+A claim reads the index from the lowest rank on, where the entries of tasks claimed before are. Vacuum removes
+them, unless a long-running transaction holds it up; then each claim skips over all of them and gets slower
+and slower. A claim that starts at the rank where the last one started does not, but it would miss more urgent
+tasks. So that is done only while it is faster, and from time to time the whole queue is read.
+"""
 
 from collections.abc import Sequence
-from functools import partial
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ...._model.lease import Claim
+from ...._model.lease import Claim, Claimed
+from ...._model.task import TaskId
 from ...._model.verdict import Settlement
-from ...._policy.order.share import advance, split_picks
-from ..connection.database import Database
-from ..enqueue.plain import Terms
-from ..queue_layout import Layout
-from ..settle import Grant, exchange, read_grant, together
-from .arms import FLOOR, Arm
-from .floors import Floors
-from .lanes import LaneClaims
+from ..queue_layout import START, Environment, QueueLayout, Stripe
+from ..settle import Grant, merged, read_grant, settle_and_claim
 
-_LINES, _LANES = "lines", "lanes"
+if TYPE_CHECKING:
+    from ..database import Database
+
+SLOWDOWN = 3.0
+"""How many times slower than at best claims must be before a start position is tried."""
+
+_GAIN = 0.6  # A start position must bring the time down to this fraction.
+_SMOOTHING = 0.2
+_MIN_TASKS = 50  # of a claim whose time is taken into account
+_RETRY_SECONDS = 5.0  # before the next trial, if a start position did not help
+_FULL_READ_SHARE = 10.0  # Reads of the whole queue take up one part in this many of the time.
+_MIN_INTERVAL, _MAX_INTERVAL = 0.05, 1.0  # seconds between them
 
 
-class Claiming:
-    """The hot path of one handle, with what it has learnt."""
+class FifoClaims:
+    """The claims of one store from queues without lanes."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: QueueLayout) -> None:
         self._layout = layout
-        self._floors = Floors()
-        self._lanes = LaneClaims(layout)
-        self._passes: dict[str, float] = {}
+        self._starts = StartPositions()
 
-    async def exchange(
-        self, database: Database, terms: Terms, batch: Sequence[Settlement], claim: Claim | None
-    ) -> Grant:
-        """Complete and claim."""
-        if claim is None:
-            return read_grant(await database.fetch(exchange(terms, batch, None, ())))
-        lines, lanes = self.divide(claim)
-        if lanes:
-            return await self._from_both(database, terms, batch, claim, lines, lanes)
-        grant = await self._from_lines(database, terms, batch, claim, lines)
-        if not grant.guarded or grant.done is not None or not grant.alive:
-            return grant
-        # There is a limit that we did not know of.
-        await database.know()
-        rest = replace(claim, limit=claim.limit - len(grant.claimed))
-        return together(grant, await self._lanes.play(database, terms, rest, self.divide(claim)[1]))
-
-    def divide(self, claim: Claim) -> tuple[list[str], list[str]]:
-        """The queues of a claim that are lines, and those that have lanes; by level, all count as such."""
-        queues = list(dict.fromkeys(claim.queues))
-        if claim.level is not None:
-            return [], queues
-        lanes = [queue for queue in queues if self._layout.is_laned(queue)]
-        return [queue for queue in queues if queue not in lanes] if lanes else queues, lanes
-
-    async def _from_both(
+    async def claim(
         self,
-        database: Database,
-        terms: Terms,
-        batch: Sequence[Settlement],
-        claim: Claim,
-        lines: list[str],
-        lanes: list[str],
-    ) -> Grant:
-        """Lines or lanes first, in turn; who comes second gets what is left."""
-        rest = self._lanes.nothing_for(batch) if lines and claim.level is None else 0.0
-        if rest:
-            grant = await self._from_lines(database, terms, batch, claim, lines)
-            return replace(grant, wait=rest) if len(grant.claimed) < claim.limit else grant
-        weights = {_LINES: len(lines), _LANES: len(lanes)} if lines else {_LANES: len(lanes)}
-        first = max(split_picks(1, weights, self._passes).items(), key=lambda item: item[1])[0]
-        ways = {
-            _LINES: partial(self._from_lines, database, terms, queues=lines),
-            _LANES: partial(self._lanes.claim, database, terms, queues=lanes),
-        }
-        grant = await ways[first](batch=batch, claim=claim)
-        if grant.done is not None:
-            return grant  # Not all could be completed like this; the longer way claims as well.
-        taken, short = {first: len(grant.claimed)}, set[str]()
-        room = claim.limit - len(grant.claimed)
-        if room > 0 and grant.alive:
-            short.add(first)
-            for second in weights.keys() - {first}:
-                more = await ways[second](batch=(), claim=replace(claim, limit=room))
-                taken[second] = len(more.claimed)
-                grant = together(grant, more)
-                if len(more.claimed) < room:
-                    short.add(second)
-        self._passes = advance(weights, self._passes, taken, short)
-        return grant
-
-    # -- lines ---------------------------------------------------------------------------------------
-
-    async def _from_lines(
-        self,
-        database: Database,
-        terms: Terms,
+        database: "Database",
+        env: Environment,
         batch: Sequence[Settlement],
         claim: Claim,
         queues: Sequence[str],
     ) -> Grant:
-        """Where too little came of a part of the queues, the whole is looked at."""
+        """Complete and claim; if a part of the queues yields too little, read the whole of them."""
         striped = self._layout.is_striped(queues)
-        arms = self._layout.one_each(queues) if striped else self._floored(queues)
-        floored = any(arm.floor != FLOOR for arm in arms)
-        started = monotonic()
-        grant = read_grant(await database.fetch(exchange(terms, batch, claim, arms)))
+        stripes = self._layout.random_stripes(queues) if striped else self._from_starts(queues)
+        started = any(stripe.start != START for stripe in stripes)
+        began = monotonic()
+        grant = read_grant(await database.fetch(settle_and_claim(env, batch, claim, stripes)))
         short = len(grant.claimed) < claim.limit
-        if not (striped or floored):
-            self._learn(grant, len(batch), started, floored=False, short=short)
+        if not (striped or started):
+            self._learn(grant, len(batch), began, started=False, short=short)
         elif short and grant.alive:
             rest = replace(claim, limit=claim.limit - len(grant.claimed))
-            whole = exchange(terms, (), rest, self.every_arm(queues))
-            return together(grant, read_grant(await database.fetch(whole)))
-        elif floored:
-            self._learn(grant, len(batch), started, floored=True, short=False)
+            whole = settle_and_claim(env, (), rest, self._layout.all_stripes(queues))
+            return merged(grant, read_grant(await database.fetch(whole)))
+        elif started:
+            self._learn(grant, len(batch), began, started=True, short=False)
         return grant
 
-    def every_arm(self, queues: Sequence[str]) -> list[Arm]:
-        """All there is to reach into in these queues, which are lines."""
-        return self._layout.all_of(queues)
+    def _from_starts(self, queues: Sequence[str]) -> list[Stripe]:
+        starts = self._starts.of(queues, monotonic())
+        return [Stripe(queue, 0, start) for queue, start in zip(queues, starts, strict=True)]
 
-    def _floored(self, queues: Sequence[str]) -> list[Arm]:
-        floors = self._floors.of(queues, monotonic())
-        return [Arm(queue, 0, floor) for queue, floor in zip(queues, floors, strict=True)]
-
-    def _learn(self, grant: Grant, settled: int, started: float, *, floored: bool, short: bool) -> None:
+    def _learn(self, grant: Grant, settled: int, began: float, *, started: bool, short: bool) -> None:
         if grant.claimed and not short:
             now = monotonic()
             number = settled + len(grant.claimed)
-            self._floors.learn(grant.claimed, number, now - started, floored=floored, now=now)
+            self._starts.learn(grant.claimed, number, now - began, started=started, now=now)
+
+
+class StartPositions:
+    """The rank and id at which the next claim from each queue starts."""
+
+    def __init__(self) -> None:
+        self._lowest: dict[str, tuple[int, TaskId]] = {}  # of the last claim, by queue
+        self._best: float | None = None  # seconds a task
+        self._whole = 0.0  # the same, lately, reading from the start of the queue
+        self._active = False
+        self._trial = False
+        self._next_whole = 0.0
+        self._next_trial = 0.0
+
+    def of(self, queues: Sequence[str], now: float) -> list[tuple[int, TaskId]]:
+        """Return the rank and id to start at in each of these queues."""
+        started = self._trial or (self._active and now < self._next_whole)
+        return [self._lowest.get(queue, START) if started else START for queue in queues]
+
+    def learn(
+        self, claimed: Sequence[Claimed], number: int, seconds: float, *, started: bool, now: float
+    ) -> None:
+        """Take into account a claim that got all it asked for: how many tasks it was about, and its time."""
+        lowest: dict[str, tuple[int, TaskId]] = {}
+        for one in claimed:
+            if one.task.queue not in lowest:
+                lowest[one.task.queue] = (one.task.rank, one.task.id)
+        self._lowest.update(lowest)
+        if number < _MIN_TASKS:
+            return
+        pace = seconds / number
+        if started:
+            self._learn_started(pace, now)
+        else:
+            self._learn_whole(pace, seconds, now)
+
+    def _learn_whole(self, pace: float, seconds: float, now: float) -> None:
+        self._whole = pace if not self._whole else self._whole + (pace - self._whole) * _SMOOTHING
+        self._best = self._whole if self._best is None else min(self._best * 1.001, self._whole)
+        if self._active:
+            self._next_whole = now + min(max(seconds * _FULL_READ_SHARE, _MIN_INTERVAL), _MAX_INTERVAL)
+            self._active = pace > self._best / _GAIN
+        elif self._whole > self._best * SLOWDOWN and now >= self._next_trial:
+            self._trial = True
+
+    def _learn_started(self, pace: float, now: float) -> None:
+        if not self._trial:
+            return
+        self._trial = False
+        self._active = pace < self._whole * _GAIN
+        self._next_whole = now + _MIN_INTERVAL
+        if not self._active:
+            self._next_trial = now + _RETRY_SECONDS

@@ -1,114 +1,265 @@
-"""Claims from queues that have lanes, on behalf of one handle.
+"""Claims from queues with lanes.
 
-By what is known of the lanes they take one statement, like those from lines. Where too little comes of it, or
-a limit applies, a script asks for everything; and now and then in any case, for it also puts into lanes what
-lies outside.
+Usually one statement settles and claims, planned from a cache of which lanes had ready tasks a moment ago.
+If it yields too little, or a limit applies, a transaction reads the lanes and counts permits; and now and
+then in any case, because it also moves tasks that are not in their lane yet.
 """
 
 import random
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from time import monotonic
+from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ...._model.lease import Claim
 from ...._model.task import TaskId
 from ...._model.verdict import Settlement
-from ...rules.claim_planner import ClaimPlanner, ClaimRules, Rotation
-from ..connection.database import Database
-from ..enqueue.plain import Terms
-from ..queue_layout import Layout
-from ..settle import Grant, exchange, exchange_in_lanes, read_grant, together
-from . import limited as laning
-from .rosters import Planning, Rosters
+from ...._policy.order.limits import Subject
+from ...rules.claim_planner import (
+    MAX_SIZE,
+    NEXT,
+    Head,
+    Heads,
+    Lanes,
+    Picked,
+    ClaimPlanner,
+    Plan,
+    Question,
+    ClaimRules,
+    Sizes,
+    Rotation,
+)
+from ..queue_layout import Environment, QueueLayout
+from ..script import Ask
+from ..settle import Grant, merged, read_grant, settle_and_claim, settle_and_claim_from_lanes
+from . import limited
 
-SCRIPT_EVERY = 0.5
-"""Seconds after which a script looks at what lies outside the lanes."""
+if TYPE_CHECKING:
+    from ..database import Database
 
-REST = 0.05
-"""Seconds for which a worker that has other work does not look again where limits let nothing start; unless
-it gives a permit back itself."""
+COUNTED_EVERY = 0.5
+"""Seconds after which a transaction looks for tasks that are not in their lane."""
 
-_MANY = 10_000
+BLOCKED_SECONDS = 0.05
+"""How long a worker with other work does not try again after limits let nothing start, unless it returns a
+permit itself."""
+
+FRESH_SECONDS = 1.0
+"""How long the cache of lanes is used."""
+
+LANES_AT_ONCE = 1000
+
+_MAX_COUNTED = 10_000
 _NOTHING = Grant(done=None, alive=True, claimed=[])
-_NO_TIME = datetime.min.replace(tzinfo=UTC)  # where nothing is counted by the clock
+_NO_TIME = datetime.min.replace(tzinfo=UTC)  # for plans without rate limits
+_NO_SUBJECT = Subject("", "", "", b"")
 
 
 class LaneClaims:
-    """What one handle knows of lanes, and whose turn it is."""
+    """The claims of one store from queues with lanes."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: QueueLayout) -> None:
         self._layout = layout
         self._turns = Rotation(random.random)
-        self._rosters = Rosters()
-        self._next_script = 0.0
-        self._nothing_until = 0.0
+        self._cache = LaneCache()
+        self._next_counted = 0.0
+        self._blocked_until = 0.0
         self._counted: set[TaskId] = set()  # leased here under limits
 
-    def nothing_for(self, batch: Sequence[Settlement]) -> float:
-        """The seconds for which another look is not worth while: the last one saw that nothing may start.
-
-        Unless what is being settled gives permits back.
-        """
+    def seconds_blocked(self, batch: Sequence[Settlement]) -> float:
+        """Return for how long limits let nothing start, as last seen; 0 if this batch returns permits."""
         if self._counted and not self._counted.isdisjoint(one.lease.task_id for one in batch):
-            self._nothing_until = 0.0
-        return max(self._nothing_until - monotonic(), 0.0)
+            self._blocked_until = 0.0
+        return max(self._blocked_until - monotonic(), 0.0)
 
     async def claim(
         self,
-        database: Database,
-        terms: Terms,
+        database: "Database",
+        env: Environment,
         batch: Sequence[Settlement],
         claim: Claim,
         queues: Sequence[str],
     ) -> Grant:
-        """Complete, and claim from these queues."""
+        """Complete these tasks and claim from these queues."""
         by_rank = claim.level is not None or any(map(self._layout.is_guarded, queues))
-        if by_rank or monotonic() >= self._next_script:
+        if by_rank or monotonic() >= self._next_counted:
             settled = (
-                read_grant(await database.fetch(exchange(terms, batch, None, ()))) if batch else _NOTHING
+                read_grant(await database.fetch(settle_and_claim(env, batch, None, ())))
+                if batch
+                else _NOTHING
             )
             if settled.done is not None:
                 return settled
-            return together(settled, await self.play(database, terms, claim, queues))
-        grant = await self._by_roster(database, terms, batch, claim, queues)
+            return merged(settled, await self.claim_counted(database, env, claim, queues))
+        grant = await self._claim_from_cache(database, env, batch, claim, queues)
         room = claim.limit - len(grant.claimed)
         if grant.done is not None or not grant.alive or room <= 0:
             return grant
-        self._rosters.forget()
-        return together(grant, await self.play(database, terms, replace(claim, limit=room), queues))
+        self._cache.clear()
+        return merged(grant, await self.claim_counted(database, env, replace(claim, limit=room), queues))
 
-    async def play(self, database: Database, terms: Terms, claim: Claim, queues: Sequence[str]) -> Grant:
-        """Claim in a script, which asks for everything."""
-        grant = await database.play(lambda: laning.claim(terms, self._turns, claim, queues))
-        self._next_script = monotonic() + (0.0 if grant.is_unlaid else SCRIPT_EVERY)
+    async def claim_counted(
+        self, database: "Database", env: Environment, claim: Claim, queues: Sequence[str]
+    ) -> Grant:
+        """Claim in a transaction that reads the lanes and counts permits."""
+        grant = await database.play(lambda: limited.claim(env, self._turns, claim, queues))
+        self._next_counted = monotonic() + (0.0 if grant.has_misplaced else COUNTED_EVERY)
         if grant.is_outdated:
-            await database.know()
+            await database.refresh_layout()
         if any(map(self._layout.is_guarded, queues)):
             self._note_limits(grant, claim)
         return grant
 
     def _note_limits(self, grant: Grant, claim: Claim) -> None:
-        if len(self._counted) > _MANY:
-            self._counted.clear()  # Some were settled elsewhere; a look too many is the price.
+        if len(self._counted) > _MAX_COUNTED:
+            self._counted.clear()  # Some were settled elsewhere; this costs one needless claim at most.
         self._counted.update(one.task.id for one in grant.claimed)
         if not grant.claimed and claim.limit > 0:
-            self._nothing_until = monotonic() + REST
+            self._blocked_until = monotonic() + BLOCKED_SECONDS
 
-    async def _by_roster(
+    async def _claim_from_cache(
         self,
-        database: Database,
-        terms: Terms,
+        database: "Database",
+        env: Environment,
         batch: Sequence[Settlement],
         claim: Claim,
         queues: Sequence[str],
     ) -> Grant:
         """Complete and claim in one statement, by what is known of the lanes."""
         rules = ClaimRules({queue: self._layout.settings.get(queue) for queue in queues}, ())
-        planning = Planning(
-            self._rosters, ClaimPlanner(rules, self._turns, _NO_TIME).pick(max(claim.limit, 0))
-        )
-        while (asked := planning.go_on()) is not None:
-            planning.learn(await database.fetch(asked))
-        return read_grant(await database.fetch(exchange_in_lanes(terms, batch, claim, planning.numbers)))
+        plan = LanePlan(self._cache, ClaimPlanner(rules, self._turns, _NO_TIME).pick(max(claim.limit, 0)))
+        while (query := plan.next_query()) is not None:
+            plan.learn(await database.fetch(query))
+        return read_grant(await database.fetch(settle_and_claim_from_lanes(env, batch, claim, plan.numbers)))
+
+
+class Segment(Struct):
+    """The lanes of a queue with names from `first` up to `below`, as they were at an instant."""
+
+    first: str
+    below: str
+    lanes: list[str]
+    at: float
+
+
+class LaneCache:
+    """Which lanes had ready tasks a moment ago.
+
+    Advice only: a lane that is new is found within FRESH_SECONDS, and one that is empty is noticed when a
+    claim yields too little; then the claim reads the lanes again.
+    """
+
+    def __init__(self) -> None:
+        self._segments: dict[str, Segment] = {}
+        self._sizes: dict[tuple[str, str], tuple[float, dict[str, int]]] = {}
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._segments.clear()
+        self._sizes.clear()
+
+    # -- lanes ---------------------------------------------------------------------------------------
+
+    def lanes(self, request: Lanes) -> list[str] | None:
+        """Return the lanes that were requested; None if they are not known."""
+        known = self._segments.get(request.queue)
+        if known is None or monotonic() - known.at > FRESH_SECONDS or not known.first <= request.first:
+            return None
+        start = bisect_left(known.lanes, request.first)
+        end = bisect_left(known.lanes, request.below)
+        found = known.lanes[start : min(end, start + request.limit)]
+        return found if len(found) == request.limit or request.below <= known.below else None
+
+    def learn_lanes(self, request: Lanes, lanes: list[str]) -> None:
+        """Store what the database returned for a request, up to LANES_AT_ONCE lanes."""
+        below = request.below if len(lanes) < LANES_AT_ONCE else lanes[-1] + NEXT
+        new = Segment(request.first, below, lanes, monotonic())
+        known = self._segments.get(request.queue)
+        if known is not None and monotonic() - known.at <= FRESH_SECONDS and known.first == new.below:
+            new = Segment(new.first, known.below, new.lanes + known.lanes, known.at)
+        self._segments[request.queue] = new
+
+    # -- sizes ---------------------------------------------------------------------------------------
+
+    def sizes(self, request: Sizes) -> dict[str, int] | None:
+        """Return the sizes that were requested; None if they are not known."""
+        at, sizes = self._sizes.get((request.queue, request.first), (-FRESH_SECONDS, {}))
+        return sizes if monotonic() - at <= 2 * FRESH_SECONDS and any(sizes.values()) else None
+
+    def learn_sizes(self, request: Sizes, sizes: Mapping[str, int]) -> None:
+        """Store what the database returned for a request."""
+        self._sizes[request.queue, request.first] = (monotonic(), dict(sizes))
+
+    def subtract(self, queue: str, lane: str, number: int) -> None:
+        """Count this many tasks less in a lane."""
+        for (of, _), (_, sizes) in self._sizes.items():
+            if of == queue and lane in sizes:
+                sizes[lane] = max(sizes[lane] - number, 0)
+
+
+class LanePlan:
+    """Runs the claim planner without locking anything: how many tasks to claim from which lane."""
+
+    def __init__(self, cache: LaneCache, picks: Plan[list[Picked]]) -> None:
+        self._cache = cache
+        self._picks = picks
+        self._request: Question | None = None
+        self.numbers: dict[tuple[str, str], int] = {}  # (queue, lane) -> tasks
+
+    def next_query(self) -> Ask | None:
+        """Plan as far as the cache goes; return what to fetch from the database next, None at the end."""
+        try:
+            request = next(self._picks) if self._request is None else self._request
+            while True:
+                self._request = request
+                known = self._known(request)
+                if known is None:
+                    return _query(request)
+                request = self._picks.send(known)
+        except StopIteration:
+            return None
+
+    def learn(self, rows: Any) -> None:
+        """Take over the rows of the last query."""
+        match self._request:
+            case Lanes():
+                self._cache.learn_lanes(self._request, [row[0] for row in rows])
+            case Sizes():
+                self._cache.learn_sizes(self._request, {row[0]: row[1] for row in rows})
+            case _:
+                raise AssertionError(f"{self._request} was not queried")
+
+    def _known(self, request: Question) -> Any:
+        match request:
+            case Lanes():
+                return self._cache.lanes(request)
+            case Sizes():
+                return self._cache.sizes(request)
+            case Heads(queue, numbers):
+                return self._take(queue, numbers)
+            case _:
+                raise AssertionError(f"{request} is for claims under limits")
+
+    def _take(self, queue: str, numbers: Mapping[tuple[str, str], int]) -> list[Head]:
+        for (lane, _), number in numbers.items():
+            self.numbers[queue, lane] = self.numbers.get((queue, lane), 0) + number
+            self._cache.subtract(queue, lane, number)
+        return [
+            Head(lane, key, 0, "", _NO_SUBJECT)
+            for (lane, key), number in numbers.items()
+            for _ in range(number)
+        ]
+
+
+def _query(request: Question) -> Ask:
+    match request:
+        case Lanes(queue, first, below):
+            return Ask("lanes", (queue, first, below, LANES_AT_ONCE, 0))
+        case Sizes(queue, first, below):
+            return Ask("lanes", (queue, first, below, None, MAX_SIZE))
+        case _:
+            raise AssertionError(f"{request} is always known")

@@ -1,7 +1,7 @@
-"""Claims where queues have lanes or limits: the claim planner, answered by Postgres in one transaction.
+"""Claim from queues with lanes or limits in one transaction, which answers the claim planner's requests.
 
-The keys of limits are locked before anything is counted, and each statement sees what was committed before
-it: so a count is exact, and what was counted stands until the claim does.
+The keys of limits are locked before permits are counted, and each statement sees what was committed before
+it. So counts are exact and stay so until the claim commits.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,6 @@ from ...._policy.order.limits import PermitUsage, Subject, needs_lock
 from ...rules.claim_planner import (
     KEYS_AT_ONCE,
     MAX_SIZE,
-    ClaimPlanner,
-    ClaimRules,
     Counts,
     Head,
     Heads,
@@ -26,18 +24,19 @@ from ...rules.claim_planner import (
     Lanes,
     LevelHeads,
     Picked,
+    ClaimPlanner,
     Plan,
     Question,
-    Rotation,
+    ClaimRules,
     Sizes,
+    Rotation,
 )
-from ..enqueue.plain import Terms
-from ..queue_layout import read_limit, read_settings
+from ..queue_layout import Environment, read_limit, read_settings
 from ..rows import Row, columns_of, read_leased
 from ..script import Ask, Script, ask, pairs
 from ..settle import Grant
 from ..statements import statement
-from .relayout import lay_some
+from .relayout import place_in_lanes
 
 PRIORITIES = {
     Level.HIGH: "t.priority > 0",
@@ -45,99 +44,99 @@ PRIORITIES = {
 }
 
 
-class Known(Struct, frozen=True):
-    """What a claim goes by, as it stands now."""
+class ClaimState(Struct, frozen=True):
+    """What a claim depends on, as claim_begin.sql reads it."""
 
     now: datetime
     worker: str | None
     rules: ClaimRules
-    lines: list[str]  # queues that have no lanes
-    outside: list[str]  # queues that have, with ready tasks that lie outside them
+    fifo: list[str]  # queues without lanes
+    misplaced: list[str]  # queues with lanes and with ready tasks outside of them
 
 
-def claim(terms: Terms, turns: Rotation, wish: Claim, queues: Sequence[str]) -> Script[Grant]:
+def claim(env: Environment, turns: Rotation, claim: Claim, queues: Sequence[str]) -> Script[Grant]:
     """Lease tasks of these queues to a live session."""
-    known = read_known((yield from ask("claim_begin", terms.clock, wish.session, list(queues))))
-    if known.worker is None:
+    state = read_state((yield from ask("claim_begin", env.clock, claim.session, list(queues))))
+    if state.worker is None:
         return Grant(done=None, alive=False, claimed=[])
-    unfinished = (yield from lay_some(known.rules, known.outside)) if known.outside else False
-    planner = ClaimPlanner(known.rules, turns, known.now)
+    unfinished = (yield from place_in_lanes(state.rules, state.misplaced)) if state.misplaced else False
+    planner = ClaimPlanner(state.rules, turns, state.now)
     planner.unfinished = unfinished
-    answering = Answering(terms, known.now)
-    picked = yield from answering.answer(planner.pick(max(wish.limit, 0), wish.level))
-    is_outdated = wish.level is None and bool(known.lines)
+    requests = Requests(env, state.now)
+    picked = yield from requests.play(planner.pick(max(claim.limit, 0), claim.level))
+    is_outdated = claim.level is None and bool(state.fifo)
     claimed = (
-        (yield from _lease(known, wish, picked, planner, answering.locked))
+        (yield from _lease(state, claim, picked, planner, requests.locked))
         if picked or planner.is_rewound
         else []
     )
     wait = 0.0 if is_outdated else planner.wait
     return Grant(
-        done=None, alive=True, claimed=claimed, wait=wait, is_unlaid=unfinished, is_outdated=is_outdated
+        done=None, alive=True, claimed=claimed, wait=wait, has_misplaced=unfinished, is_outdated=is_outdated
     )
 
 
-def read_known(rows: Sequence[Row]) -> Known:
-    """What claim_begin.sql's rows say."""
+def read_state(rows: Sequence[Row]) -> ClaimState:
+    """Read the rows of claim_begin.sql."""
     now, worker = rows[0][:2]
     queues: dict[str, QueueSettings | None] = {}
-    limits, lines, outside, unsettled = [], [], [], set()
-    for _, _, queue, paused, body, is_laned, is_unsettled, is_outside in rows[1:]:
+    limits, fifo, misplaced, moving = [], [], [], set()
+    for _, _, queue, paused, body, has_lanes, is_moving, has_misplaced in rows[1:]:
         if queue is None:
             limits.append(read_limit(body))
         elif not paused:
             queues[queue] = None if body is None else read_settings(body)
-            if is_unsettled:
-                unsettled.add(queue)
-            if not is_laned:
-                lines.append(queue)
-            elif is_outside:
-                outside.append(queue)
-    return Known(now, worker, ClaimRules(queues, limits, frozenset(unsettled)), lines, outside)
+            if is_moving:
+                moving.add(queue)
+            if not has_lanes:
+                fifo.append(queue)
+            elif has_misplaced:
+                misplaced.append(queue)
+    return ClaimState(now, worker, ClaimRules(queues, limits, frozenset(moving)), fifo, misplaced)
 
 
 def _lease(
-    known: Known, wish: Claim, picked: Sequence[Picked], planner: ClaimPlanner, locked: set[str]
+    state: ClaimState, claim: Claim, picked: Sequence[Picked], planner: ClaimPlanner, locked: set[str]
 ) -> Script[list[Claimed]]:
     permits = sorted((permit.key, one.head.id) for one in picked for permit in one.permits)
     tokens = sorted((key, left) for key, left in planner.tokens.items() if key in locked)
     rows = yield from ask(
         "lease",
         planner.now,
-        wish.session,
-        wish.number,
-        known.worker,
+        claim.session,
+        claim.number,
+        state.worker,
         [one.head.id for one in picked],
         [bool(one.permits) for one in picked],
         *columns_of(permits, 2),
         *columns_of(tokens, 2),
     )
-    assert len(rows) == len(picked), f"{len(rows)} of {len(picked)} tasks that were locked were leased"
-    place = {one.head.id: number for number, one in enumerate(picked)}
-    return [Claimed(task) for task in sorted(map(read_leased, rows), key=lambda task: place[task.id])]
+    assert len(rows) == len(picked), f"only {len(rows)} of {len(picked)} locked tasks could be leased"
+    order = {one.head.id: number for number, one in enumerate(picked)}
+    return [Claimed(task) for task in sorted(map(read_leased, rows), key=lambda task: order[task.id])]
 
 
-class Answering:
-    """Asks the database what the claim planner wants to know."""
+class Requests:
+    """Answers the claim planner's requests from the database."""
 
-    def __init__(self, terms: Terms, now: datetime) -> None:
-        self._schema = terms.schema
-        self._clock = terms.clock
+    def __init__(self, env: Environment, now: datetime) -> None:
+        self._schema = env.schema
+        self._clock = env.clock
         self._now = now
         self._seen: list[TaskId] = []
         self.locked: set[str] = set()  # permits' keys
 
-    def answer(self, picks: Plan[list[Picked]]) -> Script[list[Picked]]:
-        """Play the claim planner to its end."""
+    def play(self, picks: Plan[list[Picked]]) -> Script[list[Picked]]:
+        """Run the planner to its end."""
         try:
             request = next(picks)
             while True:
-                request = picks.send((yield from self._one(request)))
+                request = picks.send((yield from self._answer(request)))
         except StopIteration as end:
             result: list[Picked] = end.value
             return result
 
-    def _one(self, request: Question) -> Script[Any]:
+    def _answer(self, request: Question) -> Script[Any]:
         match request:
             case Lanes(queue, first, below, limit):
                 return [row[0] for row in (yield from ask("lanes", queue, first, below, limit, 0))]
@@ -151,23 +150,23 @@ class Answering:
                 return (yield from self._counts(request))
             case Heads(queue, numbers):
                 columns = columns_of([(lane, key, number) for (lane, key), number in numbers.items()], 3)
-                return self._noted(queue, (yield from ask("lane_heads", queue, *columns, self._seen)))
+                return self._note(queue, (yield from ask("lane_heads", queue, *columns, self._seen)))
             case LevelHeads(queue, Level.MEDIUM, number):
-                return self._noted(queue, (yield from ask("middle_heads", queue, number, self._seen)))
+                return self._note(queue, (yield from ask("middle_heads", queue, number, self._seen)))
             case LevelHeads(queue, level, number):
                 sql = statement("level_heads", self._schema, level=PRIORITIES[level])
                 rows = yield Ask(f"level_heads {level}", (queue, number, self._seen), sql)
-                return self._noted(queue, rows)
+                return self._note(queue, rows)
 
     def _counts(self, request: Counts) -> Script[dict[str, PermitUsage]]:
-        """Lock and count. Keys that have nothing left need no lock: nothing will be granted of them."""
+        """Lock and count permits. Keys without any left need no lock, as none will be granted."""
         seen = yield from ask("peek", [permit.key for permit in request.permits], self._clock)
         uses = {key: PermitUsage(running, tokens, at, now) for key, running, tokens, at, now in seen}
         keys = [permit.key for permit in request.permits if needs_lock(permit, uses[permit.key])]
-        locked = yield from self._locked(keys, wait=request.wait)
+        locked = yield from self._lock(keys, wait=request.wait)
         return {key: use for key, use in uses.items() if key not in keys} | locked
 
-    def _locked(self, keys: list[str], *, wait: bool) -> Script[dict[str, PermitUsage]]:
+    def _lock(self, keys: list[str], *, wait: bool) -> Script[dict[str, PermitUsage]]:
         if not keys:
             return {}
         name = "bucket_lock" if wait else "bucket_try"
@@ -180,8 +179,8 @@ class Answering:
         running = {key: (number, now) for key, number, now in held}
         return {key: PermitUsage(running[key][0], tokens, at, running[key][1]) for key, tokens, at in rows}
 
-    def _noted(self, queue: str, rows: Sequence[Row]) -> list[Head]:
-        """A lock of our own does not keep us from finding a task again."""
+    def _note(self, queue: str, rows: Sequence[Row]) -> list[Head]:
+        """Remember what was read: SKIP LOCKED does not skip rows that this transaction has locked itself."""
         self._seen += [row[3] for row in rows]
         return [_head(queue, row) for row in rows]
 

@@ -1,7 +1,9 @@
-"""Putting ready tasks where they belong: into lanes, out of them, and under limits that have changed."""
+"""Move ready tasks into and out of lanes, and store limits, whose change moves tasks too."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,56 +24,100 @@ from ...._policy.order.limits import (
     tokens_at,
 )
 from ...rules.claim_planner import ClaimRules
-from ..queue_layout import ALL, read_limit
+from ..queue_layout import queue_of, read_limit, stored_names
 from ..rows import Row, columns_of
-from ..script import Script, ask, value
+from ..script import Ask, Script, ask, value
+
+if TYPE_CHECKING:
+    from ..database import Database
 
 AT_ONCE = 1000
-"""So many tasks are laid in one transaction, so that none holds up others for long."""
+"""Tasks that one transaction moves, so that none blocks others for long."""
 
-_UNUSED_FOR = timedelta(minutes=1)
-"""For so long at least what a limit counted is remembered."""
+_MIN_UNUSED = timedelta(minutes=1)
+"""How long the count of a limit that is not in use is kept at least."""
 
+_MAX_QUEUES = 100_000
 _LONGEST = timedelta(days=366).total_seconds()
 _encoder = msgspec.json.Encoder()
+
+
+# -- moves, a transaction for each AT_ONCE tasks -----------------------------------------------------
+
+
+async def move_tasks(database: "Database", queues: Collection[str | None]) -> None:
+    """Move the ready tasks of these queues to where they belong now; None means all queues."""
+    if not queues:
+        return
+    rules = ClaimRules(database.layout.settings, database.layout.limits)
+    ready = await database.fetch(Ask("ready_queues", (_MAX_QUEUES,))) if None in queues else ()
+    for queue in [row[0] for row in ready] or [queue for queue in queues if queue is not None]:
+        while await database.play(partial(take_out, queue)) >= AT_ONCE:
+            continue
+        while database.layout.has_lanes(queue) and await database.play(
+            partial(place_in_lanes, rules, [queue])
+        ):
+            continue
+    await database.fetch(Ask("mark_moved", (stored_names(queues),)))
+    await database.refresh_layout()
+
+
+async def apply_limits(database: "Database", changed: Sequence[Limit]) -> None:
+    """Give running tasks permits of the limits as they are now, and regroup ready tasks of changed ones."""
+    await database.play(partial(count_running, await database.now()))
+    await database.refresh_layout()
+    await move_tasks(database, queues_of(changed))
+
+
+async def tidy(database: "Database", settings: Sequence[QueueSettings]) -> None:
+    """Make queues FIFO that need no lanes any more, finish moves, and delete unused counts of limits."""
+    clock = database.env.clock
+    await database.play(lambda: drop_unneeded_lanes(clock, settings))
+    await database.refresh_layout()
+    # Of queues that became FIFO just now, or earlier: by a transaction that had begun before.
+    laned = [row[0] for row in await database.fetch(Ask("laned_queues"))]
+    moving = [queue_of(row[0]) for row in await database.fetch(Ask("moving_queues"))]
+    await move_tasks(database, [*moving, *(queue for queue in laned if not database.layout.has_lanes(queue))])
+    while await database.play(lambda: forget_unused(clock)):
+        continue
 
 
 # -- lanes -------------------------------------------------------------------------------------------
 
 
-def lay_some(rules: ClaimRules, queues: Iterable[str]) -> Script[bool]:
-    """Put ready tasks of these queues into their lanes; says whether there may be more of them."""
-    rows = yield from ask("unlaid", sorted(queues), AT_ONCE)
-    laid = [(row[0], *_place(rules, row)) for row in rows]
-    if laid:
-        yield from ask("lay", *columns_of(laid, 3))
-    return len(laid) >= AT_ONCE
+def place_in_lanes(rules: ClaimRules, queues: Iterable[str]) -> Script[bool]:
+    """Move up to AT_ONCE ready tasks of these queues into their lanes; return whether there may be more."""
+    rows = yield from ask("misplaced", sorted(queues), AT_ONCE)
+    placed = [(row[0], *_lane_and_key(rules, row)) for row in rows]
+    if placed:
+        yield from ask("place_in_lanes", *columns_of(placed, 3))
+    return len(placed) >= AT_ONCE
 
 
-def _place(rules: ClaimRules, row: Row) -> tuple[str, str]:
+def _lane_and_key(rules: ClaimRules, row: Row) -> tuple[str, str]:
     _, queue, type_, tenant, priority, payload = row
     lane = lane_of(rules.queues.get(queue), tenant, priority)
     return lane, limit_key(limits_in_queue(rules.limits, queue), Subject(queue, type_, tenant, payload))
 
 
 def take_out(queue: str) -> Script[int]:
-    """Take some of a queue's ready tasks out of their lanes; how many there were."""
-    number: int = yield from value("unlay", queue, AT_ONCE)
+    """Move up to AT_ONCE of a queue's ready tasks out of their lanes; return how many."""
+    number: int = yield from value("take_out_of_lanes", queue, AT_ONCE)
     return number
 
 
-def straighten(clock: datetime | None, settings: Sequence[QueueSettings]) -> Script[None]:
-    """Queues that have had no need of lanes for a while are one line again."""
-    yield from ask("straighten", [one.name for one in settings if one.is_laned], clock)
+def drop_unneeded_lanes(clock: datetime | None, settings: Sequence[QueueSettings]) -> Script[None]:
+    """Make queues FIFO again that have not needed lanes for a while."""
+    yield from ask("drop_unneeded_lanes", [one.name for one in settings if one.is_laned], clock)
 
 
 # -- limits ------------------------------------------------------------------------------------------
 
 
 def put_limit(clock: datetime | None, limit: Limit) -> Script[list[Limit]]:
-    """Keep a limit; from now on only claims that count take anything it applies to.
+    """Store a limit and mark its queues guarded, so that only limit-aware claims take from them.
 
-    Answers with the limits, old and new, whose tasks are told apart otherwise now.
+    Return the old and the new limit if their tasks must be regrouped, else [].
     """
     before = yield from _limit(limit.name)
     yield from ask("put_record", KINDS[Limit], limit.name, _encoder.encode(limit).decode())
@@ -80,19 +126,19 @@ def put_limit(clock: datetime | None, limit: Limit) -> Script[list[Limit]]:
     if not regroups_tasks(before, limit):
         return []
     changed = [limit] if before is None else [before, limit]
-    yield from ask("unsettle", queues_of(changed))
+    yield from ask("mark_moving", stored_names(queues_of(changed)))
     return changed
 
 
 def remove_limit(clock: datetime | None, name: str) -> Script[list[Limit]]:
-    """Forget a limit; answers with it, if there was one."""
+    """Remove a limit; return it in a list, [] if there was none."""
     before = yield from _limit(name)
     yield from ask("remove_record", KINDS[Limit], name)
     yield from _guard(clock)
     yield from _settle_buckets(clock, before, None)
     if before is None:
         return []
-    yield from ask("unsettle", queues_of([before]))
+    yield from ask("mark_moving", stored_names(queues_of([before])))
     return [before]
 
 
@@ -101,19 +147,19 @@ def _limit(name: str) -> Script[Limit | None]:
     return None if body is None else read_limit(body)
 
 
-def queues_of(limits: Iterable[Limit]) -> list[str]:
-    """The queues that these limits apply to; ALL stands for all."""
-    return sorted({ALL if limit.queue is None else limit.queue for limit in limits})
+def queues_of(limits: Iterable[Limit]) -> set[str | None]:
+    """Return the queues that these limits apply to; None means all queues."""
+    return {limit.queue for limit in limits}
 
 
 def all_limits() -> Script[list[Limit]]:
-    """Every limit there is."""
+    """Read every limit."""
     return [read_limit(row[0]) for row in (yield from ask("all_records", KINDS[Limit]))]
 
 
 def _guard(clock: datetime | None) -> Script[None]:
     limits = yield from all_limits()
-    queues = queues_of(limits)
+    queues = stored_names(queues_of(limits))
     if queues:
         yield from ask("guard", queues, clock)
     yield from ask("unguard", queues, clock)
@@ -126,7 +172,7 @@ def _settle_buckets(clock: datetime | None, before: Limit | None, now: Limit | N
 
 
 def count_running(now: datetime) -> Script[None]:
-    """Have what runs already count for the limits as they are now."""
+    """Give running tasks permits of the limits as they are now."""
     limits = yield from all_limits()
     held = [
         (permit.key, task_id, claimed_at)
@@ -142,15 +188,15 @@ def count_running(now: datetime) -> Script[None]:
 
 
 def forget_unused(clock: datetime | None) -> Script[bool]:
-    """Forget some of what limits counted and is not in use; says whether there may be more."""
+    """Delete up to AT_ONCE counts of limits that are not in use; return whether there may be more."""
     limits = yield from all_limits()
     filled = [timedelta(seconds=min(limit.capacity / limit.rate, _LONGEST)) for limit in limits if limit.rate]
-    gone = yield from ask("prune_buckets", clock, max([_UNUSED_FOR, *filled]), AT_ONCE)
+    gone = yield from ask("prune_buckets", clock, max([_MIN_UNUSED, *filled]), AT_ONCE)
     return len(gone) == AT_ONCE
 
 
 def usages(now: datetime) -> Script[list[Usage]]:
-    """What of each limit is in use."""
+    """Return how much of each limit is in use."""
     limits = {limit.name: limit for limit in (yield from all_limits())}
     found = []
     for key, running, tokens, at in (yield from ask("uses")):

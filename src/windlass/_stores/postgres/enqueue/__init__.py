@@ -1,1 +1,1 @@
-"""Enqueue on Postgres: plain, coalesced, by COPY, repeated."""
+"""Enqueue on Postgres: one statement, COPY for many, and coalesced concurrent calls."""

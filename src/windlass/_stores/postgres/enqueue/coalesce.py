@@ -1,92 +1,92 @@
-"""Plain enqueues of one event loop that come at the same time go together: one statement, one commit."""
+"""Coalesce concurrent enqueues of plain tasks on one event loop into one statement and one commit."""
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
 
 from ...._model.task import Enqueued, NewTask
 from ....errors import StoreUnavailable
 
-Send = Callable[[Sequence[NewTask]], Awaitable[list[Enqueued]]]
+Send: TypeAlias = Callable[[Sequence[NewTask]], Awaitable[list[Enqueued]]]
+_Future: TypeAlias = asyncio.Future[list[Enqueued]]
 
-MAX_TOGETHER = 500
+MAX_COALESCED = 500
 
 
-class Together:
-    """Nobody waits for company; whoever comes while others are under way goes next, with all the rest.
+class Coalescer:
+    """Sends the first batch at once, and those that arrive meanwhile together afterwards.
 
-    One flight at a time: with two there are half as many aboard each, and 16 callers got a tenth less done.
+    One statement at a time: with two, each carried half as many tasks, and 16 callers got 10 % less done.
     """
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self._waiting: deque[tuple[Sequence[NewTask], asyncio.Future[list[Enqueued]]]] = deque()
-        self._is_flying = False
+        self._waiting: deque[tuple[Sequence[NewTask], _Future]] = deque()
+        self._is_sending = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def enqueue(self, batch: Sequence[NewTask]) -> list[Enqueued]:
-        """Enqueue plain tasks."""
-        if len(batch) >= MAX_TOGETHER:
+        """Enqueue plain tasks, with those of concurrent calls."""
+        if len(batch) >= MAX_COALESCED:
             return await self._send(batch)
-        if not self._is_flying:
-            self._is_flying = True
+        if not self._is_sending:
+            self._is_sending = True
             try:
                 return await self._send(batch)
             finally:
-                self._landed()
-        future: asyncio.Future[list[Enqueued]] = asyncio.get_running_loop().create_future()
+                self._send_next()
+        future: _Future = asyncio.get_running_loop().create_future()
         self._waiting.append((batch, future))
         return await future
 
-    def _landed(self) -> None:
-        self._is_flying = bool(self._waiting)
-        if self._is_flying:
-            task = asyncio.create_task(self._fly())
+    def _send_next(self) -> None:
+        self._is_sending = bool(self._waiting)
+        if self._is_sending:
+            task = asyncio.create_task(self._send_waiting())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _fly(self) -> None:
+    async def _send_waiting(self) -> None:
         group = self._next_group()
         try:
-            if group:  # All who waited may have given up.
-                await self._enqueue_all(group)
+            if group:  # All callers may have been cancelled.
+                await self._send_group(group)
         finally:
             for _, future in group:
                 if not future.done():
                     future.cancel()
-            self._landed()
+            self._send_next()
 
-    def _next_group(self) -> list[tuple[Sequence[NewTask], "asyncio.Future[list[Enqueued]]"]]:
+    def _next_group(self) -> list[tuple[Sequence[NewTask], _Future]]:
         group, number = [], 0
-        while self._waiting and number < MAX_TOGETHER:
+        while self._waiting and number < MAX_COALESCED:
             batch, future = self._waiting.popleft()
-            if not future.done():  # Its caller may have given up.
+            if not future.done():  # Its caller may have been cancelled.
                 group.append((batch, future))
                 number += len(batch)
         return group
 
-    async def _enqueue_all(
-        self, group: list[tuple[Sequence[NewTask], "asyncio.Future[list[Enqueued]]"]]
-    ) -> None:
+    async def _send_group(self, group: list[tuple[Sequence[NewTask], _Future]]) -> None:
         try:
-            answers = await self._send([new for batch, _ in group for new in batch])
+            results = await self._send([new for batch, _ in group for new in batch])
         except StoreUnavailable as error:
             for _, future in group:
                 _fail(future, error)
-        except Exception as error:  # noqa: BLE001  it is the caller's to hear
+        except Exception as error:  # noqa: BLE001 - it is raised to the callers
             if len(group) == 1:
                 _fail(group[0][1], error)
                 return
-            for one in group:  # One of them is at fault; the others must not suffer for it.
-                await self._enqueue_all([one])
+            for one in group:  # Only the batch that caused the error shall fail.
+                await self._send_group([one])
         else:
-            place = 0
+            start = 0
             for batch, future in group:
                 if not future.done():
-                    future.set_result(answers[place : place + len(batch)])
-                place += len(batch)
+                    future.set_result(results[start : start + len(batch)])
+                start += len(batch)
 
 
-def _fail(future: "asyncio.Future[list[Enqueued]]", error: Exception) -> None:
+def _fail(future: _Future, error: Exception) -> None:
     if not future.done():
         future.set_exception(error)

@@ -1,4 +1,1 @@
-"""Connections of the caller's own, one file a driver: how a statement of ours is asked there.
-
-What is asked, and in which order, is the same for all of them; that is in within.py.
-"""
+"""Join the caller's transaction: detect the driver, one file a driver, and what runs on the connection."""

@@ -1,7 +1,7 @@
-"""Enqueueing and settling on the caller's own connection, inside his transaction. (P9, D15)
+"""Join the caller's transaction: find the driver of a connection, and enqueue and settle on it.
 
-With a transaction open the tasks become part of it, and a refusal undoes the enqueue alone. On a connection
-that commits every statement by itself the tasks stand at once, all of a batch or none.
+If a transaction is open the tasks become part of it, and a refusal undoes only the enqueue. On a connection
+in autocommit a batch is enqueued at once, all of it or nothing.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
@@ -11,10 +11,11 @@ from ...._model.task import Enqueued, NewTask
 from ...._model.verdict import Receipt, Settlement
 from ...._store.protocol import Join
 from ....errors import NotSupported
-from ..enqueue.plain import Terms
-from ..script import Script
-from . import within
-from .within import Lent, LentAsync
+from ..queue_layout import Environment
+from ..script import Ask, Script, play, play_blocking
+from ..statements import statement
+from . import transaction
+from .transaction import AsyncCallerConnection, CallerConnection, translated_errors
 
 T = TypeVar("T")
 
@@ -24,86 +25,90 @@ _SUPPORTED = (
 )
 
 
-def join(connection: object, terms: Terms) -> Join:
-    """The caller's transaction on this connection, which is not touched yet."""
-    # By name: only the driver whose connection was passed is sure to be installed.
+def join(connection: object, env: Environment) -> Join:
+    """Join the transaction on this connection, which is not used yet; NotSupported for an unknown driver."""
+    # By name, because only the driver of this connection is certain to be installed.
     kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(connection).__mro__}
     for known, make in _JOINS.items():
         if known in kinds:
-            return make(connection, terms)
+            return make(connection, env)
     raise NotSupported(
-        f"PostgresStore cannot enqueue within a {type(connection).__module__}.{type(connection).__name__}; "
-        f"pass {_SUPPORTED}"
+        f"PostgresStore cannot join a transaction of type {type(connection).__module__}."
+        f"{type(connection).__name__}; pass {_SUPPORTED}"
     )
 
 
 class BlockingJoin:
-    """A transaction on a connection that blocks."""
+    """A transaction on a blocking connection."""
 
-    def __init__(self, lend: Callable[[], Lent], terms: Terms) -> None:
-        self._lend = lend
-        self._terms = terms
+    def __init__(self, connect: Callable[[], CallerConnection], env: Environment) -> None:
+        self._connect = connect
+        self._env = env
 
     def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
         """Insert the batch within the transaction."""
-        return self._play(lambda lent: within.enqueue(lent, self._terms, batch))
+        return self._play(lambda connection: transaction.enqueue(connection, self._env, batch))
 
     def settle(self, batch: Sequence[Settlement]) -> Sequence[Receipt]:
         """Apply the verdicts whose leases hold, within a transaction that must be open."""
-        return self._play(lambda lent: within.settle(lent, self._terms, batch))
+        return self._play(lambda connection: transaction.settle(connection, self._env, batch))
 
-    def _play(self, make: Callable[[Lent], Script[T]]) -> T:
-        with within.told():
-            lent = self._lend()
-            return within.play_blocking(make(lent), lent, self._terms.schema)
+    def _play(self, make: Callable[[CallerConnection], Script[T]]) -> T:
+        schema = self._env.schema
+        with translated_errors():
+            connection = self._connect()
+            return play_blocking(
+                make(connection), lambda ask: connection.fetch(_text(ask, schema), ask.parameters)
+            )
 
 
-class AwaitedJoin:
-    """A transaction on a connection that is awaited."""
+class AsyncJoin:
+    """A transaction on an async connection."""
 
-    def __init__(self, lent: LentAsync, terms: Terms) -> None:
-        self._lent = lent
-        self._terms = terms
+    def __init__(self, connection: AsyncCallerConnection, env: Environment) -> None:
+        self._connection = connection
+        self._env = env
 
     def enqueue(self, batch: Sequence[NewTask]) -> Awaitable[Sequence[Enqueued]]:
         """Insert the batch within the transaction."""
-        return Later(lambda: self._play(within.enqueue(self._lent, self._terms, batch)))
+        return Deferred(lambda: self._play(transaction.enqueue(self._connection, self._env, batch)))
 
     def settle(self, batch: Sequence[Settlement]) -> Awaitable[Sequence[Receipt]]:
         """Apply the verdicts whose leases hold, within a transaction that must be open."""
-        return Later(lambda: self._play(within.settle(self._lent, self._terms, batch)))
+        return Deferred(lambda: self._play(transaction.settle(self._connection, self._env, batch)))
 
     async def _play(self, script: Script[T]) -> T:
-        with within.told():
-            return await within.play(script, self._lent, self._terms.schema)
+        schema, connection = self._env.schema, self._connection
+        with translated_errors():
+            return await play(script, lambda ask: connection.fetch(_text(ask, schema), ask.parameters))
 
 
-class SteppingJoin:
-    """A transaction of SQLAlchemy's async half, which awaits on behalf of code that blocks."""
+class GreenletJoin:
+    """A transaction of SQLAlchemy's async API, which runs blocking code in a greenlet."""
 
-    def __init__(self, connection: Any, lend: Callable[[Any], Lent], terms: Terms) -> None:
+    def __init__(self, connection: Any, connect: Callable[[Any], CallerConnection], env: Environment) -> None:
         self._connection = connection
-        self._lend = lend
-        self._terms = terms
+        self._connect = connect
+        self._env = env
 
     def enqueue(self, batch: Sequence[NewTask]) -> Awaitable[Sequence[Enqueued]]:
         """Insert the batch within the transaction."""
-        return Later(lambda: self._step(lambda blocking: blocking.enqueue(batch)))
+        return Deferred(lambda: self._run(lambda blocking: blocking.enqueue(batch)))
 
     def settle(self, batch: Sequence[Settlement]) -> Awaitable[Sequence[Receipt]]:
         """Apply the verdicts whose leases hold, within a transaction that must be open."""
-        return Later(lambda: self._step(lambda blocking: blocking.settle(batch)))
+        return Deferred(lambda: self._run(lambda blocking: blocking.settle(batch)))
 
-    async def _step(self, work: Callable[[BlockingJoin], T]) -> T:
-        with within.told():
-            answer: T = await self._connection.run_sync(
-                lambda inner: work(BlockingJoin(lambda: self._lend(inner), self._terms))
+    async def _run(self, work: Callable[[BlockingJoin], T]) -> T:
+        with translated_errors():
+            result: T = await self._connection.run_sync(
+                lambda inner: work(BlockingJoin(lambda: self._connect(inner), self._env))
             )
-            return answer
+            return result
 
 
-class Later(Generic[T]):
-    """A coroutine that is not made until it is awaited: one that never is leaves no warning behind."""
+class Deferred(Generic[T]):
+    """A coroutine that is made when it is awaited: one that never is causes no warning."""
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self._make = make
@@ -112,60 +117,64 @@ class Later(Generic[T]):
         return self._make().__await__()
 
 
-# -- who is who --------------------------------------------------------------------------------------
+def _text(ask: Ask, schema: str) -> str:
+    return ask.sql or statement(ask.name, schema)
 
 
-def _psycopg(connection: Any, terms: Terms) -> Join:
-    from .psycopg import Lent  # noqa: PLC0415
-
-    return BlockingJoin(lambda: Lent(connection), terms)
+# -- drivers -----------------------------------------------------------------------------------------
 
 
-def _psycopg_async(connection: Any, terms: Terms) -> Join:
-    from .psycopg import LentAsync  # noqa: PLC0415
+def _psycopg(connection: Any, env: Environment) -> Join:
+    from .psycopg import Connection  # noqa: PLC0415
 
-    return AwaitedJoin(LentAsync(connection), terms)
-
-
-def _asyncpg(connection: Any, terms: Terms) -> Join:
-    from .asyncpg import Lent  # noqa: PLC0415
-
-    return AwaitedJoin(Lent(connection), terms)
+    return BlockingJoin(lambda: Connection(connection), env)
 
 
-def _sqlalchemy(connection: Any, terms: Terms) -> Join:
-    from .sqlalchemy import Lent  # noqa: PLC0415
+def _psycopg_async(connection: Any, env: Environment) -> Join:
+    from .psycopg import AsyncConnection  # noqa: PLC0415
 
-    return BlockingJoin(lambda: Lent(connection), terms)
-
-
-def _sqlalchemy_session(session: Any, terms: Terms) -> Join:
-    from .sqlalchemy import Lent  # noqa: PLC0415
-
-    return BlockingJoin(lambda: Lent(session.connection()), terms)
+    return AsyncJoin(AsyncConnection(connection), env)
 
 
-def _sqlalchemy_async(connection: Any, terms: Terms) -> Join:
-    from .sqlalchemy import Lent  # noqa: PLC0415
+def _asyncpg(connection: Any, env: Environment) -> Join:
+    from .asyncpg import Connection  # noqa: PLC0415
 
-    return SteppingJoin(connection, Lent, terms)
-
-
-def _sqlalchemy_async_session(session: Any, terms: Terms) -> Join:
-    from .sqlalchemy import Lent  # noqa: PLC0415
-
-    return SteppingJoin(session, lambda inner: Lent(inner.connection()), terms)
+    return AsyncJoin(Connection(connection), env)
 
 
-def _django(connection: Any, terms: Terms) -> Join:
-    from .django import Lent  # noqa: PLC0415
+def _sqlalchemy(connection: Any, env: Environment) -> Join:
+    from .sqlalchemy import Connection  # noqa: PLC0415
+
+    return BlockingJoin(lambda: Connection(connection), env)
+
+
+def _sqlalchemy_session(session: Any, env: Environment) -> Join:
+    from .sqlalchemy import Connection  # noqa: PLC0415
+
+    return BlockingJoin(lambda: Connection(session.connection()), env)
+
+
+def _sqlalchemy_async(connection: Any, env: Environment) -> Join:
+    from .sqlalchemy import Connection  # noqa: PLC0415
+
+    return GreenletJoin(connection, Connection, env)
+
+
+def _sqlalchemy_async_session(session: Any, env: Environment) -> Join:
+    from .sqlalchemy import Connection  # noqa: PLC0415
+
+    return GreenletJoin(session, lambda inner: Connection(inner.connection()), env)
+
+
+def _django(connection: Any, env: Environment) -> Join:
+    from .django import Connection  # noqa: PLC0415
 
     if connection.vendor != "postgresql":
-        raise NotSupported(f"this connection of Django's is to {connection.vendor}")
-    return BlockingJoin(lambda: Lent(connection), terms)
+        raise NotSupported(f"this Django connection is to {connection.vendor}, not to Postgres")
+    return BlockingJoin(lambda: Connection(connection), env)
 
 
-_JOINS: dict[tuple[str, str], Callable[[Any, Terms], Join]] = {
+_JOINS: dict[tuple[str, str], Callable[[Any, Environment], Join]] = {
     ("psycopg", "Connection"): _psycopg,
     ("psycopg", "AsyncConnection"): _psycopg_async,
     ("asyncpg", "Connection"): _asyncpg,
@@ -175,7 +184,7 @@ _JOINS: dict[tuple[str, str], Callable[[Any, Terms], Join]] = {
     ("sqlalchemy", "scoped_session"): _sqlalchemy_session,
     ("sqlalchemy", "AsyncConnection"): _sqlalchemy_async,
     ("sqlalchemy", "AsyncSession"): _sqlalchemy_async_session,
-    ("sqlalchemy", "async_scoped_session"): lambda scoped, terms: join(scoped(), terms),
+    ("sqlalchemy", "async_scoped_session"): lambda scoped, env: join(scoped(), env),
     ("django", "BaseDatabaseWrapper"): _django,
     ("django", "ConnectionProxy"): _django,
 }

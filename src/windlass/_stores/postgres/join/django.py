@@ -1,4 +1,4 @@
-"""Django's connection to Postgres, by psycopg 3 or psycopg2: asked like any other query of Django's."""
+"""Django's connection to Postgres, with psycopg 3 or psycopg2, used through Django's own cursors."""
 
 from collections.abc import Sequence
 from datetime import timezone
@@ -8,7 +8,7 @@ from ..script import Row
 from .parameters import percent, plain_rows
 
 
-class Lent:
+class Connection:
     """A `django.db.connection` of the caller's."""
 
     def __init__(self, connection: Any) -> None:
@@ -17,24 +17,24 @@ class Lent:
         self.identity: object = connection.connection
 
     @property
-    def commits_by_itself(self) -> bool:
-        """Whether no atomic block is open, and Django is to commit every query."""
+    def is_autocommit(self) -> bool:
+        """Whether no atomic block is open and Django commits each query."""
         return bool(not self._connection.in_atomic_block and self._connection.get_autocommit())
 
     def fetch(self, sql: str, parameters: Sequence[Any]) -> Sequence[Row]:
-        """The rows of one statement."""
-        asked = percent(sql)
+        """Run one statement and return its rows."""
+        prepared = percent(sql)
         with self._connection.cursor() as cursor:
             _keep_zones(cursor.cursor)
-            cursor.execute(asked.sql, asked.given(parameters) or None)
+            cursor.execute(prepared.sql, prepared.bind(parameters) or None)
             return plain_rows(cursor.fetchall()) if cursor.description else []
 
 
 def _keep_zones(cursor: Any) -> None:
-    """Have instants come with their zones: without USE_TZ Django drops them."""
+    """Read timestamps with their time zones, which Django drops without USE_TZ."""
     if hasattr(cursor, "tzinfo_factory"):  # psycopg2
         cursor.tzinfo_factory = timezone
     else:
-        from psycopg.types.datetime import TimestamptzLoader  # noqa: PLC0415  the driver that is there
+        from psycopg.types.datetime import TimestamptzLoader  # noqa: PLC0415 - only if it is the driver
 
         cursor.adapters.register_loader("timestamptz", TimestamptzLoader)

@@ -1,8 +1,8 @@
-"""Statements and parameters as any driver takes them.
+"""Convert statements and parameters to what each driver takes.
 
-Whatever is not a number or a text travels as text, a list as the text of an array, and the statement's own
-cast, or the column it is for, says how to read it: so it does not matter which adapters, codecs and styles of
-dates the connection was given.
+Everything but numbers and text is sent as text, a list as the text of an array, and parsed by the cast in the
+statement or by the column's type. So it does not matter which adapters, codecs and date styles the caller has
+set on the connection.
 """
 
 import re
@@ -22,41 +22,42 @@ _MICROSECOND = timedelta(microseconds=1)
 # -- statements --------------------------------------------------------------------------------------
 
 
-class Asked(NamedTuple):
-    """A statement as a driver takes it; which parameters it takes, in turn.
+class Prepared(NamedTuple):
+    """A statement as a driver takes it, and the order of its parameters.
 
-    `texts` are those that it takes as text, the others as they are; None: all of them as suits any driver.
+    `texts`: the parameters that are sent as text, others unchanged; None: each in a form that any driver
+    takes.
     """
 
     sql: str
     order: tuple[int, ...]
     texts: frozenset[int] | None = None
 
-    def given(self, parameters: Sequence[Any]) -> list[Any]:
-        """The parameters, in the statement's order."""
+    def bind(self, parameters: Sequence[Any]) -> list[Any]:
+        """Return the parameters, converted and in the statement's order."""
         if self.texts is None:
             return [plain(parameters[number]) for number in self.order]
         return [text(parameters[n]) if n in self.texts else parameters[n] for n in self.order]
 
 
 @lru_cache(maxsize=256)
-def percent(sql: str) -> Asked:
-    """With %s in place of every $n."""
+def percent(sql: str) -> Prepared:
+    """Write %s in place of every $n."""
     order = [int(number) - 1 for number in _NUMBER.findall(sql)]
-    return Asked(_NUMBER.sub("%s", sql.replace("%", "%%")) if order else sql, tuple(order))
+    return Prepared(_NUMBER.sub("%s", sql.replace("%", "%%")) if order else sql, tuple(order))
 
 
 @lru_cache(maxsize=256)
-def dollars(sql: str) -> Asked:
-    """With $n, numbered without gaps."""
+def dollars(sql: str) -> Prepared:
+    """Number every $n without gaps."""
     order = sorted({int(number) for number in _NUMBER.findall(sql)})
     places = {str(number): place for place, number in enumerate(order, 1)}
-    return Asked(_NUMBER.sub(lambda found: f"${places[found[1]]}", sql), tuple([n - 1 for n in order]))
+    return Prepared(_NUMBER.sub(lambda found: f"${places[found[1]]}", sql), tuple([n - 1 for n in order]))
 
 
 @lru_cache(maxsize=256)
-def dollars_as_text(sql: str) -> Asked:
-    """With $n, every one that has a cast read from a text: for a driver that goes by the types it is told."""
+def dollars_as_text(sql: str) -> Prepared:
+    """Number every $n, and read those with a cast from text: for a driver that infers types from casts."""
     texts = frozenset(int(number) - 1 for number in _CAST.findall(sql))
     return dollars(_CAST.sub(r"$\1::text::", sql))._replace(texts=texts)
 
@@ -65,7 +66,7 @@ def dollars_as_text(sql: str) -> Asked:
 
 
 def plain(value: Any) -> Any:
-    """A parameter as None, a number or a text."""
+    """Convert a parameter to None, a number or text."""
     if isinstance(value, list | tuple):
         return array(value)
     if value is None or isinstance(value, str | bool | int | float):
@@ -74,7 +75,7 @@ def plain(value: Any) -> Any:
 
 
 def text(value: Any) -> str | None:
-    """A parameter as text, or None."""
+    """Convert a parameter to text; None stays None."""
     if value is None or type(value) is str:
         return value
     if isinstance(value, list | tuple):
@@ -83,7 +84,7 @@ def text(value: Any) -> str | None:
 
 
 def array(values: Iterable[Any]) -> str:
-    """A list as Postgres writes an array."""
+    """Write a list as the text of a Postgres array."""
     return "{" + ",".join(["NULL" if value is None else _element(value) for value in values]) + "}"
 
 
@@ -100,7 +101,7 @@ def _quoted(written: str) -> str:
 
 
 def _seconds(value: timedelta) -> str:
-    """Seconds and no days: a day of Postgres's is as long as it is in the connection's time zone."""
+    """Write an interval in seconds: the length of a day depends on the connection's time zone."""
     whole, rest = divmod(abs(value), timedelta(seconds=1))
     return f"{'-' if value < timedelta(0) else ''}{whole}.{rest // _MICROSECOND:06} seconds"
 
@@ -121,13 +122,13 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
 
 
 def plain_rows(rows: Iterable[Sequence[Any]]) -> list[Row]:
-    """Rows as tuples, instants in UTC: what is added to one is meant to be so many seconds."""
+    """Return rows as tuples with timestamps in UTC, where adding a day adds 24 hours."""
     return [tuple([_READERS[type(v)](v) if type(v) in _READERS else v for v in row]) for row in rows]
 
 
 def _instant(value: datetime) -> datetime:
     if value.tzinfo is None:
-        raise StoreError("the connection drops the time zones of what it reads; pass one that keeps them")
+        raise StoreError("this connection drops the time zones of timestamps; use one that keeps them")
     return value.astimezone(UTC)
 
 

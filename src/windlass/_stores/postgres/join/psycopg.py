@@ -26,14 +26,14 @@ from .parameters import dollars
 
 
 class _Instant(TimestamptzBinaryLoader):
-    """In UTC, whatever the connection's time zone."""
+    """Timestamps in UTC, whatever the connection's time zone."""
 
     def load(self, data: Buffer) -> datetime:
         return super().load(data).astimezone(UTC)
 
 
 class _Text(TextBinaryLoader):
-    """A str, also from a database that has no encoding."""
+    """Text as str, also from a database with encoding SQL_ASCII."""
 
     def load(self, data: Buffer) -> str:
         found = super().load(data)
@@ -41,7 +41,7 @@ class _Text(TextBinaryLoader):
 
 
 def _adapters() -> AdaptersMap:
-    """psycopg's own way with the few types that we use, whatever the caller has changed about it."""
+    """Return psycopg's defaults for the types that the statements use, whatever the caller has registered."""
     adapters = AdaptersMap(psycopg.adapters)
     for kind, dumper in ((str, StrDumperUnknown), (bool, BoolDumper), (int, IntDumper), (float, FloatDumper)):
         adapters.register_dumper(kind, dumper)
@@ -71,7 +71,7 @@ class _AsyncCursor(psycopg.AsyncRawCursor[Row]):
     adapters = _ADAPTERS
 
 
-class Lent:
+class Connection:
     """A blocking connection of the caller's."""
 
     def __init__(self, connection: "psycopg.Connection[Any]") -> None:
@@ -79,15 +79,15 @@ class Lent:
         self.identity: object = connection
 
     @property
-    def commits_by_itself(self) -> bool:
-        """Whether no transaction is open, nor begun by the next statement."""
-        return _commits_by_itself(self._connection)
+    def is_autocommit(self) -> bool:
+        """Whether no transaction is open and the next statement begins none."""
+        return _is_autocommit(self._connection)
 
     def fetch(self, sql: str, parameters: Sequence[Any]) -> Sequence[Row]:
-        """The rows of one statement."""
-        asked = dollars(sql)
+        """Run one statement and return its rows."""
+        prepared = dollars(sql)
         with _Cursor(self._connection, row_factory=tuple_row) as cursor:
-            cursor.execute(asked.sql.encode(), asked.given(parameters), binary=True)
+            cursor.execute(prepared.sql.encode(), prepared.bind(parameters), binary=True)
             try:
                 return cursor.fetchall()
             except psycopg.ProgrammingError:
@@ -96,7 +96,7 @@ class Lent:
                 raise
 
 
-class LentAsync:
+class AsyncConnection:
     """An async connection of the caller's."""
 
     def __init__(self, connection: "psycopg.AsyncConnection[Any]") -> None:
@@ -104,15 +104,15 @@ class LentAsync:
         self.identity: object = connection
 
     @property
-    def commits_by_itself(self) -> bool:
-        """Whether no transaction is open, nor begun by the next statement."""
-        return _commits_by_itself(self._connection)
+    def is_autocommit(self) -> bool:
+        """Whether no transaction is open and the next statement begins none."""
+        return _is_autocommit(self._connection)
 
     async def fetch(self, sql: str, parameters: Sequence[Any]) -> Sequence[Row]:
-        """The rows of one statement."""
-        asked = dollars(sql)
+        """Run one statement and return its rows."""
+        prepared = dollars(sql)
         async with _AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
-            await cursor.execute(asked.sql.encode(), asked.given(parameters), binary=True)
+            await cursor.execute(prepared.sql.encode(), prepared.bind(parameters), binary=True)
             try:
                 return await cursor.fetchall()
             except psycopg.ProgrammingError:
@@ -122,9 +122,9 @@ class LentAsync:
 
 
 def _has_no_rows(cursor: _Cursor | _AsyncCursor) -> bool:
-    """Whether the statement was done and is one that gives none. In a pipeline that is not known before."""
+    """Whether the statement succeeded and returns no rows, which in a pipeline is known only afterwards."""
     return cursor.pgresult is not None and cursor.pgresult.status == ExecStatus.COMMAND_OK
 
 
-def _commits_by_itself(connection: "psycopg.Connection[Any] | psycopg.AsyncConnection[Any]") -> bool:
+def _is_autocommit(connection: "psycopg.Connection[Any] | psycopg.AsyncConnection[Any]") -> bool:
     return connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE

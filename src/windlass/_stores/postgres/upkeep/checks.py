@@ -132,7 +132,7 @@ async def _tables(probe: Probe) -> AsyncIterator[Finding]:
             when = f"was last vacuumed at {last:%Y-%m-%d %H:%M} UTC" if last else "was never vacuumed"
             yield _warning(
                 "vacuum",
-                f"{name}.{table} has {dead:,} dead and {live:,} live rows and {when}; fix what else this "
+                f"{name}.{table} has {dead:,} dead rows ({live:,} live) and {when}; fix what else this "
                 f"report says about vacuum, then run VACUUM {name}.{table}",
             )
     if not missing and not unlogged:

@@ -12,8 +12,7 @@ from ...._model.state import State
 from ...._model.task import TaskId
 from ...._policy.order.lanes import changes_lanes
 from ...rules.successors import abandon
-from ..enqueue.plain import Terms
-from ..queue_layout import read_settings
+from ..queue_layout import Environment, read_settings
 from ..rule_player import delete_dead, run
 from ..script import Ask, Script, ask, value
 from ..unit_of_work import UnitOfWork
@@ -117,7 +116,7 @@ class Pruned(Struct, frozen=True):
     horizon: datetime | None = None
 
 
-def prune_rows(terms: Terms, term: Term, now: datetime, limit: int, since: datetime) -> Script[Pruned]:
+def prune_rows(env: Environment, term: Term, now: datetime, limit: int, since: datetime) -> Script[Pruned]:
     """Delete up to so many tasks of a term that are past it, of those that ended since."""
     horizon = None if term.kept is None else before(now, term.kept)
     if horizon is None:
@@ -130,7 +129,7 @@ def prune_rows(terms: Terms, term: Term, now: datetime, limit: int, since: datet
         rows = yield from ask("expired", *asked, since)
     ids = [row[0] for row in rows]
     if ids and term.state is State.DEAD:
-        yield from _prune_dead(terms, ids, now)
+        yield from _prune_dead(env, ids, now)
     elif ids:
         yield from ask("forget_ended", ids)
         yield from ask("forget_about", ids)
@@ -139,11 +138,11 @@ def prune_rows(terms: Terms, term: Term, now: datetime, limit: int, since: datet
     return Pruned(len(ids), horizon)
 
 
-def _prune_dead(terms: Terms, ids: Sequence[TaskId], now: datetime) -> Script[None]:
+def _prune_dead(env: Environment, ids: Sequence[TaskId], now: datetime) -> Script[None]:
     unit = UnitOfWork(now)
     yield from unit.load(ids)
     for task_id in ids:
-        yield from run(terms, unit, abandon(unit, task_id, "died and was pruned"))
+        yield from run(env, unit, abandon(unit, task_id, "died and was pruned"))
     yield from unit.flush()
     yield from delete_dead(ids)
 
@@ -179,7 +178,7 @@ def put_queue(clock: datetime | None, settings: QueueSettings) -> Script[bool]:
     yield from ask("wake", [settings.name])
     moved = changes_lanes(None if before is None else read_settings(before), settings)
     if moved:
-        yield from ask("unsettle", [settings.name])
+        yield from ask("mark_moving", [settings.name])
     return moved
 
 
@@ -188,6 +187,6 @@ def remove_queue(clock: datetime | None, name: str) -> Script[bool]:
     before = yield from value("queue_settings", name)
     removed = yield from value("remove_queue", name, clock)
     if before is not None and changes_lanes(read_settings(before), None):
-        yield from ask("unsettle", [name])
+        yield from ask("mark_moving", [name])
     yield from ask("wake", [name])
     return removed is not None

@@ -18,8 +18,8 @@ from windlass._model.state import State
 from windlass._stores.postgres import schema
 from windlass._stores.postgres.connection.address import parse
 from windlass._stores.postgres.connection.client import Connections
-from windlass._stores.postgres.read import count as counting
-from windlass._stores.postgres.read import find as asking
+from windlass._stores.postgres.read import count as counts
+from windlass._stores.postgres.read import find
 from windlass._stores.postgres.script import Ask, Row
 
 STATE, QUEUE = Dimension.STATE, Dimension.QUEUE
@@ -91,8 +91,8 @@ async def every(connections: Connections, where: Filter, **page: Any) -> list[st
     found: list[str] = []
     cursor: str | None = None
     while True:
-        part = await asking.find_ids(connections, where, Page(cursor=cursor, **page))
-        whole = await asking.find(connections, where, Page(cursor=cursor, **page))
+        part = await find.find_ids(connections, where, Page(cursor=cursor, **page))
+        whole = await find.find(connections, where, Page(cursor=cursor, **page))
         assert [task.id for task in whole.items] == list(part.items)
         assert whole.cursor == part.cursor
         found += part.items
@@ -123,7 +123,7 @@ class TestPages:
         *,
         newest_first: bool,
     ) -> None:
-        monkeypatch.setattr(asking, "FEW", few)
+        monkeypatch.setattr(find, "FEW", few)
         wanted = list(State if states is None else states)
         expected = await run(
             filled,
@@ -138,7 +138,7 @@ class TestPages:
 
     @pytest.mark.parametrize("cursor", ["", "x", "\0"])
     async def test_a_cursor_that_is_no_id_leads_nowhere(self, filled: Connections, cursor: str) -> None:
-        assert (await asking.find_ids(filled, Filter(), Page(cursor=cursor))).items == ()
+        assert (await find.find_ids(filled, Filter(), Page(cursor=cursor))).items == ()
 
 
 PLANS = [
@@ -168,7 +168,7 @@ async def test_pages_are_found_by_index(
     watched = Watched(filled.address)
     watched.plans = []
 
-    await asking.find(watched, where, Page(newest_first=newest_first))
+    await find.find(watched, where, Page(newest_first=newest_first))
     await watched.close()
 
     plan = watched.plans[-1]
@@ -216,7 +216,7 @@ async def test_errors_are_found_in_any_script_whatever_the_locale(postgres15: Po
     found = {
         part: [
             task.error.message
-            for task in (await asking.find(connections, Filter(error=part), Page())).items
+            for task in (await find.find(connections, Filter(error=part), Page())).items
             if task.error is not None
         ]
         for part in PARTS
@@ -248,28 +248,28 @@ class TestNothing:
         ],
     )
     async def test_is_found(self, filled: Connections, where: Filter) -> None:
-        assert (await asking.find(filled, where, Page())).items == ()
-        assert await asking.count(filled, where, ()) == [Count(values=(), number=0)]
-        assert await asking.count(filled, where, (QUEUE,)) == []
+        assert (await find.find(filled, where, Page())).items == ()
+        assert await counts.count(filled, where, ()) == [Count(values=(), number=0)]
+        assert await counts.count(filled, where, (QUEUE,)) == []
 
     async def test_of_a_list_the_rest_counts(self, filled: Connections) -> None:
         mixed = Filter(queues=("short", "\0"))
 
-        assert await asking.count(filled, mixed, ()) == await asking.count(
+        assert await counts.count(filled, mixed, ()) == await counts.count(
             filled, Filter(queues=("short",)), ()
         )
 
     async def test_attempts_and_records(self, filled: Connections) -> None:
-        assert await asking.attempts(filled, "no id") == []
+        assert await find.attempts(filled, "no id") == []
         for kind in (QueueSettings, Session, Audit):
-            assert (await asking.records(filled, kind, Page(cursor="\0"))).items == ()
+            assert (await find.records(filled, kind, Page(cursor="\0"))).items == ()
 
 
 async def numbers(connections: Connections, where: Filter, *by: Dimension) -> dict[tuple[str, ...], int]:
     """How many match, all of them exact."""
-    counts = await asking.count(connections, where, by)
-    assert all(count.exact for count in counts)
-    return {count.values: count.number for count in counts}
+    found = await counts.count(connections, where, by)
+    assert all(count.exact for count in found)
+    return {count.values: count.number for count in found}
 
 
 class TestCount:
@@ -285,7 +285,7 @@ FROM {schema}.history) AS t GROUP BY 1, 2 ORDER BY 1, 2"
         ]
 
     async def test_exact_up_to_the_bound(self, filled: Connections) -> None:
-        assert await asking.count(filled, Filter(), (STATE, QUEUE)) == await self.expected(filled)
+        assert await counts.count(filled, Filter(), (STATE, QUEUE)) == await self.expected(filled)
         assert await numbers(filled, Filter()) == {(): 4500}
 
     async def test_by_root_key_and_ids(self, filled: Connections) -> None:
@@ -300,10 +300,10 @@ FROM {schema}.history) AS t GROUP BY 1, 2 ORDER BY 1, 2"
         self, filled: Connections, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """More ready tasks than are looked at, but not in the short queue."""
-        monkeypatch.setattr(counting, "LOOKED_AT", 600)
-        monkeypatch.setattr(counting, "SAMPLED_PAGES", 10)
+        monkeypatch.setattr(counts, "LOOKED_AT", 600)
+        monkeypatch.setattr(counts, "SAMPLED_PAGES", 10)
 
-        found = {count.values: count for count in await asking.count(filled, Filter(), (STATE, QUEUE))}
+        found = {count.values: count for count in await counts.count(filled, Filter(), (STATE, QUEUE))}
 
         expected = {count.values: count for count in await self.expected(filled)}
         estimated = {values for values, count in found.items() if not count.exact}
@@ -312,11 +312,11 @@ FROM {schema}.history) AS t GROUP BY 1, 2 ORDER BY 1, 2"
             assert found[values] == expected[values]
 
     async def test_estimates_are_near(self, made: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(counting, "LOOKED_AT", 500)
-        monkeypatch.setattr(counting, "SAMPLED_PAGES", 100)
+        monkeypatch.setattr(counts, "LOOKED_AT", 500)
+        monkeypatch.setattr(counts, "SAMPLED_PAGES", 100)
         await run(made, FILL, 30_000)
 
-        (count,) = await asking.count(made, Filter(states=(State.READY,)), ())
+        (count,) = await counts.count(made, Filter(states=(State.READY,)), ())
 
         assert not count.exact
         assert 0.6 < count.number / (30_000 * 3 / 7) < 1.6
@@ -324,14 +324,14 @@ FROM {schema}.history) AS t GROUP BY 1, 2 ORDER BY 1, 2"
     async def test_a_sample_of_everything_is_exact(
         self, filled: Connections, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(counting, "LOOKED_AT", 100)
+        monkeypatch.setattr(counts, "LOOKED_AT", 100)
 
-        assert await asking.count(filled, Filter(), (STATE, QUEUE)) == await self.expected(filled)
+        assert await counts.count(filled, Filter(), (STATE, QUEUE)) == await self.expected(filled)
 
     async def test_days_choose_the_partitions(
         self, filled: Connections, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(counting, "LOOKED_AT", 600)
+        monkeypatch.setattr(counts, "LOOKED_AT", 600)
         today = NOW.replace(hour=0, minute=0, second=0, microsecond=0)
         ended = (State.COMPLETED, State.CANCELLED)
 
@@ -351,11 +351,11 @@ FROM {schema}.history) AS t GROUP BY 1, 2 ORDER BY 1, 2"
         *,
         crowded: bool,
     ) -> None:
-        monkeypatch.setattr(counting, "LOOKED_AT", 100 if crowded else 20_000)
+        monkeypatch.setattr(counts, "LOOKED_AT", 100 if crowded else 20_000)
         watched = Watched(filled.address)
         watched.plans = []
 
-        await asking.count(watched, Filter(types=("t1",)), by)
+        await counts.count(watched, Filter(types=("t1",)), by)
         await watched.close()
 
         for plan in watched.plans:

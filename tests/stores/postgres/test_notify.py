@@ -10,8 +10,7 @@ import pytest
 
 from tests.loops.working import eventually
 from windlass._store.protocol import Store, Wake
-from windlass._stores.postgres import PostgresStore
-from windlass._stores.postgres import notify as wakes
+from windlass._stores.postgres import PostgresStore, notify
 from windlass.testing.conformance.steps import complete, settle, some_tasks, stand, worker_on
 
 DEADLINE = 10.0
@@ -99,7 +98,7 @@ async def test_one_who_waits_is_notified_once_a_call(store: PostgresStore, numbe
 async def test_a_worker_that_has_its_hands_full_is_not_notified(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wakes, "_BUSY", 0.0)
+    monkeypatch.setattr(notify, "_BUSY_SECONDS", 0.0)
     worker = await worker_on(store)
     await store.enqueue(some_tasks(20, queue="q"))
     async with listening(store):
@@ -135,7 +134,7 @@ async def test_who_stops_listening_is_not_named_any_more(store: PostgresStore) -
 
 async def test_going_idle_looks_once_more(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was enqueued while the name was not there yet notified nobody: so there is a look after it is."""
-    monkeypatch.setattr(wakes, "_BUSY", 0.0)
+    monkeypatch.setattr(notify, "_BUSY_SECONDS", 0.0)
     worker = await worker_on(store)
     await store.enqueue(some_tasks(4, queue="q"))
     async with listening(store) as hints:

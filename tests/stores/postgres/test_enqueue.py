@@ -11,8 +11,8 @@ from windlass._model.filter import Filter
 from windlass._model.state import State
 from windlass._model.task import Enqueued, NewTask
 from windlass._stores.postgres import PostgresStore
-from windlass._stores.postgres.enqueue.coalesce import Together
-from windlass._stores.postgres.enqueue.copy import AT_LEAST
+from windlass._stores.postgres.enqueue.coalesce import Coalescer
+from windlass._stores.postgres.enqueue.copy import MIN_TASKS
 from windlass.errors import DuplicateTask, StoreUnavailable
 from windlass.testing.conformance.steps import a_task, complete, get, settle, some_tasks, worker_on
 
@@ -41,7 +41,7 @@ async def test_a_hundred_thousand_in_one_call(store: PostgresStore) -> None:
         assert await connection.fetchval(f"SELECT count(*) FROM {store.address.schema}.task") == 100_000
 
 
-@pytest.mark.parametrize("size", [1, 2, AT_LEAST])
+@pytest.mark.parametrize("size", [1, 2, MIN_TASKS])
 async def test_every_way_in_keeps_every_field(store: PostgresStore, size: int) -> None:
     one = a_task(
         queue="q",
@@ -82,7 +82,7 @@ def rank_in_table(rank: int) -> int:
     return rank
 
 
-@pytest.mark.parametrize("size", [1, 2, AT_LEAST])
+@pytest.mark.parametrize("size", [1, 2, MIN_TASKS])
 async def test_a_repeat_is_noticed_also_after_the_end(store: PostgresStore, size: int) -> None:
     batch = some_tasks(size, queue="q")
     await store.enqueue(batch)
@@ -97,7 +97,7 @@ async def test_a_repeat_is_noticed_also_after_the_end(store: PostgresStore, size
 
 
 async def test_a_bulk_with_one_that_stands_keeps_the_others(store: PostgresStore) -> None:
-    batch = some_tasks(AT_LEAST + 5, queue="q")
+    batch = some_tasks(MIN_TASKS + 5, queue="q")
     await store.enqueue([batch[7]])
 
     answers = await store.enqueue([*batch, batch[3]])
@@ -112,7 +112,7 @@ async def test_a_refusal_keeps_all_of_a_bulk_out(store: PostgresStore) -> None:
     await store.enqueue([standing])
 
     with pytest.raises(DuplicateTask):
-        await store.enqueue([*some_tasks(AT_LEAST), a_task(fingerprint="f")])
+        await store.enqueue([*some_tasks(MIN_TASKS), a_task(fingerprint="f")])
 
     async with store._connections.one() as connection:
         assert await connection.fetchval(f"SELECT count(*) FROM {store.address.schema}.task") == 1
@@ -127,7 +127,7 @@ async def test_days_have_24_hours_whatever_the_database_says(url: str, postgres1
     await store.close()
     await store.open()
     try:
-        for batch in (some_tasks(1), some_tasks(2), some_tasks(AT_LEAST)):
+        for batch in (some_tasks(1), some_tasks(2), some_tasks(MIN_TASKS)):
             late = [replace(new, delay=timedelta(days=180)) for new in batch]
             await store.enqueue(late)
             task = await get(store, late[0].id)
@@ -160,7 +160,7 @@ class Sender:
 
 async def test_who_comes_while_others_are_under_way_goes_next_with_all_the_rest() -> None:
     sender = Sender()
-    together = Together(sender.send)
+    together = Coalescer(sender.send)
     batches = [some_tasks(n) for n in (1, 1, 1, 3, 1)]
     calls = [asyncio.create_task(together.enqueue(batch)) for batch in batches]
     await asyncio.sleep(0)
@@ -175,7 +175,7 @@ async def test_who_comes_while_others_are_under_way_goes_next_with_all_the_rest(
 
 async def test_one_at_fault_does_not_make_the_others_fail() -> None:
     sender = Sender()
-    together = Together(sender.send)
+    together = Coalescer(sender.send)
     batches = [some_tasks(1) for _ in range(5)]
     sender.refused = {batches[3][0].id}
     calls = [asyncio.create_task(together.enqueue(batch)) for batch in batches]
@@ -189,7 +189,7 @@ async def test_one_at_fault_does_not_make_the_others_fail() -> None:
 
 async def test_all_hear_of_an_outage_and_one_who_gave_up_holds_nobody_up() -> None:
     sender = Sender()
-    together = Together(sender.send)
+    together = Coalescer(sender.send)
     calls = [asyncio.create_task(together.enqueue(some_tasks(1))) for _ in range(5)]
     await asyncio.sleep(0)
     calls[0].cancel()

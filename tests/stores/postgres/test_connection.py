@@ -45,10 +45,10 @@ from windlass._model.verdict import Receipt
 from windlass._stores.postgres import PostgresStore
 from windlass._stores.postgres.connection import hosts
 from windlass._stores.postgres.connection.hosts import each_host
-from windlass._stores.postgres.enqueue.copy import AT_LEAST
-from windlass._stores.postgres.enqueue.plain import enqueue
+from windlass._stores.postgres.enqueue.copy import MIN_TASKS
+from windlass._stores.postgres.rule_player import enqueue
 from windlass._stores.postgres.script import play
-from windlass._stores.postgres.settle import exchange
+from windlass._stores.postgres.settle import settle_and_claim as settle_statement
 from windlass.testing.conformance.steps import (
     SOMEBODY,
     a_task,
@@ -146,7 +146,7 @@ async def enqueue_keyed(store: PostgresStore) -> tuple[Act, Check]:
 
 
 async def enqueue_bulk(store: PostgresStore) -> tuple[Act, Check]:
-    batch = some_tasks(AT_LEAST + 10, tenant=a_task().id)
+    batch = some_tasks(MIN_TASKS + 10, tenant=a_task().id)
 
     async def check(answers: Sequence[Any]) -> None:
         assert [one.id for one in answers] == [new.id for new in batch]
@@ -371,7 +371,7 @@ async def test_a_repeat_that_meets_the_end_of_its_task_is_harmless(server: Postg
         await store.enqueue(batch)
         worker = await worker_on(store)
         held = await worker.claim(number)
-        ending = exchange(store._terms, [complete(one) for one in held], None, ())
+        ending = settle_statement(store.env, [complete(one) for one in held], None, ())
         async with store._connections.one() as connection, store._connections.transaction(connection):
             await store._connections._rows(connection, ending)
             again = asyncio.create_task(store.enqueue(batch))
@@ -394,7 +394,7 @@ async def test_a_repeat_that_meets_its_own_first_try_is_harmless(server: Postgre
         }
         batch = [a_task(**options[kind])]
         async with store._connections.one() as connection, store._connections.transaction(connection):
-            first = enqueue(store._terms, batch)
+            first = enqueue(store.env, batch)
             await play(first, lambda ask: store._connections._rows(connection, ask))
             again = asyncio.create_task(store.enqueue(batch))
             await eventually(lambda: asked(server, WAITING))

@@ -14,7 +14,7 @@ from tests.stores.schemas import Schemas
 from windlass._model.limit import Limit, Usage
 from windlass._model.queue import Fairness, QueueSettings, Retention
 from windlass._stores.postgres import PostgresStore
-from windlass._stores.postgres.claim import lanes
+from windlass._stores.postgres.claim import lanes, relayout
 from windlass._stores.postgres.statements import in_schema
 from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import (
@@ -220,7 +220,7 @@ async def test_busy_lanes_do_not_hide_what_lies_outside_them(
     store: PostgresStore, other: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A claim that is given all it asks for by what is known of the lanes looks outside now and then."""
-    monkeypatch.setattr(lanes, "SCRIPT_EVERY", 0.0)
+    monkeypatch.setattr(lanes, "COUNTED_EVERY", 0.0)
     await store.put(FAIR)
     await store.enqueue(some_tasks(500, queue="q", tenant="ada"))
     outside = await stand(other, queue="q", tenant="bob")
@@ -260,7 +260,7 @@ async def test_nothing_is_lost_if_whoever_lays_anew_dies_in_the_middle(
 
     changing = store.put(PLAIN) if change == "fairness" else store.remove(Limit, limit.name)
     with monkeypatch.context() as fault:
-        fault.setattr(PostgresStore, "_lay_anew", die)
+        fault.setattr(relayout, "move_tasks", die)
         with pytest.raises(RuntimeError, match="died"):
             await changing
     survivor = store.another()

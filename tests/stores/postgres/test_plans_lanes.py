@@ -9,9 +9,9 @@ from windlass._model.lease import Claim
 from windlass._model.queue import Level
 from windlass._stores.postgres.claim.limited import PRIORITIES
 from windlass._stores.postgres.connection.client import Connections
-from windlass._stores.postgres.enqueue.plain import Terms
-from windlass._stores.postgres.settle import exchange_in_lanes
-from windlass._stores.postgres.statements import settle_and_claim_from_lanes
+from windlass._stores.postgres.queue_layout import Environment
+from windlass._stores.postgres.settle import settle_and_claim_from_lanes
+from windlass._stores.postgres.statements import settle_from_lanes_statement
 
 from .plans import (
     OTHERWISE,
@@ -162,7 +162,7 @@ async def filled(stores: Stores) -> AsyncIterator[Filled]:
 IN_LANES = (
     {
         # a claim
-        "settle in lanes": Statement(settle_and_claim_from_lanes("windlass"), "task_pkey task_lane ctid"),
+        "settle in lanes": Statement(settle_from_lanes_statement("windlass"), "task_pkey task_lane ctid"),
         "claim_begin": Statement(text("claim_begin"), "task_ready"),
         "lanes": Statement(text("lanes"), "task_lane"),
         "lane_keys": Statement(text("lane_keys"), "task_lane"),
@@ -174,14 +174,14 @@ IN_LANES = (
         "lease": Statement(text("lease"), "task_pkey bucket_pkey"),
         "layout": Statement(text("layout"), ""),
         # putting into lanes, and taking out
-        "unlaid": Statement(text("unlaid"), "task_ready"),
-        "lay": Statement(text("lay"), "task_pkey"),
-        "unlay": Statement(text("unlay"), "task_lane task_pkey"),
+        "misplaced": Statement(text("misplaced"), "task_ready"),
+        "place_in_lanes": Statement(text("place_in_lanes"), "task_pkey"),
+        "take_out_of_lanes": Statement(text("take_out_of_lanes"), "task_lane task_pkey"),
         "laned_queues": Statement(text("laned_queues"), "task_lane", walks="task_lane"),
-        "unsettle": Statement(text("unsettle"), ""),
-        "unsettled": Statement(text("unsettled"), ""),
-        "settled": Statement(text("settled"), ""),
-        "straighten": Statement(text("straighten"), ""),
+        "mark_moving": Statement(text("mark_moving"), ""),
+        "moving_queues": Statement(text("moving_queues"), ""),
+        "mark_moved": Statement(text("mark_moved"), ""),
+        "drop_unneeded_lanes": Statement(text("drop_unneeded_lanes"), ""),
         # limits
         "guard": Statement(text("guard"), ""),
         "unguard": Statement(text("unguard"), ""),
@@ -283,8 +283,11 @@ TENANTS = [f"tenant{number}" for number in range(10_000, 10_500)]
 async def claiming(connections: Connections, numbers: dict[str, int]) -> int:
     """How many pages a claim of so many tasks of each lane touches."""
     claim = Claim(session="s1", queues=(), limit=1000, number=1)
-    asked = exchange_in_lanes(
-        Terms(schema="windlass"), (), claim, {("lanes", lane): number for lane, number in numbers.items()}
+    asked = settle_and_claim_from_lanes(
+        Environment(schema="windlass"),
+        (),
+        claim,
+        {("lanes", lane): number for lane, number in numbers.items()},
     )
     assert asked.sql is not None
     number, plan = await touched(connections, asked.sql, *asked.parameters)

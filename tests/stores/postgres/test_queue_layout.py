@@ -46,7 +46,7 @@ class Ageing:
     def __call__(self) -> float:
         return self._passed
 
-    def pass_by(self, seconds: float = layout.FRESH_FOR) -> None:
+    def pass_by(self, seconds: float = layout.FRESH_SECONDS) -> None:
         self._passed += seconds
 
 
@@ -227,9 +227,9 @@ async def test_other_handles_notice_a_change_when_what_they_know_is_old(
     await store.put(QueueSettings(name="default", stripes=8))
     soon, later = some_tasks(100), some_tasks(100)
 
-    ageing.pass_by(layout.FRESH_FOR * 0.9)
+    ageing.pass_by(layout.FRESH_SECONDS * 0.9)
     await other.enqueue(soon)
-    ageing.pass_by(layout.FRESH_FOR * 0.1)
+    ageing.pass_by(layout.FRESH_SECONDS * 0.1)
     await other.enqueue(later)
     await other.close()
 

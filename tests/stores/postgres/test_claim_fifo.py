@@ -7,8 +7,8 @@ import asyncpg
 import pytest
 
 from windlass._stores.postgres import PostgresStore
-from windlass._stores.postgres.claim.arms import FLOOR
-from windlass._stores.postgres.claim.floors import SLOWER, Floors
+from windlass._stores.postgres.claim.fifo import SLOWDOWN, StartPositions
+from windlass._stores.postgres.queue_layout import START
 from windlass.testing.conformance.steps import a_task, complete, settle, some_tasks, worker_on
 
 
@@ -24,16 +24,16 @@ class Learning:
     """Floors that are taught by hand; time goes on with every claim."""
 
     def __init__(self, claimed: list) -> None:
-        self.floors = Floors()
+        self.floors = StartPositions()
         self.claimed = claimed
         self.now = 0.0
 
     def claim(self, seconds: float, wait: float = 0.0) -> bool:
         """One claim that takes so long; says whether it had a floor."""
         self.now += wait
-        floored = self.floors.of(["q"], self.now) != [FLOOR]
+        floored = self.floors.of(["q"], self.now) != [START]
         self.now += seconds
-        self.floors.learn(self.claimed, 100, seconds, floored=floored, now=self.now)
+        self.floors.learn(self.claimed, 100, seconds, started=floored, now=self.now)
         return floored
 
 
@@ -50,10 +50,10 @@ def test_claims_that_stay_quick_never_have_a_floor(learning: Learning) -> None:
 def test_when_claims_get_slow_a_floor_is_tried_and_kept_while_it_pays(learning: Learning) -> None:
     for _ in range(20):
         learning.claim(0.01)
-    while not learning.claim(0.01 * SLOWER * 2):
+    while not learning.claim(0.01 * SLOWDOWN * 2):
         assert learning.now < 10, "no floor was tried"
     quick = [
-        learning.claim(0.01 if learning.floors.of(["q"], learning.now) != [FLOOR] else 0.06)
+        learning.claim(0.01 if learning.floors.of(["q"], learning.now) != [START] else 0.06)
         for _ in range(300)
     ]
 
@@ -78,8 +78,8 @@ async def test_with_a_floor_nothing_is_missed(store: PostgresStore) -> None:
     worker = await worker_on(store)
     await store.enqueue(some_tasks(6, queue="q"))
     await settle(store, *[complete(one) for one in await worker.claim(2, "q")])
-    floors = store._claiming._floors
-    floors._active, floors._next_look = True, float("inf")
+    floors = store._claimer._fifo._starts
+    floors._active, floors._next_whole = True, float("inf")
     urgent = a_task(queue="q", boost=10_000)
     await store.enqueue([urgent])
 
@@ -102,7 +102,7 @@ async def test_a_pinned_horizon_does_not_make_claims_walk_past_the_dead(store: P
         for _ in range(5):
             last = await worker.claim(1_000, "q")
             await settle(store, *[complete(one) for one in last])
-        whole = await buffers(store, FLOOR)
+        whole = await buffers(store, START)
         floored = await buffers(store, (last[0].task.rank, last[0].task.id))
     finally:
         await pinning.close()

@@ -1,0 +1,153 @@
+"""The resources of one Postgres store: connections, queue layout and clock."""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Self, TypeVar
+from weakref import WeakSet
+
+from ..._clock import Clock
+from ..._store.protocol import Promise
+from ...errors import StoreError
+from . import schema
+from .claim.claimer import Claimer
+from .connection.address import Address, parse
+from .connection.client import Connections
+from .connection.server import UNKNOWN
+from .enqueue.coalesce import Coalescer
+from .enqueue.repeats import RecentIds
+from .notify import WakeHub
+from .own_transaction import PsycopgPool
+from .queue_layout import Environment, QueueLayout
+from .script import Ask, Row, Script
+from .upkeep.keep import Horizons
+
+T = TypeVar("T")
+
+
+class Database:
+    """A pool of connections for each event loop that uses it, and a connection to listen.
+
+    It opens itself at first use; once closed it must be opened again. A forked child opens its own
+    connections.
+    """
+
+    def __init__(self, address: Address, *, clock: Clock | None = None) -> None:
+        self.address = address
+        self.clock = clock
+        self.layout = QueueLayout()
+        self._closed = False
+        self._ready = False
+        self._connections = Connections(address)
+        self._untuned = Connections(address, tuned=False)  # for ctx.transaction()
+        self._psycopg = PsycopgPool(address)  # the same for sync handlers
+        self._claimer = Claimer(self.layout)
+        self._recent_ids = RecentIds()
+        self._horizons = Horizons()
+        self._hubs: dict[asyncio.AbstractEventLoop, WakeHub] = {}
+        self._coalescers: dict[asyncio.AbstractEventLoop, Coalescer] = {}
+        _open.add(self)
+
+    @classmethod
+    def from_url(cls, url: str, *, clock: Clock | None = None) -> Self:
+        """Make the store for a postgresql:// URL."""
+        return cls(parse(url), clock=clock)
+
+    def another(self) -> Self:
+        """Make another store for the same database, with connections of its own."""
+        return type(self)(self.address, clock=self.clock)
+
+    @property
+    def promise(self) -> Promise:
+        """What an acknowledged write survives with the server's settings."""
+        server = self._connections.server
+        return UNKNOWN if server is None else server.promise
+
+    # -- open and close ------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Connect, and create the schema if there is none."""
+        self._closed = False
+        if not self._ready:
+            with self._connections.translated_errors():
+                await schema.ensure(self._connections, self._now)
+            self._ready = True
+
+    async def close(self) -> None:
+        """Close every connection."""
+        self._closed = True
+        self._ready = False
+        hub = self._hubs.pop(asyncio.get_running_loop(), None)
+        if hub is not None:
+            await hub.close()
+        self._hubs.clear()
+        self._coalescers.clear()
+        self._psycopg.close()
+        await self._untuned.close()
+        await self._connections.close()
+
+    async def _ensure_open(self) -> None:
+        if self._closed:
+            raise StoreError(f"the store at {self.address.display} is closed; open it again to use it")
+        if not self._ready:
+            await self.open()
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: forget the parent's connections without touching them."""
+        self._connections.leave_to_parent()
+        self._untuned.leave_to_parent()
+        self._psycopg.leave_to_parent()
+        self._hubs = {}
+        self._coalescers = {}
+
+    # -- time and layout -----------------------------------------------------------------------------
+
+    async def now(self) -> datetime:
+        """Return the time of a test's clock, or else of the database's."""
+        if self.clock is not None:
+            return self.clock.now()
+        now: datetime = (await self.fetch(Ask("now", (None,))))[0][0]
+        return now
+
+    @property
+    def _now(self) -> datetime | None:
+        """The time of a test's clock; None stands for the database's."""
+        return None if self.clock is None else self.clock.now()
+
+    @property
+    def env(self) -> Environment:
+        """What statements depend on besides their parameters, as of now."""
+        return Environment(schema=self.address.schema, clock=self._now, layout=self.layout)
+
+    async def refresh_layout(self) -> None:
+        """Read how queues are laid out; anybody may change it."""
+        self.layout.mark_fresh()
+        self.layout.update(await self.fetch(Ask("layout")))
+
+    # -- statements ----------------------------------------------------------------------------------
+
+    async def fetch(self, ask: Ask) -> Sequence[Row]:
+        """Run one statement and return its rows."""
+        if self._closed or not self._ready:
+            await self._ensure_open()
+        with self._connections.translated_errors():
+            return await self._connections.fetch(ask)
+
+    async def play(self, make: Callable[[], Script[T]]) -> T:
+        """Run a script in a transaction; it is made anew for each attempt."""
+        await self._ensure_open()
+        with self._connections.translated_errors():
+            return await self._connections.play(make)
+
+
+_open: "WeakSet[Database]" = WeakSet()
+
+
+def _after_fork() -> None:
+    for database in list(_open):
+        database.leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

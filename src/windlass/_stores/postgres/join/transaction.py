@@ -1,0 +1,151 @@
+"""Enqueue and settle on the caller's connection, by the same scripts as on the store's own."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Protocol, TypeVar
+from weakref import WeakKeyDictionary
+
+from ...._model.task import Enqueued, NewTask
+from ...._model.verdict import Receipt, Settlement
+from ....errors import InvalidOption, SchemaMismatch
+from ...migrations import require_current
+from ...rules.admission import is_plain
+from .. import rule_player, schema
+from .. import settle as settlement
+from ..queue_layout import Environment
+from ..script import Ask, Row, Script, ask
+from .errors import translate_driver_error
+
+T = TypeVar("T")
+
+_DATABASE = "the database of your connection"
+
+_checked: "WeakKeyDictionary[object, set[str]]" = WeakKeyDictionary()
+"""The schemas found to be current, by driver connection; a connection stays with one database."""
+
+
+class CallerConnection(Protocol):
+    """A blocking connection of the caller's. `identity` is the driver's own object."""
+
+    identity: object
+
+    @property
+    def is_autocommit(self) -> bool:
+        """Whether the next statement would commit by itself."""
+        ...
+
+    def fetch(self, sql: str, parameters: Sequence[Any]) -> Sequence[Row]:
+        """Run one statement and return its rows."""
+        ...
+
+
+class AsyncCallerConnection(Protocol):
+    """An async connection of the caller's. `identity` is the driver's own object."""
+
+    identity: object
+
+    @property
+    def is_autocommit(self) -> bool:
+        """Whether the next statement would commit by itself."""
+        ...
+
+    async def fetch(self, sql: str, parameters: Sequence[Any]) -> Sequence[Row]:
+        """Run one statement and return its rows."""
+        ...
+
+
+def enqueue(
+    connection: CallerConnection | AsyncCallerConnection, env: Environment, batch: Sequence[NewTask]
+) -> Script[Sequence[Enqueued]]:
+    """Insert the batch; if it is refused the rest of the caller's transaction is unaffected."""
+    if not batch:
+        return []
+    autocommit = connection.is_autocommit
+    yield from _check_schema(connection, env)
+    if env.layout.is_stale:
+        env.layout.mark_fresh()
+        env.layout.update((yield from ask("layout")))
+    script = rule_player.enqueue(env, batch)
+    if all(map(is_plain, batch)):
+        # A single statement that cannot be refused needs no savepoint. That is quicker, and lets a
+        # transaction enqueue one by one any number of times: more than 64 savepoints slow the whole server
+        # down.
+        return (yield from script)
+    return (yield from _atomic(script, autocommit=autocommit))
+
+
+def settle(
+    connection: CallerConnection | AsyncCallerConnection, env: Environment, batch: Sequence[Settlement]
+) -> Script[Sequence[Receipt]]:
+    """Apply the verdicts whose leases hold; on an error the rest of the transaction is unaffected."""
+    if connection.is_autocommit:
+        raise InvalidOption(
+            "cannot settle a task on this connection: no transaction is open; begin one first"
+        )
+    if not batch:
+        return ()
+    yield from _check_schema(connection, env)
+    if len(batch) == 1 and settlement.is_quick(batch):
+        grant = settlement.read_grant((yield settlement.settle_and_claim(env, batch, None, ())))
+        if grant.done is None:
+            return (Receipt.APPLIED,)
+    receipts, _ = yield from _atomic(settlement.settle(env, batch, None, ()), autocommit=False)
+    return receipts
+
+
+def _check_schema(connection: CallerConnection | AsyncCallerConnection, env: Environment) -> Script[None]:
+    """Raise SchemaMismatch unless the schema exists and is current. Once for each connection."""
+    known = _checked.get(connection.identity)
+    if known is not None and env.schema in known:
+        return
+    found = yield from schema.number()
+    if found == 0:
+        raise SchemaMismatch(
+            f"{_DATABASE} has no schema {env.schema} with windlass's tables; connect to the store's database "
+            f"or, if this is it, call app.setup() once or run `windlass migrate`"
+        )
+    require_current(schema.steps(), found, _DATABASE)
+    with suppress(TypeError):  # A connection without weak references is checked every time.
+        _checked.setdefault(connection.identity, set()).add(env.schema)
+
+
+def _atomic(script: Script[T], *, autocommit: bool) -> Script[T]:
+    """Run all of a script or nothing: in a savepoint, or in a transaction if none is open."""
+    begin, end, undo = _IN_TRANSACTION if autocommit else _IN_SAVEPOINT
+    yield begin
+    try:
+        result = yield from script
+    except GeneratorExit:
+        raise
+    except BaseException:
+        for step in undo:
+            with suppress(Exception):  # The first error is the one to raise.
+                yield step
+        raise
+    yield end
+    return result
+
+
+_RELEASE = Ask("release", (), "RELEASE SAVEPOINT windlass_join")
+_IN_SAVEPOINT = (
+    Ask("savepoint", (), "SAVEPOINT windlass_join"),
+    _RELEASE,
+    (Ask("undo", (), "ROLLBACK TO SAVEPOINT windlass_join"), _RELEASE),
+)
+_IN_TRANSACTION = (
+    Ask("begin", (), "BEGIN ISOLATION LEVEL READ COMMITTED"),
+    Ask("commit", (), "COMMIT"),
+    (Ask("rollback", (), "ROLLBACK"),),
+)
+
+
+@contextmanager
+def translated_errors() -> Iterator[None]:
+    """Raise windlass's errors in place of any driver's."""
+    try:
+        yield
+    except Exception as error:
+        translated = translate_driver_error(error)
+        if translated is None:
+            raise
+        raise translated from error

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 import asyncpg
 from msgspec import Struct
 
-from ...._policy.input.quoting import counted
 from ...._store.protocol import Durability, Finding, Severity
 from ...migrations import Step, standing
 from .. import schema
@@ -156,7 +155,10 @@ async def _days(probe: Probe) -> AsyncIterator[Finding]:
             f"where pruning is slow; the keeper creates partitions ahead, so make sure that one is running",
         )
     else:
-        yield _fine("history", f"{counted(len(present), 'daily partition')}, up to {max(present)}")
+        yield _fine(
+            "history",
+            f"{len(present)} daily partition{'s' if len(present) > 1 else ''}, up to {max(present)}",
+        )
 
 
 # -- the server --------------------------------------------------------------------------------------
@@ -308,21 +310,19 @@ async def _pooler(probe: Probe) -> AsyncIterator[Finding]:
 
 # -- tasks -------------------------------------------------------------------------------------------
 
-# For each column of check_tasks.sql: the noun, what is wrong with one, with several, and what to do.
+# For each column of check_tasks.sql: what is wrong with one, with several, and what to do.
 _TASK_PROBLEMS = (
     (
-        "worker session",
-        "has",
-        "have",
-        "expired; the keeper rescues their tasks, so make sure that one is running",
+        "worker session has",
+        "worker sessions have",
+        "expired; the keeper rescues their tasks, so make sure one runs",
     ),
-    ("task", "is", "are", "running without a session, which is a bug in windlass; please report it"),
-    ("task", "is", "are", "waiting for no other task, which is a bug in windlass; cancel and replay them"),
+    ("task is", "tasks are", "running without a session, which is a bug in windlass; please report it"),
+    ("task is", "tasks are", "waiting for no other task, which is a bug in windlass; cancel and replay"),
     (
-        "ended task",
-        "is",
-        "are",
-        f"in {partitions.REST} for want of a daily partition; make sure a keeper is running",
+        "ended task is",
+        "ended tasks are",
+        f"in {partitions.REST} for want of a daily partition; make sure a keeper runs",
     ),
 )
 

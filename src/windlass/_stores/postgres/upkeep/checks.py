@@ -330,9 +330,9 @@ _TASK_PROBLEMS = (
 async def _tasks(probe: Probe) -> AsyncIterator[Finding]:
     (numbers,) = await probe.rows("check_tasks", probe.now, _COUNTED)
     problems = [
-        _warning("tasks", f"{at_least}{counted(number, noun)} {one if number == 1 else several} {problem}")
-        for number, (noun, one, several, problem) in zip(numbers, _TASK_PROBLEMS, strict=True)
-        for at_least in ["at least " if number == _COUNTED else ""]
+        _warning("tasks", f"{'at least ' if number == _COUNTED else ''}{number:,} {subject} {problem}")
+        for number, (one, several, problem) in zip(numbers, _TASK_PROBLEMS, strict=True)
+        for subject in [one if number == 1 else several]
         if number
     ]
     for finding in problems or [_fine("tasks", "no expired sessions, orphaned or stuck tasks")]:

@@ -22,16 +22,16 @@ from ...._policy.order.limits import Subject
 from ...rules.claim_planner import (
     MAX_SIZE,
     NEXT,
+    ClaimPlanner,
+    ClaimRules,
     Head,
     Heads,
     Lanes,
     Picked,
-    ClaimPlanner,
     Plan,
     Question,
-    ClaimRules,
-    Sizes,
     Rotation,
+    Sizes,
 )
 from ..queue_layout import Environment, QueueLayout
 from ..script import Ask

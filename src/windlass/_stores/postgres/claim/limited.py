@@ -17,6 +17,8 @@ from ...._policy.order.limits import PermitUsage, Subject, needs_lock
 from ...rules.claim_planner import (
     KEYS_AT_ONCE,
     MAX_SIZE,
+    ClaimPlanner,
+    ClaimRules,
     Counts,
     Head,
     Heads,
@@ -24,12 +26,10 @@ from ...rules.claim_planner import (
     Lanes,
     LevelHeads,
     Picked,
-    ClaimPlanner,
     Plan,
     Question,
-    ClaimRules,
-    Sizes,
     Rotation,
+    Sizes,
 )
 from ..queue_layout import Environment, read_limit, read_settings
 from ..rows import Row, columns_of, read_leased

@@ -20,9 +20,8 @@ from ...._policy.order.limits import (
     limits_in_queue,
     permits_of,
     regroups_tasks,
-    split_key,
-    tokens_at,
 )
+from ...rules import usage
 from ...rules.claim_planner import ClaimRules
 from ..queue_layout import queue_of, read_limit, stored_names
 from ..rows import Row, columns_of
@@ -197,13 +196,7 @@ def forget_unused(clock: datetime | None) -> Script[bool]:
 
 def usages(now: datetime) -> Script[list[Usage]]:
     """Return how much of each limit is in use."""
-    limits = {limit.name: limit for limit in (yield from all_limits())}
-    found = []
-    for key, running, tokens, at in (yield from ask("uses")):
-        name, which = split_key(key)
-        limit = limits.get(name)
-        if limit is None or (not running and tokens is None):
-            continue
-        left = None if limit.rate is None else tokens_at(limit, PermitUsage(0, tokens, at), now)
-        found.append(Usage(name=key, limit=name, value=which, running=running, tokens=left))
-    return found
+    limits = yield from all_limits()
+    rows = yield from ask("uses")
+    used = {key: PermitUsage(running, tokens, at) for key, running, tokens, at in rows}
+    return usage.usages(limits, used, now)

@@ -1,4 +1,4 @@
-"""The public surface: what `windlass` exports is small, sorted, complete and there."""
+"""The public names: what `windlass` exports is sorted, complete and importable."""
 
 from types import ModuleType
 

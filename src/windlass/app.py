@@ -34,7 +34,7 @@ from ._policy.order.limit_options import LimitOptions
 from ._policy.order.priority import parse_priority
 from ._policy.order.queue_options import FairnessName, LevelName, QueueChanges
 from ._store.protocol import Store
-from ._stores import open_store, place_of
+from ._stores import open_store, store_name
 from ._worker.process import run_process
 from ._worker.worker import Worker, WorkerSettings
 from .alerts import AlertEvent, checked_secret
@@ -78,7 +78,7 @@ class App:
         webhook_secret: str | None = None,
     ) -> None:
         self.store = ObservedStore(_opened(store))
-        self.place = place_of(store)
+        self.store_name = store_name(store)
         self.types: Mapping[str, HandlerSpec] = {}
         self.retention = retention or Retention()
         self.backoff: Delay = safe_backoff(Backoff() if backoff is None else backoff)
@@ -331,7 +331,7 @@ class App:
 
     def use_store(self, store: str | Store) -> Store:
         """Use another store from now on; returns the one used so far, which stays open. For tests."""
-        self.place = place_of(store)
+        self.store_name = store_name(store)
         return self.store.swap(_opened(store))
 
     def metrics(self) -> "Metrics":

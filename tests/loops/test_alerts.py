@@ -1,4 +1,4 @@
-"""Alerts: a real keeper, real stores and a real HTTP server. Told once, delivered at least once. (L4)"""
+"""Alerts, with a real keeper, real stores and a real HTTP server: raised once, delivered at least once."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.loops.receiving import SECRET, receiving
+from tests.loops.webhook_receiver import SECRET, webhook_receiver
 from tests.loops.working import Watch, eventually, pause, settings, working
 from tests.stores.schemas import Schemas
 from windlass import App, By, Filter, InvalidOption, NotFound, Page, Retention, State, StoreUnavailable
@@ -134,7 +134,7 @@ class TestRaising:
     ) -> None:
         caplog.set_level(logging.INFO, "windlass.alerts")
         app, heard = an_app(store)
-        with receiving() as receiver:
+        with webhook_receiver() as receiver:
             app.alert("money", queue="money", count=2, webhook=receiver.url + "hook")
             await app.open()
             async with keeping(app) as keeper:
@@ -279,7 +279,7 @@ class TestRaising:
 class TestWebhook:
     async def test_a_message_is_signed_and_says_no_secrets(self, clock: ManualClock) -> None:
         app, _ = an_app(MemoryStore(clock=clock))
-        with receiving() as receiver:
+        with webhook_receiver() as receiver:
             app.alert("money", queue="money", count=2, window="1h", webhook=receiver.url + "hook?key=1")
             await app.open()
             await die(app, 7)
@@ -318,7 +318,7 @@ class TestWebhook:
     ) -> None:
         app, _ = an_app(MemoryStore(clock=clock))
         app.alert_notifier.secret = None
-        with receiving() as receiver:
+        with webhook_receiver() as receiver:
             app.alert("money", webhook=receiver.url)
             await app.open()
             await die(app)
@@ -335,7 +335,7 @@ class TestWebhook:
         self, store: Store, clock: ManualClock, status: int, caplog: pytest.LogCaptureFixture
     ) -> None:
         app, heard = an_app(store)
-        with receiving(status, status) as receiver:
+        with webhook_receiver(status, status) as receiver:
             app.alert("money", webhook=receiver.url + "hunter2?key=hunter2")
             await app.open()
             await die(app)
@@ -358,7 +358,7 @@ class TestWebhook:
         self, store: Store, clock: ManualClock, caplog: pytest.LogCaptureFixture
     ) -> None:
         app, heard = an_app(store)
-        with receiving(410) as receiver:
+        with webhook_receiver(410) as receiver:
             app.alert("money", hold=0, webhook=receiver.url + "hunter2")
             await app.open()
             await die(app)
@@ -379,7 +379,7 @@ class TestWebhook:
 
     async def test_what_one_place_did_not_want_is_sent_to_the_new_one(self, clock: ManualClock) -> None:
         app, _ = an_app(MemoryStore(clock=clock))
-        with receiving(410, slow=True) as old, receiving() as new:
+        with webhook_receiver(410, slow=True) as old, webhook_receiver() as new:
             await app.operator.alerts.add("money", webhook=old.url)
             await app.open()
             await die(app)
@@ -398,7 +398,7 @@ class TestWebhook:
     async def test_while_a_secret_is_being_changed_both_signatures_are_sent(self, clock: ManualClock) -> None:
         app, _ = an_app(MemoryStore(clock=clock))
         app.alert_notifier.secret = f"the-one-that-will-follow-it,{SECRET}"
-        with receiving() as receiver:
+        with webhook_receiver() as receiver:
             app.alert("money", webhook=receiver.url)
             await app.open()
             await die(app)
@@ -419,7 +419,7 @@ class TestWebhook:
             await die(app)
             async with keeping(app):
                 await eventually(lambda: "Connection refused" in caplog.text)
-        with receiving() as receiver:  # another leader, another place
+        with webhook_receiver() as receiver:  # another leader, another place
             await app.operator.alerts.add("money", webhook=receiver.url)
             clock.advance(10)
             async with keeping(app):
@@ -431,7 +431,7 @@ class TestWebhook:
 
     async def test_a_beginning_is_told_before_its_end(self, store: Store, clock: ManualClock) -> None:
         app, _ = an_app(store)
-        with receiving(500, 500) as receiver:
+        with webhook_receiver(500, 500) as receiver:
             app.alert("money", hold=0, webhook=receiver.url)
             await app.open()
             await die(app)
@@ -451,7 +451,7 @@ class TestWebhook:
         self, clock: ManualClock, caplog: pytest.LogCaptureFixture
     ) -> None:
         app, _ = an_app(MemoryStore(clock=clock))
-        with receiving(*[500] * 100) as receiver:
+        with webhook_receiver(*[500] * 100) as receiver:
             app.alert("money", webhook=receiver.url)
             await app.open()
             await die(app)
@@ -467,7 +467,7 @@ class TestWebhook:
     ) -> None:
         inner, watch = MemoryStore(clock=clock), Watch()
         app, heard = an_app(inner)
-        with receiving(slow=True) as receiver:
+        with webhook_receiver(slow=True) as receiver:
             app.alert("money", webhook=receiver.url)
             await app.open()
             await die(app)
@@ -491,7 +491,7 @@ class TestPatience:
     ) -> None:
         monkeypatch.setattr(delivery_module, "DEADLINE", 0.5)
         app, heard = an_app(MemoryStore(clock=clock))
-        with receiving(slow=True) as slow, receiving() as quick:
+        with webhook_receiver(slow=True) as slow, webhook_receiver() as quick:
             app.alert("money", webhook=slow.url)
             app.alert("quick", webhook=quick.url)
             await app.open()
@@ -513,7 +513,7 @@ class TestPatience:
 
     async def test_a_keeper_that_stops_does_not_wait_for_a_webhook(self, clock: ManualClock) -> None:
         app, _ = an_app(MemoryStore(clock=clock))
-        with receiving(slow=True) as receiver:
+        with webhook_receiver(slow=True) as receiver:
             app.alert("money", webhook=receiver.url)
             await app.open()
             await die(app)
@@ -529,7 +529,7 @@ class TestPatience:
     ) -> None:
         monkeypatch.setattr(keeper_module, "_ALERT_EVERY", 3600.0)
         app, _ = an_app(MemoryStore(clock=clock))
-        with receiving() as receiver:
+        with webhook_receiver() as receiver:
             app.alert("money", webhook=receiver.url)
             await app.open()
             await die(app)
@@ -573,7 +573,7 @@ class TestPatience:
     ) -> None:
         monkeypatch.setattr("windlass._keeper.alerts.MAX_DELIVERIES", 2)
         app, _ = an_app(MemoryStore(clock=clock))
-        with receiving(slow=True) as receiver:
+        with webhook_receiver(slow=True) as receiver:
             for number in range(5):
                 app.alert(f"money-{number}", webhook=receiver.url)
             await app.open()
@@ -632,7 +632,7 @@ class TestDeclaring:
 class TestOperating:
     def test_alerts_are_added_seen_tried_and_removed_without_a_loop(self) -> None:
         alerts = App("memory://").sync_operator.alerts
-        with receiving(204, 500) as receiver:
+        with webhook_receiver(204, 500) as receiver:
             alerts.add("money", count=2, window="5m", webhook=receiver.url)
             (status,) = alerts.list()
             answers = [alerts.test("money", secret=SECRET), alerts.test("money")]
@@ -659,7 +659,7 @@ class TestOperating:
 
     def test_it_is_not_tried_with_a_secret_that_is_none(self) -> None:
         alerts = App("memory://").sync_operator.alerts
-        with receiving() as receiver:
+        with webhook_receiver() as receiver:
             alerts.add("money", webhook=receiver.url)
             with pytest.raises(InvalidOption, match="24 to 64 bytes"):
                 alerts.test("money", secret="hunter2")
@@ -690,14 +690,14 @@ async def test_a_server_that_talks_nonsense_has_not_taken_it() -> None:
 
 
 async def test_an_unknown_status_is_told_as_a_number() -> None:
-    with receiving(799) as receiver:
+    with webhook_receiver(799) as receiver:
         answer = await delivery_module.deliver(receiver.url, EMPTY, None)
 
     assert (answer.taken, answer.reason) == (False, "799")
 
 
 async def test_an_id_that_cannot_be_signed_stops_nobody() -> None:
-    with receiving() as receiver:
+    with webhook_receiver() as receiver:
         unfit = delivery_module.Message("a.b", b"{}")
         answer = await delivery_module.deliver(receiver.url, unfit, SECRET)
 

@@ -1,4 +1,4 @@
-"""The audit log: whatever an operator does leaves a line, and what programs do leaves none. (I3, L2)"""
+"""The audit log: records every change of an operator, and none of programs."""
 
 import inspect
 from collections.abc import Awaitable, Callable

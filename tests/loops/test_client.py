@@ -1,4 +1,4 @@
-"""The client, awaited and blocking: what it promises about enqueueing and about waiting. (P1, P2, D14)"""
+"""Client and handles, async and blocking: enqueueing, waiting for results."""
 
 import asyncio
 import gc
@@ -144,7 +144,7 @@ async def test_a_wrong_option_is_refused_clearly_and_nothing_is_stored(
     assert await tasks(app) == []
 
 
-async def test_waiting_ends_with_the_task_or_with_the_timeout(app: App) -> None:
+async def test_timers_ends_with_the_task_or_with_the_timeout(app: App) -> None:
     gate = asyncio.Event()
 
     @app.task

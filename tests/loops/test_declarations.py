@@ -1,4 +1,4 @@
-"""Queues and limits: what code declares, what an operator sets, and whose word stands."""
+"""Queues and limits that code declares and an operator changes: which of them applies."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Keys of the HTTP API: shown once, kept as hashes, revoked by id. (I3)"""
+"""API keys: the text is returned once, only its hash is stored, revoked by id."""
 
 import asyncio
 import hashlib

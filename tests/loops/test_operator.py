@@ -1,4 +1,4 @@
-"""The operator: replay, discard, cancel, pause; every act leaves a line that says who and why. (L2)"""
+"""The operator: replay, discard, cancel and pause tasks; each change is in the audit log."""
 
 from time import monotonic
 

@@ -1,4 +1,4 @@
-"""Schedules as programs declare them and people steer them. (T2)"""
+"""Schedules that programs declare, and operators add, pause, trigger and remove."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta

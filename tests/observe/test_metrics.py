@@ -125,7 +125,7 @@ async def test_a_rescue_counts_and_is_no_run(app: App) -> None:
     assert of(samples, "task_run_seconds_count") == 0
 
 
-async def test_waiting_counts_from_when_a_task_is_due() -> None:
+async def test_timers_counts_from_when_a_task_is_due() -> None:
     clock = ManualClock()
     app = App(MemoryStore(clock=clock), backoff=AT_ONCE)
     app.metrics()
@@ -148,7 +148,7 @@ async def test_waiting_counts_from_when_a_task_is_due() -> None:
     assert of(samples, "task_wait_seconds_bucket", le="5.0") == 2
 
 
-async def test_waiting_for_predecessors_is_no_waiting_for_workers() -> None:
+async def test_timers_for_predecessors_is_no_waiting_for_workers() -> None:
     clock = ManualClock()
     app = App(MemoryStore(clock=clock))
     app.metrics()

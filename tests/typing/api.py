@@ -1,4 +1,4 @@
-"""What users write, as the type checker sees it. Never run."""
+"""The public API as a type checker sees it. Never run."""
 
 from typing import Any, assert_type
 

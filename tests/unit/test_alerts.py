@@ -1,4 +1,4 @@
-"""The signature of webhook messages (Standard Webhooks): right ones pass, everything else does not."""
+"""Signatures of webhook messages (Standard Webhooks): valid ones pass, all others fail."""
 
 import hmac
 from base64 import b64decode, b64encode

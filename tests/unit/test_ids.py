@@ -1,4 +1,4 @@
-"""Ids: UUIDv7 that never repeat and only rise, whatever threads, forks and clocks do."""
+"""Task ids: UUIDv7 that never repeat and only rise, across threads, forks and clock changes."""
 
 import subprocess
 import sys

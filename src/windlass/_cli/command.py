@@ -98,7 +98,7 @@ def _require_shared(app: "App") -> None:
 
     if Capability.SHARE not in app.store.capabilities:
         raise InvalidOption(
-            f"the store {app.place} exists only inside the process that made it; "
+            f"the store {app.store_name} exists only inside the process that made it; "
             f"choose another with --store or WINDLASS_STORE"
         )
 
@@ -110,7 +110,7 @@ async def _require_existing(app: "App") -> None:
         steps = await app.operator.migrations()
         if not any(step.applied for step in steps):
             raise NotFound(
-                f"there is no store at {app.place} yet; start a worker, enqueue a task or run "
+                f"there is no store at {app.store_name} yet; start a worker, enqueue a task or run "
                 f"`windlass migrate` to create it, or choose another with --store"
             )
 

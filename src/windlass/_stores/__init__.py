@@ -1,4 +1,4 @@
-"""Where tasks are kept: from a URL to a store, each imported only when asked for."""
+"""The stores, and how one is made from its URL. Each is imported only when it is used."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 
 def open_store(url: str, *, clock: Clock | None = None, key: str | None = None) -> "Store":
-    """The store at this URL, not opened yet. `clock` is for tests; `key` for a store over HTTP."""
+    """Make the store of a URL, not opened yet. `clock` is for tests; `key` for a store over HTTP.
+
+    Raises InvalidOption for an unknown URL or a missing extra.
+    """
     scheme, separator, rest = url.partition("://")
     if separator and scheme == "memory":
         from .memory import MemoryStore
@@ -25,7 +28,7 @@ def open_store(url: str, *, clock: Clock | None = None, key: str | None = None) 
     if separator and scheme in ("http", "https"):
         return _http(url, key)
     raise InvalidOption(
-        f"no store goes by the URL {place_of(url)!r}; use postgresql://user@host/database, "
+        f"there is no store for the URL {store_name(url)!r}; use postgresql://user@host/database, "
         f"sqlite:///windlass.db (a file here), sqlite:////var/lib/app.db (an absolute path), "
         f"https://… (a windlass serve) or memory://"
     )
@@ -53,8 +56,8 @@ def _http(url: str, key: str | None) -> "Store":
     return HttpStore(url, key=key)
 
 
-def place_of(store: "str | Store") -> str:
-    """Where a store is, as it may be shown: its URL without the password, or what kind it is."""
+def store_name(store: "str | Store") -> str:
+    """Name a store for people: its URL without the password, or its class."""
     if not isinstance(store, str):
         return type(store).__name__
     scheme, separator, rest = store.partition("://")

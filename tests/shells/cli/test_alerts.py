@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.loops.receiving import SECRET, receiving
+from tests.loops.webhook_receiver import SECRET, webhook_receiver
 
 from .conftest import Run
 
@@ -113,7 +113,7 @@ def test_alerts_are_removed(run: Run) -> None:
 
 def test_a_test_message_is_posted_to_the_webhook(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run("migrate")
-    with receiving(200, 500, 200) as receiver:
+    with webhook_receiver(200, 500, 200) as receiver:
         run("alerts", "add", "all", "--webhook", receiver.url)
         unsigned = run("alerts", "test", "all")
         refused = run("alerts", "test", "all", "--json")
@@ -177,7 +177,7 @@ def test_an_invalid_secret_is_refused_and_not_printed(
 def test_an_app_takes_its_secret_from_the_environment(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run("migrate")
     monkeypatch.setenv("WINDLASS_WEBHOOK_SECRET", SECRET)
-    with receiving() as receiver:
+    with webhook_receiver() as receiver:
         run("alerts", "add", "all", "--webhook", receiver.url)
         ran = run("alerts", "test", "all", "--app", "shop:app")
 

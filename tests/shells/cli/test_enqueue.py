@@ -203,7 +203,7 @@ def test_a_type_must_be_a_name(run: Run, stored: Callable[[], int], type_name: s
 
 
 @pytest.mark.system
-def test_waiting_prints_the_result_with_its_secrets_masked(
+def test_timers_prints_the_result_with_its_secrets_masked(
     run: Run, start: Callable[..., subprocess.Popen[str]]
 ) -> None:
     worker = start("worker", "shop:app")
@@ -222,7 +222,7 @@ def test_waiting_prints_the_result_with_its_secrets_masked(
     assert worker.poll() is None
 
 
-def test_waiting_ends_at_its_limit(run: Run) -> None:
+def test_timers_ends_at_its_limit(run: Run) -> None:
     ran = run("enqueue", "t", "--wait-at-most", "50ms")
 
     assert ran.code == 1

@@ -55,7 +55,7 @@ def migrate(cli: Cli, target: int | None, phase: str | None, only_list: bool, ye
             cli.output.items(steps, _COLUMNS, migration_document, none="this store has no schema")
             return
         if not steps:
-            cli.output.say(f"the store {app.place} has no schema to migrate")
+            cli.output.say(f"the store {app.store_name} has no schema to migrate")
             return
         _check_target(steps, target, yes=yes)
         taken = await app.operator.migrate(target if phase is None else _target_of(steps, Phase(phase)))

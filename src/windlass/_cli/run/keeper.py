@@ -32,7 +32,7 @@ def keeper(cli: Cli) -> None:
     async def work(app: "App") -> None:
         await app.open()
         running = asyncio.ensure_future(app.keeper(name=f"{socket.gethostname()}-{os.getpid()}").run())
-        logger.info("keeper started for %s", app.place)
+        logger.info("keeper started for %s", app.store_name)
         with stopped_by_signals(asyncio.get_running_loop(), running.cancel):
             await asyncio.wait([running])
         if not running.cancelled():

@@ -60,7 +60,7 @@ def serve(
             http.listening(host, port) as listener,
             stopped_by_signals(asyncio.get_running_loop(), server.stop),
         ):
-            logger.info("%s", http.told(host, port, app.place, app.operator.promise))
+            logger.info("%s", http.told(host, port, app.store_name, app.operator.promise))
             await server.run(listener)
         logger.info("the server has stopped")
 

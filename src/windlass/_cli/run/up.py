@@ -49,7 +49,7 @@ def up(cli: Cli, /, *, target: str | None, host: str, port: int, insecure: bool)
                 worker.stop()
 
         with http.listening(host, port) as listener, stopped_by_signals(asyncio.get_running_loop(), stop):
-            logger.info("%s", http.told(host, port, app.place, app.operator.promise))
+            logger.info("%s", http.told(host, port, app.store_name, app.operator.promise))
             parts = [server.run(listener)] if worker is None else [server.run(listener), worker.run()]
             running = [asyncio.ensure_future(part) for part in parts]
             await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)

@@ -107,7 +107,7 @@ def _log_start(app: "App", made: "Worker", target: str) -> None:
     The worker logs the durability once the store has reported it; only "volatile" is known beforehand.
     """
     if app.operator.promise.durability == "volatile":
-        logger.warning("the store %s loses all tasks when this process ends", app.place)
+        logger.warning("the store %s loses all tasks when this process ends", app.store_name)
     queues, slots = list(made.queues), made.settings.slots
     logger.info(
         "windlass %s runs %s (%s) as %s; store %s; queues %s; %s",
@@ -115,10 +115,10 @@ def _log_start(app: "App", made: "Worker", target: str) -> None:
         target,
         counted(len(app.types), "task type"),
         made.name,
-        app.place,
+        app.store_name,
         ", ".join(queues),
         counted(slots, "slot"),
-        extra={"app": target, "store": app.place, "queues": queues, "slots": slots},
+        extra={"app": target, "store": app.store_name, "queues": queues, "slots": slots},
     )
 
 

@@ -193,7 +193,7 @@ class TestOrder:
 
         assert [one.task.id for one in claimed] == [high.id, plain.id, low.id]
 
-    async def test_waiting_makes_up_for_priority_when_a_queue_ages(
+    async def test_timers_makes_up_for_priority_when_a_queue_ages(
         self, store: Store, clock: ManualClock
     ) -> None:
         worker = await worker_on(store)

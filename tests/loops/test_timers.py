@@ -1,4 +1,4 @@
-"""The timer for the earliest of several instants, on both kinds of loop."""
+"""The timer for the earliest of several instants, on asyncio's and uvloop's event loops."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

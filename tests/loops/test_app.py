@@ -1,4 +1,4 @@
-"""Declaring task types: what makes no sense is refused where it is written."""
+"""App and task types: declarations, and the errors for wrong ones."""
 
 import subprocess
 import sys

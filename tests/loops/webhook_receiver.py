@@ -40,7 +40,7 @@ class Receiver:
 
 
 @contextmanager
-def receiving(*statuses: int, slow: bool = False) -> Iterator[Receiver]:
+def webhook_receiver(*statuses: int, slow: bool = False) -> Iterator[Receiver]:
     """A server at work, until the end of the block; a slow one answers once its gate is opened."""
     receiver = Receiver(statuses=[*statuses])
     if not slow:

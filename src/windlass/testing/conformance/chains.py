@@ -255,6 +255,19 @@ class TestGroups:
 
         assert await state_of(store, child) is State.CANCELLED
 
+    @pytest.mark.parametrize("completed", ["first", "last"])
+    async def test_completing_one_predecessor_and_cancelling_another_in_one_batch_cancels_it(
+        self, store: Store, completed: str
+    ) -> None:
+        worker = await worker_on(store)
+        done, stopped = await running(store, worker), await running(store, worker)
+        child = await stand(store, after=(done.task.id, stopped.task.id))
+        batch = [complete(done), stop(stopped)]
+
+        await applied(store, *(batch if completed == "first" else reversed(batch)))
+
+        assert await state_of(store, child) is State.CANCELLED
+
     async def test_one_dead_predecessor_holds_up_all_that_wait_for_it_and_nothing_else(
         self, store: Store
     ) -> None:

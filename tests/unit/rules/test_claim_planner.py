@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.unit.paper import Paper, Ready
+from tests.unit.rules.paper import Paper, Ready
 from windlass._model.limit import Limit
 from windlass._model.queue import Fairness, Level, Ordering, QueueSettings, level_of
 from windlass._policy.order.limits import Permit

@@ -29,6 +29,20 @@ def test_the_diagram_is_that_of_the_table() -> None:
     assert script["drawn"]() in page, "run .venv/bin/python scripts/state_diagram --write"
 
 
+def test_the_map_is_that_of_the_code() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "code_map"))
+
+    assert script["code_map"]() in (DOCS / "architecture.md").read_text(), (
+        "run .venv/bin/python scripts/code_map --write"
+    )
+
+
+def test_every_decision_is_listed() -> None:
+    page = (DOCS / "architecture.md").read_text()
+
+    assert not [file.name for file in (DOCS / "decisions").glob("*.md") if f"decisions/{file.name}" not in page]
+
+
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_every_error_is_explained_under_its_code(kind: type[errors.WindlassError]) -> None:
     page = (DOCS / "errors.md").read_text()

@@ -1,1 +1,1 @@
-"""`python -m benchmarks`: windlass measured on this machine, beside a peer, in one run."""
+"""`python -m benchmarks`: measure windlass on this machine, beside peers, in one run."""

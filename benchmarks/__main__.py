@@ -1,4 +1,4 @@
-"""Run the parts, print the table, keep the JSON, and fail if a target is missed."""
+"""Run the parts, print the table, save the JSON, and fail if a target is missed."""
 
 import argparse
 import sys
@@ -20,7 +20,7 @@ from benchmarks.parts import (
     pickup,
     postgres,
     rates,
-    striping,
+    stripes,
 )
 from benchmarks.parts.plan import Plan, quick
 from benchmarks.processes import RunFailed
@@ -36,7 +36,7 @@ SQLITE = {
 PARTS = SQLITE | {
     "postgres": postgres.measure,
     "growth": growth.measure,
-    "striping": striping.measure,
+    "stripes": stripes.measure,
     "fairness": fairness.measure,
     "beside": beside.measure,
     "http": http.measure,
@@ -44,7 +44,7 @@ PARTS = SQLITE | {
 
 
 def main() -> int:
-    """0: every target met; 1: one missed, or a run void."""
+    """Return 0 if every target is met, 1 if one is missed or a run is invalid."""
     asked = _asked()
     with tempfile.TemporaryDirectory(prefix="windlass-bench-", dir=asked.folder) as folder:
         Path(folder).chmod(0o711)  # a server does not run as root, and must get to its data
@@ -58,7 +58,7 @@ def main() -> int:
                 findings.extend(_measured(name, plan))
         except RunFailed as failure:
             print(f"{report.header(findings.facts)}\n{report.table(findings)}")
-            print(f"\nvoid: {failure}", file=sys.stderr)
+            print(f"\ninvalid run: {failure}", file=sys.stderr)
             return 1
     print(f"{report.header(findings.facts)}\n{report.table(findings)}\n\n{report.verdicts(findings)}")
     kept = report.save(facts | findings.facts, findings, asked.results)
@@ -93,22 +93,26 @@ def _asked() -> argparse.Namespace:
         metavar="PART",
         help=f"which of {', '.join(PARTS)}; sqlite is {', '.join(SQLITE)}, and the default",
     )
-    parser.add_argument("--rounds", type=int, help="how often each variant is run, in turn; default 5")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes: proves that it runs, and no more")
-    parser.add_argument("--scale", type=float, default=1.0, help="so many times the tasks, on Postgres")
-    parser.add_argument("--growth", action="store_true", help="the growth runs too: on Postgres, long")
+    parser.add_argument("--rounds", type=int, help="rounds per variant  [default: 5]")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: only shows that it runs")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor for the number of tasks on Postgres")
+    parser.add_argument("--growth", action="store_true", help="add the growth runs on Postgres (long)")
     parser.add_argument(
-        "--postgres", type=int, dest="version", metavar="MAJOR", help="which Postgres; default the newest"
+        "--postgres",
+        type=int,
+        dest="version",
+        metavar="MAJOR",
+        help="Postgres version  [default: the newest]",
     )
     parser.add_argument(
         "--without",
         action="append",
         default=[],
         choices=[side.who for side in SIDES],
-        help="leave out one of those measured on Postgres (repeatable)",
+        help="exclude a side on Postgres (repeatable)",
     )
-    parser.add_argument("--folder", type=Path, help="where to put the stores; default the temporary folder")
-    parser.add_argument("--results", type=Path, default=report.RESULTS, help="where to keep JSON and plot")
+    parser.add_argument("--folder", type=Path, help="folder for the stores  [default: the temporary folder]")
+    parser.add_argument("--results", type=Path, default=report.RESULTS, help="folder for JSON and plot")
     asked = parser.parse_args()
     if unknown := set(asked.parts) - {*PARTS, "sqlite"}:
         parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}, and sqlite")

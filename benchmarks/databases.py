@@ -1,4 +1,4 @@
-"""Databases for runs: fresh ones on one private Postgres server, durable, gone at the end."""
+"""Databases for runs: new ones on one private, durable Postgres server, dropped at the end."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -16,7 +16,7 @@ SHOWN = ("server_version", "fsync", "synchronous_commit", "shared_buffers", "aut
 
 
 class Databases:
-    """The server's: for each side a model, with its tables and nothing in them, and copies to use up."""
+    """The databases of a server: per side a template with empty tables, and disposable copies of it."""
 
     def __init__(self, server: Postgres) -> None:
         self._server = server
@@ -48,13 +48,13 @@ class Databases:
         self._say(sql.SQL("DROP DATABASE {copy} WITH (FORCE)").format(**names))
 
     def quiesce(self, url: str) -> None:
-        """Nothing left to do from before: statistics known, pages written. The same for every side."""
+        """Finish pending work before a run: analyse and checkpoint. The same for every side."""
         with closing(psycopg.connect(url, autocommit=True)) as connection:
             connection.execute("VACUUM (ANALYZE)")
             connection.execute("CHECKPOINT")
 
     def described(self) -> dict[str, str]:
-        """What goes above the table."""
+        """Describe the server, for the head of the report."""
         wanted = ", ".join(f"current_setting('{name}')" for name in SHOWN)
         with closing(psycopg.connect(self._server.url)) as connection:
             row = connection.execute(f"SELECT {wanted}".encode()).fetchone() or SHOWN
@@ -68,6 +68,6 @@ class Databases:
 
 @contextmanager
 def started(folder: Path, version: int | None) -> Iterator[Databases]:
-    """A server for the length of the block; `None` is the newest major there is."""
+    """Run a server for the duration of the block; `None` is the newest major version available."""
     with Postgres.start(folder, version=version, settings=DURABLE) as server:
         yield Databases(server)

@@ -1,4 +1,4 @@
-"""Figures: what one variant gave in each round, as median and spread; and the targets they are held to."""
+"""Figures: the values of a variant in each round, with median and spread; and targets for them."""
 
 from dataclasses import dataclass, field
 from math import ceil
@@ -33,7 +33,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Target:
-    """A bound that the median of a figure must keep; the process fails if it does not."""
+    """A bound for the median of a figure; the process fails if it is violated."""
 
     name: str
     figure: Figure
@@ -53,7 +53,7 @@ class Target:
 
 @dataclass
 class Findings:
-    """What a part brings home; `facts` are what it found its figures to depend on."""
+    """The results of a part; `facts` are versions and settings that they depend on."""
 
     figures: list[Figure] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
@@ -70,12 +70,12 @@ class Findings:
 
 
 def ratio(part: str, what: str, above: Figure, below: Figure) -> Figure:
-    """Round by round, so that a slow moment of the machine weighs on both sides."""
+    """Divide round by round, so that a slow moment of the machine affects both sides."""
     pairs = zip(above.values, below.values, strict=True)
     return Figure(part, what, f"{above.who} : {below.who}", TIMES, tuple(a / b for a, b in pairs))
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The smallest value that at least this share of them does not exceed."""
+    """Return the given percentile."""
     ordered = sorted(values)
     return ordered[max(0, ceil(share * len(ordered)) - 1)]

@@ -1,4 +1,4 @@
-"""graphile-worker, a Node program: installed as locked, inside our own environment, when first wanted."""
+"""graphile-worker, a Node program: installed from its lock file, inside our virtual environment, on first use."""
 
 import hashlib
 import json
@@ -15,12 +15,12 @@ INSTALL = ("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 
 
 def is_able() -> bool:
-    """Whether there is anything here to run it."""
+    """Tell whether Node is installed."""
     return all(shutil.which(program) for program in ("node", "npm"))
 
 
 def program() -> tuple[str, ...]:
-    """The command of its side; installs what it needs. RunFailed when npm cannot."""
+    """Return the command of its side, installing it if needed. Raises RunFailed if npm fails."""
     home = _home()
     if not (home / "node_modules").exists():
         unfinished = home.with_name(f"{home.name}-{os.getpid()}")
@@ -36,7 +36,7 @@ def program() -> tuple[str, ...]:
 
 
 def version() -> str:
-    """Its own, and that of Node."""
+    """Return its version and that of Node."""
     node = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()
     package = _home() / "node_modules" / "graphile-worker" / "package.json"
     return f"{json.loads(package.read_text())['version']}, node {node}"

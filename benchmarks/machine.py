@@ -1,4 +1,4 @@
-"""The machine and the versions that figures belong to; without these, figures mean nothing."""
+"""The machine and the versions that the figures were measured on."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ SYNCS = 200
 
 
 def described(folder: Path) -> dict[str, str]:
-    """What goes above the table. `folder` is on the disk that the stores will be on."""
+    """Describe the machine, for the head of the report. `folder` is on the disk of the stores."""
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "processor": f"{os.cpu_count()} x {_processor()}",
@@ -27,7 +27,7 @@ def described(folder: Path) -> dict[str, str]:
 
 
 def _load() -> str:
-    """Busy or not: a busy machine slows whoever syncs most, and no ratio measured on one can be trusted."""
+    """Tell whether the machine is busy: that slows the side that syncs most, so ratios cannot be trusted."""
     load = os.getloadavg()[0]
     return f"{load:.2f} before the run{'; BUSY, so trust no figure below' if load > 1 else ''}"
 

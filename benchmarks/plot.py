@@ -1,4 +1,4 @@
-"""A plot of the findings, as plain SVG: bars for what is compared, lines for what goes along something."""
+"""A plot of the results as SVG: bars for comparisons, lines for series."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -14,7 +14,7 @@ ROOM = WIDTH - LEFT - RIGHT
 
 
 def save(findings: Findings, path: Path) -> Path:
-    """Draw all there is to compare; answers with the file."""
+    """Draw all comparisons; return the file."""
     body, height = [], GAP
     for panel in _panels(findings.figures):
         lines, height = (_curve if panel[0].along else _bars)(panel, height)
@@ -29,7 +29,7 @@ def save(findings: Findings, path: Path) -> Path:
 
 
 def _panels(figures: Sequence[Figure]) -> Iterator[list[Figure]]:
-    """Figures that belong beside each other; ratios can be read off them."""
+    """Figures to draw beside each other."""
     drawn = [figure for figure in figures if figure.along or figure.unit in {RATE, MILLISECONDS}]
     for _, several in groupby(drawn, key=lambda figure: (figure.part, figure.what)):
         yield list(several)

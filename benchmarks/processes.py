@@ -1,4 +1,4 @@
-"""Fresh processes: every measured run starts in one, so that no run warms or burdens the next."""
+"""Processes: every measured run gets a new one, so that no run influences the next."""
 
 import json
 import subprocess
@@ -17,18 +17,18 @@ Program = str | tuple[str, ...]  # a module of benchmarks.runs, or the beginning
 
 
 class RunFailed(Exception):
-    """A run did not end well; its figures would be worth nothing."""
+    """A run failed; its figures are invalid."""
 
 
 def run(program: Program, verb: str, **options: Any) -> Answer:
-    """Run the program, and give what it answered."""
+    """Run the program and return its result."""
     with _started(program, verb, options) as process:
         return _answer(process, f"{program} {verb}")
 
 
 @contextmanager
 def running(program: Program, verb: str, **options: Any) -> Iterator["Running"]:
-    """Start one that works until it has seen enough; it is ready when the block begins."""
+    """Start a process that runs until it is stopped; it is ready when the block begins."""
     with _started(program, verb, options) as process:
         assert process.stdout is not None
         if process.stdout.readline().strip() != READY:
@@ -37,7 +37,7 @@ def running(program: Program, verb: str, **options: Any) -> Iterator["Running"]:
 
 
 class Running:
-    """A process at work."""
+    """A running process."""
 
     def __init__(self, process: "subprocess.Popen[str]", name: str) -> None:
         self._process = process
@@ -45,7 +45,7 @@ class Running:
         self.pid = process.pid
 
     def say(self, word: str) -> None:
-        """Tell it something, on its standard input."""
+        """Send it a line on its standard input."""
         assert self._process.stdin is not None
         try:
             print(word, file=self._process.stdin, flush=True)
@@ -57,7 +57,7 @@ class Running:
         return self._process.poll() is None
 
     def answer(self) -> Answer:
-        """Wait for its end, and give what it answered."""
+        """Wait for its end and return its result."""
         return _answer(self._process, self._name)
 
 

@@ -1,4 +1,4 @@
-"""Progress, for whoever sits before the terminal; nothing is said where nobody does."""
+"""Progress on a terminal; silent elsewhere."""
 
 import sys
 
@@ -6,6 +6,6 @@ WIDTH = 78
 
 
 def tell(line: str) -> None:
-    """Say where it is, in the place of what was said before."""
+    """Replace the progress line."""
     if sys.stderr.isatty():
         print(f"\r  {line:<{WIDTH}}\r  ", end="", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""The report: a table for people, JSON for machines, and a verdict for each target."""
+"""The report: a table, JSON, and a verdict for each target."""
 
 import json
 from collections.abc import Mapping
@@ -11,13 +11,13 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def header(machine: Mapping[str, str]) -> str:
-    """What the figures belong to."""
+    """Format machine and versions."""
     width = max([10, *map(len, machine)])
     return "\n".join(f"  {name:<{width}} {value}" for name, value in machine.items())
 
 
 def table(findings: Findings) -> str:
-    """Every figure: the median, and in brackets the lowest and the highest of the rounds."""
+    """Format every figure: the median, and in brackets the lowest and the highest round."""
     lines = []
     part = ""
     for figure in findings.figures:
@@ -32,7 +32,7 @@ def table(findings: Findings) -> str:
 
 
 def verdicts(findings: Findings) -> str:
-    """Met or not met, with what was demanded and what was found."""
+    """Format each target: met or not, its bound and the measured value."""
     lines = ["Targets"] if findings.targets else []
     width = max([28, *(len(target.name) for target in findings.targets)])
     for target in findings.targets:
@@ -43,7 +43,7 @@ def verdicts(findings: Findings) -> str:
 
 
 def save(machine: Mapping[str, str], findings: Findings, folder: Path) -> Path:
-    """Keep all of it as JSON; answers with the file."""
+    """Save everything as JSON; return the file."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{machine['at'].replace(':', '').replace('+0000', 'Z')}.json"
     document = {

@@ -1,4 +1,4 @@
-"""The sides that are measured on Postgres: windlass and its peers, and which of them can run here."""
+"""The sides measured on Postgres: windlass and its peers, and which of them can run here."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -19,7 +19,7 @@ Count = Callable[[int], int]  # of the unfinished: exact up to so many, and more
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """One of those measured. Slow ones are given a share of the tasks: it is rates that are compared.
+    """A queue to measure. Slow ones get a fraction of the tasks, since rates are compared.
 
     `unfinished` is what follows SELECT for tasks that have not durably ended; `None`: it is asked itself.
     """
@@ -33,7 +33,7 @@ class Side:
 
     @contextmanager
     def counting(self, url: str) -> Iterator[Count]:
-        """What counts the unfinished tasks in a database, on one connection."""
+        """Return a function that counts the unfinished tasks of a database on one connection."""
         if self.unfinished is None:
             with _asked(url) as count:
                 yield count
@@ -45,7 +45,7 @@ class Side:
 
 @contextmanager
 def _asked(url: str) -> Iterator[Count]:
-    """Windlass by its own API. It estimates what is much; if that is not enough, each task is looked at."""
+    """Count windlass tasks by its API. Large counts are estimates; near the end tasks are listed instead."""
     app = App(url)
     where = Filter(states=UNFINISHED, queues=("default",))
 
@@ -89,7 +89,7 @@ SIDES = (WINDLASS, GRAPHILE, PGQUEUER, PROCRASTINATE, CHANCY)
 
 
 def able(left_out: Collection[str], say: Callable[[str], None]) -> list[Side]:
-    """Those that can run here and are not left out; `say` hears of one that cannot."""
+    """Return the sides that can run here and are not excluded; report to `say` those that cannot."""
     found = [side for side in SIDES if side.who not in left_out]
     if GRAPHILE not in found:
         return found
@@ -100,7 +100,7 @@ def able(left_out: Collection[str], say: Callable[[str], None]) -> list[Side]:
 
 
 def versions(sides: Sequence[Side]) -> dict[str, str]:
-    """The peers', for the head of the report."""
+    """Return the peers' versions, for the head of the report."""
     return {
         side.who: graphile.version() if side.who == GRAPHILE.who else version(side.who)
         for side in sides

@@ -1,1 +1,1 @@
-"""What is measured: each part runs its variants in turn, round after round."""
+"""The parts of the benchmark: each runs its variants in turn, round after round."""

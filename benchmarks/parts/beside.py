@@ -44,7 +44,7 @@ VARIANTS = (
 
 
 def measure(plan: Plan) -> Findings:
-    """All variants in turn, round after round, each in a database of its own."""
+    """Run all variants in turn, round after round, each in a new database."""
     rates: dict[str, list[float]] = {}
     with databases.started(plan.folder, plan.version) as server:
         for turn in range(plan.rounds):

@@ -1,4 +1,4 @@
-"""Part 1: one worker process works off a full queue on SQLite, durably; windlass beside Huey."""
+"""Part 1: one worker process drains a full queue on SQLite, durably; windlass beside Huey."""
 
 from benchmarks.figures import MICROSECONDS, RATE, Figure, Findings, Target, ratio
 from benchmarks.parts.plan import Plan, url
@@ -9,7 +9,7 @@ AT_LEAST = 10.0
 
 
 def measure(plan: Plan) -> Findings:
-    """Rounds of each, in turn."""
+    """Run each in turn, round after round."""
     ours, theirs, recorded = [], [], []
     for number in range(plan.rounds):
         path = plan.path(f"drain-windlass-{number}")

@@ -11,7 +11,7 @@ CALLERS = 16
 
 
 def measure(plan: Plan) -> Findings:
-    """Rounds of every way, in turn."""
+    """Run every variant in turn, round after round."""
     answers: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for number in range(plan.rounds):
         for way, answer in _ways(plan, number):

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks import databases
 from benchmarks.databases import Databases
-from benchmarks.draining import wait_until
+from benchmarks.worker_drain import wait_until
 from benchmarks.figures import RATE, TASKS, Figure, Findings, Target, ratio
 from benchmarks.parts.plan import Plan
 from benchmarks.processes import run, running
@@ -93,7 +93,7 @@ def variants(big: int) -> list[Variant]:
 
 
 def measure(plan: Plan) -> Findings:
-    """All variants in turn, round after round, each in a database of its own."""
+    """Run all variants in turn, round after round, each in a new database."""
     compared = variants(plan.on_postgres.beside)
     drains: dict[str, list[float]] = {}
     bulks: dict[str, list[float]] = {}

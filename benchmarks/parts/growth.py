@@ -9,7 +9,7 @@ import psycopg
 
 from benchmarks import databases
 from benchmarks.databases import Databases
-from benchmarks.draining import drained, wait_until
+from benchmarks.worker_drain import drained, wait_until
 from benchmarks.figures import MEGABYTES, RATE, TIMES, Figure, Findings, Target, ratio
 from benchmarks.parts.plan import LEAST, Plan
 from benchmarks.processes import RunFailed, run, running
@@ -68,7 +68,7 @@ def _churned(plan: Plan, server: Databases) -> Findings:
 
 
 def _pinned(plan: Plan, server: Databases) -> Findings:
-    """The same while a transaction that does nothing keeps every dead row from being vacuumed."""
+    """The same while an idle transaction holds back vacuum."""
     number = plan.on_postgres.pinned
     window = max(LEAST, number // STEPS)
     with server.fresh(WINDLASS) as url:
@@ -81,7 +81,7 @@ def _pinned(plan: Plan, server: Databases) -> Findings:
 
 
 def _aged(plan: Plan, server: Databases) -> Findings:
-    """One worker process over many tasks: the memory that is its own, looked at after each so many."""
+    """Sample the private memory of one worker process over many tasks."""
     number = plan.on_postgres.aged
     window = max(LEAST, number // SAMPLES)
     path, sampled = plan.folder / "tally-aged", []
@@ -104,7 +104,7 @@ def _aged(plan: Plan, server: Databases) -> Findings:
 
 
 def _windows(url: str, number: int, window: int, folder: Path, what: str) -> Iterator[float]:
-    """Fill and drain so many, a window at a time: the rate of each drain."""
+    """Enqueue and drain window by window; return the rate of each drain."""
     for done in range(0, number, window):
         run(WINDLASS.program, "fill", url=url, number=window, at_once=WINDLASS.at_once)
         result = drained(WINDLASS, url, window, folder=folder)
@@ -115,7 +115,7 @@ def _windows(url: str, number: int, window: int, folder: Path, what: str) -> Ite
 
 
 def _fill(url: str, number: int, what: str, **options: object) -> None:
-    """Enqueue so many and leave them."""
+    """Enqueue this many tasks and leave them."""
     some = max(LEAST, number // STEPS)
     for done in range(0, number, some):
         run(WINDLASS.program, "fill", url=url, number=some, at_once=WINDLASS.at_once, **options)
@@ -124,7 +124,7 @@ def _fill(url: str, number: int, what: str, **options: object) -> None:
 
 @contextmanager
 def _idle_transaction(url: str) -> Iterator[None]:
-    """Open for the length of the block, with a snapshot taken."""
+    """Keep a transaction with a snapshot open for the duration of the block."""
     with closing(psycopg.connect(url)) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.execute("SELECT pg_current_snapshot()")
@@ -132,7 +132,7 @@ def _idle_transaction(url: str) -> Iterator[None]:
 
 
 def _compared(figure: Figure, base: Sequence[float], who: str, **bound: float) -> Findings:
-    """The end of a series beside what it began from."""
+    """Divide the end of a series by its start."""
     times = Figure(PART, figure.what, who, TIMES, (median(figure.values[-ENDS:]) / median(base),))
     return Findings([figure, times], [Target(f"{figure.what}, {who}", times, **bound)])
 

@@ -23,7 +23,7 @@ PYTHON, POST = "from Python", "POST /tasks"
 
 
 def measure(plan: Plan) -> Findings:
-    """Both ways in turn, round after round, on SQLite and on Postgres."""
+    """Run both ways in turn, round after round, on SQLite and on Postgres."""
     answers: dict[tuple[str, str], list[Answer]] = {}
     with databases.started(plan.folder, plan.version) as server:
         for turn in range(plan.rounds):

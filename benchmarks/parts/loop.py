@@ -1,4 +1,4 @@
-"""Part 4: what the worker itself costs, in memory, beside the least that asyncio asks for a task."""
+"""Part 4: the overhead of the worker on the memory store, beside a bare asyncio task."""
 
 from benchmarks.figures import MICROSECONDS, Figure, Findings, Target, ratio
 from benchmarks.parts.plan import Plan

@@ -11,7 +11,7 @@ FAST, DEFAULT = 0.001, 0.1  # seconds between two looks of an idle Huey
 
 
 def measure(plan: Plan) -> Findings:
-    """Rounds of every variant, in turn; two rounds say enough of a distribution of hundreds."""
+    """Run every variant in turn; two rounds suffice for a distribution of hundreds."""
     answers: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for number in range(min(plan.rounds, 2)):
         for variant, answer in _variants(plan, number):

@@ -1,4 +1,4 @@
-"""How much to measure: sizes and rounds, for a full run or a quick look."""
+"""How much to measure: sizes and rounds, for a full or a quick run."""
 
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -47,14 +47,14 @@ class Plan:
     without: tuple[str, ...] = ()  # peers on Postgres to leave out
 
     def path(self, name: str) -> Path:
-        """A store of one's own for one run."""
+        """Return a new store for one run."""
         folder = self.folder / name
         folder.mkdir()
         return folder / "tasks.db"
 
 
 def quick(folder: Path) -> Plan:
-    """Seconds, not minutes: proves that everything runs; its figures prove nothing."""
+    """A run of seconds, which shows that everything works; its figures mean nothing."""
     return Plan(
         folder=folder,
         rounds=1,
@@ -73,5 +73,5 @@ def quick(folder: Path) -> Plan:
 
 
 def url(path: Path) -> str:
-    """The store there, as windlass is told of it."""
+    """Return the store's URL."""
     return f"sqlite:///{path}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import databases, sides
-from benchmarks.draining import drained, wait_until
+from benchmarks.worker_drain import drained, wait_until
 from benchmarks.figures import (
     MILLISECONDS,
     RATE,
@@ -62,7 +62,7 @@ Found = dict[str, dict[str, list[float]]]  # by what, by whom, round after round
 
 
 def measure(plan: Plan) -> Findings:
-    """Rounds of every side, in turn, each round beginning with another."""
+    """Run every side in turn, each round starting with another."""
     taking_part = sides.able(plan.without, lambda line: print(f"\n  {line}", file=sys.stderr))
     found: Found = {row.what: {side.who: [] for side in taking_part} for row in ROWS}
     with databases.started(plan.folder, plan.version) as server:

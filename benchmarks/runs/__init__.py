@@ -1,1 +1,1 @@
-"""What a freshly started process does for one measured run."""
+"""What a new process does for one measured run."""

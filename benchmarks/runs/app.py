@@ -1,4 +1,4 @@
-"""The program that windlass runs here: tasks that do nothing, in each of the places a handler can be."""
+"""The app of the benchmark: no-op tasks in the event loop, a thread and a child process."""
 
 import asyncio
 import time
@@ -30,5 +30,5 @@ def note_in_process(n: int) -> int:
 
 @app.task
 async def stamp(sent: float) -> None:
-    """How long ago it was asked for; the monotonic clock is the same in all processes of a machine."""
+    """Return the time since the enqueue; the monotonic clock is shared by all processes of a machine."""
     latencies.put_nowait(time.monotonic() - sent)

@@ -26,7 +26,7 @@ async def note(*, n: int) -> None:
 
 
 def prepare(url: str) -> dict[str, Any]:
-    """Make its tables, and its queue."""
+    """Create its tables and its queue."""
 
     async def make() -> None:
         async with _chancy(url) as chancy:
@@ -62,7 +62,7 @@ def enqueue(url: str, number: int, gap: float) -> dict[str, Any]:
 
 
 def work(url: str, number: int, tally: str) -> dict[str, Any]:
-    """Work until told to stop."""
+    """Run a worker until stopped."""
     tallies.append(Tally(Path(tally), number))
 
     async def serve() -> None:

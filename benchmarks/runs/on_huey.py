@@ -42,7 +42,7 @@ def _use(path: str, number: int = 0, *, fsync: bool = True) -> None:
 
 
 def preload(path: str, number: int) -> dict[str, Any]:
-    """Enqueue so many, unsynced: nothing is measured here."""
+    """Enqueue this many tasks without syncs; not measured."""
     _use(path, fsync=False)
     for n in range(number):
         note(n)
@@ -50,7 +50,7 @@ def preload(path: str, number: int) -> dict[str, Any]:
 
 
 def drain(path: str, number: int, *, results: bool = False) -> dict[str, Any]:
-    """Work off what is there: from the start of the consumer to the end of the last handler.
+    """Drain the queue, timed from the start of the consumer to the end of the last handler.
 
     With `results` Huey writes down that a task has run, which is the nearest it has to a record.
     """

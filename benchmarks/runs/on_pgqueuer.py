@@ -20,7 +20,7 @@ TYPE = "note"
 
 
 def prepare(url: str) -> dict[str, Any]:
-    """Make its tables."""
+    """Create its tables."""
 
     async def make() -> None:
         queries = Queries.from_asyncpg_connection(await asyncpg.connect(url))
@@ -55,7 +55,7 @@ def enqueue(url: str, number: int, gap: float) -> dict[str, Any]:
 
 
 def work(url: str, number: int, tally: str) -> dict[str, Any]:
-    """Work until told to stop."""
+    """Run a worker until stopped."""
     noted = Tally(Path(tally), number)
 
     async def serve() -> None:

@@ -15,7 +15,7 @@ POOL = {"min_size": 4, "max_size": 20}
 
 
 def prepare(url: str) -> dict[str, Any]:
-    """Make its tables."""
+    """Create its tables."""
     with App(connector=SyncPsycopgConnector(conninfo=url)).open() as app:
         app.schema_manager.apply_schema()
     return {}
@@ -40,7 +40,7 @@ def enqueue(url: str, number: int, gap: float) -> dict[str, Any]:
 
 
 def work(url: str, number: int, tally: str) -> dict[str, Any]:
-    """Work until told to stop."""
+    """Run a worker until stopped."""
     noted = Tally(Path(tally), number)
 
     async def serve() -> None:

@@ -21,7 +21,7 @@ SAMPLED = 100
 
 
 def preload(url: str, number: int, kind: str = "loop") -> dict[str, Any]:
-    """Enqueue so many, in batches."""
+    """Enqueue this many tasks in batches."""
     app.use_store(url)
 
     async def work() -> float:
@@ -37,7 +37,7 @@ def preload(url: str, number: int, kind: str = "loop") -> dict[str, Any]:
 
 
 def drain(url: str, number: int, slots: int, kind: str = "loop", *, memory: bool = False) -> dict[str, Any]:
-    """Work off what is there: from the start of the worker to the return of the last settle."""
+    """Drain the queue, timed from the start of the worker to the return of the last settle."""
     app.use_store(url)
 
     async def work() -> dict[str, Any]:
@@ -89,7 +89,7 @@ async def _drained(slots: int) -> tuple[float, float]:
 
 
 async def _recorded(number: int) -> None:
-    """Every task has its end and (of a sample) its line in the attempt log."""
+    """Check that every task has ended and, for a sample, that it has an attempt record."""
     counts = await app.operator.count()
     completed = [task async for task in app.operator.every() if task.state is State.COMPLETED]
     assert sum(count.number for count in counts) == len(completed) == number, "not all tasks are recorded"
@@ -181,7 +181,7 @@ def send(url: str, number: int, gap: float) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def _at_work() -> Any:
-    """A worker that is ready for the length of the block."""
+    """Run a worker that is ready for the duration of the block."""
     up = asyncio.Event()
     worker = app.worker()
     running = asyncio.create_task(worker.run(ready=up.set))

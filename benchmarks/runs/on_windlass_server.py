@@ -12,7 +12,7 @@ from windlass._worker.process import calm_collector
 
 
 def prepare(url: str) -> dict[str, Any]:
-    """Make its tables."""
+    """Create its tables."""
 
     async def make() -> None:
         app, _ = _declared(url)

@@ -1,4 +1,4 @@
-"""What runs of all sides share: the answer on stdout, stopwatch statistics, a look at one's own memory."""
+"""What the runs of all sides share: the result on stdout, statistics, memory use."""
 
 import asyncio
 import json
@@ -20,13 +20,13 @@ T = TypeVar("T")
 
 
 def main(verbs: dict[str, Callable[..., dict[str, Any]]]) -> None:
-    """Do what the command line asks, and print the answer as the last line."""
+    """Run the command and print its result as the last line."""
     _, verb, options = sys.argv
     print(json.dumps(verbs[verb](**json.loads(options))))
 
 
 def ready() -> None:
-    """Tell whoever started this process that it is at work."""
+    """Report to the parent process that this one is ready."""
     print(READY, flush=True)
 
 
@@ -81,12 +81,12 @@ def resident() -> float:
 
 
 def idle_share() -> float:
-    """Percent of one processor that this process takes while nothing is asked of it."""
+    """Return the CPU use of this process while idle, in percent of one processor."""
     used, began = time.process_time(), time.perf_counter()
     time.sleep(IDLE_SECONDS)
     return (time.process_time() - used) / (time.perf_counter() - began) * 100
 
 
 def exactly_once(seen: list[int], number: int) -> None:
-    """Every task ran, and none ran twice; otherwise the run is void."""
+    """Raise unless every task ran exactly once."""
     assert sorted(seen) == list(range(number)), f"{len(seen)} runs of {len(set(seen))} tasks, not {number}"

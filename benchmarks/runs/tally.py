@@ -1,4 +1,4 @@
-"""A worker's tally, in a file that whoever started it reads: which tasks ran, how often, and when first.
+"""A worker's tally in a shared file: which tasks ran, how often, and when first.
 
 It is kept in shared memory, so that a look at it costs neither worker nor server anything; it has its full
 size from the start, so that a worker's memory does not grow because it is watched.
@@ -39,7 +39,7 @@ class Tally:
 
     @property
     def count(self) -> int:
-        """How many have started, repeated ones each time."""
+        """Return the number of starts, repeats included."""
         return self._count[0]
 
 

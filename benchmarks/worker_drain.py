@@ -1,4 +1,4 @@
-"""A drain: worker processes work off what is there, from the first start to the last durable settlement."""
+"""A drain: worker processes complete all tasks, timed from the first start to the last durable settlement."""
 
 import sys
 import time
@@ -19,7 +19,7 @@ BLURRED = 0.05
 
 @dataclass(frozen=True)
 class Drained:
-    """How it went: tasks a second, how many never ran, and how many runs were one too many."""
+    """The result: tasks per second, tasks that never ran, and surplus runs."""
 
     rate: float
     lost: int
@@ -27,7 +27,7 @@ class Drained:
 
 
 def drained(side: Side, url: str, number: int, *, folder: Path, processes: int = 1) -> Drained:
-    """Let so many workers start together on tasks 0 to `number` - 1, until none of them is unfinished."""
+    """Start this many workers together on tasks 0 to `number` - 1; return when all tasks have ended."""
     with ExitStack() as stack:
         crew, tallies = [], []
         for worker in range(processes):
@@ -50,7 +50,7 @@ def drained(side: Side, url: str, number: int, *, folder: Path, processes: int =
 
 
 def wait_until(is_so: Callable[[], bool], crew: list[Running], what: str) -> None:
-    """Look until it is; RunFailed when a worker ends before, or it takes too long."""
+    """Poll until the condition holds; raise RunFailed if a worker ends first or it takes too long."""
     deadline = time.monotonic() + LIMIT_SECONDS
     while not is_so():
         if time.monotonic() > deadline:
@@ -63,7 +63,7 @@ def wait_until(is_so: Callable[[], bool], crew: list[Running], what: str) -> Non
 
 
 def _settled(count: Count, side: Side, began: float) -> float:
-    """When nothing was unfinished any more. The server is asked only now, and seldom if asking is dear."""
+    """Wait until no task is unfinished. Counting is rare if it is expensive."""
     deadline = time.monotonic() + LIMIT_SECONDS
     before = asked = time.time()
     while left := count(0):

@@ -31,8 +31,8 @@ from windlass._model.task import NewTask
 from windlass._model.verdict import Complete, Receipt, Settlement
 from windlass._stores.postgres import PostgresStore
 
-PART = "striping, Postgres"
-PROGRAM = (sys.executable, "-m", "benchmarks.parts.striping")
+PART = "stripes, Postgres"
+PROGRAM = (sys.executable, "-m", "benchmarks.parts.stripes")
 PROCESSES = 2
 CLAIMERS = (16, 64)  # over both processes
 # Stripes there were before, and there are now.
@@ -47,7 +47,7 @@ Answer = dict[str, Any]
 
 
 def measure(plan: Plan) -> Findings:
-    """All variants in turn, round after round, each in a database of its own."""
+    """Run all variants in turn, round after round, each in a new database."""
     rates: dict[tuple[int, str], list[float]] = {}
     waits: dict[tuple[int, str], list[float]] = {}
     empty: dict[str, list[float]] = {}
@@ -59,7 +59,7 @@ def measure(plan: Plan) -> Findings:
                 rate, wait = _claimed(server, plan.on_postgres.drained, claimers, *STRIPES[name])
                 rates.setdefault((claimers, name), []).append(rate)
                 waits.setdefault((claimers, name), []).append(wait)
-                tell(f"striping … round {turn + 1}, {claimers} claimers, {name}: {rate:,.0f} /s")
+                tell(f"stripes … round {turn + 1}, {claimers} claimers, {name}: {rate:,.0f} /s")
         findings = Findings(facts=server.described())
     for claimers in CLAIMERS:
         what, first = f"{claimers} claimers of {AT_ONCE}", next(iter(STRIPES))

@@ -1,4 +1,4 @@
-"""graphile-worker, a Node program: installed from its lock file, inside our virtual environment, on first use."""
+"""graphile-worker, a Node program: installed from its lock file into our virtual environment on first use."""
 
 import hashlib
 import json

@@ -12,13 +12,13 @@ from typing import Any
 
 from benchmarks import databases
 from benchmarks.databases import Databases
-from benchmarks.worker_drain import wait_until
 from benchmarks.figures import RATE, TASKS, Figure, Findings, Target, ratio
 from benchmarks.parts.plan import Plan
 from benchmarks.processes import run, running
 from benchmarks.progress import tell
 from benchmarks.runs.tally import Tally
 from benchmarks.sides import WINDLASS
+from benchmarks.worker_drain import wait_until
 
 PART = "fairness, Postgres"
 PROGRAM = "on_windlass_fair"

@@ -9,13 +9,13 @@ import psycopg
 
 from benchmarks import databases
 from benchmarks.databases import Databases
-from benchmarks.worker_drain import drained, wait_until
 from benchmarks.figures import MEGABYTES, RATE, TIMES, Figure, Findings, Target, ratio
 from benchmarks.parts.plan import LEAST, Plan
 from benchmarks.processes import RunFailed, run, running
 from benchmarks.progress import tell
 from benchmarks.runs.tally import Tally, amiss
 from benchmarks.sides import WINDLASS
+from benchmarks.worker_drain import drained, wait_until
 
 PART = "growth, Postgres"
 MONTH_SECONDS = 30 * 86_400

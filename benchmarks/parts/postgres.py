@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import databases, sides
-from benchmarks.worker_drain import drained, wait_until
 from benchmarks.figures import (
     MILLISECONDS,
     RATE,
@@ -27,6 +26,7 @@ from benchmarks.processes import RunFailed, run, running
 from benchmarks.progress import tell
 from benchmarks.runs.tally import Tally
 from benchmarks.sides import Side
+from benchmarks.worker_drain import drained, wait_until
 
 IDLE_SECONDS = 2.0
 OUR = sides.WINDLASS.who

@@ -13,7 +13,7 @@ from tests.power.disk import Disk, Synced, Truncated
 from tests.power.record import DATABASE, NOTHING, Acknowledged, Began, Event, digest
 from windlass import Filter, Page, State
 from windlass._stores.sqlite import SQLiteStore
-from windlass.testing.conformance.steps import applied, complete, stand, worker_on
+from windlass.testing.conformance.steps import complete, enqueue_one, settle_now, worker_on
 
 ENDED = (State.COMPLETED, State.CANCELLED, State.DEAD)
 
@@ -124,9 +124,9 @@ async def _work_again(file: Path, promises: Promises) -> list[str]:
     if undone := [task_id for task_id in promises.ended if states.get(task_id) not in ENDED]:
         wrong.append(f"undone: {len(undone)} settlements that were acknowledged")
     worker = await worker_on(store)
-    task_id = await stand(store, queue="afterwards")
+    task_id = await enqueue_one(store, queue="afterwards")
     claimed = await worker.claim_one("afterwards")
     assert claimed.task.id == task_id
-    await applied(store, complete(claimed))
+    await settle_now(store, complete(claimed))
     await store.close()
     return wrong

@@ -225,7 +225,7 @@ class Story:
             pairs = zip(batch, settled.receipts, strict=True)
             return {"ended": tuple(s.lease.task_id for s, r in pairs if r == "applied" and s.lease in ended)}
 
-        return "settle", lambda: self.store.settle(batch, worker.ask(5)), facts
+        return "settle", lambda: self.store.settle(batch, worker.next_claim(5)), facts
 
     def _beat(self) -> Any:
         worker = self.random.choice(self._workers)

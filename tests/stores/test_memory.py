@@ -9,7 +9,14 @@ from windlass._model.limit import Limit
 from windlass._model.record import Session
 from windlass._stores.memory import MemoryStore
 from windlass.testing.clock import ManualClock
-from windlass.testing.conformance.steps import LEASE, applied, release, running, some_tasks, worker_on
+from windlass.testing.conformance.steps import (
+    LEASE,
+    enqueue_and_claim,
+    release,
+    settle_now,
+    some_tasks,
+    worker_on,
+)
 
 
 @pytest.fixture
@@ -22,7 +29,7 @@ async def test_nothing_stays_of_sessions_that_came_and_went(store: MemoryStore, 
         worker = await worker_on(store)
         assert await worker.claim(5) == []
         await worker.beat(through=worker.claims)
-        await applied(store, release(await running(store, worker)))
+        await settle_now(store, release(await enqueue_and_claim(store, worker)))
         if removed:
             assert await store.remove(Session, worker.session)
         clock.advance(LEASE)
@@ -36,7 +43,7 @@ async def test_nothing_stays_of_sessions_that_came_and_went(store: MemoryStore, 
 
 async def test_what_a_removed_session_held_moves_to_its_rescuer_alone(store: MemoryStore) -> None:
     worker, keeper = await worker_on(store), await worker_on(store)
-    claimed = await running(store, worker)
+    claimed = await enqueue_and_claim(store, worker)
     await store.remove(Session, worker.session)
 
     (rescued,) = await store.rescue(keeper.session, limit=10)

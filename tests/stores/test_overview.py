@@ -14,7 +14,14 @@ from windlass._observe import overview
 from windlass._observe.overview import Overview, read_overview
 from windlass._store.protocol import Store
 from windlass.testing.clock import ManualClock
-from windlass.testing.conformance.steps import a_task, applied, bury, running, stand, worker_on
+from windlass.testing.conformance.steps import (
+    a_task,
+    bury,
+    enqueue_and_claim,
+    enqueue_one,
+    settle_now,
+    worker_on,
+)
 
 MINUTE = timedelta(minutes=1)
 
@@ -36,9 +43,9 @@ async def test_of_an_empty_store(store: Store, clock: ManualClock) -> None:
 
 async def test_how_many_wait_and_since_when(store: Store, clock: ManualClock) -> None:
     worker = await worker_on(store)
-    await applied(store, bury(await running(store, worker, queue="mail", type="a")))
-    await running(store, worker, queue="mail", type="a")
-    await stand(store, queue="mail", type="a")
+    await settle_now(store, bury(await enqueue_and_claim(store, worker, queue="mail", type="a")))
+    await enqueue_and_claim(store, worker, queue="mail", type="a")
+    await enqueue_one(store, queue="mail", type="a")
     clock.advance(10)
     await store.enqueue([a_task(queue="mail", type="b"), a_task(queue="slow", type="b", delay=MINUTE)])
     clock.advance(20)
@@ -87,8 +94,8 @@ async def test_of_a_limit_it_is_the_value_that_uses_most(store: Store) -> None:
         await store.put(limit)
     worker = await worker_on(store)
     for tenant in ("acme", "acme", "acme", "ada"):
-        await running(store, worker, tenant=tenant, type="a")
-    await running(store, worker, tenant="zoe", type="b")
+        await enqueue_and_claim(store, worker, tenant=tenant, type="a")
+    await enqueue_and_claim(store, worker, tenant="zoe", type="b")
 
     seen = await read_overview(store)
 
@@ -123,7 +130,7 @@ async def test_of_some_tasks_it_says_nothing_of_others(
     store: Store, where: Filter, expected: dict[tuple[str, str, str], int]
 ) -> None:
     for queue, tenant in (("mail", "acme"), ("mail", "ada"), ("slow", "acme"), ("other", "ada")):
-        await stand(store, queue=queue, tenant=tenant, type="a")
+        await enqueue_one(store, queue=queue, tenant=tenant, type="a")
     await beat(store, "alice", slots=1, queues=("mail", "secret"))
     await beat(store, "keeper alice", keeper=True)
     await store.put(Limit(name="limit", running=1))
@@ -147,7 +154,7 @@ async def test_it_looks_at_so_many_values_of_limits_and_no_more(
     await store.put(Limit(name="by tenant", by="tenant", running=4))
     worker = await worker_on(store)
     for tenant in ("a", "b", "c", "c"):
-        await running(store, worker, tenant=tenant)
+        await enqueue_and_claim(store, worker, tenant=tenant)
 
     assert (await read_overview(store)).limits == {"by tenant": 0.25}
 

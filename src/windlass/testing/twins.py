@@ -35,7 +35,7 @@ from .conformance.random_steps import (
     sessions,
     wishes,
 )
-from .conformance.steps import SOMEBODY
+from .conformance.steps import OPERATOR
 
 limits = st.fixed_dictionaries(
     {"running": st.sampled_from([0, 1, 2])},
@@ -74,7 +74,7 @@ class Twins(RandomSteps):
         self._open("s1")
         (stale,) = self._claim("s1", 1, lane)
         self._settle(stale, way)
-        self._apply(Replay(by=SOMEBODY), new.id)
+        self._apply(Replay(by=OPERATOR), new.id)
         again = self._claim("s1", 1, lane)
         self._settle(stale, ending, ending)
         return multiple(stale, *again)
@@ -87,7 +87,7 @@ class Twins(RandomSteps):
         (first,) = self._claim("s1", 1, lane)
         self.pair.both(lambda store: store.once(first, "mail"))
         self._settle(first, way)
-        self._apply(Replay(by=SOMEBODY), new.id)
+        self._apply(Replay(by=OPERATOR), new.id)
         again = self._claim("s1", 1, lane)
         for lease in [first] * stale + again:
             for key in ("mail", "charge"):
@@ -104,7 +104,7 @@ class Twins(RandomSteps):
         known = tuple(self.held["s1"].values())
         (stale,) = self._claim("s1", 1, lane)
         if flagged:
-            self._apply(CancelTasks(by=SOMEBODY), new.id)
+            self._apply(CancelTasks(by=OPERATOR), new.id)
         self._beat("s1", known, through=self.claims["s1"] - (not given_up))
         again = self._claim("s1", 1, lane)
         self._settle(stale, ending)
@@ -116,7 +116,7 @@ class Twins(RandomSteps):
         lane, (new, *_) = self._lane(3 if waiting else 1)
         self._open("s1")
         (lease,) = self._claim("s1", 1, lane)
-        self._apply(CancelTasks(by=SOMEBODY), new.id)
+        self._apply(CancelTasks(by=OPERATOR), new.id)
         self._open("s1")
         self._settle(lease, ending, ending)
 
@@ -128,13 +128,13 @@ class Twins(RandomSteps):
         (lease,) = self._claim("s1", 1, lane)
         self._settle(lease, "bury")
         if fate == "discard":
-            self._apply(Discard(by=SOMEBODY), first.id)
+            self._apply(Discard(by=OPERATOR), first.id)
         elif fate == "prune":
             self.pair.clock.advance(1)
             self.pair.both(lambda store: store.prune(Retention(dead=timedelta(0)), EVERY))
         else:
-            self._apply(CancelTasks(by=SOMEBODY), *([second.id] if fate != "replay" else []))
-            self._apply(Replay(by=SOMEBODY), first.id, second.id)
+            self._apply(CancelTasks(by=OPERATOR), *([second.id] if fate != "replay" else []))
+            self._apply(Replay(by=OPERATOR), first.id, second.id)
         return multiple(lease, *self._claim_through(lane))
 
     def _claim_through(self, lane: str) -> list[Lease]:
@@ -226,7 +226,7 @@ class Twins(RandomSteps):
         self.pair.both(lambda store: store.prune(common, EVERY))
         self._enqueue(self._wish(queue=lane, idempotency_key=key, fingerprint=key))
         self._enqueue(self._wish(queue=lane, fingerprint=key))
-        self._apply(Replay(by=SOMEBODY), new.id)
+        self._apply(Replay(by=OPERATOR), new.id)
 
     @rule(
         target=leases,
@@ -254,7 +254,7 @@ class Twins(RandomSteps):
         self._enqueue(*(self._wish(queue=lane, tenant=tenant) for tenant in tenants))
         self._open("s1")
         leases = self._claim("s1", 2, lane) if late else []
-        self.pair.both(lambda store: store.put(meant, SOMEBODY))
+        self.pair.both(lambda store: store.put(meant, OPERATOR))
         for ask in asks:
             got = self._claim("s1", ask, lane)
             leases += got
@@ -262,7 +262,7 @@ class Twins(RandomSteps):
                 self._settle(lease, ending)
             self.pair.clock.advance(wait)
             self._open("s1")
-        self.pair.both(lambda store: store.remove(Limit, lane, SOMEBODY))
+        self.pair.both(lambda store: store.remove(Limit, lane, OPERATOR))
         return multiple(*leases, *self._claim("s1", EVERY, lane))
 
 

@@ -10,7 +10,7 @@ from windlass._model.record import Audit, StoredRecord
 from windlass._model.schedule import Schedule
 from windlass._stores.postgres import PostgresStore
 from windlass._stores.postgres.connection.client import Connections
-from windlass.testing.conformance.steps import SOMEBODY, all_records, cancel, stand
+from windlass.testing.conformance.steps import OPERATOR, all_records, cancel, enqueue_one
 
 BEFORE_SUBJECTS = 2
 NO_TASK = "00000000-0000-0000-0000-000000000000"
@@ -56,18 +56,18 @@ async def test_what_cannot_be_logged_is_not_done(
     await execute(connections, NO_LINES)
 
     with pytest.raises(Exception, match="no_line_today"):
-        await store.put(record, SOMEBODY)
+        await store.put(record, OPERATOR)
     with pytest.raises(Exception, match="no_line_today"):
-        await store.remove(type(record), "b", SOMEBODY)
+        await store.remove(type(record), "b", OPERATOR)
 
     assert await all_records(store, type(record)) == (standing,)
 
 
 async def test_going_down_and_up_keeps_every_line(store: PostgresStore, connections: Connections) -> None:
-    task_id = await stand(store)
+    task_id = await enqueue_one(store)
     await cancel(store, task_id)
-    await store.put(QueueSettings(name="mail", paused=True), SOMEBODY)
-    await store.remove(QueueSettings, "mail", SOMEBODY)
+    await store.put(QueueSettings(name="mail", paused=True), OPERATOR)
+    await store.remove(QueueSettings, "mail", OPERATOR)
     cancelled, put, removed = await all_records(store, Audit)
 
     await store.migrate(BEFORE_SUBJECTS)

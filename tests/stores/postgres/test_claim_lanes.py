@@ -21,11 +21,11 @@ from windlass.testing.conformance.steps import (
     ManualWorker,
     a_task,
     all_records,
-    applied,
     complete,
+    enqueue_one,
     retry,
+    settle_now,
     some_tasks,
-    stand,
     worker_on,
 )
 
@@ -54,7 +54,7 @@ def clock() -> ManualClock:
 async def other(store: PostgresStore) -> AsyncIterator[PostgresStore]:
     """Another handle, which knows by now how the queues are laid out, and believes it for two seconds."""
     other = store.another()
-    await stand(other, queue="elsewhere")
+    await enqueue_one(other, queue="elsewhere")
     worker = await worker_on(other)
     assert await worker.claim(1, "elsewhere")
     yield other
@@ -105,14 +105,14 @@ async def test_what_a_producer_puts_into_lanes_is_found_when_the_queue_is_a_line
     """Its transaction was open for minutes, say."""
     await store.put(FAIR)
     late = store.another()
-    await stand(late, queue="q", tenant="ada")
+    await enqueue_one(late, queue="q", tenant="ada")
     worker = await worker_on(store)
-    await applied(store, *map(complete, await worker.claim(5, "q")))
+    await settle_now(store, *map(complete, await worker.claim(5, "q")))
     await store.put(PLAIN)
     clock.advance(timedelta(minutes=2))
     await store.prune(KEPT, 100)
     assert not await is_laned(store)
-    forgotten = await stand(late, queue="q", tenant="ada")
+    forgotten = await enqueue_one(late, queue="q", tenant="ada")
     assert await ask(store, "SELECT stripe FROM windlass.task WHERE queue = 'q'") == [(-1,)]
 
     await worker.beat(opening=True)
@@ -134,7 +134,7 @@ async def test_a_worker_that_knows_of_lanes_notices_that_there_are_none_any_more
     clock.advance(timedelta(minutes=2))
     await store.prune(KEPT, 100)
     await worker.beat(opening=True)
-    task = await stand(store, queue="q")
+    task = await enqueue_one(store, queue="q")
 
     claims = [await worker.claim(1, "q") for _ in range(2)]
 
@@ -168,8 +168,8 @@ async def test_settling_and_claiming_in_one_keeps_to_a_limit_not_known_of(
     first = await worker.claim(2, "q")
     await store.put(ONE)
 
-    settled = await other.settle([complete(first[0])], worker.ask(5, "q"))
-    again = await other.settle([retry(first[1])], worker.ask(5, "q"))
+    settled = await other.settle([complete(first[0])], worker.next_claim(5, "q"))
+    again = await other.settle([retry(first[1])], worker.next_claim(5, "q"))
 
     assert [len(settled.claimed), len(again.claimed)] == [0, 1]
 
@@ -223,7 +223,7 @@ async def test_busy_lanes_do_not_hide_what_lies_outside_them(
     monkeypatch.setattr(lanes, "COUNTED_EVERY", 0.0)
     await store.put(FAIR)
     await store.enqueue(some_tasks(500, queue="q", tenant="ada"))
-    outside = await stand(other, queue="q", tenant="bob")
+    outside = await enqueue_one(other, queue="q", tenant="bob")
     worker = await worker_on(store)
 
     claimed = [one.task.id for _ in range(5) for one in await worker.claim(4, "q")]
@@ -283,8 +283,8 @@ async def test_permits_of_tasks_that_ended_are_forgotten(store: PostgresStore, c
     await store.put(Limit(name="each", by="tenant", running=5, rate=2, burst=4))
     worker = await worker_on(store)
     for number in range(3):
-        await stand(store, queue="q", tenant=f"t{number}")
-    await applied(store, *map(complete, await worker.claim(5, "q")))
+        await enqueue_one(store, queue="q", tenant=f"t{number}")
+    await settle_now(store, *map(complete, await worker.claim(5, "q")))
     before = await ask(store, "SELECT count(*) FROM windlass.permit")
 
     clock.advance(timedelta(minutes=2))
@@ -298,7 +298,7 @@ async def test_a_bucket_that_is_not_full_is_not_forgotten(store: PostgresStore, 
     await store.put(Limit(name="slow", queue="q", rate=0.001, burst=1))
     await store.enqueue(some_tasks(2, queue="q"))
     worker = await worker_on(store)
-    await applied(store, *map(complete, await worker.claim(5, "q")))
+    await settle_now(store, *map(complete, await worker.claim(5, "q")))
 
     clock.advance(timedelta(minutes=10))
     await store.prune(KEPT, 100)

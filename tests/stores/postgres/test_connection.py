@@ -50,15 +50,15 @@ from windlass._stores.postgres.rule_player import enqueue
 from windlass._stores.postgres.script import play
 from windlass._stores.postgres.settle import settle_and_claim as settle_statement
 from windlass.testing.conformance.steps import (
-    SOMEBODY,
+    OPERATOR,
     a_task,
     all_records,
     all_tasks,
     bury,
     complete,
+    enqueue_one,
     retry,
     some_tasks,
-    stand,
     worker_on,
 )
 
@@ -183,7 +183,7 @@ async def settle_and_claim(store: PostgresStore, *, slowly: bool = False) -> tup
         assert {one.task.attempt for one in claimed} == {1}
         assert set((await store.settle([complete(one) for one in claimed])).receipts) == {Receipt.APPLIED}
 
-    return lambda: store.settle(settlements, worker.ask(8, queue)), check
+    return lambda: store.settle(settlements, worker.next_claim(8, queue)), check
 
 
 async def settle_slowly(store: PostgresStore) -> tuple[Act, Check]:
@@ -254,15 +254,15 @@ async def promote(store: PostgresStore) -> tuple[Act, Check]:
 async def cancel(store: PostgresStore) -> tuple[Act, Check]:
     batch = some_tasks(3)
     await store.enqueue(batch)
-    return applying(store, batch, CancelTasks(by=SOMEBODY), State.CANCELLED)
+    return applying(store, batch, CancelTasks(by=OPERATOR), State.CANCELLED)
 
 
 async def replay(store: PostgresStore) -> tuple[Act, Check]:
-    return applying(store, await dead_tasks(store), Replay(by=SOMEBODY), State.READY)
+    return applying(store, await dead_tasks(store), Replay(by=OPERATOR), State.READY)
 
 
 async def discard(store: PostgresStore) -> tuple[Act, Check]:
-    return applying(store, await dead_tasks(store), Discard(by=SOMEBODY), None)
+    return applying(store, await dead_tasks(store), Discard(by=OPERATOR), None)
 
 
 async def dead_tasks(store: PostgresStore) -> list[Any]:
@@ -385,7 +385,7 @@ async def test_a_repeat_that_meets_the_end_of_its_task_is_harmless(server: Postg
 async def test_a_repeat_that_meets_its_own_first_try_is_harmless(server: Postgres, kind: str) -> None:
     """The first one is still under way in the server when its connection is cut and it is repeated."""
     async with opened(fresh(server.url)) as store:
-        before = await stand(store)
+        before = await enqueue_one(store)
         options: dict[str, dict[str, Any]] = {
             "plain": {},
             "keyed": {"idempotency_key": "a key"},
@@ -450,15 +450,15 @@ async def test_work_goes_on_by_itself_after_a_restart(server: Postgres, mode: Mo
 
 async def test_a_handle_goes_on_while_the_server_comes_and_goes(server: Postgres) -> None:
     async with opened(fresh(server.url)) as store:
-        before = await stand(store)
+        before = await enqueue_one(store)
         await asyncio.to_thread(server.stop)
         with pytest.raises(
             StoreUnavailable, match=r"cannot connect|lost the connection|starting up or shutting down"
         ):
-            await stand(store)
+            await enqueue_one(store)
         await asyncio.to_thread(server.start_again)
 
-        after = await eventually(lambda: despite_trouble(lambda: stand(store)))
+        after = await eventually(lambda: despite_trouble(lambda: enqueue_one(store)))
         assert {task.id for task in await all_tasks(store)} == {before, after}
 
 
@@ -474,7 +474,7 @@ async def test_a_connection_that_the_server_ends_is_told_as_such(server: Postgre
             await asyncio.to_thread(terminate, server, "windlass")
             with pytest.raises(StoreUnavailable, match="terminating connection due to administrator command"):
                 await waiting
-        await stand(store)
+        await enqueue_one(store)
 
 
 async def despite_trouble(act: Act) -> Any:
@@ -610,7 +610,7 @@ async def test_who_gives_up_waiting_need_not_wait_for_the_network(store: Postgre
             await asyncio.wait_for(act(), 0.3)
         assert monotonic() - began < 1.0
     proxy.thaw()
-    await stand(store)
+    await enqueue_one(store)
 
 
 @pytest.mark.parametrize("keyed", [False, True])
@@ -679,22 +679,22 @@ def set_read_only(server: Postgres, value: str) -> None:
 
 async def test_a_server_that_takes_no_writes_is_unavailable_until_it_does(server: Postgres) -> None:
     async with opened(fresh(server.url)) as store:
-        await stand(store)
+        await enqueue_one(store)
         set_read_only(server, "on")
         try:
             with pytest.raises(StoreUnavailable, match="is read-only"):
                 await eventually(lambda: refused(store))
             with pytest.raises(StoreUnavailable, match="is read-only"):  # by a new connection
-                await stand(store)
+                await enqueue_one(store)
             assert not asked(server, "SELECT FROM pg_stat_activity WHERE application_name = 'windlass'")
         finally:
             set_read_only(server, "off")
-        await eventually(lambda: despite_trouble(lambda: stand(store)))
+        await eventually(lambda: despite_trouble(lambda: enqueue_one(store)))
 
 
 async def refused(store: PostgresStore) -> bool:
     """Until the server has read its configuration, writes still succeed."""
-    await stand(store)
+    await enqueue_one(store)
     return False
 
 
@@ -761,7 +761,7 @@ async def test_a_host_that_does_not_answer_does_not_keep_us_from_the_next(
             fresh(f"postgresql://{USER}@127.0.0.1:{dead.port},127.0.0.1:{server.port}/windlass")
         ) as store:
             began = monotonic()
-            await stand(store)
+            await enqueue_one(store)
             assert monotonic() - began < 1.0, "it was tried again"
 
 
@@ -788,11 +788,11 @@ async def test_a_server_without_a_free_connection_is_unavailable_for_a_while(
                     strangers.append(psycopg.connect(small.url))
             with pytest.raises(StoreUnavailable, match="no free connection"):
                 await late.open()
-            await stand(store)  # who has a connection keeps it
+            await enqueue_one(store)  # who has a connection keeps it
             for one in strangers:
                 one.close()
             await eventually(lambda: despite_trouble(lambda: opening(late)))
-            await stand(late)
+            await enqueue_one(late)
 
 
 async def opening(store: PostgresStore) -> bool:
@@ -828,12 +828,12 @@ async def test_a_statement_that_takes_longer_than_the_role_may_is_told_as_such(s
     )
     url = fresh(server.url.replace(f"{USER}@", "hasty@"))
     async with opened(url) as store:
-        await stand(store)
+        await enqueue_one(store)
         with stranger(server) as connection, connection.transaction():
             connection.execute(f"LOCK TABLE {schema_in(url)}.task")
             with pytest.raises(StoreUnavailable, match="statement_timeout"):
-                await stand(store)
-        await stand(store)
+                await enqueue_one(store)
+        await enqueue_one(store)
 
 
 # -- it was never going to work ------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from windlass._stores.postgres import PostgresStore
 from windlass._stores.postgres.enqueue.coalesce import Coalescer
 from windlass._stores.postgres.enqueue.copy import MIN_TASKS
 from windlass.errors import DuplicateTask, StoreUnavailable
-from windlass.testing.conformance.steps import a_task, complete, get, settle, some_tasks, worker_on
+from windlass.testing.conformance.steps import a_task, complete, load, settle, some_tasks, worker_on
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ async def test_every_way_in_keeps_every_field(store: PostgresStore, size: int) -
     await store.enqueue(batch)
 
     for new in (batch[0], batch[-1]):
-        task = await get(store, new.id)
+        task = await load(store, new.id)
         for name in new.__struct_fields__:
             if hasattr(task, name) and name not in ("run_at", "idempotency_for"):
                 assert getattr(task, name) == getattr(new, name), name
@@ -130,7 +130,7 @@ async def test_days_have_24_hours_whatever_the_database_says(url: str, postgres1
         for batch in (some_tasks(1), some_tasks(2), some_tasks(MIN_TASKS)):
             late = [replace(new, delay=timedelta(days=180)) for new in batch]
             await store.enqueue(late)
-            task = await get(store, late[0].id)
+            task = await load(store, late[0].id)
             assert task.run_at - task.created_at == timedelta(days=180)
     finally:
         await store.close()

@@ -11,7 +11,7 @@ from windlass._model.task import Error
 from windlass._model.verdict import Bury
 from windlass._stores.postgres import PostgresStore
 from windlass.errors import InvalidPayload
-from windlass.testing.conformance.steps import a_task, running, settlement, state_of, worker_on
+from windlass.testing.conformance.steps import a_task, enqueue_and_claim, settlement, state_of, worker_on
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ async def test_a_settlement_that_cannot_be_written_is_not_tried_for_ever(
     store: PostgresStore, message: str
 ) -> None:
     """The worker buries what it is told that the value is at fault for; an outage it would sit out."""
-    held = await running(store, await worker_on(store))
+    held = await enqueue_and_claim(store, await worker_on(store))
 
     with pytest.raises(InvalidPayload, match="cannot store a value"):
         await store.settle([settlement(held, Bury(error=Error(type="E", message=message)))])

@@ -33,12 +33,12 @@ from windlass.testing.conformance.steps import (
     bury,
     cancel,
     complete,
+    enqueue_and_claim,
+    enqueue_one,
     exists,
-    get,
-    running,
+    load,
     settle,
     some_tasks,
-    stand,
     state_of,
     worker_on,
 )
@@ -220,7 +220,7 @@ async def test_a_refusal_leaves_the_transaction_usable(
 async def test_what_stands_already_is_answered_with(store: PostgresStore, caller: Caller) -> None:
     first = a_task(idempotency_key="k", idempotency_for=timedelta(days=400))
     again = a_task(idempotency_key="k")
-    plain = await stand(store)
+    plain = await enqueue_one(store)
     await caller.enqueue(store, first)
 
     answers = await caller.enqueue(store, again, a_task(id=plain))
@@ -228,7 +228,7 @@ async def test_what_stands_already_is_answered_with(store: PostgresStore, caller
 
     assert [(answer.id, answer.created) for answer in answers] == [(first.id, False), (plain, False)]
     until = await ask(store, "SELECT until FROM tasks.idempotency")
-    created = (await get(store, first.id)).created_at
+    created = (await load(store, first.id)).created_at
     assert abs(until - created - timedelta(days=400)) < timedelta(seconds=10), "days have 24 hours"
 
 
@@ -263,7 +263,7 @@ async def test_every_field_arrives_as_it_was(store: PostgresStore, caller: Calle
     await caller.enqueue(store, new, bare)
     await caller.commit()
 
-    task, other = await get(store, new.id), await get(store, bare.id)
+    task, other = await load(store, new.id), await load(store, bare.id)
 
     assert (task.type, task.queue, task.tenant, task.trace, task.result_into) == (AWKWARD,) * 5
     assert (task.payload, task.next, task.run_at, task.timeout) == (payload, new.next, run_at, new.timeout)
@@ -284,13 +284,13 @@ async def test_a_delay_is_so_many_hours_wherever_the_caller_is(store: PostgresSt
     await caller.commit()
 
     for wish in (new, keyed):
-        task = await get(store, wish.id)
+        task = await load(store, wish.id)
         assert task.run_at - task.created_at == wish.delay
 
 
 async def test_a_chain_and_what_it_waits_for(store: PostgresStore, caller: Caller) -> None:
-    standing = await stand(store)
-    cancelled = await stand(store)
+    standing = await enqueue_one(store)
+    cancelled = await enqueue_one(store)
     await cancel(store, cancelled)
     first = a_task()
     second = a_task(after=(first.id, standing))
@@ -300,7 +300,7 @@ async def test_a_chain_and_what_it_waits_for(store: PostgresStore, caller: Calle
     await caller.commit()
 
     assert await state_of(store, second.id) is State.WAITING
-    assert (await get(store, second.id)).after == (first.id, standing)
+    assert (await load(store, second.id)).after == (first.id, standing)
     assert await state_of(store, doomed_by.id) is State.CANCELLED
 
 
@@ -335,7 +335,7 @@ async def test_without_a_transaction_the_tasks_stand_at_once(store: PostgresStor
 async def test_without_a_transaction_a_batch_is_kept_whole_or_not_at_all(
     store: PostgresStore, at_once: Caller
 ) -> None:
-    await stand(store, fingerprint="f")
+    await enqueue_one(store, fingerprint="f")
     innocent, after = a_task(idempotency_key="k"), a_task(idempotency_key="k", payload=b"{}")
 
     with pytest.raises(DuplicateTask):
@@ -347,7 +347,7 @@ async def test_without_a_transaction_a_batch_is_kept_whole_or_not_at_all(
 
 
 async def test_settling_needs_a_transaction(store: PostgresStore, at_once: Caller) -> None:
-    claimed = await running(store, await worker_on(store))
+    claimed = await enqueue_and_claim(store, await worker_on(store))
 
     with pytest.raises(InvalidOption, match="begin"):
         await at_once.settle(store, complete(claimed))
@@ -357,7 +357,7 @@ async def test_settling_needs_a_transaction(store: PostgresStore, at_once: Calle
 
 
 async def test_a_task_is_completed_by_the_callers_commit(store: PostgresStore, caller: Caller) -> None:
-    claimed = await running(store, await worker_on(store))
+    claimed = await enqueue_and_claim(store, await worker_on(store))
     await caller.say(ORDER)
 
     receipts = await caller.settle(store, complete(claimed, b"1"))
@@ -366,13 +366,13 @@ async def test_a_task_is_completed_by_the_callers_commit(store: PostgresStore, c
 
     assert tuple(receipts) == (Receipt.APPLIED,)
     assert before is State.RUNNING
-    task = await get(store, claimed.task.id)
+    task = await load(store, claimed.task.id)
     assert (task.state, task.result) == (State.COMPLETED, b"1")
     assert await orders(store) == 1
 
 
 async def test_a_rollback_leaves_the_task_running(store: PostgresStore, caller: Caller) -> None:
-    claimed = await running(store, await worker_on(store))
+    claimed = await enqueue_and_claim(store, await worker_on(store))
 
     await caller.settle(store, complete(claimed))
     await caller.rollback()
@@ -383,9 +383,9 @@ async def test_a_rollback_leaves_the_task_running(store: PostgresStore, caller: 
 
 async def test_receipts_are_those_of_the_store(store: PostgresStore, caller: Caller) -> None:
     worker = await worker_on(store)
-    done, lost, dead = [await running(store, worker) for _ in range(3)]
+    done, lost, dead = [await enqueue_and_claim(store, worker) for _ in range(3)]
     await settle(store, complete(done))
-    waiting = await stand(store, after=(dead.task.id,))
+    waiting = await enqueue_one(store, after=(dead.task.id,))
     other = a_task()
 
     receipts = await caller.settle(
@@ -406,8 +406,8 @@ async def test_receipts_are_those_of_the_store(store: PostgresStore, caller: Cal
 
 
 async def test_a_task_that_another_waits_for(store: PostgresStore, caller: Caller) -> None:
-    claimed = await running(store, await worker_on(store))
-    waiting = await stand(store, after=(claimed.task.id,))
+    claimed = await enqueue_and_claim(store, await worker_on(store))
+    waiting = await enqueue_one(store, after=(claimed.task.id,))
 
     receipts = await caller.settle(store, complete(claimed))
     await caller.commit()
@@ -419,8 +419,8 @@ async def test_a_task_that_another_waits_for(store: PostgresStore, caller: Calle
 async def test_a_refused_successor_leaves_the_transaction_usable(
     store: PostgresStore, caller: Caller
 ) -> None:
-    claimed = await running(store, await worker_on(store))
-    await stand(store, fingerprint="f")
+    claimed = await enqueue_and_claim(store, await worker_on(store))
+    await enqueue_one(store, fingerprint="f")
     await caller.say(ORDER)
 
     with pytest.raises(DuplicateTask):
@@ -463,8 +463,8 @@ async def test_a_later_snapshot_is_needed(store: PostgresStore, caller: Caller) 
     """At REPEATABLE READ a key that was taken meanwhile cannot be seen, only run into."""
     await caller.say("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     await caller.say("SELECT 1 FROM orders")
-    await stand(store, idempotency_key="k", idempotency_digest="d")
-    await stand(store, fingerprint="f")
+    await enqueue_one(store, idempotency_key="k", idempotency_digest="d")
+    await enqueue_one(store, fingerprint="f")
 
     for wish in ({"idempotency_key": "k", "idempotency_digest": "d"}, {"fingerprint": "f"}):
         with pytest.raises(StoreUnavailable, match="retry all of it"):

@@ -31,7 +31,7 @@ from windlass._store.protocol import Store
 from windlass._stores.postgres import PostgresStore
 from windlass._stores.postgres.join.psycopg import Connection as Lent
 from windlass.errors import DuplicateTask, InvalidOption, NotSupported
-from windlass.testing.conformance.steps import a_task, all_tasks, cancel, exists, get, stand, state_of
+from windlass.testing.conformance.steps import a_task, all_tasks, cancel, enqueue_one, exists, load, state_of
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ async def store(database: str) -> AsyncIterator[PostgresStore]:
 async def enqueue_all_ways(store: PostgresStore, connection: psycopg.Connection[Any]) -> None:
     """Tasks that make every kind of value go there and come back."""
     key = uuid4().hex
-    cancelled = await stand(store)
+    cancelled = await enqueue_one(store)
     await cancel(store, cancelled)
     keyed, doomed = a_task(idempotency_key=key, fingerprint=key), a_task(after=(cancelled,))
 
@@ -63,7 +63,7 @@ async def enqueue_all_ways(store: PostgresStore, connection: psycopg.Connection[
     connection.commit()
 
     assert await state_of(store, keyed.id) is State.READY
-    task = await get(store, doomed.id)
+    task = await load(store, doomed.id)
     assert (task.state, task.finished_at is not None) == (State.CANCELLED, True)
 
 
@@ -270,7 +270,7 @@ async def test_sqlalchemy_blocks_savepoints_and_scoped_sessions(store: PostgresS
 async def test_sqlalchemy_async_scoped_sessions(store: PostgresStore) -> None:
     engine = create_async_engine(store.address.dsn.replace("postgresql://", "postgresql+asyncpg://"))
     new, refused = a_task(fingerprint=uuid4().hex), uuid4().hex
-    await stand(store, fingerprint=refused)
+    await enqueue_one(store, fingerprint=refused)
     sessions = async_scoped_session(async_sessionmaker(engine, class_=AsyncSession), asyncio.current_task)
     try:
         await store.join(sessions).enqueue([new])
@@ -306,7 +306,7 @@ async def test_a_task_type_within_a_blocking_connection(store: PostgresStore) ->
         before = await exists(store, handle.id)
         connection.commit()
 
-    task = await get(store, handle.id)
+    task = await load(store, handle.id)
     assert (before, task.type, json.loads(task.payload)) == (False, "orders.ship", {"order_id": 1})
     assert await exists(store, other.id)
 

@@ -11,7 +11,7 @@ import pytest
 from tests.loops.working import eventually
 from windlass._store.protocol import Store, Wake
 from windlass._stores.postgres import PostgresStore, notify
-from windlass.testing.conformance.steps import complete, settle, some_tasks, stand, worker_on
+from windlass.testing.conformance.steps import complete, enqueue_one, settle, some_tasks, worker_on
 
 DEADLINE = 10.0
 
@@ -78,10 +78,10 @@ async def until_named(store: PostgresStore, *queues: str) -> None:
 
 async def test_nobody_is_notified_while_nobody_waits(store: PostgresStore) -> None:
     async with notices(store) as heard:
-        await stand(store, queue="q")
+        await enqueue_one(store, queue="q")
         await store.enqueue(some_tasks(10, queue="q"))
         await store.enqueue(some_tasks(2000, queue="q"))
-        await stand(store, queue="q", idempotency_key="k")
+        await enqueue_one(store, queue="q", idempotency_key="k")
 
     assert heard == []
 
@@ -107,20 +107,20 @@ async def test_a_worker_that_has_its_hands_full_is_not_notified(
         await until_named(store, "")
 
         async with notices(store) as heard:
-            await stand(store, queue="q")
+            await enqueue_one(store, queue="q")
         assert heard == []
 
         await worker.claim(100, "q")  # More than there is: it has nothing more to do.
         await until_named(store, "", "q")
         async with notices(store) as heard:
-            await stand(store, queue="q")
+            await enqueue_one(store, queue="q")
         assert heard == ["q"]
 
 
 async def test_what_is_due_much_later_wakes_nobody(store: PostgresStore) -> None:
     async with listening(store), notices(store) as heard:
-        await stand(store, queue="q", delay=timedelta(minutes=1))
-        await stand(store, queue="q", delay=timedelta(seconds=1))
+        await enqueue_one(store, queue="q", delay=timedelta(minutes=1))
+        await enqueue_one(store, queue="q", delay=timedelta(seconds=1))
 
     assert heard == [""]
 

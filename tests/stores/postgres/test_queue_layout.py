@@ -116,7 +116,7 @@ async def test_completing_and_claiming_in_one_goes_through_all_stripes(
 
     held, done = await worker.claim(10), 0
     while held:
-        settled = await store.settle([complete(one) for one in held], worker.ask(10))
+        settled = await store.settle([complete(one) for one in held], worker.next_claim(10))
         done += len(held)
         held = settled.claimed
 

@@ -12,7 +12,7 @@ from windlass._model.limit import Limit
 from windlass._model.queue import QueueSettings
 from windlass._model.record import Audit
 from windlass._stores.sqlite import SQLiteStore
-from windlass.testing.conformance.steps import SOMEBODY, all_records, cancel, stand
+from windlass.testing.conformance.steps import OPERATOR, all_records, cancel, enqueue_one
 
 Peek = Callable[..., list[tuple[object, ...]]]
 BEFORE_SUBJECTS = 3
@@ -40,18 +40,18 @@ async def test_what_cannot_be_logged_is_not_done(
     execute(path, NO_LINES)
 
     with pytest.raises(Exception, match="no line today"):
-        await store.put(record, SOMEBODY)
+        await store.put(record, OPERATOR)
     with pytest.raises(Exception, match="no line today"):
-        await store.remove(kind, "b", SOMEBODY)
+        await store.remove(kind, "b", OPERATOR)
 
     assert await all_records(store, kind) == (standing,)
 
 
 async def test_going_down_and_up_keeps_every_line(store: SQLiteStore, peek: Peek) -> None:
-    task_id = await stand(store)
+    task_id = await enqueue_one(store)
     await cancel(store, task_id)
-    await store.put(QueueSettings(name="mail", paused=True), SOMEBODY)
-    await store.remove(QueueSettings, "mail", SOMEBODY)
+    await store.put(QueueSettings(name="mail", paused=True), OPERATOR)
+    await store.remove(QueueSettings, "mail", OPERATOR)
     cancelled, put, removed = await all_records(store, Audit)
 
     await store.migrate(BEFORE_SUBJECTS)

@@ -20,10 +20,10 @@ from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import (
     a_task,
     all_tasks,
+    enqueue_and_claim,
+    enqueue_one,
     exists,
-    running,
     some_tasks,
-    stand,
     worker_on,
 )
 
@@ -36,7 +36,7 @@ def limit_pages(pages: int) -> Callable[[Transaction], None]:
 
 
 async def test_a_full_disk_loses_nothing_and_it_goes_on_when_space_frees(store: SQLiteStore) -> None:
-    kept = await stand(store)
+    kept = await enqueue_one(store)
     await store._write(limit_pages(1))
     batch = some_tasks(500, payload=b'{"a":"' + b"x" * 1000 + b'"}')
 
@@ -90,7 +90,7 @@ async def test_a_store_that_could_not_be_opened_can_be_tried_again(tmp_path: Pat
 
     (tmp_path / "later").mkdir()
 
-    assert await stand(store)
+    assert await enqueue_one(store)
     await store.close()
 
 
@@ -123,7 +123,7 @@ def test_an_unreadable_file_says_what_this_user_needs(tmp_path: Path) -> None:
 
 
 async def test_a_deleted_file_is_missed_at_the_next_write(store: SQLiteStore, path: Path) -> None:
-    await stand(store)
+    await enqueue_one(store)
     path.unlink()
 
     with pytest.raises(StoreError, match="moved or deleted"):
@@ -138,7 +138,7 @@ async def test_a_file_put_back_goes_on(store: SQLiteStore, path: Path) -> None:
 
     path.with_name("away.db").rename(path)
 
-    assert await stand(store)
+    assert await enqueue_one(store)
 
 
 async def test_a_foreign_transaction_that_stays_open_makes_the_store_unavailable(
@@ -153,7 +153,7 @@ async def test_a_foreign_transaction_that_stays_open_makes_the_store_unavailable
             await store.enqueue([a_task()])
         other.execute("ROLLBACK")
 
-        assert await stand(store)
+        assert await enqueue_one(store)
         other.execute("BEGIN")
         other.execute("SELECT count(*) FROM windlass_task").fetchall()
         new = a_task()
@@ -162,7 +162,7 @@ async def test_a_foreign_transaction_that_stays_open_makes_the_store_unavailable
         other.execute("ROLLBACK")
 
     assert not await exists(store, new.id)
-    assert await stand(store)
+    assert await enqueue_one(store)
     await store.close()
 
 
@@ -225,7 +225,7 @@ async def test_a_switch_to_wal_under_an_open_store_is_undone(unfixed: None, path
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA journal_mode=WAL").fetchone() == ("wal",)
 
-    await stand(store)
+    await enqueue_one(store)
 
     assert peek("PRAGMA journal_mode") == [("delete",)]
     await store.close()
@@ -240,7 +240,7 @@ async def test_a_switch_to_wal_that_cannot_be_undone_stops_writing(unfixed: None
         with pytest.raises(StoreError, match="WAL mode"):
             await store.enqueue([a_task()])
 
-    assert await stand(store)
+    assert await enqueue_one(store)
     await store.close()
 
 
@@ -252,7 +252,7 @@ async def test_with_the_fix_a_file_in_wal_mode_stays_so(
         connection.execute("PRAGMA journal_mode=WAL")
     store = SQLiteStore(path)
 
-    assert await stand(store)
+    assert await enqueue_one(store)
     assert peek("PRAGMA journal_mode") == [("wal",)]
     assert any("WAL mode" in finding.message for finding in await store.check())
     await store.close()
@@ -285,11 +285,11 @@ async def test_expired_sessions_and_tasks_in_limbo_are_reported(
     store: SQLiteStore, clock: ManualClock, path: Path
 ) -> None:
     worker = await worker_on(store)
-    await running(store, worker)
+    await enqueue_and_claim(store, worker)
     clock.advance(3600)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE windlass_task SET session = NULL")
-    await stand(store)
+    await enqueue_one(store)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE windlass_task SET state = 'waiting' WHERE state = 'ready'")
 
@@ -343,7 +343,7 @@ async def test_a_damaged_file_is_reported(store: SQLiteStore, path: Path) -> Non
 
 
 async def test_a_page_can_be_read_while_the_disk_is_full(store: SQLiteStore) -> None:
-    await stand(store)
+    await enqueue_one(store)
     await store._write(limit_pages(1))
 
     assert len((await store.find(Filter(), Page())).items) == 1

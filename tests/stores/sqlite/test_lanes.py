@@ -24,13 +24,13 @@ from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import (
     ManualWorker,
     a_task,
-    applied,
     bury,
     complete,
+    enqueue_one,
     replay,
     retry,
+    settle_now,
     some_tasks,
-    stand,
     worker_on,
 )
 
@@ -73,7 +73,7 @@ class Meter:
     def claim(self, worker: ManualWorker, number: int, level: Level | None = None) -> int:
         """The steps of a claim that finds as many as it asks for."""
         self._hundreds = 0
-        wish = replace(worker.ask(number, "q"), level=level)
+        wish = replace(worker.next_claim(number, "q"), level=level)
         found = leases.claim(Transaction(self._connection, self._clock.now()), wish, self._rounds)
         assert len(found) == number
         return self._hundreds * 100
@@ -163,15 +163,15 @@ async def test_whatever_makes_a_task_ready_puts_it_where_it_belongs(
     new = [a_task(queue="q", tenant=tenant) for tenant in ("retried", "released", "replayed")]
     await store.enqueue(new)
     retried, released, replayed = sorted(await worker.claim(3, "q"), key=lambda one: one.task.id)
-    await applied(store, retry(retried, timedelta(seconds=1)), retry(released), bury(replayed))
+    await settle_now(store, retry(retried, timedelta(seconds=1)), retry(released), bury(replayed))
     await replay(store, replayed.task.id)
-    await stand(store, queue="q", tenant="delayed", delay=timedelta(seconds=1))
-    first = await stand(store, queue="first")
-    await stand(store, queue="q", tenant="unblocked", after=(first,))
+    await enqueue_one(store, queue="q", tenant="delayed", delay=timedelta(seconds=1))
+    first = await enqueue_one(store, queue="first")
+    await enqueue_one(store, queue="q", tenant="unblocked", after=(first,))
     (before,) = await worker.claim(1, "first")
     not_ready = [row for row in peek(PLACES) if row[0] in ("retried", "delayed", "unblocked")]
 
-    await applied(store, complete(before))
+    await settle_now(store, complete(before))
     clock.advance(timedelta(seconds=1))
     await store.promote(10)
 

@@ -27,11 +27,11 @@ from windlass.testing.conformance.steps import (
     ENDINGS,
     a_task,
     all_records,
-    applied,
     complete,
+    enqueue_one,
     release,
+    settle_now,
     some_tasks,
-    stand,
     worker_on,
 )
 
@@ -49,13 +49,13 @@ RATE = Limit(name="rate", queue="q", rate=2, burst=4)
 async def test_only_what_runs_has_permits(store: SQLiteStore, peek: Peek, ending: str) -> None:
     await store.put(ONE)
     await store.put(RATE)
-    await stand(store, queue="q")
+    await enqueue_one(store, queue="q")
     worker = await worker_on(store)
     permits = [peek("SELECT permits FROM windlass_task")]
     claimed = await worker.claim(1, "q")
     permits.append(peek("SELECT permits FROM windlass_task"))
 
-    await applied(store, ENDINGS[ending](claimed[0]))
+    await settle_now(store, ENDINGS[ending](claimed[0]))
 
     permits.append(peek("SELECT permits FROM windlass_task"))
     assert permits == [[(None,)], [('["one\\u001f","rate\\u001f"]',)], [(None,)]]
@@ -80,7 +80,7 @@ async def test_usage_is_read_a_page_at_a_time(store: SQLiteStore) -> None:
     await store.put(Limit(name="each", by="tenant", running=3, rate=2, burst=4))
     await store.enqueue([a_task(queue="q", tenant=f"t{number}") for number in range(7)])
     worker = await worker_on(store)
-    await applied(store, *map(complete, (await worker.claim(7, "q"))[:3]))
+    await settle_now(store, *map(complete, (await worker.claim(7, "q"))[:3]))
 
     found = await all_records(store, Usage)
 
@@ -164,7 +164,7 @@ async def test_who_takes_again_what_he_gives_back_wakes_nobody(store: SQLiteStor
         while claimed:
             tx = Transaction(connection, store.clock.now())
             settlements = [complete(one) for one in claimed]
-            claimed = leases.settle(tx, settlements, worker.ask(1, "q"), Rounds(lambda: 0.5)).claimed
+            claimed = leases.settle(tx, settlements, worker.next_claim(1, "q"), Rounds(lambda: 0.5)).claimed
             told.append(tx.wakes.affects_all_queues)
         connection.execute("ROLLBACK")
 
@@ -183,7 +183,7 @@ async def test_a_permit_given_back_wakes_another_process_at_once(
     folder = path.with_name("windlass.db-wakes")
     await until(lambda: folder.exists() and any(not one.name.startswith(".") for one in folder.iterdir()))
 
-    await applied(store, *map(complete, claimed))
+    await settle_now(store, *map(complete, claimed))
 
     assert await line_of(process) == Wake.READY
 
@@ -248,7 +248,7 @@ async def main():
         while claimed:
             one = claimed.pop(0)
             note("-", one.task)
-            more = (await store.settle([complete(one)], worker.ask(5 - len(claimed), "q"))).claimed
+            more = (await store.settle([complete(one)], worker.next_claim(5 - len(claimed), "q"))).claimed
             for one in more:
                 note("+", one.task)
             claimed += more
@@ -288,7 +288,7 @@ async def test_no_cap_is_exceeded_whoever_is_killed(path: Path, tmp_path: Path, 
         for one in await store.rescue(rescuer.session, limit=100):
             with log.open("a") as file:
                 file.write(f"- {json.loads(one.task.payload)['account']} {one.task.id}\n")
-            await applied(store, release(one))
+            await settle_now(store, release(one))
     await until(lambda: len(ended(log)) == 40 * len(CAPS))
 
     highest = most_at_once(log.read_text().splitlines())

@@ -17,7 +17,7 @@ from windlass._stores.sqlite.connection import threads as lines
 from windlass._stores.sqlite.connection.file_lock import Turnstile
 from windlass._stores.sqlite.transaction import Transaction
 from windlass.errors import DuplicateTask, InvalidOption, StoreError, StoreUnavailable
-from windlass.testing.conformance.steps import a_task, all_tasks, exists, stand, worker_on
+from windlass.testing.conformance.steps import a_task, all_tasks, enqueue_one, exists, worker_on
 
 from .conftest import DEADLINE, line_of
 
@@ -34,7 +34,7 @@ def held(store: SQLiteStore, gate: threading.Event) -> "asyncio.Future[None]":
 
 
 async def test_one_refused_request_does_not_spoil_its_group(store: SQLiteStore) -> None:
-    await stand(store, fingerprint="f")
+    await enqueue_one(store, fingerprint="f")
     gate = threading.Event()
     busy = held(store, gate)
     wishes = [[a_task()], [a_task(), a_task(fingerprint="f")], [a_task()]]
@@ -94,7 +94,7 @@ async def test_opening_and_closing_many_times_at_once_is_harmless(path: Path) ->
     store = SQLiteStore(path)
 
     await asyncio.gather(*[store.open() for _ in range(10)])
-    new = await stand(store)
+    new = await enqueue_one(store)
     await asyncio.gather(*[store.close() for _ in range(10)])
     await store.open()
 
@@ -105,7 +105,7 @@ async def test_opening_and_closing_many_times_at_once_is_harmless(path: Path) ->
 async def test_closing_leaves_no_threads(path: Path) -> None:
     before = set(threading.enumerate())
     store = SQLiteStore(path)
-    await stand(store)
+    await enqueue_one(store)
     await store.find(Filter(), Page())
 
     await store.close()
@@ -117,7 +117,7 @@ async def test_one_handle_serves_several_threads_and_loops(store: SQLiteStore) -
     ids: list[str] = []
 
     def elsewhere() -> None:
-        ids.extend([asyncio.run(stand(store)) for _ in range(5)])
+        ids.extend([asyncio.run(enqueue_one(store)) for _ in range(5)])
 
     threads = [threading.Thread(target=elsewhere) for _ in range(4)]
     for thread in threads:
@@ -181,7 +181,7 @@ async def test_an_unexpected_error_reaches_the_caller_and_the_line_goes_on(store
     with pytest.raises(ZeroDivisionError):
         await store._read(fail)
 
-    assert await stand(store)
+    assert await enqueue_one(store)
 
 
 def test_a_forked_child_opens_connections_of_its_own(path: Path) -> None:
@@ -190,13 +190,13 @@ def test_a_forked_child_opens_connections_of_its_own(path: Path) -> None:
     async def before() -> str:
         await store.open()
         await store.find(Filter(), Page())
-        return await stand(store)
+        return await enqueue_one(store)
 
     first = asyncio.run(before())
     answer, child = os.pipe()
     pid = os.fork()
     if pid == 0:
-        second = asyncio.run(stand(store))
+        second = asyncio.run(enqueue_one(store))
         seen = asyncio.run(exists(store, first))
         os.write(child, f"{second} {seen}".encode())
         os._exit(0)
@@ -206,7 +206,7 @@ def test_a_forked_child_opens_connections_of_its_own(path: Path) -> None:
     os.close(child)
 
     async def after() -> bool:
-        both = await exists(store, second) and await exists(store, await stand(store))
+        both = await exists(store, second) and await exists(store, await enqueue_one(store))
         await store.close()
         return both
 
@@ -280,7 +280,7 @@ async def test_a_wake_that_fails_is_logged_once_and_costs_nobody_a_write(
 
     monkeypatch.setattr(store._writer(), "_wake", fail)
     async with asyncio.timeout(DEADLINE):
-        ids = [await stand(store) for _ in range(3)]
+        ids = [await enqueue_one(store) for _ in range(3)]
 
     assert [task.id for task in await all_tasks(store)] == ids
     assert len([line for line in caplog.records if line.name == "windlass.store"]) == 1
@@ -290,7 +290,7 @@ async def test_a_wake_that_fails_is_logged_once_and_costs_nobody_a_write(
 async def test_a_line_whose_thread_dies_fails_what_waits_and_the_next_use_makes_another(
     store: SQLiteStore, monkeypatch: pytest.MonkeyPatch, *, reads: bool
 ) -> None:
-    await stand(store)
+    await enqueue_one(store)
     line = await store._reader() if reads else store._writer()
     entered, gate = threading.Event(), threading.Event()
 
@@ -310,7 +310,7 @@ async def test_a_line_whose_thread_dies_fails_what_waits_and_the_next_use_makes_
     assert line.is_over
     with pytest.raises(StoreUnavailable, match="try again"):
         await line.ask(lambda _: None)
-    await stand(store)
+    await enqueue_one(store)
     assert len(await all_tasks(store)) == 2
 
 
@@ -328,7 +328,7 @@ async def test_what_the_system_refuses_is_unavailable_and_names_the_file(
         with pytest.raises(StoreUnavailable, match=r"windlass\.db.*look for"):
             await SQLiteStore(store.path.with_name("new-windlass.db")).open()
 
-    assert await stand(store)
+    assert await enqueue_one(store)
 
 
 async def test_what_goes_wrong_after_the_commit_is_not_the_callers_to_hear(
@@ -339,4 +339,4 @@ async def test_what_goes_wrong_after_the_commit_is_not_the_callers_to_hear(
 
     monkeypatch.setattr(Turnstile, "is_wanted", refuse)
 
-    assert await exists(store, await stand(store))
+    assert await exists(store, await enqueue_one(store))

@@ -12,7 +12,7 @@ import pytest
 
 from windlass._store.protocol import Wake
 from windlass._stores.sqlite import SQLiteStore, notify
-from windlass.testing.conformance.steps import a_task, some_tasks, stand, worker_on
+from windlass.testing.conformance.steps import a_task, enqueue_one, some_tasks, worker_on
 
 from .conftest import DEADLINE, line_of
 
@@ -31,7 +31,7 @@ async def main():
     while claimed:
         for task in claimed:
             print(task.task.id, flush=False)
-        claimed = (await store.settle([complete(c) for c in claimed], worker.ask(7))).claimed
+        claimed = (await store.settle([complete(c) for c in claimed], worker.next_claim(7))).claimed
     print("done", flush=True)
     await store.close()
 asyncio.run(main())
@@ -119,7 +119,7 @@ async def test_a_scheduled_task_wakes_another_process(store: SQLiteStore, path: 
     assert await line_of(process) == "here"
     await until(lambda: fifos(path))
 
-    await stand(store, delay=timedelta(hours=1))
+    await enqueue_one(store, delay=timedelta(hours=1))
 
     assert await line_of(process) == "scheduled"
 
@@ -132,7 +132,7 @@ async def test_the_fifo_of_a_process_that_died_is_swept_up(store: SQLiteStore, p
     process.wait(DEADLINE)
     assert fifos(path)
 
-    await stand(store)
+    await enqueue_one(store)
     await until(lambda: not fifos(path))
 
 
@@ -155,7 +155,7 @@ async def test_where_no_fifo_can_be_made_looking_does(store: SQLiteStore, path: 
     waking = asyncio.ensure_future(first_wake(other, started))
     await started.wait()
 
-    await stand(store)
+    await enqueue_one(store)
 
     assert await waking is Wake.READY
     await other.close()
@@ -172,7 +172,7 @@ async def test_a_listener_whose_fifo_was_deleted_makes_another(
         fifo.unlink()
 
     await until(lambda: fifos(path))
-    await stand(store)
+    await enqueue_one(store)
     assert await waking is Wake.READY
 
 

@@ -15,7 +15,7 @@ from windlass._store.protocol import Phase, Severity
 from windlass._stores.migrations import Step, load_steps, next_move, overview
 from windlass._stores.sqlite import SQLiteStore, rows, statements
 from windlass.errors import InvalidOption, SchemaMismatch
-from windlass.testing.conformance.steps import a_task, stand
+from windlass.testing.conformance.steps import a_task, enqueue_one
 
 from .conftest import line_of
 
@@ -117,7 +117,7 @@ async def test_outstanding_after_steps_are_tolerated(path: Path, monkeypatch: py
     monkeypatch.setattr("windlass._stores.sqlite.schema.steps", lambda: (*known, late))
     store = SQLiteStore(path)
 
-    await stand(store)
+    await enqueue_one(store)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("BEGIN")
         assert store.join(connection).enqueue([a_task()])
@@ -139,7 +139,7 @@ async def test_a_file_with_tables_of_the_applications_own_gets_ours_beside_them(
         connection.execute("CREATE TABLE task (id INTEGER)")
     store = SQLiteStore(path)
 
-    await stand(store)
+    await enqueue_one(store)
 
     assert peek("PRAGMA user_version") == [(42,)]
     assert peek("SELECT count(*) FROM windlass_task") == [(1,)]
@@ -161,7 +161,7 @@ def test_the_states_of_the_constraint_are_those_of_the_model(tmp_path: Path) -> 
 
 
 async def test_a_state_that_is_none_cannot_be_written(store: SQLiteStore, path: Path) -> None:
-    task_id = await stand(store)
+    task_id = await enqueue_one(store)
 
     with closing(sqlite3.connect(path)) as connection, pytest.raises(sqlite3.IntegrityError):
         connection.execute("UPDATE windlass_task SET state = 'odd' WHERE id = ?", (task_id,))

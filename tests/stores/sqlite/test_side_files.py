@@ -12,7 +12,7 @@ from windlass._store.protocol import Wake
 from windlass._stores.sqlite import SQLiteStore, notify
 from windlass._stores.sqlite.notify import Switchboard
 from windlass._stores.sqlite.transaction import Wakes
-from windlass.testing.conformance.steps import exists, stand
+from windlass.testing.conformance.steps import enqueue_one, exists
 
 from .conftest import DEADLINE
 
@@ -38,7 +38,7 @@ async def written_and_woken(path: Path) -> bool:
     async with aclosing(store.wakes(["default"])) as hints, asyncio.timeout(DEADLINE):
         first = asyncio.ensure_future(anext(hints))
         await asyncio.sleep(0)
-        task = await stand(store)
+        task = await enqueue_one(store)
         woken = await first is Wake.READY
     stands = await exists(store, task)
     await store.close()

@@ -16,7 +16,14 @@ from windlass._stores.sqlite import SQLiteStore, notify
 from windlass._stores.sqlite import own_transaction as transacting
 from windlass._stores.sqlite.connection.file_lock import Turnstile
 from windlass.errors import InvalidOption, StoreError, StoreUnavailable, UsageError
-from windlass.testing.conformance.steps import a_task, complete, running, stand, state_of, worker_on
+from windlass.testing.conformance.steps import (
+    a_task,
+    complete,
+    enqueue_and_claim,
+    enqueue_one,
+    state_of,
+    worker_on,
+)
 
 from .conftest import DEADLINE, line_of
 
@@ -47,7 +54,7 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_the_holders_rows_stand_with_the_completion(
     store: SQLiteStore, orders: None, peek: Peek
 ) -> None:
-    held = await running(store, await worker_on(store))
+    held = await enqueue_and_claim(store, await worker_on(store))
 
     async with store.transaction() as connection:
         connection.execute("INSERT INTO orders VALUES (?)", (1,))
@@ -103,7 +110,7 @@ async def test_nor_by_a_statement(store: SQLiteStore, orders: None, peek: Peek, 
 async def test_one_that_stays_open_too_long_is_rolled_back_and_others_go_on(
     store: SQLiteStore, orders: None, peek: Peek, blocking: bool
 ) -> None:
-    held = await running(store, await worker_on(store))
+    held = await enqueue_and_claim(store, await worker_on(store))
     opened, let_go = threading.Event(), threading.Event()
     tried: list[str] = []
 
@@ -133,7 +140,7 @@ async def test_one_that_stays_open_too_long_is_rolled_back_and_others_go_on(
     lingering = asyncio.ensure_future(asyncio.to_thread(here) if blocking else in_the_loop())
     async with asyncio.timeout(DEADLINE):
         await asyncio.to_thread(opened.wait, DEADLINE)
-        other = await stand(store)  # waits until the time is up
+        other = await enqueue_one(store)  # waits until the time is up
     let_go.set()
 
     with pytest.raises(StoreUnavailable, match=r"more than 0\.2 s"):
@@ -149,7 +156,7 @@ async def test_one_that_stays_open_too_long_is_rolled_back_and_others_go_on(
 async def test_what_the_holder_raises_is_told_and_not_that_his_time_was_up(store: SQLiteStore) -> None:
     async def overstay() -> None:
         async with store.transaction():
-            await stand(store)  # waits until the time is up
+            await enqueue_one(store)  # waits until the time is up
             raise KeyError
 
     with pytest.raises(KeyError):
@@ -187,7 +194,7 @@ async def test_writers_of_other_processes_wait_for_it_and_it_for_them(
     process = python(OPEN, path)
     assert await line_of(process) == "open"
 
-    waiting = asyncio.ensure_future(stand(store))
+    waiting = asyncio.ensure_future(enqueue_one(store))
     for_turn = asyncio.ensure_future(_insert(store, 8))
     done, _ = await asyncio.wait([waiting, for_turn], timeout=0.1)
     process.stdin.write("leave\n")
@@ -311,7 +318,7 @@ async def test_a_forked_child_leaves_it_to_its_parent(store: SQLiteStore, orders
 async def test_settling_on_a_connection_without_a_transaction_is_refused(
     store: SQLiteStore, path: Path
 ) -> None:
-    held = await running(store, await worker_on(store))
+    held = await enqueue_and_claim(store, await worker_on(store))
     connection = sqlite3.connect(path)
 
     with pytest.raises(InvalidOption, match="BEGIN IMMEDIATE"):

@@ -19,13 +19,13 @@ from windlass._stores.sqlite.read.filters import counting_states, sizing_states
 from windlass._stores.sqlite.read.find import Reader
 from windlass._stores.sqlite.transaction import Transaction
 from windlass.testing.conformance.steps import (
-    SOMEBODY,
-    applied,
+    OPERATOR,
     bury,
     complete,
-    running,
+    enqueue_and_claim,
+    enqueue_one,
+    settle_now,
     some_tasks,
-    stand,
     worker_on,
 )
 
@@ -95,7 +95,7 @@ async def test_what_an_action_is_for_is_not_looked_for_within_its_transaction(
     monkeypatch.setattr(actions, "apply", watched)
     expected = [task.id for task in reader.find(where, Page(limit=5)).items]
 
-    assert await store.apply(CancelTasks(by=SOMEBODY), where, limit=5) == expected
+    assert await store.apply(CancelTasks(by=OPERATOR), where, limit=5) == expected
     assert [one.ids is not None for one in seen] == [True]
 
 
@@ -115,7 +115,7 @@ async def test_what_has_moved_since_the_look_is_left_alone_and_others_take_its_p
 
     monkeypatch.setattr(actions, "apply", stealing)
 
-    assert await store.apply(CancelTasks(by=SOMEBODY), Filter(types=("t1",)), limit=3) == ids[4:7]
+    assert await store.apply(CancelTasks(by=OPERATOR), Filter(types=("t1",)), limit=3) == ids[4:7]
 
 
 def test_the_connection_is_closed_by_whoever_opened_it(path: Path) -> None:
@@ -134,15 +134,15 @@ async def mixed(store: SQLiteStore, path: Path) -> Iterator[sqlite3.Connection]:
     """Every state, of two types in two queues."""
     worker = await worker_on(store)
     options = [{"type": f"t{number % 2}", "queue": f"q{number % 3 % 2}"} for number in range(12)]
-    claimed = [await running(store, worker, **one) for one in options]
+    claimed = [await enqueue_and_claim(store, worker, **one) for one in options]
     for number, (before, one) in enumerate(zip(claimed, options, strict=True)):
-        await stand(store, **one, after=(before.task.id,))
-        await stand(store, **one)
-        await stand(store, **one, delay=timedelta(hours=1))
+        await enqueue_one(store, **one, after=(before.task.id,))
+        await enqueue_one(store, **one)
+        await enqueue_one(store, **one, delay=timedelta(hours=1))
         if number % 4 == 0:
-            await applied(store, bury(before))
+            await settle_now(store, bury(before))
         if number % 4 == 1:
-            await applied(store, complete(before))
+            await settle_now(store, complete(before))
     with closing(connect(path)) as connection:
         yield connection
 

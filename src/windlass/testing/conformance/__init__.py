@@ -23,27 +23,26 @@ class that holds it and set the test to None, where a reader can see it. `windla
 further: it compares a store with the memory store, step by step, along roads that no scenario foresaw.
 """
 
-from .admin import TestCheck, TestHandles
 from .apply import TestAudit, TestCancel, TestDiscard, TestFilters, TestReplay
-from .ask import TestAttempts, TestCount, TestFind, TestPages
 from .chains import TestGroups, TestSuccessors
 from .enqueue import TestEnqueue, TestFingerprints, TestIdempotencyKeys
-from .life import TestLife
+from .handles import TestCapabilities, TestCheck, TestHandles
+from .lifecycle import TestLifecycle
 from .order.fairness import TestFairness, TestLevels, TestShares
-from .order.limits import TestCaps, TestChangingLimits, TestNobodyElse
-from .order.rates import TestRates, TestUsage, TestWaitingForLimits
+from .order.limits import TestCaps, TestLimitChanges, TestOthersUnaffected
+from .order.rates import TestLimitWakes, TestRates, TestUsage
 from .payloads import TestPayloads
-from .records import TestAuditedRecords, TestKeptRecords, TestRecords
-from .refusals import TestRefusals
+from .read import TestAttempts, TestCount, TestFind, TestPages
+from .records import TestAuditedRecords, TestRecords, TestStoredRecords
 from .upkeep.lead import TestLead
 from .upkeep.promote import TestPromote
 from .upkeep.prune import TestPrune
 from .work.claim import TestClaim, TestDue, TestOrder, TestPause
 from .work.fences import TestFences
-from .work.heartbeat import TestLostReplies, TestNews, TestSessions
+from .work.heartbeat import TestHeartbeatReplies, TestLostReplies, TestSessions
 from .work.once import TestOnce
 from .work.rescue import TestRescue
-from .work.settle import TestBatches, TestFlagged, TestVerdicts
+from .work.settle import TestBatches, TestCancelRequested, TestVerdicts
 from .work.transactions import TestTransactions
 from .work.wakes import TestWakes
 
@@ -54,7 +53,7 @@ __all__ = [
     "TestBatches",
     "TestCancel",
     "TestCaps",
-    "TestChangingLimits",
+    "TestLimitChanges",
     "TestCheck",
     "TestClaim",
     "TestCount",
@@ -66,17 +65,17 @@ __all__ = [
     "TestFilters",
     "TestFind",
     "TestFingerprints",
-    "TestFlagged",
+    "TestCancelRequested",
     "TestGroups",
     "TestHandles",
     "TestIdempotencyKeys",
-    "TestKeptRecords",
+    "TestStoredRecords",
     "TestLead",
     "TestLevels",
-    "TestLife",
+    "TestLifecycle",
     "TestLostReplies",
-    "TestNews",
-    "TestNobodyElse",
+    "TestHeartbeatReplies",
+    "TestOthersUnaffected",
     "TestOnce",
     "TestOrder",
     "TestPages",
@@ -86,7 +85,7 @@ __all__ = [
     "TestPrune",
     "TestRates",
     "TestRecords",
-    "TestRefusals",
+    "TestCapabilities",
     "TestReplay",
     "TestRescue",
     "TestSessions",
@@ -95,6 +94,6 @@ __all__ = [
     "TestTransactions",
     "TestUsage",
     "TestVerdicts",
-    "TestWaitingForLimits",
+    "TestLimitWakes",
     "TestWakes",
 ]

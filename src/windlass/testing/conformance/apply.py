@@ -13,23 +13,23 @@ from ..._model.verdict import Settlement
 from ..._store.protocol import Store
 from ..clock import ManualClock
 from .steps import (
-    SOMEBODY,
+    OPERATOR,
     a_task,
+    act,
     all_records,
     all_tasks,
-    applied,
     bury,
     cancel,
     complete,
     discard,
-    do,
     dump,
+    enqueue_and_claim,
+    enqueue_one,
     exists,
-    get,
+    load,
     replay,
-    running,
+    settle_now,
     some_tasks,
-    stand,
     state_of,
     stop,
     worker_on,
@@ -38,11 +38,11 @@ from .steps import (
 
 class TestCancel:
     async def test_a_pending_task_is_cancelled_at_once(self, store: Store, clock: ManualClock) -> None:
-        held = await running(store, await worker_on(store))
+        held = await enqueue_and_claim(store, await worker_on(store))
         ids = [
-            await stand(store),
-            await stand(store, delay=timedelta(seconds=5)),
-            await stand(store, after=(held.task.id,)),
+            await enqueue_one(store),
+            await enqueue_one(store, delay=timedelta(seconds=5)),
+            await enqueue_one(store, after=(held.task.id,)),
         ]
         clock.advance(1)
 
@@ -50,17 +50,17 @@ class TestCancel:
 
         assert list(done) == ids
         for task_id in ids:
-            task = await get(store, task_id)
+            task = await load(store, task_id)
             assert (task.state, task.finished_at, task.attempt) == (State.CANCELLED, clock.now(), 0)
             assert task.error is not None
 
-    async def test_a_running_task_is_flagged_and_runs_on(self, store: Store) -> None:
+    async def test_a_running_task_is_requested_to_stop_and_keeps_running(self, store: Store) -> None:
         worker = await worker_on(store)
-        held = await running(store, worker)
+        held = await enqueue_and_claim(store, worker)
 
         done = await cancel(store, held.task.id)
 
-        task = await get(store, held.task.id)
+        task = await load(store, held.task.id)
         assert list(done) == [held.task.id]
         assert (task.state, task.cancel_requested, task.fence) == (State.RUNNING, True, held.task.fence)
         assert (await worker.beat(held.lease, through=worker.claims)).cancel == (held.task.id,)
@@ -69,19 +69,19 @@ class TestCancel:
         worker = await worker_on(store)
         ids = []
         for ending in (complete, bury, stop):
-            claimed = await running(store, worker)
-            await applied(store, ending(claimed))
+            claimed = await enqueue_and_claim(store, worker)
+            await settle_now(store, ending(claimed))
             ids.append(claimed.task.id)
         before = await dump(store)
 
         assert list(await cancel(store, *ids)) == []
         assert await dump(store) == before
 
-    async def test_a_replayed_task_is_not_flagged_any_more(self, store: Store) -> None:
+    async def test_a_replay_clears_the_request_to_stop(self, store: Store) -> None:
         worker = await worker_on(store)
-        held = await running(store, worker)
+        held = await enqueue_and_claim(store, worker)
         await cancel(store, held.task.id)
-        await applied(store, stop(held))
+        await settle_now(store, stop(held))
         await replay(store, held.task.id)
 
         again = await worker.claim_one(held.task.queue)
@@ -91,37 +91,37 @@ class TestCancel:
 
 class TestReplay:
     @pytest.mark.parametrize("ending", [bury, stop])
-    async def test_the_dead_and_the_cancelled_come_back_with_all_their_attempts(
+    async def test_dead_and_cancelled_tasks_are_replayed_with_all_their_attempts(
         self, store: Store, clock: ManualClock, ending: Callable[[Claimed], Settlement]
     ) -> None:
         worker = await worker_on(store)
-        held = await running(store, worker)
-        await applied(store, ending(held))
+        held = await enqueue_and_claim(store, worker)
+        await settle_now(store, ending(held))
         clock.advance(1)
 
         done = await replay(store, held.task.id)
 
-        task = await get(store, held.task.id)
+        task = await load(store, held.task.id)
         assert list(done) == [held.task.id]
         assert (task.state, task.attempt, task.run_at) == (State.READY, 0, clock.now())
         assert (task.fence, task.finished_at) == (held.task.fence, None)
         assert task.payload == held.task.payload
 
-    async def test_a_cancelled_scheduled_task_comes_back_at_once(
+    async def test_a_cancelled_scheduled_task_is_replayed_as_ready(
         self, store: Store, clock: ManualClock
     ) -> None:
         worker = await worker_on(store)
-        task_id = await stand(store, delay=timedelta(days=1))
+        task_id = await enqueue_one(store, delay=timedelta(days=1))
         await cancel(store, task_id)
 
         await replay(store, task_id)
 
         assert (await worker.claim_one()).task.run_at == clock.now()
 
-    async def test_with_a_payload_it_comes_back_edited(self, store: Store) -> None:
+    async def test_a_replay_can_change_the_payload(self, store: Store) -> None:
         worker = await worker_on(store)
-        held = await running(store, worker)
-        await applied(store, bury(held))
+        held = await enqueue_and_claim(store, worker)
+        await settle_now(store, bury(held))
 
         await replay(store, held.task.id, payload=b'{"to":"eve"}')
 
@@ -132,9 +132,9 @@ class TestReplay:
 
 
 class TestDiscard:
-    async def test_a_dead_task_is_gone(self, store: Store) -> None:
-        held = await running(store, await worker_on(store))
-        await applied(store, bury(held))
+    async def test_a_discarded_task_is_deleted(self, store: Store) -> None:
+        held = await enqueue_and_claim(store, await worker_on(store))
+        await settle_now(store, bury(held))
 
         done = await discard(store, held.task.id)
 
@@ -142,12 +142,12 @@ class TestDiscard:
         assert not await exists(store, held.task.id)
         assert list(await store.attempts(held.task.id)) == []
 
-    async def test_only_the_dead_can_be_discarded(self, store: Store) -> None:
+    async def test_only_dead_tasks_can_be_discarded(self, store: Store) -> None:
         worker = await worker_on(store)
-        ids = [await stand(store), (await running(store, worker)).task.id]
+        ids = [await enqueue_one(store), (await enqueue_and_claim(store, worker)).task.id]
         for ending in (complete, stop):
-            claimed = await running(store, worker)
-            await applied(store, ending(claimed))
+            claimed = await enqueue_and_claim(store, worker)
+            await settle_now(store, ending(claimed))
             ids.append(claimed.task.id)
         before = await dump(store)
 
@@ -156,11 +156,11 @@ class TestDiscard:
 
 
 class TestFilters:
-    async def test_only_what_matches_is_touched(self, store: Store) -> None:
-        spared = await stand(store, queue="a")
-        meant = await stand(store, queue="b")
+    async def test_only_matching_tasks_are_changed(self, store: Store) -> None:
+        spared = await enqueue_one(store, queue="a")
+        meant = await enqueue_one(store, queue="b")
 
-        done = await store.apply(CancelTasks(by=SOMEBODY), Filter(queues=("b",)), limit=10)
+        done = await store.apply(CancelTasks(by=OPERATOR), Filter(queues=("b",)), limit=10)
 
         assert list(done) == [meant]
         assert await state_of(store, spared) is State.READY
@@ -168,28 +168,28 @@ class TestFilters:
     async def test_the_limit_takes_the_oldest(self, store: Store) -> None:
         batch = some_tasks(5)
         await store.enqueue(batch[::-1])
-        action = CancelTasks(by=SOMEBODY)
+        action = CancelTasks(by=OPERATOR)
 
         parts = [await store.apply(action, Filter(), limit=2) for _ in range(4)]
 
         ids = [new.id for new in batch]
         assert [list(part) for part in parts] == [ids[:2], ids[2:4], ids[4:], []]
 
-    async def test_what_does_not_allow_it_does_not_use_up_the_limit(self, store: Store) -> None:
+    async def test_tasks_that_the_action_skips_do_not_count_towards_the_limit(self, store: Store) -> None:
         worker = await worker_on(store)
         for _ in range(3):
-            await applied(store, complete(await running(store, worker)))
-        pending = await stand(store)
+            await settle_now(store, complete(await enqueue_and_claim(store, worker)))
+        pending = await enqueue_one(store)
 
-        done = await store.apply(CancelTasks(by=SOMEBODY), Filter(), limit=1)
+        done = await store.apply(CancelTasks(by=OPERATOR), Filter(), limit=1)
 
         assert list(done) == [pending]
 
-    async def test_a_successor_that_goes_along_is_not_named(self, store: Store) -> None:
+    async def test_successors_cancelled_along_are_not_in_the_result(self, store: Store) -> None:
         first, second = a_task(queue="q"), a_task(queue="q")
         await store.enqueue([first, second, a_task(queue="q", after=(second.id,))])
 
-        done = await store.apply(CancelTasks(by=SOMEBODY), Filter(queues=("q",)), limit=10)
+        done = await store.apply(CancelTasks(by=OPERATOR), Filter(queues=("q",)), limit=10)
 
         assert list(done) == [first.id, second.id]
         assert {task.state for task in await all_tasks(store)} == {State.CANCELLED}
@@ -205,23 +205,23 @@ class TestAudit:
             (Discard(by=By(who="ada", why="by mistake")), "discard"),
         ],
     )
-    async def test_the_log_says_who_did_what_to_which_task_and_why(
+    async def test_the_audit_log_records_who_did_what_to_which_task_and_why(
         self, store: Store, clock: ManualClock, action: Action, word: str
     ) -> None:
-        held = await running(store, await worker_on(store))
+        held = await enqueue_and_claim(store, await worker_on(store))
         if word != "cancel":
-            await applied(store, bury(held))
+            await settle_now(store, bury(held))
         clock.advance(1)
 
-        await do(store, action, held.task.id)
+        await act(store, action, held.task.id)
 
         (line,) = await all_records(store, Audit)
         assert (line.who, line.why, line.action) == ("ada", "by mistake", word)
         assert (line.task_id, line.at, line.detail) == (held.task.id, clock.now(), "")
         assert line.id
 
-    async def test_one_line_a_task_in_their_order(self, store: Store) -> None:
-        ids = [await stand(store) for _ in range(5)]
+    async def test_each_task_has_an_entry_in_order(self, store: Store) -> None:
+        ids = [await enqueue_one(store) for _ in range(5)]
 
         await cancel(store, *ids)
 
@@ -229,17 +229,17 @@ class TestAudit:
         assert [line.task_id for line in lines] == ids
         assert len({line.id for line in lines}) == 5
 
-    async def test_what_was_not_done_is_not_logged(self, store: Store) -> None:
-        task_id = await stand(store)
+    async def test_actions_without_effect_are_not_logged(self, store: Store) -> None:
+        task_id = await enqueue_one(store)
 
         await replay(store, task_id)
         await discard(store, task_id)
 
         assert await all_records(store, Audit) == ()
 
-    async def test_the_log_outlives_the_task(self, store: Store) -> None:
-        held = await running(store, await worker_on(store))
-        await applied(store, bury(held))
+    async def test_the_audit_log_outlives_the_task(self, store: Store) -> None:
+        held = await enqueue_and_claim(store, await worker_on(store))
+        await settle_now(store, bury(held))
 
         await discard(store, held.task.id)
 

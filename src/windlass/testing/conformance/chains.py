@@ -15,20 +15,20 @@ from .steps import (
     ManualWorker,
     a_task,
     all_tasks,
-    applied,
     bury,
     cancel,
     complete,
     discard,
     dump,
+    enqueue_and_claim,
+    enqueue_one,
     exists,
-    get,
+    load,
     replay,
     retry,
-    running,
     settle,
+    settle_now,
     some_tasks,
-    stand,
     state_of,
     stop,
     worker_on,
@@ -39,12 +39,12 @@ LONG = timedelta(days=100)
 
 class TestSuccessors:
     async def test_a_successor_appears_with_the_completion(self, store: Store, clock: ManualClock) -> None:
-        held = await running(store, await worker_on(store))
+        held = await enqueue_and_claim(store, await worker_on(store))
         clock.advance(1)
         now = a_task(root=held.task.id)
         later = a_task(root=held.task.id, delay=timedelta(seconds=5))
 
-        await applied(store, complete(held, b"1", now, later))
+        await settle_now(store, complete(held, b"1", now, later))
 
         assert [task.id for task in await all_tasks(store, Filter(root=held.task.id))] == [
             held.task.id,
@@ -52,11 +52,11 @@ class TestSuccessors:
             later.id,
         ]
         assert await state_of(store, now.id) is State.READY
-        assert (await get(store, later.id)).run_at == clock.now() + timedelta(seconds=5)
+        assert (await load(store, later.id)).run_at == clock.now() + timedelta(seconds=5)
         assert await state_of(store, later.id) is State.SCHEDULED
 
     async def test_a_lost_settle_has_no_successors(self, store: Store, clock: ManualClock) -> None:
-        held = await running(store, await worker_on(store))
+        held = await enqueue_and_claim(store, await worker_on(store))
         clock.advance(LEASE)
         rescuer = await worker_on(store)
         await store.rescue(rescuer.session, limit=10)
@@ -66,8 +66,8 @@ class TestSuccessors:
         assert await dump(store) == before
 
     async def test_a_repeated_settle_does_not_double_its_successors(self, store: Store) -> None:
-        held = await running(store, await worker_on(store))
-        await applied(store, complete(held, b"1", a_task()))
+        held = await enqueue_and_claim(store, await worker_on(store))
+        await settle_now(store, complete(held, b"1", a_task()))
         before = await dump(store)
 
         assert await settle(store, complete(held, b"1", a_task())) == (Receipt.REPEATED,)
@@ -75,11 +75,11 @@ class TestSuccessors:
 
     async def test_a_repeated_settle_does_not_bring_back_a_successor_that_ended(self, store: Store) -> None:
         worker = await worker_on(store)
-        held = await running(store, worker)
+        held = await enqueue_and_claim(store, worker)
         successor = a_task(queue="next")
         settled = complete(held, b"1", successor)
-        await applied(store, settled)
-        await applied(store, complete(await worker.claim_one("next")))
+        await settle_now(store, settled)
+        await settle_now(store, complete(await worker.claim_one("next")))
 
         assert await settle(store, settled) == (Receipt.REPEATED,)
         assert await state_of(store, successor.id) is State.COMPLETED
@@ -88,28 +88,28 @@ class TestSuccessors:
 async def fail(store: Store, worker: ManualWorker, queue: str) -> str:
     """The next task of the queue dies; answers with its id."""
     claimed = await worker.claim_one(queue)
-    await applied(store, bury(claimed))
+    await settle_now(store, bury(claimed))
     return claimed.task.id
 
 
 class TestGroups:
     async def test_a_task_waits_for_all_its_predecessors(self, store: Store) -> None:
         worker = await worker_on(store)
-        first, second = await running(store, worker), await running(store, worker)
-        last = await stand(store, after=(first.task.id, second.task.id))
-        await applied(store, complete(second))
+        first, second = await enqueue_and_claim(store, worker), await enqueue_and_claim(store, worker)
+        last = await enqueue_one(store, after=(first.task.id, second.task.id))
+        await settle_now(store, complete(second))
         assert await state_of(store, last) is State.WAITING
 
-        await applied(store, complete(first))
+        await settle_now(store, complete(first))
 
         assert await state_of(store, last) is State.READY
 
     async def test_predecessors_may_complete_in_one_batch(self, store: Store) -> None:
         worker = await worker_on(store)
-        held = [await running(store, worker) for _ in range(3)]
-        last = await stand(store, after=tuple(one.task.id for one in held))
+        held = [await enqueue_and_claim(store, worker) for _ in range(3)]
+        last = await enqueue_one(store, after=tuple(one.task.id for one in held))
 
-        await applied(store, *(complete(one) for one in held))
+        await settle_now(store, *(complete(one) for one in held))
 
         assert await state_of(store, last) is State.READY
 
@@ -122,109 +122,107 @@ class TestGroups:
         claimed = await worker.claim(10)
 
         assert [one.task.id for one in claimed] == [new.id for new in members]
-        await applied(store, *(complete(one) for one in claimed))
+        await settle_now(store, *(complete(one) for one in claimed))
         assert (await worker.claim_one()).task.id == last.id
 
     async def test_the_same_predecessor_twice_is_one(self, store: Store) -> None:
-        held = await running(store, await worker_on(store))
-        last = await stand(store, after=(held.task.id, held.task.id))
+        held = await enqueue_and_claim(store, await worker_on(store))
+        last = await enqueue_one(store, after=(held.task.id, held.task.id))
 
-        await applied(store, complete(held))
+        await settle_now(store, complete(held))
 
-        task = await get(store, last)
+        task = await load(store, last)
         assert (task.state, task.after) == (State.READY, (held.task.id, held.task.id))
 
     async def test_completed_predecessors_are_not_waited_for(self, store: Store) -> None:
         worker = await worker_on(store)
-        done, held = await running(store, worker), await running(store, worker)
-        await applied(store, complete(done))
+        done, held = await enqueue_and_claim(store, worker), await enqueue_and_claim(store, worker)
+        await settle_now(store, complete(done))
 
-        both = await stand(store, after=(done.task.id, held.task.id))
-        alone = await stand(store, after=(done.task.id,))
+        both = await enqueue_one(store, after=(done.task.id, held.task.id))
+        alone = await enqueue_one(store, after=(done.task.id,))
 
         assert await state_of(store, both) is State.WAITING
         assert await state_of(store, alone) is State.READY
 
     async def test_a_repeated_completion_unblocks_once(self, store: Store) -> None:
         worker = await worker_on(store)
-        first, second = await running(store, worker), await running(store, worker)
-        last = await stand(store, after=(first.task.id, second.task.id))
-        await applied(store, complete(first))
+        first, second = await enqueue_and_claim(store, worker), await enqueue_and_claim(store, worker)
+        last = await enqueue_one(store, after=(first.task.id, second.task.id))
+        await settle_now(store, complete(first))
 
         await settle(store, complete(first), complete(first))
 
         assert await state_of(store, last) is State.WAITING
 
-    async def test_a_retry_of_a_predecessor_keeps_it_waiting(self, store: Store) -> None:
+    async def test_a_retry_of_a_predecessor_keeps_its_successor_waiting(self, store: Store) -> None:
         worker = await worker_on(store)
-        held = await running(store, worker)
-        last = await stand(store, after=(held.task.id,))
+        held = await enqueue_and_claim(store, worker)
+        last = await enqueue_one(store, after=(held.task.id,))
 
-        await applied(store, retry(held))
+        await settle_now(store, retry(held))
 
         assert await state_of(store, last) is State.WAITING
 
-    async def test_an_unblocked_task_is_not_early(self, store: Store, clock: ManualClock) -> None:
+    async def test_an_unblocked_task_is_not_due_early(self, store: Store, clock: ManualClock) -> None:
         worker = await worker_on(store, lease_for=LONG)
-        first, second = await running(store, worker), await running(store, worker)
-        early = await stand(store, after=(first.task.id,), delay=timedelta(minutes=1))
-        due = await stand(store, after=(second.task.id,), delay=timedelta(minutes=1))
-        await applied(store, complete(first))
+        first, second = await enqueue_and_claim(store, worker), await enqueue_and_claim(store, worker)
+        early = await enqueue_one(store, after=(first.task.id,), delay=timedelta(minutes=1))
+        due = await enqueue_one(store, after=(second.task.id,), delay=timedelta(minutes=1))
+        await settle_now(store, complete(first))
         clock.advance(60)
 
-        await applied(store, complete(second))
+        await settle_now(store, complete(second))
 
         assert await state_of(store, early) is State.SCHEDULED
         assert await state_of(store, due) is State.READY
 
-    async def test_it_stays_while_a_predecessor_is_dead_and_goes_on_after_its_replay(
-        self, store: Store
-    ) -> None:
+    async def test_a_task_waits_for_a_dead_predecessor_until_its_replay(self, store: Store) -> None:
         worker = await worker_on(store)
-        held = await running(store, worker)
-        last = await stand(store, after=(held.task.id,))
-        await applied(store, bury(held))
+        held = await enqueue_and_claim(store, worker)
+        last = await enqueue_one(store, after=(held.task.id,))
+        await settle_now(store, bury(held))
         assert await state_of(store, last) is State.WAITING
         await replay(store, held.task.id)
         assert await state_of(store, last) is State.WAITING
 
-        await applied(store, complete(await worker.claim_one(held.task.queue)))
+        await settle_now(store, complete(await worker.claim_one(held.task.queue)))
 
         assert await state_of(store, last) is State.READY
 
-    async def test_one_enqueued_behind_the_dead_waits_for_the_replay(self, store: Store) -> None:
+    async def test_a_task_enqueued_after_a_dead_one_waits_for_its_replay(self, store: Store) -> None:
         worker = await worker_on(store)
-        held = await running(store, worker)
-        await applied(store, bury(held))
-        last = await stand(store, after=(held.task.id,))
+        held = await enqueue_and_claim(store, worker)
+        await settle_now(store, bury(held))
+        last = await enqueue_one(store, after=(held.task.id,))
         assert await state_of(store, last) is State.WAITING
         await replay(store, held.task.id)
 
-        await applied(store, complete(await worker.claim_one(held.task.queue)))
+        await settle_now(store, complete(await worker.claim_one(held.task.queue)))
 
         assert await state_of(store, last) is State.READY
 
     @pytest.mark.parametrize("how", ["operator", "holder", "flag", "hand-back", "discard", "prune"])
-    async def test_what_can_never_start_is_cancelled_with_all_that_waits_for_it(
+    async def test_tasks_that_can_never_start_are_cancelled(
         self, store: Store, clock: ManualClock, how: str
     ) -> None:
         worker = await worker_on(store, lease_for=LONG)
-        task_id = await stand(store, queue="q")
-        other = await stand(store, queue="other")
-        child = await stand(store, after=(task_id, other))
-        grandchild = await stand(store, after=(child,))
+        task_id = await enqueue_one(store, queue="q")
+        other = await enqueue_one(store, queue="other")
+        child = await enqueue_one(store, after=(task_id, other))
+        grandchild = await enqueue_one(store, after=(child,))
         clock.advance(1)
 
         ended_at = await _lose(store, clock, worker, how)
 
         for waiting in (child, grandchild):
-            task = await get(store, waiting)
+            task = await load(store, waiting)
             assert (task.state, task.finished_at) == (State.CANCELLED, ended_at)
             assert task.error is not None
         assert await state_of(store, other) is State.READY
 
-    async def test_one_enqueued_behind_the_cancelled_is_cancelled_at_once(self, store: Store) -> None:
-        gone = await stand(store)
+    async def test_a_task_enqueued_after_a_cancelled_one_is_cancelled_at_once(self, store: Store) -> None:
+        gone = await enqueue_one(store)
         await cancel(store, gone)
         child = a_task(after=(gone,))
 
@@ -233,25 +231,25 @@ class TestGroups:
         assert answer.created
         assert {task.state for task in await all_tasks(store)} == {State.CANCELLED}
 
-    async def test_a_replayed_successor_waits_for_nobody(self, store: Store) -> None:
+    async def test_a_replayed_successor_waits_for_no_predecessor(self, store: Store) -> None:
         worker = await worker_on(store)
-        held = await running(store, worker)
-        child = await stand(store, queue="child", after=(held.task.id,))
+        held = await enqueue_and_claim(store, worker)
+        child = await enqueue_one(store, queue="child", after=(held.task.id,))
         await cancel(store, child)
         await replay(store, child)
         again = await worker.claim_one("child")
-        before = await get(store, child)
+        before = await load(store, child)
 
-        await applied(store, complete(held))
+        await settle_now(store, complete(held))
 
-        assert await get(store, child) == before == again.task
+        assert await load(store, child) == before == again.task
 
     async def test_a_cancelled_successor_is_not_unblocked(self, store: Store) -> None:
-        held = await running(store, await worker_on(store))
-        child = await stand(store, after=(held.task.id,))
+        held = await enqueue_and_claim(store, await worker_on(store))
+        child = await enqueue_one(store, after=(held.task.id,))
         await cancel(store, child)
 
-        await applied(store, complete(held))
+        await settle_now(store, complete(held))
 
         assert await state_of(store, child) is State.CANCELLED
 
@@ -260,17 +258,15 @@ class TestGroups:
         self, store: Store, completed: str
     ) -> None:
         worker = await worker_on(store)
-        done, stopped = await running(store, worker), await running(store, worker)
-        child = await stand(store, after=(done.task.id, stopped.task.id))
+        done, stopped = await enqueue_and_claim(store, worker), await enqueue_and_claim(store, worker)
+        child = await enqueue_one(store, after=(done.task.id, stopped.task.id))
         batch = [complete(done), stop(stopped)]
 
-        await applied(store, *(batch if completed == "first" else reversed(batch)))
+        await settle_now(store, *(batch if completed == "first" else reversed(batch)))
 
         assert await state_of(store, child) is State.CANCELLED
 
-    async def test_one_dead_predecessor_holds_up_all_that_wait_for_it_and_nothing_else(
-        self, store: Store
-    ) -> None:
+    async def test_a_dead_predecessor_blocks_only_its_own_successors(self, store: Store) -> None:
         worker = await worker_on(store)
         first, second = some_tasks(2, queue="q")
         both = a_task(queue="x", after=(first.id, second.id))
@@ -278,7 +274,7 @@ class TestGroups:
         await store.enqueue([first, second, both, one])
         assert await fail(store, worker, "q") == first.id
 
-        await applied(store, complete(await worker.claim_one("q")))
+        await settle_now(store, complete(await worker.claim_one("q")))
 
         assert await state_of(store, both.id) is State.WAITING
         assert await state_of(store, one.id) is State.READY
@@ -297,7 +293,7 @@ async def _lose(store: Store, clock: ManualClock, worker: ManualWorker, how: str
         await worker.beat(through=worker.claims)
     else:
         ending = {"holder": stop, "flag": retry}.get(how, bury)
-        await applied(store, ending(claimed))
+        await settle_now(store, ending(claimed))
     if how == "discard":
         await discard(store, claimed.task.id)
     if how == "prune":

@@ -15,19 +15,19 @@ from ..clock import ManualClock
 from .steps import (
     a_task,
     all_tasks,
-    applied,
     bury,
     cancel,
     complete,
     discard,
     dump,
+    enqueue_and_claim,
+    enqueue_one,
     exists,
-    get,
+    load,
     replay,
     retry,
-    running,
+    settle_now,
     some_tasks,
-    stand,
     state_of,
     worker_on,
 )
@@ -36,8 +36,8 @@ AT_ONCE = Retention(completed=timedelta(0), cancelled=timedelta(0), dead=timedel
 
 
 class TestEnqueue:
-    async def test_every_field_comes_back_as_it_was_given(self, store: Store, clock: ManualClock) -> None:
-        root = await stand(store)
+    async def test_every_field_is_returned_as_it_was_given(self, store: Store, clock: ManualClock) -> None:
+        root = await enqueue_one(store)
         clock.advance(timedelta(microseconds=123_457))
         new = a_task(
             type="reports.weekly",
@@ -63,7 +63,7 @@ class TestEnqueue:
 
         await store.enqueue([new])
 
-        assert await get(store, new.id) == Task(
+        assert await load(store, new.id) == Task(
             state=State.WAITING,
             attempt=0,
             fence=0,
@@ -72,7 +72,7 @@ class TestEnqueue:
             **{name: getattr(new, name) for name in Task.__struct_fields__ if name in _GIVEN},
         )
 
-    async def test_an_answer_for_each_in_their_order(self, store: Store) -> None:
+    async def test_results_are_in_the_order_of_the_tasks(self, store: Store) -> None:
         batch = some_tasks(5)[::-1]
 
         answers = await store.enqueue(batch)
@@ -82,7 +82,7 @@ class TestEnqueue:
     async def test_an_empty_batch_is_harmless(self, store: Store) -> None:
         assert list(await store.enqueue([])) == []
 
-    async def test_a_large_batch_is_one_step(self, store: Store) -> None:
+    async def test_a_large_batch_is_enqueued_whole(self, store: Store) -> None:
         batch = some_tasks(1000)
 
         await store.enqueue(batch)
@@ -92,11 +92,11 @@ class TestEnqueue:
     async def test_due_now_is_ready_and_due_later_is_scheduled(
         self, store: Store, clock: ManualClock
     ) -> None:
-        due = await stand(store, run_at=clock.now())
-        past = await stand(store, run_at=clock.now() - timedelta(days=1))
-        zero = await stand(store, delay=timedelta(0))
-        later = await stand(store, delay=timedelta(seconds=1))
-        dated = await stand(store, run_at=clock.now() + timedelta(microseconds=1))
+        due = await enqueue_one(store, run_at=clock.now())
+        past = await enqueue_one(store, run_at=clock.now() - timedelta(days=1))
+        zero = await enqueue_one(store, delay=timedelta(0))
+        later = await enqueue_one(store, delay=timedelta(seconds=1))
+        dated = await enqueue_one(store, run_at=clock.now() + timedelta(microseconds=1))
 
         assert [await state_of(store, task_id) for task_id in (due, past, zero)] == [State.READY] * 3
         assert [await state_of(store, task_id) for task_id in (later, dated)] == [State.SCHEDULED] * 2
@@ -104,12 +104,12 @@ class TestEnqueue:
     async def test_a_delay_counts_from_the_stores_now(self, store: Store, clock: ManualClock) -> None:
         clock.advance(3600)
 
-        task_id = await stand(store, delay=timedelta(minutes=5))
+        task_id = await enqueue_one(store, delay=timedelta(minutes=5))
 
-        assert (await get(store, task_id)).run_at == clock.now() + timedelta(minutes=5)
+        assert (await load(store, task_id)).run_at == clock.now() + timedelta(minutes=5)
         assert await store.now() == clock.now()
 
-    async def test_the_same_id_repeated_is_harmless(self, store: Store, clock: ManualClock) -> None:
+    async def test_repeating_an_enqueue_is_harmless(self, store: Store, clock: ManualClock) -> None:
         batch = some_tasks(3, delay=timedelta(seconds=5), fingerprint=None)
         await store.enqueue(batch)
         before = await dump(store)
@@ -141,8 +141,8 @@ _GIVEN = frozenset(a_task().__struct_fields__) - {"run_at"}
 
 
 class TestIdempotencyKeys:
-    async def test_a_repeat_answers_with_the_first_and_keeps_nothing(self, store: Store) -> None:
-        first = await stand(store, idempotency_key="k", idempotency_digest="d")
+    async def test_a_repeated_request_returns_the_first_task(self, store: Store) -> None:
+        first = await enqueue_one(store, idempotency_key="k", idempotency_digest="d")
         before = await dump(store)
 
         (answer,) = await store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
@@ -161,8 +161,8 @@ class TestIdempotencyKeys:
         ]
         assert [task.id for task in await all_tasks(store)] == [batch[0].id]
 
-    async def test_another_request_under_the_same_key_conflicts_and_keeps_nothing(self, store: Store) -> None:
-        first = await stand(store, idempotency_key="k", idempotency_digest="d")
+    async def test_another_request_with_the_same_key_is_refused(self, store: Store) -> None:
+        first = await enqueue_one(store, idempotency_key="k", idempotency_digest="d")
         before = await dump(store)
 
         with pytest.raises(IdempotencyConflict) as refusal:
@@ -171,7 +171,7 @@ class TestIdempotencyKeys:
         assert refusal.value.standing == first
         assert await dump(store) == before
 
-    async def test_a_conflict_within_a_batch_keeps_nothing(self, store: Store) -> None:
+    async def test_a_conflict_within_a_batch_stores_nothing(self, store: Store) -> None:
         batch = [a_task(idempotency_key="k", idempotency_digest=digest) for digest in ("d", "e")]
 
         with pytest.raises(IdempotencyConflict):
@@ -198,21 +198,21 @@ class TestIdempotencyKeys:
 
         assert [answer.created for answer in answers] == [True, True, True]
 
-    async def test_a_key_outlives_its_tasks_end(self, store: Store) -> None:
+    async def test_a_key_outlives_the_end_of_its_task(self, store: Store) -> None:
         worker = await worker_on(store)
-        claimed = await running(store, worker, idempotency_key="k", idempotency_digest="d")
-        await applied(store, complete(claimed))
+        claimed = await enqueue_and_claim(store, worker, idempotency_key="k", idempotency_digest="d")
+        await settle_now(store, complete(claimed))
 
         (answer,) = await store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
 
         assert (answer.id, answer.created) == (claimed.task.id, False)
 
-    async def test_a_key_without_a_term_goes_with_its_tasks_record(
+    async def test_a_key_without_a_lifetime_is_deleted_with_its_task(
         self, store: Store, clock: ManualClock
     ) -> None:
         worker = await worker_on(store)
-        claimed = await running(store, worker, idempotency_key="k", idempotency_digest="d")
-        await applied(store, complete(claimed))
+        claimed = await enqueue_and_claim(store, worker, idempotency_key="k", idempotency_digest="d")
+        await settle_now(store, complete(claimed))
         clock.advance(1)
         assert await store.prune(AT_ONCE, limit=10) == 1
 
@@ -220,14 +220,14 @@ class TestIdempotencyKeys:
 
         assert answer.created
 
-    async def test_a_key_is_kept_for_its_term_beyond_pruning_and_discarding(
+    async def test_a_key_lives_on_after_its_task_is_pruned_or_discarded(
         self, store: Store, clock: ManualClock
     ) -> None:
         worker = await worker_on(store)
         term = {"idempotency_digest": "d", "idempotency_for": timedelta(hours=1)}
-        pruned = await running(store, worker, idempotency_key="pruned", **term)
-        discarded = await running(store, worker, idempotency_key="discarded", **term)
-        await applied(store, complete(pruned), bury(discarded))
+        pruned = await enqueue_and_claim(store, worker, idempotency_key="pruned", **term)
+        discarded = await enqueue_and_claim(store, worker, idempotency_key="discarded", **term)
+        await settle_now(store, complete(pruned), bury(discarded))
         await discard(store, discarded.task.id)
         clock.advance(timedelta(hours=1) - timedelta(microseconds=1))
         assert await store.prune(AT_ONCE, limit=10) == 1
@@ -242,9 +242,9 @@ class TestIdempotencyKeys:
         ]
         assert await all_tasks(store) == []
 
-    async def test_a_key_is_free_again_after_its_term(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_key_is_free_after_its_lifetime(self, store: Store, clock: ManualClock) -> None:
         term = {"idempotency_key": "k", "idempotency_for": timedelta(hours=1)}
-        first = await stand(store, idempotency_digest="d", **term)
+        first = await enqueue_one(store, idempotency_digest="d", **term)
         clock.advance(timedelta(hours=1))
 
         (answer,) = await store.enqueue([a_task(idempotency_digest="other", **term)])
@@ -253,16 +253,16 @@ class TestIdempotencyKeys:
         found = await all_tasks(store, Filter(idempotency_key="k"))
         assert [task.id for task in found] == [first, answer.id]
 
-    async def test_a_key_taken_anew_is_not_freed_by_the_old_tasks_pruning(
+    async def test_pruning_the_old_task_does_not_free_a_reused_key(
         self, store: Store, clock: ManualClock
     ) -> None:
         worker = await worker_on(store)
-        old = await running(
+        old = await enqueue_and_claim(
             store, worker, idempotency_key="k", idempotency_digest="d", idempotency_for=timedelta(seconds=1)
         )
-        await applied(store, complete(old))
+        await settle_now(store, complete(old))
         clock.advance(2)
-        second = await stand(store, idempotency_key="k", idempotency_digest="d")
+        second = await enqueue_one(store, idempotency_key="k", idempotency_digest="d")
         assert await store.prune(AT_ONCE, limit=10) == 1
 
         (answer,) = await store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
@@ -271,8 +271,8 @@ class TestIdempotencyKeys:
 
 
 class TestFingerprints:
-    async def test_a_second_one_is_refused_and_names_the_first(self, store: Store) -> None:
-        first = await stand(store, fingerprint="f")
+    async def test_a_duplicate_is_refused_and_names_the_existing_task(self, store: Store) -> None:
+        first = await enqueue_one(store, fingerprint="f")
         before = await dump(store)
 
         with pytest.raises(DuplicateTask) as refusal:
@@ -296,36 +296,36 @@ class TestFingerprints:
 
         assert [(answer.id, answer.created) for answer in (*by_id, *by_key)] == [(new.id, False)] * 2
 
-    async def test_it_stands_until_the_end_through_running_and_retrying(self, store: Store) -> None:
+    async def test_a_fingerprint_is_held_until_the_task_ends(self, store: Store) -> None:
         worker = await worker_on(store)
-        claimed = await running(store, worker, fingerprint="f")
+        claimed = await enqueue_and_claim(store, worker, fingerprint="f")
         with pytest.raises(DuplicateTask):
             await store.enqueue([a_task(fingerprint="f")])
-        await applied(store, retry(claimed, timedelta(seconds=5)))
+        await settle_now(store, retry(claimed, timedelta(seconds=5)))
 
         with pytest.raises(DuplicateTask):
             await store.enqueue([a_task(fingerprint="f")])
 
     @pytest.mark.parametrize("end", ["completed", "dead", "cancelled"])
-    async def test_it_is_free_after_the_end(self, store: Store, end: str) -> None:
+    async def test_a_fingerprint_is_free_after_the_end(self, store: Store, end: str) -> None:
         worker = await worker_on(store)
-        claimed = await running(store, worker, fingerprint="f")
+        claimed = await enqueue_and_claim(store, worker, fingerprint="f")
         if end == "cancelled":
             await cancel(store, claimed.task.id)
-            await applied(store, retry(claimed))
+            await settle_now(store, retry(claimed))
         else:
-            await applied(store, complete(claimed) if end == "completed" else bury(claimed))
+            await settle_now(store, complete(claimed) if end == "completed" else bury(claimed))
         assert await state_of(store, claimed.task.id) == end
 
         (answer,) = await store.enqueue([a_task(fingerprint="f")])
 
         assert answer.created
 
-    async def test_a_replay_is_refused_while_another_stands(self, store: Store) -> None:
+    async def test_a_replay_is_refused_while_a_duplicate_has_not_ended(self, store: Store) -> None:
         worker = await worker_on(store)
-        dead = await running(store, worker, fingerprint="f")
-        await applied(store, bury(dead))
-        await stand(store, fingerprint="f")
+        dead = await enqueue_and_claim(store, worker, fingerprint="f")
+        await settle_now(store, bury(dead))
+        await enqueue_one(store, fingerprint="f")
         before = await dump(store)
 
         done = await replay(store, dead.task.id)
@@ -333,21 +333,21 @@ class TestFingerprints:
         assert list(done) == []
         assert await dump(store) == before
 
-    async def test_of_two_dead_twins_only_the_older_is_replayed(self, store: Store) -> None:
+    async def test_of_two_dead_duplicates_only_the_older_is_replayed(self, store: Store) -> None:
         worker = await worker_on(store)
         twins = []
         for _ in range(2):
-            twins.append(await running(store, worker, fingerprint="f"))
-            await applied(store, bury(twins[-1]))
+            twins.append(await enqueue_and_claim(store, worker, fingerprint="f"))
+            await settle_now(store, bury(twins[-1]))
 
         done = await replay(store, *(twin.task.id for twin in twins))
 
         assert list(done) == [twins[0].task.id]
 
-    async def test_a_replayed_one_stands_again(self, store: Store) -> None:
+    async def test_a_replayed_task_holds_its_fingerprint_again(self, store: Store) -> None:
         worker = await worker_on(store)
-        dead = await running(store, worker, fingerprint="f")
-        await applied(store, bury(dead))
+        dead = await enqueue_and_claim(store, worker, fingerprint="f")
+        await settle_now(store, bury(dead))
         await replay(store, dead.task.id)
 
         with pytest.raises(DuplicateTask) as refusal:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ..._model.task import Error
 from ..._store.protocol import Store
-from .steps import applied, bury, complete, get, replay, running, stand, worker_on
+from .steps import bury, complete, enqueue_and_claim, enqueue_one, load, replay, settle_now, worker_on
 
 HOSTILE = [
     "",
@@ -34,17 +34,17 @@ async def comes_back(store: Store, payload: bytes) -> None:
     """Send it through enqueue, claim, a result and a look."""
     worker = await worker_on(store)
 
-    claimed = await running(store, worker, payload=payload)
-    await applied(store, complete(claimed, payload))
+    claimed = await enqueue_and_claim(store, worker, payload=payload)
+    await settle_now(store, complete(claimed, payload))
 
-    task = await get(store, claimed.task.id)
+    task = await load(store, claimed.task.id)
     assert claimed.task.payload == task.payload == task.result == payload
 
 
 class TestPayloads:
     @given(document=documents, spaced=st.booleans(), ascii_only=st.booleans())
     @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    async def test_any_json_object_comes_back_byte_for_byte(
+    async def test_any_json_object_is_returned_byte_for_byte(
         self, store: Store, document: dict[str, object], *, spaced: bool, ascii_only: bool
     ) -> None:
         text = json.dumps(document, ensure_ascii=ascii_only, indent=1 if spaced else None)
@@ -52,34 +52,34 @@ class TestPayloads:
         await comes_back(store, text.encode())
 
     @pytest.mark.parametrize("size", [0, 1 << 10, 1 << 16, 1 << 20], ids=lambda size: f"{size}-bytes")
-    async def test_any_size_up_to_a_mebibyte_comes_back(self, store: Store, size: int) -> None:
+    async def test_payloads_up_to_one_mebibyte_are_returned(self, store: Store, size: int) -> None:
         await comes_back(store, b'{"x":"%s"}' % ("é" * (size // 2)).encode())
 
     @pytest.mark.parametrize("text", HOSTILE)
-    async def test_hostile_names_are_just_names(self, store: Store, text: str) -> None:
+    async def test_special_characters_in_names_are_harmless(self, store: Store, text: str) -> None:
         names = {"type": f"t{text}", "tenant": text, "idempotency_key": f"k{text}", "enqueued_by": text}
         error = Error(type=f"E{text}", message=text, traceback=text)
         worker = await worker_on(store, f"w{text}")
 
-        claimed = await running(store, worker, queue=f"q{text}", **names)
-        await applied(store, bury(claimed, error))
+        claimed = await enqueue_and_claim(store, worker, queue=f"q{text}", **names)
+        await settle_now(store, bury(claimed, error))
 
-        task = await get(store, claimed.task.id)
+        task = await load(store, claimed.task.id)
         assert {name: getattr(task, name) for name in names} == names
         assert (task.queue, task.error, task.worker) == (f"q{text}", error, f"w{text}")
 
-    async def test_an_edited_payload_comes_back_too(self, store: Store) -> None:
+    async def test_a_replaced_payload_is_returned(self, store: Store) -> None:
         edited = json.dumps({"x": HOSTILE}, ensure_ascii=False).encode()
-        held = await running(store, await worker_on(store))
-        await applied(store, bury(held))
+        held = await enqueue_and_claim(store, await worker_on(store))
+        await settle_now(store, bury(held))
 
         await replay(store, held.task.id, payload=edited)
 
-        assert (await get(store, held.task.id)).payload == edited
+        assert (await load(store, held.task.id)).payload == edited
 
-    async def test_steps_that_follow_come_back_too(self, store: Store) -> None:
+    async def test_following_steps_are_returned(self, store: Store) -> None:
         steps = json.dumps([{"payload": {"x": HOSTILE}}], ensure_ascii=False).encode()
 
-        task_id = await stand(store, next=steps)
+        task_id = await enqueue_one(store, next=steps)
 
-        assert (await get(store, task_id)).next == steps
+        assert (await load(store, task_id)).next == steps

@@ -26,7 +26,7 @@ from ..._model.verdict import Settlement
 from ..._store.protocol import Store
 from ..._stores.memory import MemoryStore
 from .pair import Factory, Pair, Refusal
-from .steps import ENDINGS, SOMEBODY, a_task, complete, retry, snooze
+from .steps import ENDINGS, OPERATOR, a_task, complete, retry, snooze
 
 LEASE = timedelta(seconds=10)
 EVERY = 1000
@@ -61,7 +61,7 @@ filters = st.builds(
     error=st.none() | st.just("boo"),
 )
 actions: st.SearchStrategy[Action] = st.sampled_from(
-    [CancelTasks(by=SOMEBODY), Replay(by=SOMEBODY), Replay(by=SOMEBODY, payload=b"{}"), Discard(by=SOMEBODY)]
+    [CancelTasks(by=OPERATOR), Replay(by=OPERATOR), Replay(by=OPERATOR, payload=b"{}"), Discard(by=OPERATOR)]
 )
 terms = st.sampled_from([None, timedelta(0), timedelta(seconds=20)])
 retentions = st.builds(Retention, completed=terms, cancelled=terms, dead=terms)

@@ -15,7 +15,7 @@ from ..._model.schedule import Schedule, Tick
 from ..._store.protocol import Store
 from ...errors import NotSupported
 from ..clock import ManualClock
-from .steps import SOMEBODY, all_records, cancel, dump, stand, worker_on
+from .steps import OPERATOR, all_records, cancel, dump, enqueue_one, worker_on
 
 FULL = QueueSettings(
     name="reports/ünï",
@@ -36,15 +36,15 @@ KEPT = (
 )
 
 
-class TestKeptRecords:
+class TestStoredRecords:
     @pytest.mark.parametrize("record", KEPT, ids=lambda record: type(record).__name__)
-    async def test_it_comes_back_as_it_was_given(self, store: Store, record: StoredRecord) -> None:
+    async def test_a_record_is_returned_as_it_was_put(self, store: Store, record: StoredRecord) -> None:
         await store.put(record)
 
         assert await all_records(store, type(record)) == (record,)
 
     @pytest.mark.parametrize("record", KEPT, ids=lambda record: type(record).__name__)
-    async def test_it_is_replaced_and_removed_by_name(self, store: Store, record: StoredRecord) -> None:
+    async def test_a_record_is_replaced_and_removed_by_name(self, store: Store, record: StoredRecord) -> None:
         other, changed = replace(record, name="other"), replace(record)
         for one in (record, other, changed):
             await store.put(one)
@@ -81,7 +81,7 @@ class TestKeptRecords:
 
 
 class TestRecords:
-    async def test_settings_come_back_as_they_were_given(self, store: Store) -> None:
+    async def test_queue_settings_are_returned_as_they_were_put(self, store: Store) -> None:
         plain = QueueSettings(name="plain")
         await store.put(FULL)
         await store.put(plain)
@@ -138,7 +138,7 @@ class TestRecords:
         assert await dump(store) == before
 
     async def test_the_audit_log_cannot_be_shortened(self, store: Store) -> None:
-        await cancel(store, await stand(store))
+        await cancel(store, await enqueue_one(store))
         (line,) = await all_records(store, Audit)
 
         with pytest.raises(NotSupported):
@@ -161,7 +161,7 @@ class TestAuditedRecords:
     """What people change beside tasks is in the log too, in the same step; what programs put is not."""
 
     @pytest.mark.parametrize("record", CHANGED, ids=lambda record: type(record).__name__)
-    async def test_whoever_puts_or_removes_is_logged(
+    async def test_put_and_remove_by_an_operator_are_logged(
         self, store: Store, clock: ManualClock, record: QueueSettings | StoredRecord
     ) -> None:
         await store.put(record, By(who="ada", why="too much mail"))
@@ -178,9 +178,9 @@ class TestAuditedRecords:
         assert (put.task_id, gone.task_id, gone.detail) == (None, None, "")
         assert put.detail.startswith("{")
 
-    async def test_a_line_names_the_record_and_says_what_it_became(self, store: Store) -> None:
-        await store.put(QueueSettings(name="mail", paused=True), SOMEBODY)
-        await store.put(Limit(name="calls", rate=0.5, by="tenant"), SOMEBODY)
+    async def test_an_entry_names_the_record_and_its_new_value(self, store: Store) -> None:
+        await store.put(QueueSettings(name="mail", paused=True), OPERATOR)
+        await store.put(Limit(name="calls", rate=0.5, by="tenant"), OPERATOR)
 
         paused, limited = await all_records(store, Audit)
         assert (paused.subject, limited.subject) == ("queue mail", "limit calls")
@@ -188,7 +188,7 @@ class TestAuditedRecords:
         assert '"by":"tenant","rate":0.5' in limited.detail
 
     @pytest.mark.parametrize("record", CHANGED, ids=lambda record: type(record).__name__)
-    async def test_what_nobody_did_is_not_logged(
+    async def test_changes_without_an_operator_are_not_logged(
         self, store: Store, record: QueueSettings | StoredRecord
     ) -> None:
         await store.put(record)
@@ -198,33 +198,33 @@ class TestAuditedRecords:
 
     @pytest.mark.parametrize("kind", [Session, *map(type, CHANGED)], ids=lambda kind: kind.__name__)
     async def test_removing_nothing_is_not_logged(self, store: Store, kind: type[QueueSettings]) -> None:
-        assert not await store.remove(kind, "nothing", SOMEBODY)
+        assert not await store.remove(kind, "nothing", OPERATOR)
 
         assert await all_records(store, Audit) == ()
 
     async def test_ending_a_session_is_logged(self, store: Store) -> None:
         worker = await worker_on(store)
 
-        assert await store.remove(Session, worker.session, SOMEBODY)
+        assert await store.remove(Session, worker.session, OPERATOR)
 
         (line,) = await all_records(store, Audit)
         assert (line.action, line.subject) == ("remove", f"session {worker.session}")
 
-    async def test_what_is_refused_is_not_logged(self, store: Store, clock: ManualClock) -> None:
+    async def test_refused_changes_are_not_logged(self, store: Store, clock: ManualClock) -> None:
         with pytest.raises(NotSupported):
-            await store.put(Audit(id="a", at=clock.now(), who="eve", why="", action="cancel"), SOMEBODY)
+            await store.put(Audit(id="a", at=clock.now(), who="eve", why="", action="cancel"), OPERATOR)
         with pytest.raises(NotSupported):
-            await store.remove(Audit, "a", SOMEBODY)
+            await store.remove(Audit, "a", OPERATOR)
 
         assert await all_records(store, Audit) == ()
 
-    async def test_no_line_repeats_a_secret(self, store: Store) -> None:
+    async def test_entries_contain_no_secrets(self, store: Store) -> None:
         secrets = (HASH, "s3cret", "p4th", "qu3ry", "us3r")
-        await store.put(CHANGED[-1], SOMEBODY)
+        await store.put(CHANGED[-1], OPERATOR)
         await store.put(
-            Schedule(name="s", type="t", payload=b'{"card":"s3cret"}', secret=("card",)), SOMEBODY
+            Schedule(name="s", type="t", payload=b'{"card":"s3cret"}', secret=("card",)), OPERATOR
         )
-        await store.put(Alert(name="a", webhook="https://us3r@hooks.example:8443/p4th?k=qu3ry"), SOMEBODY)
+        await store.put(Alert(name="a", webhook="https://us3r@hooks.example:8443/p4th?k=qu3ry"), OPERATOR)
 
         lines = await all_records(store, Audit)
         said = "".join(f"{line.subject} {line.detail}" for line in lines)
@@ -234,32 +234,32 @@ class TestAuditedRecords:
         assert '"type":"t"' in said
         assert '"webhook":"hooks.example:8443"' in said
 
-    async def test_a_line_is_bounded(self, store: Store) -> None:
+    async def test_entries_are_bounded_in_size(self, store: Store) -> None:
         fair = QueueSettings(
             name="q", fairness=Fairness.ROUND_ROBIN, weights={f"tenant-{n}": 2 for n in range(1_000)}
         )
-        await store.put(fair, SOMEBODY)
+        await store.put(fair, OPERATOR)
 
         (line,) = await all_records(store, Audit)
         assert len(line.detail) == 2_000
         assert await all_records(store, QueueSettings) == (fair,)
 
-    async def test_pruning_by_hand_is_logged_and_the_keepers_is_not(self, store: Store) -> None:
+    async def test_a_prune_by_an_operator_is_logged_and_the_keepers_is_not(self, store: Store) -> None:
         await store.prune(Retention(dead=None), 10)
-        await store.prune(Retention(dead=None, completed=timedelta(hours=1)), 10, SOMEBODY)
+        await store.prune(Retention(dead=None, completed=timedelta(hours=1)), 10, OPERATOR)
 
         (line,) = await all_records(store, Audit)
         assert (line.action, line.subject, line.task_id) == ("prune", "tasks", None)
         assert line.detail == '{"completed":3600.0,"cancelled":604800.0,"dead":null}'
 
     @pytest.mark.parametrize("newest_first", [False, True])
-    async def test_lines_about_tasks_and_records_share_pages(
+    async def test_entries_about_tasks_and_records_share_pages(
         self, store: Store, *, newest_first: bool
     ) -> None:
-        ids = [await stand(store) for _ in range(3)]
+        ids = [await enqueue_one(store) for _ in range(3)]
         for number, task_id in enumerate(ids):
             await cancel(store, task_id)
-            await store.put(QueueSettings(name=f"q{number}"), SOMEBODY)
+            await store.put(QueueSettings(name=f"q{number}"), OPERATOR)
         page = Page(limit=2, newest_first=newest_first)
 
         pages = [await store.records(Audit, page)]

@@ -24,7 +24,7 @@ R = TypeVar("R", bound=Record)
 LEASE = timedelta(seconds=30)
 NO_DELAY = timedelta(0)
 BOOM = Error(type="ValueError", message="boom")
-SOMEBODY = By(who="ada", why="a test")
+OPERATOR = By(who="ada", why="a test")
 EVERYTHING = Filter()
 
 
@@ -40,14 +40,14 @@ def some_tasks(number: int, **changes: Any) -> list[NewTask]:
     return [a_task(**changes) for _ in range(number)]
 
 
-async def stand(store: Store, **changes: Any) -> TaskId:
+async def enqueue_one(store: Store, **changes: Any) -> TaskId:
     """Enqueue one task; answers with its id."""
     new = a_task(**changes)
     await store.enqueue([new])
     return new.id
 
 
-async def get(store: Store, task_id: TaskId) -> Task:
+async def load(store: Store, task_id: TaskId) -> Task:
     """The task as it stands."""
     found = await store.find(Filter(ids=(task_id,)), Page())
     assert [task.id for task in found.items] == [task_id], f"there is no task {task_id}"
@@ -61,7 +61,7 @@ async def exists(store: Store, task_id: TaskId) -> bool:
 
 async def state_of(store: Store, task_id: TaskId) -> State:
     """The task's state."""
-    return (await get(store, task_id)).state
+    return (await load(store, task_id)).state
 
 
 class ManualWorker:
@@ -83,14 +83,14 @@ class ManualWorker:
         """Send a heartbeat with news of how far tasks have come."""
         return await self.beat(*held, progress=reports)
 
-    def ask(self, limit: int = 1, *queues: str) -> Claim:
+    def next_claim(self, limit: int = 1, *queues: str) -> Claim:
         """The next claim, numbered, not sent yet."""
         self.claims += 1
         return Claim(session=self.session, queues=queues or (DEFAULT_QUEUE,), limit=limit, number=self.claims)
 
     async def claim(self, limit: int = 1, *queues: str) -> Sequence[Claimed]:
         """Claim up to so many tasks."""
-        return await self.store.claim(self.ask(limit, *queues))
+        return await self.store.claim(self.next_claim(limit, *queues))
 
     async def claim_one(self, *queues: str) -> Claimed:
         """Claim the one task that must be there."""
@@ -107,10 +107,10 @@ async def worker_on(store: Store, name: str = "worker", lease_for: timedelta = L
     return worker
 
 
-async def running(store: Store, worker: ManualWorker, **changes: Any) -> Claimed:
+async def enqueue_and_claim(store: Store, worker: ManualWorker, **changes: Any) -> Claimed:
     """Enqueue one task in a queue of its own and claim it."""
     queue = changes.pop("queue", new_id())
-    task_id = await stand(store, queue=queue, **changes)
+    task_id = await enqueue_one(store, queue=queue, **changes)
     claimed = await worker.claim_one(queue)
     assert claimed.task.id == task_id
     return claimed
@@ -170,12 +170,12 @@ async def settle(store: Store, *batch: Settlement) -> tuple[Receipt, ...]:
     return settled.receipts
 
 
-async def applied(store: Store, *batch: Settlement) -> None:
+async def settle_now(store: Store, *batch: Settlement) -> None:
     """Settle what must be settled."""
     assert set(await settle(store, *batch)) <= {Receipt.APPLIED}
 
 
-async def taken_over(store: Store, clock: ManualClock, stalled: Claimed) -> tuple[ManualWorker, Claimed]:
+async def take_over(store: Store, clock: ManualClock, stalled: Claimed) -> tuple[ManualWorker, Claimed]:
     """The stalled worker's lease runs out and another worker takes the task over."""
     clock.advance(LEASE)
     rescuer = await worker_on(store, "rescuer")
@@ -184,24 +184,24 @@ async def taken_over(store: Store, clock: ManualClock, stalled: Claimed) -> tupl
     return rescuer, rescued
 
 
-async def do(store: Store, action: Action, *ids: TaskId) -> Sequence[TaskId]:
+async def act(store: Store, action: Action, *ids: TaskId) -> Sequence[TaskId]:
     """Do it to these tasks; answers with those it was done to."""
     return await store.apply(action, Filter(ids=ids), limit=1000)
 
 
 async def cancel(store: Store, *ids: TaskId) -> Sequence[TaskId]:
     """An operator cancels these."""
-    return await do(store, CancelTasks(by=SOMEBODY), *ids)
+    return await act(store, CancelTasks(by=OPERATOR), *ids)
 
 
 async def replay(store: Store, *ids: TaskId, payload: bytes | None = None) -> Sequence[TaskId]:
     """An operator replays these."""
-    return await do(store, Replay(by=SOMEBODY, payload=payload), *ids)
+    return await act(store, Replay(by=OPERATOR, payload=payload), *ids)
 
 
 async def discard(store: Store, *ids: TaskId) -> Sequence[TaskId]:
     """An operator discards these."""
-    return await do(store, Discard(by=SOMEBODY), *ids)
+    return await act(store, Discard(by=OPERATOR), *ids)
 
 
 async def all_tasks(store: Store, where: Filter = EVERYTHING, *, limit: int = 1000) -> list[Task]:

@@ -14,14 +14,14 @@ from ...clock import ManualClock
 from ..steps import (
     ManualWorker,
     a_task,
-    applied,
     bury,
     cancel,
     complete,
+    enqueue_one,
     replay,
     retry,
+    settle_now,
     some_tasks,
-    stand,
     worker_on,
 )
 
@@ -63,13 +63,13 @@ async def levels(worker: ManualWorker, number: int, at_once: int = 10) -> Counte
 
 
 class TestFairness:
-    async def test_without_fairness_the_first_come_first(self, store: Store) -> None:
+    async def test_without_fairness_the_first_enqueued_is_first(self, store: Store) -> None:
         await fill(store, ada=5, bob=5)
         worker = await worker_on(store)
 
         assert await picks(worker, 10) == ["ada"] * 5 + ["bob"] * 5
 
-    async def test_a_burst_delays_nobody_else(self, store: Store) -> None:
+    async def test_a_burst_of_one_tenant_does_not_delay_others(self, store: Store) -> None:
         """The burst has 10,000 tasks; then 50 tenants add 10 each, and are done within two fair rounds."""
         await store.put(ROUND_ROBIN)
         await fill(store, burst=10_000)
@@ -82,9 +82,7 @@ class TestFairness:
         assert {tenant: first[tenant] for tenant in others} == others
 
     @pytest.mark.parametrize("at_once", [1, 3, 50])
-    async def test_everybody_has_as_many_turns_however_many_are_claimed_at_once(
-        self, store: Store, at_once: int
-    ) -> None:
+    async def test_tenants_get_equal_turns_whatever_the_batch_size(self, store: Store, at_once: int) -> None:
         await store.put(ROUND_ROBIN)
         await fill(store, ada=60, bob=60, eve=60)
         worker = await worker_on(store)
@@ -106,7 +104,7 @@ class TestFairness:
         assert first["eve"] >= 16
         await workers[1].store.close()
 
-    async def test_weights_give_shares(self, store: Store) -> None:
+    async def test_weights_set_the_share_of_each_tenant(self, store: Store) -> None:
         await store.put(replace(ROUND_ROBIN, weights={"two": 2, "four": 4}))
         await fill(store, one=6_000, two=6_000, four=6_000)
         worker = await worker_on(store)
@@ -116,7 +114,7 @@ class TestFairness:
         for tenant, weight in {"one": 1, "two": 2, "four": 4}.items():
             assert first[tenant] == pytest.approx(10_000 * weight / 7, rel=0.05)
 
-    async def test_changed_weights_hold_for_what_waits_already(self, store: Store) -> None:
+    async def test_changed_weights_apply_to_waiting_tasks(self, store: Store) -> None:
         await store.put(ROUND_ROBIN)
         await fill(store, ada=500, bob=500)
         worker = await worker_on(store)
@@ -127,14 +125,14 @@ class TestFairness:
 
         assert then["bob"] == pytest.approx(90, abs=9)
 
-    async def test_the_share_of_who_has_nothing_goes_to_the_others(self, store: Store) -> None:
+    async def test_the_share_of_an_idle_tenant_goes_to_the_others(self, store: Store) -> None:
         await store.put(replace(ROUND_ROBIN, weights={"absent": 50}))
         await fill(store, ada=100, bob=3)
         worker = await worker_on(store)
 
         assert Counter(await picks(worker, 80, at_once=80)) == {"ada": 77, "bob": 3}
 
-    async def test_a_queue_becomes_fair_for_what_waits_already(self, store: Store) -> None:
+    async def test_fairness_applies_to_tasks_that_are_already_waiting(self, store: Store) -> None:
         await fill(store, ada=300, bob=20)
         worker = await worker_on(store)
 
@@ -144,7 +142,7 @@ class TestFairness:
         assert first["bob"] == 20
 
     @pytest.mark.parametrize("settings", [ROUND_ROBIN, RANDOM], ids=lambda one: one.fairness.value)
-    async def test_changing_to_and_fro_loses_nothing(self, store: Store, settings: QueueSettings) -> None:
+    async def test_switching_fairness_loses_no_task(self, store: Store, settings: QueueSettings) -> None:
         new = [a_task(queue="q", tenant=f"t{number % 7}") for number in range(140)]
         worker = await worker_on(store)
         claimed: list[str] = []
@@ -161,43 +159,43 @@ class TestFairness:
 
     async def test_within_a_tenant_priority_and_age_decide(self, store: Store) -> None:
         await store.put(ROUND_ROBIN)
-        first = await stand(store, queue="q", tenant="ada")
-        second = await stand(store, queue="q", tenant="ada")
-        urgent = await stand(store, queue="q", tenant="ada", priority=HIGH, boost=HIGH * STRICT)
+        first = await enqueue_one(store, queue="q", tenant="ada")
+        second = await enqueue_one(store, queue="q", tenant="ada")
+        urgent = await enqueue_one(store, queue="q", tenant="ada", priority=HIGH, boost=HIGH * STRICT)
         worker = await worker_on(store)
 
         assert [(await worker.claim_one("q")).task.id for _ in range(3)] == [urgent, first, second]
 
-    async def test_what_comes_back_has_its_turn_again(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_retried_task_takes_turns_again(self, store: Store, clock: ManualClock) -> None:
         await store.put(ROUND_ROBIN)
         await fill(store, ada=2, bob=1)
         worker = await worker_on(store)
         claimed = await worker.claim(3, "q")
-        await applied(store, *[retry(one, timedelta(seconds=5)) for one in claimed])
+        await settle_now(store, *[retry(one, timedelta(seconds=5)) for one in claimed])
 
         clock.advance(timedelta(seconds=5))
         await store.promote(10)
 
         assert Counter(await picks(worker, 3)) == {"ada": 2, "bob": 1}
 
-    async def test_what_is_replayed_or_unblocked_has_its_turn_again(self, store: Store) -> None:
+    async def test_a_replayed_or_unblocked_task_takes_turns_again(self, store: Store) -> None:
         await store.put(ROUND_ROBIN)
         first = a_task(queue="q", tenant="ada")
         second = a_task(queue="q", tenant="bob", after=(first.id,))
         await store.enqueue([first, second])
-        dead = await stand(store, queue="q", tenant="eve")
-        cancelled = await stand(store, queue="q", tenant="eve")
+        dead = await enqueue_one(store, queue="q", tenant="eve")
+        cancelled = await enqueue_one(store, queue="q", tenant="eve")
         await cancel(store, cancelled)
         worker = await worker_on(store)
         for one in await worker.claim(5, "q"):
-            await applied(store, bury(one) if one.task.id == dead else complete(one))
+            await settle_now(store, bury(one) if one.task.id == dead else complete(one))
         await replay(store, dead, cancelled)
 
         claimed = [one.task.id for _ in range(3) for one in await worker.claim(1, "q")]
 
         assert sorted(claimed) == sorted([second.id, dead, cancelled])
 
-    async def test_who_has_more_waiting_is_drawn_more_often(self, store: Store) -> None:
+    async def test_random_fairness_favours_tenants_with_more_waiting(self, store: Store) -> None:
         await store.put(RANDOM)
         await fill(store, much=900, little=300)
         worker = await worker_on(store)
@@ -206,7 +204,7 @@ class TestFairness:
 
         assert first["much"] > first["little"] > 40  # 100 are to be expected, give or take 9
 
-    async def test_many_tenants_have_a_turn_each(self, store: Store) -> None:
+    async def test_each_of_many_tenants_gets_a_turn(self, store: Store) -> None:
         await store.put(ROUND_ROBIN)
         tenants = [f"tenant-{number:04}" for number in range(2_000)]
         await store.enqueue([a_task(queue="q", tenant=tenant) for tenant in tenants for _ in range(2)])
@@ -217,7 +215,7 @@ class TestFairness:
 
         assert len(first) == 2_001
 
-    async def test_fair_and_other_queues_have_their_turns(self, store: Store) -> None:
+    async def test_fair_and_other_queues_take_turns(self, store: Store) -> None:
         await store.put(ROUND_ROBIN)
         await fill(store, ada=100)
         await store.enqueue(some_tasks(100, queue="plain"))
@@ -230,7 +228,7 @@ class TestFairness:
         assert found["q"] == pytest.approx(30, abs=6)
         assert found.total() == 60
 
-    async def test_a_paused_fair_queue_gives_nothing(self, store: Store) -> None:
+    async def test_a_paused_fair_queue_is_not_claimed_from(self, store: Store) -> None:
         await store.put(replace(ROUND_ROBIN, paused=True))
         await fill(store, ada=3)
         worker = await worker_on(store)
@@ -241,7 +239,7 @@ class TestFairness:
 
 
 class TestShares:
-    async def test_strict_order_starves_the_low(self, store: Store) -> None:
+    async def test_strict_order_starves_low_priority(self, store: Store) -> None:
         """What the shares below are for."""
         await store.enqueue(of_level(LOW, 50) + of_level(HIGH, 100))
         worker = await worker_on(store)
@@ -249,7 +247,7 @@ class TestShares:
         assert await levels(worker, 100) == {HIGH: 100}
 
     @pytest.mark.parametrize("at_once", [1, 7, 100])
-    async def test_a_level_has_its_share(self, store: Store, at_once: int) -> None:
+    async def test_a_level_gets_its_share(self, store: Store, at_once: int) -> None:
         await store.put(QueueSettings(name="q", ordering=Ordering(shares={Level.LOW: 20})))
         await store.enqueue(of_level(LOW, 200) + of_level(HIGH, 400))
         worker = await worker_on(store)
@@ -258,7 +256,7 @@ class TestShares:
 
         assert first[LOW] == pytest.approx(40, abs=2)
 
-    async def test_no_level_waits_for_ever(self, store: Store) -> None:
+    async def test_no_level_starves(self, store: Store) -> None:
         shares = {Level.HIGH: 80, Level.MEDIUM: 15, Level.LOW: 5}
         await store.put(QueueSettings(name="q", ordering=Ordering(shares=shares)))
         await store.enqueue(of_level(LOW, 100) + of_level(0, 100) + of_level(HIGH, 400))
@@ -277,7 +275,7 @@ class TestShares:
 
         assert len(await worker.claim(10, "q")) == 10
 
-    async def test_who_had_nothing_for_long_saves_nothing_up(self, store: Store) -> None:
+    async def test_an_idle_level_saves_up_no_picks(self, store: Store) -> None:
         await store.put(QueueSettings(name="q", ordering=Ordering(shares={Level.LOW: 20})))
         await store.enqueue(of_level(HIGH, 500))
         worker = await worker_on(store)
@@ -287,7 +285,7 @@ class TestShares:
 
         assert (await levels(worker, 50))[LOW] == pytest.approx(10, abs=2)
 
-    async def test_what_waits_already_is_shared_out(self, store: Store) -> None:
+    async def test_shares_apply_to_tasks_that_are_already_waiting(self, store: Store) -> None:
         await store.enqueue(of_level(LOW, 50) + of_level(HIGH, 200))
         worker = await worker_on(store)
 
@@ -295,7 +293,7 @@ class TestShares:
 
         assert (await levels(worker, 60))[LOW] == pytest.approx(30, abs=2)
 
-    async def test_levels_and_tenants_are_shared_out_together(self, store: Store) -> None:
+    async def test_shares_and_fairness_apply_together(self, store: Store) -> None:
         settings = replace(ROUND_ROBIN, ordering=Ordering(shares={Level.LOW: 25}))
         await store.put(settings)
         for priority in (HIGH, LOW):
@@ -323,7 +321,9 @@ class TestLevels:
         ],
         ids=["plain", "fair", "shared"],
     )
-    async def test_it_gets_that_level_in_order(self, store: Store, settings: QueueSettings) -> None:
+    async def test_a_claim_for_a_level_gets_its_tasks_in_order(
+        self, store: Store, settings: QueueSettings
+    ) -> None:
         await store.put(settings)
         low, high = of_level(LOW, 3), of_level(HIGH, 30)
         await store.enqueue([*high, *of_level(0, 30), *low])
@@ -337,7 +337,7 @@ class TestLevels:
         assert rest == [low[2].id]
         assert of_high == [task.id for task in high[:2]]
 
-    async def test_what_is_left_goes_on_as_before(self, store: Store) -> None:
+    async def test_other_levels_keep_their_order(self, store: Store) -> None:
         new = [*of_level(HIGH, 3), *of_level(0, 3), *of_level(LOW, 3)]
         await store.enqueue(new)
         worker = await worker_on(store)
@@ -347,31 +347,33 @@ class TestLevels:
 
         assert [*first, *rest] == [new[6].id, *[task.id for task in new if task.id != new[6].id]]
 
-    async def test_medium_is_nought(self, store: Store) -> None:
+    async def test_medium_is_priority_zero(self, store: Store) -> None:
         medium = of_level(0, 2)
         await store.enqueue([*of_level(HIGH, 2), *medium, *of_level(LOW, 2)])
         worker = await worker_on(store)
 
         assert await _claim_level(worker, Level.MEDIUM, 5) == [task.id for task in medium]
 
-    async def test_a_paused_queue_gives_nothing(self, store: Store) -> None:
+    async def test_a_paused_queue_is_not_claimed_from(self, store: Store) -> None:
         await store.put(QueueSettings(name="q", paused=True))
         await store.enqueue(of_level(LOW, 2))
         worker = await worker_on(store)
 
         assert await _claim_level(worker, Level.LOW, 5) == []
 
-    async def test_it_settles_and_claims_in_one_step(self, store: Store) -> None:
+    async def test_a_settle_can_claim_for_a_level(self, store: Store) -> None:
         low = of_level(LOW, 2)
         await store.enqueue(low)
         worker = await worker_on(store)
         claimed = await worker.claim(1, "q")
 
-        settled = await store.settle([complete(claimed[0])], replace(worker.ask(5, "q"), level=Level.LOW))
+        settled = await store.settle(
+            [complete(claimed[0])], replace(worker.next_claim(5, "q"), level=Level.LOW)
+        )
 
         assert [one.task.id for one in settled.claimed] == [low[1].id]
 
 
 async def _claim_level(worker: ManualWorker, level: Level, number: int) -> Sequence[str]:
-    claimed = await worker.store.claim(replace(worker.ask(number, "q"), level=level))
+    claimed = await worker.store.claim(replace(worker.next_claim(number, "q"), level=level))
     return [one.task.id for one in claimed]

@@ -17,11 +17,11 @@ from ..steps import (
     LEASE,
     ManualWorker,
     a_task,
-    applied,
     complete,
+    enqueue_one,
     release,
+    settle_now,
     some_tasks,
-    stand,
     worker_on,
 )
 
@@ -41,14 +41,14 @@ async def started(worker: ManualWorker, limit: int = 100, *queues: str) -> int:
 
 
 class TestCaps:
-    async def test_a_queue(self, store: Store) -> None:
+    async def test_a_cap_on_a_queue(self, store: Store) -> None:
         await store.put(replace(ONE, running=3))
         await store.enqueue(some_tasks(10, queue="q"))
         worker = await worker_on(store)
 
         assert [await started(worker), await started(worker)] == [3, 0]
 
-    async def test_a_type(self, store: Store) -> None:
+    async def test_a_cap_on_a_type(self, store: Store) -> None:
         await store.put(Limit(name="mail", type="mail.send", running=2))
         await store.enqueue([a_task(queue=queue) for queue in ("q", "p") for _ in range(3)])
         await store.enqueue(some_tasks(3, queue="q", type="other"))
@@ -58,7 +58,7 @@ class TestCaps:
 
         assert Counter(one.task.type for one in claimed) == {"mail.send": 2, "other": 3}
 
-    async def test_one_tenant(self, store: Store) -> None:
+    async def test_a_cap_on_one_tenant(self, store: Store) -> None:
         await store.put(Limit(name="bob", tenant="bob", running=1))
         for tenant in ("bob", "ada"):
             await store.enqueue(some_tasks(4, queue="q", tenant=tenant))
@@ -67,7 +67,7 @@ class TestCaps:
         assert Counter(one.task.tenant for one in await worker.claim(100, "q")) == {"bob": 1, "ada": 4}
 
     @pytest.mark.parametrize("fairness", list(Fairness), ids=lambda one: one.value)
-    async def test_each_tenant(self, store: Store, fairness: Fairness) -> None:
+    async def test_a_cap_on_each_tenant(self, store: Store, fairness: Fairness) -> None:
         await store.put(QueueSettings(name="q", fairness=fairness))
         await store.put(Limit(name="each", by="tenant", running=2))
         for number in range(5):
@@ -78,7 +78,7 @@ class TestCaps:
 
         assert Counter(one.task.tenant for one in claimed) == {f"t{number}": 2 for number in range(5)}
 
-    async def test_each_value_of_a_payload_field(self, store: Store) -> None:
+    async def test_a_cap_on_each_value_of_a_payload_field(self, store: Store) -> None:
         await store.put(BY_ACCOUNT)
         accounts = ["a", "b", 7, None, "x" * 500, {"deep": [1]}]
         await store.enqueue([posting(account) for account in accounts for _ in range(3)])
@@ -97,7 +97,7 @@ class TestCaps:
 
         assert await started(worker) == 1
 
-    async def test_several_limits_hold_together(self, store: Store) -> None:
+    async def test_several_limits_apply_together(self, store: Store) -> None:
         await store.put(Limit(name="all", queue="q", running=4))
         await store.put(Limit(name="each", queue="q", by="tenant", running=3))
         await store.put(BY_ACCOUNT)
@@ -113,27 +113,27 @@ class TestCaps:
         assert Counter(one.task.type for one in claimed)["ledger.post"] <= 1
 
     @pytest.mark.parametrize("ending", ENDINGS)
-    async def test_every_end_gives_the_permit_back(self, store: Store, ending: str) -> None:
+    async def test_every_verdict_returns_the_permit(self, store: Store, ending: str) -> None:
         await store.put(ONE)
         await store.enqueue(some_tasks(2, queue="q"))
         worker = await worker_on(store)
         (first,) = await worker.claim(5, "q")
 
-        await applied(store, ENDINGS[ending](first))
+        await settle_now(store, ENDINGS[ending](first))
 
         assert await started(worker) == 1
 
-    async def test_what_is_settled_in_the_same_step_makes_room(self, store: Store) -> None:
+    async def test_permits_of_tasks_settled_in_the_same_call_are_free(self, store: Store) -> None:
         await store.put(ONE)
         await store.enqueue(some_tasks(2, queue="q"))
         worker = await worker_on(store)
         (first,) = await worker.claim(5, "q")
 
-        settled = await store.settle([complete(first)], worker.ask(5, "q"))
+        settled = await store.settle([complete(first)], worker.next_claim(5, "q"))
 
         assert len(settled.claimed) == 1
 
-    async def test_a_stale_settlement_gives_nothing_back(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_stale_settlement_returns_no_permit(self, store: Store, clock: ManualClock) -> None:
         await store.put(ONE)
         await store.enqueue(some_tasks(2, queue="q"))
         worker = await worker_on(store)
@@ -144,11 +144,11 @@ class TestCaps:
 
         await store.settle([complete(stale)])
         before = await started(rescuer)
-        await applied(store, complete(rescued))
+        await settle_now(store, complete(rescued))
 
         assert [before, await started(rescuer)] == [0, 1]
 
-    async def test_a_dead_workers_permit_comes_back_when_it_is_rescued(
+    async def test_a_dead_workers_permit_is_returned_after_its_rescue(
         self, store: Store, clock: ManualClock
     ) -> None:
         await store.put(ONE)
@@ -161,7 +161,7 @@ class TestCaps:
         before = await started(worker)  # Who knows whether it still runs?
         (rescued,) = await store.rescue(worker.session, limit=10)
         still = await started(worker)
-        await applied(store, release(rescued))
+        await settle_now(store, release(rescued))
 
         assert [before, still, await started(worker)] == [0, 0, 1]
 
@@ -176,7 +176,7 @@ class TestCaps:
 
         assert await started(worker) == 0
 
-    async def test_what_a_lost_reply_granted_is_handed_back_with_its_permit(self, store: Store) -> None:
+    async def test_a_claim_whose_reply_was_lost_is_released_with_its_permit(self, store: Store) -> None:
         await store.put(ONE)
         await store.enqueue(some_tasks(2, queue="q"))
         worker = await worker_on(store)
@@ -187,21 +187,21 @@ class TestCaps:
         assert await started(worker) == 1
 
 
-class TestChangingLimits:
-    async def test_a_lowered_cap_holds_at_once(self, store: Store) -> None:
+class TestLimitChanges:
+    async def test_a_lowered_cap_applies_at_once(self, store: Store) -> None:
         await store.put(replace(ONE, running=3))
         await store.enqueue(some_tasks(10, queue="q"))
         worker = await worker_on(store)
         claimed = await worker.claim(5, "q")
 
         await store.put(replace(ONE, running=2))
-        await applied(store, complete(claimed[0]))
+        await settle_now(store, complete(claimed[0]))
         full = await started(worker)
-        await applied(store, complete(claimed[1]))
+        await settle_now(store, complete(claimed[1]))
 
         assert [len(claimed), full, await started(worker)] == [3, 0, 1]
 
-    async def test_a_raised_cap_and_a_removed_one_hold_at_once(self, store: Store) -> None:
+    async def test_raising_or_removing_a_cap_applies_at_once(self, store: Store) -> None:
         await store.put(ONE)
         await store.enqueue(some_tasks(10, queue="q"))
         worker = await worker_on(store)
@@ -213,27 +213,27 @@ class TestChangingLimits:
 
         assert [*numbers, await started(worker)] == [1, 3, 6]
 
-    async def test_nought_stops_everything(self, store: Store) -> None:
+    async def test_a_cap_of_zero_stops_everything(self, store: Store) -> None:
         await store.put(replace(ONE, running=0))
-        await stand(store, queue="q")
+        await enqueue_one(store, queue="q")
         worker = await worker_on(store)
 
         assert await started(worker) == 0
 
-    async def test_a_new_limit_counts_what_runs_already(self, store: Store) -> None:
+    async def test_a_new_limit_counts_tasks_that_are_already_running(self, store: Store) -> None:
         await store.enqueue(some_tasks(10, queue="q"))
         worker = await worker_on(store)
         claimed = await worker.claim(3, "q")
 
         await store.put(replace(ONE, running=2))
         numbers = [await started(worker)]
-        await applied(store, *map(complete, claimed[:2]))
+        await settle_now(store, *map(complete, claimed[:2]))
         numbers.append(await started(worker))
-        await applied(store, complete(claimed[2]))
+        await settle_now(store, complete(claimed[2]))
 
         assert [*numbers, await started(worker)] == [0, 1, 1]
 
-    async def test_a_new_limit_tells_apart_what_waits_already(self, store: Store) -> None:
+    async def test_a_new_limit_applies_to_tasks_that_are_already_waiting(self, store: Store) -> None:
         await store.enqueue([posting("a") for _ in range(50)] + [posting("b") for _ in range(2)])
         worker = await worker_on(store)
 
@@ -242,7 +242,7 @@ class TestChangingLimits:
 
         assert len(claimed) == 2
 
-    async def test_one_handle_sets_it_and_another_keeps_to_it(self, store: Store) -> None:
+    async def test_a_limit_set_through_one_handle_applies_to_another(self, store: Store) -> None:
         other = store.another()
         await other.open()
         worker = await worker_on(other)
@@ -254,7 +254,7 @@ class TestChangingLimits:
         assert [before, await started(worker)] == [1, 1]
         await other.close()
 
-    async def test_it_goes_without_losing_what_it_held_up(self, store: Store) -> None:
+    async def test_removing_a_limit_loses_no_waiting_task(self, store: Store) -> None:
         await store.put(BY_ACCOUNT)
         new = [posting(number % 3) for number in range(30)]
         await store.enqueue(new)
@@ -268,10 +268,10 @@ class TestChangingLimits:
         assert sorted(claimed) == sorted(task.id for task in new)
 
 
-class TestNobodyElse:
+class TestOthersUnaffected:
     """What a limit holds up holds up nobody else."""
 
-    async def test_others_in_the_queue_go_on(self, store: Store) -> None:
+    async def test_other_tasks_of_the_queue_are_claimed(self, store: Store) -> None:
         await store.put(BY_ACCOUNT)
         await store.enqueue([posting("a") for _ in range(300)])
         others = some_tasks(5, queue="q")
@@ -283,7 +283,7 @@ class TestNobodyElse:
         assert len(claimed) == 7
         assert {task.id for task in others} <= claimed
 
-    async def test_many_that_wait_do_not_hide_one_that_may_go(self, store: Store) -> None:
+    async def test_many_limited_tasks_do_not_hide_one_that_may_start(self, store: Store) -> None:
         await store.put(BY_ACCOUNT)
         await store.enqueue([posting(number) for number in range(200)])
         worker = await worker_on(store)
@@ -292,7 +292,7 @@ class TestNobodyElse:
             running += len(claimed := await worker.claim(100, "q"))
             assert claimed
         await store.enqueue([posting(number) for number in range(200)])
-        free = await stand(store, queue="q", type="ledger.post", payload=b'{"account":"new"}')
+        free = await enqueue_one(store, queue="q", type="ledger.post", payload=b'{"account":"new"}')
 
         claimed = await worker.claim(5, "q")
         for _ in range(5):  # It may look at a part of them at a time.
@@ -300,14 +300,14 @@ class TestNobodyElse:
 
         assert [one.task.id for one in claimed] == [free]
 
-    async def test_other_queues_go_on(self, store: Store) -> None:
+    async def test_other_queues_are_claimed(self, store: Store) -> None:
         await store.put(replace(ONE, running=0))
         await store.enqueue([*some_tasks(50, queue="q"), *some_tasks(5, queue="p")])
         worker = await worker_on(store)
 
         assert await started(worker, 100, "q", "p") == 5
 
-    async def test_the_oldest_that_may_go_goes_first(self, store: Store) -> None:
+    async def test_the_oldest_task_that_may_start_is_claimed_first(self, store: Store) -> None:
         await store.put(BY_ACCOUNT)
         order = [posting(account) for account in "abab"]
         await store.enqueue(order)
@@ -317,10 +317,10 @@ class TestNobodyElse:
 
         assert [one.task.id for one in claimed] == [order[0].id, order[1].id]
 
-    async def test_claims_for_a_level_keep_to_limits(self, store: Store) -> None:
+    async def test_claims_for_a_level_respect_limits(self, store: Store) -> None:
         await store.put(ONE)
         await store.enqueue(some_tasks(3, queue="q", priority=-5))
         worker = await worker_on(store)
-        asked = [replace(worker.ask(5, "q"), level=Level.LOW) for _ in range(2)]
+        asked = [replace(worker.next_claim(5, "q"), level=Level.LOW) for _ in range(2)]
 
         assert [len(await store.claim(one)) for one in asked] == [1, 0]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ...._model.limit import Limit, Usage
 from ...._store.protocol import Store, Wake
 from ...clock import ManualClock
-from ..steps import all_records, applied, cancel, complete, release, some_tasks, stand, worker_on
+from ..steps import all_records, cancel, complete, enqueue_one, release, settle_now, some_tasks, worker_on
 from ..work.wakes import heard
 from .limits import ONE, started
 
@@ -26,14 +26,14 @@ class TestRates:
             total += len(claimed)
             assert total <= 5 + 10 * seconds + 1e-6
             if claimed:
-                await applied(store, *map(complete, claimed))
+                await settle_now(store, *map(complete, claimed))
             clock.advance(timedelta(seconds=0.25))
             seconds += 0.25
             await worker.beat()
 
         assert total >= 0.95 * (5 + 10 * seconds)
 
-    async def test_quiet_times_save_up_no_more_than_the_burst(self, store: Store, clock: ManualClock) -> None:
+    async def test_idle_time_saves_up_no_more_than_the_burst(self, store: Store, clock: ManualClock) -> None:
         await store.put(Limit(name="r", queue="q", rate=2, burst=4))
         await store.enqueue(some_tasks(50, queue="q"))
         worker = await worker_on(store)
@@ -44,14 +44,14 @@ class TestRates:
 
         assert await started(worker) == 4
 
-    async def test_without_a_burst_a_seconds_rate_may_start_at_once(self, store: Store) -> None:
+    async def test_the_default_burst_is_the_rate_of_one_second(self, store: Store) -> None:
         await store.put(Limit(name="r", queue="q", rate=2.5))
         await store.enqueue(some_tasks(50, queue="q"))
         worker = await worker_on(store)
 
         assert await started(worker) == 3
 
-    async def test_each_value_has_its_own(self, store: Store) -> None:
+    async def test_each_value_has_its_own_rate(self, store: Store) -> None:
         await store.put(Limit(name="r", by="tenant", rate=1, burst=2))
         for tenant in ("ada", "bob"):
             await store.enqueue(some_tasks(5, queue="q", tenant=tenant))
@@ -59,7 +59,7 @@ class TestRates:
 
         assert Counter(one.task.tenant for one in await worker.claim(100, "q")) == {"ada": 2, "bob": 2}
 
-    async def test_a_clock_set_back_gives_nothing(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_clock_set_back_adds_no_tokens(self, store: Store, clock: ManualClock) -> None:
         await store.put(Limit(name="r", queue="q", rate=1, burst=1))
         await store.enqueue(some_tasks(50, queue="q"))
         worker = await worker_on(store)
@@ -72,7 +72,7 @@ class TestRates:
 
         assert [*numbers, await started(worker)] == [1, 0, 1]
 
-    async def test_a_lowered_rate_holds_at_once(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_lowered_rate_applies_at_once(self, store: Store, clock: ManualClock) -> None:
         await store.put(Limit(name="r", queue="q", rate=100, burst=100))
         await store.enqueue(some_tasks(500, queue="q"))
         worker = await worker_on(store)
@@ -105,9 +105,7 @@ class TestRates:
 
         assert [*numbers, await started(worker)] == [20, 2, 10]
 
-    async def test_a_larger_burst_does_not_reach_into_the_past(
-        self, store: Store, clock: ManualClock
-    ) -> None:
+    async def test_a_larger_burst_adds_no_tokens_for_the_past(self, store: Store, clock: ManualClock) -> None:
         await store.put(Limit(name="r", queue="q", rate=1, burst=2))
         await store.enqueue(some_tasks(100, queue="q"))
         worker = await worker_on(store)
@@ -118,7 +116,7 @@ class TestRates:
 
         assert [*numbers, await started(worker)] == [2, 2]
 
-    async def test_a_limit_removed_and_put_back_keeps_what_it_had_given(
+    async def test_a_limit_removed_and_put_back_keeps_its_tokens(
         self, store: Store, clock: ManualClock
     ) -> None:
         await store.put(Limit(name="r", queue="q", rate=0.5, burst=20))
@@ -132,7 +130,7 @@ class TestRates:
 
         assert [*numbers, await started(worker)] == [20, 2]
 
-    async def test_each_value_keeps_what_it_had_been_given(self, store: Store, clock: ManualClock) -> None:
+    async def test_each_value_keeps_its_tokens(self, store: Store, clock: ManualClock) -> None:
         await store.put(Limit(name="r", by="tenant", rate=1, burst=9))
         await store.put(Limit(name="r2", by="tenant", rate=1, burst=90))
         for tenant in ("ada", "bob"):
@@ -148,22 +146,22 @@ class TestRates:
         numbers = Counter(one.task.tenant for one in await worker.claim(100, "ada", "bob"))
         assert numbers == {"ada": 4, "bob": 5}
 
-    async def test_retries_are_starts(self, store: Store) -> None:
+    async def test_retries_count_as_starts(self, store: Store) -> None:
         await store.put(Limit(name="r", queue="q", rate=1, burst=2))
-        await stand(store, queue="q")
+        await enqueue_one(store, queue="q")
         worker = await worker_on(store)
         for _ in range(2):
             (claimed,) = await worker.claim(1, "q")
-            await applied(store, release(claimed))
+            await settle_now(store, release(claimed))
 
         assert await started(worker) == 0
 
-    async def test_a_cap_and_a_rate_hold_together(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_cap_and_a_rate_apply_together(self, store: Store, clock: ManualClock) -> None:
         await store.put(Limit(name="both", queue="q", running=2, rate=1, burst=3))
         await store.enqueue(some_tasks(50, queue="q"))
         worker = await worker_on(store)
         first = await worker.claim(10, "q")
-        await applied(store, *map(complete, first))
+        await settle_now(store, *map(complete, first))
         then = await worker.claim(10, "q")
         clock.advance(timedelta(seconds=9))
 
@@ -171,12 +169,12 @@ class TestRates:
 
 
 class TestUsage:
-    async def test_it_says_what_runs_and_what_may_start(self, store: Store, clock: ManualClock) -> None:
+    async def test_usage_reports_running_tasks_and_tokens(self, store: Store, clock: ManualClock) -> None:
         await store.put(Limit(name="each", by="tenant", running=3, rate=2, burst=4))
         await store.enqueue(some_tasks(5, queue="q", tenant="ada"))
         worker = await worker_on(store)
         claimed = await worker.claim(10, "q")
-        await applied(store, complete(claimed[0]))
+        await settle_now(store, complete(claimed[0]))
         clock.advance(timedelta(seconds=0.5))
 
         (usage,) = await all_records(store, Usage)
@@ -186,7 +184,7 @@ class TestUsage:
 
     async def test_a_cap_alone_has_no_tokens(self, store: Store) -> None:
         await store.put(ONE)
-        await stand(store, queue="q")
+        await enqueue_one(store, queue="q")
         worker = await worker_on(store)
         await worker.claim(1, "q")
 
@@ -194,9 +192,9 @@ class TestUsage:
 
         assert (usage.limit, usage.value, usage.running, usage.tokens) == ("one", "", 1, None)
 
-    async def test_a_limit_that_is_gone_has_none(self, store: Store) -> None:
+    async def test_a_removed_limit_has_no_usage(self, store: Store) -> None:
         await store.put(ONE)
-        await stand(store, queue="q")
+        await enqueue_one(store, queue="q")
         worker = await worker_on(store)
         await worker.claim(1, "q")
 
@@ -205,33 +203,33 @@ class TestUsage:
         assert await all_records(store, Usage) == ()
 
 
-class TestWaitingForLimits:
-    async def test_a_permit_given_back_wakes_who_waits_for_it(self, store: Store) -> None:
+class TestLimitWakes:
+    async def test_a_returned_permit_wakes_waiting_workers(self, store: Store) -> None:
         await store.put(ONE)
         await store.enqueue(some_tasks(100, queue="q"))
         worker = await worker_on(store)
 
         async def finish() -> None:
-            await applied(store, *map(complete, await worker.claim(1, "q")))
+            await settle_now(store, *map(complete, await worker.claim(1, "q")))
 
         assert await heard(store, Wake.READY, finish)
 
-    async def test_time_wakes_who_waits_for_a_rate(self, store: Store) -> None:
+    async def test_the_next_token_wakes_waiting_workers(self, store: Store) -> None:
         await store.put(Limit(name="r", queue="q", rate=20, burst=1))
         await store.enqueue(some_tasks(100, queue="q"))
         worker = await worker_on(store)
 
         assert await heard(store, Wake.READY, lambda: worker.claim(5, "q"))
 
-    async def test_a_changed_limit_wakes(self, store: Store) -> None:
+    async def test_a_changed_limit_wakes_workers(self, store: Store) -> None:
         await store.put(replace(ONE, running=0))
-        await stand(store, queue="q")
+        await enqueue_one(store, queue="q")
 
         assert await heard(store, Wake.READY, lambda: store.put(replace(ONE, running=5)))
 
-    async def test_cancelled_tasks_hold_nothing(self, store: Store) -> None:
+    async def test_cancelled_tasks_hold_no_permits(self, store: Store) -> None:
         await store.put(ONE)
-        ids = [await stand(store, queue="q") for _ in range(3)]
+        ids = [await enqueue_one(store, queue="q") for _ in range(3)]
         worker = await worker_on(store)
 
         await cancel(store, ids[0])

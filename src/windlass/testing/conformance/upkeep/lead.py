@@ -11,12 +11,12 @@ NOTHING = timedelta(0)
 
 
 class TestLead:
-    async def test_one_holder_leads(self, store: Store) -> None:
+    async def test_only_one_holder_leads(self, store: Store) -> None:
         assert await store.lead("a", TERM)
         assert not await store.lead("b", TERM)
         assert await store.lead("a", TERM)
 
-    async def test_the_lead_runs_out(self, store: Store, clock: ManualClock) -> None:
+    async def test_the_lead_expires(self, store: Store, clock: ManualClock) -> None:
         await store.lead("a", TERM)
         clock.advance(TERM - timedelta(microseconds=1))
         assert not await store.lead("b", TERM)
@@ -25,7 +25,7 @@ class TestLead:
         assert await store.lead("b", TERM)
         assert not await store.lead("a", TERM)
 
-    async def test_keeping_it_renews_it(self, store: Store, clock: ManualClock) -> None:
+    async def test_leading_again_renews_the_lead(self, store: Store, clock: ManualClock) -> None:
         await store.lead("a", TERM)
         clock.advance(TERM / 2)
         await store.lead("a", TERM)
@@ -33,20 +33,20 @@ class TestLead:
 
         assert not await store.lead("b", TERM)
 
-    async def test_giving_it_up_lets_another_have_it_at_once(self, store: Store) -> None:
+    async def test_releasing_the_lead_frees_it_at_once(self, store: Store) -> None:
         await store.lead("a", TERM)
 
         assert not await store.lead("a", NOTHING)
         assert await store.lead("b", TERM)
 
-    async def test_only_its_holder_can_give_it_up(self, store: Store) -> None:
+    async def test_only_the_leader_can_release_the_lead(self, store: Store) -> None:
         await store.lead("a", TERM)
 
         assert not await store.lead("b", NOTHING)
         assert not await store.lead("c", TERM)
         assert await store.lead("a", TERM)
 
-    async def test_giving_up_what_nobody_has_is_harmless(self, store: Store) -> None:
+    async def test_releasing_a_lead_that_is_free_is_harmless(self, store: Store) -> None:
         assert not await store.lead("a", NOTHING)
         assert await store.lead("b", TERM)
 
@@ -69,7 +69,7 @@ class TestLead:
         assert await store.lead("a", TERM)
         assert not await store.lead("b", TERM)
 
-    async def test_of_many_at_once_one_leads(self, store: Store) -> None:
+    async def test_only_one_of_many_concurrent_candidates_leads(self, store: Store) -> None:
         handles = [store.another() for _ in range(5)]
         for handle in handles:
             await handle.open()

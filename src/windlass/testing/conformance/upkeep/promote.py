@@ -5,13 +5,24 @@ from datetime import timedelta
 from ...._model.state import State
 from ...._store.protocol import Store
 from ...clock import ManualClock
-from ..steps import a_task, all_tasks, applied, cancel, get, retry, running, stand, state_of, worker_on
+from ..steps import (
+    a_task,
+    all_tasks,
+    cancel,
+    enqueue_and_claim,
+    enqueue_one,
+    load,
+    retry,
+    settle_now,
+    state_of,
+    worker_on,
+)
 
 
 class TestPromote:
     async def test_due_tasks_become_ready(self, store: Store, clock: ManualClock) -> None:
-        due = [await stand(store, delay=timedelta(seconds=seconds)) for seconds in (1, 2)]
-        later = await stand(store, delay=timedelta(seconds=3))
+        due = [await enqueue_one(store, delay=timedelta(seconds=seconds)) for seconds in (1, 2)]
+        later = await enqueue_one(store, delay=timedelta(seconds=3))
         clock.advance(2)
 
         promoted = await store.promote(limit=10)
@@ -21,23 +32,23 @@ class TestPromote:
         assert [await state_of(store, task_id) for task_id in due] == [State.READY, State.READY]
         assert await state_of(store, later) is State.SCHEDULED
 
-    async def test_not_an_instant_early(self, store: Store, clock: ManualClock) -> None:
+    async def test_nothing_is_promoted_early(self, store: Store, clock: ManualClock) -> None:
         run_at = clock.now() + timedelta(seconds=1)
-        await stand(store, run_at=run_at)
+        await enqueue_one(store, run_at=run_at)
         clock.advance(timedelta(seconds=1) - timedelta(microseconds=1))
 
         promoted = await store.promote(limit=10)
 
         assert (promoted.number, promoted.next_at) == (0, run_at)
 
-    async def test_nothing_scheduled_has_no_next(self, store: Store) -> None:
-        await stand(store)
+    async def test_without_scheduled_tasks_there_is_no_next(self, store: Store) -> None:
+        await enqueue_one(store)
 
         promoted = await store.promote(limit=10)
 
         assert (promoted.number, promoted.next_at) == (0, None)
 
-    async def test_the_limit_takes_the_earliest_and_names_the_next(
+    async def test_the_limit_promotes_the_earliest_and_returns_the_next(
         self, store: Store, clock: ManualClock
     ) -> None:
         start = clock.now()
@@ -57,9 +68,9 @@ class TestPromote:
         self, store: Store, clock: ManualClock
     ) -> None:
         worker = await worker_on(store, lease_for=timedelta(days=1))
-        scheduled = await stand(store, delay=timedelta(seconds=5))
+        scheduled = await enqueue_one(store, delay=timedelta(seconds=5))
         clock.advance(10)
-        await stand(store)
+        await enqueue_one(store)
 
         await store.promote(limit=10)
 
@@ -67,20 +78,20 @@ class TestPromote:
 
     async def test_a_retry_is_promoted_when_its_delay_is_over(self, store: Store, clock: ManualClock) -> None:
         worker = await worker_on(store, lease_for=timedelta(days=1))
-        claimed = await running(store, worker)
-        await applied(store, retry(claimed, timedelta(seconds=5)))
+        claimed = await enqueue_and_claim(store, worker)
+        await settle_now(store, retry(claimed, timedelta(seconds=5)))
         clock.advance(5)
 
         assert (await store.promote(limit=10)).number == 1
         assert (await worker.claim_one(claimed.task.queue)).task.attempt == 2
 
     async def test_a_cancelled_task_is_not_promoted(self, store: Store, clock: ManualClock) -> None:
-        task_id = await stand(store, delay=timedelta(seconds=5))
+        task_id = await enqueue_one(store, delay=timedelta(seconds=5))
         await cancel(store, task_id)
         clock.advance(5)
-        before = await get(store, task_id)
+        before = await load(store, task_id)
 
         promoted = await store.promote(limit=10)
 
         assert (promoted.number, promoted.next_at) == (0, None)
-        assert await get(store, task_id) == before
+        assert await load(store, task_id) == before

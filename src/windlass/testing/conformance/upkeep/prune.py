@@ -13,14 +13,14 @@ from ..steps import (
     ManualWorker,
     a_task,
     all_tasks,
-    applied,
     bury,
     complete,
     dump,
+    enqueue_and_claim,
+    enqueue_one,
     exists,
-    get,
-    running,
-    stand,
+    load,
+    settle_now,
     stop,
     worker_on,
 )
@@ -33,14 +33,14 @@ every_end = pytest.mark.parametrize("state", sorted(ENDED))
 
 async def ended(store: Store, worker: ManualWorker, state: State, queue: str = "q") -> str:
     """A task that has ended so."""
-    claimed = await running(store, worker, queue=queue)
-    await applied(store, ENDS[state](claimed))
+    claimed = await enqueue_and_claim(store, worker, queue=queue)
+    await settle_now(store, ENDS[state](claimed))
     return claimed.task.id
 
 
 class TestPrune:
     @every_end
-    async def test_each_state_has_a_term_of_its_own(
+    async def test_each_state_has_its_own_retention(
         self, store: Store, clock: ManualClock, state: State
     ) -> None:
         worker = await worker_on(store)
@@ -54,7 +54,9 @@ class TestPrune:
         assert list(await store.attempts(ids[state])) == []
 
     @every_end
-    async def test_not_before_its_term(self, store: Store, clock: ManualClock, state: State) -> None:
+    async def test_nothing_is_pruned_before_its_retention_ends(
+        self, store: Store, clock: ManualClock, state: State
+    ) -> None:
         await ended(store, await worker_on(store), state)
         clock.advance(HOUR - timedelta(microseconds=1))
         before = await dump(store)
@@ -62,7 +64,7 @@ class TestPrune:
         assert await store.prune(Retention(completed=HOUR, cancelled=HOUR, dead=HOUR), limit=10) == 0
         assert await dump(store) == before
 
-    async def test_none_keeps_for_ever(self, store: Store, clock: ManualClock) -> None:
+    async def test_without_retention_tasks_are_kept_for_ever(self, store: Store, clock: ManualClock) -> None:
         worker = await worker_on(store)
         for state in ENDS:
             await ended(store, worker, state)
@@ -73,17 +75,19 @@ class TestPrune:
         assert await dump(store) == before
 
     @every_end
-    async def test_longer_than_the_calendar_is_for_ever(self, store: Store, state: State) -> None:
+    async def test_retention_beyond_the_calendar_keeps_for_ever(self, store: Store, state: State) -> None:
         task_id = await ended(store, await worker_on(store), state)
 
         assert await store.prune(replace(FOR_EVER, **{state.value: timedelta.max}), limit=10) == 0
         assert await exists(store, task_id)
 
-    async def test_expired_keys_go_however_few_tasks_do(self, store: Store, clock: ManualClock) -> None:
+    async def test_expired_keys_are_pruned_whatever_the_limit_on_tasks(
+        self, store: Store, clock: ManualClock
+    ) -> None:
         keys = [f"k{n}" for n in range(7)]
         for key in keys:
-            await stand(store, idempotency_key=key, idempotency_for=HOUR)
-        lasting = await stand(store, idempotency_key="lasting", idempotency_for=HOUR * 9)
+            await enqueue_one(store, idempotency_key=key, idempotency_for=HOUR)
+        lasting = await enqueue_one(store, idempotency_key="lasting", idempotency_for=HOUR * 9)
         clock.advance(HOUR * 2)
 
         assert await store.prune(FOR_EVER, limit=2) == 0
@@ -94,12 +98,12 @@ class TestPrune:
         (answer,) = await store.enqueue([a_task(idempotency_key="lasting")])
         assert (answer.id, answer.created) == (lasting, False)
 
-    async def test_what_has_not_ended_is_never_pruned(self, store: Store, clock: ManualClock) -> None:
+    async def test_unfinished_tasks_are_never_pruned(self, store: Store, clock: ManualClock) -> None:
         worker = await worker_on(store)
-        held = await running(store, worker)
-        await stand(store)
-        await stand(store, delay=timedelta(days=1))
-        await stand(store, after=(held.task.id,))
+        held = await enqueue_and_claim(store, worker)
+        await enqueue_one(store)
+        await enqueue_one(store, delay=timedelta(days=1))
+        await enqueue_one(store, after=(held.task.id,))
         clock.advance(timedelta(days=365))
         before = await dump(store)
 
@@ -107,9 +111,7 @@ class TestPrune:
         assert await store.prune(Retention(completed=zero, cancelled=zero, dead=zero), limit=10) == 0
         assert await dump(store) == before
 
-    async def test_a_queues_own_retention_goes_before_the_keepers(
-        self, store: Store, clock: ManualClock
-    ) -> None:
+    async def test_a_queues_retention_overrides_the_keepers(self, store: Store, clock: ManualClock) -> None:
         worker = await worker_on(store)
         await store.put(QueueSettings(name="long", retention=FOR_EVER))
         await store.put(QueueSettings(name="short", retention=replace(FOR_EVER, completed=HOUR)))
@@ -137,19 +139,21 @@ class TestPrune:
 
         assert [await store.prune(retention, limit=2) for _ in range(4)] == [2, 2, 1, 0]
 
-    async def test_a_completed_task_stays_while_another_waits_beside_it(
+    async def test_a_completed_predecessor_is_kept_while_its_successor_waits(
         self, store: Store, clock: ManualClock
     ) -> None:
         worker = await worker_on(store, lease_for=timedelta(days=1))
-        done, slow = await running(store, worker), await running(store, worker)
-        last = await stand(store, queue="last", after=(done.task.id, slow.task.id), result_into="results")
-        await applied(store, complete(done, b"1"))
+        done, slow = await enqueue_and_claim(store, worker), await enqueue_and_claim(store, worker)
+        last = await enqueue_one(
+            store, queue="last", after=(done.task.id, slow.task.id), result_into="results"
+        )
+        await settle_now(store, complete(done, b"1"))
         clock.advance(HOUR * 2)
         retention = replace(FOR_EVER, completed=HOUR)
         assert await store.prune(retention, limit=10) == 0
-        await applied(store, complete(slow, b"2"))
-        await applied(store, complete(await worker.claim_one("last")))
-        assert (await get(store, last)).state is State.COMPLETED
+        await settle_now(store, complete(slow, b"2"))
+        await settle_now(store, complete(await worker.claim_one("last")))
+        assert (await load(store, last)).state is State.COMPLETED
         clock.advance(HOUR * 2)
 
         assert await store.prune(retention, limit=10) == 3

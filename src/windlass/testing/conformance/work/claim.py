@@ -18,17 +18,17 @@ from ..steps import (
     ManualWorker,
     a_task,
     all_tasks,
-    applied,
     bury,
     cancel,
     dump,
-    get,
+    enqueue_and_claim,
+    enqueue_one,
+    load,
     release,
     replay,
     retry,
-    running,
+    settle_now,
     some_tasks,
-    stand,
     worker_on,
 )
 
@@ -38,7 +38,7 @@ class TestClaim:
         self, store: Store, clock: ManualClock
     ) -> None:
         worker = await worker_on(store, "w7")
-        task_id = await stand(store)
+        task_id = await enqueue_one(store)
         clock.advance(2)
 
         claimed = await worker.claim_one()
@@ -47,11 +47,11 @@ class TestClaim:
         assert (task.id, task.state, task.attempt, task.fence) == (task_id, State.RUNNING, 1, 1)
         assert (task.session, task.worker, task.claimed_at) == (worker.session, "w7", clock.now())
         assert (claimed.lease.task_id, claimed.lease.fence) == (task_id, 1)
-        assert await get(store, task_id) == task
+        assert await load(store, task_id) == task
 
-    async def test_a_claimed_task_is_nobody_elses(self, store: Store) -> None:
+    async def test_a_claimed_task_is_not_claimed_again(self, store: Store) -> None:
         first, second = await worker_on(store), await worker_on(store)
-        await stand(store)
+        await enqueue_one(store)
 
         assert len(await first.claim()) == 1
         assert len(await second.claim()) == 0
@@ -62,7 +62,7 @@ class TestClaim:
 
         assert [len(await worker.claim(limit)) for limit in (2, 0, 10, 10)] == [2, 0, 3, 0]
 
-    async def test_only_from_the_queues_that_were_asked_for(self, store: Store) -> None:
+    async def test_only_the_requested_queues_are_claimed_from(self, store: Store) -> None:
         worker = await worker_on(store)
         batch = [a_task(queue=queue) for queue in ("a", "b", "c", "a")]
         await store.enqueue(batch)
@@ -76,8 +76,8 @@ class TestClaim:
         self, store: Store, end: Callable[[Claimed], Settlement]
     ) -> None:
         worker = await worker_on(store)
-        first = await running(store, worker)
-        await applied(store, end(first))
+        first = await enqueue_and_claim(store, worker)
+        await settle_now(store, end(first))
         await replay(store, first.task.id)
 
         second = await worker.claim_one(first.task.queue)
@@ -87,7 +87,7 @@ class TestClaim:
 
     async def test_a_crash_counts_because_the_claim_did(self, store: Store, clock: ManualClock) -> None:
         doomed = await worker_on(store)
-        await running(store, doomed)
+        await enqueue_and_claim(store, doomed)
         clock.advance(LEASE)
         rescuer = await worker_on(store)
 
@@ -96,7 +96,7 @@ class TestClaim:
         assert rescued.task.attempt == 1
 
     async def test_an_unknown_session_claims_nothing(self, store: Store) -> None:
-        await stand(store)
+        await enqueue_one(store)
         before = await dump(store)
         stranger = ManualWorker(store)
 
@@ -107,7 +107,7 @@ class TestClaim:
 
     async def test_an_expired_session_claims_nothing(self, store: Store, clock: ManualClock) -> None:
         worker = await worker_on(store)
-        await stand(store)
+        await enqueue_one(store)
         clock.advance(LEASE)
         before = await dump(store)
 
@@ -120,7 +120,7 @@ class TestClaim:
         self, store: Store, clock: ManualClock
     ) -> None:
         worker = await worker_on(store)
-        await stand(store)
+        await enqueue_one(store)
         clock.advance(LEASE - timedelta(microseconds=1))
 
         assert len(await worker.claim()) == 1
@@ -198,48 +198,48 @@ class TestOrder:
     ) -> None:
         worker = await worker_on(store)
         await worker.beat(lease_for=timedelta(hours=1))
-        old = await stand(store)
+        old = await enqueue_one(store)
         clock.advance(59)
-        overtaking = await stand(store, priority=1, boost=60_000)
+        overtaking = await enqueue_one(store, priority=1, boost=60_000)
         clock.advance(2)
-        too_late = await stand(store, priority=1, boost=60_000)
+        too_late = await enqueue_one(store, priority=1, boost=60_000)
 
         claimed = await worker.claim(3)
 
         assert [one.task.id for one in claimed] == [overtaking, old, too_late]
 
-    async def test_several_queues_are_one_line(self, store: Store, clock: ManualClock) -> None:
+    async def test_several_queues_are_claimed_in_one_order(self, store: Store, clock: ManualClock) -> None:
         worker = await worker_on(store)
         expected = []
         for step in range(6):
-            expected.append(await stand(store, queue="ab"[step % 2], boost=-1000 * (step // 4)))
+            expected.append(await enqueue_one(store, queue="ab"[step % 2], boost=-1000 * (step // 4)))
             clock.advance(1)
-        first = await stand(store, queue="b", boost=60_000)
+        first = await enqueue_one(store, queue="b", boost=60_000)
 
         claimed = [*await worker.claim(4, "a", "b"), *await worker.claim(9, "b", "a")]
 
         assert [one.task.id for one in claimed] == [first, *expected]
 
-    async def test_a_released_task_keeps_its_place(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_released_task_keeps_its_rank(self, store: Store, clock: ManualClock) -> None:
         worker = await worker_on(store)
-        first = await stand(store)
+        first = await enqueue_one(store)
         clock.advance(1)
-        await stand(store)
+        await enqueue_one(store)
         claimed = await worker.claim_one()
         clock.advance(1)
 
-        await applied(store, release(claimed))
+        await settle_now(store, release(claimed))
 
         assert (await worker.claim_one()).task.id == first
 
     async def test_a_retried_task_goes_to_the_end(self, store: Store, clock: ManualClock) -> None:
         worker = await worker_on(store)
-        first, second = await stand(store), await stand(store)
+        first, second = await enqueue_one(store), await enqueue_one(store)
         claimed = await worker.claim_one()
         assert claimed.task.id == first
         clock.advance(1)
 
-        await applied(store, retry(claimed))
+        await settle_now(store, retry(claimed))
 
         assert [one.task.id for one in await worker.claim(2)] == [second, first]
 
@@ -247,13 +247,13 @@ class TestOrder:
 class TestDue:
     async def test_a_cancelled_task_never_starts(self, store: Store) -> None:
         worker = await worker_on(store)
-        await cancel(store, await stand(store))
+        await cancel(store, await enqueue_one(store))
 
         assert len(await worker.claim(10)) == 0
 
     async def test_nothing_starts_early(self, store: Store, clock: ManualClock) -> None:
         worker = await worker_on(store, lease_for=timedelta(days=1))
-        await stand(store, delay=timedelta(seconds=10))
+        await enqueue_one(store, delay=timedelta(seconds=10))
         clock.advance(timedelta(seconds=10) - timedelta(microseconds=1))
         await store.promote(limit=10)
         assert len(await worker.claim()) == 0
@@ -264,7 +264,7 @@ class TestDue:
 
 
 class TestPause:
-    async def test_a_paused_queue_gives_nothing(self, store: Store) -> None:
+    async def test_a_paused_queue_is_not_claimed_from(self, store: Store) -> None:
         worker = await worker_on(store)
         await store.enqueue([a_task(queue="paused"), a_task(queue="open")])
         await store.put(QueueSettings(name="paused", paused=True))
@@ -273,20 +273,20 @@ class TestPause:
 
         assert [one.task.queue for one in claimed] == ["open"]
 
-    async def test_a_paused_queue_gives_nothing_to_a_settle_either(self, store: Store) -> None:
+    async def test_a_settle_does_not_claim_from_a_paused_queue(self, store: Store) -> None:
         worker = await worker_on(store)
-        held = await running(store, worker)
-        await stand(store, queue="paused")
+        held = await enqueue_and_claim(store, worker)
+        await enqueue_one(store, queue="paused")
         await store.put(QueueSettings(name="paused", paused=True))
 
-        settled = await store.settle([release(held)], worker.ask(10, "paused"))
+        settled = await store.settle([release(held)], worker.next_claim(10, "paused"))
 
         assert settled.claimed == ()
 
     @pytest.mark.parametrize("how", ["put", "remove"])
-    async def test_a_resumed_queue_gives_again(self, store: Store, how: str) -> None:
+    async def test_a_resumed_queue_is_claimed_from(self, store: Store, how: str) -> None:
         worker = await worker_on(store)
-        await stand(store, queue="q")
+        await enqueue_one(store, queue="q")
         await store.put(QueueSettings(name="q", paused=True))
         if how == "put":
             await store.put(QueueSettings(name="q"))
@@ -297,10 +297,10 @@ class TestPause:
 
     async def test_a_paused_queue_still_takes_tasks_and_settlements(self, store: Store) -> None:
         worker = await worker_on(store)
-        held = await running(store, worker, queue="q")
+        held = await enqueue_and_claim(store, worker, queue="q")
         await store.put(QueueSettings(name="q", paused=True))
 
-        await stand(store, queue="q")
-        await applied(store, release(held))
+        await enqueue_one(store, queue="q")
+        await settle_now(store, release(held))
 
         assert {task.state for task in await all_tasks(store)} == {State.READY}

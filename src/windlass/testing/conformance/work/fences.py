@@ -11,19 +11,19 @@ from ..steps import (
     ENDINGS,
     LEASE,
     a_task,
-    applied,
     bury,
     complete,
     dump,
+    enqueue_and_claim,
     release,
     replay,
     retry,
-    running,
     settle,
+    settle_now,
     snooze,
     state_of,
     stop,
-    taken_over,
+    take_over,
     worker_on,
 )
 
@@ -35,8 +35,8 @@ class TestFences:
     async def test_a_stalled_workers_late_settle_changes_nothing(
         self, store: Store, clock: ManualClock, ending: str
     ) -> None:
-        stalled = await running(store, await worker_on(store))
-        await taken_over(store, clock, stalled)
+        stalled = await enqueue_and_claim(store, await worker_on(store))
+        await take_over(store, clock, stalled)
         before = await dump(store)
 
         receipts = await settle(store, ENDINGS[ending](stalled))
@@ -45,12 +45,12 @@ class TestFences:
         assert await dump(store) == before
 
     @every_ending
-    async def test_a_late_settle_cannot_reach_the_next_run_either(
+    async def test_a_late_settle_does_not_affect_the_next_attempt(
         self, store: Store, clock: ManualClock, ending: str
     ) -> None:
-        stalled = await running(store, await worker_on(store))
-        rescuer, rescued = await taken_over(store, clock, stalled)
-        await applied(store, retry(rescued))
+        stalled = await enqueue_and_claim(store, await worker_on(store))
+        rescuer, rescued = await take_over(store, clock, stalled)
+        await settle_now(store, retry(rescued))
         await rescuer.claim_one(stalled.task.queue)
         before = await dump(store)
 
@@ -58,10 +58,10 @@ class TestFences:
         assert await dump(store) == before
 
     @every_ending
-    async def test_a_snooze_cannot_be_fenced_around(self, store: Store, ending: str) -> None:
+    async def test_an_old_lease_is_invalid_after_a_snooze(self, store: Store, ending: str) -> None:
         worker = await worker_on(store)
-        snoozed = await running(store, worker)
-        await applied(store, snooze(snoozed))
+        snoozed = await enqueue_and_claim(store, worker)
+        await settle_now(store, snooze(snoozed))
         again = await worker.claim_one(snoozed.task.queue)
         assert again.task.attempt == snoozed.task.attempt
         before = await dump(store)
@@ -72,10 +72,10 @@ class TestFences:
         assert await dump(store) == before
 
     @every_ending
-    async def test_a_replay_cannot_be_fenced_around(self, store: Store, ending: str) -> None:
+    async def test_an_old_lease_is_invalid_after_a_replay(self, store: Store, ending: str) -> None:
         worker = await worker_on(store)
-        buried = await running(store, worker)
-        await applied(store, bury(buried))
+        buried = await enqueue_and_claim(store, worker)
+        await settle_now(store, bury(buried))
         await replay(store, buried.task.id)
         again = await worker.claim_one(buried.task.queue)
         assert again.task.attempt == buried.task.attempt
@@ -87,11 +87,11 @@ class TestFences:
         assert await dump(store) == before
 
     @every_ending
-    async def test_repeating_ones_own_settle_is_harmless(
+    async def test_repeating_a_settle_is_harmless(
         self, store: Store, clock: ManualClock, ending: str
     ) -> None:
-        claimed = await running(store, await worker_on(store))
-        await applied(store, ENDINGS[ending](claimed))
+        claimed = await enqueue_and_claim(store, await worker_on(store))
+        await settle_now(store, ENDINGS[ending](claimed))
         before = await dump(store)
         clock.advance(1)
 
@@ -101,7 +101,7 @@ class TestFences:
         assert await dump(store) == before
 
     async def test_the_same_settlement_twice_in_a_batch_applies_once(self, store: Store) -> None:
-        claimed = await running(store, await worker_on(store))
+        claimed = await enqueue_and_claim(store, await worker_on(store))
 
         receipts = await settle(store, retry(claimed), retry(claimed))
 
@@ -110,11 +110,11 @@ class TestFences:
 
     @pytest.mark.parametrize("first", ["complete", "bury", "cancel"])
     @every_ending
-    async def test_an_end_is_final_whatever_its_holder_says_later(
+    async def test_an_ended_task_cannot_be_settled_otherwise(
         self, store: Store, first: str, ending: str
     ) -> None:
-        claimed = await running(store, await worker_on(store))
-        await applied(store, ENDINGS[first](claimed))
+        claimed = await enqueue_and_claim(store, await worker_on(store))
+        await settle_now(store, ENDINGS[first](claimed))
         before = await dump(store)
 
         receipts = await settle(store, ENDINGS[ending](claimed))
@@ -123,8 +123,8 @@ class TestFences:
         assert await dump(store) == before
 
     @every_ending
-    async def test_a_fence_never_issued_settles_nothing(self, store: Store, ending: str) -> None:
-        claimed = await running(store, await worker_on(store))
+    async def test_an_unknown_fence_settles_nothing(self, store: Store, ending: str) -> None:
+        claimed = await enqueue_and_claim(store, await worker_on(store))
         before = await dump(store)
 
         for fence in (claimed.task.fence - 1, claimed.task.fence + 1):
@@ -133,7 +133,7 @@ class TestFences:
 
         assert await dump(store) == before
 
-    async def test_settling_a_task_that_is_gone_changes_nothing(self, store: Store) -> None:
+    async def test_settling_a_deleted_task_changes_nothing(self, store: Store) -> None:
         before = await dump(store)
 
         (receipt,) = await settle(store, complete(Lease(a_task().id, 1), None, a_task()))
@@ -141,10 +141,10 @@ class TestFences:
         assert receipt is not Receipt.APPLIED
         assert await dump(store) == before
 
-    async def test_a_lapsed_session_settles_what_nobody_took_over(
+    async def test_an_expired_session_can_settle_tasks_not_taken_over(
         self, store: Store, clock: ManualClock
     ) -> None:
-        claimed = await running(store, await worker_on(store))
+        claimed = await enqueue_and_claim(store, await worker_on(store))
         clock.advance(LEASE * 2)
 
         assert await settle(store, complete(claimed)) == (Receipt.APPLIED,)
@@ -152,10 +152,10 @@ class TestFences:
 
     async def test_fences_only_rise(self, store: Store, clock: ManualClock) -> None:
         worker = await worker_on(store)
-        fences = [(claimed := await running(store, worker)).task.fence]
+        fences = [(claimed := await enqueue_and_claim(store, worker)).task.fence]
         queue = claimed.task.queue
         for ending in (snooze, release, retry, bury, stop):
-            await applied(store, ending(claimed))
+            await settle_now(store, ending(claimed))
             await replay(store, claimed.task.id)
             claimed = await worker.claim_one(queue)
             fences.append(claimed.task.fence)

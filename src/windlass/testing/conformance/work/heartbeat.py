@@ -13,15 +13,15 @@ from ..steps import (
     LEASE,
     ManualWorker,
     all_records,
-    applied,
     cancel,
     complete,
     dump,
-    get,
-    running,
+    enqueue_and_claim,
+    enqueue_one,
+    load,
     settle,
+    settle_now,
     some_tasks,
-    stand,
     state_of,
     worker_on,
 )
@@ -42,7 +42,7 @@ class TestSessions:
     async def test_opening_again_is_harmless(self, store: Store, clock: ManualClock) -> None:
         worker = await worker_on(store)
         started_at = clock.now()
-        held = await running(store, worker)
+        held = await enqueue_and_claim(store, worker)
         clock.advance(1)
 
         pulse = await worker.beat(held.lease, opening=True)
@@ -52,9 +52,11 @@ class TestSessions:
         assert (session.started_at, session.beat_at) == (started_at, clock.now())
         assert await state_of(store, held.task.id) is State.RUNNING
 
-    async def test_a_beat_keeps_every_lease_of_the_session(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_heartbeat_extends_every_lease_of_the_session(
+        self, store: Store, clock: ManualClock
+    ) -> None:
         worker, other = await worker_on(store), await worker_on(store, lease_for=timedelta(days=1))
-        leases = [(await running(store, worker)).lease for _ in range(3)]
+        leases = [(await enqueue_and_claim(store, worker)).lease for _ in range(3)]
         clock.advance(LEASE - timedelta(seconds=1))
         assert (await worker.beat(*leases, through=worker.claims)).alive
         clock.advance(LEASE - timedelta(seconds=1))
@@ -70,18 +72,20 @@ class TestSessions:
         assert not pulse.alive
         assert await dump(store) == before
 
-    async def test_a_forgotten_session_is_not_alive(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_deleted_session_is_not_alive(self, store: Store, clock: ManualClock) -> None:
         worker = await worker_on(store)
-        held = await running(store, worker)
+        held = await enqueue_and_claim(store, worker)
         clock.advance(LEASE)
         rescuer = await worker_on(store)
         await store.rescue(rescuer.session, limit=10)
 
         assert not (await worker.beat(held.lease)).alive
 
-    async def test_a_late_beat_saves_what_nobody_took_over(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_late_heartbeat_keeps_leases_not_taken_over(
+        self, store: Store, clock: ManualClock
+    ) -> None:
         worker = await worker_on(store)
-        held = await running(store, worker)
+        held = await enqueue_and_claim(store, worker)
         clock.advance(LEASE * 2)
 
         pulse = await worker.beat(held.lease, through=worker.claims)
@@ -90,7 +94,7 @@ class TestSessions:
         rescuer = await worker_on(store)
         assert list(await store.rescue(rescuer.session, limit=10)) == []
 
-    async def test_a_beat_may_shorten_the_lease(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_heartbeat_may_shorten_the_lease(self, store: Store, clock: ManualClock) -> None:
         worker = await worker_on(store)
         await worker.beat(lease_for=timedelta(seconds=1))
         clock.advance(1)
@@ -101,25 +105,25 @@ class TestSessions:
         assert not (await worker.beat()).alive
 
 
-class TestNews:
+class TestHeartbeatReplies:
     async def test_lost_leases_are_named(self, store: Store, clock: ManualClock) -> None:
         worker = await worker_on(store)
-        lost, ended = await running(store, worker), await running(store, worker)
-        await applied(store, complete(ended))
+        lost, ended = await enqueue_and_claim(store, worker), await enqueue_and_claim(store, worker)
+        await settle_now(store, complete(ended))
         clock.advance(LEASE)
         rescuer = await worker_on(store)
         await store.rescue(rescuer.session, limit=10)
         await worker.beat(opening=True)
-        kept = await running(store, worker)
+        kept = await enqueue_and_claim(store, worker)
 
         pulse = await worker.beat(lost.lease, ended.lease, kept.lease, through=worker.claims)
 
         assert pulse.alive
         assert set(pulse.lost) == {lost.lease, ended.lease}
 
-    async def test_a_request_to_stop_is_told_until_the_end(self, store: Store) -> None:
+    async def test_a_request_to_stop_is_repeated_until_the_task_ends(self, store: Store) -> None:
         worker = await worker_on(store)
-        flagged, spared = await running(store, worker), await running(store, worker)
+        flagged, spared = await enqueue_and_claim(store, worker), await enqueue_and_claim(store, worker)
         await cancel(store, flagged.task.id)
 
         for _ in range(2):
@@ -128,29 +132,29 @@ class TestNews:
 
     async def test_progress_is_kept(self, store: Store) -> None:
         worker = await worker_on(store)
-        held = await running(store, worker)
+        held = await enqueue_and_claim(store, worker)
         half = Progress(fraction=0.5, message="half way — ½")
 
         await worker.report(ProgressReport(held.lease, half), held=[held.lease])
 
-        assert (await get(store, held.task.id)).progress == half
+        assert (await load(store, held.task.id)).progress == half
 
     async def test_progress_under_a_stale_lease_changes_nothing(
         self, store: Store, clock: ManualClock
     ) -> None:
         worker = await worker_on(store)
-        stale = await running(store, worker)
+        stale = await enqueue_and_claim(store, worker)
         clock.advance(LEASE)
         rescuer = await worker_on(store)
         (rescued,) = await store.rescue(rescuer.session, limit=10)
 
         await rescuer.report(ProgressReport(stale.lease, Progress(fraction=0.9)), held=[rescued.lease])
 
-        assert await get(store, stale.task.id) == rescued.task
+        assert await load(store, stale.task.id) == rescued.task
 
-    async def test_progress_is_forgotten_at_the_next_claim(self, store: Store) -> None:
+    async def test_progress_is_reset_at_the_next_claim(self, store: Store) -> None:
         worker = await worker_on(store)
-        held = await running(store, worker)
+        held = await enqueue_and_claim(store, worker)
         await worker.report(ProgressReport(held.lease, Progress(fraction=0.5)), held=[held.lease])
         await worker.beat(through=worker.claims)
 
@@ -162,34 +166,36 @@ class TestNews:
 class TestLostReplies:
     """A claim was granted and its reply never arrived: the worker lives and knows nothing of the tasks."""
 
-    async def test_strangers_are_handed_back_uncounted_with_a_raised_fence(self, store: Store) -> None:
+    async def test_unacknowledged_claims_are_released_uncounted_with_a_new_fence(self, store: Store) -> None:
         worker = await worker_on(store)
-        stranger = await running(store, worker)
-        known = await running(store, worker)
+        stranger = await enqueue_and_claim(store, worker)
+        known = await enqueue_and_claim(store, worker)
 
         pulse = await worker.beat(known.lease, through=worker.claims)
 
-        task = await get(store, stranger.task.id)
+        task = await load(store, stranger.task.id)
         assert (pulse.alive, pulse.lost) == (True, ())
         assert (task.state, task.attempt, task.session) == (State.READY, 0, None)
         assert task.fence > stranger.task.fence
-        assert await get(store, known.task.id) == known.task
+        assert await load(store, known.task.id) == known.task
 
-    async def test_a_handed_back_task_cannot_be_settled_with_the_old_lease(self, store: Store) -> None:
+    async def test_a_released_task_cannot_be_settled_with_the_old_lease(self, store: Store) -> None:
         worker = await worker_on(store)
-        stranger = await running(store, worker)
+        stranger = await enqueue_and_claim(store, worker)
         await worker.beat(through=worker.claims)
         before = await dump(store)
 
         assert await settle(store, complete(stranger)) == (Receipt.LOST,)
         assert await dump(store) == before
 
-    async def test_a_handed_back_task_keeps_its_place(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_task_released_by_a_heartbeat_keeps_its_rank(
+        self, store: Store, clock: ManualClock
+    ) -> None:
         worker = await worker_on(store)
-        first = await stand(store)
+        first = await enqueue_one(store)
         await worker.claim_one()
         clock.advance(1)
-        await stand(store)
+        await enqueue_one(store)
 
         await worker.beat(through=worker.claims)
 
@@ -203,27 +209,27 @@ class TestLostReplies:
 
         await worker.beat(answered.lease, through=1)
 
-        assert [await get(store, one.task.id) for one in under_way] == [one.task for one in under_way]
+        assert [await load(store, one.task.id) for one in under_way] == [one.task for one in under_way]
 
         await worker.beat(answered.lease, through=2)
 
         states = [await state_of(store, one.task.id) for one in (answered, *under_way)]
         assert states == [State.RUNNING, State.READY, State.RUNNING]
 
-    async def test_what_a_settle_claimed_is_handed_back_too(self, store: Store) -> None:
+    async def test_unacknowledged_claims_of_a_settle_are_released(self, store: Store) -> None:
         worker = await worker_on(store)
-        held = await running(store, worker)
-        await stand(store, queue="q")
-        settled = await store.settle([complete(held)], worker.ask(1, "q"))
+        held = await enqueue_and_claim(store, worker)
+        await enqueue_one(store, queue="q")
+        settled = await store.settle([complete(held)], worker.next_claim(1, "q"))
 
         await worker.beat(through=worker.claims)
 
         (stranger,) = settled.claimed
         assert await state_of(store, stranger.task.id) is State.READY
 
-    async def test_a_task_known_by_an_old_lease_only_is_a_stranger(self, store: Store) -> None:
+    async def test_a_task_held_by_an_old_lease_only_is_released(self, store: Store) -> None:
         worker = await worker_on(store)
-        old = await running(store, worker)
+        old = await enqueue_and_claim(store, worker)
         await worker.beat(through=worker.claims)
         again = await worker.claim_one(old.task.queue)
 
@@ -232,36 +238,38 @@ class TestLostReplies:
         assert pulse.lost == (old.lease,)
         assert await state_of(store, again.task.id) is State.READY
 
-    async def test_a_flagged_stranger_is_cancelled(self, store: Store, clock: ManualClock) -> None:
+    async def test_an_unacknowledged_task_requested_to_stop_is_cancelled(
+        self, store: Store, clock: ManualClock
+    ) -> None:
         worker = await worker_on(store)
-        stranger = await running(store, worker)
+        stranger = await enqueue_and_claim(store, worker)
         await cancel(store, stranger.task.id)
 
         await worker.beat(through=worker.claims)
 
-        task = await get(store, stranger.task.id)
+        task = await load(store, stranger.task.id)
         assert (task.state, task.finished_at, task.session) == (State.CANCELLED, clock.now(), None)
 
     async def test_other_sessions_tasks_are_left_alone(self, store: Store) -> None:
         worker, other = await worker_on(store), await worker_on(store)
-        theirs = await running(store, other)
+        theirs = await enqueue_and_claim(store, other)
 
         pulse = await worker.beat(through=1000)
 
         assert pulse == await worker.beat(through=1000)
-        assert await get(store, theirs.task.id) == theirs.task
+        assert await load(store, theirs.task.id) == theirs.task
 
     async def test_a_rescue_whose_reply_was_lost_keeps_its_attempt_counted(
         self, store: Store, clock: ManualClock
     ) -> None:
-        crashed = await running(store, await worker_on(store))
+        crashed = await enqueue_and_claim(store, await worker_on(store))
         clock.advance(LEASE)
         rescuer = await worker_on(store)
         (rescued,) = await store.rescue(rescuer.session, limit=10)
 
         await rescuer.beat()
 
-        task = await get(store, crashed.task.id)
+        task = await load(store, crashed.task.id)
         assert (task.state, task.attempt, task.session) == (State.READY, 1, None)
         assert task.fence > rescued.task.fence
         assert await settle(store, complete(Lease(task.id, rescued.task.fence))) == (Receipt.LOST,)

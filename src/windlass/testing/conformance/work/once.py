@@ -10,17 +10,17 @@ from ...clock import ManualClock
 from ..steps import (
     NO_DELAY,
     a_task,
-    applied,
     bury,
     complete,
     discard,
     dump,
+    enqueue_and_claim,
     release,
     replay,
     retry,
-    running,
+    settle_now,
     snooze,
-    taken_over,
+    take_over,
     worker_on,
 )
 
@@ -28,8 +28,8 @@ WAYS_BACK = {"retry": retry, "snooze": snooze, "release": release}
 
 
 class TestOnce:
-    async def test_the_first_to_ask_is_told_so_for_each_key(self, store: Store) -> None:
-        held = await running(store, await worker_on(store))
+    async def test_the_first_mark_of_each_key_is_reported_as_first(self, store: Store) -> None:
+        held = await enqueue_and_claim(store, await worker_on(store))
 
         assert await store.once(held.lease, "charge")
         assert await store.once(held.lease, "mail")
@@ -37,37 +37,37 @@ class TestOnce:
     @pytest.mark.parametrize("way", WAYS_BACK)
     async def test_the_next_attempt_is_not_the_first(self, store: Store, way: str) -> None:
         worker = await worker_on(store)
-        first = await running(store, worker)
+        first = await enqueue_and_claim(store, worker)
         await store.once(first.lease, "charge")
-        await applied(store, WAYS_BACK[way](first))
+        await settle_now(store, WAYS_BACK[way](first))
         second = await worker.claim_one(first.task.queue)
 
         assert not await store.once(second.lease, "charge")
         assert await store.once(second.lease, "mail")
 
-    async def test_asking_again_after_a_lost_reply_is_harmless(self, store: Store) -> None:
-        held = await running(store, await worker_on(store))
+    async def test_repeating_a_mark_after_a_lost_reply_is_harmless(self, store: Store) -> None:
+        held = await enqueue_and_claim(store, await worker_on(store))
 
         assert [await store.once(held.lease, "charge") for _ in range(3)] == [True] * 3
 
     async def test_each_task_has_marks_of_its_own(self, store: Store) -> None:
         worker = await worker_on(store)
-        one, other = await running(store, worker), await running(store, worker)
+        one, other = await enqueue_and_claim(store, worker), await enqueue_and_claim(store, worker)
 
         assert await store.once(one.lease, "charge")
         assert await store.once(other.lease, "charge")
 
     async def test_a_rescued_task_remembers_what_was_marked(self, store: Store, clock: ManualClock) -> None:
-        stalled = await running(store, await worker_on(store))
+        stalled = await enqueue_and_claim(store, await worker_on(store))
         await store.once(stalled.lease, "charge")
 
-        _, rescued = await taken_over(store, clock, stalled)
+        _, rescued = await take_over(store, clock, stalled)
 
         assert not await store.once(rescued.lease, "charge")
 
     async def test_a_stalled_worker_can_mark_nothing(self, store: Store, clock: ManualClock) -> None:
-        stalled = await running(store, await worker_on(store))
-        _, rescued = await taken_over(store, clock, stalled)
+        stalled = await enqueue_and_claim(store, await worker_on(store))
+        _, rescued = await take_over(store, clock, stalled)
         before = await dump(store)
 
         with pytest.raises(LeaseLost):
@@ -77,8 +77,8 @@ class TestOnce:
         assert await store.once(rescued.lease, "charge")
 
     async def test_a_lease_that_has_ended_marks_nothing(self, store: Store) -> None:
-        held = await running(store, await worker_on(store))
-        await applied(store, complete(held))
+        held = await enqueue_and_claim(store, await worker_on(store))
+        await settle_now(store, complete(held))
 
         with pytest.raises(LeaseLost):
             await store.once(held.lease, "charge")
@@ -87,9 +87,9 @@ class TestOnce:
 
     async def test_a_replay_does_not_make_it_the_first_time_again(self, store: Store) -> None:
         worker = await worker_on(store)
-        first = await running(store, worker)
+        first = await enqueue_and_claim(store, worker)
         await store.once(first.lease, "charge")
-        await applied(store, bury(first))
+        await settle_now(store, bury(first))
         await replay(store, first.task.id)
         again = await worker.claim_one(first.task.queue)
 
@@ -98,22 +98,22 @@ class TestOnce:
     @pytest.mark.parametrize("way", ["discard", "prune"])
     async def test_marks_go_with_the_tasks_record(self, store: Store, clock: ManualClock, way: str) -> None:
         worker = await worker_on(store)
-        await applied(store, release(first := await running(store, worker)))
+        await settle_now(store, release(first := await enqueue_and_claim(store, worker)))
         second = await worker.claim_one(first.task.queue)  # a fence that a new task does not begin with
         await store.once(second.lease, "charge")
-        await applied(store, bury(second))
+        await settle_now(store, bury(second))
         clock.advance(1)
         if way == "discard":
             await discard(store, first.task.id)
         else:
             assert await store.prune(Retention(dead=NO_DELAY), limit=10) == 1
 
-        anew = await running(store, worker, id=first.task.id)
+        anew = await enqueue_and_claim(store, worker, id=first.task.id)
 
         assert await store.once(anew.lease, "charge")
 
     async def test_a_key_is_any_text(self, store: Store) -> None:
-        held = await running(store, await worker_on(store))
+        held = await enqueue_and_claim(store, await worker_on(store))
 
         for key in ("a'b", "ü 🐎", "x" * 255, "%_\\"):
             assert await store.once(held.lease, key)

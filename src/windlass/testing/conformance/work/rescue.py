@@ -14,15 +14,15 @@ from ...clock import ManualClock
 from ..steps import (
     LEASE,
     all_records,
-    applied,
     bury,
     cancel,
     complete,
     dump,
-    get,
+    enqueue_and_claim,
+    load,
     retry,
-    running,
     settle,
+    settle_now,
     state_of,
     worker_on,
 )
@@ -33,15 +33,15 @@ LONG = timedelta(days=1)
 class TestRescue:
     async def test_a_live_workers_tasks_are_left_alone(self, store: Store, clock: ManualClock) -> None:
         keeper = await worker_on(store, "keeper", lease_for=LONG)
-        held = await running(store, await worker_on(store))
+        held = await enqueue_and_claim(store, await worker_on(store))
         clock.advance(LEASE - timedelta(microseconds=1))
 
         assert list(await store.rescue(keeper.session, limit=10)) == []
-        assert await get(store, held.task.id) == held.task
+        assert await load(store, held.task.id) == held.task
 
     async def test_a_silent_workers_task_is_taken_over(self, store: Store, clock: ManualClock) -> None:
         keeper = await worker_on(store, "keeper", lease_for=LONG)
-        held = await running(store, await worker_on(store, "silent"))
+        held = await enqueue_and_claim(store, await worker_on(store, "silent"))
         clock.advance(LEASE)
 
         (rescued,) = await store.rescue(keeper.session, limit=10)
@@ -49,15 +49,15 @@ class TestRescue:
         task = rescued.task
         assert (task.id, task.state, task.session) == (held.task.id, State.RUNNING, keeper.session)
         assert (task.attempt, task.fence) == (1, held.task.fence + 1)
-        assert task == await get(store, held.task.id)
+        assert task == await load(store, held.task.id)
 
-    async def test_it_still_names_the_worker_that_fell_silent(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_rescued_task_still_names_its_last_worker(self, store: Store, clock: ManualClock) -> None:
         keeper = await worker_on(store, "keeper", lease_for=LONG)
-        held = await running(store, await worker_on(store, "silent"))
+        held = await enqueue_and_claim(store, await worker_on(store, "silent"))
         clock.advance(LEASE)
 
         (rescued,) = await store.rescue(keeper.session, limit=10)
-        await applied(store, retry(rescued))
+        await settle_now(store, retry(rescued))
 
         (line,) = await store.attempts(held.task.id)
         assert (rescued.task.worker, rescued.task.claimed_at) == ("silent", held.task.claimed_at)
@@ -65,7 +65,7 @@ class TestRescue:
 
     async def test_a_rescued_task_is_settled_like_any_other(self, store: Store, clock: ManualClock) -> None:
         keeper = await worker_on(store, "keeper", lease_for=LONG)
-        held = await running(store, await worker_on(store))
+        held = await enqueue_and_claim(store, await worker_on(store))
         clock.advance(LEASE)
         (rescued,) = await store.rescue(keeper.session, limit=10)
 
@@ -75,7 +75,7 @@ class TestRescue:
     async def test_a_task_is_rescued_once(self, store: Store, clock: ManualClock) -> None:
         first = await worker_on(store, "keeper", lease_for=LONG)
         second = await worker_on(store, "another", lease_for=LONG)
-        await running(store, await worker_on(store))
+        await enqueue_and_claim(store, await worker_on(store))
         clock.advance(LEASE)
         await store.rescue(first.session, limit=10)
         before = await dump(store)
@@ -85,7 +85,7 @@ class TestRescue:
         assert await dump(store) == before
 
     async def test_a_rescuer_that_dies_is_rescued(self, store: Store, clock: ManualClock) -> None:
-        held = await running(store, await worker_on(store, "silent"))
+        held = await enqueue_and_claim(store, await worker_on(store, "silent"))
         clock.advance(LEASE)
         first = await worker_on(store, "first")
         (rescued,) = await store.rescue(first.session, limit=10)
@@ -102,7 +102,7 @@ class TestRescue:
     async def test_no_more_than_the_limit_and_the_rest_later(self, store: Store, clock: ManualClock) -> None:
         keeper = await worker_on(store, "keeper", lease_for=LONG)
         silent = [await worker_on(store), await worker_on(store)]
-        held = {(await running(store, silent[n % 2])).task.id for n in range(5)}
+        held = {(await enqueue_and_claim(store, silent[n % 2])).task.id for n in range(5)}
         clock.advance(LEASE)
 
         parts = [await store.rescue(keeper.session, limit=2) for _ in range(4)]
@@ -110,14 +110,14 @@ class TestRescue:
         assert [len(part) for part in parts] == [2, 2, 1, 0]
         assert {one.task.id for part in parts for one in part} == held
 
-    async def test_a_flagged_task_is_rescued_with_its_flag(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_rescue_keeps_the_request_to_stop(self, store: Store, clock: ManualClock) -> None:
         keeper = await worker_on(store, "keeper", lease_for=LONG)
-        held = await running(store, await worker_on(store))
+        held = await enqueue_and_claim(store, await worker_on(store))
         await cancel(store, held.task.id)
         clock.advance(LEASE)
 
         (rescued,) = await store.rescue(keeper.session, limit=10)
-        await applied(store, retry(rescued))
+        await settle_now(store, retry(rescued))
 
         assert rescued.task.cancel_requested
         assert await state_of(store, held.task.id) is State.CANCELLED
@@ -125,7 +125,7 @@ class TestRescue:
     async def test_removing_a_session_makes_its_tasks_rescuable(self, store: Store) -> None:
         keeper = await worker_on(store, "keeper")
         worker = await worker_on(store)
-        held = await running(store, worker)
+        held = await enqueue_and_claim(store, worker)
         assert await store.remove(Session, worker.session)
 
         (rescued,) = await store.rescue(keeper.session, limit=10)
@@ -133,13 +133,13 @@ class TestRescue:
         assert (rescued.task.id, rescued.task.session) == (held.task.id, keeper.session)
         assert not (await worker.beat(held.lease)).alive
 
-    async def test_sessions_that_hold_nothing_any_more_are_forgotten(
+    async def test_expired_sessions_without_leases_are_deleted(
         self, store: Store, clock: ManualClock
     ) -> None:
         keeper = await worker_on(store, "keeper", lease_for=LONG)
         holding = await worker_on(store, "holding")
         for _ in range(2):
-            await running(store, holding)
+            await enqueue_and_claim(store, holding)
         await worker_on(store, "idle")
         clock.advance(LEASE)
 
@@ -155,7 +155,7 @@ class TestRescue:
         self, store: Store, clock: ManualClock, *, expired: bool
     ) -> None:
         keeper = await worker_on(store, "keeper")
-        await running(store, await worker_on(store))
+        await enqueue_and_claim(store, await worker_on(store))
         clock.advance(LEASE)
         before = await dump(store)
 

@@ -20,17 +20,17 @@ from ...clock import ManualClock
 from ..steps import (
     ENDINGS,
     a_task,
-    applied,
     complete,
     dump,
+    enqueue_and_claim,
+    enqueue_one,
     exists,
-    get,
+    load,
     release,
-    running,
     settle,
-    stand,
+    settle_now,
     state_of,
-    taken_over,
+    take_over,
     worker_on,
 )
 from .wakes import heard
@@ -83,29 +83,25 @@ class TestTransactions:
     @pytest.fixture(autouse=True)
     def _able(self, store: Store) -> None:
         if Capability.JOIN not in store.capabilities:
-            pytest.skip("this store has no transactions; TestRefusals sees to it that it says so")
+            pytest.skip("this store has no transactions; TestCapabilities sees to it that it says so")
 
     @each_way
-    async def test_a_completion_stands_together_with_the_other_writes(
-        self, store: Store, *, blocking: bool
-    ) -> None:
-        held = await running(store, await worker_on(store))
+    async def test_a_completion_commits_with_the_other_writes(self, store: Store, *, blocking: bool) -> None:
+        held = await enqueue_and_claim(store, await worker_on(store))
         other = a_task()
 
         receipts = await transact(store, complete(held, b'"done"'), beside=[other], blocking=blocking)
 
-        task = await get(store, held.task.id)
+        task = await load(store, held.task.id)
         assert receipts == (Receipt.APPLIED,)
         assert (task.state, task.result, task.session) == (State.COMPLETED, b'"done"', None)
         assert task.finished_at is not None
         assert await state_of(store, other.id) is State.READY
 
     @each_way
-    async def test_neither_stands_if_an_exception_leaves_the_block(
-        self, store: Store, *, blocking: bool
-    ) -> None:
-        held = await running(store, await worker_on(store))
-        await stand(store, after=(held.task.id,))
+    async def test_an_exception_rolls_back_both(self, store: Store, *, blocking: bool) -> None:
+        held = await enqueue_and_claim(store, await worker_on(store))
+        await enqueue_one(store, after=(held.task.id,))
         before = await dump(store)
 
         with pytest.raises(Undone):
@@ -114,10 +110,10 @@ class TestTransactions:
             )
 
         assert await dump(store) == before
-        await applied(store, complete(held))
+        await settle_now(store, complete(held))
 
-    async def test_nothing_of_it_is_seen_before_it_is_left(self, store: Store) -> None:
-        held = await running(store, await worker_on(store))
+    async def test_nothing_is_visible_before_the_commit(self, store: Store) -> None:
+        held = await enqueue_and_claim(store, await worker_on(store))
         other = a_task()
 
         async with store.transaction() as connection:
@@ -129,7 +125,7 @@ class TestTransactions:
         assert seen == (State.RUNNING, False)
         assert await state_of(store, held.task.id) is State.COMPLETED
 
-    async def test_an_empty_one_changes_nothing(self, store: Store) -> None:
+    async def test_an_empty_transaction_changes_nothing(self, store: Store) -> None:
         before = await dump(store)
 
         async with store.transaction():
@@ -138,14 +134,14 @@ class TestTransactions:
         assert await dump(store) == before
 
     @pytest.mark.parametrize("ending", ENDINGS)
-    async def test_it_settles_as_the_store_itself_does(self, store: Store, ending: str) -> None:
+    async def test_a_transaction_settles_like_the_store(self, store: Store, ending: str) -> None:
         worker = await worker_on(store)
-        here, there = await running(store, worker), await running(store, worker)
+        here, there = await enqueue_and_claim(store, worker), await enqueue_and_claim(store, worker)
 
         assert await transact(store, ENDINGS[ending](here)) == (Receipt.APPLIED,)
-        await applied(store, ENDINGS[ending](there))
+        await settle_now(store, ENDINGS[ending](there))
 
-        one, other = await get(store, here.task.id), await get(store, there.task.id)
+        one, other = await load(store, here.task.id), await load(store, there.task.id)
         assert (one.state, one.attempt, one.fence, one.error) == (
             other.state,
             other.attempt,
@@ -155,9 +151,9 @@ class TestTransactions:
         (line,) = await store.attempts(one.id)
         assert line.outcome == (await store.attempts(other.id))[0].outcome
 
-    async def test_successors_and_dependents_go_with_it(self, store: Store) -> None:
-        held = await running(store, await worker_on(store))
-        waiting = await stand(store, after=(held.task.id,))
+    async def test_successors_and_dependents_commit_with_it(self, store: Store) -> None:
+        held = await enqueue_and_claim(store, await worker_on(store))
+        waiting = await enqueue_one(store, after=(held.task.id,))
         successor = a_task(root=held.task.id)
 
         await transact(store, complete(held, b"1", successor))
@@ -166,27 +162,27 @@ class TestTransactions:
         assert await state_of(store, successor.id) is State.READY
 
     @pytest.mark.parametrize("ending", ENDINGS)
-    async def test_a_lost_lease_settles_nothing_in_it(
+    async def test_a_lost_lease_settles_nothing_in_a_transaction(
         self, store: Store, clock: ManualClock, ending: str
     ) -> None:
-        stalled = await running(store, await worker_on(store))
-        await taken_over(store, clock, stalled)
+        stalled = await enqueue_and_claim(store, await worker_on(store))
+        await take_over(store, clock, stalled)
         before = await dump(store)
 
         assert await transact(store, ENDINGS[ending](stalled)) == (Receipt.LOST,)
         assert await dump(store) == before
 
-    async def test_a_lease_that_was_settled_elsewhere_is_not_applied_in_it(self, store: Store) -> None:
+    async def test_a_lease_settled_elsewhere_is_not_applied(self, store: Store) -> None:
         """Its worker handed it back: whoever has other writes in the transaction must hear of it."""
-        held = await running(store, await worker_on(store))
-        await applied(store, release(held))
+        held = await enqueue_and_claim(store, await worker_on(store))
+        await settle_now(store, release(held))
         before = await dump(store)
 
         assert await transact(store, complete(held)) == (Receipt.REPEATED,)
         assert await dump(store) == before
 
     async def test_settling_again_afterwards_is_harmless(self, store: Store) -> None:
-        held = await running(store, await worker_on(store))
+        held = await enqueue_and_claim(store, await worker_on(store))
         await transact(store, complete(held, b"1", a_task()))
         before = await dump(store)
 
@@ -195,9 +191,9 @@ class TestTransactions:
 
         assert await dump(store) == before
 
-    async def test_a_refused_enqueue_leaves_the_rest_of_it_alone(self, store: Store) -> None:
-        held = await running(store, await worker_on(store))
-        await stand(store, fingerprint="f")
+    async def test_a_refused_enqueue_does_not_affect_the_rest(self, store: Store) -> None:
+        held = await enqueue_and_claim(store, await worker_on(store))
+        await enqueue_one(store, fingerprint="f")
 
         async with store.transaction() as connection:
             joined = store.join(connection)
@@ -207,9 +203,9 @@ class TestTransactions:
 
         assert await state_of(store, held.task.id) is State.COMPLETED
 
-    async def test_many_at_once_all_come_to_their_end(self, store: Store) -> None:
+    async def test_many_concurrent_transactions_all_finish(self, store: Store) -> None:
         worker = await worker_on(store)
-        held = [await running(store, worker) for _ in range(8)]
+        held = [await enqueue_and_claim(store, worker) for _ in range(8)]
 
         receipts = await asyncio.gather(
             *(
@@ -221,8 +217,8 @@ class TestTransactions:
         assert set(receipts) == {(Receipt.APPLIED,)}
         assert {await state_of(store, one.task.id) for one in held} == {State.COMPLETED}
 
-    async def test_one_that_is_given_up_holds_nothing_up(self, store: Store) -> None:
-        held = await running(store, await worker_on(store))
+    async def test_an_abandoned_transaction_blocks_nothing(self, store: Store) -> None:
+        held = await enqueue_and_claim(store, await worker_on(store))
         entered, never = asyncio.Event(), asyncio.Event()
 
         async def linger() -> None:
@@ -238,12 +234,12 @@ class TestTransactions:
 
         assert lingering.cancelled()
         assert await state_of(store, held.task.id) is State.RUNNING
-        await applied(store, complete(held))
+        await settle_now(store, complete(held))
 
-    async def test_its_commit_wakes(self, store: Store) -> None:
+    async def test_a_commit_wakes(self, store: Store) -> None:
         worker = await worker_on(store)
 
         async def cause() -> None:
-            await transact(store, complete(await running(store, worker), None, a_task(queue="q")))
+            await transact(store, complete(await enqueue_and_claim(store, worker), None, a_task(queue="q")))
 
         assert await heard(store, Wake.READY, cause)

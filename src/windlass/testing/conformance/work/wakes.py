@@ -9,7 +9,18 @@ from ...._ids import new_id
 from ...._model.queue import QueueSettings
 from ...._store.protocol import Store, Wake
 from ...clock import ManualClock
-from ..steps import LEASE, ManualWorker, applied, bury, complete, release, replay, running, stand, worker_on
+from ..steps import (
+    LEASE,
+    ManualWorker,
+    bury,
+    complete,
+    enqueue_and_claim,
+    enqueue_one,
+    release,
+    replay,
+    settle_now,
+    worker_on,
+)
 
 DEADLINE_SECONDS = 10.0
 NUDGE_SECONDS = 0.2
@@ -51,14 +62,16 @@ async def _hear(store: Store, wanted: Wake, queue: str) -> bool:
 
 class TestWakes:
     async def test_an_enqueued_task_wakes(self, store: Store) -> None:
-        assert await heard(store, Wake.READY, lambda: stand(store, queue="q"))
+        assert await heard(store, Wake.READY, lambda: enqueue_one(store, queue="q"))
 
     async def test_a_scheduled_task_wakes_the_keeper(self, store: Store) -> None:
-        assert await heard(store, Wake.SCHEDULED, lambda: stand(store, queue="q", delay=timedelta(seconds=1)))
+        assert await heard(
+            store, Wake.SCHEDULED, lambda: enqueue_one(store, queue="q", delay=timedelta(seconds=1))
+        )
 
     async def test_a_promoted_task_wakes(self, store: Store, clock: ManualClock) -> None:
         async def promote() -> None:
-            await stand(store, queue="q", delay=timedelta(seconds=1))
+            await enqueue_one(store, queue="q", delay=timedelta(seconds=1))
             clock.advance(1)
             await store.promote(limit=10)
 
@@ -66,12 +79,12 @@ class TestWakes:
 
     async def test_a_resumed_queue_wakes(self, store: Store) -> None:
         await store.put(QueueSettings(name="q", paused=True))
-        await stand(store, queue="q")
+        await enqueue_one(store, queue="q")
 
         assert await heard(store, Wake.READY, lambda: store.put(QueueSettings(name="q")))
 
-    async def test_forgetting_that_a_queue_was_paused_wakes(self, store: Store) -> None:
-        await stand(store, queue="q")
+    async def test_removing_a_paused_queues_settings_wakes(self, store: Store) -> None:
+        await enqueue_one(store, queue="q")
 
         async def resume() -> None:
             await store.put(QueueSettings(name="q", paused=True))
@@ -81,16 +94,16 @@ class TestWakes:
 
     async def test_a_released_task_wakes(self, store: Store) -> None:
         worker = await worker_on(store)
-        await stand(store, queue="q")
+        await enqueue_one(store, queue="q")
 
         async def hand_back() -> None:
-            await applied(store, release(await worker.claim_one("q")))
+            await settle_now(store, release(await worker.claim_one("q")))
 
         assert await heard(store, Wake.READY, hand_back)
 
-    async def test_a_task_handed_back_by_a_heartbeat_wakes(self, store: Store) -> None:
+    async def test_a_task_released_by_a_heartbeat_wakes(self, store: Store) -> None:
         worker = await worker_on(store)
-        await stand(store, queue="q")
+        await enqueue_one(store, queue="q")
 
         async def lose_a_reply() -> None:
             await worker.claim_one("q")
@@ -100,11 +113,11 @@ class TestWakes:
 
     async def test_a_replayed_task_wakes(self, store: Store) -> None:
         worker = await worker_on(store)
-        await stand(store, queue="q")
+        await enqueue_one(store, queue="q")
 
         async def bring_back() -> None:
             claimed = await worker.claim_one("q")
-            await applied(store, bury(claimed))
+            await settle_now(store, bury(claimed))
             await replay(store, claimed.task.id)
 
         assert await heard(store, Wake.READY, bring_back)
@@ -113,17 +126,17 @@ class TestWakes:
         worker = await worker_on(store)
 
         async def unblock() -> None:
-            held = await running(store, worker)
-            await stand(store, queue="q", after=(held.task.id,))
-            await applied(store, complete(held))
+            held = await enqueue_and_claim(store, worker)
+            await enqueue_one(store, queue="q", after=(held.task.id,))
+            await settle_now(store, complete(held))
 
         assert await heard(store, Wake.READY, unblock)
 
-    async def test_it_is_heard_through_another_handle(self, store: Store) -> None:
+    async def test_wakes_reach_other_handles(self, store: Store) -> None:
         other = store.another()
         await other.open()
         try:
-            assert await heard(other, Wake.READY, lambda: stand(store, queue="q"))
+            assert await heard(other, Wake.READY, lambda: enqueue_one(store, queue="q"))
         finally:
             await other.close()
 
@@ -131,5 +144,5 @@ class TestWakes:
         worker: ManualWorker = await worker_on(store, lease_for=LEASE * 100)
         queue = new_id()
 
-        assert await heard(store, Wake.READY, lambda: stand(store, queue=queue), queue)
+        assert await heard(store, Wake.READY, lambda: enqueue_one(store, queue=queue), queue)
         assert len(await worker.claim(1, queue)) == 1

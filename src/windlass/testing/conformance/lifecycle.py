@@ -17,21 +17,21 @@ from .steps import (
     LEASE,
     ManualWorker,
     a_task,
-    applied,
     bury,
     cancel,
     complete,
     discard,
     dump,
+    enqueue_and_claim,
+    enqueue_one,
     exists,
-    get,
+    load,
     release,
     replay,
     retry,
-    running,
     settle,
+    settle_now,
     snooze,
-    stand,
     state_of,
     stop,
     worker_on,
@@ -54,7 +54,7 @@ class Scene:
 
     async def lease(self) -> Lease:
         """The newest lease there was."""
-        return Lease(self.task_id, (await get(self.store, self.task_id)).fence)
+        return Lease(self.task_id, (await load(self.store, self.task_id)).fence)
 
 
 Move = Callable[[Scene], Awaitable[object]]
@@ -65,17 +65,17 @@ async def scene_on(store: Store, clock: ManualClock) -> Scene:
 
 
 async def enqueue(scene: Scene) -> None:
-    await stand(scene.store, id=scene.task_id, queue=QUEUE)
+    await enqueue_one(scene.store, id=scene.task_id, queue=QUEUE)
 
 
 async def enqueue_later(scene: Scene) -> None:
-    await stand(scene.store, id=scene.task_id, queue=QUEUE, delay=LATER)
+    await enqueue_one(scene.store, id=scene.task_id, queue=QUEUE, delay=LATER)
 
 
 async def enqueue_behind(scene: Scene, delay: timedelta | None = None) -> None:
-    scene.predecessor = await running(scene.store, scene.lively)
+    scene.predecessor = await enqueue_and_claim(scene.store, scene.lively)
     after = (scene.predecessor.task.id,)
-    await stand(scene.store, id=scene.task_id, queue=QUEUE, after=after, delay=delay)
+    await enqueue_one(scene.store, id=scene.task_id, queue=QUEUE, after=after, delay=delay)
 
 
 async def enqueue_behind_later(scene: Scene) -> None:
@@ -84,7 +84,7 @@ async def enqueue_behind_later(scene: Scene) -> None:
 
 async def unblock(scene: Scene) -> None:
     assert scene.predecessor is not None
-    await applied(scene.store, complete(scene.predecessor))
+    await settle_now(scene.store, complete(scene.predecessor))
 
 
 async def promote(scene: Scene) -> None:
@@ -119,7 +119,7 @@ async def operator_discards(scene: Scene) -> None:
 
 def settling(ending: Callable[[Lease], Settlement]) -> Move:
     async def move(scene: Scene) -> None:
-        await applied(scene.store, ending(await scene.lease()))
+        await settle_now(scene.store, ending(await scene.lease()))
 
     return move
 
@@ -234,8 +234,8 @@ async def brought_to(scene: Scene, route: str) -> None:
     scene.clock.advance(timedelta(hours=1))
 
 
-class TestLife:
-    def test_every_move_of_the_table_has_a_scene(self) -> None:
+class TestLifecycle:
+    def test_every_transition_of_the_table_has_a_scenario(self) -> None:
         rows = {(row.source, row.verb, target) for row in TRANSITIONS for target in row.targets or (None,)}
 
         assert set(LEGAL) == rows
@@ -243,7 +243,7 @@ class TestLife:
         assert {state for state, _ in ROUTES.values()} == set(State)
 
     @pytest.mark.parametrize("row", LEGAL, ids=lambda row: "-".join(str(part) for part in row))
-    async def test_every_move_of_the_table_happens(
+    async def test_every_transition_of_the_table_is_possible(
         self, store: Store, clock: ManualClock, row: tuple[State | None, Verb, State | None]
     ) -> None:
         source, _, target = row
@@ -259,7 +259,7 @@ class TestLife:
         assert target is None or await state_of(store, scene.task_id) is target
 
     @pytest.mark.parametrize("route", ROUTES)
-    async def test_every_other_move_is_refused_and_changes_nothing(
+    async def test_every_other_transition_is_refused_and_changes_nothing(
         self, store: Store, clock: ManualClock, route: str
     ) -> None:
         scene = await scene_on(store, clock)
@@ -296,9 +296,9 @@ class TestLife:
         state, moves = ROUTES[route]
         for move in moves[1:]:
             await move(scene)
-        before = await get(store, scene.task_id)
+        before = await load(store, scene.task_id)
         assert before.state is state
 
         await unblock(scene)
 
-        assert await get(store, scene.task_id) == before
+        assert await load(store, scene.task_id) == before

@@ -17,19 +17,19 @@ from ..._store.protocol import Store
 from ..clock import ManualClock
 from .steps import (
     BOOM,
-    SOMEBODY,
+    OPERATOR,
     a_task,
     all_tasks,
-    applied,
     bury,
     complete,
-    get,
+    enqueue_and_claim,
+    enqueue_one,
+    load,
     replay,
     retry,
-    running,
+    settle_now,
     snooze,
     some_tasks,
-    stand,
     state_of,
     worker_on,
 )
@@ -41,13 +41,13 @@ async def found(store: Store, **fields: object) -> list[TaskId]:
 
 
 class TestFind:
-    async def test_an_empty_filter_is_all(self, store: Store) -> None:
-        ids = [await stand(store) for _ in range(3)]
+    async def test_an_empty_filter_matches_all(self, store: Store) -> None:
+        ids = [await enqueue_one(store) for _ in range(3)]
 
         assert await found(store) == ids
 
     async def test_by_ids(self, store: Store) -> None:
-        ids = [await stand(store) for _ in range(3)]
+        ids = [await enqueue_one(store) for _ in range(3)]
 
         assert await found(store, ids=(ids[2], ids[0], "no such id")) == [ids[0], ids[2]]
 
@@ -58,21 +58,21 @@ class TestFind:
         assert len(await found(store, ids=tuple(new.id for new in batch))) == 1200
 
     @pytest.mark.parametrize("field", ["ids", "states", "types", "queues", "tenants"])
-    async def test_none_of_nothing(self, store: Store, field: str) -> None:
-        before = await stand(store)
+    async def test_an_empty_list_matches_nothing(self, store: Store, field: str) -> None:
+        before = await enqueue_one(store)
         nothing = Filter(**{field: ()})  # type: ignore[arg-type]  # by name
 
         assert await found(store, **{field: ()}) == []
         assert [count.number for count in await store.count(nothing, ())] == [0]
         assert list(await store.count(nothing, (Dimension.QUEUE,))) == []
-        assert list(await store.apply(CancelTasks(by=SOMEBODY), nothing, limit=10)) == []
+        assert list(await store.apply(CancelTasks(by=OPERATOR), nothing, limit=10)) == []
         assert await state_of(store, before) is State.READY
 
     async def test_by_state(self, store: Store) -> None:
         worker = await worker_on(store)
-        ready = await stand(store)
-        scheduled = await stand(store, delay=timedelta(seconds=9))
-        held = (await running(store, worker)).task.id
+        ready = await enqueue_one(store)
+        scheduled = await enqueue_one(store, delay=timedelta(seconds=9))
+        held = (await enqueue_and_claim(store, worker)).task.id
 
         assert await found(store, states=(State.READY,)) == [ready]
         assert await found(store, states=(State.RUNNING, State.SCHEDULED)) == [scheduled, held]
@@ -82,27 +82,27 @@ class TestFind:
         ("field", "name"), [("types", "type"), ("queues", "queue"), ("tenants", "tenant")]
     )
     async def test_by_type_queue_and_tenant(self, store: Store, field: str, name: str) -> None:
-        ids = [await stand(store, **{name: value}) for value in ("a", "b", "c", "a", "A", "a%")]
+        ids = [await enqueue_one(store, **{name: value}) for value in ("a", "b", "c", "a", "A", "a%")]
 
         assert await found(store, **{field: ("a",)}) == [ids[0], ids[3]]
         assert await found(store, **{field: ("b", "c")}) == [ids[1], ids[2]]
         assert await found(store, **{field: ("d",)}) == []
 
-    async def test_by_tenant_nobody_in_particular(self, store: Store) -> None:
-        ids = [await stand(store, tenant=tenant) for tenant in ("", "acme")]
+    async def test_by_no_tenant(self, store: Store) -> None:
+        ids = [await enqueue_one(store, tenant=tenant) for tenant in ("", "acme")]
 
         assert await found(store, tenants=("",)) == [ids[0]]
 
     async def test_by_root(self, store: Store) -> None:
-        root = await stand(store)
-        step = await stand(store, root=root)
-        await stand(store)
+        root = await enqueue_one(store)
+        step = await enqueue_one(store, root=root)
+        await enqueue_one(store)
 
         assert await found(store, root=root) == [root, step]
 
     async def test_by_idempotency_key(self, store: Store) -> None:
         ids = [
-            await stand(store, tenant=tenant, idempotency_key=key)
+            await enqueue_one(store, tenant=tenant, idempotency_key=key)
             for tenant, key in (("", "k"), ("a", "k"), ("", "other"))
         ]
 
@@ -115,10 +115,10 @@ class TestFind:
             Error(type="ValueError", message="100% of it_is gone"),
             Error(type="KeyError", message="100 of it is gone"),
         ):
-            claimed = await running(store, worker)
-            await applied(store, bury(claimed, error))
+            claimed = await enqueue_and_claim(store, worker)
+            await settle_now(store, bury(claimed, error))
             ids.append(claimed.task.id)
-        await stand(store)
+        await enqueue_one(store)
 
         assert await found(store, error="Error") == ids
         assert await found(store, error="ValueErr") == [ids[0]]
@@ -131,9 +131,9 @@ class TestFind:
     async def test_by_creation(self, store: Store, clock: ManualClock) -> None:
         ids = []
         for _ in range(4):
-            ids.append(await stand(store))
+            ids.append(await enqueue_one(store))
             clock.advance(1)
-        second, last = (await get(store, ids[1])).created_at, (await get(store, ids[3])).created_at
+        second, last = (await load(store, ids[1])).created_at, (await load(store, ids[3])).created_at
 
         assert await found(store, created_after=second) == ids[1:]
         assert await found(store, created_before=last) == ids[:3]
@@ -142,12 +142,12 @@ class TestFind:
 
     async def test_by_finish(self, store: Store, clock: ManualClock) -> None:
         worker = await worker_on(store)
-        await stand(store)
+        await enqueue_one(store)
         ids, ends = [], []
         for _ in range(3):
-            claimed = await running(store, worker)
+            claimed = await enqueue_and_claim(store, worker)
             clock.advance(1)
-            await applied(store, complete(claimed))
+            await settle_now(store, complete(claimed))
             ids.append(claimed.task.id)
             ends.append(clock.now())
 
@@ -156,9 +156,9 @@ class TestFind:
         assert await found(store, finished_after=ends[0], finished_before=ends[2]) == ids[:2]
 
     async def test_every_field_must_match(self, store: Store) -> None:
-        both = await stand(store, queue="a", tenant="t")
-        await stand(store, queue="a")
-        await stand(store, tenant="t")
+        both = await enqueue_one(store, queue="a", tenant="t")
+        await enqueue_one(store, queue="a")
+        await enqueue_one(store, tenant="t")
 
         assert await found(store, queues=("a",), tenants=("t",), states=(State.READY,)) == [both]
         assert await found(store, queues=("a",), tenants=("t",), states=(State.DEAD,)) == []
@@ -167,7 +167,7 @@ class TestFind:
 class TestPages:
     @pytest.mark.parametrize("newest_first", [False, True])
     @pytest.mark.parametrize("limit", [1, 3, 7, 10, 11])
-    async def test_pages_are_complete_and_without_doubles(
+    async def test_pages_are_complete_and_without_duplicates(
         self, store: Store, limit: int, *, newest_first: bool
     ) -> None:
         batch = some_tasks(10)
@@ -183,7 +183,7 @@ class TestPages:
         assert len(pages) == -(-10 // limit)
 
     @pytest.mark.parametrize("newest_first", [False, True])
-    async def test_what_arrives_meanwhile_neither_hides_nor_doubles_anything(
+    async def test_tasks_enqueued_meanwhile_neither_hide_nor_repeat_others(
         self, store: Store, *, newest_first: bool
     ) -> None:
         batch = some_tasks(10)
@@ -195,19 +195,19 @@ class TestPages:
             if part.cursor is None:
                 break
             if len(ids) < 10:
-                await stand(store)
+                await enqueue_one(store)
             page = replace(page, cursor=part.cursor)
 
         assert len(ids) == len(set(ids))
         assert set(ids) >= {new.id for new in batch}
         assert ids == sorted(ids, reverse=newest_first)
 
-    async def test_pages_of_a_filter_hold_only_what_matches(self, store: Store) -> None:
+    async def test_pages_of_a_filter_contain_only_matches(self, store: Store) -> None:
         batch = [a_task(queue="ab"[n % 2]) for n in range(10)]
         await store.enqueue(batch)
 
         assert await all_tasks(store, Filter(queues=("b",)), limit=2) == [
-            await get(store, new.id) for new in batch[1::2]
+            await load(store, new.id) for new in batch[1::2]
         ]
 
 
@@ -216,17 +216,17 @@ class TestCount:
         assert list(await store.count(Filter(), ())) == [Count(values=(), number=0)]
         assert list(await store.count(Filter(), (Dimension.STATE,))) == []
 
-    async def test_says_when_the_first_of_them_was_due(self, store: Store, clock: ManualClock) -> None:
+    async def test_counts_report_when_the_first_task_was_due(self, store: Store, clock: ManualClock) -> None:
         """Whatever the order in which they came, or would be claimed."""
         start = await store.now()
         later = start + timedelta(seconds=30)
-        await stand(store, queue="a", delay=timedelta(seconds=30))
+        await enqueue_one(store, queue="a", delay=timedelta(seconds=30))
         clock.advance(10)
-        await stand(store, queue="a", priority=9, boost=9_000)
-        await stand(store, queue="b", run_at=start - timedelta(days=1))  # not older than it is
+        await enqueue_one(store, queue="a", priority=9, boost=9_000)
+        await enqueue_one(store, queue="b", run_at=start - timedelta(days=1))  # not older than it is
         clock.advance(50)
         await store.promote(10)
-        await stand(store, queue="a")
+        await enqueue_one(store, queue="a")
 
         by_queue = {
             count.values[0]: count.oldest_at
@@ -239,13 +239,11 @@ class TestCount:
         assert late.oldest_at == later
         assert none.oldest_at is None
 
-    async def test_a_task_tried_again_counts_from_when_it_is_due(
-        self, store: Store, clock: ManualClock
-    ) -> None:
+    async def test_a_retried_task_counts_from_when_it_is_due(self, store: Store, clock: ManualClock) -> None:
         worker = await worker_on(store)
-        claimed = await running(store, worker)
+        claimed = await enqueue_and_claim(store, worker)
         clock.advance(100)
-        await applied(store, retry(claimed, timedelta(seconds=5)))
+        await settle_now(store, retry(claimed, timedelta(seconds=5)))
         clock.advance(7)
         await store.promote(10)
 
@@ -253,7 +251,7 @@ class TestCount:
 
         assert count.oldest_at == await store.now() - timedelta(seconds=2)
 
-    async def test_without_dimensions_it_is_the_number_that_match(self, store: Store) -> None:
+    async def test_without_dimensions_all_matches_are_counted_together(self, store: Store) -> None:
         await store.enqueue([a_task(queue=queue) for queue in "aab"])
 
         (all_of_them,) = await store.count(Filter(), ())
@@ -282,7 +280,7 @@ class TestCount:
 
         assert [(count.values, count.number) for count in counts] == sorted(expected.items())
 
-    async def test_only_what_matches_is_counted(self, store: Store) -> None:
+    async def test_only_matching_tasks_are_counted(self, store: Store) -> None:
         await store.enqueue([a_task(queue=queue, tenant=tenant) for queue in "ab" for tenant in "stt"])
 
         counts = await store.count(Filter(tenants=("t",)), (Dimension.QUEUE,))
@@ -295,16 +293,16 @@ def _delay(n: int) -> timedelta | None:
 
 
 class TestAttempts:
-    async def test_every_settled_lease_has_a_line(self, store: Store, clock: ManualClock) -> None:
+    async def test_every_settled_lease_is_recorded(self, store: Store, clock: ManualClock) -> None:
         worker = await worker_on(store, "w7")
         trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-        claimed = await running(store, worker, trace=trace)
+        claimed = await enqueue_and_claim(store, worker, trace=trace)
         expected = []
         for number, ending in ((1, retry), (2, snooze), (2, complete)):
             claimed_at = clock.now()
             clock.advance(1)
             done = ending(claimed)
-            await applied(store, done)
+            await settle_now(store, done)
             expected.append(
                 Attempt(
                     task_id=claimed.task.id,
@@ -324,49 +322,49 @@ class TestAttempts:
 
         assert list(await store.attempts(claimed.task.id)) == expected
 
-    async def test_a_task_that_never_ran_has_none(self, store: Store) -> None:
-        assert list(await store.attempts(await stand(store))) == []
+    async def test_a_task_that_never_ran_has_no_attempts(self, store: Store) -> None:
+        assert list(await store.attempts(await enqueue_one(store))) == []
 
-    async def test_an_unknown_task_has_none(self, store: Store) -> None:
+    async def test_an_unknown_task_has_no_attempts(self, store: Store) -> None:
         assert list(await store.attempts(a_task().id)) == []
 
-    async def test_being_put_off_for_want_of_a_handler_leaves_no_line(self, store: Store) -> None:
+    async def test_postponing_for_want_of_a_handler_is_not_recorded(self, store: Store) -> None:
         worker = await worker_on(store)
-        claimed = await running(store, worker)
-        await applied(store, replace(snooze(claimed), outcome="unhandled"))
+        claimed = await enqueue_and_claim(store, worker)
+        await settle_now(store, replace(snooze(claimed), outcome="unhandled"))
         again = await worker.claim_one(claimed.task.queue)
         assert list(await store.attempts(claimed.task.id)) == []
 
-        await applied(store, replace(bury(again), outcome="unhandled"))
+        await settle_now(store, replace(bury(again), outcome="unhandled"))
 
         (line,) = await store.attempts(claimed.task.id)
         assert (line.fence, line.error) == (again.task.fence, BOOM)
 
     @pytest.mark.parametrize("ending", [complete, bury])
-    async def test_only_the_newest_lines_are_kept(
+    async def test_only_the_newest_attempts_are_kept(
         self, store: Store, ending: Callable[[Claimed], Settlement]
     ) -> None:
         worker = await worker_on(store)
-        claimed = await running(store, worker)
+        claimed = await enqueue_and_claim(store, worker)
         fences = [claimed.task.fence]
         for _ in range(MAX_RECORDED + 5):
-            await applied(store, snooze(claimed))
+            await settle_now(store, snooze(claimed))
             claimed = await worker.claim_one(claimed.task.queue)
             fences.append(claimed.task.fence)
-        await applied(store, ending(claimed))
+        await settle_now(store, ending(claimed))
 
         lines = await store.attempts(claimed.task.id)
 
         assert [line.fence for line in lines] == fences[-MAX_RECORDED:]
         assert lines[-1].outcome == ending(claimed).outcome
 
-    async def test_lines_outlive_a_replay(self, store: Store) -> None:
+    async def test_attempts_outlive_a_replay(self, store: Store) -> None:
         worker = await worker_on(store)
-        claimed = await running(store, worker)
-        await applied(store, bury(claimed))
+        claimed = await enqueue_and_claim(store, worker)
+        await settle_now(store, bury(claimed))
         await replay(store, claimed.task.id)
         again = await worker.claim_one(claimed.task.queue)
-        await applied(store, complete(again))
+        await settle_now(store, complete(again))
 
         lines = await store.attempts(claimed.task.id)
 

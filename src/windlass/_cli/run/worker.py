@@ -102,22 +102,19 @@ def worker(
 
 
 def _log_start(app: "App", made: "Worker", target: str) -> None:
-    """Log the app, store, queues and slots, and warn of a volatile store.
+    """Log the app and the store, and warn of a volatile store.
 
-    The worker logs the durability once the store has reported it; only "volatile" is known beforehand.
+    The worker logs its queues and slots, and the durability once the store has reported it.
     """
     if app.operator.promise.durability == "volatile":
         logger.warning("the store %s loses all tasks when this process ends", app.store_name)
     queues, slots = list(made.queues), made.settings.slots
     logger.info(
-        "windlass %s runs %s (%s) as %s; store %s; queues %s; %s",
+        "windlass %s runs %s (%s) on %s",
         version("windlass"),
         target,
         counted(len(app.types), "task type"),
-        made.name,
         app.store_name,
-        ", ".join(queues),
-        counted(slots, "slot"),
         extra={"app": target, "store": app.store_name, "queues": queues, "slots": slots},
     )
 

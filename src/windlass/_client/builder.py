@@ -13,13 +13,12 @@ from .._handler.spec import HandlerSpec
 from .._ids import new_id, new_ids
 from .._model.options import Defaults, Options
 from .._model.queue import Ordering
-from .._model.task import NewTask, TaskId
+from .._model.task import NewTask, TaskId, synthetic_trace
 from .._observe.tracing import inherited_trace
 from .._policy.input import keys
 from .._policy.input.chain import Step, with_fresh_ids
 from .._policy.input.new_task import Origin, group, new_step, new_task
 from .._policy.input.payload import encode_payload, parse_payload
-from .._policy.input.trace import synthetic_trace
 from ..errors import InvalidOption
 
 STRICT = Ordering()

@@ -131,3 +131,12 @@ class Task(Struct, frozen=True, gc=False):
 def rank_of(run_at: datetime, boost: int) -> int:
     """Milliseconds from 1970 to `run_at`, rounded down, minus the boost."""
     return (run_at - _EPOCH) // _MILLISECOND - boost
+
+
+def synthetic_trace(number: int) -> str:
+    """Make a traceparent from 128 bits for a request without one, so that its tasks share a trace id.
+
+    It has no span: its span id is the first half of its trace id, which tells workers that the missing
+    "sampled" flag is not a sampling decision.
+    """
+    return f"00-{number:032x}-{number >> 64:016x}-00"

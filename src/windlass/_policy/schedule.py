@@ -9,14 +9,13 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from .._model.schedule import Missed, Overlap, Schedule, ScheduleTiming
-from .._model.task import NewTask, TaskId
+from .._model.task import NewTask, TaskId, synthetic_trace
 from ..errors import InvalidOption
 from .cron import EXAMPLE, parse_cron
 from .input import keys
 from .input.chain import Step, decode_steps, encode_steps, with_fresh_ids
 from .input.options import checked_name, parse_duration
 from .input.quoting import quoted
-from .input.trace import synthetic_trace
 
 E = TypeVar("E", bound=StrEnum)
 

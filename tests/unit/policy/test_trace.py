@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.samples import NOW, running
+from windlass._model.task import synthetic_trace
 from windlass._policy.input.trace import (
     Trace,
     checked_trace,
     is_child,
     parse_trace,
-    synthetic_trace,
     trace_from_header,
 )
 from windlass.errors import InvalidOption

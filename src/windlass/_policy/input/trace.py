@@ -26,7 +26,7 @@ class Trace(Struct, frozen=True):
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether it has no real span. See `synthetic_trace`."""
+        """Whether it has no real span. See `_model.task.synthetic_trace`."""
         return self.span_id == self.trace_id[:16]
 
 
@@ -64,15 +64,6 @@ def trace_from_header(header: str | None) -> str | None:
         return None
     known = _KNOWN_FLAGS if text[:2] == "00" else 1
     return str(Trace(found.trace_id, found.span_id, found.flags & known))
-
-
-def synthetic_trace(number: int) -> str:
-    """Make a traceparent from 128 bits for a request without one, so that its tasks share a trace id.
-
-    It has no span: its span id is the first half of its trace id, which tells workers that the missing
-    "sampled" flag is not a sampling decision.
-    """
-    return f"00-{number:032x}-{number >> 64:016x}-00"
 
 
 def is_child(task: Task, relation: str) -> bool:

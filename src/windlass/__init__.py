@@ -3,8 +3,7 @@
 It holds every task it was given until that task has ended, whatever dies meanwhile.
 """
 
-from ._client.client import Client
-from ._client.handle import Handle
+from ._client.client import Client, Handle
 from ._client.operator import Operator
 from ._client.sync.client import SyncClient, SyncHandle
 from ._client.sync.operator import SyncOperator

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from ._client.handle import Handle
+from ._client.client import Handle
 from ._client.sync.client import SyncHandle
 from ._handler.spec import HandlerSpec
 from ._model.options import Options

@@ -20,7 +20,7 @@ from ..exit_codes import ExitCode
 from ..options import duration, instant, priority, stacked
 
 if TYPE_CHECKING:
-    from ..._client.handle import Handle
+    from ..._client.client import Handle
     from ..._handler.spec import HandlerSpec
     from ..._model.task import NewTask
     from ...app import App

@@ -11,26 +11,8 @@ from windlass._model.attempt import Attempt
 from windlass._model.record import Audit
 from windlass._model.state import ENDED, State, Verb, targets
 from windlass._model.task import NewTask, Task, TaskId
-from windlass._stores.rules.questions import (
-    DeleteDead,
-    Dependents,
-    DropDependencies,
-    EndedFences,
-    InsertTasks,
-    Key,
-    LoadTasks,
-    LockPredecessors,
-    Question,
-    RecordAttempts,
-    Rule,
-    States,
-    StillWaiting,
-    TakenFingerprints,
-    TakenKeys,
-    Write,
-    WriteAudit,
-    play,
-)
+from windlass._stores.rules import questions
+from windlass._stores.rules.questions import Rule, play
 
 T = TypeVar("T")
 
@@ -38,18 +20,18 @@ T = TypeVar("T")
 class Tables:
     """Tasks by id, and what hangs on them.
 
-    `hides_ended` leaves completed and cancelled tasks out of LoadTasks, as Postgres does.
+    `hides_ended` leaves completed and cancelled tasks out of questions.LoadTasks, as Postgres does.
     """
 
     def __init__(self, *tasks: Task, hides_ended: bool = False) -> None:
         self.now: datetime = NOW
         self.tasks: dict[TaskId, Task] = {task.id: task for task in tasks}
         self.dependencies: list[tuple[TaskId, TaskId]] = []
-        self.keys: dict[tuple[str, str], Key] = {}
+        self.keys: dict[tuple[str, str], questions.Key] = {}
         self.attempts: list[Attempt] = []
         self.audits: list[Audit] = []
         self.outcomes: dict[TaskId, str] = {}
-        self.asked: list[Question | Write] = []
+        self.asked: list[questions.Question | questions.Write] = []
         self._hides_ended = hides_ended
 
     def run(self, rule: Rule[T]) -> T:
@@ -79,17 +61,17 @@ class Tables:
 
     # -- answers -------------------------------------------------------------------------------------
 
-    def _answer(self, question: Question | Write) -> Any:
+    def _answer(self, question: questions.Question | questions.Write) -> Any:
         self.asked.append(question)
         return _ANSWERS[type(question)](self, question)
 
-    def load(self, asked: LoadTasks) -> dict[TaskId, Task]:
+    def load(self, asked: questions.LoadTasks) -> dict[TaskId, Task]:
         """Tasks by id."""
         found = {task_id: self.tasks[task_id] for task_id in asked.ids if task_id in self.tasks}
         gone = {State.COMPLETED, State.CANCELLED} if self._hides_ended else set()
         return {task_id: task for task_id, task in found.items() if task.state not in gone}
 
-    def still_waiting(self, asked: StillWaiting) -> set[TaskId]:
+    def still_waiting(self, asked: questions.StillWaiting) -> set[TaskId]:
         """Those with a predecessor that has not completed."""
         return {
             successor
@@ -97,7 +79,7 @@ class Tables:
             if successor in asked.ids and self.tasks[predecessor].state is not State.COMPLETED
         }
 
-    def insert(self, asked: InsertTasks) -> None:
+    def insert(self, asked: questions.InsertTasks) -> None:
         """New tasks."""
         for new in asked.tasks:
             state = State.WAITING if new.id in asked.waiting else State.READY
@@ -105,20 +87,20 @@ class Tables:
                 id=new.id, state=state, attempt=0, fence=0, after=new.after, fingerprint=new.fingerprint
             )
             if new.idempotency_key is not None:
-                self.keys[new.tenant, new.idempotency_key] = Key(new.id, new.idempotency_digest)
+                self.keys[new.tenant, new.idempotency_key] = questions.Key(new.id, new.idempotency_digest)
         self.dependencies += asked.dependencies
 
-    def drop(self, asked: DropDependencies) -> None:
+    def drop(self, asked: questions.DropDependencies) -> None:
         """What these waited for."""
         self.dependencies = [pair for pair in self.dependencies if pair[1] not in asked.ids]
 
-    def delete(self, asked: DeleteDead) -> None:
+    def delete(self, asked: questions.DeleteDead) -> None:
         """Dead tasks."""
         for task in asked.tasks:
             assert self.tasks.pop(task.id).state is State.DEAD
 
 
-def _fingerprints(tables: Tables, asked: TakenFingerprints) -> dict[str, TaskId]:
+def _fingerprints(tables: Tables, asked: questions.TakenFingerprints) -> dict[str, TaskId]:
     return {
         task.fingerprint: task.id
         for task in tables.tasks.values()
@@ -127,23 +109,29 @@ def _fingerprints(tables: Tables, asked: TakenFingerprints) -> dict[str, TaskId]
 
 
 _ANSWERS: dict[type, Callable[[Tables, Any], Any]] = {
-    LoadTasks: Tables.load,
-    States: lambda tables, asked: {i: s for i, s in tables.states().items() if i in asked.ids},
-    LockPredecessors: lambda tables, asked: {i: s for i, s in tables.states().items() if i in asked.ids},
-    EndedFences: lambda tables, asked: {i: tables.tasks[i].fence for i in asked.ids if i in tables.tasks},
-    Dependents: lambda tables, asked: [s for p, s in tables.dependencies if p in asked.predecessors],
-    StillWaiting: Tables.still_waiting,
-    TakenKeys: lambda tables, asked: {
+    questions.LoadTasks: Tables.load,
+    questions.States: lambda tables, asked: {i: s for i, s in tables.states().items() if i in asked.ids},
+    questions.LockPredecessors: lambda tables, asked: {
+        i: s for i, s in tables.states().items() if i in asked.ids
+    },
+    questions.EndedFences: lambda tables, asked: {
+        i: tables.tasks[i].fence for i in asked.ids if i in tables.tasks
+    },
+    questions.Dependents: lambda tables, asked: [
+        s for p, s in tables.dependencies if p in asked.predecessors
+    ],
+    questions.StillWaiting: Tables.still_waiting,
+    questions.TakenKeys: lambda tables, asked: {
         (new.tenant, new.idempotency_key): tables.keys[new.tenant, new.idempotency_key]
         for new in asked.tasks
         if (new.tenant, new.idempotency_key) in tables.keys
     },
-    TakenFingerprints: _fingerprints,
-    InsertTasks: Tables.insert,
-    DropDependencies: Tables.drop,
-    RecordAttempts: lambda tables, asked: tables.attempts.extend(asked.attempts),
-    DeleteDead: Tables.delete,
-    WriteAudit: lambda tables, asked: tables.audits.extend(asked.entries),
+    questions.TakenFingerprints: _fingerprints,
+    questions.InsertTasks: Tables.insert,
+    questions.DropDependencies: Tables.drop,
+    questions.RecordAttempts: lambda tables, asked: tables.attempts.extend(asked.attempts),
+    questions.DeleteDead: Tables.delete,
+    questions.WriteAudit: lambda tables, asked: tables.audits.extend(asked.entries),
 }
 
 

@@ -6,8 +6,8 @@ from tests.unit.rules.tables import Tables, new_task
 from tests.unit.samples import running
 from windlass._model.state import State
 from windlass._model.task import Enqueued
+from windlass._stores.rules import questions
 from windlass._stores.rules.admission import admit, is_plain
-from windlass._stores.rules.questions import InsertTasks, Key, States
 from windlass.errors import DuplicateTask, IdempotencyConflict, NotFound
 
 
@@ -25,14 +25,14 @@ def test_plain_tasks_take_one_look_and_one_insert() -> None:
     enqueued = tables.run(admit(tables, [new_task("a"), new_task("b"), new_task("b")]))
 
     assert enqueued == [existing("a"), created("b"), existing("b")]
-    assert [type(asked) for asked in tables.asked] == [States, InsertTasks]
+    assert [type(asked) for asked in tables.asked] == [questions.States, questions.InsertTasks]
 
 
 def test_nothing_new_inserts_nothing() -> None:
     tables = Tables(running(id="a"))
 
     assert tables.run(admit(tables, [new_task("a")])) == [existing("a")]
-    assert tables.asked == [States(["a"])]
+    assert tables.asked == [questions.States(["a"])]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_plain_task_needs_no_more_than_its_id(options: dict[str, object], plai
 
 def test_a_key_stands_for_one_task_also_within_a_batch() -> None:
     tables = Tables(running(id="old"))
-    tables.keys["", "stored"] = Key("old", "d")
+    tables.keys["", "stored"] = questions.Key("old", "d")
 
     enqueued = tables.run(
         admit(
@@ -68,7 +68,7 @@ def test_a_key_stands_for_one_task_also_within_a_batch() -> None:
 
 def test_a_key_of_another_request_is_refused() -> None:
     tables = Tables(running(id="old"))
-    tables.keys["", "k"] = Key("old", "d")
+    tables.keys["", "k"] = questions.Key("old", "d")
 
     with pytest.raises(IdempotencyConflict, match="already used for task old") as refused:
         tables.run(admit(tables, [new_task("a", idempotency_key="k", idempotency_digest="other")]))

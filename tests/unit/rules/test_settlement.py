@@ -9,7 +9,7 @@ from tests.unit.samples import ERROR, NOW, running
 from windlass._model.lease import Lease
 from windlass._model.state import State
 from windlass._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settlement, Verdict
-from windlass._stores.rules.questions import EndedFences
+from windlass._stores.rules import questions
 from windlass._stores.rules.settlement import settle, settled
 
 MINUTE = timedelta(minutes=1)
@@ -31,7 +31,7 @@ def test_a_verdict_is_applied_once_under_its_own_fence(hides_ended: bool) -> Non
     assert again == (Receipt.REPEATED, Receipt.LOST)
     assert tables.states() == {"a": State.COMPLETED, "b": State.RUNNING}
     assert tables.outcomes == {"a": "returned"}
-    assert EndedFences(["gone"]) in tables.asked
+    assert questions.EndedFences(["gone"]) in tables.asked
 
 
 def test_all_but_completions_are_recorded_as_attempts() -> None:
@@ -87,14 +87,14 @@ def test_only_a_retry_counts_and_a_release_keeps_its_place(
 ) -> None:
     task = running(attempt=3, run_at=NOW - MINUTE)
 
-    change = settled(task, of(task.id, Postpone(delay=delay, reason=reason)), NOW)
+    _, became, fields = settled(task, of(task.id, Postpone(delay=delay, reason=reason)), NOW)
 
-    assert (change.state, change.fields["attempt"], change.fields["run_at"]) == (state, attempt, run_at)
+    assert (became, fields["attempt"], fields["run_at"]) == (state, attempt, run_at)
 
 
 def test_a_task_that_was_asked_to_stop_is_cancelled_instead_of_postponed() -> None:
     task = running(cancel_requested=True, error=ERROR)
 
-    change = settled(task, of(task.id, Postpone(delay=MINUTE, reason=Reason.RETRY)), NOW)
+    _, state, fields = settled(task, of(task.id, Postpone(delay=MINUTE, reason=Reason.RETRY)), NOW)
 
-    assert (change.state, change.fields["error"]) == (State.CANCELLED, ERROR)
+    assert (state, fields["error"]) == (State.CANCELLED, ERROR)

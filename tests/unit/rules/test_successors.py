@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tests.unit.rules.tables import Tables, waiting
 from tests.unit.samples import NOW, running
 from windlass._model.state import State
-from windlass._stores.rules.questions import Dependents
+from windlass._stores.rules import questions
 from windlass._stores.rules.successors import abandon, cancel_pending, unblock
 
 
@@ -40,7 +40,7 @@ def test_one_question_is_enough_where_nothing_waits() -> None:
 
     tables.run(unblock(tables, ["a"]))
 
-    assert tables.asked == [Dependents(["a"])]
+    assert tables.asked == [questions.Dependents(["a"])]
 
 
 def test_abandoning_cancels_the_whole_chain_and_says_why() -> None:

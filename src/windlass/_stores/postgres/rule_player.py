@@ -9,26 +9,9 @@ from msgspec.structs import astuple
 from ..._model.attempt import MAX_RECORDED, Attempt
 from ..._model.record import Audit
 from ..._model.task import Enqueued, NewTask, Task, TaskId
+from ..rules import questions
 from ..rules.admission import admit, is_plain
-from ..rules.questions import (
-    DeleteDead,
-    Dependents,
-    DropDependencies,
-    EndedFences,
-    InsertTasks,
-    Key,
-    LoadTasks,
-    LockPredecessors,
-    Question,
-    RecordAttempts,
-    Rule,
-    States,
-    StillWaiting,
-    TakenFingerprints,
-    TakenKeys,
-    Write,
-    WriteAudit,
-)
+from ..rules.questions import Rule
 from .enqueue.plain import insert_columns, insert_plain
 from .queue_layout import Environment
 from .rows import columns_of, error_columns, ids_of, new_row
@@ -66,28 +49,30 @@ def enqueue(env: Environment, batch: Sequence[NewTask]) -> Script[list[Enqueued]
     return (yield from transact(env, lambda unit: admit(unit, batch)))
 
 
-def _answer(env: Environment, unit: UnitOfWork, question: Question | Write) -> Script[Any]:
+def _answer(
+    env: Environment, unit: UnitOfWork, question: questions.Question | questions.Write
+) -> Script[Any]:
     match question:
-        case LoadTasks(ids):
+        case questions.LoadTasks(ids):
             return (yield from _load(unit, ids))
-        case States(ids):
+        case questions.States(ids):
             yield from unit.flush()
             return (yield from pairs("existing", ids_of(ids)))
-        case EndedFences(ids):
+        case questions.EndedFences(ids):
             return (yield from pairs("fences", ids_of(ids)))
-        case Dependents(predecessors):
+        case questions.Dependents(predecessors):
             awaited = [task_id for task_id in predecessors if unit.is_awaited(task_id)]
             return [row[1] for row in (yield from ask("dependents", awaited))] if awaited else ()
-        case StillWaiting(ids):
+        case questions.StillWaiting(ids):
             yield from unit.flush()
             return {row[0] for row in (yield from ask("still_wait", ids))}
-        case TakenKeys(tasks):
+        case questions.TakenKeys(tasks):
             return (yield from _take_keys(unit.now, tasks))
-        case TakenFingerprints(fingerprints):
+        case questions.TakenFingerprints(fingerprints):
             # Other transactions that ask for one of these wait until this one has ended.
             yield from ask("lock_fingerprints", fingerprints)
             return (yield from pairs("standing", fingerprints))
-        case LockPredecessors(ids):
+        case questions.LockPredecessors(ids):
             wanted = ids_of(ids)
             states = yield from pairs("await", wanted)
             return states | (yield from pairs("existing", [one for one in wanted if one not in states]))
@@ -95,17 +80,17 @@ def _answer(env: Environment, unit: UnitOfWork, question: Question | Write) -> S
             return (yield from _write(env, question))
 
 
-def _write(env: Environment, write: Write) -> Script[None]:
+def _write(env: Environment, write: questions.Write) -> Script[None]:
     match write:
-        case InsertTasks():
+        case questions.InsertTasks():
             yield from _insert(env, write)
-        case DropDependencies(ids):
+        case questions.DropDependencies(ids):
             yield from ask("forget_dependencies", ids)
-        case RecordAttempts(attempts):
+        case questions.RecordAttempts(attempts):
             yield from _record(attempts)
-        case DeleteDead(tasks):
+        case questions.DeleteDead(tasks):
             yield from delete_dead([task.id for task in tasks])
-        case WriteAudit(entries):
+        case questions.WriteAudit(entries):
             yield from write_audit(entries)
         case _:
             assert_never(write)
@@ -119,7 +104,7 @@ def _load(unit: UnitOfWork, ids: Sequence[TaskId]) -> Script[Mapping[TaskId, Tas
     return {task_id: task for task_id in ids if (task := unit.get(task_id)) is not None}
 
 
-def _take_keys(now: datetime, tasks: Sequence[NewTask]) -> Script[Mapping[tuple[str, str], Key]]:
+def _take_keys(now: datetime, tasks: Sequence[NewTask]) -> Script[Mapping[tuple[str, str], questions.Key]]:
     """Insert the keys that are free, and read the tasks that the others belong to."""
     rows = [
         (new.tenant, new.idempotency_key, new.id, new.idempotency_digest, _until(new, now)) for new in tasks
@@ -127,7 +112,7 @@ def _take_keys(now: datetime, tasks: Sequence[NewTask]) -> Script[Mapping[tuple[
     columns = columns_of(rows, 5)
     inserted = {(row[0], row[1]) for row in (yield from ask("take_keys", now, *columns))}
     return {
-        (tenant, key): Key(task_id, digest)
+        (tenant, key): questions.Key(task_id, digest)
         for tenant, key, task_id, digest in (yield from ask("keys", *columns[:2]))
         if (tenant, key) not in inserted
     }
@@ -145,7 +130,7 @@ def _until(new: NewTask, now: datetime) -> datetime | None:
 # -- writes ------------------------------------------------------------------------------------------
 
 
-def _insert(env: Environment, asked: InsertTasks) -> Script[None]:
+def _insert(env: Environment, asked: questions.InsertTasks) -> Script[None]:
     awaited = {predecessor for new in asked.tasks for predecessor in new.after}
     rows = [
         new_row(new, env.layout.placement(new), awaited=new.id in awaited, waiting=new.id in asked.waiting)

@@ -8,8 +8,9 @@ from msgspec.structs import replace
 from ..._model.filter import Action, CancelTasks, Discard, Filter, Replay
 from ..._model.state import ENDED, PENDING, REPLAYABLE, State, Verb
 from ..._model.task import Task, TaskId
+from . import questions
 from .audit import audited
-from .questions import Changes, DeleteDead, LoadTasks, Rule, TakenFingerprints, WriteAudit
+from .questions import Changes, Rule
 from .successors import abandon, cancel_pending
 
 
@@ -39,14 +40,14 @@ def apply(
         if len(done) >= limit:
             break
         # Loaded one by one: cancelling an earlier task may have changed this one.
-        loaded: Mapping[TaskId, Task] = yield LoadTasks([task_id])
+        loaded: Mapping[TaskId, Task] = yield questions.LoadTasks([task_id])
         task = loaded.get(task_id)
         if task is not None and task.state in states and (yield from _apply(changes, action, task, taken)):
             done.append(task)
     if done and isinstance(action, Discard):
-        yield DeleteDead(done)
+        yield questions.DeleteDead(done)
     if done:
-        yield WriteAudit([audited(action, task.id, changes.now) for task in done])
+        yield questions.WriteAudit([audited(action, task.id, changes.now) for task in done])
     return [task.id for task in done]
 
 
@@ -70,7 +71,7 @@ def _apply(changes: Changes, action: Action, task: Task, taken: set[str]) -> Rul
 def _replay(changes: Changes, task: Task, payload: bytes | None, taken: set[str]) -> Rule[bool]:
     """Make a task ready with all its attempts. False if another task with its fingerprint has not ended."""
     if task.fingerprint is not None:
-        if task.fingerprint in taken or (yield TakenFingerprints([task.fingerprint])):
+        if task.fingerprint in taken or (yield questions.TakenFingerprints([task.fingerprint])):
             return False
         taken.add(task.fingerprint)
     changes.move(

@@ -4,18 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from ..._model.state import State
 from ..._model.task import Enqueued, NewTask, Task, TaskId
-from . import refusals
-from .questions import (
-    Changes,
-    InsertTasks,
-    Key,
-    LoadTasks,
-    LockPredecessors,
-    Rule,
-    States,
-    TakenFingerprints,
-    TakenKeys,
-)
+from . import questions, refusals
+from .questions import Changes, Rule
 from .successors import cancel_pending
 
 
@@ -38,12 +28,12 @@ class _Admission:
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
         self._states: dict[TaskId, str] = {}  # of existing tasks and of those admitted
-        self._keys: dict[tuple[str, str], Key] = {}
+        self._keys: dict[tuple[str, str], questions.Key] = {}
         self._fingerprints: dict[str, TaskId] = {}
         self._new: list[NewTask] = []
 
     def admit(self, batch: Sequence[NewTask]) -> Rule[list[Enqueued]]:
-        self._states.update((yield States([new.id for new in batch])))
+        self._states.update((yield questions.States([new.id for new in batch])))
         fresh = [new for new in batch if new.id not in self._states]
         if not all(map(is_plain, fresh)):
             yield from self._lock(fresh)
@@ -59,15 +49,15 @@ class _Admission:
             if new.idempotency_key is not None:
                 keyed.setdefault((new.tenant, new.idempotency_key), new)
         if keyed:
-            self._keys.update((yield TakenKeys([keyed[name] for name in sorted(keyed)])))
+            self._keys.update((yield questions.TakenKeys([keyed[name] for name in sorted(keyed)])))
         fingerprints = sorted({new.fingerprint for new in fresh if new.fingerprint is not None})
         if fingerprints:
-            self._fingerprints.update((yield TakenFingerprints(fingerprints)))
+            self._fingerprints.update((yield questions.TakenFingerprints(fingerprints)))
         predecessors = sorted({predecessor for new in fresh for predecessor in new.after})
         if predecessors:
-            self._states.update((yield LockPredecessors(predecessors)))
+            self._states.update((yield questions.LockPredecessors(predecessors)))
         # Any of these locks may have waited for an earlier attempt at this batch whose reply was lost.
-        self._states.update((yield States([new.id for new in fresh])))
+        self._states.update((yield questions.States([new.id for new in fresh])))
 
     # -- checks --------------------------------------------------------------------------------------
 
@@ -81,7 +71,7 @@ class _Admission:
             if predecessor not in self._states:
                 raise refusals.no_predecessor(new, predecessor)
         if new.idempotency_key is not None:
-            self._keys[new.tenant, new.idempotency_key] = Key(new.id, new.idempotency_digest)
+            self._keys[new.tenant, new.idempotency_key] = questions.Key(new.id, new.idempotency_digest)
         self._states[new.id] = self._first_state(new) if new.after else State.READY
         self._new.append(new)
         return Enqueued(id=new.id, created=True)
@@ -116,9 +106,9 @@ class _Admission:
         waiting = [new for new in linked if self._states[new.id] == State.WAITING]
         doomed = [new.id for new in linked if self._states[new.id] == State.CANCELLED]
         dependencies = sorted({(predecessor, new.id) for new in waiting for predecessor in new.after})
-        yield InsertTasks(self._new, {*doomed, *(new.id for new in waiting)}, dependencies)
+        yield questions.InsertTasks(self._new, {*doomed, *(new.id for new in waiting)}, dependencies)
         if doomed:
             # They are inserted first, so that the store keeps a record of them.
-            tasks: Mapping[TaskId, Task] = yield LoadTasks(doomed)
+            tasks: Mapping[TaskId, Task] = yield questions.LoadTasks(doomed)
             for task_id in doomed:
                 yield from cancel_pending(self._changes, tasks[task_id], "a predecessor had been cancelled")

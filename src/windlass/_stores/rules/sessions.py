@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from ..._model.lease import RESCUED, Heartbeat, HeartbeatReply, Lease
 from ..._model.state import State, Verb
 from ..._model.task import Task, TaskId
-from .questions import Changes, LoadTasks, Rule
+from . import questions
+from .questions import Changes, Rule
 from .successors import abandon
 
 
@@ -39,7 +40,7 @@ def release_unacknowledged_claims(
     A claimed task never ran, so its attempt is not counted; a rescued one did run, and its attempt stays.
     """
     held = set(beat.held)
-    tasks: Mapping[TaskId, Task] = yield LoadTasks(list(claims))
+    tasks: Mapping[TaskId, Task] = yield questions.LoadTasks(list(claims))
     for task_id, number in claims.items():
         task = tasks.get(task_id)
         if task is None or task.session != beat.session or task.state is not State.RUNNING:

@@ -4,34 +4,25 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, assert_never
 
-from msgspec import Struct
-
 from ..._model.attempt import Attempt, is_recorded
 from ..._model.state import State, Verb
 from ..._model.task import Task, TaskId
 from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settlement
+from . import questions
 from .admission import admit
-from .questions import Changes, EndedFences, LoadTasks, RecordAttempts, Rule
+from .questions import Changes, Rule
 from .successors import abandon, unblock
 
 
-class Change(Struct, frozen=True):
-    """A move along the table of states, and what else it changes about the task."""
-
-    verb: Verb
-    state: State
-    fields: dict[str, Any]
-
-
-def settled(task: Task, settlement: Settlement, now: datetime) -> Change:
-    """What its settlement makes of a running task."""
+def settled(task: Task, settlement: Settlement, now: datetime) -> tuple[Verb, State, dict[str, Any]]:
+    """What a settlement makes of a running task: the verb, the new state, and the other fields it changes."""
     verdict, duration = settlement.verdict, settlement.duration
     end = {"session": None, "finished_at": now, "duration": duration}
     match verdict:
         case Complete(result=result):
-            return Change(Verb.COMPLETE, State.COMPLETED, {"result": result, "error": None, **end})
+            return Verb.COMPLETE, State.COMPLETED, {"result": result, "error": None, **end}
         case Bury(error=error):
-            return Change(Verb.BURY, State.DEAD, {"error": error, **end})
+            return Verb.BURY, State.DEAD, {"error": error, **end}
         case Postpone(delay=delay, reason=reason, error=error) if not task.cancel_requested:
             fields = {
                 # A released task keeps its place in the queue.
@@ -41,9 +32,9 @@ def settled(task: Task, settlement: Settlement, now: datetime) -> Change:
                 "duration": duration,
                 "error": error or task.error,
             }
-            return Change(Verb.POSTPONE, State.SCHEDULED if delay else State.READY, fields)
+            return Verb.POSTPONE, State.SCHEDULED if delay else State.READY, fields
         case Cancel(error=error) | Postpone(error=error):
-            return Change(Verb.CANCEL, State.CANCELLED, {"error": error or task.error, **end})
+            return Verb.CANCEL, State.CANCELLED, {"error": error or task.error, **end}
         case _:
             assert_never(verdict)
 
@@ -75,13 +66,13 @@ class _Settlements:
 
     def settle(self, batch: Sequence[Settlement]) -> Rule[tuple[Receipt, ...]]:
         ids = list(dict.fromkeys(settlement.lease.task_id for settlement in batch))
-        self._tasks.update((yield LoadTasks(ids)))
+        self._tasks.update((yield questions.LoadTasks(ids)))
         gone = [task_id for task_id in ids if task_id not in self._tasks]
         if gone:
-            self._ended = yield EndedFences(gone)
+            self._ended = yield questions.EndedFences(gone)
         receipts = tuple([self._settle(settlement) for settlement in batch])
         if self._attempts:
-            yield RecordAttempts(self._attempts)
+            yield questions.RecordAttempts(self._attempts)
         completed = [s.lease.task_id for s in self._applied if isinstance(s.verdict, Complete)]
         for task_id in self._cancelled:
             yield from abandon(self._changes, task_id, "was cancelled")
@@ -104,14 +95,14 @@ class _Settlements:
         return Receipt.APPLIED
 
     def _apply(self, task: Task, settlement: Settlement) -> None:
-        change = settled(task, settlement, self._changes.now)
+        verb, state, fields = settled(task, settlement, self._changes.now)
         if isinstance(settlement.verdict, Complete):
             self._changes.note_outcome(task.id, settlement.outcome)
         elif is_recorded(settlement):
             self._attempts.append(_attempt(task, settlement, self._changes.now))
-        self._tasks[task.id] = self._changes.move(task, change.verb, change.state, **change.fields)
+        self._tasks[task.id] = self._changes.move(task, verb, state, **fields)
         self._applied.append(settlement)
-        if change.state is State.CANCELLED:
+        if state is State.CANCELLED:
             self._cancelled.append(task.id)
 
 

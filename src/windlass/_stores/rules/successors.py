@@ -4,21 +4,22 @@ from collections.abc import Sequence
 
 from ..._model.state import State, Verb
 from ..._model.task import Error, Task, TaskId
-from .questions import Changes, Dependents, DropDependencies, LoadTasks, Rule, StillWaiting
+from . import questions
+from .questions import Changes, Rule
 
 
 def unblock(changes: Changes, completed: Sequence[TaskId]) -> Rule[None]:
     """Start the tasks that waited for these and wait for nothing else."""
-    dependents: Sequence[TaskId] = yield Dependents(completed)
+    dependents: Sequence[TaskId] = yield questions.Dependents(completed)
     if not dependents:
         return
     successors = list(dict.fromkeys(dependents))
     # Lock them before looking: of two predecessors that complete at once, the second then sees the first.
-    tasks: dict[TaskId, Task] = yield LoadTasks(successors)
-    blocked = yield StillWaiting(successors)
+    tasks: dict[TaskId, Task] = yield questions.LoadTasks(successors)
+    blocked = yield questions.StillWaiting(successors)
     free = [successor for successor in successors if successor not in blocked]
     if free:
-        yield DropDependencies(free)
+        yield questions.DropDependencies(free)
     for successor in free:
         task = tasks.get(successor)
         if task is not None and task.state is State.WAITING:
@@ -32,7 +33,7 @@ def abandon(changes: Changes, predecessor: TaskId, reason: str) -> Rule[None]:
     doomed = yield from _doomed(predecessor, reason)
     while doomed:
         successor, why = doomed.pop()
-        tasks: dict[TaskId, Task] = yield LoadTasks([successor])
+        tasks: dict[TaskId, Task] = yield questions.LoadTasks([successor])
         task = tasks.get(successor)
         if task is not None and task.state is State.WAITING:
             yield from _cancel(changes, task, why)
@@ -47,13 +48,13 @@ def cancel_pending(changes: Changes, task: Task, why: str) -> Rule[None]:
 
 def _doomed(predecessor: TaskId, reason: str) -> Rule[list[tuple[TaskId, str]]]:
     """The tasks that wait for this one, last first, each with its error message."""
-    successors: Sequence[TaskId] = yield Dependents([predecessor])
+    successors: Sequence[TaskId] = yield questions.Dependents([predecessor])
     why = f"task {predecessor}, which it waited for, {reason}"
     return [(successor, why) for successor in reversed(successors)]
 
 
 def _cancel(changes: Changes, task: Task, why: str) -> Rule[None]:
     if task.state is State.WAITING:
-        yield DropDependencies([task.id])
+        yield questions.DropDependencies([task.id])
     error = Error(type="Cancelled", message=why)
     changes.move(task, Verb.CANCEL, State.CANCELLED, finished_at=changes.now, error=error)

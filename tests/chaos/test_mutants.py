@@ -140,7 +140,7 @@ MUTANTS = [
             (
                 "_worker/heartbeat.py",
                 r"self\._thread = threading\.Thread\(.*\)",
-                "self._beating = asyncio.get_running_loop().create_task(self._live())",
+                "self._beating = asyncio.get_running_loop().create_task(self._send_all())",
             ),
         ),
         block_them,

@@ -9,7 +9,7 @@ from windlass._worker import run, slots, worker
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper, "_RETRY_AFTER", 0.05)
-    monkeypatch.setattr(worker, "_OPEN_AGAIN", 0.05)
-    monkeypatch.setattr(worker, "_CLEANING_UP", 0.5)
-    monkeypatch.setattr(slots, "_LAST_WORD", 0.3)
-    monkeypatch.setattr(run, "_NUDGE_AGAIN", 0.5)
+    monkeypatch.setattr(worker, "_REOPEN_AFTER", 0.05)
+    monkeypatch.setattr(worker, "_CLEANUP_TIMEOUT", 0.5)
+    monkeypatch.setattr(slots, "_CLOSE_TIMEOUT", 0.3)
+    monkeypatch.setattr(run, "_INTERRUPT_AGAIN_AFTER", 0.5)

@@ -29,7 +29,7 @@ from windlass._model.lease import Lease
 from windlass._model.record import Session
 from windlass._stores.memory import MemoryStore
 from windlass._stores.sqlite import SQLiteStore
-from windlass._worker.exactly_once import _to_the_end
+from windlass._worker.exactly_once import _uncancelled
 from windlass.errors import InvalidOption, LeaseLost, NotSupported
 from windlass.testing.conformance.steps import release
 from windlass.testing.faults import Fault, FaultyStore
@@ -203,7 +203,7 @@ async def test_a_lost_lease_undoes_everything_and_ends_the_run_without_a_settlem
         handle = await kind.aenqueue()
         await eventually(entered.is_set)
         await eventually(lambda: _has_beaten(app))  # the next one is far off
-        await app.store.remove(Session, alice.holdings.session)
+        await app.store.remove(Session, alice.held.session)
         async with working(app, keeper=True, name="bob"):
             await eventually(lambda: _is(handle, State.COMPLETED))  # rescued, retried and done by bob
             go_on.set()
@@ -253,7 +253,7 @@ async def test_one_that_was_undone_is_the_attempts_one_too(app: App, orders: Ord
     task = await handle.task()
     assert (task.state, orders()) == (State.DEAD, [])
     assert task.error is not None
-    assert "the next attempt has another" in task.error.message
+    assert "has already used its transaction" in task.error.message
 
 
 @each_kind
@@ -268,7 +268,7 @@ async def test_what_is_raised_after_the_block_is_only_a_warning(
 
     assert (await handle.state(), orders(), worker.ran) == (State.COMPLETED, [1], 1)
     assert warnings(caplog) == [
-        f"task {handle.id} has completed; its handler then failed: ValueError: too late"
+        f"task {handle.id} completed, but its handler then failed: ValueError: too late"
     ]
     assert events(caplog, handle.id) == ["enqueued", "claimed", "completed"]
     assert len(await app.operator.attempts(handle.id)) == 1
@@ -361,7 +361,7 @@ async def test_a_timeout_after_the_block_ends_the_handler_and_not_the_task(
     await drained(app)
 
     assert (await handle.state(), orders()) == (State.COMPLETED, [1])
-    assert warnings(caplog) == [f"task {handle.id} has completed; its handler then was timedout"]
+    assert warnings(caplog) == [f"task {handle.id} completed, but its handler then was timedout"]
 
 
 async def test_a_handler_may_go_on_after_its_task_has_ended(
@@ -381,7 +381,7 @@ async def test_a_handler_may_go_on_after_its_task_has_ended(
     async with working(app) as alice:
         handle = await order.aenqueue()  # type: ignore[call-arg]
         await asyncio.wait_for(committed.wait(), 10)
-        assert len(alice.holdings) == 0
+        assert len(alice.held) == 0
         before = watch.calls["heartbeat"]
         await eventually(lambda: watch.calls["heartbeat"] >= before + 3)
         # What the answer to a heartbeat may still say that was sent before the commit.
@@ -612,7 +612,7 @@ async def test_leaving_is_not_cut_short_by_a_cancellation() -> None:
         await go_on.wait()
         left.set()
 
-    leaving = asyncio.ensure_future(_to_the_end(leave()))
+    leaving = asyncio.ensure_future(_uncancelled(leave()))
     for _ in range(3):
         await asyncio.sleep(0)
         leaving.cancel()
@@ -716,7 +716,7 @@ async def test_a_run_whose_lease_is_lost_marks_nothing(
         handle = await kind.aenqueue()  # type: ignore[attr-defined]
         await eventually(entered.is_set)
         await eventually(lambda: _has_beaten(app))  # the next one is far off
-        await app.store.remove(Session, alice.holdings.session)
+        await app.store.remove(Session, alice.held.session)
         async with working(app, keeper=True, queues=("nothing",), name="bob"):
             await eventually(lambda: _is(handle, State.SCHEDULED))
             go_on.set()

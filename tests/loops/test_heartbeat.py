@@ -181,7 +181,7 @@ async def test_a_worker_that_cannot_renew_stops_itself_before_its_lease_runs_out
         task = await handle.task()
         assert task.attempt == 2  # It may be the task that silences its worker: it counts.
         assert task.fence == 2
-        assert session.id == worker.holdings.session
+        assert session.id == worker.held.session
         await handle.cancel()
         await handle.wait(timeout=5)
 
@@ -234,12 +234,12 @@ async def test_a_session_that_the_store_gave_up_is_replaced_and_the_work_goes_on
     async with working(app, keeper=True, lease=2, heartbeat=0.05) as worker:
         handle = await long.aenqueue()  # type: ignore[call-arg]
         await eventually(lambda: runs)
-        ended = worker.holdings.session
+        ended = worker.held.session
         await app.store.remove(Session, ended)
         await asyncio.wait_for(dropped.wait(), 5)
 
         assert await handle.result(timeout=8) == "good"
-        assert worker.holdings.session != ended
+        assert worker.held.session != ended
     assert [line.outcome for line in await app.operator.attempts(handle.id)] == ["crashed", "returned"]
     assert runs == [(1, 1), (2, 3)]
     await assert_nothing_held(app)
@@ -251,11 +251,11 @@ async def test_a_new_session_is_opened_without_waiting_for_the_next_heartbeat(ap
         return "good"
 
     async with working(app, lease=30, heartbeat=1, poll=5) as worker:
-        await app.store.remove(Session, worker.holdings.session)
-        ended = worker.holdings.session
-        await eventually(lambda: worker.holdings.session != ended)
+        await app.store.remove(Session, worker.held.session)
+        ended = worker.held.session
+        await eventually(lambda: worker.held.session != ended)
         began = monotonic()
-        await eventually(lambda: worker.holdings.opened)
+        await eventually(lambda: worker.held.opened)
         assert await (await quick.aenqueue()).result(timeout=5) == "good"
 
         assert monotonic() - began < 0.5

@@ -207,7 +207,7 @@ async def test_a_backoff_that_raises_stops_no_keeper(app: App) -> None:
         task = await eventually(lambda: _in_state(app, State.SCHEDULED))
 
         assert task.error.type == "WorkerLost"
-        assert worker.holdings.opened
+        assert worker.held.opened
 
 
 async def test_one_keeper_leads_and_another_takes_over_when_it_resigns(

@@ -19,12 +19,12 @@ async def test_a_claim_answered_after_its_session_ended_is_not_started() -> None
 
     hold = _HoldAfter()
     async with working(app, keeper=True, lease=1, poll=0.05) as worker:
-        ended = worker.holdings.session
+        ended = worker.held.session
         app.store.inner.settle = hold.around(app.store.inner.settle)  # type: ignore[attr-defined]
         handle = await quick.aenqueue()  # type: ignore[call-arg]
         await asyncio.wait_for(hold.done.wait(), 5)
         await app.store.remove(Session, ended)
-        await eventually(lambda: worker.holdings.session != ended)
+        await eventually(lambda: worker.held.session != ended)
         hold.gate.set()
         await handle.wait(timeout=5)
 
@@ -47,7 +47,7 @@ async def test_a_claim_answered_after_the_worker_gave_up_its_leases_is_handed_ba
         handle = await quick.aenqueue()  # type: ignore[call-arg]
         await asyncio.wait_for(hold.done.wait(), 5)
         watch.down.add("heartbeat")
-        await eventually(lambda: worker._unheard)
+        await eventually(lambda: worker._silent)
         hold.gate.set()
         await eventually(lambda: app.operator.attempts(handle.id))
         assert runs == []

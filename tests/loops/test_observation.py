@@ -166,7 +166,7 @@ async def test_a_settlement_of_a_lost_lease_is_told_as_lost(caplog: pytest.LogCa
         await slow.aenqueue()
         await asyncio.wait_for(entered.wait(), 5)
         await eventually(lambda: watch.calls["heartbeat"] >= 2)  # the next one is far off
-        await app.store.remove(Session, alice.holdings.session)
+        await app.store.remove(Session, alice.held.session)
         async with working(app, keeper=True, queues=("nothing",), name="bob"):
             await eventually(lambda: "retried" in names(caplog))
             gate.set()

@@ -110,9 +110,9 @@ async def test_a_payload_that_no_longer_fits_is_fatal_in_a_child_too(app: App) -
     ("how", "message"),
     [
         ("exit", "the child process exited with status 7"),
-        ("kill", "the child process was ended by SIGKILL"),
-        ("segfault", "the child process was ended by SIGSEGV"),
-        ("deaf", "the child process stopped talking and was killed"),
+        ("kill", "the child process was killed by SIGKILL"),
+        ("segfault", "the child process was killed by SIGSEGV"),
+        ("deaf", "the child process closed its pipes and was killed"),
     ],
 )
 async def test_the_death_of_a_child_costs_one_attempt_and_no_neighbour(
@@ -319,4 +319,4 @@ async def test_a_script_that_starts_its_worker_when_imported_is_told_so_and_star
 
     assert process.returncode == 1
     assert b"the child process exited with status 1" in errors
-    assert b"while a child process loaded the program" in errors
+    assert b"a child process started a worker while importing" in errors

@@ -281,7 +281,7 @@ async def test_an_on_error_that_raises_costs_neither_task_nor_slot(
     await asyncio.wait_for(app.worker(settings(drain=True, slots=1), on_error=on_error).run(), 10)
 
     assert [(await handle.task()).state for handle in handles] == [State.DEAD] * 3
-    assert "on_error itself failed" in caplog.text
+    assert "on_error raised" in caplog.text
     assert "canary" not in caplog.text
     await assert_nothing_held(app)
 
@@ -292,7 +292,7 @@ async def test_a_bug_in_the_worker_itself_is_a_failure_like_any_other(
     def broken(*_: object) -> NoReturn:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(runner, "failed", broken)
+    monkeypatch.setattr(runner, "outcome_of_error", broken)
 
     @app.task(max_attempts=1)
     async def bad() -> None:

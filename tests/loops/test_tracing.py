@@ -392,7 +392,7 @@ async def test_how_attempts_belong_to_the_trace_can_be_chosen(
 
 
 def test_a_relation_that_is_none_is_refused() -> None:
-    with pytest.raises(InvalidOption, match="tracing is one of auto, parent, link, not 'none'"):
+    with pytest.raises(InvalidOption, match="tracing must be one of auto, parent, link, not 'none'"):
         WorkerSettings(tracing="none")
 
 

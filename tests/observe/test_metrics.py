@@ -178,7 +178,7 @@ async def test_the_gauges_of_a_worker_at_work(app: App) -> None:
 
     await app.operator.pause("idle")
     async with working(app, slots=4, keeper=True) as worker:
-        app.metrics().meter.slots(4, lambda: len(worker.holdings))
+        app.metrics().meter.slots(4, lambda: len(worker.held))
         await eventful.aenqueue()
         await entered.wait()
         await eventually(lambda: _keeps(app))

@@ -44,9 +44,9 @@ async def exposition() -> bytes:
 
     app.limit("held", type="held", running=3)
     async with working(app, keeper=True) as worker:
-        metrics.meter.slots(worker.settings.slots, lambda: len(worker.holdings))
+        metrics.meter.slots(worker.settings.slots, lambda: len(worker.held))
         await held.aenqueue()
-        await eventually(lambda: len(worker.holdings))
+        await eventually(lambda: len(worker.held))
         gate.set()
     await held.aenqueue()
     await drained(app)

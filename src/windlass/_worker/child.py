@@ -1,4 +1,4 @@
-"""The child's side: `python -m windlass._worker.child`, started and fed by a worker."""
+"""The child process that runs handlers for a worker: `python -m windlass._worker.child`."""
 
 import asyncio
 import importlib
@@ -18,48 +18,49 @@ from .._model.outcome import Failed, Snoozed
 from .._observe.tracing import current_span
 from ..errors import InvalidPayload
 from ..signals import Fatal
-from .child_messages import Failure, Hello, Message, Order, Result, Told, pack, receive_blocking
-from .result import encoded
-from .runner import failed
+from .processes import Failure, Hello, Message, ProgressUpdate, Result, RunRequest, pack, receive_blocking
+from .run import encode_result
+from .runner import outcome_of_error
 
 SCRIPT_NAME = "__windlass_child__"
 
-_OUT_OF_REACH = NoEffects(
-    "this handler runs in a child process, and the store is its worker's; declare it without process=True"
+_NO_EFFECTS = NoEffects(
+    "not available in a child process, which has no connection to the store; declare the task type without "
+    "process=True"
 )
 
 
 def main() -> None:
-    """Serve orders until the worker closes the pipe or dies."""
+    """Run tasks until the worker closes the pipe or dies."""
     inbound, outbound = _private_pipes()
-    orders: queue.SimpleQueue[Message] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(inbound, orders), daemon=True).start()
+    messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(inbound, messages), daemon=True).start()
     programs: dict[str, ModuleType] = {}
     while True:
-        message = orders.get()
+        message = messages.get()
         if isinstance(message, Hello):
             sys.path[:] = message.path
             if message.script is not None:
                 programs["__main__"] = _load_script(message.script)
-        elif isinstance(message, Order):
-            _send(outbound, _serve(message, programs, outbound))
+        elif isinstance(message, RunRequest):
+            _send(outbound, _run(message, programs, outbound))
 
 
 def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Our ends of the pipes, moved away from stdin and stdout, which belong to the handler."""
+    """Move our ends of the pipes away from stdin and stdout, which belong to the handler."""
     inbound = os.fdopen(os.dup(0), "rb")
     outbound = os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
-    os.dup2(2, 1)  # what a handler prints goes where the worker's errors go
+    os.dup2(2, 1)  # what a handler prints goes to the worker's stderr
     os.close(nothing)
     return inbound, outbound
 
 
-def _listen(inbound: BinaryIO, orders: "queue.SimpleQueue[Message]") -> None:
+def _read(inbound: BinaryIO, messages: "queue.SimpleQueue[Message]") -> None:
     while (message := receive_blocking(inbound)) is not None:
-        orders.put(message)
-    if os.getpgrp() == os.getpid():  # the worker is gone: whatever runs here can no longer be settled
+        messages.put(message)
+    if os.getpgrp() == os.getpid():  # the worker is gone: nobody can settle what runs here
         os.killpg(0, signal.SIGKILL)
     os._exit(0)
 
@@ -70,52 +71,50 @@ def _load_script(path: str) -> ModuleType:
     return module
 
 
-def _serve(order: Order, programs: dict[str, ModuleType], outbound: BinaryIO) -> Message:
-    task = order.task
+def _run(request: RunRequest, programs: dict[str, ModuleType], outbound: BinaryIO) -> Message:
+    task = request.task
     fatal: tuple[type[BaseException], ...] = ()
     try:
-        declared = _find(order, programs)
-        fatal = declared.fatal
+        spec = _find(request, programs)
+        fatal = spec.fatal
         running.set(task)
         with current_span(task.trace):
-            result = _call(declared, order, outbound)
-        return Result(result=encoded(result))
+            result = _call(spec, request, outbound)
+        return Result(result=encode_result(result))
     except BaseException as error:
-        match failed(task, error, fatal):
+        match outcome_of_error(task, error, fatal):
             case Snoozed(delay):
                 return Failure(snooze=delay)
             case Failed(error=described, fatal=is_fatal, retry_after=after):
                 return Failure(error=described, fatal=is_fatal, retry_after=after)
             case other:
-                raise AssertionError(f"no such outcome: {other}") from error
+                raise AssertionError(f"unexpected outcome: {other}") from error
 
 
-def _find(order: Order, programs: dict[str, ModuleType]) -> HandlerSpec:
-    module = programs.get(order.module) or importlib.import_module(order.module)
-    found = attrgetter(order.qualname)(module)
-    declared = getattr(found, "spec", None)
-    if not isinstance(declared, HandlerSpec):
-        raise Fatal(
-            f"{order.module}.{order.qualname} is not a task type where the child process looks for it"
-        )
-    return declared
+def _find(request: RunRequest, programs: dict[str, ModuleType]) -> HandlerSpec:
+    module = programs.get(request.module) or importlib.import_module(request.module)
+    found = attrgetter(request.qualname)(module)
+    spec = getattr(found, "spec", None)
+    if not isinstance(spec, HandlerSpec):
+        raise Fatal(f"{request.module}.{request.qualname} is not a task type in the child process")
+    return spec
 
 
-def _call(declared: HandlerSpec, order: Order, outbound: BinaryIO) -> Any:
+def _call(spec: HandlerSpec, request: RunRequest, outbound: BinaryIO) -> Any:
     try:
-        arguments = declared.signature.arguments(order.payload)
+        arguments = spec.signature.arguments(request.payload)
     except InvalidPayload as error:
         raise Fatal(str(error)) from None
-    if declared.signature.context_name is not None:
-        arguments[declared.signature.context_name] = Context(
-            order.task,
-            report=lambda progress: _send(outbound, Told(progress=progress)),
-            stopping=lambda: False,  # a child is not asked, it is killed
-            effects=_OUT_OF_REACH,
+    if spec.signature.context_name is not None:
+        arguments[spec.signature.context_name] = Context(
+            request.task,
+            report=lambda progress: _send(outbound, ProgressUpdate(progress=progress)),
+            stopping=lambda: False,  # a child is killed, not asked
+            effects=_NO_EFFECTS,
         )
-    if declared.is_async:
-        return asyncio.run(declared.handler(**arguments))
-    return declared.handler(**arguments)
+    if spec.is_async:
+        return asyncio.run(spec.handler(**arguments))
+    return spec.handler(**arguments)
 
 
 def _send(outbound: BinaryIO, message: Message) -> None:

@@ -1,4 +1,4 @@
-"""What a run may do exactly once: complete its task in a transaction of its own, and mark keys. (D15)"""
+"""Exactly-once effects of a run: completing its task in a transaction, and `ctx.once` keys."""
 
 import asyncio
 import logging
@@ -23,41 +23,40 @@ from .._policy.verdict import completion
 from .._store.protocol import Capability, Store, require
 from ..errors import LeaseLost, Refused, StoreUnavailable, TaskFinished, UsageError
 from ..signals import Stop as StopSignal
-from .result import encoded
-from .run import Phase, Run, Stop
+from .run import Phase, Run, Stop, encode_result
 
 T = TypeVar("T")
 
 logger = logging.getLogger("windlass.worker")
 
-_PATIENCE = 90.0  # seconds that a thread waits for the store's answer: longer than two requests may take
+_STORE_TIMEOUT = 90.0  # seconds that a thread waits for the store: longer than two requests may take
 
 
 class Effects:
-    """The exactly-once effects of one run. From the loop, and from the thread that its handler runs in."""
+    """The exactly-once effects of one run. Called on the event loop or in the handler's thread."""
 
-    __slots__ = ("_dropped", "_is_open", "_loop", "_marked", "_run", "_store", "_taken")
+    __slots__ = ("_drop", "_is_open", "_loop", "_marked", "_run", "_store", "_used")
 
-    def __init__(self, run: Run, store: Store, dropped: Callable[[Iterable[Lease]], None]) -> None:
+    def __init__(self, run: Run, store: Store, drop: Callable[[Iterable[Lease]], None]) -> None:
         self._run = run
         self._store = store
-        self._dropped = dropped
+        self._drop = drop
         self._loop = asyncio.get_running_loop()
-        self._marked: set[str] = set()  # keys that were asked for in this run
-        self._taken = False  # an attempt has one transaction, and this is it
+        self._marked: set[str] = set()  # keys marked in this run
+        self._used = False  # an attempt may have one transaction
         self._is_open = False
 
-    # -- a transaction -------------------------------------------------------------------------------
+    # -- transaction -------------------------------------------------------------------------------
 
-    def transaction(self, result: object) -> "Completing":
-        """A transaction that completes the task."""
+    def transaction(self, result: object) -> "CompletingTransaction":
+        """Return a transaction that completes the task. Raises NotSupported, Refused."""
         require(self._store, Capability.JOIN, "complete a task inside a transaction")
-        self._refuse_second()
-        return Completing(self, result)
+        self._check_first()
+        return CompletingTransaction(self, result)
 
     @asynccontextmanager
     async def completing(self, result: object) -> AsyncIterator[Any]:
-        """Begin; at the end of the block settle and commit, in the event loop."""
+        """Begin; settle and commit at the end of the block. On the event loop."""
         with self._block():
             async with self._store.transaction() as connection:
                 self._is_open = True
@@ -66,8 +65,8 @@ class Effects:
                 self._check(await receipts if isinstance(receipts, Awaitable) else receipts)
 
     @contextmanager
-    def completing_here(self, result: object) -> Iterator[Any]:
-        """Begin; at the end of the block settle and commit, in this thread."""
+    def completing_in_thread(self, result: object) -> Iterator[Any]:
+        """Begin; settle and commit at the end of the block. In this thread."""
         with self._block(), self._store.transaction() as connection:
             self._is_open = True
             yield connection
@@ -77,32 +76,32 @@ class Effects:
 
     @contextmanager
     def _block(self) -> Iterator[None]:
-        self._refuse_second()
-        self._taken = True
+        self._check_first()
+        self._used = True
         run = self._run
         try:
             yield
             run.phase = Phase.SETTLED
-            self._dropped([run.lease])
+            self._drop([run.lease])
         finally:
             self._is_open = False
             if run.phase is Phase.SETTLING:
                 run.phase = Phase.RUNNING
 
-    def _refuse_second(self) -> None:
+    def _check_first(self) -> None:
         if self._run.phase is Phase.SETTLED:
             raise self._finished()
-        if self._taken:
+        if self._used:
             raise Refused(
-                f"this attempt of task {self._run.task.id} has had its transaction: raise, "
-                f"and the next attempt has another"
+                f"this attempt of task {self._run.task.id} has already used its transaction; "
+                f"raise to use one in the next attempt"
             )
 
     def _settlement(self, result: object) -> Settlement:
         run = self._run
         if run.stop is not None:
-            raise StopSignal("the task was asked to stop, so its transaction is rolled back")
-        verdict = completion(run.task, encoded(result))
+            raise StopSignal("the task was asked to stop; its transaction is rolled back")
+        verdict = completion(run.task, encode_result(result))
         run.phase = Phase.SETTLING
         return Settlement(
             lease=run.lease,
@@ -112,14 +111,14 @@ class Effects:
         )
 
     def _check(self, receipts: Sequence[Receipt]) -> None:
-        """Only what this very step has settled may be committed: REPEATED was another's settlement."""
+        """Raise LeaseLost unless this step settled the task: REPEATED means that another one did."""
         if list(receipts) != [Receipt.APPLIED]:
             raise self._lost("its transaction is rolled back")
 
-    # -- marks ---------------------------------------------------------------------------------------
+    # -- once keys -----------------------------------------------------------------------------------
 
     def once(self, key: str) -> Once:
-        """A mark that only one run of the task gets."""
+        """Mark a key: true for one run of the task only."""
         key = once_key(key)
         if _is_on_a_loop():
             return Once(lambda: self._once(key))
@@ -129,20 +128,20 @@ class Effects:
         if self._run.phase is Phase.SETTLED:
             raise self._finished()
         if self._is_open:
-            raise Refused("ctx.once() would wait for the transaction that is open: ask before the block")
+            raise Refused("ctx.once() would wait for the open transaction; call it before the block")
         if key in self._marked:
             return False
         self._marked.add(key)
         try:
-            return await self._ask_surely(key)
+            return await self._mark_with_retry(key)
         except LeaseLost:
             raise self._lost(f"{key!r} is not marked") from None
         except BaseException:
             self._marked.discard(key)
             raise
 
-    async def _ask_surely(self, key: str) -> bool:
-        """Ask, and once more if the store faltered: the same lease gets the same answer."""
+    async def _mark_with_retry(self, key: str) -> bool:
+        """Mark the key, retrying once: repeated by the same lease, the result is the same."""
         try:
             return await self._store.once(self._run.lease, key)
         except StoreUnavailable:
@@ -150,34 +149,34 @@ class Effects:
 
     def _wait_for(self, coroutine: Coroutine[Any, Any, bool]) -> bool:
         try:
-            asking = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except RuntimeError as error:  # the loop has closed
             coroutine.close()
-            raise StoreUnavailable("the worker has ended, so the store cannot be asked") from error
-        done, _ = wait([asking], timeout=_PATIENCE)
+            raise StoreUnavailable("the worker has stopped; the store is not available any more") from error
+        done, _ = wait([future], timeout=_STORE_TIMEOUT)
         if not done:
-            asking.cancel()
-            raise StoreUnavailable(f"the store gave no answer within {_PATIENCE:.0f} s; try again")
-        return asking.result()
+            future.cancel()
+            raise StoreUnavailable(f"timed out after {_STORE_TIMEOUT:.0f} s waiting for the store; retry")
+        return future.result()
 
-    # -- ends ----------------------------------------------------------------------------------------
+    # -- errors --------------------------------------------------------------------------------------
 
     def _lost(self, what: str) -> LeaseLost:
-        """The run has nothing to settle any more."""
+        """Fence the run and drop its lease; return the error to raise."""
         run = self._run
-        logger.warning("the lease of task %s is lost; its run has nothing to settle any more", run.task.id)
+        logger.warning("lost the lease of task %s; the outcome of its run is dropped", run.task.id)
         run.stop = Stop.FENCED
-        self._dropped([run.lease])
+        self._drop([run.lease])
         return LeaseLost(
-            f"the lease of task {run.task.id} is lost: it is another worker's or settled, and {what}"
+            f"the lease of task {run.task.id} is lost (another worker has it, or it was settled); {what}"
         )
 
     def _finished(self) -> TaskFinished:
-        return TaskFinished(f"task {self._run.task.id} has completed in its transaction: it can do no more")
+        return TaskFinished(f"task {self._run.task.id} has already completed in its transaction")
 
 
-class Completing:
-    """One `async with` or `with`."""
+class CompletingTransaction:
+    """A transaction that completes the task: `async with` on the event loop, `with` in a thread."""
 
     __slots__ = ("_block", "_blocking", "_effects", "_result")
 
@@ -192,12 +191,12 @@ class Completing:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await _to_the_end(self._block.__aexit__(kind, error, trace))
+        await _uncancelled(self._block.__aexit__(kind, error, trace))
 
     def __enter__(self) -> Any:
         if _is_on_a_loop():
-            raise UsageError("this would block the event loop: write `async with ctx.transaction()`")
-        self._blocking: AbstractContextManager[Any] = self._effects.completing_here(self._result)
+            raise UsageError("this would block the event loop; use `async with ctx.transaction()`")
+        self._blocking: AbstractContextManager[Any] = self._effects.completing_in_thread(self._result)
         return self._blocking.__enter__()
 
     def __exit__(
@@ -206,8 +205,8 @@ class Completing:
         self._blocking.__exit__(kind, error, trace)
 
 
-async def _to_the_end(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Await it to its end. A cancellation waits until then: a commit cut short would be anybody's guess."""
+async def _uncancelled(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Await to the end, then raise a cancellation that came meanwhile: a commit must not be interrupted."""
     leaving = asyncio.ensure_future(coroutine)
     cancelled: asyncio.CancelledError | None = None
     while not leaving.done():

@@ -1,4 +1,4 @@
-"""What this worker holds: its session, its leases, its claim numbers. Shared by loop and heartbeat thread."""
+"""HeldLeases: the worker's session, its leases and its claim numbers, shared by loop and heartbeat thread."""
 
 import threading
 from collections.abc import Iterable
@@ -8,58 +8,58 @@ from .._model.lease import Claimed, Lease
 from .._model.task import TaskId
 
 
-class Holdings:
-    """The truth that the heartbeat tells the store. Every change is one step under one lock."""
+class HeldLeases:
+    """What the heartbeat reports to the store. Thread-safe: every change is one step under a lock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._fences: dict[TaskId, int] = {}
-        self._awaited: set[int] = set()  # numbers of claims whose answer is still out
+        self._pending_claims: set[int] = set()  # numbers of claims without a reply yet
         self._number = 0
         self.session = new_id()
         self.opened = False  # whether the store has ever confirmed this session
 
     def next_claim(self) -> int:
-        """The number of a claim about to be sent."""
+        """Return the number of a claim that is about to be sent."""
         with self._lock:
             self._number += 1
-            self._awaited.add(self._number)
+            self._pending_claims.add(self._number)
             return self._number
 
-    def claimed(self, number: int, claimed: Iterable[Claimed]) -> None:
-        """A claim was answered: these leases are held from here on."""
+    def add(self, number: int, claimed: Iterable[Claimed]) -> None:
+        """Hold the leases that came in reply to a claim."""
         with self._lock:
-            self._awaited.discard(number)
+            self._pending_claims.discard(number)
             for one in claimed:
                 self._fences[one.task.id] = one.task.fence
 
-    def given_up(self, number: int) -> None:
-        """Nobody waits for this claim's answer any more: what it may have granted is to be handed back."""
+    def give_up(self, number: int) -> None:
+        """Expect no reply to a claim any more: the store takes back what it may have granted."""
         with self._lock:
-            self._awaited.discard(number)
+            self._pending_claims.discard(number)
 
-    def dropped(self, leases: Iterable[Lease]) -> None:
-        """These leases have ended. A newer one of the same task stays."""
+    def drop(self, leases: Iterable[Lease]) -> None:
+        """Forget leases that have ended. A newer lease of the same task stays."""
         with self._lock:
             for lease in leases:
                 if self._fences.get(lease.task_id) == lease.fence:
                     del self._fences[lease.task_id]
 
     def confirm(self, session: str) -> None:
-        """The store knows this session."""
+        """Record that the store knows the session, if it is still ours."""
         with self._lock:
             if session == self.session:
                 self.opened = True
 
     def snapshot(self) -> tuple[str, bool, tuple[Lease, ...], int]:
-        """Session, whether it is known, leases, highest claim number no longer awaited: at one moment."""
+        """Return session, whether it is open, its leases, and the highest claim number below any pending."""
         with self._lock:
-            through = min(self._awaited, default=self._number + 1) - 1
+            through = min(self._pending_claims, default=self._number + 1) - 1
             held = tuple([Lease(task_id, fence) for task_id, fence in self._fences.items()])
             return self.session, self.opened, held, through
 
     def renew(self) -> None:
-        """A fresh session that holds nothing."""
+        """Start a new session that holds nothing."""
         with self._lock:
             self.session, self.opened = new_id(), False
             self._fences.clear()

@@ -1,4 +1,7 @@
-"""Child processes for handlers that must be killable. One child's death costs one attempt, not the worker."""
+"""Child processes for handlers that must be killable, and the messages between a worker and a child.
+
+A child that dies costs one attempt, not the worker. Messages are length-prefixed JSON, never pickle.
+"""
 
 import asyncio
 import os
@@ -7,57 +10,127 @@ import sys
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import BinaryIO, TypeAlias
+
+import msgspec
+from msgspec import Struct
 
 from .._model.outcome import Failed, Outcome, Snoozed
-from .child_messages import MAX_FRAME, Failure, Hello, Order, Result, Told, pack, receive
+from .._model.task import Error, Progress, Task
 from .run import Run
+
+_CHILD = "windlass._worker.child"
+_EXIT_TIMEOUT = 1.0  # seconds for a child that has closed its pipes to exit
+MAX_FRAME = 1 << 26  # bytes
+_HEADER = 4
+
+
+class Hello(Struct, frozen=True, kw_only=True, tag="hello"):
+    """How to find the program: the import path and, if the program is a script, its file."""
+
+    path: tuple[str, ...]
+    script: str | None
+
+
+class RunRequest(Struct, frozen=True, kw_only=True, tag="run"):
+    """Run a task with this payload."""
+
+    module: str
+    qualname: str
+    task: Task
+    payload: bytes
+
+
+class ProgressUpdate(Struct, frozen=True, kw_only=True, tag="progress"):
+    """Progress of the running task."""
+
+    progress: Progress
+
+
+class Result(Struct, frozen=True, kw_only=True, tag="result"):
+    """The handler returned."""
+
+    result: bytes | None
+
+
+class Failure(Struct, frozen=True, kw_only=True, tag="failure"):
+    """The handler raised an error or asked to be snoozed."""
+
+    error: Error | None = None
+    fatal: bool = False
+    retry_after: timedelta | None = None
+    snooze: timedelta | None = None
+
+
+Message: TypeAlias = Hello | RunRequest | ProgressUpdate | Result | Failure
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+
+
+def pack(message: Message) -> bytes:
+    """Encode a message for the pipe."""
+    data = _encoder.encode(message)
+    return len(data).to_bytes(_HEADER, "big") + data
+
+
+async def receive(stream: asyncio.StreamReader) -> Message:
+    """Read the next message. Raises IncompleteReadError when the other side has closed the pipe."""
+    size = int.from_bytes(await stream.readexactly(_HEADER), "big")
+    return _decoder.decode(await stream.readexactly(size))
+
+
+def receive_blocking(stream: BinaryIO) -> Message | None:
+    """Read the next message; None when the other side has closed the pipe."""
+    header = stream.read(_HEADER)
+    if len(header) < _HEADER:
+        return None
+    size = int.from_bytes(header, "big")
+    data = stream.read(size)
+    return _decoder.decode(data) if len(data) == size else None
 
 
 class ChildDied(Exception):
-    """The child process ended before it answered."""
+    """The child process ended without a result."""
 
 
 class ChildFailed(Exception):
-    """The handler failed in the child; `outcome` says how."""
+    """The handler raised in the child process."""
 
     def __init__(self, outcome: Outcome) -> None:
-        super().__init__("the handler failed in its child process")
+        super().__init__("the handler raised in its child process")
         self.outcome = outcome
 
 
-_CHILD = "windlass._worker.child"
-_LAST_BREATH = 1.0  # seconds for a child that no longer talks to be gone by itself
-
-
 class Processes:
-    """At most `number` children, each running one task at a time and kept for the next."""
+    """A pool of at most `number` child processes; each runs one task at a time."""
 
     def __init__(self, number: int) -> None:
         self._free = asyncio.Semaphore(number)
         self._idle: list[_Child] = []
 
     async def run(self, run: Run, payload: bytes) -> bytes | None:
-        """The JSON of the handler's result, from a child. Stopping the run kills the child."""
+        """Run the handler in a child; return its result as JSON. Interrupting the run kills the child."""
         waiting = asyncio.current_task()
         assert waiting is not None
-        run.enforce = waiting.cancel
+        run.interrupt = waiting.cancel
         async with self._free:
             child = await self._take()
-            run.enforce = child.kill
-            run.begin()
+            run.interrupt = child.kill
+            run.start()
             try:
-                result = await child.ask(run, payload)
+                result = await child.run(run, payload)
             except ChildFailed:
-                await self._keep(child)
+                await self._put_back(child)
                 raise
             except BaseException:
                 await child.end()
                 raise
-            await self._keep(child)
+            await self._put_back(child)
             return result
 
     async def close(self) -> None:
-        """End the idle children."""
+        """Kill the idle children."""
         while self._idle:
             await self._idle.pop().end()
 
@@ -68,8 +141,8 @@ class Processes:
                 return child
         return await _Child.start()
 
-    async def _keep(self, child: "_Child") -> None:
-        """For the next task, unless it was killed while it gave its answer."""
+    async def _put_back(self, child: "_Child") -> None:
+        """Keep a child for the next task, unless it was killed while it sent its result."""
         if child.is_alive:
             self._idle.append(child)
         else:
@@ -83,14 +156,14 @@ class _Child:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can take a task. The loop hears of a death late, so this asks the system."""
+        """Whether it can run a task. Asks the system, as asyncio notices an exit late."""
         if self._killed or self._process.returncode is not None:
             return False
         try:
-            died = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            exited = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return False
-        return died is None
+        return exited is None
 
     @classmethod
     async def start(cls) -> "_Child":
@@ -101,7 +174,7 @@ class _Child:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=MAX_FRAME,
-            start_new_session=True,  # the terminal's Ctrl-C is for the worker, which will decide
+            start_new_session=True,  # Ctrl-C in the terminal must reach the worker only
         )
         child = cls(process)
         try:
@@ -111,30 +184,28 @@ class _Child:
             raise
         return child
 
-    async def ask(self, run: Run, payload: bytes) -> bytes | None:
-        handler = run.declared.handler
-        order = Order(
+    async def run(self, run: Run, payload: bytes) -> bytes | None:
+        handler = run.spec.handler
+        request = RunRequest(
             module=handler.__module__, qualname=handler.__qualname__, task=run.task, payload=payload
         )
         try:
-            await self._send(pack(order))
+            await self._send(pack(request))
             while True:
                 match await receive(self._stdout):
-                    case Told(progress=progress):
+                    case ProgressUpdate(progress=progress):
                         run.report(run, progress)
                     case Result(result=result):
                         return result
                     case Failure() as failure:
                         raise ChildFailed(_outcome(failure))
                     case other:
-                        raise ChildDied(
-                            f"the child process said {type(other).__name__}, which makes no sense"
-                        )
+                        raise ChildDied(f"unexpected message from the child process: {type(other).__name__}")
         except (asyncio.IncompleteReadError, ConnectionError):
-            raise ChildDied(await self._epitaph()) from None
+            raise ChildDied(await self._exit_reason()) from None
 
     def kill(self) -> None:
-        """Kill it, and what it started in turn."""
+        """Kill the child and the processes it started."""
         self._killed = True
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
@@ -154,15 +225,15 @@ class _Child:
         assert self._process.stdout is not None
         return self._process.stdout
 
-    async def _epitaph(self) -> str:
+    async def _exit_reason(self) -> str:
         try:
-            code = await asyncio.wait_for(self._process.wait(), _LAST_BREATH)
-        except TimeoutError:  # it closed its pipes and went on
+            code = await asyncio.wait_for(self._process.wait(), _EXIT_TIMEOUT)
+        except TimeoutError:  # it closed its pipes but still runs
             await self.end()
-            return "the child process stopped talking and was killed"
+            return "the child process closed its pipes and was killed"
         if code < 0:
             with suppress(ValueError):
-                return f"the child process was ended by {signal.Signals(-code).name}"
+                return f"the child process was killed by {signal.Signals(-code).name}"
         return f"the child process exited with status {code}"
 
 
@@ -173,13 +244,13 @@ def _outcome(failure: Failure) -> Outcome:
 
 
 def is_child() -> bool:
-    """Whether this very process is such a child."""
+    """Whether this process is a child process of a worker."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return spec is not None and spec.name == _CHILD
 
 
 def _script() -> str | None:
-    """The file of the program itself, if that is where handlers may be declared."""
+    """Return the file of the program if it was started as a script, where handlers may be declared."""
     main = sys.modules.get("__main__")
     file = getattr(main, "__file__", None)
     return None if file is None or getattr(main, "__spec__", None) is not None else str(Path(file).resolve())

@@ -1,4 +1,4 @@
-"""One run of one task in this worker, and how it may be stopped."""
+"""Run: one run of one task in this worker, how it is stopped, and its result as JSON."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,12 +10,16 @@ from .._handler.spec import HandlerSpec
 from .._model.lease import Lease
 from .._model.outcome import Crashed, Interrupted, Outcome, Stopped, TimedOut
 from .._model.task import Error, Progress, Task
+from .._policy.input.payload import encode
+from ..errors import InvalidPayload
+from ..signals import Fatal
 
-_NUDGE_AGAIN = 10.0  # seconds to clean up in, until a handler that goes on is cancelled once more
+_INTERRUPT_AGAIN_AFTER = 10.0  # seconds for a handler to clean up before it is interrupted once more
 
-# Counted: it may be the task that silences its worker, and would do so again and again.
+# Counts as a failed attempt: the task itself may be what keeps its worker from sending heartbeats.
 _SILENT = Error(
-    type="WorkerSilent", message="stopped, as no heartbeat got through and others could soon take over"
+    type="WorkerSilent",
+    message="stopped because no heartbeat reached the store and other workers could soon take over",
 )
 
 
@@ -25,15 +29,15 @@ class Stop(StrEnum):
     TIMEOUT = "timeout"
     CANCEL = "cancel"
     SHUTDOWN = "shutdown"
-    SILENT = "silent"  # no heartbeat gets through: others may soon take over
-    FENCED = "fenced"  # the lease is another's: whatever comes of it is dropped
+    SILENT = "silent"  # no heartbeat reaches the store: other workers may soon take over
+    FENCED = "fenced"  # the lease is lost: the outcome is dropped
 
 
 class Phase(StrEnum):
-    """How far a run has come with settling its task by itself, in a transaction of its own."""
+    """Whether a run settles its task by itself, in a transaction of its own."""
 
     RUNNING = "running"
-    SETTLING = "settling"  # on its way: the store will say whether the lease still held
+    SETTLING = "settling"  # the store will say whether the lease still held
     SETTLED = "settled"
 
 
@@ -41,45 +45,46 @@ class Run:
     """A task while its handler runs here."""
 
     __slots__ = (
-        "_watch", "deadline", "declared", "enforce", "phase", "report", "slot", "started", "stop", "task",
+        "_watch_deadline", "deadline", "interrupt", "phase", "report",
+        "slot", "spec", "started", "stop", "task",
     )  # fmt: skip
 
     def __init__(
         self,
         task: Task,
-        declared: HandlerSpec,
+        spec: HandlerSpec,
         report: Callable[["Run", Progress], None],
-        watch: Callable[["Run"], None],
+        watch_deadline: Callable[["Run"], None],
     ) -> None:
         self.task = task
-        self.declared = declared
+        self.spec = spec
         self.report = report
-        self._watch = watch
+        self._watch_deadline = watch_deadline
         self.started = perf_counter()
         self.deadline = float("inf")
         self.stop: Stop | None = None
         self.phase = Phase.RUNNING
-        self.enforce: Callable[[], Any] | None = None  # None: can only be asked, not made, to stop
+        self.interrupt: Callable[[], Any] | None = None  # None: a thread, which cannot be interrupted
         self.slot: asyncio.Task[None] | None = None  # the one that awaits it
 
     @property
     def lease(self) -> Lease:
-        """The lease it runs under."""
+        """The lease that it runs under."""
         return Lease(self.task.id, self.task.fence)
 
-    def begin(self) -> None:
-        """The handler begins: its time runs from here, not from when it had to wait for a child process."""
+    def start(self) -> None:
+        """Start the time limit: when the handler starts, not while it waits for a child process."""
         self.started = perf_counter()
         if self.task.timeout is not None:
             self.deadline = self.started + self.task.timeout.total_seconds()
-            self._watch(self)
+            self._watch_deadline(self)
 
-    def ask_to_stop(self, why: Stop) -> None:
-        """Ask, and make it where that is possible. Being fenced overrides every other reason.
+    def request_stop(self, why: Stop) -> None:
+        """Ask the handler to stop, and interrupt it if possible. FENCED overrides every other reason.
 
-        Heartbeats repeat their reasons. Asking again must not interrupt a handler that cleans up, so it
-        does nothing; only the loss of the lease and the end of the worker, which come once, are urgent.
-        A lease that the run itself is ending, or has ended, is neither lost nor to be cancelled.
+        Heartbeats repeat their reasons, and a repeated request must not interrupt a handler that is cleaning
+        up, so it is ignored. Only FENCED and SHUTDOWN, which come once, interrupt again. While the run
+        settles its own task, and after that, FENCED and CANCEL are ignored.
         """
         if self.phase is not Phase.RUNNING and why in (Stop.FENCED, Stop.CANCEL):
             return
@@ -89,18 +94,18 @@ class Run:
             return
         elif why is Stop.FENCED:
             self.stop = why
-        self.nudge()
+        self.interrupt_now()
 
-    def nudge(self) -> None:
-        """Make it stop where that is possible, and again if it still goes on after a while."""
+    def interrupt_now(self) -> None:
+        """Interrupt the handler if possible, and again after a while if it has not ended."""
         self.deadline = float("inf")
-        if self.enforce is not None:
-            self.deadline = perf_counter() + _NUDGE_AGAIN
-            self._watch(self)
-            self.enforce()
+        if self.interrupt is not None:
+            self.deadline = perf_counter() + _INTERRUPT_AGAIN_AFTER
+            self._watch_deadline(self)
+            self.interrupt()
 
-    def stopped(self) -> Outcome:
-        """What a run that gave in to being stopped has come to."""
+    def stop_outcome(self) -> Outcome:
+        """Return the outcome of a run that was stopped."""
         match self.stop:
             case Stop.TIMEOUT if self.task.timeout is not None:
                 return TimedOut(self.task.timeout)
@@ -110,3 +115,14 @@ class Run:
                 return Crashed(error=_SILENT)
             case _:
                 return Interrupted()
+
+
+def encode_result(value: Any) -> bytes | None:
+    """Encode a handler's result as JSON; None stays None. Raises Fatal if it is not JSON."""
+    if value is None:
+        return None
+    try:
+        return encode(value, "result")
+    except InvalidPayload as error:
+        # The work is done, and a retry would not make its result JSON.
+        raise Fatal(f"the handler ran, but {error}") from None

@@ -1,10 +1,12 @@
-"""One task: from its payload to its outcome. (D7, D8, D13)"""
+"""Runner: runs a task's handler, from its payload to its outcome."""
 
 import asyncio
+import contextvars
 import logging
-from collections.abc import Callable, Iterable
+import types
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -23,66 +25,66 @@ from .._store.protocol import Store
 from ..errors import InvalidPayload, StoreUnavailable
 from ..signals import Fatal, Retry, Snooze
 from ..signals import Stop as StopSignal
-from .context_isolation import isolated
 from .exactly_once import Effects
 from .processes import ChildDied, ChildFailed, Processes
-from .result import encoded
-from .run import Phase, Run, Stop
+from .run import Phase, Run, Stop, encode_result
 from .settings import WorkerSettings
 from .threads import Threads
 
 logger = logging.getLogger("windlass.worker")
 
-_ASK_AGAIN = 1.0  # seconds until a task is tried again that could not be given its predecessors' results
+T = TypeVar("T")
+
+_RETRY_RESULTS_AFTER = 1.0  # seconds until a task runs again whose predecessors' results could not be read
 
 
 class Runner:
-    """Runs handlers where they belong: async ones in the loop, others in threads or child processes."""
+    """Runs async handlers in the event loop, others in threads, `process=True` ones in child processes."""
 
     def __init__(
         self,
         store: Store,
         loop: asyncio.AbstractEventLoop,
         settings: WorkerSettings,
-        dropped: Callable[[Iterable[Lease]], None],
+        drop: Callable[[Iterable[Lease]], None],
         on_error: Callable[[Task, BaseException], None] | None = None,
     ) -> None:
         self._tracing = settings.tracing
-        self._dropped = dropped
+        self._drop = drop
         self._on_error = on_error
         self._store = store
         self._threads = Threads(loop)
         self._processes = Processes(settings.processes)
 
     async def close(self) -> None:
-        """Let idle threads and child processes end."""
+        """End idle threads and child processes."""
         self._threads.close()
         await self._processes.close()
 
     async def outcome(self, run: Run) -> Outcome:
-        """Run it to its end, whatever that is. Raises nothing but the cancellation of its own slot."""
+        """Run the handler to its end. Raises nothing but the cancellation of its own slot."""
         outcome = await self._traced(run)
         if run.phase is Phase.SETTLED and not isinstance(outcome, Returned):
-            logger.warning("task %s has completed; its handler then %s", run.task.id, _told(outcome))
+            logger.warning("task %s completed, but its handler then %s", run.task.id, _summary(outcome))
         return outcome
 
     async def _traced(self, run: Run) -> Outcome:
-        """Run it as the task that is current here and, if somebody traces, within a span of its own.
+        """Run with the task as the current one and, if the program traces, in a span of the attempt.
 
-        What follows from the run goes on with the span: its logs, its chain, and what its handler enqueues.
+        Logs, successors and tasks that the handler enqueues belong to the span.
         """
-        attempt, outcome = attempt_span(run.task, self._tracing), None
-        if attempt is not None:
-            run.task = replace(run.task, trace=attempt.trace)
+        span, outcome = attempt_span(run.task, self._tracing), None
+        if span is not None:
+            run.task = replace(run.task, trace=span.trace)
         running.set(run.task)
         try:
             outcome = await self._outcome(run)
             return outcome
         finally:
             running.set(None)
-            if attempt is not None:
+            if span is not None:
                 is_lost = run.stop is Stop.FENCED and run.phase is not Phase.SETTLED
-                attempt.end(None if is_lost else outcome)
+                span.end(None if is_lost else outcome)
 
     async def _outcome(self, run: Run) -> Outcome:
         if run.task.cancel_requested:
@@ -90,64 +92,65 @@ class Runner:
         try:
             return Returned(await self._call(run))
         except asyncio.CancelledError:
-            return run.stopped() if run.stop else _failed(run, RuntimeError("the handler cancelled itself"))
+            return _stopped_or_failed(run, RuntimeError("the handler cancelled itself"))
         except StopSignal as signal:
-            return run.stopped() if run.stop else _failed(run, signal)
+            return _stopped_or_failed(run, signal)
         except ChildDied as death:
-            return run.stopped() if run.stop else Crashed(error=Error(type="ProcessDied", message=str(death)))
+            if run.stop:
+                return run.stop_outcome()
+            return Crashed(error=Error(type="ProcessDied", message=str(death)))
         except ChildFailed as failure:
             return failure.outcome
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its outcome
             if self._on_error is not None and not isinstance(error, Snooze):
-                self._tell(run.task, error)
-            return failed(run.task, error, run.declared.fatal)
+                self._call_on_error(run.task, error)
+            return outcome_of_error(run.task, error, run.spec.fatal)
 
-    def _tell(self, task: Task, error: BaseException) -> None:
-        """Call `on_error`. It is told of what happened and changes nothing about it, not even by raising."""
+    def _call_on_error(self, task: Task, error: BaseException) -> None:
+        """Call `on_error`. It cannot change the outcome, not even by raising."""
         assert self._on_error is not None
         try:
             self._on_error(task, error)
-        except BaseException as problem:  # noqa: BLE001 - the task is to be settled whatever it does
-            logger.error("on_error itself failed for task %s: %s", task.id, whereabouts(problem))  # noqa: TRY400
+        except BaseException as problem:  # noqa: BLE001 - the task must be settled in any case
+            logger.error("task %s: on_error raised %s", task.id, whereabouts(problem))  # noqa: TRY400
 
     async def _call(self, run: Run) -> bytes | None:
-        declared = run.declared
+        spec = run.spec
         try:
             payload = await payload_with_results(self._store, run.task)
-        except StoreUnavailable as error:  # no fault of the task's: it loses no attempt
-            raise Snooze(_ASK_AGAIN) from error
+        except StoreUnavailable as error:  # not the task's fault: does not count as an attempt
+            raise Snooze(_RETRY_RESULTS_AFTER) from error
         if run.stop is not None:
-            raise StopSignal("the task was asked to stop before its handler began")
-        if declared.process:
+            raise StopSignal("the task was asked to stop before its handler started")
+        if spec.process:
             return await self._processes.run(run, payload)
         try:
-            arguments = declared.signature.arguments(payload)
+            arguments = spec.signature.arguments(payload)
         except InvalidPayload as error:
             raise Fatal(str(error)) from None
-        run.begin()
-        if declared.signature.context_name is not None:
-            arguments[declared.signature.context_name] = self._context_of(run)
-        if declared.is_async:
+        run.start()
+        if spec.signature.context_name is not None:
+            arguments[spec.signature.context_name] = self._new_context(run)
+        if spec.is_async:
             assert run.slot is not None
-            run.enforce = run.slot.cancel
-            result = await isolated(declared.handler(**arguments))
+            run.interrupt = run.slot.cancel
+            result = await _isolated(spec.handler(**arguments))
         else:
             result = await self._in_thread(run, arguments)
-        return None if run.phase is Phase.SETTLED else encoded(result)
+        return None if run.phase is Phase.SETTLED else encode_result(result)
 
-    def _context_of(self, run: Run) -> Context:
-        """What the handler may ask and tell."""
+    def _new_context(self, run: Run) -> Context:
         return Context(
             run.task,
             report=lambda progress: run.report(run, progress),
             stopping=lambda: run.stop is not None,
-            effects=Effects(run, self._store, self._dropped),
+            effects=Effects(run, self._store, self._drop),
         )
 
     async def _in_thread(self, run: Run, arguments: dict[str, Any]) -> Any:
-        """A thread cannot be stopped, so nothing about the run is decided until it has ended."""
-        future = self._threads.run(run.declared.handler, arguments)
-        run.enforce = None
+        """Run the handler in a thread. A thread cannot be interrupted, so wait for its end unless fenced."""
+        future = self._threads.run(run.spec.handler, arguments)
+        run.interrupt = None
         while True:
             try:
                 result, error = await asyncio.shield(future)
@@ -160,8 +163,8 @@ class Runner:
             return result
 
 
-def failed(task: Task, error: BaseException, fatal: tuple[type[BaseException], ...]) -> Outcome:
-    """What an exception that left a handler means. One alone in a TaskGroup's group speaks for it."""
+def outcome_of_error(task: Task, error: BaseException, fatal: tuple[type[BaseException], ...]) -> Outcome:
+    """Return the outcome that an exception stands for. A group of one exception is treated as that one."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     match error:
@@ -174,25 +177,49 @@ def failed(task: Task, error: BaseException, fatal: tuple[type[BaseException], .
             return Failed(error=_described(task, error), fatal=isinstance(error, (Fatal, *fatal)))
 
 
-def _failed(run: Run, error: BaseException) -> Outcome:
-    return failed(run.task, error, run.declared.fatal)
+def _stopped_or_failed(run: Run, error: BaseException) -> Outcome:
+    return run.stop_outcome() if run.stop else outcome_of_error(run.task, error, run.spec.fatal)
 
 
 def _bounded(delay: timedelta) -> timedelta:
-    """No longer than any delay may be: what a handler asks for must fit every store's calendar."""
+    """Limit a delay that a handler asks for to what every store can represent."""
     return min(max(delay, timedelta(0)), MAX_DELAY)
 
 
 def _described(task: Task, error: BaseException) -> Error:
     try:
         secrets = secret_values(decode(task.payload), task.secret)
-    except ValueError:  # not JSON: nothing in it can be told apart, so nothing of the error is told
+    except ValueError:  # not JSON, so secrets cannot be found: record nothing of the error
         return Error(type=type(error).__name__, message="the payload is not JSON")
     return describe(error, secrets)
 
 
-def _told(outcome: Outcome) -> str:
-    """An outcome in a line of the log; the error is described already, and so without secrets."""
+def _summary(outcome: Outcome) -> str:
+    """Describe an outcome in one line. Its error has already been stripped of secrets."""
     if not isinstance(outcome, Failed):
         return f"was {name_of(outcome)}"
     return printable(f"failed: {outcome.error.type}: {outcome.error.message.partition(chr(10))[0]}")
+
+
+@types.coroutine
+def _isolated(coroutine: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+    """Await a coroutine in a copy of the context, so that the next task here does not see what it sets.
+
+    An asyncio task for each handler would do the same at several times the cost.
+    """
+    run = contextvars.copy_context().run
+    step, value = coroutine.send, None
+    while True:
+        try:
+            awaited = run(step, value)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        try:
+            value = yield awaited
+            step = coroutine.send
+        except GeneratorExit:
+            coroutine.close()
+            raise
+        except BaseException as error:  # noqa: BLE001 - the coroutine handles its own cancellation
+            step, value = coroutine.throw, error

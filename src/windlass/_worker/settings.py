@@ -1,4 +1,4 @@
-"""How a worker works: one frozen value, checked once."""
+"""The settings of a worker."""
 
 import os
 from collections.abc import Mapping
@@ -16,14 +16,15 @@ from ..errors import InvalidOption
 
 
 class WorkerSettings(Struct, frozen=True, kw_only=True):
-    """A worker's settings.
+    """Settings of a worker. Raises InvalidOption if one is out of range.
 
-    `slots` is how many tasks run at once; `processes` how many of them may be in child processes.
-    Without a sign of life for `lease` its tasks are rescued. At shutdown running tasks get `grace` to
-    finish. `poll` is the slow safety net beneath the wake-ups. `drain` ends the worker when nothing is
-    ready. No queues means all that the app's task types use. `reserve` keeps so many of the slots for tasks
-    of a level of priority ("high", "medium", "low"), which may use the others as well. `tracing` is how the
-    spans of attempts belong to the tasks' traces ("auto", "parent", "link"; docs/tracing.md).
+    `queues`: to claim from [default: all that the app's task types use]. `slots`: tasks that run at once;
+    `processes`: how many of them in child processes. `reserve`: slots kept for tasks of a level of priority
+    ("high", "medium", "low"), which may use the others too. `heartbeat`: interval of heartbeats; after
+    `lease` without one, other workers take over the tasks. `grace`: time for running tasks to finish at
+    shutdown. `poll`: interval of claims without a wake. `drain`: stop once no task is ready. `keeper`: run a
+    keeper, too. `name`: shown among the workers [default: HOST-PID]. `tracing`: how the span of an attempt
+    relates to the task's trace ("auto", "parent", "link"; see docs/tracing.md).
     """
 
     queues: tuple[str, ...] = ()
@@ -43,17 +44,17 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
         checked_names(self.queues, "queues")
         for name in ("lease", "heartbeat", "grace", "poll"):
             if not isinstance(getattr(self, name), timedelta):
-                raise InvalidOption(f"a worker's {name} is a timedelta, not {getattr(self, name)!r}")
+                raise InvalidOption(f"{name} must be a timedelta, not {getattr(self, name)!r}")
         for name, number, highest in (("slots", self.slots, 10_000), ("processes", self.processes, 1_000)):
             if not 1 <= number <= highest:
-                raise InvalidOption(f"a worker has 1 to {highest:,} {name}, not {number}")
+                raise InvalidOption(f"{name} must be 1 to {highest:,}, not {number}")
         if self.tracing not in RELATIONS:
-            raise InvalidOption(f"tracing is one of {', '.join(RELATIONS)}, not {self.tracing!r}")
+            raise InvalidOption(f"tracing must be one of {', '.join(RELATIONS)}, not {self.tracing!r}")
         new_reserve(self.slots, self.reserve)
         if self.heartbeat * 3 > self.lease:
             raise InvalidOption(
-                f"the heartbeat of {self.heartbeat.total_seconds():g} s is too slow for a lease of "
-                f"{self.lease.total_seconds():g} s; it must come at least three times within it"
+                f"a heartbeat every {self.heartbeat.total_seconds():g} s is too slow for a lease of "
+                f"{self.lease.total_seconds():g} s; send at least three within the lease"
             )
         if self.heartbeat <= timedelta(0) or self.poll <= timedelta(0) or self.grace < timedelta(0):
-            raise InvalidOption("heartbeat and poll are longer than nothing, and grace is not negative")
+            raise InvalidOption("heartbeat and poll must be positive, and grace must not be negative")

@@ -1,7 +1,7 @@
-"""Slots: room for so many tasks at once, and the coroutines that fill it.
+"""Slots: run a bounded number of tasks at once.
 
-A slot pulls tasks from a local inbox and awaits their handlers itself: no asyncio task, timer or
-timeout object is made for a task. One sweeper watches all deadlines.
+A slot is an asyncio task that takes claimed tasks from an inbox and awaits their handlers itself, so that no
+asyncio task, timer or timeout is made per task. One timer watches all deadlines.
 """
 
 import asyncio
@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from itertools import chain
 from time import perf_counter
-from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -27,25 +26,21 @@ from .run import Run, Stop
 logger = logging.getLogger("windlass.worker")
 
 
-class Finish(Protocol):
-    """What is called with each run's end."""
-
-    def __call__(self, run: Run, outcome: Outcome, seconds: float) -> None:
-        """A fenced run ends here as well; whatever came of it is to be dropped."""
-        ...
-
-
-_LAST_WORD = 1.0  # seconds that handlers which ignore their cancellation can hold up the end of their slots
+_CLOSE_TIMEOUT = 1.0  # seconds to wait for handlers that ignore their cancellation
 
 
 class Slots:
-    """Runs claimed tasks, at most `number` at once."""
+    """Runs claimed tasks, at most `number` at once.
+
+    `finish` is called with every run, its outcome and its seconds; the outcome of a FENCED run is to be
+    dropped.
+    """
 
     def __init__(
         self,
         number: int,
         execute: Callable[[Run], Awaitable[Outcome]],
-        finish: Finish,
+        finish: Callable[[Run, Outcome, float], None],
         report: Callable[[Run, Progress], None],
     ) -> None:
         self.number = number
@@ -54,11 +49,11 @@ class Slots:
         self._execute = execute
         self._finish = finish
         self._report = report
-        self._parked: deque[asyncio.Future[None]] = deque()
+        self._idle: deque[asyncio.Future[None]] = deque()  # slots that wait to be woken
         self._slots: set[asyncio.Task[None]] = set()
         self._waking = False
         self._closing = False
-        self._sweep = Timer(self._stop_overdue)
+        self._deadline_timer = Timer(self._stop_overdue)
 
     @property
     def occupied(self) -> int:
@@ -66,38 +61,38 @@ class Slots:
         return len(self.inbox) + len(self.running)
 
     def by_level(self) -> Counter[Level]:
-        """How many of them are of each level of priority."""
+        """Count the same by level of priority."""
         tasks = chain((task for task, _ in self.inbox), (run.task for run in self.running.values()))
         return Counter(level_of(task.priority) for task in tasks)
 
     def add(self, tasks: Iterable[tuple[Task, HandlerSpec]]) -> None:
-        """Take in claimed tasks."""
+        """Run these tasks as slots become free."""
         self.inbox.extend(tasks)
         self._wake_one()
 
     def take_unstarted(self) -> list[Task]:
-        """Empty the inbox: what has not started can be handed back."""
+        """Remove and return the tasks that have not started."""
         tasks = [task for task, _ in self.inbox]
         self.inbox.clear()
         return tasks
 
     def cancel(self, task_id: TaskId) -> None:
-        """Its task is to be cancelled: ask the run to stop, or never start it."""
+        """Ask a task's run to stop, or do not start it."""
         run = self.running.get(task_id)
         if run is not None:
-            run.ask_to_stop(Stop.CANCEL)
+            run.request_stop(Stop.CANCEL)
             return
-        for place, (task, declared) in enumerate(self.inbox):
+        for index, (task, spec) in enumerate(self.inbox):
             if task.id == task_id:
-                self.inbox[place] = (replace(task, cancel_requested=True), declared)
+                self.inbox[index] = (replace(task, cancel_requested=True), spec)
 
     def lose(self, lease: Lease) -> bool:
-        """The lease is another's: stop the run, or never start it; says whether there was one."""
+        """Stop the run of a lost lease, or do not start it; return whether there was one."""
         run = self.running.get(lease.task_id)
         if run is not None and run.lease == lease:
-            run.ask_to_stop(Stop.FENCED)
+            run.request_stop(Stop.FENCED)
             return run.stop is Stop.FENCED
-        kept = [(task, d) for task, d in self.inbox if Lease(task.id, task.fence) != lease]
+        kept = [(task, spec) for task, spec in self.inbox if Lease(task.id, task.fence) != lease]
         lost = len(kept) < len(self.inbox)
         if lost:
             self.inbox = deque(kept)
@@ -106,10 +101,10 @@ class Slots:
     def stop_all(self, why: Stop) -> None:
         """Ask every run to stop."""
         for run in list(self.running.values()):
-            run.ask_to_stop(why)
+            run.request_stop(why)
 
     def abandon(self) -> list[Run]:
-        """Stop waiting for runs that did not stop, and drop what comes of them; answers with them."""
+        """Stop waiting for runs that have not ended, and fence them; return them."""
         left = list(self.running.values())
         self.running.clear()
         for run in left:
@@ -119,12 +114,12 @@ class Slots:
         return left
 
     async def close(self) -> None:
-        """End the slots themselves. Runs still under way are abandoned."""
+        """End the slots. Runs that have not ended are abandoned."""
         self._closing = True
-        self._sweep.cancel()
+        self._deadline_timer.cancel()
         self.abandon()
         if self._slots:
-            await asyncio.wait(self._slots, timeout=_LAST_WORD)
+            await asyncio.wait(self._slots, timeout=_CLOSE_TIMEOUT)
 
     # -- one slot ------------------------------------------------------------------------------------
 
@@ -134,28 +129,28 @@ class Slots:
         while not self._closing:
             self._waking = False
             while self.inbox:
-                task, declared = self.inbox.popleft()
+                task, spec = self.inbox.popleft()
                 if self.inbox:
                     self._wake_one()
-                await self._run(task, declared, me)
+                await self._run(task, spec, me)
             if not self._closing:
-                await self._park(me)
+                await self._wait(me)
 
-    async def _park(self, me: "asyncio.Task[None]") -> None:
-        """Wait to be woken. A cancellation left behind by a handler that has ended does not end the slot."""
-        ticket = asyncio.get_running_loop().create_future()
-        self._parked.append(ticket)
+    async def _wait(self, me: "asyncio.Task[None]") -> None:
+        """Wait to be woken. A late cancellation of a handler that has ended must not end the slot."""
+        woken = asyncio.get_running_loop().create_future()
+        self._idle.append(woken)
         try:
-            await ticket
+            await woken
         except asyncio.CancelledError:
             if self._closing:
                 raise
             with suppress(ValueError):
-                self._parked.remove(ticket)
+                self._idle.remove(woken)
             await _absorb_cancellation(me)
 
-    async def _run(self, task: Task, declared: HandlerSpec, me: "asyncio.Task[None]") -> None:
-        run = self.running[task.id] = Run(task, declared, self._report, self._watch)
+    async def _run(self, task: Task, spec: HandlerSpec, me: "asyncio.Task[None]") -> None:
+        run = self.running[task.id] = Run(task, spec, self._report, self._watch_deadline)
         run.slot = me
         try:
             outcome = await self._outcome(run)
@@ -167,22 +162,20 @@ class Slots:
         self._finish(run, outcome, perf_counter() - run.started)
 
     async def _outcome(self, run: Run) -> Outcome:
-        """What came of it. Nothing that goes wrong in here may leave a task without an end."""
+        """Return the outcome. An error in the worker itself must not leave the task unsettled."""
         try:
             return await self._execute(run)
-        except Exception as error:  # noqa: BLE001 - its message, or its context's, may hold a secret
-            logger.error("running task %s failed in the worker: %s", run.task.id, whereabouts(error))  # noqa: TRY400
-            return Failed(
-                error=Error(type=type(error).__name__, message="the worker itself failed to run it")
-            )
+        except Exception as error:  # noqa: BLE001 - its message may hold a secret: log frames only
+            logger.error("internal error while running task %s: %s", run.task.id, whereabouts(error))  # noqa: TRY400
+            return Failed(error=Error(type=type(error).__name__, message="internal error in the worker"))
 
     def _wake_one(self) -> None:
-        """Wake or make one slot; it wakes the next before it starts. A burst that never waits needs one."""
+        """Wake or make one slot, which wakes the next. Handlers that never await thus need only one."""
         if self._waking or not self.inbox:
             return
-        if self._parked:
+        if self._idle:
             self._waking = True
-            self._parked.popleft().set_result(None)
+            self._idle.popleft().set_result(None)
         elif len(self._slots) < self.number:
             self._waking = True
             slot = asyncio.get_running_loop().create_task(self._slot(), name="windlass-slot")
@@ -191,30 +184,30 @@ class Slots:
 
     # -- deadlines -----------------------------------------------------------------------------------
 
-    def _watch(self, run: Run) -> None:
-        self._sweep_at(run.deadline)
+    def _watch_deadline(self, run: Run) -> None:
+        self._stop_overdue_at(run.deadline)
 
-    def _sweep_at(self, moment: float) -> None:
-        self._sweep.at(asyncio.get_running_loop().time() + max(moment - perf_counter(), 0))
+    def _stop_overdue_at(self, moment: float) -> None:
+        self._deadline_timer.at(asyncio.get_running_loop().time() + max(moment - perf_counter(), 0))
 
     def _stop_overdue(self) -> None:
         now = perf_counter()
         for run in list(self.running.values()):
             if run.deadline <= now:
                 if run.stop is None:
-                    run.ask_to_stop(Stop.TIMEOUT)
+                    run.request_stop(Stop.TIMEOUT)
                 else:
-                    run.nudge()
+                    run.interrupt_now()
         nearest = min((run.deadline for run in self.running.values()), default=float("inf"))
         if nearest < float("inf"):
-            self._sweep_at(nearest)
+            self._stop_overdue_at(nearest)
 
 
 async def _absorb_cancellation(me: "asyncio.Task[None]") -> None:
-    """A run that was cancelled has ended: its slot must not be cancelled in its place."""
+    """Clear the cancellation of a run that has ended, so that it does not cancel its slot."""
     if not me.cancelling():
         return
     with suppress(asyncio.CancelledError):
-        await asyncio.sleep(0)  # a cancellation not yet delivered comes out here
+        await asyncio.sleep(0)  # delivers a cancellation that is still pending
     while me.cancelling():
         me.uncancel()

@@ -1,4 +1,4 @@
-"""The worker: one session, its slots, its exchange with the store and its heartbeat, from start to stop."""
+"""The worker: connects its slots, its exchange with the store and its heartbeat, from start to stop."""
 
 import asyncio
 import contextlib
@@ -6,10 +6,9 @@ import logging
 import os
 import random
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from importlib import metadata
-from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -24,6 +23,7 @@ from .._model.record import Worker as WorkerRecord
 from .._model.task import DEFAULT_QUEUE, Progress, Task
 from .._model.verdict import Bury, Settlement, Verdict
 from .._policy.backoff import Delay
+from .._policy.input.quoting import counted
 from .._policy.order.reserve import new_reserve
 from .._policy.verdict import decide, unhandled_for
 from .._store.protocol import Store, Wake
@@ -31,150 +31,150 @@ from .._store.wakes import listen_for_wakes
 from .._timers import wait_for_event
 from ..errors import InvalidOption, StoreError
 from .exchange import Exchange
-from .heartbeat import Heart
-from .held_leases import Holdings
+from .heartbeat import HeartbeatThread
+from .held_leases import HeldLeases
+from .process import stopped_by_signals
 from .processes import is_child
 from .run import Phase, Run, Stop
 from .runner import Runner
 from .settings import WorkerSettings
 from .slots import Slots
-from .stop_signals import stopped_by_signals
 
 logger = logging.getLogger("windlass.worker")
 
 __all__ = ["Worker", "WorkerSettings"]
 
-_QUICK = 0.005  # tasks this short are claimed ahead, so that slots do not wait for the store
-_OPEN_AGAIN = 0.5
+_QUICK = 0.005  # seconds: shorter tasks are claimed ahead, so that slots do not wait for the store
+_REOPEN_AFTER = 0.5
 _VERSION = metadata.version("windlass")
-_CLEANING_UP = 2.0
-
-
-class Program(Protocol):
-    """What a worker serves: an app, seen from below."""
-
-    types: Mapping[str, HandlerSpec]
-
-    @property
-    def store(self) -> Store:
-        """Where its tasks are kept."""
-        ...
-
-    async def open(self) -> None:
-        """Open the store and tell it what the program declares."""
-        ...
-
-    def backoff_of(self, type_name: str) -> Delay:
-        """How long tasks of a type wait before they are tried again."""
-        ...
-
-    def keeper(self, *, name: str, lease: timedelta) -> Keeper:
-        """Who keeps its house."""
-        ...
+_CLEANUP_TIMEOUT = 2.0
 
 
 class Worker:
-    """Runs an app's tasks until told to stop. Make a new one for each run."""
+    """Runs an app's tasks until it is stopped. Made by `App.worker`; a new one for each run.
 
-    def __init__(
+    `open_store` opens the store and stores what the app declares.
+    """
+
+    def __init__(  # noqa: PLR0913  made in one place, by the app
         self,
-        program: Program,
+        store: Store,
+        types: Mapping[str, HandlerSpec],
         settings: WorkerSettings,
         *,
+        open_store: Callable[[], Awaitable[None]],
+        backoff_of: Callable[[str], Delay],
+        new_keeper: Callable[[str, timedelta], Keeper],
         on_error: Callable[[Task, BaseException], None] | None = None,
     ) -> None:
         self.settings = settings
-        self.queues = settings.queues or queues_of(program.types)
+        self.queues = settings.queues or queues_of(types)
         self._reserve = new_reserve(settings.slots, settings.reserve)
         self.levels = self._reserve.levels
         self.name = settings.name or f"{socket.gethostname()}-{os.getpid()}"
-        self._program = program
-        self._store = program.store
-        self._types = program.types
+        self._store = store
+        self._types = types
+        self._open_store = open_store
+        self._backoff_of = backoff_of
+        self._new_keeper = new_keeper
         self._on_error = on_error
         self._stop = asyncio.Event()
         self._at_once = asyncio.Event()
-        self._moved = asyncio.Event()  # a run ended, settlements were confirmed, or a stop was asked for
-        self._mean = _QUICK  # of recent run times, in seconds
-        self._unheard = False  # the leases were given up, and no heartbeat has got through since
-        self._stalled = False  # no run has ended between two heartbeats
-        self.holdings = Holdings()
+        self._changed = asyncio.Event()  # a run ended, settlements were confirmed, or `stop` was called
+        self._mean_seconds = _QUICK  # of recent runs
+        self._silent = (
+            False  # tasks were stopped for lack of heartbeats, and none has reached the store since
+        )
+        self._stalled = False  # no run has ended since the last heartbeat
+        self.held = HeldLeases()
         self.ran = 0
 
-    # -- from outside --------------------------------------------------------------------------------
+    # -- run and stop --------------------------------------------------------------------------------
 
     def stop(self, *, at_once: bool = False) -> None:
-        """Stop claiming and finish; `at_once` without waiting for running tasks. To be called on the loop."""
+        """Stop claiming and let running tasks finish; `at_once`, or a second call: do not wait for them.
+
+        Call it on the event loop.
+        """
         if at_once or self._stop.is_set():
             self._at_once.set()
         self._stop.set()
-        self._moved.set()
+        self._changed.set()
 
     async def run(self, *, signals: bool = False, ready: Callable[[], None] | None = None) -> None:
-        """Work until stopped or, draining, until nothing is ready.
+        """Run tasks until stopped or, with `drain`, until none is ready.
 
-        `signals` makes SIGTERM and SIGINT stop it. `ready` is called once tasks will be claimed.
+        `signals`: stop on SIGTERM and SIGINT. `ready` is called once the worker claims tasks.
         """
         if is_child():
             raise InvalidOption(
-                "a worker was started while a child process loaded the program it belongs to; "
-                'start it below `if __name__ == "__main__":`'
+                "a child process started a worker while importing the program; start workers below "
+                '`if __name__ == "__main__":`'
             )
         loop = asyncio.get_running_loop()
         self._loop = loop
         with stopped_by_signals(loop, self.stop) if signals else contextlib.nullcontext():
             if await self._until_open():
-                self._make_ready(loop)
+                self._set_up(loop)
                 await self._serve(ready)
 
-    # -- the whole -----------------------------------------------------------------------------------
+    # -- from start to stop --------------------------------------------------------------------------------
 
-    def _make_ready(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._runner = Runner(self._store, loop, self.settings, self.holdings.dropped, self._on_error)
+    def _set_up(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._runner = Runner(self._store, loop, self.settings, self.held.drop, self._on_error)
         self._slots = Slots(self.settings.slots, self._runner.outcome, self._finish, self._report)
-        poll, most = self.settings.poll.total_seconds(), self.settings.slots  # of each of the two claims
-        self._exchange = Exchange(self._store, self.holdings, self.queues, self, poll=poll, most=most)
+        poll = self.settings.poll.total_seconds()
+        self._exchange = Exchange(self._store, self.held, self, poll=poll, max_claim=self.settings.slots)
 
     async def _until_open(self) -> bool:
-        """Open store and session, waiting for a store that is not there yet; False if stopped meanwhile."""
-        self._heart = Heart(
-            self._store, self.holdings, self, interval=self.settings.heartbeat, lease=self.settings.lease
+        """Open the store and the session, retrying while it is not available; False if stopped meanwhile."""
+        self._heartbeat = HeartbeatThread(
+            self._store,
+            self.held,
+            self,
+            interval=self.settings.heartbeat,
+            lease=self.settings.lease,
         )
         while not self._stop.is_set():
             try:
-                await self._program.open()
-                await self._heart.open()
+                await self._open_store()
+                await self._heartbeat.open()
             except StoreError as error:
                 if not error.transient:
                     raise
-                logger.warning("the store is not available, trying again: %s", error)
-                await wait_for_event(self._stop, _OPEN_AGAIN * (1 + random.random()))
+                logger.warning("the store is not available, retrying: %s", error)
+                await wait_for_event(self._stop, _REOPEN_AFTER * (1 + random.random()))
             else:
                 return True
         return False
 
     async def _serve(self, ready: Callable[[], None] | None) -> None:
-        self._heart.start()
+        self._heartbeat.start()
         promise = self._store.promise
-        queues = ", ".join(self.queues)
-        logger.info("worker %s serves %s with %d slots", self.name, queues, self.settings.slots)
-        told = f"what its store acknowledges is {promise.durability}: {promise.why}"
-        logger.info("%s", told, extra={"durability": str(promise.durability)})
+        logger.info(
+            "worker %s is ready: %s, queues %s; its store is %s: %s",
+            self.name,
+            counted(self.settings.slots, "slot"),
+            ", ".join(self.queues),
+            promise.durability,
+            promise.why,
+            extra={"durability": str(promise.durability)},
+        )
         try:
             async with asyncio.TaskGroup() as group:
                 loops = [group.create_task(self._exchange.run()), group.create_task(self._listen())]
                 if self.settings.keeper:
-                    loops.append(group.create_task(self._keep()))
+                    loops.append(group.create_task(self._run_keeper()))
                 if ready is not None:
                     ready()
-                await self._until_told()
+                await self._until_stopped()
                 await self._wind_down()
                 for one in loops:
                     one.cancel()
         finally:
-            await self._let_go()
+            await self._close()
 
-    async def _until_told(self) -> None:
+    async def _until_stopped(self) -> None:
         if self.settings.drain:
             await self._until(lambda: self._stop.is_set() or self._is_drained())
         else:
@@ -184,114 +184,125 @@ class Worker:
         return self._exchange.came_up_empty and not self._slots.occupied and not self._exchange.is_busy
 
     async def _wind_down(self) -> None:
-        """Claim no more, hand back what has not started, give the rest its grace, settle all. (D11)"""
+        """Stop claiming, hand back what has not started, wait for running tasks, settle all."""
         self._exchange.claiming = False
-        for task in self._slots.take_unstarted():
-            self._settle(task, Interrupted(), 0.0)
+        self._hand_back_unstarted()
         grace = self.settings.grace.total_seconds()
-        if self._slots.running:
-            logger.info("stopping: %d tasks are given %g s to finish", len(self._slots.running), grace)
+        if number := len(self._slots.running):
+            logger.info(
+                "stopping: waiting up to %g s for %s to finish", grace, counted(number, "running task")
+            )
         await self._until(lambda: not self._slots.running or self._at_once.is_set(), grace)
         if self._slots.running:
             self._slots.stop_all(Stop.SHUTDOWN)
-            # Cancelled handlers may need a moment to clean up; threads cannot be stopped, and stay behind.
-            await self._until(lambda: not self._slots.running, _CLEANING_UP)
+            # Cancelled handlers may clean up; threads cannot be interrupted, and are abandoned.
+            await self._until(lambda: not self._slots.running, _CLEANUP_TIMEOUT)
             for run in self._slots.abandon():
                 if run.phase is not Phase.SETTLED:
                     self._settle(run.task, Interrupted(), 0.0)
         await self._settle_all()
 
     async def _settle_all(self) -> None:
-        """Until every settlement is confirmed; what takes longer than a lease is rescued."""
+        """Wait until every settlement is confirmed, at most for the lease: then tasks are rescued anyway."""
         lease = self.settings.lease.total_seconds()
         if not await self._until(lambda: not self._exchange.is_busy, lease):
-            left = self._exchange.unsettled
-            logger.error("%d settlements could not be delivered; their tasks will be rescued", left)
+            number = self._exchange.unsettled
+            logger.error("could not settle %s; they will be rescued and run again", counted(number, "task"))
 
     async def _until(self, condition: Callable[[], bool], seconds: float = float("inf")) -> bool:
-        """Wait for a condition that only changes when something moves; says whether it came true in time."""
+        """Wait for a condition that changes only with `_changed`; return whether it came true in time."""
         deadline = self._loop.time() + seconds
         while not condition():
             left = deadline - self._loop.time()
             if left <= 0:
                 return False
-            self._moved.clear()
-            await wait_for_event(self._moved, None if left == float("inf") else left)
+            self._changed.clear()
+            await wait_for_event(self._changed, None if left == float("inf") else left)
         return True
 
-    async def _let_go(self) -> None:
+    async def _close(self) -> None:
         await self._slots.close()
         await self._runner.close()
-        await self._heart.stop()
+        await self._heartbeat.stop()
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(CLOSE_TIMEOUT):
-                # What a lost reply may have granted was never run: it is handed back before the session ends.
-                await self._heart.open()
-                await self._store.remove(Session, self.holdings.session)
-        logger.info("worker %s has stopped after %d tasks", self.name, self.ran)
+                # Hands back tasks whose claim was granted but never reached us, before the session ends.
+                await self._heartbeat.open()
+                await self._store.remove(Session, self.held.session)
+        logger.info("worker %s has stopped; it ran %s", self.name, counted(self.ran, "task"))
 
     async def _listen(self) -> None:
-        """Turn the store's hints into looks; without them there is the poll."""
-
-        def take(wake: Wake) -> None:
+        def on_wake(wake: Wake) -> None:
             if wake is Wake.READY:
                 self._exchange.wake()
 
-        await listen_for_wakes(self._store, self.queues, take, logger)
+        await listen_for_wakes(self._store, self.queues, on_wake, logger)
 
-    async def _keep(self) -> None:
-        await self._program.keeper(name=self.name, lease=self.settings.lease).run()
+    async def _run_keeper(self) -> None:
+        await self._new_keeper(self.name, self.settings.lease).run()
 
-    # -- tasks in and out ----------------------------------------------------------------------------
+    # -- called by the exchange ------------------------------------------------------------------------
 
-    def room(self, level: Level | None, asked: Mapping[Level | None, int]) -> int:
-        """How many more tasks can be claimed: free slots, and a few ahead while tasks are quick."""
+    def room(self, level: Level | None, requested: Mapping[Level | None, int]) -> int:
+        """Return how many tasks of a level, or any (None), to claim beside those requested already.
+
+        That is the free slots; while tasks are quick, as many again ahead.
+        """
         slots = self.settings.slots
-        if self._unheard or self._exchange.unsettled > 4 * slots:
+        if self._silent or self._exchange.unsettled > 4 * slots:
             return 0
-        if self._reserve.reserved:  # none ahead: what waits for a slot would need one of its kind
-            return self._reserve.room(level, self._slots.by_level(), asked)
-        ahead = slots if self._mean < _QUICK and not self._stalled else 0
-        return slots + ahead - self._slots.occupied - asked[None]
+        if self._reserve.reserved:  # none ahead: they might wait for a slot of their own level
+            return self._reserve.room(level, self._slots.by_level(), requested)
+        ahead = slots if self._mean_seconds < _QUICK and not self._stalled else 0
+        return slots + ahead - self._slots.occupied - requested[None]
 
-    def deliver(self, claimed: Sequence[Claimed]) -> None:
-        """Take in claimed tasks; what cannot run here goes straight back."""
+    def accept(self, claimed: Sequence[Claimed]) -> None:
+        """Run claimed tasks; hand back those that cannot run here."""
         known: list[tuple[Task, HandlerSpec]] = []
         for one in claimed:
-            declared = self._types.get(one.task.type)
-            if declared is None:
-                self._unhandled(one.task)
-            elif self._unheard or not self._exchange.claiming:
+            spec = self._types.get(one.task.type)
+            if spec is None:
+                self._settle_unhandled(one.task)
+            elif self._silent or not self._exchange.claiming:
                 self._settle(one.task, Interrupted(), 0.0)
             else:
-                known.append((one.task, declared))
+                known.append((one.task, spec))
         self._slots.add(known)
 
     def confirmed(self) -> None:
-        """Settlements have been applied."""
-        self._moved.set()
+        """Note that the store has replied to settlements."""
+        self._changed.set()
 
-    def _unhandled(self, task: Task) -> None:
+    # -- outcomes ------------------------------------------------------------------------------------
+
+    def _settle_unhandled(self, task: Task) -> None:
         last = task.type.rpartition(".")[2]
-        alike = [name for name in self._types if name.rpartition(".")[2] == last]
-        hint = f" (there is one for {alike[0]!r}: was the task enqueued by a script?)" if alike else ""
+        similar = [name for name in self._types if name.rpartition(".")[2] == last]
+        hint = f" (there is one for {similar[0]!r}: was the task enqueued by a script?)" if similar else ""
         logger.warning(
-            "no handler for %r here%s; task %s is put back for another worker", task.type, hint, task.id
+            "this worker has no handler for %r%s; handing task %s back for other workers",
+            task.type,
+            hint,
+            task.id,
         )
         self._settle(task, Unhandled(unhandled_for(task)), 0.0)
 
     def _finish(self, run: Run, outcome: Outcome, seconds: float) -> None:
-        self._moved.set()
+        self._changed.set()
         self._stalled = False
         if run.stop is Stop.FENCED and run.phase is not Phase.SETTLED:
-            return  # its lease is another's
+            return  # its lease is lost
         self.ran += 1
-        self._mean += (seconds - self._mean) * 0.05
+        self._mean_seconds += (seconds - self._mean_seconds) * 0.05
         if run.phase is Phase.SETTLED:
             self._exchange.settled_elsewhere()
             return
         cancelled = run.stop is Stop.CANCEL
         self._settle(replace(run.task, cancel_requested=True) if cancelled else run.task, outcome, seconds)
+
+    def _hand_back_unstarted(self) -> None:
+        for task in self._slots.take_unstarted():
+            self._settle(task, Interrupted(), 0.0)
 
     def _settle(self, task: Task, outcome: Outcome, seconds: float) -> None:
         self._exchange.settle(
@@ -305,84 +316,82 @@ class Worker:
 
     def _decide(self, task: Task, outcome: Outcome) -> Verdict:
         try:
-            return decide(task, outcome, self._program.backoff_of(task.type), random.random())
+            return decide(task, outcome, self._backoff_of(task.type), random.random())
         except Exception as error:
             # The task must be settled all the same, or its lease would be held for ever.
-            logger.exception("nobody can say what shall become of task %s; it is buried", task.id)
+            logger.exception("cannot decide the outcome of task %s; burying it", task.id)
             return Bury(error=describe(error))
 
     def _report(self, run: Run, progress: Progress) -> None:
-        self._heart.report(ProgressReport(run.lease, progress))
+        self._heartbeat.report(ProgressReport(run.lease, progress))
 
-    # -- from the heart ------------------------------------------------------------------------------
+    # -- called by the heartbeat ---------------------------------------------------------------------
 
     def describe(self) -> WorkerRecord:
-        """What the store should know about this worker."""
+        """Return the description that heartbeats store."""
         return WorkerRecord(
             name=self.name,
             host=socket.gethostname(),
             pid=os.getpid(),
             queues=self.queues,
             slots=self.settings.slots,
-            busy=len(self.holdings),
+            busy=len(self.held),
             version=_VERSION,
         )
 
-    def on_pulse(self, session: str, pulse: HeartbeatReply) -> None:
-        """Hear the store's answer to a heartbeat."""
-        self._on_loop(self._on_pulse, session, pulse)
+    def on_reply(self, session: str, reply: HeartbeatReply) -> None:
+        """Handle the store's reply to a heartbeat of this session. From the heartbeat's thread."""
+        self._on_loop(self._on_reply, session, reply)
 
     def on_silence(self, seconds: float) -> None:
-        """Hear that no heartbeat gets through."""
+        """Handle that no heartbeat has reached the store for most of the lease. From its thread."""
         self._on_loop(self._on_silence, seconds)
 
     def _on_loop(self, callback: Callable[..., None], *args: object) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has closed
             self._loop.call_soon_threadsafe(callback, *args)
 
-    def _on_pulse(self, session: str, pulse: HeartbeatReply) -> None:
-        if session != self.holdings.session:
-            return  # news of a session that has ended
-        if not pulse.alive:
+    def _on_reply(self, session: str, reply: HeartbeatReply) -> None:
+        if session != self.held.session:
+            return  # the session has ended
+        if not reply.alive:
             self._start_over()
             return
-        for task_id in pulse.cancel:
+        for task_id in reply.cancel:
             self._slots.cancel(task_id)
-        for lease in pulse.lost:
+        for lease in reply.lost:
             if self._slots.lose(lease):
-                logger.warning("the lease of task %s is lost; its run is stopped", lease.task_id)
-                self.holdings.dropped([lease])
-        if self._unheard:
-            self._unheard = False
+                logger.warning("lost the lease of task %s; stopping its run", lease.task_id)
+                self.held.drop([lease])
+        if self._silent:
+            self._silent = False
             self._exchange.wake()
         self._hand_back_stalled()
 
     def _hand_back_stalled(self) -> None:
-        """Tasks claimed ahead must not wait here behind a long run while other workers are free."""
+        """Hand back tasks claimed ahead that wait behind a long run: other workers may be free."""
         if self._stalled:
-            for task in self._slots.take_unstarted():
-                self._settle(task, Interrupted(), 0.0)
+            self._hand_back_unstarted()
         self._stalled = bool(self._slots.inbox) or self._stalled
 
     def _on_silence(self, seconds: float) -> None:
-        """Nobody has heard of us for so long that others may soon take over: stop before that. (D5)"""
-        if self._slots.occupied:
-            logger.error("no heartbeat for %.1f s: stopping %d tasks", seconds, self._slots.occupied)
-        for task in self._slots.take_unstarted():
-            self._settle(task, Interrupted(), 0.0)
+        """Stop all tasks before the store gives them to other workers."""
+        if number := self._slots.occupied:
+            logger.error("no heartbeat for %.1f s; stopping %s", seconds, counted(number, "task"))
+        self._hand_back_unstarted()
         self._slots.stop_all(Stop.SILENT)
-        self._unheard = True
+        self._silent = True
 
     def _start_over(self) -> None:
-        """The session is gone, and its tasks may be others': drop them all and open a new one."""
-        logger.error("session %s was given up by the store; starting over", self.holdings.session)
+        """Drop all tasks, which other workers may have by now, and open a new session."""
+        logger.error("session %s has expired; stopping its tasks and opening a new one", self.held.session)
         self._slots.take_unstarted()
         self._slots.stop_all(Stop.FENCED)
-        self.holdings.renew()
-        self._unheard = True
-        self._heart.hurry()
+        self.held.renew()
+        self._silent = True
+        self._heartbeat.send_now()
 
 
 def queues_of(types: Mapping[str, HandlerSpec]) -> tuple[str, ...]:
-    """The queues that these types use; the default one if there are none."""
-    return tuple(sorted({declared.defaults.queue for declared in types.values()} or {DEFAULT_QUEUE}))
+    """Return the queues that these types use; the default queue if there are none."""
+    return tuple(sorted({spec.defaults.queue for spec in types.values()} or {DEFAULT_QUEUE}))

@@ -85,7 +85,7 @@ def test_a_signal_stops_it_while_a_worker_is_connected(
 
     server.send_signal(number)
     _, rest = server.communicate(timeout=8)
-    until(worker, "trying again")
+    until(worker, "retrying")
     worker.send_signal(signal.SIGTERM)
     worker.communicate(timeout=20)
 
@@ -154,7 +154,7 @@ def test_a_worker_waits_for_an_unreachable_server_and_other_commands_fail(
 ) -> None:
     url = f"http://127.0.0.1:{port}"
     worker = start("worker", "shop:app", "--store", url, "--drain")
-    until(worker, f"not available, trying again: {url} did not answer")
+    until(worker, f"not available, retrying: {url} did not answer")
     listed = run("tasks", "list", "--store", url)
 
     until(start("serve", "--port", str(port)), "serving")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..._worker.stop_signals import stopped_by_signals
+from ..._worker.process import stopped_by_signals
 from ...errors import InvalidOption
 from ..command import Cli, Command, pass_cli
 from ..options import stacked

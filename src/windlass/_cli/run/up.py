@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..._worker.stop_signals import stopped_by_signals
+from ..._worker.process import stopped_by_signals
 from ..command import Cli, Command, pass_cli
 from .logs import log_options, set_up_logging
 from .serve import http_server, server_options

@@ -122,7 +122,7 @@ def _log_start(app: "App", made: "Worker", target: str) -> None:
 def _serve_metrics(app: "App", made: "Worker", host: str, port: int) -> None:
     """Serve the worker's metrics, its slots included, from a thread."""
     metrics = app.metrics()
-    metrics.meter.slots(made.settings.slots, lambda: len(made.holdings))
+    metrics.meter.slots(made.settings.slots, lambda: len(made.held))
     port = metrics.serve(host, port)
     logger.info("metrics are at http://%s:%d/metrics", f"[{host}]" if ":" in host else host, port)
 

@@ -367,15 +367,8 @@ class App:
         `on_error` is called with each exception that leaves a handler in this process; what becomes of the
         task does not change.
         """
-        return Worker(
-            self.store,
-            self.types,
-            settings or WorkerSettings(),
-            open_store=self.open,
-            backoff_of=self.backoff_of,
-            new_keeper=lambda name, lease: self.keeper(name=name, lease=lease),
-            on_error=on_error,
-        )
+        settings = settings or WorkerSettings()
+        return Worker(self.store, self.types, settings, self.open, self.backoff_of, self.keeper, on_error)
 
     def keeper(self, *, name: str = "", lease: timedelta = DEFAULT_LEASE) -> Keeper:
         """Make a keeper for this app's store; `await keeper.run()` does its chores until it is cancelled.

@@ -7,7 +7,6 @@ import os
 import random
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import timedelta
 from importlib import metadata
 
 from msgspec.structs import replace
@@ -53,7 +52,7 @@ _CLEANUP_TIMEOUT = 2.0
 class Worker:
     """Runs an app's tasks until it is stopped. Made by `App.worker`; a new one for each run.
 
-    `open_store` opens the store and stores what the app declares.
+    `open_store` opens the store and stores what the app declares; `new_keeper` takes a name and a lease.
     """
 
     def __init__(  # noqa: PLR0913  made in one place, by the app
@@ -61,10 +60,9 @@ class Worker:
         store: Store,
         types: Mapping[str, HandlerSpec],
         settings: WorkerSettings,
-        *,
         open_store: Callable[[], Awaitable[None]],
         backoff_of: Callable[[str], Delay],
-        new_keeper: Callable[[str, timedelta], Keeper],
+        new_keeper: Callable[..., Keeper],
         on_error: Callable[[Task, BaseException], None] | None = None,
     ) -> None:
         self.settings = settings
@@ -239,7 +237,7 @@ class Worker:
         await listen_for_wakes(self._store, self.queues, on_wake, logger)
 
     async def _run_keeper(self) -> None:
-        await self._new_keeper(self.name, self.settings.lease).run()
+        await self._new_keeper(name=self.name, lease=self.settings.lease).run()
 
     # -- called by the exchange ------------------------------------------------------------------------
 

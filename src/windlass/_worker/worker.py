@@ -55,7 +55,7 @@ class Worker:
     `open_store` opens the store and stores what the app declares; `new_keeper` takes a name and a lease.
     """
 
-    def __init__(  # noqa: PLR0913  made in one place, by the app
+    def __init__(  # noqa: PLR0913, PLR0917  made in one place, by the app
         self,
         store: Store,
         types: Mapping[str, HandlerSpec],

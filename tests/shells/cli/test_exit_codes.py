@@ -46,7 +46,7 @@ class TestUnusableStore:
         ran = run("--store", f"sqlite:///{folder}/shop.py", "--json", "tasks", "list")
 
         assert ran.code == 4
-        assert "not a windlass database" in json.loads(ran.err)["error"]["message"]
+        assert "not a SQLite database" in json.loads(ran.err)["error"]["message"]
 
     def test_a_schema_from_the_future(self, run: Run, folder: Path) -> None:
         run("enqueue", "t")

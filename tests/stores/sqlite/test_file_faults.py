@@ -40,7 +40,7 @@ async def test_a_full_disk_loses_nothing_and_it_goes_on_when_space_frees(store: 
     await store._write(limit_pages(1))
     batch = some_tasks(500, payload=b'{"a":"' + b"x" * 1000 + b'"}')
 
-    with pytest.raises(StoreUnavailable, match=r"full.*nothing was lost"):
+    with pytest.raises(StoreUnavailable, match=r"full.*nothing stored was lost"):
         await store.enqueue(batch)
     with pytest.raises(StoreUnavailable, match="full"):
         await store.enqueue(batch)
@@ -77,7 +77,7 @@ async def test_something_else_is_not_a_windlass_database(path: Path) -> None:
     path.write_text("these are my holiday notes, not a database, and they shall stay as they are" * 20)
     before = path.read_bytes()
 
-    with pytest.raises(StoreError, match="not a windlass database"):
+    with pytest.raises(StoreError, match="not a SQLite database"):
         await SQLiteStore(path).open()
 
     assert path.read_bytes() == before
@@ -119,7 +119,7 @@ def test_an_unreadable_file_says_what_this_user_needs(tmp_path: Path) -> None:
     os.close(answer)
 
     assert "StoreError" in said
-    assert "let this user read and write" in said
+    assert "allow this user to read and write" in said
 
 
 async def test_a_deleted_file_is_missed_at_the_next_write(store: SQLiteStore, path: Path) -> None:
@@ -212,7 +212,7 @@ async def test_a_file_that_others_keep_in_wal_mode_is_refused(unfixed: None, pat
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("CREATE TABLE mine (a)")
         connection.execute("SELECT count(*) FROM mine").fetchall()
-        with pytest.raises(StoreError, match=r"WAL mode.*close the programs"):
+        with pytest.raises(StoreError, match=r"WAL mode.*close every program"):
             await store.open()
 
     await store.open()

@@ -170,7 +170,7 @@ async def test_another_file_is_refused_by_name(store: SQLiteStore, tmp_path: Pat
         connection.execute("CREATE TABLE other (a)")
         with pytest.raises(InvalidOption, match=r"other\.db.*windlass\.db"):
             store.join(connection)
-    with closing(sqlite3.connect(":memory:")) as connection, pytest.raises(InvalidOption, match="in memory"):
+    with closing(sqlite3.connect(":memory:")) as connection, pytest.raises(InvalidOption, match="in-memory"):
         store.join(connection)
 
 

@@ -16,8 +16,8 @@ from windlass._model.queue import Fairness, Level, Ordering, QueueSettings, Rete
 from windlass._stores.sqlite import SQLiteStore
 from windlass._stores.sqlite import settle as leases
 from windlass._stores.sqlite.claim import queries as answers
-from windlass._stores.sqlite.claim import relayout as rearranging
-from windlass._stores.sqlite.claim.queries import Rounds
+from windlass._stores.sqlite.claim import relayout
+from windlass._stores.sqlite.claim.queries import LaneRotation
 from windlass._stores.sqlite.connection.open import connect
 from windlass._stores.sqlite.transaction import Transaction
 from windlass.testing.clock import ManualClock
@@ -62,7 +62,7 @@ class Meter:
     def __init__(self, connection: sqlite3.Connection, clock: ManualClock) -> None:
         self._connection = connection
         self._clock = clock
-        self._rounds = Rounds(Random(1).random)
+        self._rotation = LaneRotation(Random(1).random)
         self._hundreds = 0
         connection.set_progress_handler(self._count, 100)
 
@@ -74,7 +74,7 @@ class Meter:
         """The steps of a claim that finds as many as it asks for."""
         self._hundreds = 0
         wish = replace(worker.next_claim(number, "q"), level=level)
-        found = leases.claim(Transaction(self._connection, self._clock.now()), wish, self._rounds)
+        found = leases.claim(Transaction(self._connection, self._clock.now()), wish, self._rotation)
         assert len(found) == number
         return self._hundreds * 100
 
@@ -133,7 +133,7 @@ async def test_a_claim_for_a_level_costs_the_same_however_many_are_before_it(
         long = meter.claim(worker, 20, level)
 
     # Of the middle level a window of the line is looked at: the same however long the line is.
-    assert long <= short + 60 * answers.LINE_WINDOW
+    assert long <= short + 60 * answers.MIDDLE_WINDOW
 
 
 async def test_of_many_tenants_each_has_its_chance(
@@ -201,7 +201,7 @@ async def test_settings_that_change_no_lane_move_nothing(
     await store.put(FAIR)
     await store.put(EACH)
     await store.enqueue(some_tasks(3, queue="q", tenant="ada"))
-    monkeypatch.setattr(rearranging, "_begin", lambda *_: pytest.fail("it goes through the queue"))
+    monkeypatch.setattr(relayout, "_begin", lambda *_: pytest.fail("it goes through the queue"))
 
     for settings in (replace(FAIR, paused=True), replace(FAIR, weights={"ada": 3}), RANDOM):
         await store.put(settings)
@@ -228,7 +228,7 @@ async def test_much_that_waits_is_moved_a_few_at_a_time(
         await store.put(record)
     new = [a_task(queue="q", tenant=f"t{number % 5}", priority=number % 3 - 1) for number in range(60)]
     await store.enqueue(new)
-    monkeypatch.setattr(rearranging, "AT_ONCE", 7)
+    monkeypatch.setattr(relayout, "MAX_MOVED", 7)
 
     await store.put(after)
     moved = peek("SELECT id, lane, key FROM windlass_task ORDER BY id")
@@ -252,8 +252,8 @@ async def test_who_dies_while_moving_loses_nothing_and_the_keeper_goes_on(
     await store.enqueue([a_task(queue="q", tenant=f"t{number % 5}") for number in range(40)])
     worker = await worker_on(store)
     with monkeypatch.context() as dying:
-        dying.setattr(rearranging, "AT_ONCE", 7)
-        dying.setattr(SQLiteStore, "_rearrange", _die)
+        dying.setattr(relayout, "MAX_MOVED", 7)
+        dying.setattr(SQLiteStore, "_finish_relayout", _die)
         with pytest.raises(ConnectionAbortedError):
             await store.put(after)
     assert peek(UNDONE) == [(1,)]
@@ -273,8 +273,8 @@ async def test_what_is_left_in_old_lanes_is_claimed_all_the_same(
     tenants = [f"t{number % 5}" for number in range(40)]
     await store.enqueue([a_task(queue="q", tenant=tenant) for tenant in tenants])
     worker = await worker_on(store)
-    monkeypatch.setattr(rearranging, "AT_ONCE", 7)
-    monkeypatch.setattr(SQLiteStore, "_rearrange", _die)
+    monkeypatch.setattr(relayout, "MAX_MOVED", 7)
+    monkeypatch.setattr(SQLiteStore, "_finish_relayout", _die)
 
     with pytest.raises(ConnectionAbortedError):
         await store.remove(type(record), record.name)

@@ -19,7 +19,7 @@ from windlass._store.protocol import Wake
 from windlass._stores.sqlite import SQLiteStore
 from windlass._stores.sqlite import settle as leases
 from windlass._stores.sqlite import upkeep as keeping
-from windlass._stores.sqlite.claim.queries import Rounds
+from windlass._stores.sqlite.claim.queries import LaneRotation
 from windlass._stores.sqlite.connection.open import connect
 from windlass._stores.sqlite.transaction import Transaction
 from windlass.testing.clock import ManualClock
@@ -164,7 +164,9 @@ async def test_who_takes_again_what_he_gives_back_wakes_nobody(store: SQLiteStor
         while claimed:
             tx = Transaction(connection, store.clock.now())
             settlements = [complete(one) for one in claimed]
-            claimed = leases.settle(tx, settlements, worker.next_claim(1, "q"), Rounds(lambda: 0.5)).claimed
+            claimed = leases.settle(
+                tx, settlements, worker.next_claim(1, "q"), LaneRotation(lambda: 0.5)
+            ).claimed
             told.append(tx.wakes.affects_all_queues)
         connection.execute("ROLLBACK")
 
@@ -199,7 +201,7 @@ async def test_time_that_nobody_waits_for_any_more_wakes_nobody(store: SQLiteSto
     assert await waking is Wake.READY  # the first look
     waking = asyncio.ensure_future(anext(listening))
 
-    (listener,) = store._switchboard._listeners  # Nothing else shows a timer.
+    (listener,) = store._wake_hub._listeners  # Nothing else shows a timer.
     timers = []
     for _ in range(3):
         await worker.claim(5, "q")
@@ -221,7 +223,7 @@ from windlass._stores.sqlite import SQLiteStore, notify
 async def main():
     store = SQLiteStore(sys.argv[1])
     await store.open()
-    notify.look = lambda reader, queues, seen: seen  # So that only the hint can do it.
+    notify.poll = lambda reader, queues, seen: seen  # So that only the hint can do it.
     print("here", flush=True)
     async for wake in store.wakes(["q"]):
         print(wake, flush=True)

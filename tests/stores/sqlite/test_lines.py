@@ -14,7 +14,7 @@ from windlass._store.protocol import Capability, Durability
 from windlass._stores import open_store
 from windlass._stores.sqlite import SQLiteStore
 from windlass._stores.sqlite.connection import threads as lines
-from windlass._stores.sqlite.connection.file_lock import Turnstile
+from windlass._stores.sqlite.connection.file_lock import FileLock
 from windlass._stores.sqlite.transaction import Transaction
 from windlass.errors import DuplicateTask, InvalidOption, StoreError, StoreUnavailable
 from windlass.testing.conformance.steps import a_task, all_tasks, enqueue_one, exists, worker_on
@@ -300,16 +300,16 @@ async def test_a_line_whose_thread_dies_fails_what_waits_and_the_next_use_makes_
         raise SystemExit
 
     monkeypatch.setattr(line, "_serve", die)
-    requests = [asyncio.ensure_future(line.ask(lambda _: None)) for _ in range(3)]
+    requests = [asyncio.ensure_future(line.submit(lambda _: None)) for _ in range(3)]
     assert await asyncio.to_thread(entered.wait, DEADLINE)
     gate.set()
     async with asyncio.timeout(DEADLINE):
         answers = await asyncio.gather(*requests, return_exceptions=True)
 
     assert all(isinstance(answer, StoreUnavailable) for answer in answers), answers
-    assert line.is_over
-    with pytest.raises(StoreUnavailable, match="try again"):
-        await line.ask(lambda _: None)
+    assert line.is_closed
+    with pytest.raises(StoreUnavailable, match="retry"):
+        await line.submit(lambda _: None)
     await enqueue_one(store)
     assert len(await all_tasks(store)) == 2
 
@@ -318,14 +318,14 @@ async def test_a_line_whose_thread_dies_fails_what_waits_and_the_next_use_makes_
 async def test_what_the_system_refuses_is_unavailable_and_names_the_file(
     store: SQLiteStore, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def refuse(_: Turnstile) -> None:
+    def refuse(_: FileLock) -> None:
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(Turnstile, "__enter__", refuse)
-        with pytest.raises(StoreUnavailable, match=r"windlass\.db.*look for"):
+        patch.setattr(FileLock, "__enter__", refuse)
+        with pytest.raises(StoreUnavailable, match=r"windlass\.db.*retry"):
             await store.enqueue([a_task()])
-        with pytest.raises(StoreUnavailable, match=r"windlass\.db.*look for"):
+        with pytest.raises(StoreUnavailable, match=r"windlass\.db.*retry"):
             await SQLiteStore(store.path.with_name("new-windlass.db")).open()
 
     assert await enqueue_one(store)
@@ -334,9 +334,9 @@ async def test_what_the_system_refuses_is_unavailable_and_names_the_file(
 async def test_what_goes_wrong_after_the_commit_is_not_the_callers_to_hear(
     store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_: Turnstile) -> bool:
+    def refuse(_: FileLock) -> bool:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(Turnstile, "is_wanted", refuse)
+    monkeypatch.setattr(FileLock, "has_waiters", refuse)
 
     assert await exists(store, await enqueue_one(store))

@@ -12,8 +12,8 @@ from windlass._model.filter import Filter, Page
 from windlass._model.state import State
 from windlass._stores.sqlite import SQLiteStore
 from windlass._stores.sqlite.connection.open import connect
-from windlass._stores.sqlite.read.filters import finding
-from windlass._stores.sqlite.statements import statement
+from windlass._stores.sqlite.read.filters import find_query
+from windlass._stores.sqlite.rows import statement
 from windlass.testing.conformance.steps import complete, settle, some_tasks, worker_on
 
 HOT = {
@@ -43,12 +43,12 @@ HOT = {
     "heads": "windlass_task_ready",
     "left_heads": "windlass_task_ready",
     "level": "windlass_task_level",
-    "middle_of_line": "windlass_task_ready",
+    "middle_level": "windlass_task_ready",
     "limited": "windlass_task_limited",
     "permitted": "sqlite_autoindex_windlass_task_1",
     "permit": "INTEGER PRIMARY KEY",
     "running": "windlass_task_running",
-    "place": "INTEGER PRIMARY KEY",
+    "set_lane": "INTEGER PRIMARY KEY",
     "due_laned": "INTEGER PRIMARY KEY",
     "ready_queues": "windlass_task_ready",
     "ready_after": "windlass_task_ready (queue=? AND (lane,key,rank,id)>(?,?,?,?))",
@@ -103,7 +103,7 @@ def test_hot_statements_go_by_their_index(name: str, filled: sqlite3.Connection)
     ids=["ids", "ids to discard", "ids to replay", "ids to cancel", "root", "key", "dead", "running"],
 )
 def test_selective_filters_go_by_an_index(where: Filter, filled: sqlite3.Connection) -> None:
-    query = finding(where, Page())
+    query = find_query(where, Page())
 
     steps = plan(filled, query.sql, query.parameters)
 

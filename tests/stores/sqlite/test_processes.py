@@ -40,7 +40,7 @@ asyncio.run(main())
 LISTEN = """
 import asyncio, sys
 from windlass._stores.sqlite import SQLiteStore, notify
-notify.LOOK_SECONDS = 3600
+notify.POLL_SECONDS = 3600
 async def main():
     store = SQLiteStore(sys.argv[1])
     await store.open()
@@ -53,10 +53,10 @@ asyncio.run(main())
 ENQUEUE = """
 import asyncio, sys
 from windlass._stores.sqlite import SQLiteStore
-from windlass.testing.conformance.steps import stand
+from windlass.testing.conformance.steps import enqueue_one
 async def main():
     store = SQLiteStore(sys.argv[1])
-    print(await stand(store), flush=True)
+    print(await enqueue_one(store), flush=True)
     await store.close()
 asyncio.run(main())
 """
@@ -98,7 +98,7 @@ async def first_wake(store: SQLiteStore, started: asyncio.Event) -> Wake:
 async def test_a_task_enqueued_by_another_process_wakes_this_one_at_once(
     path: Path, python, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notify, "LOOK_SECONDS", 3600)  # So that only the hint can do it.
+    monkeypatch.setattr(notify, "POLL_SECONDS", 3600)  # So that only the hint can do it.
     store = SQLiteStore(path)
     await store.open()
     started = asyncio.Event()
@@ -164,7 +164,7 @@ async def test_where_no_fifo_can_be_made_looking_does(store: SQLiteStore, path: 
 async def test_a_listener_whose_fifo_was_deleted_makes_another(
     store: SQLiteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notify, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(notify, "POLL_SECONDS", 0.01)
     waking = asyncio.ensure_future(first_wake(store, asyncio.Event()))
     await until(lambda: fifos(path))
 

@@ -10,7 +10,7 @@ import pytest
 
 from windlass._store.protocol import Wake
 from windlass._stores.sqlite import SQLiteStore, notify
-from windlass._stores.sqlite.notify import Switchboard
+from windlass._stores.sqlite.notify import WakeHub
 from windlass._stores.sqlite.transaction import Wakes
 from windlass.testing.conformance.steps import enqueue_one, exists
 
@@ -110,6 +110,6 @@ def test_a_dead_ones_fifo_that_cannot_be_swept_up_harms_nobody(
     woken = Wakes()
     woken.ready.add("default")
 
-    Switchboard(path).tell(woken)
+    WakeHub(path).notify(woken)
 
     assert (folder / "123-abc").exists()

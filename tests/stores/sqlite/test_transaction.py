@@ -14,7 +14,7 @@ from windlass._model.state import State
 from windlass._store.protocol import Wake
 from windlass._stores.sqlite import SQLiteStore, notify
 from windlass._stores.sqlite import own_transaction as transacting
-from windlass._stores.sqlite.connection.file_lock import Turnstile
+from windlass._stores.sqlite.connection.file_lock import FileLock
 from windlass.errors import InvalidOption, StoreError, StoreUnavailable, UsageError
 from windlass.testing.conformance.steps import (
     a_task,
@@ -81,7 +81,7 @@ async def test_its_holder_cannot_end_it(
 ) -> None:
     async with store.transaction() as connection:
         connection.execute("INSERT INTO orders VALUES (1)")
-        with pytest.raises(UsageError, match="leaving it commits"):
+        with pytest.raises(UsageError, match="leaving the block commits"):
             way(connection)
         assert peek("SELECT count(*) FROM orders") == [(0,)]
 
@@ -126,7 +126,7 @@ async def test_one_that_stays_open_too_long_is_rolled_back_and_others_go_on(
             with pytest.raises(sqlite3.DatabaseError):
                 connection.execute(statement)
             tried.append(statement)
-        with pytest.raises(StoreUnavailable, match="is over"):
+        with pytest.raises(StoreUnavailable, match="already been rolled back"):
             store.join(connection)
 
     def here() -> None:
@@ -182,7 +182,7 @@ async def test_a_transaction_that_sqlite_gave_up_takes_nothing_with_it(
             with pytest.raises(sqlite3.DatabaseError):
                 connection.execute("INSERT INTO orders VALUES (2)")
 
-    with pytest.raises(StoreUnavailable, match="is over"):
+    with pytest.raises(StoreUnavailable, match="already been rolled back"):
         await fill_the_disk()
 
     assert peek("SELECT count(*) FROM orders") == [(0,)]
@@ -209,7 +209,7 @@ async def test_writers_of_other_processes_wait_for_it_and_it_for_them(
 async def test_it_waits_for_its_turn_among_those_who_know_the_turnstile(
     store: SQLiteStore, orders: None, path: Path, peek: Peek
 ) -> None:
-    turn = Turnstile()
+    turn = FileLock()
     turn.open_beside(path)
     with turn:
         waiting = asyncio.ensure_future(_insert(store, 1))
@@ -224,14 +224,14 @@ async def test_it_waits_for_its_turn_among_those_who_know_the_turnstile(
 async def test_its_commit_is_told_at_once_and_not_found_by_looking(
     store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked, look = asyncio.Event(), notify.Listener._look
+    looked, look = asyncio.Event(), notify.Listener._poll
 
     async def look_once(listener: notify.Listener, ask: Any) -> None:
         await look(listener, ask)
         looked.set()
 
-    monkeypatch.setattr(notify, "LOOK_SECONDS", 3600.0)
-    monkeypatch.setattr(notify.Listener, "_look", look_once)
+    monkeypatch.setattr(notify, "POLL_SECONDS", 3600.0)
+    monkeypatch.setattr(notify.Listener, "_poll", look_once)
     hints = store.wakes(["default"])
     hearing = asyncio.ensure_future(anext(hints))
     async with asyncio.timeout(DEADLINE):
@@ -262,7 +262,7 @@ async def test_one_that_does_not_get_its_turn_says_so_and_is_never_begun(
 ) -> None:
     async with store.transaction() as connection:
         monkeypatch.setattr(transacting, "DEADLINE_SECONDS", 0.05)
-        with pytest.raises(StoreUnavailable, match="nothing was done"):
+        with pytest.raises(StoreUnavailable, match="nothing was written"):
             await (asyncio.to_thread(_insert_here, store) if blocking else _insert(store, 2))
         monkeypatch.undo()
         connection.execute("INSERT INTO orders VALUES (1)")

@@ -15,7 +15,7 @@ from windlass._model.state import State
 from windlass._stores.sqlite import SQLiteStore, actions
 from windlass._stores.sqlite import store as store_module
 from windlass._stores.sqlite.connection.open import connect
-from windlass._stores.sqlite.read.filters import counting_states, sizing_states
+from windlass._stores.sqlite.read.filters import count_states_query, state_size_queries
 from windlass._stores.sqlite.read.find import Reader
 from windlass._stores.sqlite.transaction import Transaction
 from windlass.testing.conformance.steps import (
@@ -168,7 +168,7 @@ def test_few_tasks_are_counted_by_their_state_and_many_in_windows(
 def test_counting_by_state_reads_no_more_than_those_tasks(
     mixed: sqlite3.Connection, by: tuple[Dimension, ...]
 ) -> None:
-    queries = [counting_states(Filter(states=OPEN), by), *sizing_states(Filter(states=OPEN), 10)]
+    queries = [count_states_query(Filter(states=OPEN), by), *state_size_queries(Filter(states=OPEN), 10)]
     for query in queries:
         steps = mixed.execute(f"EXPLAIN QUERY PLAN {query.sql}", query.parameters).fetchall()
         scans = [step[-1] for step in steps if step[-1].startswith("SCAN task")]

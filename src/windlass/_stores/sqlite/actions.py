@@ -8,7 +8,7 @@ from ..._model.filter import Action, Filter, Page
 from ..._model.task import Task, TaskId
 from ..rules.actions import applicable
 from ..rules.actions import apply as apply_rule
-from .read.filters import finding
+from .read.filters import find_query
 from .rows import read_tasks
 from .rule_player import run
 from .transaction import Transaction
@@ -41,5 +41,5 @@ def _matching(tx: Transaction, where: Filter) -> Iterator[Task]:
 
 
 def _chunk(tx: Transaction, where: Filter, cursor: str | None) -> list[Task]:
-    query = finding(where, Page(limit=_CHUNK, cursor=cursor))
+    query = find_query(where, Page(limit=_CHUNK, cursor=cursor))
     return read_tasks(tx.select(query.sql, query.parameters))

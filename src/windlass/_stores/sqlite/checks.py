@@ -1,4 +1,4 @@
-"""The health report of the file: what a person should know, and what to do about it."""
+"""Health checks of a SQLite file: what an operator should know, and what to do about it."""
 
 import os
 import shutil
@@ -9,16 +9,16 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from ..._policy.input.quoting import counted
 from ..._store.protocol import Finding, Severity
 from ..migrations import standing
 from . import schema
 from .connection.open import has_wal_fix, is_wal
-from .rows import instant, moment
+from .rows import instant, moment, statement
 from .schema import File
-from .statements import statement
 
 MAX_CHECK_SECONDS = 2.0
-"""How long the file's structure is looked through: while it is, nobody can commit."""
+"""How long the structure check may take: commits wait for it."""
 
 MIN_FREE_BYTES = 256 * 1024 * 1024
 MAX_CLOCK_LEAD = timedelta(minutes=1)
@@ -28,9 +28,11 @@ _NETWORK = frozenset(
 
 
 def check(path: Path, now: datetime) -> tuple[Finding, ...]:
-    """Every finding, the good ones included. Asking makes no file where there is none."""
+    """Return every finding, good ones included. Does not create a missing file."""
     if not path.exists() and path.parent.is_dir():
-        message = f"there is no {path} yet: it is made when a program first opens it, or by windlass migrate"
+        message = (
+            f"there is no {path} yet: the first program to open it creates it; or run `windlass migrate`"
+        )
         return (Finding(severity=Severity.ERROR, subject="file", message=message),)
     return schema.on_file(path, lambda file: tuple(_findings(file, now)))
 
@@ -53,13 +55,13 @@ def _journal(file: File) -> Iterator[Finding]:
     if is_wal(file.connection):
         yield _warning(
             "journal",
-            f"{file.path} is in WAL mode because another program keeps it so; SQLite before 3.51.3 can lose "
-            f"commits there, so see that every program that opens it has a newer one, or close them all once",
+            f"another program keeps {file.path} in WAL mode, in which SQLite before 3.51.3 can lose commits: "
+            f"upgrade SQLite in every program that opens the file, or close all of them once",
         )
     else:
         yield _fine("journal", f"rollback journal, synchronous={synchronous} (3 is EXTRA)")
     affected = (
-        "is free of the WAL-reset bug" if fixed else "has the WAL-reset bug, which a rollback journal avoids"
+        "does not have the WAL-reset bug" if fixed else "has the WAL-reset bug; a rollback journal avoids it"
     )
     yield _fine("sqlite", f"SQLite {version} {affected}")
 
@@ -74,7 +76,7 @@ def _structure(file: File) -> Iterator[Finding]:
             raise
         yield _warning(
             "structure",
-            f"{file.path} is too large to be looked through in {MAX_CHECK_SECONDS:.0f} s; "
+            f"{file.path} is too large to check in {MAX_CHECK_SECONDS:.0f} s: "
             f"run PRAGMA quick_check on a backup of it",
         )
         return
@@ -89,20 +91,22 @@ def _structure(file: File) -> Iterator[Finding]:
 
 def _disk(path: Path) -> Iterator[Finding]:
     free = shutil.disk_usage(path.parent).free
-    told = f"{free // (1024 * 1024):,} MiB are free on the disk of {path}"
+    space = f"{free // (1024 * 1024):,} MiB free on the disk that holds {path}"
     short = free < MIN_FREE_BYTES
-    yield _warning("disk", f"only {told}: make room, or prune sooner") if short else _fine("disk", told)
+    yield (
+        _warning("disk", f"only {space}: free space, or shorten retention") if short else _fine("disk", space)
+    )
     kind = _file_system(path)
     if kind in _NETWORK:
         yield _warning(
             "disk",
-            f"{path} lies on a network file system ({kind}), whose locks and syncs cannot be relied upon: "
+            f"{path} is on a network file system ({kind}), whose locks and syncs are unreliable: "
             f"move it to a local disk",
         )
 
 
 def _file_system(path: Path) -> str:
-    """The kind of file system that holds a path, where the system tells; otherwise nothing."""
+    """Return the type of the file system that holds a path; '' if unknown."""
     try:
         mounts = Path("/proc/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -116,9 +120,7 @@ def _file_system(path: Path) -> str:
 def _permissions(path: Path) -> Iterator[Finding]:
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & stat.S_IWOTH:
-        yield _warning(
-            "permissions", f"everybody may write {path} (mode {mode:o}): take that away with chmod o-w"
-        )
+        yield _warning("permissions", f"{path} is writable by every user (mode {mode:o}): chmod o-w")
     elif not os.access(path.parent, os.W_OK):
         yield _warning(
             "permissions", f"this user cannot create files in {path.parent}, which SQLite needs to write"
@@ -132,29 +134,30 @@ def _clock(file: File, now: datetime) -> Iterator[Finding]:
     if latest and moment(latest) > now + MAX_CLOCK_LEAD:
         yield _warning(
             "clock",
-            f"a worker has reported at {moment(latest):%Y-%m-%d %H:%M:%S} UTC and here it is {now:%H:%M:%S}: "
-            f"the clock has been set back; leases and schedules wait until it has caught up",
+            f"the last heartbeat is from {moment(latest):%Y-%m-%d %H:%M:%S} UTC, but it is {now:%H:%M:%S}: "
+            f"the clock was set back; leases and schedules wait until it catches up",
         )
     else:
         yield _fine("clock", f"{now:%Y-%m-%d %H:%M:%S} UTC")
 
 
-_LOST = {
-    "expired_sessions": "worker sessions have expired; the keeper rescues their tasks, so see that one runs",
-    "running_without_session": "tasks run for nobody, which should never be: report it with the file",
-    "waiting_for_nothing": "tasks wait for nothing, which should never be: cancel and replay them",
+_STUCK = {
+    "expired_sessions": (
+        "worker session",
+        "expired; check that a keeper is running to rescue the tasks",
+    ),
+    "running_without_session": ("task", "running without a session, which is a bug: report it with the file"),
+    "waiting_for_nothing": ("task", "waiting without a predecessor, which is a bug: cancel and replay"),
 }
 
 
 def _tasks(file: File, now: datetime) -> Iterator[Finding]:
-    troubled = False
-    for name, advice in _LOST.items():
-        found = _number(file, name, {"now": instant(now)})
-        if found:
-            troubled = True
-            yield _warning("tasks", f"{found} {advice}")
-    if not troubled:
-        yield _fine("tasks", "nothing lies about")
+    found = {name: _number(file, name, {"now": instant(now)}) for name in _STUCK}
+    for name, (noun, advice) in _STUCK.items():
+        if found[name]:
+            yield _warning("tasks", f"{counted(found[name], noun)} {advice}")
+    if not any(found.values()):
+        yield _fine("tasks", "no stuck tasks")
 
 
 def _number(file: File, name: str, parameters: dict[str, object]) -> int:

@@ -1,4 +1,4 @@
-"""Enqueueing and settling inside a transaction with other writes: all of it stands, or nothing. (P9, D15)"""
+"""Enqueue and settle inside the caller's transaction, atomically with its other writes."""
 
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -21,16 +21,16 @@ A = TypeVar("A")
 
 
 class SQLiteJoin:
-    """A caller's `sqlite3.Connection`, seen as a place to enqueue. Runs in his thread and commits nothing.
+    """Enqueues and settles on a caller's `sqlite3.Connection`, in the caller's thread, without committing.
 
-    With a transaction open, the tasks become part of it. With none, it is as with any other INSERT: unless
-    the connection is in autocommit mode one is begun, and the caller commits it; in autocommit mode the tasks
-    stand at once. A refusal undoes the enqueue alone and leaves the transaction as it was.
+    With a transaction open, the tasks become part of it. Without one it behaves as any other INSERT: in
+    autocommit mode the tasks are stored at once, otherwise a transaction is begun for the caller to commit. A
+    refusal undoes the enqueue alone and leaves the transaction as it was.
 
-    Begin with BEGIN IMMEDIATE: a transaction that has read before it writes is refused at once by SQLite
-    when another writer is busy. And set PRAGMA synchronous=EXTRA on the connection: SQLite's default may lose
-    the last commit at a power failure, and the tasks in it. Workers notice such tasks within about a quarter
-    of a second.
+    Begin with BEGIN IMMEDIATE: SQLite fails a transaction at once that has read before it writes while
+    another writer is busy. And set PRAGMA synchronous=EXTRA on the connection: with SQLite's default a power
+    failure may lose the last commit and the tasks in it. Workers notice such tasks within about a quarter of
+    a second.
     """
 
     def __init__(self, connection: sqlite3.Connection, clock: Clock, path: Path) -> None:
@@ -45,7 +45,7 @@ class SQLiteJoin:
     def settle(self, batch: Sequence[Settlement]) -> Sequence[Receipt]:
         """Apply the verdicts whose leases hold, within a transaction that must be open."""
         if not self._connection.in_transaction:
-            raise InvalidOption("settling inside a transaction needs one: BEGIN IMMEDIATE first")
+            raise InvalidOption("no transaction is open on this connection: BEGIN IMMEDIATE first")
         return self._do(lambda tx: settle(tx, batch).receipts)
 
     def _do(self, work: Callable[[Transaction], A]) -> A:
@@ -60,31 +60,31 @@ class SQLiteJoin:
 
     def _do_within(self, work: Callable[[Transaction], A]) -> A:
         connection = self._connection
-        at_once = self._begin()
+        autocommits = self._begin()
         connection.execute("SAVEPOINT windlass_join")
         try:
             transaction = Transaction(connection, self._clock.now())
-            answer = work(transaction)
+            result = work(transaction)
             connection.execute("RELEASE windlass_join")
         except BaseException:
-            if connection.in_transaction:  # A full disk, say, has undone the caller's whole transaction.
+            if connection.in_transaction:  # Unless SQLite has rolled it back, e.g. on a full disk.
                 connection.execute("ROLLBACK TO windlass_join")
                 connection.execute("RELEASE windlass_join")
-                if at_once:
+                if autocommits:
                     connection.execute("ROLLBACK")
             raise
-        if at_once:
+        if autocommits:
             connection.execute("COMMIT")
         if isinstance(connection, OwnConnection):
             connection.wakes.merge(transaction.wakes)
-        return answer
+        return result
 
     def _begin(self) -> bool:
-        """Begin a transaction if there is none; says whether it is ours to commit."""
+        """Begin a transaction if none is open; return whether it is to be committed here."""
         connection = self._connection
         if connection.in_transaction:
             return False
-        # Python 3.12 has `autocommit`, and -1 there stands for the older rule, that of isolation_level.
+        # Since Python 3.12 there is `autocommit`; -1 means the older rule of isolation_level.
         newer_rule = getattr(connection, "autocommit", -1)
         autocommit = connection.isolation_level is None if newer_rule == -1 else bool(newer_rule)
         connection.execute("BEGIN IMMEDIATE" if autocommit else f"BEGIN {connection.isolation_level or ''}")
@@ -92,7 +92,7 @@ class SQLiteJoin:
 
 
 def join(connection: object, clock: Clock, path: Path) -> SQLiteJoin:
-    """See that the connection is on this very file and that the schema is there."""
+    """Check that the connection is open on this file and that the schema fits."""
     if not isinstance(connection, sqlite3.Connection):
         raise NotSupported(
             f"SQLiteStore cannot enqueue within a {type(connection).__module__}.{type(connection).__name__}; "
@@ -106,8 +106,8 @@ def join(connection: object, clock: Clock, path: Path) -> SQLiteJoin:
         file = _file_of(cursor)
         if not file or not path.exists() or not path.samefile(file):
             raise InvalidOption(
-                f"the connection is on {file or 'a database in memory'}, the store on {path}: "
-                f"a transaction can only span one file, so connect to {path}"
+                f"the connection is to {file or 'an in-memory database'}, the store is {path}: "
+                f"a transaction spans one file only, so connect to {path}"
             )
         found = schema.number(connection)
     except sqlite3.Error as error:
@@ -122,7 +122,7 @@ def join(connection: object, clock: Clock, path: Path) -> SQLiteJoin:
 
 
 def _file_of(cursor: sqlite3.Cursor) -> str:
-    """The path of the connection's main database; empty for one in memory."""
+    """Return the path of the connection's main database; empty if it is in memory."""
     for _, name, file in cursor.execute("PRAGMA database_list").fetchall():
         if name in ("main", b"main"):
             return file if isinstance(file, str) else bytes(file).decode()

@@ -1,8 +1,8 @@
-"""Wakes: hints go straight to listeners of the same handle, and through FIFOs to those of other processes.
+"""Wakes: direct calls to listeners of the same handle, and FIFOs to those of other processes.
 
-The FIFOs lie in a folder beside the database, one for each listener. One byte says that something is ready,
-another that something was scheduled. Hints may get lost, so every listener also looks now and then by itself
-whether the file has changed; that is also how it hears of a commit of the caller's own.
+Each listener has a FIFO in a directory beside the database. One byte means that tasks are ready, another
+that one was scheduled. Hints can get lost, so every listener also polls the file for changes; that is how it
+notices commits on a caller's own connection, too.
 """
 
 import asyncio
@@ -22,34 +22,34 @@ from msgspec import Struct
 from ..._store.protocol import Wake
 from ..._timers import Timer
 from ...errors import StoreError
-from .connection.file_lock import like_database
+from .connection.file_lock import copy_permissions
 from .read.find import Reader
 from .transaction import Wakes
 
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 
 _BYTES = {Wake.READY: b"r", Wake.SCHEDULED: b"s"}
 _MAX_READ = 65_536
 
 
-class Sight(Struct, frozen=True, kw_only=True):
-    """What a look at the file has shown."""
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """What a poll of the file found."""
 
-    version: int | None = None  # of the data: changes with every commit of another connection
+    version: int | None = None  # changes with every commit of another connection
     ready: bool = False
     next_due: int | None = None
 
 
-def look(reader: Reader, queues: Sequence[str], seen: Sight) -> Sight:
-    """Look again. Costs some ten microseconds if nobody has committed anything."""
+def poll(reader: Reader, queues: Sequence[str], seen: Snapshot) -> Snapshot:
+    """Poll the file. Costs about ten microseconds if nothing was committed."""
     version = reader.data_version()
     if version == seen.version:
         return seen
-    return Sight(version=version, ready=reader.has_ready(queues), next_due=reader.next_due())
+    return Snapshot(version=version, ready=reader.has_ready(queues), next_due=reader.next_due())
 
 
-class Switchboard:
-    """The listeners of one handle, and the way to those of others."""
+class WakeHub:
+    """The listeners of one handle, and the way to those of other processes."""
 
     def __init__(self, database: Path) -> None:
         self._database = database
@@ -57,16 +57,16 @@ class Switchboard:
         self._listeners: list[Listener] = []
 
     def listen(self, queues: Sequence[str]) -> "Listener":
-        """A listener in the running loop; it hears nothing before it is entered."""
+        """Return a listener for the running event loop; it receives hints once it is entered."""
         return Listener(self._database, self._folder, frozenset(queues), self._listeners)
 
-    def tell(self, wakes: Wakes) -> None:
-        """Pass on what a commit has brought. From any thread; never fails, for it is only a hint."""
+    def notify(self, wakes: Wakes) -> None:
+        """Notify all listeners of a commit. Thread-safe; a FIFO that fails is skipped."""
         ready = bool(wakes.ready) or wakes.affects_all_queues
         hints = [Wake.READY] * ready + [Wake.SCHEDULED] * wakes.scheduled
         own = tuple(self._listeners)
         for listener in own:
-            listener.hear(wakes)
+            listener.notify(wakes)
         if not hints:
             return
         mine = {listener.name for listener in own}
@@ -75,14 +75,14 @@ class Switchboard:
                 if not name.startswith(".") and name not in mine:
                     _write(folder, name, b"".join(_BYTES[hint] for hint in hints))
 
-    def leave_to_parent(self) -> None:
-        """In a forked child: close its copies of the FIFOs, lest they outlive their listeners."""
+    def abandon_after_fork(self) -> None:
+        """In a forked child: close its copies of the FIFOs, which would outlive their listeners."""
         for listener in self._listeners:
-            listener.leave_to_parent()
+            listener.abandon_after_fork()
 
 
 class Listener:
-    """Collects hints for one `async for`, in the loop that runs it."""
+    """Collects hints for one `async for`, in its event loop."""
 
     def __init__(
         self, database: Path, folder: Path, queues: frozenset[str], listeners: list["Listener"]
@@ -96,10 +96,10 @@ class Listener:
         self._hints: set[Wake] = set()
         self._changed = asyncio.Event()
         self._fifo: int | None = None
-        self._seen = Sight()
-        self._later = Timer(lambda: self._note([Wake.READY]))
+        self._seen = Snapshot()
+        self._later = Timer(lambda: self._add([Wake.READY]))
         self._entered = False
-        self._look_at = 0.0  # the monotonic clock's time for the next look
+        self._poll_at = 0.0  # when to poll next, by the monotonic clock
 
     def __enter__(self) -> Self:
         self._entered = True
@@ -114,112 +114,112 @@ class Listener:
         if self._fifo is not None:
             self._loop.remove_reader(self._fifo)
             os.close(self._fifo)
-            with suppress(OSError):  # Whoever next finds that nobody reads it may sweep it up.
+            with suppress(OSError):  # The next writer that finds no reader deletes it.
                 (self._folder / self.name).unlink()
 
-    def leave_to_parent(self) -> None:
-        """In a forked child: close its copy of the FIFO. The loop that watches it is the parent's."""
+    def abandon_after_fork(self) -> None:
+        """In a forked child: close its copy of the FIFO; the event loop belongs to the parent."""
         if self._fifo is not None:
             os.close(self._fifo)
             self._fifo = None
 
-    def hear(self, wakes: Wakes) -> None:
-        """A commit of this handle has brought something; from any thread."""
+    def notify(self, wakes: Wakes) -> None:
+        """Take the wakes of a commit of this handle. Thread-safe."""
         ready = wakes.affects_all_queues or not wakes.ready.isdisjoint(self._queues)
         hints = [Wake.READY] * ready + [Wake.SCHEDULED] * wakes.scheduled
         try:
             if hints:
-                self._loop.call_soon_threadsafe(self._note, hints)
+                self._loop.call_soon_threadsafe(self._add, hints)
             if wakes.wait is not None:
-                self._loop.call_soon_threadsafe(self._note_later, wakes.wait)
+                self._loop.call_soon_threadsafe(self._add_later, wakes.wait)
         except RuntimeError:
-            return  # The loop has ended, and with it whoever listened.
+            return  # The event loop is closed, so nothing listens.
 
-    async def hints(self, ask: Callable[[Callable[[Reader], Sight]], Awaitable[Sight]]) -> list[Wake]:
-        """Wait for hints. `ask` has a look done on the store's reading thread."""
+    async def hints(self, read: Callable[[Callable[[Reader], Snapshot]], Awaitable[Snapshot]]) -> list[Wake]:
+        """Wait for hints. `read` runs a poll on the reader thread."""
         while True:
-            # Also while hints keep coming: the one that was lost may be the other kind.
-            if time.monotonic() >= self._look_at:
-                await self._look(ask)
+            # Also while hints arrive: a lost one may be of the other kind.
+            if time.monotonic() >= self._poll_at:
+                await self._poll(read)
             if self._hints:
                 break
             self._changed.clear()
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._look_at - time.monotonic()):
+                async with asyncio.timeout(self._poll_at - time.monotonic()):
                     await self._changed.wait()
         wakes = sorted(self._hints)
         self._hints.clear()
         return wakes
 
-    async def _look(self, ask: Callable[[Callable[[Reader], Sight]], Awaitable[Sight]]) -> None:
-        # Not all processes at the same instant.
-        self._look_at = time.monotonic() + LOOK_SECONDS * uniform(0.8, 1.2)
+    async def _poll(self, read: Callable[[Callable[[Reader], Snapshot]], Awaitable[Snapshot]]) -> None:
+        # With jitter, so that processes do not poll at the same instant.
+        self._poll_at = time.monotonic() + POLL_SECONDS * uniform(0.8, 1.2)
         seen = self._seen
         try:
-            now = self._seen = await ask(lambda reader: look(reader, tuple(self._queues), seen))
+            now = self._seen = await read(lambda reader: poll(reader, tuple(self._queues), seen))
         except StoreError:
-            return  # Only a look: whoever claims will hear what is wrong.
+            return  # The next claim will report the error.
         if now.version != seen.version and now.ready:
-            self._note([Wake.READY])
+            self._add([Wake.READY])
         if now.next_due is not None and now.next_due != seen.next_due:
-            self._note([Wake.SCHEDULED])
+            self._add([Wake.SCHEDULED])
         if self._fifo is not None and not (self._folder / self.name).exists():
             self._loop.remove_reader(self._fifo)
             os.close(self._fifo)
             self._make_fifo()
 
-    def _note(self, wakes: Sequence[Wake]) -> None:
+    def _add(self, wakes: Sequence[Wake]) -> None:
         self._hints.update(wakes)
         self._changed.set()
 
-    def _note_later(self, seconds: float) -> None:
-        """Time alone will let more start. The first such time is enough: then a claim tells the next."""
+    def _add_later(self, seconds: float) -> None:
+        """Wake after this time, when a rate limit lets more start; the claim that follows sets the next."""
         if self._entered:
             self._later.at(self._loop.time() + seconds)
 
     # -- the FIFO ------------------------------------------------------------------------------------
 
     def _make_fifo(self) -> None:
-        """Open a FIFO and only then give it its name: one that has a name and no reader is a dead one's."""
+        """Open a FIFO before giving it its name: a named one without a reader belongs to a dead process."""
         self._fifo = None
-        unnamed = f".{self.name}"
+        temporary = f".{self.name}"
         try:
             with suppress(FileExistsError):
                 self._folder.mkdir()
             with _opened(self._folder) as folder:
-                like_database(self._database, folder)
+                copy_permissions(self._database, folder)
                 try:
-                    self._open_fifo(folder, unnamed)
+                    self._open_fifo(folder, temporary)
                 except (OSError, AttributeError, NotImplementedError):
-                    self._drop_fifo(folder, unnamed)
+                    self._drop_fifo(folder, temporary)
         except OSError:
-            return  # No FIFOs here, or no right to make one: looking now and then must do.
+            return  # FIFOs are not supported or not permitted here: polling has to do.
 
-    def _open_fifo(self, folder: int, unnamed: str) -> None:
-        os.mkfifo(unnamed, 0o600, dir_fd=folder)
-        # Open for writing as well, so that the last writer's leaving is no end of file.
-        self._fifo = os.open(unnamed, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=folder)
-        like_database(self._database, self._fifo)
-        os.rename(unnamed, self.name, src_dir_fd=folder, dst_dir_fd=folder)
+    def _open_fifo(self, folder: int, temporary: str) -> None:
+        os.mkfifo(temporary, 0o600, dir_fd=folder)
+        # Open for writing as well, so that there is no end of file when the last writer closes it.
+        self._fifo = os.open(temporary, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=folder)
+        copy_permissions(self._database, self._fifo)
+        os.rename(temporary, self.name, src_dir_fd=folder, dst_dir_fd=folder)
         self._loop.add_reader(self._fifo, self._drain)
 
-    def _drop_fifo(self, folder: int, unnamed: str) -> None:
+    def _drop_fifo(self, folder: int, temporary: str) -> None:
         if self._fifo is not None:
             os.close(self._fifo)
             self._fifo = None
-        for name in (unnamed, self.name):
+        for name in (temporary, self.name):
             with suppress(OSError):
                 os.unlink(name, dir_fd=folder)
 
     def _drain(self) -> None:
         assert self._fifo is not None
         data = os.read(self._fifo, _MAX_READ)
-        self._note([wake for wake, byte in _BYTES.items() if byte in data])
+        self._add([wake for wake, byte in _BYTES.items() if byte in data])
 
 
 @contextmanager
 def _opened(folder: Path) -> Iterator[int]:
-    """A descriptor of the folder. Never through a link: it might lead to where others' files lie."""
+    """Open a descriptor of the directory. Never follows a link, which could point anywhere."""
     file = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0))
     try:
         yield file
@@ -231,14 +231,14 @@ def _write(folder: int, name: str, data: bytes) -> None:
     try:
         file = os.open(name, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=folder)
     except OSError as error:
-        if error.errno == errno.ENXIO:  # Nobody reads it: its listener has died.
-            with suppress(OSError):  # Another may sweep it up, or has.
+        if error.errno == errno.ENXIO:  # No reader: its listener has died.
+            with suppress(OSError):  # Another process may have deleted it.
                 os.unlink(name, dir_fd=folder)
         return
     try:
-        if stat.S_ISFIFO(os.fstat(file).st_mode):  # Whatever else lies here is none of ours.
+        if stat.S_ISFIFO(os.fstat(file).st_mode):  # Write to nothing else.
             os.write(file, data)
     except OSError:
-        return  # Full, so plenty of hints wait already; or its reader has just gone.
+        return  # Full, so hints are pending already; or its reader has just gone.
     finally:
         os.close(file)

@@ -1,7 +1,7 @@
-"""A transaction on a connection of our own, for a handler's writes and its task's end together. (D15)
+"""A transaction on a connection of its own: a handler's writes and the end of its task, together.
 
-It has a thread, which waits for its turn, begins, and ends it as told; the caller runs his statements
-himself, wherever he is. While it is open everybody else's writes wait, so it is not open for long.
+A thread waits for the file lock, begins the transaction and ends it; the caller runs statements in any
+thread. All other writes wait while it is open, so it is limited to a few seconds.
 """
 
 import asyncio
@@ -15,43 +15,45 @@ from types import TracebackType
 from typing import NoReturn
 
 from ...errors import StoreUnavailable, UsageError
-from .connection.errors import told
-from .connection.file_lock import Turnstile
-from .connection.open import begin, connect_as, never_free
+from .connection.errors import translated_errors
+from .connection.file_lock import FileLock
+from .connection.open import connect_as, never_close
 from .connection.threads import DEADLINE_SECONDS, GAP_SHARE, MAX_GAP_SECONDS, uncancellable
-from .transaction import Wakes
+from .transaction import Wakes, begin
 
 MAX_OPEN_SECONDS = 5.0
-"""How long a block may keep the file. Every write of every process waits as long, heartbeats too: it is well
-below their patience, and below the ten seconds that a program waits which does not know our turnstile."""
+"""How long a block may keep the file locked. Every write of every process waits meanwhile, heartbeats too:
+this is well below their deadline, and below the ten seconds that a connection without the file lock waits."""
 
 _OPEN_TOO_LONG = (
-    "the transaction on {path} was open for more than {seconds:g} s, while everybody else waited to write, "
-    "and was rolled back: do slow things before the block, and within it enqueue only with within=connection"
+    "the transaction on {path} was rolled back after being open for more than {seconds:g} s, since all other "
+    "writes wait for it: move slow work out of the block, and enqueue inside it only with within=connection"
 )
 _OVER = (
-    "the transaction on {path} is over: it was rolled back, by SQLite after an error or for being open too "
-    "long; nothing of it stands"
+    "the transaction on {path} has already been rolled back, by SQLite after an error or because it was open "
+    "too long; none of its writes were kept"
 )
 _NOT_BEGUN = (
-    "{path} was not to be had for a transaction within {seconds:g} s: look for a process that keeps it, or "
-    "for too many transactions at once; nothing was done"
+    "timed out after {seconds:g} s waiting to begin a transaction on {path}: look for a process that holds "
+    "its lock, or for too many transactions at once; nothing was written"
 )
-_NO_ANSWER = "{path} gave no answer within {seconds:g} s: whether the transaction stands is not known"
+_NO_ANSWER = (
+    "timed out after {seconds:g} s waiting for {path} to commit: it is unknown whether the transaction stands"
+)
 
 
 class OwnConnection(sqlite3.Connection):
-    """A connection that its holder can do everything with but end the transaction."""
+    """A connection that can do anything except end its transaction."""
 
     def __init__(self, *arguments: object, **options: object) -> None:
         super().__init__(*arguments, **options)  # type: ignore[arg-type]  # whatever sqlite3.connect passes
         self.wakes = Wakes()
-        self._keeper = threading.get_ident()  # the thread that began it, and that alone may end it
+        self._keeper = threading.get_ident()  # only this thread may end the transaction
 
     def guard(self) -> None:
-        """From here on only this thread ends the transaction, and none is begun after it."""
+        """Allow only this thread to end the transaction, and no other to be begun."""
         self.execute("SAVEPOINT windlass_own")
-        # So that after a transaction that SQLite itself has rolled back the next write begins one, and fails.
+        # If SQLite itself rolls back, the next write tries to begin a transaction, and fails.
         self.isolation_level = "IMMEDIATE"
         self.set_authorizer(self._allows)
 
@@ -63,19 +65,19 @@ class OwnConnection(sqlite3.Connection):
         return sqlite3.SQLITE_DENY if ends and not mine else sqlite3.SQLITE_OK
 
     def shut(self) -> None:
-        """Close it, once nobody uses it any more."""
+        """Close it, once it is no longer used."""
         super().close()
 
     def commit(self) -> NoReturn:
-        """Refused: leaving the block commits."""
+        """Raise UsageError: leaving the block commits."""
         raise _refusal()
 
     def rollback(self) -> NoReturn:
-        """Refused: raising in the block rolls back."""
+        """Raise UsageError: an exception in the block rolls back."""
         raise _refusal()
 
     def close(self) -> NoReturn:
-        """Refused: leaving the block closes it."""
+        """Raise UsageError: leaving the block closes the connection."""
         raise _refusal()
 
     def __enter__(self) -> NoReturn:
@@ -84,30 +86,34 @@ class OwnConnection(sqlite3.Connection):
 
 def _refusal() -> UsageError:
     return UsageError(
-        "the block of ctx.transaction() is the transaction: leaving it commits, an exception rolls back"
+        "ctx.transaction() ends its own transaction: leaving the block commits, an exception rolls back"
     )
 
 
 def over(path: Path) -> StoreUnavailable:
-    """The error for a transaction that was rolled back under its holder's feet."""
+    """Return the error for use of a transaction that has been rolled back."""
     return StoreUnavailable(_OVER.format(path=path))
 
 
 class OwnTransaction:
-    """`async with` or `with`, once."""
+    """A transaction for one `async with` or `with` block."""
 
     def __init__(
-        self, path: Path, ready: "Future[None]", one_by_one: threading.Lock, wake: Callable[[Wakes], None]
+        self,
+        path: Path,
+        ready: "Future[None]",
+        transaction_lock: threading.Lock,
+        wake: Callable[[Wakes], None],
     ) -> None:
         self._path = path
-        self._ready = ready  # the schema is there
-        self._one_by_one = one_by_one  # of one handle only one queues up among the processes
+        self._ready = ready  # done when the schema exists
+        self._transaction_lock = transaction_lock  # held by the one that waits for the file lock
         self._wake = wake
-        self._turn = Turnstile()
+        self._file_lock = FileLock()
         self._connection: OwnConnection | None = None
         self._begun: Future[OwnConnection] = Future()
         self._commit: Future[bool] = Future()
-        self._ended: Future[BaseException | None] = uncancellable()  # with why it does not stand
+        self._ended: Future[BaseException | None] = uncancellable()  # with the reason if it was not committed
 
     # -- the caller's side ---------------------------------------------------------------------------
 
@@ -117,9 +123,9 @@ class OwnTransaction:
             async with asyncio.timeout(DEADLINE_SECONDS):
                 return await asyncio.wrap_future(self._begun)
         except TimeoutError as error:
-            raise self._given_up() from error
+            raise self._give_up() from error
         except BaseException:
-            self._given_up()
+            self._give_up()
             raise
 
     async def __aexit__(
@@ -127,16 +133,16 @@ class OwnTransaction:
     ) -> None:
         self._commit.set_result(kind is None)
         await asyncio.wait([asyncio.wrap_future(self._ended)], timeout=DEADLINE_SECONDS)
-        self._left(kind)
+        self._raise_failure(kind)
 
     def __enter__(self) -> sqlite3.Connection:
         self._start()
         try:
             return self._begun.result(DEADLINE_SECONDS)
         except TimeoutError as error:
-            raise self._given_up() from error
+            raise self._give_up() from error
         except BaseException:
-            self._given_up()
+            self._give_up()
             raise
 
     def __exit__(
@@ -144,68 +150,68 @@ class OwnTransaction:
     ) -> None:
         self._commit.set_result(kind is None)
         wait([self._ended], timeout=DEADLINE_SECONDS)
-        self._left(kind)
+        self._raise_failure(kind)
 
     def _start(self) -> None:
-        threading.Thread(target=self._live, name="windlass-transaction", daemon=True).start()
+        threading.Thread(target=self._run, name="windlass-transaction", daemon=True).start()
 
-    def _given_up(self) -> StoreUnavailable:
-        """Nobody waits for it any more; if it begins all the same, it is rolled back at once."""
+    def _give_up(self) -> StoreUnavailable:
+        """Return the error for a begin that took too long; if it still begins, it is rolled back at once."""
         if not self._begun.cancel():
             self._commit.set_result(False)
         return StoreUnavailable(_NOT_BEGUN.format(path=self._path, seconds=DEADLINE_SECONDS))
 
-    def _left(self, kind: type[BaseException] | None) -> None:
+    def _raise_failure(self, kind: type[BaseException] | None) -> None:
         assert self._connection is not None
         if not self._ended.done():
             raise StoreUnavailable(_NO_ANSWER.format(path=self._path, seconds=DEADLINE_SECONDS))
         self._connection.shut()
         failure = self._ended.result()
-        # What the caller raised is what went wrong, unless it is only SQLite's word for the same.
+        # The caller's own exception goes first, unless it is only SQLite's report of the same failure.
         if failure is not None and (kind is None or issubclass(kind, sqlite3.Error)):
             raise failure
 
     # -- the thread's side ---------------------------------------------------------------------------
 
-    def _live(self) -> None:
+    def _run(self) -> None:
         try:
             self._ready.result()
-            with told(self._path), self._one_by_one:
-                self._turn.open_beside(self._path)
+            with translated_errors(self._path), self._transaction_lock:
+                self._file_lock.open_beside(self._path)
                 try:
-                    self._keep()
+                    self._hold_lock()
                 finally:
-                    self._turn.close()
-        except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it, whatever it is
+                    self._file_lock.close()
+        except BaseException as error:  # noqa: BLE001 - passed on to the caller, whatever it is
             if self._begun.done():
                 self._ended.set_result(error)
             elif self._begun.set_running_or_notify_cancel():
                 self._begun.set_exception(error)
 
-    def _keep(self) -> None:
+    def _hold_lock(self) -> None:
         connection = self._connection = connect_as(OwnConnection, self._path)
         try:
-            with self._turn:
+            with self._file_lock:
                 began = time.perf_counter()
                 begin(connection, self._path)
                 stands = self._hold(connection)
                 self._ended.set_result(None)
-                # Inside the turnstile, so that the gap is for programs that do not know it.
+                # Within the file lock: the gap is for programs that do not use it.
                 time.sleep(min(GAP_SHARE * (time.perf_counter() - began), MAX_GAP_SECONDS))
             if stands and connection.wakes:
                 self._wake(connection.wakes)
         finally:
             if self._commit.done() or not self._begun.done() or self._begun.cancelled():
-                connection.shut()  # Otherwise its holder still has it, and shuts it when he leaves.
+                connection.shut()  # Otherwise the caller still uses it, and closes it on leaving the block.
 
     def _hold(self, connection: OwnConnection) -> bool:
-        """Hand the connection over and end the transaction as told; says whether it stands."""
+        """Hand over the connection, then end the transaction as requested; return whether it committed."""
         try:
             connection.guard()
             if not self._begun.set_running_or_notify_cancel():
                 return False
             self._begun.set_result(connection)
-            commit = self._told_in_time(connection)
+            commit = self._wait_for_end(connection)
             if commit:
                 self._end(connection)
             return commit
@@ -213,23 +219,23 @@ class OwnTransaction:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
 
-    def _told_in_time(self, connection: OwnConnection) -> bool:
+    def _wait_for_end(self, connection: OwnConnection) -> bool:
         try:
             return self._commit.result(MAX_OPEN_SECONDS)
         except TimeoutError:
-            # What its holder does from here on must not stand by itself.
+            # Nothing that the caller still executes may be committed.
             connection.execute("PRAGMA query_only=ON")
             raise StoreUnavailable(_OPEN_TOO_LONG.format(path=self._path, seconds=MAX_OPEN_SECONDS)) from None
 
     def _end(self, connection: OwnConnection) -> None:
         try:
             connection.execute("RELEASE windlass_own")
-        except sqlite3.OperationalError as error:  # It is not the transaction that was begun.
+        except sqlite3.OperationalError as error:  # The original transaction is gone.
             raise over(self._path) from error
         connection.execute("COMMIT")
 
-    def leave_to_parent(self) -> None:
-        """In a forked child: the connection and the turn are the parent's."""
-        self._turn.close()
+    def abandon_after_fork(self) -> None:
+        """In a forked child: leave the connection and the lock to the parent."""
+        self._file_lock.close()
         if self._connection is not None:
-            never_free(self._connection)
+            never_close(self._connection)

@@ -1,7 +1,12 @@
-"""Rows to tasks and back. Instants and durations are whole microseconds in the file."""
+"""Rows to tasks and back, and the statements with the columns of a task in them.
 
-from collections.abc import Callable, Sequence
+Instants and durations are whole microseconds in the file.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any, TypeAlias
 
 import msgspec
@@ -9,8 +14,31 @@ import msgspec
 from ..._model.attempt import Attempt
 from ..._model.state import State
 from ..._model.task import Error, NewTask, Progress, Task, TaskId, rank_of
+from ..statements import fill, load, slots_of
 
 Row: TypeAlias = tuple[Any, ...]
+
+TASK_COLUMNS = (
+    "id", "type", "payload", "root", "queue", "tenant", "priority", "boost", "state", "attempt",
+    "max_attempts", "fence", "run_at", "created_at", "claimed_at", "finished_at", "timeout", "session",
+    "worker", "duration", "cancel_requested", "progress_fraction", "progress_message", "result",
+    "error_type", "error_message", "error_traceback", "idempotency_key", "fingerprint", "next", "after",
+    "result_into", "secret", "trace", "enqueued_by",
+)  # fmt: skip
+"""What is read of a task, in the order that `task_reader` expects."""
+
+NEW_COLUMNS = (
+    "id", "type", "payload", "root", "queue", "tenant", "priority", "boost", "state", "attempt",
+    "max_attempts", "fence", "run_at", "rank", "created_at", "timeout", "idempotency_key", "fingerprint",
+    "next", "after", "result_into", "secret", "trace", "enqueued_by", "lane", "key",
+)  # fmt: skip
+"""What is written of a new task, in the order of `new_row`."""
+
+_COLUMN_SLOTS = {
+    "task_columns": ", ".join(f"task.{column}" for column in TASK_COLUMNS),
+    "new_columns": ", ".join(NEW_COLUMNS),
+    "new_values": ", ".join("?" for _ in NEW_COLUMNS),
+}
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -20,40 +48,73 @@ _rows = msgspec.json.Decoder(list[list[Any]])
 _encoder = msgspec.json.Encoder()
 
 
+# -- statements and parameters -----------------------------------------------------------------------
+
+
+@cache
+def statement(name: str) -> str:
+    """Return the text of sql/<name>.sql, with the columns of a task filled in."""
+    return filled(name, {})
+
+
+def filled(name: str, slots: Mapping[str, str]) -> str:
+    """Return the same with these slots filled besides."""
+    assert __package__
+    text = load(__package__, name)
+    columns = {slot: _COLUMN_SLOTS[slot] for slot in slots_of(text) & _COLUMN_SLOTS.keys()}
+    return fill(text, {**columns, **slots})
+
+
+def as_json(value: object) -> str:
+    """Encode a value as a JSON parameter."""
+    return _encoder.encode(value).decode()
+
+
+def listed(values: Iterable[object]) -> str:
+    """Encode many values as one parameter for json_each."""
+    return _encoder.encode(list(values)).decode()
+
+
+# -- instants ----------------------------------------------------------------------------------------
+
+
 def instant(at: datetime) -> int:
-    """Microseconds from 1970 to `at`."""
+    """Return the microseconds from 1970 to `at`."""
     return (at - _EPOCH) // _MICROSECOND
 
 
 def optional_instant(at: datetime | None) -> int | None:
-    """The same, or None for None."""
+    """Return the same, or None for None."""
     return None if at is None else (at - _EPOCH) // _MICROSECOND
 
 
 def duration(of: timedelta | None) -> int | None:
-    """Microseconds of a duration, or None for None."""
+    """Return the microseconds of a duration, or None for None."""
     return None if of is None else of // _MICROSECOND
 
 
 def moment(microseconds: int) -> datetime:
-    """The instant that so many microseconds after 1970 are."""
+    """Return the instant this many microseconds after 1970."""
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
 class Moments(dict[Any, Any]):
-    """Instants of one batch. Many are equal, and making one costs ten times as much as finding it."""
+    """The instants of one batch. Many are equal, and a lookup costs a tenth of a construction."""
 
     def __missing__(self, microseconds: int) -> datetime:
         made = self[microseconds] = moment(microseconds)
         return made
 
 
+# -- tasks -------------------------------------------------------------------------------------------
+
+
 def task_reader() -> Callable[[Row], Task]:
-    """Reads tasks off the rows of one batch; their columns are those of tasks.sql, in its order."""
+    """Return a function that reads a task from a row of TASK_COLUMNS. For one batch: it caches instants."""
     moments = Moments({None: None})
 
     def read(row: Row) -> Task:
-        # Taken apart by position: the claims of a busy worker come through here, every microsecond counts.
+        # By position, for speed: the claims of a busy worker pass through here.
         (id_, type_, payload, root, queue, tenant, priority, boost, state, attempt, max_attempts, fence,
          run_at, created_at, claimed_at, finished_at, timeout, session, worker, ran_for, cancel_requested,
          fraction, message, result, error_type, error_message, error_traceback, idempotency_key, fingerprint,
@@ -72,7 +133,7 @@ def task_reader() -> Callable[[Row], Task]:
 
 
 def read_tasks(rows: Sequence[Row]) -> list[Task]:
-    """The tasks of one batch of rows."""
+    """Read a batch of rows of TASK_COLUMNS."""
     return list(map(task_reader(), rows))
 
 
@@ -101,36 +162,18 @@ def read_leased(text: bytes, read_whole: Callable[[list[int]], list[Task]]) -> l
     return list(map(read, rows))
 
 
-def new_row(new: NewTask, state: State, run_at: datetime, now: int) -> Row:
-    """The parameters of enqueue.sql, in its order."""
+def new_row(new: NewTask, state: State, run_at: datetime, now: int, lane_and_key: tuple[str, str]) -> Row:
+    """Return the values of NEW_COLUMNS."""
     return (
-        new.id,
-        new.type,
-        new.payload,
-        new.root,
-        new.queue,
-        new.tenant,
-        new.priority,
-        new.boost,
-        state.value,
-        new.max_attempts,
-        instant(run_at),
-        rank_of(run_at, new.boost),
-        now,
-        duration(new.timeout),
-        new.idempotency_key,
-        new.fingerprint,
-        new.next,
-        _list(new.after),
-        new.result_into,
-        _list(new.secret),
-        new.trace,
-        new.enqueued_by,
-    )
+        new.id, new.type, new.payload, new.root, new.queue, new.tenant, new.priority, new.boost, state.value,
+        0, new.max_attempts, 0, instant(run_at), rank_of(run_at, new.boost), now, duration(new.timeout),
+        new.idempotency_key, new.fingerprint, new.next, _list(new.after), new.result_into, _list(new.secret),
+        new.trace, new.enqueued_by, *lane_and_key,
+    )  # fmt: skip
 
 
-def changed_row(task: Task, place: tuple[str, str]) -> dict[str, Any]:
-    """Everything about a task that can change, as parameters of keep.sql; its lane and its key."""
+def changed_row(task: Task, lane_and_key: tuple[str, str]) -> dict[str, Any]:
+    """Return every field of a task that can change, its lane and its key, as parameters of keep.sql."""
     return {
         "id": task.id,
         "payload": task.payload,
@@ -147,13 +190,13 @@ def changed_row(task: Task, place: tuple[str, str]) -> dict[str, Any]:
         "progress_message": None if task.progress is None else task.progress.message,
         "result": task.result,
         **error_row(task.error),
-        "lane": place[0],
-        "key": place[1],
+        "lane": lane_and_key[0],
+        "key": lane_and_key[1],
     }
 
 
 def error_row(error: Error | None) -> dict[str, str | None]:
-    """The three columns of an error."""
+    """Return the three columns of an error."""
     return {
         "error_type": None if error is None else error.type,
         "error_message": None if error is None else error.message,
@@ -162,17 +205,26 @@ def error_row(error: Error | None) -> dict[str, str | None]:
 
 
 def read_permits(text: str) -> tuple[str, ...]:
-    """The keys in a list of permits."""
+    """Decode the keys of a list of permits."""
     return _texts.decode(text)
 
 
+def read_running(rows: Sequence[Row]) -> "Counter[str]":
+    """Return the number of running tasks under each permit, from the rows of limited.sql."""
+    numbers: Counter[str] = Counter()
+    for text, number in rows:
+        for key in read_permits(text):
+            numbers[key] += number
+    return numbers
+
+
 def permits_row(keys: Sequence[str]) -> str | None:
-    """A list of permits; None for none."""
+    """Encode a list of permits; None if it is empty."""
     return _encoder.encode(keys).decode() if keys else None
 
 
 def read_attempt(task_id: TaskId, row: Row) -> Attempt:
-    """The attempt of one row of attempts.sql."""
+    """Read an attempt from a row of attempts.sql."""
     fence, number, worker, claimed_at, finished_at, ran_for, outcome, *error, trace = row
     return Attempt(
         task_id=task_id,

@@ -32,8 +32,8 @@ from ..rules.questions import (
     WriteAudit,
     play,
 )
-from .rows import Row, error_row, instant, new_row
-from .statements import listed
+from .claim.queue_rules import NO_LANE
+from .rows import Row, error_row, instant, listed, new_row
 from .transaction import Transaction
 
 T = TypeVar("T")
@@ -110,23 +110,20 @@ def _taken_keys(tx: Transaction, tasks: Sequence[NewTask]) -> Mapping[tuple[str,
 
 
 def _insert(tx: Transaction, asked: InsertTasks) -> None:
-    now, places = tx.now, tx.places
-    plain: list[Row] = []
-    laned: list[Row] = []
+    now, rules = tx.now, tx.queue_rules
+    rows: list[Row] = []
     for new in asked.tasks:
         run_at = new.run_at or (now if new.delay is None else now + new.delay)
         state = State.SCHEDULED if run_at > now else State.READY
         if asked.waiting and new.id in asked.waiting:
             state = State.WAITING
         tx.wakes.add(state, new.queue)
-        row = new_row(new, state, run_at, tx.at)
-        if places.are_plain or state is not State.READY or places.is_one_line(new.queue):
-            plain.append(row)
-        else:
+        lane_and_key = NO_LANE
+        if not rules.all_fifo and state is State.READY and not rules.is_fifo(new.queue):
             subject = Subject(new.queue, new.type, new.tenant, new.payload)
-            laned.append((*row, *places.of(subject, new.priority)))
-    tx.run_many("enqueue", plain)
-    tx.run_many("enqueue_laned", laned)
+            lane_and_key = rules.lane_and_key(subject, new.priority)
+        rows.append(new_row(new, state, run_at, tx.at, lane_and_key))
+    tx.run_many("enqueue", rows)
     tx.run_many("keep_key", [_key_row(tx, new) for new in asked.tasks if new.idempotency_key is not None])
     tx.run_many("depend", [{"predecessor": p, "successor": s} for p, s in asked.dependencies])
 

@@ -1,4 +1,4 @@
-"""The schema's number in the file, and the moves from one to the next."""
+"""The schema number of a file, and the migrations between numbers."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -11,13 +11,13 @@ from msgspec import Struct
 
 from ..._store.protocol import Migration
 from ..migrations import Move, Step, load_steps, next_move, overview, require_current
-from .connection.errors import cannot_open, told
-from .connection.file_lock import Turnstile
+from .connection.errors import cannot_open, translated_errors
+from .connection.file_lock import FileLock
 from .connection.open import connect
 
 A = TypeVar("A")
 
-# Not PRAGMA user_version: the file may be the application's own, and that number its.
+# Not PRAGMA user_version: the file may belong to an application that uses it.
 _MAKE = """
 CREATE TABLE IF NOT EXISTS windlass_schema (
     only INTEGER NOT NULL PRIMARY KEY CHECK (only = 1),
@@ -31,13 +31,13 @@ _READ = "SELECT number FROM windlass_schema"
 
 @cache
 def steps() -> tuple[Step, ...]:
-    """The steps that this code knows."""
+    """Return the migration steps of this version of windlass."""
     assert __package__
     return load_steps(__package__)
 
 
 def number(connection: sqlite3.Connection) -> int:
-    """Where the schema stands; 0 where there is none."""
+    """Return the number of the schema; 0 if there is none."""
     cursor = connection.cursor()
     cursor.row_factory = None  # A caller's own connection may have one.
     if cursor.execute(_EXISTS).fetchone() is None:
@@ -47,39 +47,38 @@ def number(connection: sqlite3.Connection) -> int:
 
 
 class File(Struct, frozen=True):
-    """A connection, and the turnstile before it."""
+    """A connection and the file lock that goes with it."""
 
     path: Path
     connection: sqlite3.Connection
-    turn: Turnstile
+    lock: FileLock
 
 
 def on_file(path: Path, work: Callable[[File], A]) -> A:
-    """Do something with a connection for the occasion, whatever schema the file has."""
+    """Run `work` on a temporary connection, whatever schema the file has."""
     connection = connect(path)
-    file = File(path, connection, Turnstile())
-    file.turn.open_beside(path)
+    file = File(path, connection, FileLock())
+    file.lock.open_beside(path)
     try:
-        with told(path):
+        with translated_errors(path):
             return work(file)
     finally:
         connection.close()
-        file.turn.close()
+        file.lock.close()
 
 
 def ensure(file: File) -> None:
-    """Make the schema where there is none; raise SchemaMismatch where there is another one.
+    """Create the schema if there is none; raise SchemaMismatch if it is another version's.
 
-    An old one is not brought forward by whoever happens to open it first: other processes may still run
-    the old code, and going forward is a person's decision.
+    An old schema is not migrated on open: other processes may still run the old code, so an operator decides.
     """
     if number(file.connection) == 0:
-        _make(file)
+        _create(file)
     require_current(steps(), number(file.connection), str(file.path))
 
 
-def _make(file: File) -> None:
-    """All steps in one transaction: a file that was half made when the power went would be an old one."""
+def _create(file: File) -> None:
+    """Run all steps in one transaction: after a power failure half of them would pass for an old schema."""
     with _transaction(file):
         if number(file.connection) == 0:
             while _advance(file.connection, None) is not None:
@@ -87,7 +86,7 @@ def _make(file: File) -> None:
 
 
 def migrate(file: File, target: int | None) -> list[Migration]:
-    """Go up or down to the target, each step in a transaction; answers with the steps taken here."""
+    """Migrate up or down to the target, each step in a transaction; return the steps taken here."""
     taken: list[Migration] = []
     while (move := _take_step(file, target)) is not None:
         taken.append(move.migration)
@@ -95,7 +94,7 @@ def migrate(file: File, target: int | None) -> list[Migration]:
 
 
 def listed(path: Path) -> tuple[Migration, ...]:
-    """Every step that this code or the file knows. Asking makes no file where there is none."""
+    """Return every step known to this code or the file. Does not create a missing file."""
     if not path.exists():
         if not path.parent.is_dir():
             raise cannot_open(path)
@@ -109,7 +108,7 @@ def _take_step(file: File, target: int | None) -> Move | None:
 
 
 def _advance(connection: sqlite3.Connection, target: int | None) -> Move | None:
-    """One step towards the target, within a transaction."""
+    """Take one step towards the target, within a transaction."""
     move = next_move(steps(), number(connection), target)
     if move is not None:
         for part in _parts(move.script):
@@ -122,7 +121,7 @@ def _advance(connection: sqlite3.Connection, target: int | None) -> Move | None:
 @contextmanager
 def _transaction(file: File) -> Iterator[None]:
     connection = file.connection
-    with file.turn:
+    with file.lock:
         connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -134,7 +133,7 @@ def _transaction(file: File) -> Iterator[None]:
 
 
 def _parts(script: str) -> Iterator[str]:
-    """The statements of a script. Python's executescript would commit before the first of them."""
+    """Yield the statements of a script. Python's executescript would commit before the first."""
     part = ""
     for line in script.splitlines(keepends=True):
         part += line

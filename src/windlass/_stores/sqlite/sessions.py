@@ -4,10 +4,9 @@ import msgspec
 
 from ..._model.lease import RESCUED, Claimed, Heartbeat, HeartbeatReply, Lease
 from ..rules.sessions import heartbeat_reply, release_unacknowledged_claims
-from .rows import instant
+from .rows import instant, listed
 from .rule_player import run
 from .settle import alive, lease_out
-from .statements import listed
 from .transaction import Transaction
 
 _encoder = msgspec.json.Encoder()

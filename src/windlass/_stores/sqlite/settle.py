@@ -9,18 +9,17 @@ from ..._model.verdict import Complete, Receipt, Settled, Settlement
 from ..rules import refusals
 from ..rules.settlement import follow_up
 from ..rules.settlement import settle as settle_rule
-from .claim.queries import Rounds, pick
-from .rows import read_leased, read_tasks
+from .claim.queries import LaneRotation, pick
+from .rows import as_json, listed, read_leased, read_tasks
 from .rule_player import run
-from .statements import as_json, listed
 from .transaction import Transaction
 
 # -- claim -------------------------------------------------------------------------------------------
 
 
-def claim(tx: Transaction, wish: Claim, rounds: Rounds) -> list[Claimed]:
+def claim(tx: Transaction, wish: Claim, rotation: LaneRotation) -> list[Claimed]:
     """Lease ready tasks to a live session; raises SessionLost if it is not."""
-    return _grant(tx, wish, alive(tx, wish.session), rounds)
+    return _grant(tx, wish, alive(tx, wish.session), rotation)
 
 
 def alive(tx: Transaction, session: str) -> str:
@@ -36,21 +35,21 @@ def _worker(tx: Transaction, session: str) -> str | None:
     return found
 
 
-def _grant(tx: Transaction, wish: Claim, worker: str, rounds: Rounds) -> list[Claimed]:
-    queues = [queue for queue in dict.fromkeys(wish.queues) if not tx.places.is_paused(queue)]
+def _grant(tx: Transaction, wish: Claim, worker: str, rotation: LaneRotation) -> list[Claimed]:
+    queues = [queue for queue in dict.fromkeys(wish.queues) if not tx.queue_rules.is_paused(queue)]
     rowids = _first_in_fifo(tx, queues, wish)
     if rowids is None:
-        rowids = listed(pick(tx, queues, wish, rounds))
+        rowids = listed(pick(tx, queues, wish, rotation))
     lease = {"session": wish.session, "worker": worker, "number": wish.number, "now": tx.at}
     return lease_out(tx, "claim", rowids, lease)
 
 
 def _first_in_fifo(tx: Transaction, queues: Sequence[str], wish: Claim) -> str | None:
     """Return the rowids of the first tasks over all queues; None if lanes, limits or a level decide."""
-    places = tx.places
-    if wish.level is not None or not all(map(places.is_one_line, queues)):
+    rules = tx.queue_rules
+    if wish.level is not None or not all(map(rules.is_fifo, queues)):
         return None
-    if places.rearranging and not places.rearranging.isdisjoint(queues):
+    if rules.relayouts and not rules.relayouts.isdisjoint(queues):
         return None
     limit = max(wish.limit, 0)
     if len(queues) == 1:
@@ -77,13 +76,16 @@ def lease_out(tx: Transaction, verb: str, rowids: str, lease: dict[str, object])
 
 
 def settle(
-    tx: Transaction, batch: Sequence[Settlement], wish: Claim | None = None, rounds: Rounds | None = None
+    tx: Transaction,
+    batch: Sequence[Settlement],
+    wish: Claim | None = None,
+    rotation: LaneRotation | None = None,
 ) -> Settled:
     """Apply the verdicts whose leases hold, then claim."""
     receipts = _settle_batch(tx, batch)
-    if wish is None or rounds is None or (worker := _worker(tx, wish.session)) is None:
+    if wish is None or rotation is None or (worker := _worker(tx, wish.session)) is None:
         return Settled(receipts=receipts)
-    return Settled(receipts=receipts, claimed=tuple(_grant(tx, wish, worker, rounds)))
+    return Settled(receipts=receipts, claimed=tuple(_grant(tx, wish, worker, rotation)))
 
 
 def _settle_batch(tx: Transaction, batch: Sequence[Settlement]) -> tuple[Receipt, ...]:

@@ -1,4 +1,4 @@
-"""The verbs of the seam over one SQLite file."""
+"""The store protocol over one SQLite file."""
 
 import asyncio
 import os
@@ -26,14 +26,12 @@ from ..._store.protocol import Capability, Durability, Finding, Join, Migration,
 from ...errors import InvalidOption, StoreError
 from ..rules import refusals
 from ..rules.actions import applicable
-from . import actions, checks, schema, sessions
-from . import settle as leases
-from . import upkeep as keeping
-from .claim import relayout as rearranging
-from .claim.queries import Rounds
-from .connection.threads import DEADLINE_SECONDS, Line, ReadLine, WriteLine
+from . import actions, checks, schema, sessions, settle, upkeep
+from .claim import relayout
+from .claim.queries import LaneRotation
+from .connection.threads import DEADLINE_SECONDS, ReaderThread, StoreThread, WriterThread
 from .join import join
-from .notify import Switchboard
+from .notify import WakeHub
 from .own_transaction import OwnTransaction
 from .read.filters import is_named
 from .read.find import Reader
@@ -50,15 +48,15 @@ _PROMISE = Promise(
 
 
 _SPARE = 500
-"""So many more tasks are looked for than an action may take, for some are not to be had when it comes to it:
-successors go along with the one they wait for, say."""
+"""How many more tasks are searched for than an action may take: some may have changed when it is applied,
+such as successors that were cancelled along with their predecessor."""
 
 
 class SQLiteStore:
-    """A store in one file, for any number of threads, event loops and processes of one machine.
+    """A store in one file, for any number of threads, event loops and processes on one machine.
 
-    A handle has a thread that writes and one that reads, each with a connection of its own. It opens itself
-    at first use; once closed it must be opened again. A forked child opens connections of its own.
+    A handle has a writer thread and a reader thread, each with its own connection. It opens itself on first
+    use; once closed it must be opened again. A forked child opens its own connections.
     """
 
     capabilities = Capability.JOIN | Capability.SHARE | Capability.MIGRATE
@@ -67,133 +65,133 @@ class SQLiteStore:
     def __init__(self, path: str | Path, *, clock: Clock | None = None) -> None:
         if str(path) in ("", ".", ":memory:"):
             raise InvalidOption(
-                f"SQLiteStore keeps tasks in a file, and {str(path)!r} names none: "
-                f"use sqlite:///windlass.db, or memory:// for a store that forgets"
+                f"{str(path)!r} is not a file path: "
+                f"use sqlite:///windlass.db, or memory:// for a store that is not persistent"
             )
         self.path = Path(path).absolute()
         self.clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._closed = False
-        self._writing: WriteLine | None = None
-        self._reading: ReadLine | None = None
-        self._switchboard = Switchboard(self.path)
-        self._one_by_one = threading.Lock()
-        self._rounds = Rounds(random.random)
+        self._writer_thread: WriterThread | None = None
+        self._reader_thread: ReaderThread | None = None
+        self._wake_hub = WakeHub(self.path)
+        self._transaction_lock = threading.Lock()
+        self._rotation = LaneRotation(random.random)
         self._transactions: WeakSet[OwnTransaction] = WeakSet()
         _handles.add(self)
 
     @classmethod
     def from_url(cls, rest: str, *, clock: Clock | None = None) -> "SQLiteStore":
-        """The store for what follows sqlite:// in a URL: one slash and a relative or absolute path."""
+        """Return the store for the part of a URL after sqlite://: a slash and a relative or absolute path."""
         if rest and not rest.startswith("/") and rest != ":memory:":
             raise InvalidOption(f"sqlite://{rest} has too few slashes: write sqlite:///{rest}")
         return cls(rest.removeprefix("/"), clock=clock)
 
     def another(self) -> "SQLiteStore":
-        """A further handle on the same file, with threads and connections of its own."""
+        """Return another handle on the same file, with its own threads and connections."""
         return SQLiteStore(self.path, clock=self.clock)
 
     async def now(self) -> datetime:
-        """The clock's now."""
+        """Return the current time of the clock."""
         return self.clock.now()
 
     # -- open and close ------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connect; make the schema where there is none."""
+        """Connect; create the schema if there is none."""
         self._closed = False
         await asyncio.wrap_future(self._writer().ready)
 
     async def close(self) -> None:
-        """Serve what has been asked for, then let go of the file."""
+        """Serve the pending requests, then close the file."""
         with self._lock:
             self._closed = True
-            lines: list[Line[Transaction] | Line[Reader]] = [
-                line for line in (self._writing, self._reading) if line is not None
+            threads: list[StoreThread[Transaction] | StoreThread[Reader]] = [
+                thread for thread in (self._writer_thread, self._reader_thread) if thread is not None
             ]
-            self._writing = self._reading = None
-        for line, ended in [(line, line.close()) for line in lines]:
-            # A thread that hangs in a system call is left behind; it ends with the process.
+            self._writer_thread = self._reader_thread = None
+        for thread, ended in [(thread, thread.close()) for thread in threads]:
+            # A thread stuck in a system call is abandoned; it ends with the process.
             await asyncio.wait([asyncio.wrap_future(ended)], timeout=DEADLINE_SECONDS)
             if ended.done():
-                line.join()
+                thread.join()
 
-    def _writer(self) -> WriteLine:
+    def _writer(self) -> WriterThread:
         with self._lock:
             self._check_open()
-            if self._writing is None or self._writing.is_over:
-                self._writing = WriteLine(self.path, self.clock, self._switchboard.tell)
-            return self._writing
+            if self._writer_thread is None or self._writer_thread.is_closed:
+                self._writer_thread = WriterThread(self.path, self.clock, self._wake_hub.notify)
+            return self._writer_thread
 
     def _check_open(self) -> None:
         if self._closed:
             raise StoreError(f"the store on {self.path} is closed; open it again to use it")
 
-    async def _reader(self) -> ReadLine:
+    async def _reader(self) -> ReaderThread:
         writer = self._writer()
-        if not writer.ready.done():  # The first read may come before the schema is made.
+        if not writer.ready.done():  # The first read may come before the schema exists.
             await asyncio.wrap_future(writer.ready)
         with self._lock:
             self._check_open()
-            if self._reading is None or self._reading.is_over:
-                self._reading = ReadLine(self.path, "read")
-            return self._reading
+            if self._reader_thread is None or self._reader_thread.is_closed:
+                self._reader_thread = ReaderThread(self.path, "read")
+            return self._reader_thread
 
     async def _write(self, work: Callable[[Transaction], A]) -> A:
-        return await self._writer().ask(work)
+        return await self._writer().submit(work)
 
     async def _read(self, work: Callable[[Reader], A]) -> A:
-        return await (await self._reader()).ask(work)
+        return await (await self._reader()).submit(work)
 
-    def leave_to_parent(self) -> None:
-        """In a forked child: forget the parent's threads and connections, without touching them."""
-        for line in (self._writing, self._reading):
-            if line is not None:
-                line.leave_to_parent()
+    def abandon_after_fork(self) -> None:
+        """In a forked child: drop the parent's threads and connections without closing them."""
+        for thread in (self._writer_thread, self._reader_thread):
+            if thread is not None:
+                thread.abandon_after_fork()
         for transaction in self._transactions:
-            transaction.leave_to_parent()
-        self._switchboard.leave_to_parent()
-        self._writing = self._reading = None
-        self._lock, self._one_by_one = threading.Lock(), threading.Lock()
-        self._switchboard = Switchboard(self.path)
+            transaction.abandon_after_fork()
+        self._wake_hub.abandon_after_fork()
+        self._writer_thread = self._reader_thread = None
+        self._lock, self._transaction_lock = threading.Lock(), threading.Lock()
+        self._wake_hub = WakeHub(self.path)
 
     # -- enqueue -------------------------------------------------------------------------------------
 
     async def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
-        """Keep all of the batch or none of it."""
+        """Insert all of the batch or none of it."""
         return await self._write(lambda tx: enqueue(tx, batch))
 
     def join(self, connection: object) -> Join:
-        """The caller's own transaction on a sqlite3.Connection to the same file; see SQLiteJoin."""
+        """Join the caller's transaction on a sqlite3.Connection to the same file; see SQLiteJoin."""
         return join(connection, self.clock, self.path)
 
     # -- work ----------------------------------------------------------------------------------------
 
     async def claim(self, claim: Claim) -> Sequence[Claimed]:
         """Lease ready tasks to a live session."""
-        return await self._write(lambda tx: leases.claim(tx, claim, self._rounds))
+        return await self._write(lambda tx: settle.claim(tx, claim, self._rotation))
 
     async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
         """Apply the verdicts whose leases hold, then claim."""
-        return await self._write(lambda tx: leases.settle(tx, batch, claim, self._rounds))
+        return await self._write(lambda tx: settle.settle(tx, batch, claim, self._rotation))
 
     async def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:
         """Renew the session; hand back strangers; report losses and requests to stop."""
         return await self._write(lambda tx: sessions.heartbeat(tx, beat))
 
     def transaction(self) -> OwnTransaction:
-        """A transaction on a connection of its own, with the file to itself; see docs/stores.md."""
-        begun = OwnTransaction(self.path, self._writer().ready, self._one_by_one, self._switchboard.tell)
+        """Return a transaction on its own connection; it holds the write lock. See docs/stores.md."""
+        begun = OwnTransaction(self.path, self._writer().ready, self._transaction_lock, self._wake_hub.notify)
         self._transactions.add(begun)
         return begun
 
     async def once(self, lease: Lease, key: str) -> bool:
-        """Mark the key; whether this lease was the first to."""
-        return await self._write(lambda tx: leases.once(tx, lease, key))
+        """Mark the key; return whether this lease was the first to."""
+        return await self._write(lambda tx: settle.once(tx, lease, key))
 
     async def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
-        """A hint for every change that may matter to these queues; several at once become one."""
-        with self._switchboard.listen(queues) as listener:
+        """Yield a hint for every change that may matter to these queues; several at once become one."""
+        with self._wake_hub.listen(queues) as listener:
             while True:
                 for wake in await listener.hints(self._read):
                     yield wake
@@ -201,47 +199,48 @@ class SQLiteStore:
     # -- keep ----------------------------------------------------------------------------------------
 
     async def lead(self, holder: str, lease_for: timedelta) -> bool:
-        """Take, keep or give up the lead."""
-        return await self._write(lambda tx: keeping.lead(tx, holder, lease_for))
+        """Take, renew or give up the lead."""
+        return await self._write(lambda tx: upkeep.lead(tx, holder, lease_for))
 
     async def promote(self, limit: int) -> Promoted:
         """Make due tasks ready."""
-        return await self._write(lambda tx: keeping.promote(tx, limit))
+        return await self._write(lambda tx: upkeep.promote(tx, limit))
 
     async def rescue(self, session: str, limit: int) -> Sequence[Claimed]:
         """Take over the running tasks of sessions that have expired."""
         return await self._write(lambda tx: sessions.rescue(tx, session, limit))
 
     async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
-        """Delete what retention no longer covers, longest ended first in each queue."""
-        pruned = await self._write(lambda tx: keeping.prune(tx, retention, limit, by))
-        for rest in (keeping.prune_keys, rearranging.go_on):
+        """Delete what has passed its retention, oldest end first in each queue."""
+        pruned = await self._write(lambda tx: upkeep.prune(tx, retention, limit, by))
+        for rest in (upkeep.prune_keys, relayout.continue_relayout):
             while await self._write(rest):
                 continue
-        after: str | None = "" if pruned < limit else None  # Once a round, when nothing else is left.
+        after: str | None = "" if pruned < limit else None  # Only when nothing else is left to prune.
         while after is not None:
-            after = await self._write(partial(keeping.prune_buckets, after=after))
+            after = await self._write(partial(upkeep.prune_buckets, after=after))
         return pruned
 
     # -- ask -----------------------------------------------------------------------------------------
 
     async def find(self, where: Filter, page: Page) -> Slice[Task]:
-        """The tasks that match, by id."""
+        """Return the tasks that match, by id."""
         return await self._read(lambda reader: reader.find(where, page))
 
     async def count(self, where: Filter, by: Sequence[Dimension]) -> Sequence[Count]:
-        """How many match; not exact where too many tasks would have to be read in one go."""
+        """Count the matches; inexact where too many tasks would have to be read at once."""
         return await self._read(lambda reader: reader.count(where, by))
 
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
-        """The lines of a task's attempts."""
+        """The threads of a task's attempts."""
         return await self._read(lambda reader: tuple(reader.attempts(task_id)))
 
     async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:
-        """Do it to those that match and allow it.
+        """Apply an action to the tasks that match and permit it.
 
-        What the filter does not name is looked for before the transaction, lest everybody wait for the look;
-        the transaction judges again. It is one, unless a great many of those found are not to be had then.
+        A filter that does not name its tasks is searched before the transaction, which other writes would
+        wait for, and checked again within it. One transaction, unless too many of those found have changed
+        by then.
         """
         if is_named(where) or limit <= 0:
             return await self._write(lambda tx: actions.apply(tx, action, where, limit))
@@ -259,43 +258,43 @@ class SQLiteStore:
                 return done
 
     async def put(self, record: Record, by: By | None = None) -> None:
-        """Keep a record in place of the one of the same name. Some kinds are the store's own to write."""
+        """Store a record, replacing the one of the same name. Some kinds are written only by the store."""
         if not isinstance(record, QueueSettings | StoredRecord):
             raise refusals.written_by_itself(record)
-        await self._rearrange(more=await self._write(lambda tx: keeping.put(tx, record, by)))
+        await self._finish_relayout(more=await self._write(lambda tx: upkeep.put(tx, record, by)))
 
-    async def _rearrange(self, *, more: bool) -> None:
-        """Put the rest of what waits where it belongs; the keeper would too, a little later."""
+    async def _finish_relayout(self, *, more: bool) -> None:
+        """Complete a relayout that put or remove has begun; the keeper would do so a little later."""
         while more:
-            more = await self._write(rearranging.go_on)
+            more = await self._write(relayout.continue_relayout)
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
-        """The records of a kind, by name."""
+        """Return the records of a kind, by name."""
         if kind is Usage:
             now = self.clock.now()
             return cast("Slice[R]", await self._read(lambda reader: reader.usages(page, now)))
         return await self._read(lambda reader: reader.records(kind, page))
 
     async def remove(self, kind: type[Record], name: str, by: By | None = None) -> bool:
-        """Forget a record; what a session held becomes rescuable."""
+        """Delete a record. The tasks of a deleted session become rescuable."""
         if kind not in KINDS and kind not in (QueueSettings, Session):
             raise refusals.not_removed(kind)
-        removed, more = await self._write(lambda tx: keeping.remove(tx, kind, name, by))
-        await self._rearrange(more=more)
+        removed, more = await self._write(lambda tx: upkeep.remove(tx, kind, name, by))
+        await self._finish_relayout(more=more)
         return removed
 
     # -- admin ---------------------------------------------------------------------------------------
 
     async def migrations(self) -> Sequence[Migration]:
-        """Every step of the schema that this code or the file knows."""
+        """Return every migration known to this code or the file."""
         return await asyncio.to_thread(schema.listed, self.path)
 
     async def migrate(self, target: int | None = None) -> Sequence[Migration]:
-        """Go up or down, each step in a transaction; any number of processes may try at once."""
+        """Migrate up or down, each step in a transaction; several processes may do so at once."""
         return await asyncio.to_thread(schema.on_file, self.path, lambda file: schema.migrate(file, target))
 
     async def check(self) -> Sequence[Finding]:
-        """Look at the file, its discipline and what lies about in it."""
+        """Check the file, its journal mode and its tasks."""
         return await asyncio.to_thread(checks.check, self.path, self.clock.now())
 
 
@@ -304,7 +303,7 @@ _handles: "WeakSet[SQLiteStore]" = WeakSet()
 
 def _after_fork() -> None:
     for handle in list(_handles):
-        handle.leave_to_parent()
+        handle.abandon_after_fork()
 
 
 if hasattr(os, "register_at_fork"):

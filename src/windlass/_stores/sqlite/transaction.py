@@ -4,6 +4,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -11,9 +12,9 @@ from msgspec.structs import replace
 from ..._model.state import State, Verb, targets
 from ..._model.task import Task, TaskId
 from ..._policy.order.limits import Subject, split_key
-from .claim.queue_rules import ONE_LINE, Places, places
-from .rows import Row, changed_row, instant, read_permits, task_reader
-from .statements import listed, statement
+from .claim.queue_rules import NO_LANE, QueueRules, read_rules
+from .connection.open import has_wal_fix, set_journal
+from .rows import Row, changed_row, instant, listed, read_permits, statement, task_reader
 
 
 class Wakes:
@@ -51,6 +52,16 @@ class Wakes:
             self.scheduled = True
 
 
+def begin(connection: sqlite3.Connection, path: Path) -> None:
+    """Begin a write transaction, in a journal mode in which this SQLite is safe."""
+    connection.execute("BEGIN IMMEDIATE")
+    (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+    if mode == "wal" and not has_wal_fix(sqlite3.sqlite_version_info):  # Another program has switched it.
+        connection.execute("ROLLBACK")
+        set_journal(connection, path)
+        connection.execute("BEGIN IMMEDIATE")
+
+
 class Transaction:
     """Statements by name, within a transaction that the caller began and will commit."""
 
@@ -60,19 +71,19 @@ class Transaction:
         self.wakes = Wakes()
         self._cursor = connection.cursor()
         self._cursor.row_factory = None  # A caller's own connection may have one.
-        self._places: Places | None = None
+        self._queue_rules: QueueRules | None = None
         self._outcomes: dict[TaskId, str] = {}
 
     @property
-    def places(self) -> Places:
+    def queue_rules(self) -> QueueRules:
         """The settings of queues and the limits, read on first use."""
-        if self._places is None:
-            self._places = places(tuple(self.rows("rules")))
-        return self._places
+        if self._queue_rules is None:
+            self._queue_rules = read_rules(tuple(self.rows("rules")))
+        return self._queue_rules
 
     def rules_changed(self) -> None:
         """Read settings and limits again, as this transaction has written some."""
-        self._places = None
+        self._queue_rules = None
 
     def run(self, name: str, parameters: Mapping[str, object] | None = None) -> int:
         """Execute a statement; return the number of rows changed."""
@@ -127,13 +138,15 @@ class Transaction:
         self._outcomes[task_id] = outcome
 
     def _place(self, task: Task) -> tuple[str, str]:
-        if task.state is not State.READY or self.places.is_one_line(task.queue):
-            return ONE_LINE
-        return self.places.of(Subject(task.queue, task.type, task.tenant, task.payload), task.priority)
+        if task.state is not State.READY or self.queue_rules.is_fifo(task.queue):
+            return NO_LANE
+        return self.queue_rules.lane_and_key(
+            Subject(task.queue, task.type, task.tenant, task.payload), task.priority
+        )
 
     def caps_held(self, ids: Iterable[TaskId]) -> "Counter[str]":
         """Count the permits of capped limits that these running tasks hold; their end lets others start."""
-        capped = self.places.capped
+        capped = self.queue_rules.capped
         if not capped:
             return Counter()
         found = (read_permits(text) for (text,) in self.rows("permitted", {"ids": listed(ids)}))

@@ -13,11 +13,10 @@ from ..._policy.order.limits import PermitUsage, Subject, split_key, tokens_at
 from ..._store.protocol import Promoted
 from ..rules.audit import audited_prune, audited_put, audited_removal
 from ..rules.successors import abandon
-from .claim import relayout as rearranging
+from .claim import relayout
 from .claim.queue_rules import read_limit, read_settings
-from .rows import Row, instant, moment
+from .rows import Row, instant, listed, moment
 from .rule_player import delete, run, write_audit
-from .statements import listed
 from .transaction import Transaction
 
 KEYS_AT_ONCE = 1000
@@ -50,7 +49,7 @@ def promote(tx: Transaction, limit: int) -> Promoted:
     due = tx.rows("due", {"now": tx.at, "limit": max(limit, 0)})
     if due:
         tx.run("promote", {"rowids": listed(rowid for rowid, _ in due)})
-        _place(tx, [rowid for rowid, queue in due if not tx.places.is_one_line(queue)])
+        _place(tx, [rowid for rowid, queue in due if not tx.queue_rules.is_fifo(queue)])
         tx.wakes.ready.update(queue for _, queue in due)
     next_at = tx.value("next_due")
     return Promoted(number=len(due), next_at=None if next_at is None else moment(next_at))
@@ -62,7 +61,11 @@ def _place(tx: Transaction, rowids: list[int]) -> None:
         return
     found = tx.rows("due_laned", {"rowids": listed(rowids)})
     tx.run_many(
-        "place", [(*tx.places.of(Subject(*about), priority), rowid) for *about, rowid, priority in found]
+        "set_lane",
+        [
+            (*tx.queue_rules.lane_and_key(Subject(*about), priority), rowid)
+            for *about, rowid, priority in found
+        ],
     )
 
 
@@ -84,7 +87,7 @@ def prune_keys(tx: Transaction) -> bool:
 
 def prune_buckets(tx: Transaction, after: str) -> str | None:
     """Forget what says nothing of the starts left under permits; answers with where to go on, if anywhere."""
-    limits = {limit.name: limit for limit in tx.places.limits}
+    limits = {limit.name: limit for limit in tx.queue_rules.limits}
     found = tx.rows("some_buckets", {"after": after, "limit": BUCKETS_AT_ONCE})
     gone = [row[0] for row in found if _says_nothing(tx, limits.get(split_key(row[0])[0]), row)]
     if gone:
@@ -101,7 +104,7 @@ def _says_nothing(tx: Transaction, limit: Limit | None, bucket: Row) -> bool:
 
 
 def _past_retention(tx: Transaction, retention: Retention, limit: int) -> list[Row]:
-    own = {name: settings.retention for name, settings in tx.places.settings.items()}
+    own = {name: settings.retention for name, settings in tx.queue_rules.settings.items()}
     gone: list[Row] = []
     for (queue,) in tx.rows("ended_queues"):
         kept = own.get(queue) or retention
@@ -119,14 +122,14 @@ def _past_retention(tx: Transaction, retention: Retention, limit: int) -> list[R
 
 
 def put(tx: Transaction, record: QueueSettings | StoredRecord, by: By | None) -> bool:
-    """Keep a record in place of the one before; says whether there is more to rearrange than was done."""
+    """Store a record, replacing the old one; return whether a relayout is unfinished."""
     if by is not None:
         write_audit(tx, [audited_put(record, by, tx.now)])
     return _put_queue(tx, record) if isinstance(record, QueueSettings) else _put_record(tx, record)
 
 
 def remove(tx: Transaction, kind: type[Record], name: str, by: By | None) -> tuple[bool, bool]:
-    """Forget a record; says whether there was one, and whether there is more to rearrange than was done."""
+    """Delete a record; return whether it existed, and whether a relayout is unfinished."""
     if kind is Session:
         removed, more = tx.run("remove_session", {"name": name}) > 0, False
     elif kind is QueueSettings:
@@ -142,13 +145,13 @@ def _put_record(tx: Transaction, record: StoredRecord) -> bool:
     named = {"kind": KINDS[type(record)], "name": record.name}
     before = _limit(tx, record.name) if isinstance(record, Limit) else None
     tx.run("put_record", {**named, "body": _encoder.encode(record).decode()})
-    return rearranging.after_limit(tx, before, record) if isinstance(record, Limit) else False
+    return relayout.after_limit(tx, before, record) if isinstance(record, Limit) else False
 
 
 def _remove_record(tx: Transaction, kind: type[Record], name: str) -> tuple[bool, bool]:
     before = _limit(tx, name) if kind is Limit else None
     removed = tx.run("remove_record", {"kind": KINDS[kind], "name": name}) > 0
-    return removed, before is not None and rearranging.after_limit(tx, before, None)
+    return removed, before is not None and relayout.after_limit(tx, before, None)
 
 
 def _limit(tx: Transaction, name: str) -> Limit | None:
@@ -163,13 +166,13 @@ def _put_queue(tx: Transaction, settings: QueueSettings) -> bool:
     before = _settings(tx, settings.name)
     text = _encoder.encode(settings).decode()
     tx.run("put_queue", {"name": settings.name, "paused": int(settings.paused), "settings": text})
-    return rearranging.after_settings(tx, settings.name, before, settings)
+    return relayout.after_settings(tx, settings.name, before, settings)
 
 
 def _remove_queue(tx: Transaction, name: str) -> tuple[bool, bool]:
     before = _settings(tx, name)
     removed = tx.run("remove_queue", {"name": name}) > 0
-    return removed, rearranging.after_settings(tx, name, before, None)
+    return removed, relayout.after_settings(tx, name, before, None)
 
 
 def _settings(tx: Transaction, name: str) -> QueueSettings | None:

@@ -1,7 +1,7 @@
-"""What the claim planner asks of the file during one claim, a small statement at a time. (F2-F5)
+"""Answers the claim planner's questions about one claim from the file, a small statement at a time.
 
-The transaction has the file to itself, so what it counts stays so. No answer reads a backlog: lanes and keys
-are found by jumps through windlass_task_ready, and what is counted is counted up to a bound.
+The transaction holds the write lock, so its counts stay true. No statement reads a whole backlog: lanes and
+keys are found by jumps through windlass_task_ready, and counts are bounded.
 """
 
 from collections import Counter
@@ -29,45 +29,44 @@ from ...rules.claim_planner import (
     Sizes,
 )
 from ...rules.questions import play
-from ..rows import Row, moment, permits_row, read_permits
-from ..statements import listed
+from ..rows import Row, listed, moment, permits_row, read_running
 from ..transaction import Transaction
 
 COUNTED = 20_000
-"""So many tasks are counted at most when lots are drawn: with many lanes, each up to its part of this."""
+"""At most this many tasks are counted for a random draw, shared out evenly among the lanes."""
 
-LINE_WINDOW = 2_000
-"""So many tasks of a line are looked at for those at nought, which have no index of their own there."""
+MIDDLE_WINDOW = 2_000
+"""How many tasks of a FIFO queue are searched for priority 0, which has no index of its own there."""
 
 _LAST_KEY = chr(0x10FFFF)  # sorts after every key
 _FIRST_RANK = -(1 << 62)
 _SIGNS = {Level.HIGH: 1, Level.MEDIUM: 0, Level.LOW: -1}
 
 
-class Rounds(Rotation):
-    """Where one handle's rounds stand, and which lanes were last counted for lots."""
+class LaneRotation(Rotation):
+    """Where one handle's rotation stand, and which lanes were last counted for lots."""
 
     def __init__(self, draw: Callable[[], float]) -> None:
         super().__init__(draw)
-        self.counted: dict[tuple[str, str], str] = {}  # (queue, first lane of the span) -> the last one
+        self.counted: dict[tuple[str, str], str] = {}  # (queue, first lane of the range) -> the last lane
 
 
-def pick(tx: Transaction, queues: Sequence[str], wish: Claim, rounds: Rounds) -> list[int]:
-    """The rows to lease, with their permits written to them."""
-    settings = tx.places.settings
-    rules = ClaimRules({queue: settings.get(queue) for queue in queues}, tx.places.limits)
-    planner = ClaimPlanner(rules, rounds, tx.now)
-    answers = _Answers(tx, rounds)
+def pick(tx: Transaction, queues: Sequence[str], wish: Claim, rotation: LaneRotation) -> list[int]:
+    """Return the rowids to lease, after writing their permits."""
+    settings = tx.queue_rules.settings
+    rules = ClaimRules({queue: settings.get(queue) for queue in queues}, tx.queue_rules.limits)
+    planner = ClaimPlanner(rules, rotation, tx.now)
+    answers = _Answers(tx, rotation)
     picked = play(planner.pick(max(wish.limit, 0), wish.level), answers.answer)
-    _keep(tx, picked, planner.tokens, answers.ahead)
+    _write_permits(tx, picked, planner.tokens, answers.ahead)
     tx.wakes.wait = planner.wait
     return [one.head.row for one in picked]
 
 
-def _keep(
+def _write_permits(
     tx: Transaction, picked: Sequence[Picked], tokens: Mapping[str, float], ahead: Mapping[str, float]
 ) -> None:
-    """Write down what was taken. A claim that took nothing writes nothing, and so wakes nobody."""
+    """Write the permits and tokens taken. A claim that took nothing writes nothing, and so wakes nobody."""
     taken: Counter[str] = Counter()
     limited: list[Row] = []
     for one in picked:
@@ -77,24 +76,24 @@ def _keep(
             limited.append((permits_row(keys), one.head.row))
     tx.run_many("permit", limited)
     tx.wakes.freed.subtract(taken)
-    # One that is ahead of a clock that was set back would not be refilled until the clock has caught up.
+    # After the clock was set back, a bucket in the future would not refill until the clock catches up.
     changed = {key: tokens[key] for key in tokens if key in taken or key in ahead}
     tx.run_many("fill_bucket", [{"key": key, "tokens": left, "now": tx.at} for key, left in changed.items()])
 
 
 class _Answers:
-    """The answers within one claim. What was answered once as a task to take is not answered again."""
+    """The answers within one claim. A task that was offered once is not offered again."""
 
-    def __init__(self, tx: Transaction, rounds: Rounds) -> None:
+    def __init__(self, tx: Transaction, rotation: LaneRotation) -> None:
         self._tx = tx
-        self._rounds = rounds
-        self._given: Counter[tuple[str, str, str]] = Counter()  # queue, lane, key
+        self._rotation = rotation
+        self._offered: Counter[tuple[str, str, str]] = Counter()  # queue, lane, key
         self._running: Counter[str] | None = None
-        self.ahead: dict[str, float] = {}  # buckets that are later than now
+        self.ahead: dict[str, float] = {}  # buckets whose time is in the future
 
-    def answer(self, request: Question) -> Any:
-        """The answer to a request; its kind says which."""
-        match request:
+    def answer(self, question: Question) -> Any:
+        """Answer a question of the planner."""
+        match question:
             case Lanes(queue, first, below, limit):
                 return self._lanes(queue, first, below, limit)
             case Sizes(queue, first, below):
@@ -115,31 +114,31 @@ class _Answers:
     # -- lanes ---------------------------------------------------------------------------------------
 
     def _lanes(self, queue: str, first: str, below: str, limit: int) -> list[str]:
-        asked = {"queue": queue, "first": first, "below": below, "limit": limit}
-        return [row[0] for row in self._tx.rows("lanes", asked)]
+        parameters = {"queue": queue, "first": first, "below": below, "limit": limit}
+        return [row[0] for row in self._tx.rows("lanes", parameters)]
 
     def _sizes(self, queue: str, first: str, below: str) -> dict[str, int]:
-        """With more lanes than are looked at in one go, the next time goes on behind them."""
-        start = self._rounds.counted.get((queue, first), first)
+        """Count the tasks of lanes; if there are too many lanes for one call, the next one continues."""
+        start = self._rotation.counted.get((queue, first), first)
         lanes = self._lanes(queue, start, below, LANES_AT_ONCE)
-        if len(lanes) < LANES_AT_ONCE and start > first:  # Round to the beginning again.
+        if len(lanes) < LANES_AT_ONCE and start > first:  # Wrap around.
             lanes += self._lanes(queue, first, start, LANES_AT_ONCE - len(lanes))
         if len(lanes) < LANES_AT_ONCE:
-            self._rounds.counted.pop((queue, first), None)
+            self._rotation.counted.pop((queue, first), None)
         else:
-            self._rounds.counted[queue, first] = lanes[-1]
+            self._rotation.counted[queue, first] = lanes[-1]
         most = min(MAX_SIZE, COUNTED // max(len(lanes), 1))
         counted = self._tx.rows("sizes", {"queue": queue, "lanes": listed(lanes), "most": most})
-        given: Counter[str] = Counter()
-        for (of, lane, _), number in self._given.items():
+        offered: Counter[str] = Counter()
+        for (of, lane, _), number in self._offered.items():
             if of == queue:
-                given[lane] += number
-        return {lane: number - given[lane] for lane, number in counted if number > given[lane]}
+                offered[lane] += number
+        return {lane: number - offered[lane] for lane, number in counted if number > offered[lane]}
 
     # -- keys ----------------------------------------------------------------------------------------
 
     def _keys(self, queue: str, after: Mapping[str, str]) -> list[Head]:
-        """Of each lane the head of "", then those of the keys behind one, then those up to it."""
+        """Return, for each lane, the head without a key, then those of the keys after one, then up to it."""
         found = {lane: self._first("heads", queue, lane, "", 1) for lane in after}
         self._add_keys(found, queue, [(lane, key, _LAST_KEY) for lane, key in after.items()])
         again = [(lane, "", key) for lane, key in after.items() if key and len(found[lane]) < KEYS_AT_ONCE]
@@ -150,43 +149,43 @@ class _Answers:
     def _add_keys(
         self, found: dict[str, list[Head]], queue: str, spans: Sequence[tuple[str, str, str]]
     ) -> None:
-        """Those of keys between a first, not included, and a last one."""
-        # Keys that have given all they have are left out, and must not cut the list short.
-        limit = KEYS_AT_ONCE + len(self._given)
+        """Add the heads of the keys in ranges (first, last] of lanes."""
+        # Exhausted keys are left out, and must not shorten the list.
+        limit = KEYS_AT_ONCE + len(self._offered)
         for row in self._tx.rows("keys", {"queue": queue, "lanes": listed(spans), "limit": limit}):
             lane, key = row[0], row[1]
-            if self._given[queue, lane, key]:
+            if self._offered[queue, lane, key]:
                 found[lane] += self._first("heads", queue, lane, key, 1)
             else:
                 found[lane].append(_head(queue, row))
 
     def _heads(self, queue: str, lane: str, key: str, number: int) -> list[Head]:
-        """The first tasks of a lane and key that were not given yet, and are given now."""
+        """Offer the first tasks of a lane and key that were not offered yet."""
         heads: list[Head] = []
-        if not key and queue in self._tx.places.rearranging and self._tx.places.is_free(queue):
-            # A limit that is gone has left keys behind, and nobody else asks for those.
+        if not key and queue in self._tx.queue_rules.relayouts and self._tx.queue_rules.is_unlimited(queue):
+            # Keys left behind by a removed limit, which no other question covers.
             heads = self._first("left_heads", queue, lane, _LAST_KEY, number)
-            self._given[queue, lane, _LAST_KEY] += len(heads)
+            self._offered[queue, lane, _LAST_KEY] += len(heads)
         if len(heads) < number:
             more = self._first("heads", queue, lane, key, number - len(heads))
-            self._given[queue, lane, key] += len(more)
+            self._offered[queue, lane, key] += len(more)
             heads += more
         return heads
 
     def _first(self, name: str, queue: str, lane: str, key: str, number: int) -> list[Head]:
-        past = self._given[queue, lane, key]
-        asked = {"queue": queue, "lane": lane, "key": key, "limit": number, "past": past}
-        return [_head(queue, row) for row in self._tx.rows(name, asked)]
+        past = self._offered[queue, lane, key]
+        parameters = {"queue": queue, "lane": lane, "key": key, "limit": number, "past": past}
+        return [_head(queue, row) for row in self._tx.rows(name, parameters)]
 
     # -- levels --------------------------------------------------------------------------------------
 
     def _leveled(self, queue: str, level: Level, number: int) -> list[Head]:
-        asked = {"queue": queue, "limit": number}
-        found = self._tx.rows("level", {**asked, "level": _SIGNS[level]})
+        parameters = {"queue": queue, "limit": number}
+        found = self._tx.rows("level", {**parameters, "level": _SIGNS[level]})
         if level is Level.MEDIUM:
-            # Under strict order they begin at nought, behind however many of the high level.
-            near = [{**asked, "window": LINE_WINDOW, "rank": rank} for rank in (_FIRST_RANK, 0)]
-            found += [row for terms in near for row in self._tx.rows("middle_of_line", terms)]
+            # Under strict priorities they begin at rank 0, behind all of the high level.
+            near = [{**parameters, "window": MIDDLE_WINDOW, "rank": rank} for rank in (_FIRST_RANK, 0)]
+            found += [row for window in near for row in self._tx.rows("middle_level", window)]
         rows = {row[4]: row for row in found}
         first = sorted(rows.values(), key=lambda row: (row[2], row[3]))[:number]
         return [_head(queue, row) for row in first]
@@ -195,7 +194,7 @@ class _Answers:
 
     def _uses(self, permits: Sequence[Permit]) -> dict[str, PermitUsage]:
         if self._running is None:
-            self._running = running(self._tx.rows("limited"))
+            self._running = read_running(self._tx.rows("limited"))
         rated = [permit.key for permit in permits if permit.limit.rate is not None]
         buckets = self._tx.rows("buckets", {"keys": listed(rated)}) if rated else ()
         left = {key: (tokens, moment(at)) for key, tokens, at in buckets}
@@ -204,15 +203,6 @@ class _Answers:
             permit.key: PermitUsage(self._running[permit.key], *left.get(permit.key, (None, None)))
             for permit in permits
         }
-
-
-def running(rows: Sequence[Row]) -> "Counter[str]":
-    """Count the tasks that run under each permit, from the rows of limited.sql."""
-    numbers: Counter[str] = Counter()
-    for text, number in rows:
-        for key in read_permits(text):
-            numbers[key] += number
-    return numbers
 
 
 def _head(queue: str, row: Row) -> Head:

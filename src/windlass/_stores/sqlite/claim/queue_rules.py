@@ -1,4 +1,4 @@
-"""What holds for claims and for new tasks, as a transaction finds it: settings and limits. (F2-F5)"""
+"""The rules of queues that claims and new tasks go by: settings, limits, and unfinished relayouts."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -11,25 +11,24 @@ from ...._model.queue import QueueSettings
 from ...._policy.order.lanes import lane_of
 from ...._policy.order.limits import Subject, limit_key, limits_in_queue
 
-Place: TypeAlias = tuple[str, str]
-"""A lane and a key."""
+LaneAndKey: TypeAlias = tuple[str, str]
 
-ONE_LINE: Place = ("", "")
+NO_LANE: LaneAndKey = ("", "")
 
 read_settings = msgspec.json.Decoder(QueueSettings).decode
 read_limit = msgspec.json.Decoder(Limit).decode
 
 
-class Places:
-    """Where ready tasks belong."""
+class QueueRules:
+    """Which queues are paused, FIFO or limited, and the lane and key of each ready task."""
 
     def __init__(
-        self, settings: Mapping[str, QueueSettings], limits: Sequence[Limit], rearranging: frozenset[str]
+        self, settings: Mapping[str, QueueSettings], limits: Sequence[Limit], relayouts: frozenset[str]
     ) -> None:
         self.settings = settings
         self.limits = limits
-        self.rearranging = rearranging  # queues of which some tasks are not yet where they belong
-        self.are_plain = not limits and not any(one.is_laned for one in settings.values())
+        self.relayouts = relayouts  # queues in which some tasks still have an outdated lane or key
+        self.all_fifo = not limits and not any(one.is_laned for one in settings.values())
         self.capped = frozenset(limit.name for limit in limits if limit.running is not None)
 
     def is_paused(self, queue: str) -> bool:
@@ -37,30 +36,30 @@ class Places:
         settings = self.settings.get(queue)
         return settings is not None and settings.paused
 
-    def is_one_line(self, queue: str) -> bool:
-        """Whether its tasks need no lanes and fall under no limit."""
-        if self.are_plain:
+    def is_fifo(self, queue: str) -> bool:
+        """Whether its tasks need no lanes and are under no limit."""
+        if self.all_fifo:
             return True
         settings = self.settings.get(queue)
         if settings is not None and settings.is_laned:
             return False
-        return self.is_free(queue)
+        return self.is_unlimited(queue)
 
-    def is_free(self, queue: str) -> bool:
+    def is_unlimited(self, queue: str) -> bool:
         """Whether no limit applies to its tasks."""
         return not self.limits or not limits_in_queue(self.limits, queue)
 
-    def of(self, task: Subject, priority: int) -> Place:
-        """Where a task belongs."""
+    def lane_and_key(self, task: Subject, priority: int) -> LaneAndKey:
+        """Return the lane and the key that a ready task belongs to."""
         limits = limits_in_queue(self.limits, task.queue)
         lane = lane_of(self.settings.get(task.queue), task.tenant, priority)
         return lane, limit_key(limits, task) if limits else ""
 
 
 @lru_cache(maxsize=16)
-def places(rows: tuple[tuple[str | None, str | None, str | None], ...]) -> Places:
-    """From the rows of rules.sql. They seldom change, and every transaction asks."""
+def read_rules(rows: tuple[tuple[str | None, str | None, str | None], ...]) -> QueueRules:
+    """Decode the rows of rules.sql. Cached: every transaction reads them, and they seldom change."""
     settings = [read_settings(text) for text, _, _ in rows if text is not None]
     limits = [read_limit(text) for _, text, _ in rows if text is not None]
-    rearranging = frozenset(queue for _, _, queue in rows if queue is not None)
-    return Places({one.name: one for one in settings}, limits, rearranging)
+    relayouts = frozenset(queue for _, _, queue in rows if queue is not None)
+    return QueueRules({one.name: one for one in settings}, limits, relayouts)

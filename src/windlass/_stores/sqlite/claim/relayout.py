@@ -1,8 +1,8 @@
-"""Putting what waits already where it belongs, after a queue's settings or a limit have changed. (F3, F5)
+"""Move ready tasks to other lanes and keys after a queue's settings or a limit have changed.
 
-A few thousand tasks at a time, each lot in a transaction of its own, so that nobody else waits for long. How
-far it has come is in the file: whoever began may die, and the keeper goes on. Meanwhile nothing is lost, for
-picking serves lanes and keys that no longer fit, and judges every task by its own permits.
+A few thousand tasks per transaction, so that other writes do not wait for long. Progress is kept in the
+file: if the process dies, the keeper continues. Meanwhile claims still serve outdated lanes and keys, and
+check the limits of each task itself.
 """
 
 from collections.abc import Iterable
@@ -13,23 +13,23 @@ from ...._policy.order import lanes, limits
 from ...._policy.order.limits import Subject, permits_of
 from ..rows import Row, permits_row
 from ..transaction import Transaction
-from .queue_rules import ONE_LINE
+from .queue_rules import NO_LANE
 
-AT_ONCE = 2_000
-"""Tasks that one transaction looks at: some 40 ms."""
+MAX_MOVED = 2_000
+"""Tasks that one transaction checks: about 40 ms."""
 
 
 def after_settings(
     tx: Transaction, name: str, before: QueueSettings | None, now: QueueSettings | None
 ) -> bool:
-    """A queue's settings were written; says whether there is more to put elsewhere than was done at once."""
+    """Start the relayout after a change of a queue's settings; return whether it is unfinished."""
     tx.rules_changed()
     tx.wakes.ready.add(name)  # It may have been paused.
     return lanes.changes_lanes(before, now) and _begin(tx, [name])
 
 
 def after_limit(tx: Transaction, before: Limit | None, now: Limit | None) -> bool:
-    """A limit was written; says whether there is more to put elsewhere than was done at once."""
+    """Start the relayout after a change of a limit; return whether it is unfinished."""
     tx.rules_changed()
     tx.wakes.limits_changed = True
     if before is not None and limits.changes_rate(before, now):
@@ -49,45 +49,45 @@ def _settle_buckets(tx: Transaction, limit: Limit) -> None:
 
 
 def _count_running(tx: Transaction) -> None:
-    """Limits count what runs already."""
+    """Write the permits of tasks that are already running, so that limits count them."""
     changed: list[Row] = []
     for queue, type_, tenant, payload, rowid, text in tx.rows("running"):
-        permits = permits_of(tx.places.limits, Subject(queue, type_, tenant, payload))
+        permits = permits_of(tx.queue_rules.limits, Subject(queue, type_, tenant, payload))
         due = permits_row([permit.key for permit in permits])
         if due != text:
             changed.append((due, rowid))
     tx.run_many("permit", changed)
 
 
-# -- lot by lot --------------------------------------------------------------------------------------
+# -- step by step -----------------------------------------------------------------------------------
 
 
 def _begin(tx: Transaction, queues: Iterable[str]) -> bool:
-    tx.run_many("rearrange", [{"queue": queue} for queue in queues])
-    return go_on(tx)
+    tx.run_many("relayout_start", [{"queue": queue} for queue in queues])
+    return continue_relayout(tx)
 
 
-def go_on(tx: Transaction) -> bool:
-    """Put the next lot where it belongs; says whether there is more."""
-    room = AT_ONCE
-    for queue, lane, key, rank, task_id in tx.rows("rearranging"):
+def continue_relayout(tx: Transaction) -> bool:
+    """Move the next batch of tasks; return whether the relayout is unfinished."""
+    room = MAX_MOVED
+    for queue, lane, key, rank, task_id in tx.rows("relayouts"):
         after = {"lane": lane, "key": key, "rank": rank, "id": task_id}
         found = tx.rows("ready_after", {"queue": queue, **after, "limit": room})
-        tx.run_many("place", _misplaced(tx, queue, found))
+        tx.run_many("set_lane", _misplaced(tx, queue, found))
         if len(found) == room:
             after = dict(zip(after, found[-1][-4:], strict=True))
-            tx.run("rearranged_to", {"queue": queue, **after})
+            tx.run("relayout_advance", {"queue": queue, **after})
             return True
-        tx.run("rearranged", {"queue": queue})
+        tx.run("relayout_finish", {"queue": queue})
         room -= len(found)
     return False
 
 
 def _misplaced(tx: Transaction, queue: str, rows: Iterable[Row]) -> list[Row]:
-    one_line = tx.places.is_one_line(queue)
+    is_fifo = tx.queue_rules.is_fifo(queue)
     moves: list[Row] = []
     for *about, rowid, priority, lane, key, _, _ in rows:
-        place = ONE_LINE if one_line else tx.places.of(Subject(*about), priority)
-        if place != (lane, key):
-            moves.append((*place, rowid))
+        lane_and_key = NO_LANE if is_fifo else tx.queue_rules.lane_and_key(Subject(*about), priority)
+        if lane_and_key != (lane, key):
+            moves.append((*lane_and_key, rowid))
     return moves

@@ -1,4 +1,4 @@
-"""SQLite's errors in our words, translated once, at the edge: what happened, to which file, what to do."""
+"""Translate errors of SQLite and the operating system into ours: what failed, on which file, what to do."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -8,33 +8,31 @@ from pathlib import Path
 from ....errors import SchemaMismatch, StoreError, StoreUnavailable
 
 _FULL = (
-    "the disk that holds {path} is full: nothing was lost, this request was not done, and it goes on when "
-    "space frees"
+    "the disk that holds {path} is full; this request was not carried out and nothing stored was lost: free "
+    "space and retry"
 )
 _BUSY = (
-    "{path} stayed locked: another program holds a transaction on it open; look for one that does not "
-    "commit, or for an unfinished SELECT, and try again"
+    "{path} stayed locked: another program keeps a transaction open; look for a missing commit or an "
+    "unfinished SELECT, and retry"
 )
 _MOVED = "{path} was moved or deleted while in use: put it back, or restart everything that uses it"
 _READ_ONLY = (
-    "{path} cannot be written ({error}): let this user write the file and its directory, and see that the "
-    "file system is not mounted read-only"
+    "{path} is not writable ({error}): give this user write permission for the file and its directory, and "
+    "check that the file system is not mounted read-only"
 )
 _DAMAGED = (
     "{path} is damaged ({error}): stop everything that uses it and restore a backup, or try SQLite's .recover"
 )
-_FAILED = "the disk that holds {path} failed ({error}): see the system's log, and try again"
-
-
+_FAILED = "the disk that holds {path} failed ({error}): check the system log, and retry"
 _REFUSED = (
-    "the system refused what {path} needs ({error}): look for a network file system without working locks, "
-    "for too many open files, or in the system's log, and try again"
+    "a system call on {path} failed ({error}): check for a network file system without working locks, for "
+    "too many open files, and the system log, then retry"
 )
-_NO_MEMORY = "there was not enough memory to use {path}: look for what uses it up, and try again"
+_NO_MEMORY = "out of memory while using {path}: free some, and retry"
 
 
-def in_our_words(error: BaseException, path: Path) -> BaseException:
-    """What whoever asked is to hear. Mistakes in the code stay what they are, lest they pass for faults."""
+def translated(error: BaseException, path: Path) -> BaseException:
+    """Return the error to raise in place of this one. Programming errors are returned unchanged."""
     match error:
         case sqlite3.Error():
             return translate(error, path)
@@ -47,30 +45,30 @@ def in_our_words(error: BaseException, path: Path) -> BaseException:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
-    """Raise what goes wrong within in our words."""
+def translated_errors(path: Path) -> Iterator[None]:
+    """Translate whatever the block raises."""
     try:
         yield
     except Exception as error:
-        ours = in_our_words(error, path)
+        ours = translated(error, path)
         if ours is error:
             raise
         raise ours from error
 
 
 def translate(error: sqlite3.Error, path: Path) -> StoreError:
-    """The error to raise in place of SQLite's."""
+    """Return the error to raise in place of SQLite's."""
     name = getattr(error, "sqlite_errorname", None) or ""
     for prefix, (kind, message) in _FAULTS.items():
         if name.startswith(prefix):
             return kind(message.format(path=path, folder=path.parent, error=error))
     if "no such table: windlass_" in str(error) or "no such column" in str(error):
-        return SchemaMismatch(f"{path} lacks a part of windlass's schema ({error}): run `windlass migrate`")
+        return SchemaMismatch(f"{path} lacks part of the windlass schema ({error}): run `windlass migrate`")
     return StoreError(f"SQLite failed on {path}: {error} ({name or type(error).__name__})")
 
 
 def cannot_open(path: Path) -> StoreError:
-    """Why a file cannot be opened, as far as can be seen from outside."""
+    """Return the error for a file that cannot be opened, with the likely cause."""
     if not path.parent.is_dir():
         return StoreError(
             f"the directory {path.parent} does not exist: create it, or correct the store's URL"
@@ -78,23 +76,23 @@ def cannot_open(path: Path) -> StoreError:
     if path.is_dir():
         return StoreError(f"{path} is a directory: name a file in it in the store's URL")
     return StoreError(
-        f"{path} cannot be opened: let this user read and write it, and create files in {path.parent}"
+        f"{path} cannot be opened: allow this user to read and write it and to create files in {path.parent}"
     )
 
 
-# The longer name first, where one begins like another.
+# Matched by prefix, in this order: the longer name goes first.
 _FAULTS: dict[str, tuple[type[StoreError], str]] = {
     "SQLITE_FULL": (StoreUnavailable, _FULL),
     "SQLITE_BUSY": (StoreUnavailable, _BUSY),
-    "SQLITE_LOCKED": (StoreUnavailable, "{path} is locked by this program itself ({error}); try again"),
+    "SQLITE_LOCKED": (StoreUnavailable, "{path} is locked by this same process ({error}); retry"),
     "SQLITE_READONLY_DBMOVED": (StoreError, _MOVED),
     "SQLITE_READONLY": (StoreError, _READ_ONLY),
     "SQLITE_NOTADB": (
         StoreError,
-        "{path} is not a windlass database, nor any of SQLite's: name another file",
+        "{path} is not a SQLite database: name another file",
     ),
     "SQLITE_CORRUPT": (StoreError, _DAMAGED),
     "SQLITE_IOERR": (StoreUnavailable, _FAILED),
     "SQLITE_NOMEM": (StoreUnavailable, _NO_MEMORY),
-    "SQLITE_INTERRUPT": (StoreUnavailable, "reading {path} took too long and was given up; try again"),
+    "SQLITE_INTERRUPT": (StoreUnavailable, "reading {path} took too long and was aborted; retry"),
 }

@@ -1,4 +1,4 @@
-"""Fair turns at writing among processes. SQLite's own waiting is by lot, and starves whoever is unlucky."""
+"""A fair write lock among processes. SQLite's own busy waiting is random and can starve a writer."""
 
 import os
 import stat
@@ -9,20 +9,20 @@ if sys.platform != "win32":
     import fcntl
 
 
-class Turnstile:
-    """Two locks on side files: whoever holds `turn` is next, whoever holds `lock` writes.
+class FileLock:
+    """Two flocks on side files: the holder of `turn` is next in line, the holder of `lock` writes.
 
-    The kernel queues waiters in order, and a process that dies lets go. The database file itself is never
-    opened here: closing any descriptor of it would drop SQLite's locks. The side files are never deleted.
-    Where they cannot be made, or flock is not to be had, everybody just goes through.
+    The kernel queues waiters in order and releases the locks of a process that dies. The database file itself
+    is never opened here: closing any descriptor of it would drop SQLite's locks. The side files are never
+    deleted. Where they cannot be created, or flock is not available, the lock does nothing.
     """
 
     def __init__(self) -> None:
         self._files: tuple[int, int] | None = None
 
     def open_beside(self, database: Path) -> None:
-        """Open the side files of a database, making them if need be."""
-        if sys.platform == "win32":  # It has no flock: SQLite's own waiting must do.
+        """Open the side files of a database, creating them where they are missing."""
+        if sys.platform == "win32":  # No flock there: SQLite's own busy waiting has to do.
             return
         turn = _side_file(database, "-turn")
         lock = _side_file(database, "-lock")
@@ -30,7 +30,7 @@ class Turnstile:
             self._files = (turn, lock)
 
     def __enter__(self) -> None:
-        """Wait for the turn, for as long as it takes: whoever waits for the result has a deadline."""
+        """Wait for the lock, without a deadline: the caller that awaits the result has one."""
         if self._files is not None:
             turn, lock = self._files
             fcntl.flock(turn, fcntl.LOCK_EX)
@@ -40,12 +40,12 @@ class Turnstile:
                 fcntl.flock(turn, fcntl.LOCK_UN)
 
     def __exit__(self, *_: object) -> None:
-        """Let the next one through."""
+        """Release the lock to the next in line."""
         if self._files is not None:
             fcntl.flock(self._files[1], fcntl.LOCK_UN)
 
-    def is_wanted(self) -> bool:
-        """Whether another process waits behind us."""
+    def has_waiters(self) -> bool:
+        """Whether another process waits for the lock."""
         if self._files is None:
             return False
         turn, _ = self._files
@@ -57,16 +57,16 @@ class Turnstile:
         return False
 
     def close(self) -> None:
-        """Close the side files. In a forked child this leaves its parent's locks alone."""
+        """Close the side files. In a forked child this does not release the parent's locks."""
         files, self._files = self._files, None
         for file in files or ():
             os.close(file)
 
 
 def _side_file(database: Path, suffix: str) -> int | None:
-    """Open a file beside the database that whoever may write the one may lock the other.
+    """Open a file beside the database with the same permissions; None if it cannot be locked.
 
-    Never through a link: in a folder that others may write too, it could lead to any file of ours.
+    Never follows a link: in a directory that others can write, it could point to any file of this user.
     """
     path = database.with_name(database.name + suffix)
     try:
@@ -75,7 +75,7 @@ def _side_file(database: Path, suffix: str) -> int | None:
         return None
     try:
         if stat.S_ISREG(os.fstat(file).st_mode):
-            like_database(database, file)
+            copy_permissions(database, file)
             if _can_lock(file):
                 return file
     except OSError:
@@ -88,17 +88,17 @@ def _can_lock(file: int) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return True  # Somebody has it, so it works.
+        return True  # Another process holds it, so locking works.
     except OSError:
         return False
     fcntl.flock(file, fcntl.LOCK_UN)
     return True
 
 
-def like_database(database: Path, file: int) -> None:
-    """Give what lies beside the database its permissions, and as root its owner, as SQLite itself does.
+def copy_permissions(database: Path, file: int) -> None:
+    """Give a side file or directory the permissions of the database and, as root, its owner, as SQLite does.
 
-    By descriptor, so that nobody can put something else in its place meanwhile.
+    Works on a descriptor, so that the file cannot be swapped in between.
     """
     original, copy = database.stat(), os.fstat(file)
     if copy.st_uid != os.geteuid():

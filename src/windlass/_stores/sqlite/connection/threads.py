@@ -1,4 +1,4 @@
-"""Threads that serve requests: one writes, in groups that share a commit, and one reads."""
+"""Two threads with a connection each: one writes, in groups that share a commit, and one reads."""
 
 import asyncio
 import logging
@@ -17,10 +17,10 @@ from ...._clock import Clock
 from ....errors import StoreError, StoreUnavailable
 from .. import schema
 from ..read.find import Reader
-from ..transaction import Transaction, Wakes
-from .errors import in_our_words, told
-from .file_lock import Turnstile
-from .open import begin, connect, never_free
+from ..transaction import Transaction, Wakes, begin
+from .errors import translated, translated_errors
+from .file_lock import FileLock
+from .open import connect, never_close
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -28,22 +28,22 @@ R = TypeVar("R")
 logger = logging.getLogger("windlass.store")
 
 DEADLINE_SECONDS = 30.0
-"""How long a request may take, waiting for others included, before its caller is told to try again."""
+"""How long a request may take, waiting included, before it fails with StoreUnavailable."""
 
 MAX_GROUP = 1000
 MAX_GROUP_SECONDS = 0.02
-"""A group takes no further request after this long, so that nobody's commit waits for everybody's work."""
+"""A group takes no further requests after this time, which bounds the wait for its commit."""
 
 GAP_SHARE = 0.25
 MIN_GAP_SECONDS = 0.0001
 MAX_GAP_SECONDS = 0.05
-"""On the average the file is left unlocked for this share of the time it was held. Programs that do not know
-our turnstile only look now and then whether it is free; without a gap they would never get in. Time in which
-nothing was asked for counts, so that mostly little is left to wait."""
+"""On average the file is left unlocked for this share of the time it was locked. Programs that do not use our
+file lock only poll SQLite's; without a gap they would never get in. Idle time counts as gap, so that usually
+little is left to sleep."""
 
 
 class Request:
-    """Work for a line's thread, and the loop that waits for its result."""
+    """Work for a thread, and the event loop that awaits its result."""
 
     __slots__ = ("error", "future", "loop", "result", "wakes", "work")
 
@@ -56,10 +56,10 @@ class Request:
         self.wakes: Wakes | None = None
 
 
-class Line(Generic[P]):
-    """A thread of its own with a connection of its own, that serves requests in order.
+class StoreThread(Generic[P]):
+    """A thread with a connection of its own that serves requests in order, from any thread and event loop.
 
-    Any thread and any event loop may ask. The thread starts at once and connects; `ready` says how that went.
+    It starts at once and connects; `ready` is done when it has, or has the error.
     """
 
     def __init__(self, path: Path, name: str) -> None:
@@ -68,31 +68,31 @@ class Line(Generic[P]):
         self._requests: SimpleQueue[Request | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._closing = False
-        self._died: BaseException | None = None
+        self._crashed: BaseException | None = None
         self._ended: Future[None] = uncancellable()
-        self._thread = threading.Thread(target=self._live, name=f"windlass-{name}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"windlass-{name}", daemon=True)
         self._thread.start()
 
-    async def ask(self, work: Callable[[P], R]) -> R:
-        """Have the work done and wait for its result. What is given up before its turn is not done."""
+    async def submit(self, work: Callable[[P], R]) -> R:
+        """Run `work` on the thread and return its result. A request cancelled before its turn is not run."""
         request = Request(work, asyncio.get_running_loop())
         with self._lock:
             if self._closing:
-                raise self._why_over()
+                raise self._closed_error()
             self._requests.put(request)
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
                 result: R = await request.future
         except TimeoutError as error:
             raise StoreUnavailable(
-                f"{self.path} was not to be had within {DEADLINE_SECONDS:.0f} s: look for a stopped or "
-                f"hanging process that has {self.path.name}-lock open, or for a slow disk; what was asked "
-                f"for may still be done, and asking again does no harm"
+                f"timed out after {DEADLINE_SECONDS:.0f} s waiting for {self.path}: look for a stopped or "
+                f"hanging process that has {self.path.name}-lock open, or for a slow disk; the request may "
+                f"still be carried out, and repeating it is safe"
             ) from error
         return result
 
     def close(self) -> "Future[None]":
-        """Serve what has been asked for, then end; the answer is done when the thread has ended."""
+        """Serve the pending requests, then end; the returned future is done when the thread ends."""
         with self._lock:
             if not self._closing:
                 self._closing = True
@@ -100,65 +100,67 @@ class Line(Generic[P]):
         return self._ended
 
     def join(self) -> None:
-        """Wait for the thread's last breath, once it has said that it ends."""
+        """Wait for the thread to exit, once its future is done."""
         self._thread.join()
 
     @property
-    def is_over(self) -> bool:
-        """Whether it takes no more requests."""
+    def is_closed(self) -> bool:
+        """Whether it accepts no more requests."""
         return self._closing
 
-    def _why_over(self) -> BaseException:
+    def _closed_error(self) -> BaseException:
         failed = self.ready.exception(0) if self.ready.done() else None
         return (
-            self._died or failed or StoreError(f"the store on {self.path} is closed; open it again to use it")
+            self._crashed
+            or failed
+            or StoreError(f"the store on {self.path} is closed; open it again to use it")
         )
 
-    def leave_to_parent(self) -> None:
-        """In a forked child: the connection is the parent's, and even freeing it would do harm."""
+    def abandon_after_fork(self) -> None:
+        """In a forked child: leave the connection to the parent; even closing the copy would harm it."""
         connection: sqlite3.Connection | None = getattr(self, "_connection", None)
-        if connection is not None:  # The fork may have come before the thread had connected.
-            never_free(connection)
+        if connection is not None:  # Unset if the fork came before the thread connected.
+            never_close(connection)
 
-    def _live(self) -> None:
+    def _run(self) -> None:
         try:
             self._connection = connect(self.path)
             self._open()
-        except BaseException as error:  # noqa: BLE001 - handed to whoever opens the store
-            self._refuse(error)
+        except BaseException as error:  # noqa: BLE001 - raised to the caller that opens the store
+            self._fail_open(error)
             return
         self.ready.set_result(None)
         request: Request | None = None
         try:
             while (request := self._requests.get()) is not None:
                 self._serve(request)
-        except BaseException as error:  # noqa: BLE001 - a mistake of ours, of which those who wait must hear
-            self._die(error, request)
+        except BaseException as error:  # noqa: BLE001 - a bug; pending requests must fail
+            self._crash(error, request)
         finally:
             with suppress(sqlite3.Error, OSError):
-                self._shut()
+                self._close_connection()
             self._ended.set_result(None)
 
-    def _die(self, error: BaseException, request: Request | None) -> None:
-        """What must not happen: take no more, so that the next use makes a new line, and let nobody wait."""
-        logger.critical("the thread that serves %s broke down", self.path, exc_info=error)
-        self._died = StoreUnavailable(
-            f"the thread that serves {self.path} broke down ({error!r}): what was asked for may have been "
-            f"done, and asking again does no harm; try again"
+    def _crash(self, error: BaseException, request: Request | None) -> None:
+        """Fail this and all pending requests, and close, so that the next use starts a new thread."""
+        logger.critical("the store thread for %s crashed", self.path, exc_info=error)
+        self._crashed = StoreUnavailable(
+            f"the store thread for {self.path} crashed ({error!r}): the request may have been carried "
+            f"out, and repeating it is safe; retry"
         )
-        self._died.__cause__ = error
+        self._crashed.__cause__ = error
         if request is not None:
-            request.error = self._died
+            request.error = self._crashed
             deliver([request])
-        self._turn_away(self._died)
+        self._reject_pending(self._crashed)
 
-    def _refuse(self, error: BaseException) -> None:
-        """It could not be opened: say so to everybody who has asked already."""
+    def _fail_open(self, error: BaseException) -> None:
+        """Fail `ready` and every pending request."""
         self.ready.set_exception(error)
-        self._turn_away(error)
+        self._reject_pending(error)
         self._ended.set_result(None)
 
-    def _turn_away(self, error: BaseException) -> None:
+    def _reject_pending(self, error: BaseException) -> None:
         self.close()
         while (request := self._requests.get()) is not None:
             request.error = error
@@ -167,7 +169,7 @@ class Line(Generic[P]):
     def _open(self) -> None:
         raise NotImplementedError
 
-    def _shut(self) -> None:
+    def _close_connection(self) -> None:
         raise NotImplementedError
 
     def _serve(self, request: Request) -> None:
@@ -175,20 +177,20 @@ class Line(Generic[P]):
 
 
 def uncancellable() -> "Future[Any]":
-    """A future that a caller may stop waiting for without ending it."""
+    """Return a future that is not cancelled when a waiting caller is."""
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     return future
 
 
 def deliver(requests: list[Request]) -> None:
-    """Hand results to the loops that wait, one call a loop. A loop that is gone waits for nothing."""
+    """Resolve the futures of these requests, with one call per event loop; closed loops are skipped."""
     by_loop: defaultdict[asyncio.AbstractEventLoop, list[Request]] = defaultdict(list)
     for request in requests:
         by_loop[request.loop].append(request)
-    for loop, answered in by_loop.items():
+    for loop, served in by_loop.items():
         try:
-            loop.call_soon_threadsafe(_resolve, answered)
+            loop.call_soon_threadsafe(_resolve, served)
         except RuntimeError:
             continue
 
@@ -203,13 +205,13 @@ def _resolve(requests: list[Request]) -> None:
             request.future.set_exception(request.error)
 
 
-class ReadLine(Line[Reader]):
-    """Serves questions one by one, each in short reads of its own."""
+class ReaderThread(StoreThread[Reader]):
+    """Serves reads one by one."""
 
     def _open(self) -> None:
         self._reader = Reader(self._connection)
 
-    def _shut(self) -> None:
+    def _close_connection(self) -> None:
         self._connection.close()
 
     def _serve(self, request: Request) -> None:
@@ -217,88 +219,88 @@ class ReadLine(Line[Reader]):
             return
         try:
             request.result = request.work(self._reader)
-        except BaseException as error:  # noqa: BLE001 - the caller's, whatever it is
-            request.error = in_our_words(error, self.path)
+        except BaseException as error:  # noqa: BLE001 - raised to the caller
+            request.error = translated(error, self.path)
         deliver([request])
 
 
-class WriteLine(Line[Transaction]):
-    """Serves writes in groups: one transaction and one sync for all that have come in meanwhile."""
+class WriterThread(StoreThread[Transaction]):
+    """Serves writes in groups: one transaction and one sync for all requests that arrived meanwhile."""
 
     def __init__(self, path: Path, clock: Clock, wake: Callable[[Wakes], None]) -> None:
         self._clock = clock
         self._wake = wake
         self._wake_failed = False
-        self._freed_at = self._owed = 0.0
-        self._turn = Turnstile()
+        self._unlocked_at = self._gap_owed = 0.0
+        self._file_lock = FileLock()
         super().__init__(path, "write")
 
     def _open(self) -> None:
         try:
-            with told(self.path):
-                self._turn.open_beside(self.path)
-                schema.ensure(schema.File(self.path, self._connection, self._turn))
+            with translated_errors(self.path):
+                self._file_lock.open_beside(self.path)
+                schema.ensure(schema.File(self.path, self._connection, self._file_lock))
         except BaseException:
-            self._shut()
+            self._close_connection()
             raise
 
-    def _shut(self) -> None:
+    def _close_connection(self) -> None:
         self._connection.close()
-        self._turn.close()
+        self._file_lock.close()
 
-    def leave_to_parent(self) -> None:
-        """In a forked child: let go of the locks' files, and leave the connection to the parent."""
-        self._turn.close()
-        super().leave_to_parent()
+    def abandon_after_fork(self) -> None:
+        """In a forked child: close the lock files, and leave the connection to the parent."""
+        self._file_lock.close()
+        super().abandon_after_fork()
 
     # -- groups --------------------------------------------------------------------------------------
 
     def _serve(self, request: Request) -> None:
         group: list[Request] = []
         wakes = Wakes()
-        stands = False
+        committed = False
         try:
-            with self._turn:
+            with self._file_lock:
                 self._leave_gap()
                 began = time.perf_counter()
                 begin(self._connection, self.path)
                 self._serve_group(request, group, began)
-                if self._connection.in_transaction:  # A single request that was refused has been rolled back.
+                if self._connection.in_transaction:  # Not if a single request failed and was rolled back.
                     self._connection.execute("COMMIT")
-                self._freed_at = time.perf_counter()
-                self._owed += GAP_SHARE * (self._freed_at - began)
+                self._unlocked_at = time.perf_counter()
+                self._gap_owed += GAP_SHARE * (self._unlocked_at - began)
                 for done in group:
                     if done.wakes is not None:
                         wakes.merge(done.wakes)
-                stands = True
+                committed = True
                 deliver(group)
-                if self._turn.is_wanted():
+                if self._file_lock.has_waiters():
                     self._leave_gap()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, those who wait must hear of it
-            if not stands:  # What comes after the commit is not theirs: the next one will meet it.
+        except BaseException as error:  # noqa: BLE001 - passed on to the callers
+            if not committed:  # A failure after the commit is left to the next request.
                 self._fail(group or [request], error)
         if wakes:
-            self._tell(wakes)
+            self._notify(wakes)
 
-    def _tell(self, wakes: Wakes) -> None:
+    def _notify(self, wakes: Wakes) -> None:
         try:
             self._wake(wakes)
-        except Exception:  # Only a hint: whoever listens also looks by himself.
+        except Exception:  # Only a hint: listeners also poll.
             if not self._wake_failed:
                 logger.warning(
-                    "listeners on %s cannot be woken, and look by themselves", self.path, exc_info=True
+                    "cannot notify the listeners on %s; they poll instead", self.path, exc_info=True
                 )
             self._wake_failed = True
 
     def _serve_group(self, request: Request, group: list[Request], began: float) -> None:
-        """Do the request, and those that wait behind it."""
+        """Run the request and those that wait behind it."""
         if self._requests.empty():
-            self._do(request, group, undo="ROLLBACK")
+            self._run_request(request, group, undo="ROLLBACK")
             return
         following: Request | None = request
         while following is not None:
             self._connection.execute("SAVEPOINT windlass_request")
-            self._do(following, group, undo="ROLLBACK TO windlass_request")
+            self._run_request(following, group, undo="ROLLBACK TO windlass_request")
             self._connection.execute("RELEASE windlass_request")
             following = self._next(len(group), time.perf_counter() - began)
 
@@ -310,10 +312,10 @@ class WriteLine(Line[Transaction]):
         except Empty:
             return None
         if following is None:
-            self._requests.put(None)  # The end of the line: for the outer loop to see.
+            self._requests.put(None)  # The closing mark, for the outer loop.
         return following
 
-    def _do(self, request: Request, group: list[Request], *, undo: str) -> None:
+    def _run_request(self, request: Request, group: list[Request], *, undo: str) -> None:
         if request.future.cancelled():
             return
         group.append(request)
@@ -322,25 +324,29 @@ class WriteLine(Line[Transaction]):
             request.result = request.work(transaction)
             request.wakes = transaction.wakes
         except BaseException as error:
-            request.error = in_our_words(error, self.path)
+            request.error = translated(error, self.path)
             if not self._connection.in_transaction:
-                raise  # A full disk, say: SQLite has undone the whole group.
+                raise  # SQLite has rolled back the whole group, e.g. on a full disk.
             self._connection.execute(undo)
 
     def _leave_gap(self) -> None:
-        """Sleep until the file has been free for its share of the time. Inside the turnstile, so that the gap
-        is for programs that do not know it."""
+        """Sleep until the file has been unlocked for its share of the time; see GAP_SHARE.
+
+        Within the file lock, so that the gap is left to programs that do not use it.
+        """
         now = time.perf_counter()
-        self._owed = min(max(self._owed - (now - self._freed_at), -MAX_GAP_SECONDS), MAX_GAP_SECONDS)
-        self._freed_at = now
-        if self._owed > MIN_GAP_SECONDS:
-            time.sleep(self._owed)
-            self._owed = 0.0
+        self._gap_owed = min(
+            max(self._gap_owed - (now - self._unlocked_at), -MAX_GAP_SECONDS), MAX_GAP_SECONDS
+        )
+        self._unlocked_at = now
+        if self._gap_owed > MIN_GAP_SECONDS:
+            time.sleep(self._gap_owed)
+            self._gap_owed = 0.0
 
     def _fail(self, group: list[Request], error: BaseException) -> None:
         if self._connection.in_transaction:
-            with suppress(sqlite3.Error):  # Then the next BEGIN will say what is wrong.
+            with suppress(sqlite3.Error):  # The next BEGIN will fail with the cause.
                 self._connection.execute("ROLLBACK")
         for request in group:
-            request.error = in_our_words(error, self.path)
+            request.error = translated(error, self.path)
         deliver(group)

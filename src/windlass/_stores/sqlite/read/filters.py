@@ -1,4 +1,4 @@
-"""From a filter to a condition. Values are parameters; only our own words and the states' become text."""
+"""Filters to SQL conditions. Values become parameters; only column names and states become text."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -8,11 +8,10 @@ from msgspec.structs import replace
 
 from ...._model.filter import Dimension, Filter, Page
 from ...._model.state import State
-from ..rows import instant
-from ..statements import listed, statement
+from ..rows import filled, instant, listed, statement
 
 _OWN_INDEX = {(State.RUNNING,): "windlass_task_running", (State.DEAD,): "windlass_task_dead"}
-"""States that are few, or kept in the order of a page. Named, for the planner would rather avoid sorting."""
+"""States whose tasks are few or indexed in page order. Named: the planner would rather avoid a sort."""
 
 _STATE_INDEX = {
     State.READY: "windlass_task_ready",
@@ -20,7 +19,7 @@ _STATE_INDEX = {
     State.RUNNING: "windlass_task_running",
     State.DEAD: "windlass_task_dead",
 }
-_WAITS = "task.id IN (SELECT successor FROM windlass_dependency)"  # has no index: few tasks ever wait
+_WAITS = "task.id IN (SELECT successor FROM windlass_dependency)"  # no index: few tasks ever wait
 
 
 class Query(Struct, frozen=True):
@@ -30,97 +29,115 @@ class Query(Struct, frozen=True):
     parameters: dict[str, Any]
 
 
-def finding(where: Filter, page: Page, edge: str | None = None) -> Query:
-    """The tasks that match, a page by id, none of them beyond the edge."""
-    return _page("find", where, page, edge)
+def find_query(where: Filter, page: Page, edge: str | None = None) -> Query:
+    """Return the query for the tasks that match: a page by id, up to and including `edge`."""
+    return _page_query("find", where, page, edge)
 
 
-def naming(where: Filter, page: Page, edge: str | None = None) -> Query:
-    """The ids of the tasks that match, a page of them, none beyond the edge."""
-    return _page("find_ids", where, page, edge)
+def find_ids_query(where: Filter, page: Page, edge: str | None = None) -> Query:
+    """Return the query for the ids of the tasks that match: a page by id, up to and including `edge`."""
+    return _page_query("find_ids", where, page, edge)
 
 
-def _page(name: str, where: Filter, page: Page, edge: str | None) -> Query:
+def _page_query(name: str, where: Filter, page: Page, edge: str | None) -> Query:
     conditions, parameters = _conditions(where)
-    _within(conditions, (page.cursor, edge), newest_first=page.newest_first)
-    sql = _with(statement(name), conditions, where)
-    if page.newest_first:
-        sql = sql.replace("ORDER BY task.id", "ORDER BY task.id DESC")
+    conditions += _window((page.cursor, edge), newest_first=page.newest_first)
+    slots = {"direction": "DESC" if page.newest_first else ""}
+    sql = filled(name, {**slots, "index": _index(where), "conditions": _all_of(conditions)})
     return Query(sql, {**parameters, "cursor": page.cursor, "edge": edge, "limit": page.limit})
 
 
-def counting(where: Filter, by: Sequence[Dimension], window: tuple[str | None, str | None]) -> Query:
-    """How many match, by these dimensions, within a window of ids: the first not included, the last is."""
+def count_query(where: Filter, by: Sequence[Dimension], window: tuple[str | None, str | None]) -> Query:
+    """Return the query for the number of matches by dimensions, within a window of ids (first, last]."""
+    return _count_query(where, by, window, _index(where), ())
+
+
+def count_states_query(where: Filter, by: Sequence[Dimension]) -> Query:
+    """Return the query for the number of matches in one statement, each state through its own index."""
+    parts = [
+        _count_query(replace(where, states=(state,)), by, (None, None), *_access_by_state(state))
+        for state in _each_state(where)
+    ]
+    return Query("\nUNION ALL\n".join(part.sql for part in parts), parts[0].parameters)
+
+
+def _count_query(
+    where: Filter,
+    by: Sequence[Dimension],
+    window: tuple[str | None, str | None],
+    index: str,
+    access: Sequence[str],
+) -> Query:
     conditions, parameters = _conditions(where)
-    _within(conditions, window, newest_first=False)
+    conditions += _window(window, newest_first=False)
     columns = ", ".join(f"task.{dimension.value}" for dimension in by)
-    sql = statement("count").replace(", 1\n", f", {columns}\n" if by else "\n")
-    sql = sql.replace("GROUP BY 3", f"GROUP BY {columns}" if by else "")
-    return Query(_with(sql, conditions, where), {**parameters, "cursor": window[0], "edge": window[1]})
+    slots = {"dimensions": f", {columns}" if by else "", "group_by": f"GROUP BY {columns}" if by else ""}
+    sql = filled("count", {**slots, "index": index, "conditions": _all_of([*access, *conditions])})
+    return Query(sql, {**parameters, "cursor": window[0], "edge": window[1]})
 
 
-def counting_states(where: Filter, by: Sequence[Dimension]) -> Query:
-    """The same in one step, each state by what leads to its tasks."""
-    queries = [counting(replace(where, states=(state,)), by, (None, None)) for state in _each_state(where)]
-    arms = [_by_state(query.sql, state) for query, state in zip(queries, _each_state(where), strict=True)]
-    return Query("\nUNION ALL\n".join(arms), queries[0].parameters)
-
-
-def sizing_states(where: Filter, limit: int) -> Iterator[Query]:
-    """How many tasks there are of each state, whatever else the filter asks for, up to a limit."""
+def state_size_queries(where: Filter, limit: int) -> Iterator[Query]:
+    """Yield queries that count the tasks of each state up to a limit, whatever else the filter says."""
     for state in _each_state(where):
         if state is State.WAITING:
             yield Query(statement("few_dependencies"), {"limit": limit})
         else:
-            sql = statement("few").replace("TRUE", f"task.state = '{state.value}'")
-            yield Query(_by_state(sql, state), {"limit": limit})
+            slots = {"index": _indexed_by(_STATE_INDEX[state]), "conditions": f"task.state = '{state.value}'"}
+            yield Query(filled("few", slots), {"limit": limit})
 
 
 def is_by_state(where: Filter) -> bool:
-    """Whether the filter names states, and each has something that leads to its tasks."""
-    led = {*_STATE_INDEX, State.WAITING}
-    return not is_selective(where) and bool(where.states) and led.issuperset(where.states or ())
+    """Whether the filter names only states whose tasks can be reached without a scan."""
+    reachable = {*_STATE_INDEX, State.WAITING}
+    return not is_selective(where) and bool(where.states) and reachable.issuperset(where.states or ())
 
 
 def _each_state(where: Filter) -> list[State]:
     return [*dict.fromkeys(map(State, where.states or ()))]
 
 
-def _by_state(sql: str, state: State) -> str:
-    if state is State.WAITING:
-        return sql.replace("WHERE ", f"WHERE {_WAITS} AND ")
-    return sql if "INDEXED BY" in sql else sql.replace("AS task", f"AS task INDEXED BY {_STATE_INDEX[state]}")
+def _access_by_state(state: State) -> tuple[str, Sequence[str]]:
+    """Return the index and the further conditions by which the tasks of a state are reached."""
+    return ("", (_WAITS,)) if state is State.WAITING else (_indexed_by(_STATE_INDEX[state]), ())
 
 
-def _within(conditions: list[str], window: tuple[str | None, str | None], *, newest_first: bool) -> None:
+def _index(where: Filter) -> str:
+    return "" if where.states not in _OWN_INDEX or is_named(where) else _indexed_by(_OWN_INDEX[where.states])
+
+
+def _indexed_by(index: str) -> str:
+    return f"INDEXED BY {index}"
+
+
+def _all_of(conditions: Sequence[str]) -> str:
+    return " AND ".join(conditions) or "TRUE"
+
+
+def _window(window: tuple[str | None, str | None], *, newest_first: bool) -> list[str]:
     cursor, edge = window
+    conditions: list[str] = []
     if cursor is not None:
         conditions.append("task.id < :cursor" if newest_first else "task.id > :cursor")
     if edge is not None:
         conditions.append("task.id >= :edge" if newest_first else "task.id <= :edge")
+    return conditions
 
 
 def is_selective(where: Filter) -> bool:
-    """Whether an index finds the tasks that match, so that no window is needed to keep the read short."""
+    """Whether an index finds the tasks that match, so that the read is short without a window."""
     return is_named(where) or where.states in _OWN_INDEX
 
 
 def is_named(where: Filter) -> bool:
-    """Whether the filter says which tasks it means, rather than what they are like: never many rows."""
+    """Whether the filter names tasks, by id, root or key, rather than describing them: never many rows."""
     return where.ids is not None or where.root is not None or where.idempotency_key is not None
-
-
-def _with(sql: str, conditions: list[str], where: Filter) -> str:
-    if where.states in _OWN_INDEX and not is_named(where):
-        sql = sql.replace("AS task", f"AS task INDEXED BY {_OWN_INDEX[where.states]}")
-    return sql.replace("WHERE TRUE", "WHERE " + " AND ".join(conditions)) if conditions else sql
 
 
 def _conditions(where: Filter) -> tuple[list[str], dict[str, Any]]:
     conditions: list[str] = []
     parameters: dict[str, Any] = {}
     if where.states is not None:
-        # As text, so that the planner sees which partial index holds them.
+        # As text, so that the planner can match the partial indexes.
         named = ", ".join(f"'{State(state).value}'" for state in where.states)
         conditions.append(f"task.state = {named}" if len(where.states) == 1 else f"task.state IN ({named})")
     for name, condition in _LISTS.items():
@@ -162,5 +179,5 @@ _BOUNDS = {
 
 
 def mentions(error_type: str | None, message: str | None, text: str) -> bool:
-    """Whether an error's type or message has this lower-case text in it. LIKE folds ASCII only."""
+    """Whether an error's type or message contains this lower-case text. LIKE folds only ASCII."""
     return error_type is not None and (text in error_type.lower() or text in (message or "").lower())

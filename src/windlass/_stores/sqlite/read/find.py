@@ -1,4 +1,4 @@
-"""Reading for people. Each read is short: while one goes on, nobody can commit."""
+"""Reads for clients and operators, on the reader thread. Each is short: commits wait while one is running."""
 
 import sqlite3
 from collections import Counter
@@ -17,28 +17,26 @@ from ...._model.record import KINDS, Audit, Record, Session, Worker
 from ...._model.task import Task, TaskId
 from ...._policy.order.limits import PermitUsage
 from ...rules.usage import usages
-from ..claim.queries import running
-from ..claim.queue_rules import places
-from ..rows import Row, moment, read_attempt, read_tasks
-from ..statements import statement
+from ..claim.queue_rules import read_rules
+from ..rows import Row, moment, read_attempt, read_running, read_tasks, statement
 from .filters import (
     Query,
-    counting,
-    counting_states,
-    finding,
+    count_query,
+    count_states_query,
+    find_ids_query,
+    find_query,
     is_by_state,
     is_selective,
-    naming,
-    sizing_states,
+    state_size_queries,
 )
 
 R = TypeVar("R", bound=Record)
 S = TypeVar("S")
 
-Ask: TypeAlias = Callable[[Filter, Page, str | None], Query]
+BuildQuery: TypeAlias = Callable[[Filter, Page, str | None], Query]
 
 WINDOW = 20_000
-"""Rows that one statement looks at when no index leads to those that match: some 20 ms."""
+"""Rows that one statement scans when no index finds the matches: about 20 ms."""
 
 _BEYOND_ALL = chr(0x10FFFF)  # sorts after every id
 _settings = msgspec.json.Decoder(QueueSettings)
@@ -46,27 +44,27 @@ _worker = msgspec.json.Decoder(Worker)
 
 
 class Reader:
-    """The questions, asked on a connection that does nothing else."""
+    """Reads on a connection of their own."""
 
     def __init__(self, connection: sqlite3.Connection, window: int = WINDOW) -> None:
         self._connection = connection
         self._window = window
 
     def find(self, where: Filter, page: Page) -> Slice[Task]:
-        """The tasks that match, by id."""
+        """Return the tasks that match, by id."""
         more = replace(page, limit=page.limit + 1)
-        found = self._page(finding, where, more)
+        found = self._page(find_query, where, more)
         return _slice(read_tasks(found[: page.limit]), found, lambda task: task.id)
 
     def find_ids(self, where: Filter, page: Page) -> Slice[TaskId]:
-        """The ids of the tasks that match, without reading the rest of them."""
-        found = self._page(naming, where, replace(page, limit=page.limit + 1))
+        """Return the ids of the tasks that match."""
+        found = self._page(find_ids_query, where, replace(page, limit=page.limit + 1))
         return _slice([row[0] for row in found[: page.limit]], found, str)
 
     def count(self, where: Filter, by: Sequence[Dimension]) -> list[Count]:
-        """How many match. Exact with an index or in one window; several are added up while tasks move.
+        """Count the matches; exact if an index finds them or one window covers the table.
 
-        Of states with few tasks each is counted by its index, however many others have ended.
+        Several windows are added up while tasks change. States with few tasks are counted by their indexes.
         """
         numbers: Counter[tuple[str, ...]] = Counter()
         oldest: dict[tuple[str, ...], int] = {}
@@ -74,7 +72,7 @@ class Reader:
         by_state = is_by_state(where) and self._are_few(where)
         while windows == 0 or edge is not None:
             edge = None if by_state or is_selective(where) else self._edge(page)
-            query = counting_states(where, by) if by_state else counting(where, by, (page.cursor, edge))
+            query = count_states_query(where, by) if by_state else count_query(where, by, (page.cursor, edge))
             for number, due_at, *key in self._select(query):
                 values = tuple(key)
                 numbers[values] += number
@@ -93,14 +91,14 @@ class Reader:
         ]
 
     def attempts(self, task_id: TaskId) -> list[Attempt]:
-        """The lines of a task's attempts, oldest first."""
+        """Return the recorded attempts of a task, oldest first."""
         rows = self._rows("attempts", {"id": task_id})
         return [
             read_attempt(task_id, row) for row in rows[-MAX_RECORDED:]
-        ]  # A completion is one beside them.
+        ]  # A completion comes on top of them.
 
     def records(self, kind: type[R], page: Page) -> Slice[R]:
-        """The records of a kind, by name."""
+        """Return the records of a kind, by name."""
         name, read, key = _KINDS[kind]
         found = self._rows(
             f"{name}_back" if page.newest_first else name,
@@ -115,53 +113,53 @@ class Reader:
 
     def usages(self, page: Page, now: datetime) -> Slice[Usage]:
         """Return a page of the permits in use, by key."""
-        limits = places(tuple(self._rows("rules", {}))).limits
+        limits = read_rules(tuple(self._rows("rules", {}))).limits
         cut: dict[str, object] = {"after": page.cursor or "", "before": page.cursor, "limit": page.limit + 1}
         buckets = self._rows("all_buckets_back" if page.newest_first else "all_buckets", cut)
         left = {key: (tokens, moment(at)) for key, tokens, at in buckets}
-        holding = running(self._rows("limited", {}))
+        holding = read_running(self._rows("limited", {}))
         used = {key: PermitUsage(holding[key], *left.get(key, (None, None))) for key in {*holding, *left}}
         return page_of(usages(limits, used, now), page, lambda usage: usage.name)
 
-    # -- looking for something to wake for -----------------------------------------------------------
+    # -- for listeners of wakes -----------------------------------------------------------------------
 
     def data_version(self) -> int:
-        """A number that changes whenever another connection has committed."""
+        """Return a number that changes with every commit of another connection."""
         version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
         return version
 
     def has_ready(self, queues: Sequence[str]) -> bool:
-        """Whether one of these queues has tasks to claim."""
+        """Whether one of these queues has ready tasks and is not paused."""
         return any(self._rows("any_ready", {"queue": queue}) for queue in queues)
 
     def next_due(self) -> int | None:
-        """When the next scheduled task is due, in microseconds."""
+        """Return when the next scheduled task is due, in microseconds."""
         rows = self._rows("next_due", {})
         return rows[0][0] if rows else None
 
     # -- windows -------------------------------------------------------------------------------------
 
-    def _page(self, ask: Ask, where: Filter, page: Page) -> list[Row]:
-        """A page; where no index leads to it, window by window until it is full or the table ends."""
+    def _page(self, build: BuildQuery, where: Filter, page: Page) -> list[Row]:
+        """Read a page; without an index, window by window until it is full or the table ends."""
         if is_selective(where):
-            return self._select(ask(where, page, None))
+            return self._select(build(where, page, None))
         found: list[Row] = []
         edge: str | None = ""
         while edge is not None and len(found) < page.limit:
             edge = self._edge(page)
-            found += self._select(ask(where, replace(page, limit=page.limit - len(found)), edge))
+            found += self._select(build(where, replace(page, limit=page.limit - len(found)), edge))
             page = replace(page, cursor=edge, limit=page.limit)
         return found
 
     def _are_few(self, where: Filter) -> bool:
         """Whether the tasks of these states fit into one window."""
         room = self._window
-        for query in sizing_states(where, room + 1):
+        for query in state_size_queries(where, room + 1):
             room -= self._select(query)[0][0]
         return room >= 0
 
     def _edge(self, page: Page) -> str | None:
-        """The last id that the next window covers; None if it covers the rest of the table."""
+        """Return the last id of the next window; None if it covers the rest of the table."""
         start = page.cursor or (_BEYOND_ALL if page.newest_first else "")
         rows = self._rows(
             "window_back" if page.newest_first else "window", {"start": start, "rows": self._window}
@@ -196,9 +194,9 @@ def _read_session(row: Row) -> Session:
 
 
 def _read_audit(row: Row) -> Audit:
-    line, at, who, why, action, task_id, detail, subject = row
+    audit_id, at, who, why, action, task_id, detail, subject = row
     return Audit(
-        id=line,
+        id=audit_id,
         at=moment(at),
         who=who,
         why=why,
@@ -217,6 +215,6 @@ def _body_reader(kind: Any) -> Callable[[Row], Any]:
 _KINDS: dict[object, tuple[str, Callable[[Row], Any], Callable[[Any], str]]] = {
     QueueSettings: ("queues", _read_queue, lambda settings: settings.name),
     Session: ("sessions", _read_session, lambda session: session.id),
-    Audit: ("audits", _read_audit, lambda line: line.id),
+    Audit: ("audits", _read_audit, lambda entry: entry.id),
     **{kind: ("records", _body_reader(kind), lambda record: record.name) for kind in KINDS},
 }

@@ -1,3 +1,3 @@
--- How many tasks of a state there are, up to a limit. The state takes the place of "TRUE", with its index.
+-- The number of tasks of a state, counted up to a limit. Uses the partial index of the state.
 SELECT count(*)
-FROM (SELECT 1 FROM windlass_task AS task WHERE TRUE LIMIT :limit)
+FROM (SELECT 1 FROM windlass_task AS task /* :index */ WHERE /* :conditions */ LIMIT :limit)

@@ -1,6 +1,6 @@
--- The ids of tasks, a page of them. The conditions of the filter take the place of "TRUE", as in find.sql.
+-- The ids of tasks, a page by id; the same indexes as in find.sql.
 SELECT task.id
-FROM windlass_task AS task
-WHERE TRUE
-ORDER BY task.id
+FROM windlass_task AS task /* :index */
+WHERE /* :conditions */
+ORDER BY task.id /* :direction */
 LIMIT :limit

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from ..._policy.input.quoting import counted
 from ..._store.protocol import Finding, Severity
 from ..migrations import standing
 from . import schema
@@ -142,20 +141,17 @@ def _clock(file: File, now: datetime) -> Iterator[Finding]:
 
 
 _STUCK = {
-    "expired_sessions": (
-        "worker session",
-        "expired; check that a keeper is running to rescue the tasks",
-    ),
-    "running_without_session": ("task", "running without a session, which is a bug: report it with the file"),
-    "waiting_for_nothing": ("task", "waiting without a predecessor, which is a bug: cancel and replay"),
+    "expired_sessions": ("expired worker sessions", "check that a keeper is running to rescue their tasks"),
+    "running_without_session": ("tasks running without a session", "this is a bug; report it with the file"),
+    "waiting_for_nothing": ("tasks waiting without a predecessor", "this is a bug; cancel and replay them"),
 }
 
 
 def _tasks(file: File, now: datetime) -> Iterator[Finding]:
     found = {name: _number(file, name, {"now": instant(now)}) for name in _STUCK}
-    for name, (noun, advice) in _STUCK.items():
+    for name, (what, advice) in _STUCK.items():
         if found[name]:
-            yield _warning("tasks", f"{counted(found[name], noun)} {advice}")
+            yield _warning("tasks", f"{what}: {found[name]}; {advice}")
     if not any(found.values()):
         yield _fine("tasks", "no stuck tasks")
 

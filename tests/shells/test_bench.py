@@ -1,4 +1,4 @@
-"""The benchmarks run, check their own runs, and say which targets were met. Their figures are not tested."""
+"""The benchmarks run, verify their own runs, and report which targets were met. Figures are not tested."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ def test_a_quick_run_measures_every_part_and_keeps_it_as_json(tmp_path: Path) ->
 @pytest.mark.system
 @pytest.mark.timeout(180)
 def test_a_quick_run_beside_the_peers_on_postgres(tmp_path: Path) -> None:
-    """Without the one that is fetched from npm."""
+    """Except for BullMQ, which npm would have to fetch."""
     left_out = ("--without", "graphile-worker", "--without", "procrastinate")
 
     done = bench("postgres", "--quick", *left_out, "--results", str(tmp_path), seconds=170)
@@ -64,7 +64,7 @@ def test_a_ratio_is_taken_round_by_round() -> None:
     assert ratio("p", "w", ours, theirs).values == (10.0, 15.0, 10.0)
 
 
-def test_a_missed_target_is_said_to_be_missed() -> None:
+def test_a_missed_target_is_reported() -> None:
     figure = Figure("p", "w", "windlass : huey", "x", (9.0, 9.5, 11.0))
     findings = Findings([figure], [Target("drain", figure, at_least=10), Target("loop", figure, at_most=10)])
 

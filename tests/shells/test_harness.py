@@ -1,4 +1,4 @@
-"""Testing for users: the real engine on a memory store, run when the test says so. (I6)"""
+"""The test harness for users: the real engine on a memory store, run step by step by the test."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -21,7 +21,7 @@ def harness(windlass_harness: Make, app: App) -> Harness:
     return windlass_harness(app)
 
 
-def test_what_is_due_runs_when_the_test_says_so(harness: Harness, app: App) -> None:
+def test_due_tasks_run_when_the_test_runs_them(harness: Harness, app: App) -> None:
     @app.task(name="greet")
     async def greet(name: str) -> str:
         return f"hello {name}"
@@ -33,7 +33,7 @@ def test_what_is_due_runs_when_the_test_says_so(harness: Harness, app: App) -> N
     assert handle.result() == "hello ada"
 
 
-def test_the_clock_is_the_tests(harness: Harness, app: App) -> None:
+def test_the_test_controls_the_clock(harness: Harness, app: App) -> None:
     @app.task(name="later")
     def later() -> None: ...
 
@@ -58,7 +58,7 @@ def test_schedules_fire_by_the_tests_clock(harness: Harness, app: App) -> None:
     assert [before, harness.run_until_idle(), harness.run_until_idle()] == [0, 1, 0]
 
 
-def test_a_handlers_own_exception_comes_out(harness: Harness, app: App) -> None:
+def test_the_exception_of_a_handler_is_raised(harness: Harness, app: App) -> None:
     class OutOfStock(Exception):
         pass
 
@@ -72,7 +72,7 @@ def test_a_handlers_own_exception_comes_out(harness: Harness, app: App) -> None:
         harness.run_until_idle()
 
 
-def test_an_exception_in_a_thread_and_in_the_loop_come_out_alike(harness: Harness, app: App) -> None:
+def test_an_exception_is_raised_alike_from_a_thread_and_from_the_loop(harness: Harness, app: App) -> None:
     @app.task(name="loop")
     async def in_loop() -> None:
         raise KeyError("loop")
@@ -83,7 +83,7 @@ def test_an_exception_in_a_thread_and_in_the_loop_come_out_alike(harness: Harnes
         harness.run_until_idle()
 
 
-def test_left_alone_errors_are_retried_and_buried_as_in_production(harness: Harness, app: App) -> None:
+def test_unless_raised_errors_are_retried_and_buried_as_in_production(harness: Harness, app: App) -> None:
     @app.task(name="fails", backoff=Backoff(base=10, jitter=0, max_attempts=2))
     async def fails(*, ctx: Context = INJECTED) -> None:
         raise ValueError(f"attempt {ctx.attempt}")
@@ -110,7 +110,7 @@ def test_a_snooze_is_not_an_error(harness: Harness, app: App) -> None:
     assert [task.attempt for task in harness.tasks(patient, State.SCHEDULED)] == [0]
 
 
-def test_what_follows_runs_too(harness: Harness, app: App) -> None:
+def test_chained_tasks_run_too(harness: Harness, app: App) -> None:
     @app.task(name="double")
     async def double(n: int) -> int:
         return 2 * n
@@ -153,7 +153,7 @@ async def test_a_test_with_a_loop_awaits_it(harness: Harness, app: App) -> None:
     assert await handle.result() == 1
 
 
-def test_the_apps_own_store_is_put_back(app: App) -> None:
+def test_the_store_of_the_app_is_restored(app: App) -> None:
     from windlass.testing.harness import harness as on_memory
 
     before = app.store.inner
@@ -164,6 +164,6 @@ def test_the_apps_own_store_is_put_back(app: App) -> None:
     assert app.store.inner is before
 
 
-def test_a_function_called_without_a_worker_says_who_injects() -> None:
+def test_a_handler_called_without_a_worker_explains_the_missing_context() -> None:
     with pytest.raises(AttributeError, match="no worker runs this"):
         _ = INJECTED.attempt

@@ -1,4 +1,4 @@
-"""The servers that other tests stand on: private, and gone with their tests; and the proxy that fails."""
+"""The private servers that tests use: start, failure, stop; and the fault-injecting proxy."""
 
 import asyncio
 import os
@@ -46,7 +46,7 @@ def test_oldest_and_newest_differ() -> None:
 
 
 @pytest.mark.parametrize("version", installed())
-def test_a_server_is_of_the_version_asked_for(tmp_path: Path, version: int) -> None:
+def test_a_server_has_the_requested_version(tmp_path: Path, version: int) -> None:
     with Postgres.start(tmp_path, version=version, settings=QUICK) as server:
         assert server.version == version
         assert str(answer(server.url, "SHOW server_version")).startswith(f"{version}.")
@@ -82,7 +82,7 @@ def test_a_server_that_was_killed_starts_again(tmp_path: Path) -> None:
         assert answer(server.url) == 1
 
 
-def test_two_servers_do_not_meet(tmp_path: Path) -> None:
+def test_two_servers_do_not_share_data(tmp_path: Path) -> None:
     with (
         Postgres.start(tmp_path, settings=QUICK) as one,
         Postgres.start(tmp_path, settings=QUICK) as other,
@@ -93,7 +93,7 @@ def test_two_servers_do_not_meet(tmp_path: Path) -> None:
         assert answer(other.url, "SELECT count(*) FROM pg_database WHERE datname = 'only here'") == 0
 
 
-def test_closing_leaves_the_log_and_nothing_else(tmp_path: Path) -> None:
+def test_closing_removes_all_but_the_log(tmp_path: Path) -> None:
     with Postgres.start(tmp_path, settings=QUICK) as server:
         pid = server.pid
 
@@ -102,7 +102,7 @@ def test_closing_leaves_the_log_and_nothing_else(tmp_path: Path) -> None:
     assert "ready to accept connections" in server.log.read_text()
 
 
-def test_a_version_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_version_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(ServerFailed, match="Postgres 9 is not installed"):
         Postgres.start(tmp_path, version=9)
 
@@ -176,7 +176,7 @@ def proxy(postgres_newest: Postgres) -> Iterator[Proxy]:
 
 @pytest.fixture
 async def direct(postgres_newest: Postgres) -> AsyncIterator[Connection]:
-    """A connection past the proxy, and an empty table `load (n int)` to look at through it."""
+    """A connection that bypasses the proxy, and an empty table `load (n int)`."""
     connection = await asyncpg.connect(postgres_newest.url)
     await connection.execute("CREATE TABLE load (n int)")
     yield connection
@@ -212,7 +212,7 @@ async def test_a_transaction_cut_after_its_commit_is_done(proxy: Proxy, direct: 
     assert await loaded(direct) == [1]
 
 
-async def test_what_commits_nothing_is_not_cut(proxy: Proxy, direct: Connection) -> None:
+async def test_statements_that_commit_nothing_are_not_cut(proxy: Proxy, direct: Connection) -> None:
     connection = await asyncpg.connect(proxy.url)
     proxy.cut_after_commit()
 
@@ -228,7 +228,7 @@ async def test_what_commits_nothing_is_not_cut(proxy: Proxy, direct: Connection)
     await connection.close()
 
 
-async def test_only_what_is_asked_for_is_cut(proxy: Proxy, direct: Connection) -> None:
+async def test_only_the_requested_statement_is_cut(proxy: Proxy, direct: Connection) -> None:
     connection = await asyncpg.connect(proxy.url)
     proxy.cut_after_commit(when=lambda tag: tag.startswith("DELETE"))
 
@@ -254,9 +254,7 @@ async def test_a_statement_cut_before_it_arrives_is_not_done(proxy: Proxy, direc
     await connection.close()
 
 
-async def test_random_cuts_leave_what_was_answered_and_what_was_cut_after(
-    proxy: Proxy, direct: Connection
-) -> None:
+async def test_random_cuts_keep_what_was_committed(proxy: Proxy, direct: Connection) -> None:
     proxy.cut_before_statements(0.1, seed=1)
     proxy.cut_after_commits(0.1, seed=2)
     answered = 0
@@ -288,7 +286,7 @@ async def test_a_cut_ends_all_connections_but_lets_new_ones_in(proxy: Proxy) -> 
     assert answer(proxy.url) == 1
 
 
-async def test_a_proxy_that_refuses_keeps_whom_it_has(proxy: Proxy) -> None:
+async def test_a_proxy_that_refuses_keeps_existing_connections(proxy: Proxy) -> None:
     connection = await asyncpg.connect(proxy.url)
 
     proxy.refuse()
@@ -315,7 +313,7 @@ async def test_nothing_passes_a_frozen_proxy_until_it_thaws(proxy: Proxy) -> Non
     await connection.close()
 
 
-async def test_large_answers_pass_whole(proxy: Proxy) -> None:
+async def test_large_responses_pass_completely(proxy: Proxy) -> None:
     connection = await asyncpg.connect(proxy.url)
     proxy.cut_after_commit(when=lambda tag: False)  # has it look at every message
 

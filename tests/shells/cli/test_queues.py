@@ -89,7 +89,7 @@ def test_options_that_are_not_given_stay_as_they_are(run: Run) -> None:
         (("--fairness", "fair"), "round_robin"),
         (("--weight", "acme"), "NAME=3"),
         (("--weight", "acme=lots"), "NAME=3"),
-        (("--weight", "acme=3"), "weights are for round_robin"),
+        (("--weight", "acme=3"), "weights need round_robin"),
         (("--fairness", "round_robin", "--weight", "acme=1000"), "1 to 100"),
         (("--share", "lowest=10"), "one of high, medium, low"),
         (("--share", "low=100"), "1 to 99"),

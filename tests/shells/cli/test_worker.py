@@ -152,7 +152,7 @@ def test_a_worker_ends_if_the_folder_of_its_store_is_missing(start: Start, folde
     [
         (("--reserve", "lowest=1"), "one of high, medium, low"),
         (("--reserve", "low"), "a number for each level, as in low=2, not 'low'"),
-        (("--reserve", "low=x"), "reserve is a whole number"),
+        (("--reserve", "low=x"), "reserve must be a whole number"),
         (("--reserve", "low=40"), "cannot reserve 40 slots of 32"),
     ],
 )

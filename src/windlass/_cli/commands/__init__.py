@@ -1,1 +1,1 @@
-"""One file for each noun of the command line; imported when it is asked for."""
+"""One module per command or group; imported when it is run."""

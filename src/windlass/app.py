@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
 from ._client.alerts import DeclaredAlerts
 from ._client.builder import TaskBuilder
-from ._client.client import Client
+from ._client.client import Client, LoopThread
 from ._client.declarations import Declarations
-from ._client.loop import LoopThread
 from ._client.operator import Operator
 from ._client.schedules import DeclaredSchedules
 from ._client.sync.client import SyncClient

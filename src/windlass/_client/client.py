@@ -1,7 +1,10 @@
-"""Client: enqueue tasks and follow them. Handle: one of these tasks."""
+"""Client: enqueue tasks and follow them. Handle: one of these tasks. LoopThread: for blocking callers."""
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+import os
+import threading
+import weakref
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Generic, TypeVar, Unpack
 
@@ -26,9 +29,9 @@ from ..errors import (
     TaskFinished,
 )
 from .builder import TaskBuilder
-from .loop import LoopThread
 
 R = TypeVar("R")  # the result of a task
+T = TypeVar("T")
 
 MAX_BATCH = 100_000
 """The most tasks that one call enqueues."""
@@ -134,6 +137,47 @@ class Handle(Generic[R]):
         if not await self._store.apply(action, Filter(ids=(self.id,)), 1):
             task = await self.task()
             raise TaskFinished(f"task {self.id} has already ended: it is {task.state}")
+
+
+class LoopThread:
+    """Runs coroutines for threads without a loop. Starts at first use, and again after a fork."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._inherited: list[asyncio.AbstractEventLoop] = []
+        self._end: weakref.finalize[Any, Any] | None = None
+        _loop_threads.add(self)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine there, in the caller's context, and wait for its result."""
+        loop = self._running()
+        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # the caller was interrupted: nobody waits for the result
+            raise
+
+    def reset(self) -> None:
+        """Start afresh in a forked child, which has neither the thread nor, perhaps, a free lock."""
+        self._lock = threading.Lock()
+        if self._loop is not None:
+            self._inherited.append(self._loop)  # never closed here: its pipes are the parent's
+            self._loop = None
+        if self._end is not None:
+            self._end.detach()
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(
+                    target=_run_loop, args=(self._loop,), name="windlass-sync", daemon=True
+                ).start()
+                self._end = weakref.finalize(self, self._loop.call_soon_threadsafe, self._loop.stop)
+                self._end.atexit = False
+            return self._loop
 
 
 class Client:
@@ -281,3 +325,20 @@ def _described(task: Task) -> str:
 def _check_size(batch: Sequence[NewTask]) -> None:
     if len(batch) > MAX_BATCH:
         raise InvalidOption(f"a batch holds at most {MAX_BATCH:,} tasks, not {len(batch):,}; split it")
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Run until the LoopThread is garbage-collected."""
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+def _reset_after_fork() -> None:
+    for one in _loop_threads:
+        one.reset()
+
+
+_loop_threads: "weakref.WeakSet[LoopThread]" = weakref.WeakSet()
+os.register_at_fork(after_in_child=_reset_after_fork)

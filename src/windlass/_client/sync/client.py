@@ -11,8 +11,7 @@ from ..._model.state import State
 from ..._model.task import NewTask, Progress, Task, TaskId
 from ..._policy.input.chain import Step
 from ..._policy.input.new_task import check_first_options
-from ..client import Client, Handle
-from ..loop import LoopThread
+from ..client import Client, Handle, LoopThread
 
 R = TypeVar("R")
 

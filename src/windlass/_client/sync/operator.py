@@ -16,7 +16,7 @@ from ..._model.state import State
 from ..._model.task import Task, TaskId
 from ..._policy.order.queue_options import QueueChanges
 from ..._store.protocol import Finding, Migration, Promise
-from ..loop import LoopThread
+from ..client import LoopThread
 from ..operator import DEAD, Operator
 from .records import SyncAlerts, SyncKeys, SyncLimits, SyncSchedules
 

@@ -15,9 +15,9 @@ from ..._policy.alerts import AlertOptions
 from ..._policy.order.limit_options import LimitOptions
 from ..._webhook import WebhookResponse
 from ..alerts import Alerts, AlertStatus
+from ..client import LoopThread
 from ..keys import Keys, NewKey
 from ..limits import Limits
-from ..loop import LoopThread
 from ..schedules import Schedules, ScheduleStatus
 
 

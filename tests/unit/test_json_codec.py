@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.unit.model.test_values import PLAIN, values
 from tests.unit.samples import ERROR, HOUR, NOW, running
 from windlass._model.filter import Action, Filter, Page, Slice
@@ -62,7 +63,7 @@ KINDS: dict[str, Any] = {**MESSAGES, **KEPT, "verdict": Verdict, "action": Actio
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(examples(5, 15), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data())
 def test_a_value_comes_back_as_it_went(kind: Any, data: st.DataObject) -> None:
     value = data.draw(values(kind, WIRED))
@@ -239,7 +240,7 @@ def test_what_the_model_refuses_is_refused_in_its_words(kind: Any, data: bytes) 
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(examples(5, 20), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data())
 def test_a_value_that_was_damaged_is_refused_or_read_and_nothing_else(kind: Any, data: st.DataObject) -> None:
     whole = encode(data.draw(values(kind, WIRED)))

@@ -1,4 +1,4 @@
-"""A clock that stands still until the test turns it."""
+"""A clock that tests advance by hand."""
 
 import threading
 from datetime import UTC, datetime, timedelta
@@ -7,19 +7,19 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class ManualClock:
-    """Tells the same instant until somebody moves it. Any thread may read or move it."""
+    """A clock that stands still until it is advanced. Thread-safe."""
 
     def __init__(self, start: datetime = START) -> None:
         self._lock = threading.Lock()
         self._now = start.astimezone(UTC)
 
     def now(self) -> datetime:
-        """Where the clock stands, in UTC."""
+        """Return the current instant in UTC."""
         with self._lock:
             return self._now
 
     def advance(self, by: timedelta | float) -> datetime:
-        """Move it by a duration, or by so many seconds; answers with the new now."""
+        """Advance by a duration or a number of seconds (negative: set back); return the new instant."""
         step = by if isinstance(by, timedelta) else timedelta(seconds=by)
         with self._lock:
             self._now += step

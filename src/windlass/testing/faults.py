@@ -1,4 +1,4 @@
-"""A store that fails on purpose: before a verb, after it (the reply is lost), or not until it is let go.
+"""A store with injected faults: before a verb, after it (the reply is lost), or held until released.
 
 store = FaultyStore(MemoryStore(), scripted(claim=[None, Fault.AFTER], settle=[Fault.BEFORE]))
 store = FaultyStore(MemoryStore(), seeded(7, rate=0.1))
@@ -6,7 +6,7 @@ store = FaultyStore(MemoryStore(), seeded(7, rate=0.1))
 hold = Hold()
 store = FaultyStore(MemoryStore(), scripted(settle=[hold]))
 ...
-await hold.reached()   # somebody is about to settle
+await hold.reached()   # a settle has arrived
 hold.let_go()
 """
 
@@ -29,44 +29,44 @@ T = TypeVar("T")
 
 
 class Fault(StrEnum):
-    """When StoreUnavailable is raised."""
+    """When to raise StoreUnavailable."""
 
     BEFORE = "before"  # nothing was done
-    AFTER = "after"  # it was done, and the caller does not know
+    AFTER = "after"  # it was done, but the caller cannot know
 
 
 class Hold:
-    """Keeps a verb from being done until somebody lets it go. Works across threads and event loops."""
+    """Holds a call of a verb until `let_go`. Works across threads and event loops."""
 
     def __init__(self) -> None:
         self._reached: Future[None] = Future()
         self._let_go: Future[None] = Future()
 
     async def reached(self) -> None:
-        """Wait until a verb stands here."""
+        """Wait until a call is held."""
         await asyncio.shield(asyncio.wrap_future(self._reached))
 
     def let_go(self) -> None:
-        """Let it be done. Letting go twice is harmless."""
+        """Release the call. Releasing it twice is harmless."""
         _finish(self._let_go)
 
-    async def stand(self) -> None:
-        """Stand here until let go."""
+    async def wait(self) -> None:
+        """Hold the caller until `let_go`."""
         _finish(self._reached)
         await asyncio.shield(asyncio.wrap_future(self._let_go))
 
-    def stand_here(self) -> None:
-        """Stand here until let go, in a thread."""
+    def wait_in_thread(self) -> None:
+        """Hold the calling thread until `let_go`."""
         _finish(self._reached)
         self._let_go.result()
 
 
 Plan: TypeAlias = Callable[[str], Fault | Hold | None]
-"""What shall befall the next call of a verb. Called once for every call, from any thread."""
+"""Returns what happens to the next call of a verb. Called once for every call, from any thread."""
 
 
 def scripted(**verbs: Sequence[Fault | Hold | None]) -> Plan:
-    """What befalls the first, second, … call of each verb; nothing when its list is used up."""
+    """Return a plan of the first, second, … call of each verb; later calls succeed."""
     scripts = {verb: deque(faults) for verb, faults in verbs.items()}
 
     def plan(verb: str) -> Fault | Hold | None:
@@ -77,7 +77,7 @@ def scripted(**verbs: Sequence[Fault | Hold | None]) -> Plan:
 
 
 def seeded(seed: int, *, rate: float, verbs: Collection[str] | None = None) -> Plan:
-    """Faults at random, at this rate, in these verbs (None: in all). The same seed gives the same faults."""
+    """Return a plan of random faults at this rate, in these verbs (None: all), reproducible by seed."""
     dice = random.Random(seed)
 
     def plan(verb: str) -> Fault | None:
@@ -89,14 +89,14 @@ def seeded(seed: int, *, rate: float, verbs: Collection[str] | None = None) -> P
 
 
 class FaultyStore(ForwardingStore):
-    """Any store, with faults. Opening, closing, joining and the clock are spared."""
+    """Any store with injected faults, except in open, close, join and the clock."""
 
     def __init__(self, inner: Store, plan: Plan) -> None:
         super().__init__(inner)
         self._plan = plan
 
     def another(self) -> "FaultyStore":
-        """A further handle, under the same plan."""
+        """Return another handle under the same plan."""
         return FaultyStore(self.inner.another(), self._plan)
 
     async def _forward(
@@ -104,7 +104,7 @@ class FaultyStore(ForwardingStore):
     ) -> T:
         fault = self._plan(verb)
         if isinstance(fault, Hold):
-            await fault.stand()
+            await fault.wait()
         if fault is Fault.BEFORE:
             raise StoreUnavailable(f"a planned fault before {verb}")
         result = await method(*args, **kwargs)
@@ -113,17 +113,17 @@ class FaultyStore(ForwardingStore):
         return result
 
     def transaction(self) -> "FaultyTransaction":
-        """`transaction`, under the plan: before it nothing is begun, after it the commit's reply is lost."""
+        """`transaction` under the plan: BEFORE, nothing is begun; AFTER, the reply to the commit is lost."""
         return FaultyTransaction(self.inner.transaction(), self._plan("transaction"))
 
     async def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
-        """Each hint is under the plan: before it the stream breaks, after it the hint is lost as well."""
+        """Each wake is under the plan: BEFORE, the stream breaks; AFTER, the wake is lost as well."""
         async for wake in self.inner.wakes(queues):
             yield await self._forward("wakes", _given, wake)
 
 
 class FaultyTransaction:
-    """A transaction and what shall befall it. A hold keeps it from being begun."""
+    """A transaction with a fault. A hold delays its beginning."""
 
     def __init__(self, inner: Transaction, fault: Fault | Hold | None) -> None:
         self._inner = inner
@@ -131,7 +131,7 @@ class FaultyTransaction:
 
     async def __aenter__(self) -> Any:  # the driver's own type
         if isinstance(self._fault, Hold):
-            await self._fault.stand()
+            await self._fault.wait()
         self._before()
         return await self._inner.__aenter__()
 
@@ -143,7 +143,7 @@ class FaultyTransaction:
 
     def __enter__(self) -> Any:  # the driver's own type
         if isinstance(self._fault, Hold):
-            self._fault.stand_here()
+            self._fault.wait_in_thread()
         self._before()
         return self._inner.__enter__()
 

@@ -1,4 +1,4 @@
-"""Running an app's tasks inside a test: the real engine, a memory store, a clock that the test turns. (I6)"""
+"""Run an app's tasks in a test: the real engine on a memory store, with a clock that the test advances."""
 
 import asyncio
 from collections.abc import Iterator
@@ -21,24 +21,24 @@ _MAX_ROUNDS = 10_000
 
 
 class Harness:
-    """An app whose tasks are kept in memory and run only when the test says so."""
+    """An app on a memory store whose tasks run only in `run_until_idle`."""
 
     def __init__(self, app: App, clock: ManualClock) -> None:
         self.app = app
         self.clock = clock
 
     def run_until_idle(self, *, raise_errors: bool = True, slots: int = 1) -> int:
-        """Run everything that is due, and what follows from it; answers with how many runs that took.
+        """Run every due task and its successors until none is left; return the number of runs.
 
-        The first exception that leaves a handler is raised here, as itself, unless `raise_errors` is
-        False: then it is retried or buried as in production.
+        The first exception that a handler raises is raised here unchanged, unless `raise_errors` is
+        False: then the task is retried or buried as in production.
         """
         return asyncio.run(self.arun_until_idle(raise_errors=raise_errors, slots=slots))
 
     async def arun_until_idle(self, *, raise_errors: bool = True, slots: int = 1) -> int:
-        """`run_until_idle` for a test that has an event loop."""
+        """`run_until_idle` for async tests."""
         total = 0
-        await self.app.open()  # The store hears of declared schedules.
+        await self.app.open()  # Stores the declared schedules.
         for _ in range(_MAX_ROUNDS):
             await Ticker(self.app.store).fire_due()
             await self.app.store.promote(1_000)
@@ -48,19 +48,19 @@ class Harness:
             ran = await self._drain(
                 tuple(count.values[0] for count in queues), slots, raise_errors=raise_errors
             )
-            if not ran:  # what is ready belongs to a paused queue
+            if not ran:  # Only paused queues have ready tasks.
                 return total
             total += ran
         raise AssertionError(
-            f"still not idle after {_MAX_ROUNDS:,} rounds: do tasks enqueue themselves for ever?"
+            f"still not idle after {_MAX_ROUNDS:,} rounds; do tasks enqueue themselves for ever?"
         )
 
     def advance(self, by: timedelta | float | str) -> None:
-        """Turn the clock on. What becomes due runs with the next `run_until_idle`."""
+        """Advance the clock. Tasks that become due run in the next `run_until_idle`."""
         self.clock.advance(parse_duration(by, "advance"))
 
     def tasks(self, of: TaskType[Any, Any, Any] | str | None = None, *states: State) -> list[Task]:
-        """The tasks in the store, oldest first: of one type, in these states, or all."""
+        """Return the tasks in the store, oldest first: of one type, in these states, or all."""
         name = of.name if isinstance(of, TaskType) else of
         where = Filter(types=None if name is None else (name,), states=states or None)
         return [*self.app.sync_operator.every(where)]
@@ -83,7 +83,7 @@ class Harness:
 
 @contextmanager
 def harness(app: App) -> Iterator[Harness]:
-    """The app on a fresh memory store with a manual clock; its own store is put back afterwards."""
+    """Run a block with the app on a new memory store and a manual clock; restore its own store afterwards."""
     clock = ManualClock()
     before = app.use_store(MemoryStore(clock=clock))
     try:

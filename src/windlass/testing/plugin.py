@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def windlass_harness() -> "Iterator[Callable[[App], Harness]]":
-    """Call it with your app; tasks are then kept in memory and run by `run_until_idle`."""
-    # Imported when asked for, so that pytest starts as quickly as before in projects that do not use it.
+    """Call it with your app: its tasks are then kept in memory and run by `run_until_idle`."""
+    # Imported on use, so that it does not slow down pytest in projects that do not use it.
     from .harness import harness  # noqa: PLC0415
 
     with ExitStack() as stack:

@@ -1,7 +1,7 @@
-"""Twins: a store and the memory store take the same steps on the same clock and must never differ.
+"""Twins: apply the same steps to a store and the memory store, on the same clock, and compare them.
 
-Random steps alone seldom meet the rare roads, so some rules are aimed: a whole story, such as "stall, be
-rescued, settle late", is one step. Stale leases are kept on purpose and settled again and again.
+Random steps alone seldom reach rare states, so some rules are whole scenarios: "stall, be rescued, settle
+late" is one step. Stale leases are kept on purpose and settled again and again.
 
     def test_my_store_is_a_twin_of_memory(tmp_path):
         numbers = itertools.count()
@@ -30,10 +30,10 @@ from .conformance.random_steps import (
     LEASE,
     RandomSteps,
     endings,
+    new_tasks,
     queue_sets,
     retentions,
     sessions,
-    wishes,
 )
 from .conformance.steps import OPERATOR
 
@@ -48,13 +48,13 @@ limits = st.fixed_dictionaries(
 
 
 class Twins(RandomSteps):
-    """The aimed steps, among the single ones."""
+    """Scenarios of several verbs, mixed with the single steps."""
 
     leases = RandomSteps.leases
 
     @rule(target=leases, ending=endings, first=st.none() | endings)
     def stall_be_rescued_settle_late(self, ending: str, first: str | None) -> MultipleResults[Lease]:
-        """The rescuer may settle first, and the task may be running again by then."""
+        """The rescuer may settle first, and the task may then be running again."""
         lane, (new,) = self._lane()
         self._open("s1")
         (stale,) = self._claim("s1", 1, lane)
@@ -69,7 +69,7 @@ class Twins(RandomSteps):
 
     @rule(target=leases, way=st.sampled_from(["snooze", "release", "retry", "bury"]), ending=endings)
     def come_back_and_settle_with_the_old_lease(self, way: str, ending: str) -> MultipleResults[Lease]:
-        """Snoozed or replayed, the attempt has the same number again; the fence has not."""
+        """After a snooze or replay the attempt has the same number, but another fence."""
         lane, (new,) = self._lane()
         self._open("s1")
         (stale,) = self._claim("s1", 1, lane)
@@ -81,7 +81,7 @@ class Twins(RandomSteps):
 
     @rule(target=leases, way=st.sampled_from(["snooze", "retry", "bury", "complete"]), stale=st.booleans())
     def mark_come_back_and_mark_again(self, way: str, *, stale: bool) -> MultipleResults[Lease]:
-        """Only the first lease is told that it was the first, also after a replay; a stale one is refused."""
+        """Only the first lease is first, also after a replay; a stale one is refused."""
         lane, (new,) = self._lane()
         self._open("s1")
         (first,) = self._claim("s1", 1, lane)
@@ -98,7 +98,7 @@ class Twins(RandomSteps):
     def lose_the_reply_to_a_claim(
         self, ending: str, *, given_up: bool, flagged: bool
     ) -> MultipleResults[Lease]:
-        """Handed back if the worker has given the reply up, and left alone if it may still come."""
+        """Released if the worker has abandoned the reply; left alone if it may still arrive."""
         lane, (new,) = self._lane()
         self._open("s1")
         known = tuple(self.held["s1"].values())
@@ -112,7 +112,7 @@ class Twins(RandomSteps):
 
     @rule(ending=endings, waiting=st.booleans())
     def cancel_while_running(self, ending: str, *, waiting: bool) -> None:
-        """The flag is told, and decides what a postponement becomes."""
+        """The request to stop is reported, and turns a postponement into a cancellation."""
         lane, (new, *_) = self._lane(3 if waiting else 1)
         self._open("s1")
         (lease,) = self._claim("s1", 1, lane)
@@ -122,7 +122,7 @@ class Twins(RandomSteps):
 
     @rule(target=leases, fate=st.sampled_from(["replay", "discard", "prune", "cancel a successor"]))
     def kill_a_predecessor(self, fate: str) -> MultipleResults[Lease]:
-        """Its successors wait for a replay; without hope of one they are cancelled."""
+        """Its successors wait for a replay; if none is possible, they are cancelled."""
         lane, (first, second, _) = self._lane(3)
         self._open("s1")
         (lease,) = self._claim("s1", 1, lane)
@@ -138,7 +138,7 @@ class Twins(RandomSteps):
         return multiple(lease, *self._claim_through(lane))
 
     def _claim_through(self, lane: str) -> list[Lease]:
-        """Run whatever the lane still gives, one by one."""
+        """Run the remaining tasks of the lane one by one."""
         got: list[Lease] = []
         while claimed := self._claim("s1", 1, lane):
             got += claimed
@@ -147,7 +147,7 @@ class Twins(RandomSteps):
 
     @rule(at=st.integers(0, 3), fault=st.sampled_from(["predecessor", "key", "fingerprint"]))
     def refuse_a_batch(self, at: int, fault: str) -> None:
-        """One bad wish among good ones: none is kept, nor any key."""
+        """One invalid task among valid ones: no task and no key is stored."""
         self.lanes += 1
         lane = f"lane-{self.lanes}"
         self._enqueue(self._wish(queue=lane, idempotency_key=lane, fingerprint=lane))
@@ -162,7 +162,7 @@ class Twins(RandomSteps):
 
     @rule(
         target=leases,
-        batch=st.lists(wishes, min_size=2, max_size=6),
+        batch=st.lists(new_tasks, min_size=2, max_size=6),
         session=sessions,
         queues=queue_sets,
         limits=st.lists(st.integers(1, 4), min_size=1, max_size=3),
@@ -170,7 +170,7 @@ class Twins(RandomSteps):
     def enqueue_and_claim_at_once(
         self, batch: list[dict[str, Any]], session: str, queues: tuple[str, ...], limits: list[int]
     ) -> MultipleResults[Lease]:
-        """Many of many ranks, so that the order shows."""
+        """Many tasks of many ranks, to compare the order."""
         self._open(session)
         plain = ("queue", "boost", "type", "delay")
         self._enqueue(*(self._wish(**{name: one[name] for name in plain if name in one}) for one in batch))
@@ -178,7 +178,7 @@ class Twins(RandomSteps):
 
     @rule(after=st.lists(st.integers(1, 20), min_size=2, max_size=5), limit=st.integers(1, 3))
     def schedule_and_promote(self, after: list[int], limit: int) -> None:
-        """Due in another order than they came."""
+        """Due in another order than they were enqueued."""
         self._enqueue(*(self._wish(queue="a", delay=timedelta(seconds=delay)) for delay in after))
         self.pair.clock.advance(10)
         for _ in range(2):
@@ -186,7 +186,7 @@ class Twins(RandomSteps):
 
     @rule(target=leases, first=endings, second=endings, late=st.booleans())
     def gather(self, first: str, second: str, *, late: bool) -> MultipleResults[Lease]:
-        """A task that waits for two, one of which may have ended before it came."""
+        """A task that waits for two others, one of which may have ended before."""
         lane, (one,) = self._lane()
         two = self._wish(queue=lane)
         self._enqueue(two)
@@ -215,7 +215,7 @@ class Twins(RandomSteps):
         own: Retention | None,
         common: Retention,
     ) -> None:
-        """What a key and a fingerprint stand for after the end, and after the record is gone."""
+        """Reuse a key and a fingerprint after the task ended, and after its record was pruned."""
         key = f"key-{self.lanes}"
         lane, (new,) = self._lane(idempotency_key=key, idempotency_for=term, fingerprint=key)
         self.pair.both(lambda store: store.put(QueueSettings(name=lane, retention=own)))
@@ -247,7 +247,7 @@ class Twins(RandomSteps):
         *,
         late: bool,
     ) -> MultipleResults[Lease]:
-        """Some start and some must wait; the limit is there from the beginning, or comes when some run."""
+        """Some tasks start and some must wait; the limit is set before, or while some are running."""
         self.lanes += 1
         lane = f"lane-{self.lanes}"
         meant = Limit(name=lane, queue=lane, **limit)
@@ -267,12 +267,12 @@ class Twins(RandomSteps):
 
 
 def twin_machine(factory: Factory) -> type[Twins]:
-    """The steps, for this store against memory: a hypothesis state machine."""
+    """Return a hypothesis state machine that compares this store with memory."""
     return type("Twins", (Twins,), {"factory": staticmethod(factory)})
 
 
 def run_twins(factory: Factory, *, examples: int = 100, steps: int = 40) -> None:
-    """Take `steps` steps with each of so many fresh pairs of stores; raises where they differ."""
+    """Take `steps` steps with each of `examples` new pairs of stores; raise where they differ."""
     run_state_machine_as_test(
         twin_machine(factory),
         settings=settings(

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 import windlass._model
+from tests.examples import examples
 from windlass._model.alert import MAX_COUNT, Alert, AlertState
 from windlass._model.attempt import Attempt
 from windlass._model.filter import Action, Count, Filter, Page, Slice
@@ -97,7 +98,7 @@ def test_every_value_is_frozen(struct: type[Struct]) -> None:
 
 
 @pytest.mark.parametrize("wanted", AT_THE_SEAM, ids=str)
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@settings(examples(5, 15), suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_value_comes_back_from_json_as_it_went(wanted: Any, data: st.DataObject) -> None:
     value = data.draw(values(wanted))

@@ -3,10 +3,11 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tests.examples import examples
 from tests.unit.rules.paper import Paper, Ready
 from windlass._model.limit import Limit
 from windlass._model.queue import Fairness, Level, Ordering, QueueSettings, level_of
@@ -77,7 +78,7 @@ def tenants(heads: list[Head]) -> Counter[str]:
 # The paper itself objects to a limit that is exceeded, a task picked twice and locks out of order.
 
 
-@settings(max_examples=500)
+@examples(50, 500)
 @given(papers, rooms)
 def test_a_claim_takes_what_it_has_room_for_or_leaves_only_what_limits_hold_up(
     paper: Paper, rooms: list[int]

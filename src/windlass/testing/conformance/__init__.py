@@ -1,11 +1,11 @@
-"""The promises of a store, as tests that any store can be held to: ours, and yours.
+"""The conformance suite: what every store guarantees, as tests that any store can run.
 
-To hold your own store to them, put this into `tests/test_my_store.py`, with pytest-asyncio in auto mode:
+To test your own store, put this into `tests/test_my_store.py`, with pytest-asyncio in auto mode:
 
     import pytest
     from my_package import MyStore
     from windlass.testing.clock import ManualClock
-    from windlass.testing.conformance import *  # every promise, as test classes
+    from windlass.testing.conformance import *  # all test classes
 
     @pytest.fixture
     def clock():
@@ -18,9 +18,9 @@ To hold your own store to them, put this into `tests/test_my_store.py`, with pyt
         yield store
         await store.close()
 
-A store comes empty and opened, and its clock is the fixture `clock`. To leave a promise out, subclass the
-class that holds it and set the test to None, where a reader can see it. `windlass.testing.twins` goes
-further: it compares a store with the memory store, step by step, along roads that no scenario foresaw.
+The fixture yields an empty, open store that uses the fixture `clock`. To leave a test out, subclass the
+class that contains it and set the test to None, where a reader can see it. `windlass.testing.twins` goes
+further: it compares a store with the memory store, step by step, in random sequences of verbs.
 """
 
 from .apply import TestAudit, TestCancel, TestDiscard, TestFilters, TestReplay

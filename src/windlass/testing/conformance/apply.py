@@ -1,4 +1,4 @@
-"""Apply: what people do to tasks, and the log of who did it and why."""
+"""Apply: operators' actions on tasks, and the audit log."""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Chains and groups: what follows appears in the very step that completes what it waited for."""
+"""Chains and groups: successors appear in the transaction that completes their predecessor."""
 
 from datetime import timedelta
 
@@ -86,7 +86,7 @@ class TestSuccessors:
 
 
 async def fail(store: Store, worker: ManualWorker, queue: str) -> str:
-    """The next task of the queue dies; answers with its id."""
+    """Claim and bury the next task of the queue; return its id."""
     claimed = await worker.claim_one(queue)
     await settle_now(store, bury(claimed))
     return claimed.task.id
@@ -281,7 +281,7 @@ class TestGroups:
 
 
 async def _lose(store: Store, clock: ManualClock, worker: ManualWorker, how: str) -> object:
-    """End the one task of queue `q` without completing it; answers with when its successors should have."""
+    """End the task of queue `q` without completing it; return the state its successors should have."""
     if how == "operator":
         (task,) = await all_tasks(store, Filter(queues=("q",)))
         await cancel(store, task.id)

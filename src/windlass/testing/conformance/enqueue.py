@@ -1,4 +1,4 @@
-"""Enqueue: what was asked for is kept, whole or not at all, and once."""
+"""Enqueue: batches are atomic, keys and fingerprints prevent duplicates."""
 
 from datetime import timedelta
 
@@ -75,9 +75,9 @@ class TestEnqueue:
     async def test_results_are_in_the_order_of_the_tasks(self, store: Store) -> None:
         batch = some_tasks(5)[::-1]
 
-        answers = await store.enqueue(batch)
+        results = await store.enqueue(batch)
 
-        assert [(answer.id, answer.created) for answer in answers] == [(new.id, True) for new in batch]
+        assert [(result.id, result.created) for result in results] == [(new.id, True) for new in batch]
 
     async def test_an_empty_batch_is_harmless(self, store: Store) -> None:
         assert list(await store.enqueue([])) == []
@@ -115,17 +115,17 @@ class TestEnqueue:
         before = await dump(store)
         clock.advance(1)
 
-        answers = await store.enqueue(batch)
+        results = await store.enqueue(batch)
 
-        assert [(answer.id, answer.created) for answer in answers] == [(new.id, False) for new in batch]
+        assert [(result.id, result.created) for result in results] == [(new.id, False) for new in batch]
         assert await dump(store) == before
 
     async def test_the_same_id_twice_in_a_batch_is_kept_once(self, store: Store) -> None:
         new = a_task()
 
-        answers = await store.enqueue([new, new])
+        results = await store.enqueue([new, new])
 
-        assert [answer.created for answer in answers] == [True, False]
+        assert [result.created for result in results] == [True, False]
         assert len(await all_tasks(store)) == 1
 
     async def test_an_unknown_predecessor_is_refused(self, store: Store) -> None:
@@ -145,17 +145,17 @@ class TestIdempotencyKeys:
         first = await enqueue_one(store, idempotency_key="k", idempotency_digest="d")
         before = await dump(store)
 
-        (answer,) = await store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
+        (result,) = await store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
 
-        assert (answer.id, answer.created) == (first, False)
+        assert (result.id, result.created) == (first, False)
         assert await dump(store) == before
 
     async def test_a_repeat_within_a_batch_is_kept_once(self, store: Store) -> None:
         batch = some_tasks(2, idempotency_key="k", idempotency_digest="d")
 
-        answers = await store.enqueue(batch)
+        results = await store.enqueue(batch)
 
-        assert [(answer.id, answer.created) for answer in answers] == [
+        assert [(result.id, result.created) for result in results] == [
             (batch[0].id, True),
             (batch[0].id, False),
         ]
@@ -185,27 +185,27 @@ class TestIdempotencyKeys:
                 [a_task(idempotency_key="k", idempotency_digest="d"), a_task(after=(new_id(),))]
             )
 
-        (answer,) = await store.enqueue([a_task(idempotency_key="k", idempotency_digest="other")])
+        (result,) = await store.enqueue([a_task(idempotency_key="k", idempotency_digest="other")])
 
-        assert answer.created
+        assert result.created
 
     async def test_each_tenant_has_keys_of_its_own(self, store: Store) -> None:
         batch = [
             a_task(tenant=tenant, idempotency_key="k", idempotency_digest=tenant) for tenant in ("", "a", "b")
         ]
 
-        answers = await store.enqueue(batch)
+        results = await store.enqueue(batch)
 
-        assert [answer.created for answer in answers] == [True, True, True]
+        assert [result.created for result in results] == [True, True, True]
 
     async def test_a_key_outlives_the_end_of_its_task(self, store: Store) -> None:
         worker = await worker_on(store)
         claimed = await enqueue_and_claim(store, worker, idempotency_key="k", idempotency_digest="d")
         await settle_now(store, complete(claimed))
 
-        (answer,) = await store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
+        (result,) = await store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
 
-        assert (answer.id, answer.created) == (claimed.task.id, False)
+        assert (result.id, result.created) == (claimed.task.id, False)
 
     async def test_a_key_without_a_lifetime_is_deleted_with_its_task(
         self, store: Store, clock: ManualClock
@@ -216,9 +216,9 @@ class TestIdempotencyKeys:
         clock.advance(1)
         assert await store.prune(AT_ONCE, limit=10) == 1
 
-        (answer,) = await store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
+        (result,) = await store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
 
-        assert answer.created
+        assert result.created
 
     async def test_a_key_lives_on_after_its_task_is_pruned_or_discarded(
         self, store: Store, clock: ManualClock
@@ -232,11 +232,11 @@ class TestIdempotencyKeys:
         clock.advance(timedelta(hours=1) - timedelta(microseconds=1))
         assert await store.prune(AT_ONCE, limit=10) == 1
 
-        answers = await store.enqueue(
+        results = await store.enqueue(
             [a_task(idempotency_key=key, **term) for key in ("pruned", "discarded")]
         )
 
-        assert [(answer.id, answer.created) for answer in answers] == [
+        assert [(result.id, result.created) for result in results] == [
             (pruned.task.id, False),
             (discarded.task.id, False),
         ]
@@ -247,11 +247,11 @@ class TestIdempotencyKeys:
         first = await enqueue_one(store, idempotency_digest="d", **term)
         clock.advance(timedelta(hours=1))
 
-        (answer,) = await store.enqueue([a_task(idempotency_digest="other", **term)])
+        (result,) = await store.enqueue([a_task(idempotency_digest="other", **term)])
 
-        assert answer.created
+        assert result.created
         found = await all_tasks(store, Filter(idempotency_key="k"))
-        assert [task.id for task in found] == [first, answer.id]
+        assert [task.id for task in found] == [first, result.id]
 
     async def test_pruning_the_old_task_does_not_free_a_reused_key(
         self, store: Store, clock: ManualClock
@@ -265,9 +265,9 @@ class TestIdempotencyKeys:
         second = await enqueue_one(store, idempotency_key="k", idempotency_digest="d")
         assert await store.prune(AT_ONCE, limit=10) == 1
 
-        (answer,) = await store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
+        (result,) = await store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
 
-        assert (answer.id, answer.created) == (second, False)
+        assert (result.id, result.created) == (second, False)
 
 
 class TestFingerprints:
@@ -294,7 +294,7 @@ class TestFingerprints:
         by_id = await store.enqueue([new])
         by_key = await store.enqueue([a_task(fingerprint="f", idempotency_key="k", idempotency_digest="d")])
 
-        assert [(answer.id, answer.created) for answer in (*by_id, *by_key)] == [(new.id, False)] * 2
+        assert [(result.id, result.created) for result in (*by_id, *by_key)] == [(new.id, False)] * 2
 
     async def test_a_fingerprint_is_held_until_the_task_ends(self, store: Store) -> None:
         worker = await worker_on(store)
@@ -317,9 +317,9 @@ class TestFingerprints:
             await settle_now(store, complete(claimed) if end == "completed" else bury(claimed))
         assert await state_of(store, claimed.task.id) == end
 
-        (answer,) = await store.enqueue([a_task(fingerprint="f")])
+        (result,) = await store.enqueue([a_task(fingerprint="f")])
 
-        assert answer.created
+        assert result.created
 
     async def test_a_replay_is_refused_while_a_duplicate_has_not_ended(self, store: Store) -> None:
         worker = await worker_on(store)

@@ -67,7 +67,7 @@ class TestCheck:
 
 class TestCapabilities:
     async def test_a_foreign_connection_cannot_be_joined(self, store: Store) -> None:
-        """Whether or not the store can join transactions, this is none of its own."""
+        """Whether or not the store supports joins, this is not its connection."""
         with pytest.raises(NotSupported):
             store.join(object())
 

@@ -1,4 +1,4 @@
-"""The life of a task: every move of the table happens, and every other is refused and changes nothing."""
+"""Lifecycle: every transition of the table is possible; every other is refused and changes nothing."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -42,7 +42,7 @@ LATER = timedelta(seconds=5)
 
 
 class Scene:
-    """One task on its way, a worker that will fall silent, and another one that will not."""
+    """A task, a worker that will stop sending heartbeats, and one that will not."""
 
     def __init__(self, store: Store, clock: ManualClock, silent: ManualWorker, lively: ManualWorker) -> None:
         self.store = store
@@ -53,7 +53,7 @@ class Scene:
         self.task_id: TaskId = new_id()
 
     async def lease(self) -> Lease:
-        """The newest lease there was."""
+        """The task's newest lease."""
         return Lease(self.task_id, (await load(self.store, self.task_id)).fence)
 
 
@@ -171,7 +171,7 @@ LEGAL: dict[tuple[State | None, Verb, State | None], tuple[Move, ...]] = {
 
 
 def settling_in_vain(ending: Callable[[Lease], Settlement]) -> Move:
-    """Settle with the newest lease, the one before and the one to come; none may be applied."""
+    """Settle with the newest lease, the one before and the next; none may be applied."""
 
     async def attempt(scene: Scene) -> None:
         newest = await scene.lease()
@@ -182,8 +182,8 @@ def settling_in_vain(ending: Callable[[Lease], Settlement]) -> Move:
 
 
 async def enqueue_again(scene: Scene) -> None:
-    (answer,) = await scene.store.enqueue([a_task(id=scene.task_id, queue="elsewhere")])
-    assert not answer.created
+    (result,) = await scene.store.enqueue([a_task(id=scene.task_id, queue="elsewhere")])
+    assert not result.created
 
 
 async def promote_in_vain(scene: Scene) -> None:
@@ -226,7 +226,7 @@ IN_VAIN: dict[Verb, Move] = {
 
 
 async def brought_to(scene: Scene, route: str) -> None:
-    """Bring the task there; then let the silent worker's lease run out and every delay be over."""
+    """Bring the task into a state; then let the silent worker's lease and every delay expire."""
     state, moves = ROUTES[route]
     for move in moves:
         await move(scene)
@@ -270,7 +270,7 @@ class TestLifecycle:
             await IN_VAIN[verb](scene)
 
             after = await dump(store)
-            if verb is Verb.RESCUE:  # It may forget sessions that hold nothing.
+            if verb is Verb.RESCUE:  # A rescue may delete sessions without leases.
                 after = changed(after, sessions=before.sessions)
             assert after == before, f"to {verb} has changed something"
 
@@ -288,7 +288,7 @@ class TestLifecycle:
     async def test_only_a_waiting_task_is_unblocked(
         self, store: Store, clock: ManualClock, route: str
     ) -> None:
-        """The task was to wait and did not: it was cancelled and replayed, and went its way from there."""
+        """A task that was to wait was cancelled and replayed, and no longer waits."""
         scene = await scene_on(store, clock)
         await enqueue_behind(scene)
         await operator_cancels(scene)

@@ -1,4 +1,4 @@
-"""A store and the memory store side by side: every step is done to both, and both must answer alike."""
+"""Compare a store with the memory store: every step is applied to both, with equal results."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -27,7 +27,7 @@ CANCELLED = Error(type="Cancelled", message="")
 
 
 class Refusal(Struct, frozen=True):
-    """An error as both stores must give it; the wording is each store's own."""
+    """An error that both stores must raise; the message may differ."""
 
     code: str
     standing: str | None
@@ -45,15 +45,15 @@ class Pair:
             self._loop.run_until_complete(store.open())
 
     def both(self, verb: Callable[[Store], Awaitable[T]]) -> T | Refusal:
-        """Do it to both; they must answer alike, and this is the answer."""
-        expected, actual = (self._loop.run_until_complete(_answer(verb, store)) for store in self._stores)
-        assert actual == expected, f"memory says {expected!r}, the other store {actual!r}"
+        """Apply a verb to both; return the result, which must be equal."""
+        expected, actual = (self._loop.run_until_complete(_result(verb, store)) for store in self._stores)
+        assert actual == expected, f"memory returned {expected!r}, the other store {actual!r}"
         return expected
 
     def compare(self, *, thoroughly: bool = False) -> None:
-        """Everything that can be seen of them is equal.
+        """Assert that everything visible is equal in both.
 
-        Unless thoroughly, only tasks that have changed since the last time are asked for their attempts.
+        Unless `thoroughly`, attempts are only compared for tasks that have changed since the last comparison.
         """
         skip = frozenset[Task]() if thoroughly else self._seen
         expected, actual = (self._loop.run_until_complete(dump(store, skip)) for store in self._stores)
@@ -62,7 +62,7 @@ class Pair:
         self._seen = frozenset((*expected.tasks, *actual.tasks))
 
     def close(self) -> None:
-        """Compare once more, then close both and the loop they ran on."""
+        """Compare once more, then close both stores and their event loop."""
         try:
             self.compare(thoroughly=True)
         finally:
@@ -76,16 +76,16 @@ class Pair:
         self._loop.close()
 
 
-async def _answer(verb: Callable[[Store], Awaitable[T]], store: Store) -> T | Refusal:
+async def _result(verb: Callable[[Store], Awaitable[T]], store: Store) -> T | Refusal:
     try:
-        answer: T = _plain(await verb(store))
+        result: T = _plain(await verb(store))
     except WindlassError as error:
         return Refusal(error.code, getattr(error, "standing", None))
-    return answer
+    return result
 
 
 def _plain(value: Any) -> Any:
-    """A value without what a store may word or number in its own way."""
+    """Remove what may differ between stores: messages and the ids of audit entries."""
     match value:
         case Task(error=Error(type="Cancelled")):
             return replace(value, error=CANCELLED)

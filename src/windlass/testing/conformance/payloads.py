@@ -1,4 +1,4 @@
-"""Payloads: the bytes that went in come out, whatever JSON they are."""
+"""Payloads: any JSON is returned byte for byte."""
 
 import json
 
@@ -31,7 +31,7 @@ documents = st.dictionaries(strings | st.sampled_from(HOSTILE), values | st.samp
 
 
 async def comes_back(store: Store, payload: bytes) -> None:
-    """Send it through enqueue, claim, a result and a look."""
+    """Send a payload through enqueue, claim, settle (as the result) and find."""
     worker = await worker_on(store)
 
     claimed = await enqueue_and_claim(store, worker, payload=payload)

@@ -1,4 +1,4 @@
-"""The twins' single steps: each verb of the seam, at random, in any order."""
+"""Single steps of the twins: each verb of a store, at random, in any order."""
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
@@ -39,7 +39,7 @@ queue_sets = st.sampled_from([("a",), ("b",), ("a", "b"), ("b", "a")])
 endings = st.sampled_from([*ENDINGS, "complete with a successor", "retry later", "snooze for longer"])
 seconds = st.sampled_from([0, 0.0004, 1, 3, 10, 60])
 delays = st.sampled_from([None, timedelta(0), timedelta(seconds=1), timedelta(seconds=5)])
-wishes = st.fixed_dictionaries(
+new_tasks = st.fixed_dictionaries(
     {"queue": st.sampled_from(QUEUES), "boost": st.sampled_from([0, 0, 2000, -2000])},
     optional={
         "type": st.sampled_from(["x", "y"]),
@@ -68,7 +68,7 @@ retentions = st.builds(Retention, completed=terms, cancelled=terms, dead=terms)
 
 
 class RandomSteps(RuleBasedStateMachine):
-    """Single steps, and what aimed ones are made of. Workers are three sessions.
+    """Single steps, and helpers for the scenarios. Workers are three sessions.
 
     Aimed steps run in lanes: queues that no other step uses.
     """
@@ -90,10 +90,10 @@ class RandomSteps(RuleBasedStateMachine):
 
     @invariant()
     def everything_is_equal(self) -> None:
-        """After every step."""
+        """Compare after every step."""
         self.pair.compare()
 
-    # -- what the steps are made of --------------------------------------------------------------------
+    # -- helpers ---------------------------------------------------------------------------------------
 
     def _wish(self, **fields: Any) -> NewTask:
         number = len(self.ids) + 1
@@ -104,7 +104,7 @@ class RandomSteps(RuleBasedStateMachine):
         self.pair.both(lambda store: store.enqueue(batch))
 
     def _lane(self, number: int = 1, **fields: Any) -> tuple[str, list[NewTask]]:
-        """A queue of its own with so many tasks in it, each waiting for the one before."""
+        """Fill a new queue with tasks, each waiting for the one before."""
         self.lanes += 1
         lane = f"lane-{self.lanes}"
         batch: list[NewTask] = []
@@ -129,8 +129,8 @@ class RandomSteps(RuleBasedStateMachine):
         claim = self._ask(session, limit, *queues)
         return self._learn(session, self.pair.both(lambda store: store.claim(claim)))
 
-    def _learn(self, session: str, answer: Iterable[Claimed] | Refusal) -> list[Lease]:
-        got = [] if isinstance(answer, Refusal) else [claimed.lease for claimed in answer]
+    def _learn(self, session: str, result: Iterable[Claimed] | Refusal) -> list[Lease]:
+        got = [] if isinstance(result, Refusal) else [claimed.lease for claimed in result]
         self.held[session].update({lease.task_id: lease for lease in got})
         return got
 
@@ -166,14 +166,14 @@ class RandomSteps(RuleBasedStateMachine):
 
     @initialize(target=leases)
     def begin(self) -> Lease:
-        """One worker with one task."""
+        """Enqueue a task and claim it."""
         self._open("s1")
         lane, _ = self._lane()
         return self._claim("s1", 1, lane)[0]
 
-    @rule(batch=st.lists(wishes, min_size=1, max_size=4), behind=st.integers(0, 50), chained=st.booleans())
+    @rule(batch=st.lists(new_tasks, min_size=1, max_size=4), behind=st.integers(0, 50), chained=st.booleans())
     def enqueue(self, batch: list[dict[str, Any]], behind: int, *, chained: bool) -> None:
-        """Some tasks; the last perhaps behind an older one, each perhaps behind the one before."""
+        """Enqueue tasks; the last may wait for an older one, each may wait for the one before."""
         after = (self.ids[-behind],) if 0 < behind <= len(self.ids) else ()
         made: list[NewTask] = []
         for fields in batch:
@@ -184,23 +184,23 @@ class RandomSteps(RuleBasedStateMachine):
 
     @rule(numbers=st.lists(st.integers(0, 50), min_size=1, max_size=3))
     def enqueue_again(self, numbers: list[int]) -> None:
-        """Ids that stand, or stood once, or were refused."""
+        """Repeat the ids of existing, deleted or refused tasks."""
         self._enqueue(*(a_task(id=self.ids[n % len(self.ids)], queue="b") for n in numbers))
 
     @rule(session=sessions, known=st.booleans(), through=st.booleans(), opening=st.booleans())
     def beat(self, session: str, *, known: bool, through: bool, opening: bool) -> None:
-        """A sign of life, by a worker that may have forgotten everything."""
+        """Send a heartbeat, perhaps from a worker that has forgotten its leases."""
         held = tuple(self.held[session].values()) if known else ()
         self._beat(session, held, opening=opening, through=self.claims[session] if through else 0)
 
     @rule(target=leases, session=sessions, queues=queue_sets, limit=st.integers(1, 4))
     def claim(self, session: str, queues: tuple[str, ...], limit: int) -> MultipleResults[Lease]:
-        """Some of what is ready."""
+        """Claim some ready tasks."""
         return multiple(*self._claim(session, limit, *queues))
 
     @rule(lease=leases, ending=endings)
     def settle(self, lease: Lease, ending: str) -> None:
-        """With a lease that may be stale by far."""
+        """Settle with a lease that may be stale."""
         self._settle(lease, ending)
 
     @rule(
@@ -209,7 +209,7 @@ class RandomSteps(RuleBasedStateMachine):
     def settle_and_claim(
         self, some: list[Lease], ending: str, session: str, queues: tuple[str, ...]
     ) -> MultipleResults[Lease]:
-        """Several at once, perhaps one of them twice, and claim in the same step."""
+        """Settle several, perhaps one of them twice, and claim in the same call."""
         batch = [self._settlement(lease, ending) for lease in some]
         claim = self._ask(session, 2, *queues)
         settled = self.pair.both(lambda store: store.settle(batch, claim))
@@ -217,52 +217,52 @@ class RandomSteps(RuleBasedStateMachine):
 
     @rule(lease=leases, key=st.sampled_from(["charge", "mail"]))
     def once(self, lease: Lease, key: str) -> None:
-        """A mark, under a lease that may be stale by far."""
+        """Mark a key under a lease that may be stale."""
         self.pair.both(lambda store: store.once(lease, key))
 
     @rule(by=seconds)
     def advance(self, by: float) -> None:
-        """Time goes by."""
+        """Advance the clock."""
         self.pair.clock.advance(by)
 
     @rule(limit=st.integers(1, 3))
     def promote(self, limit: int) -> None:
-        """What is due."""
+        """Promote due tasks."""
         self.pair.both(lambda store: store.promote(limit))
 
     @rule(target=leases, session=sessions)
     def rescue(self, session: str) -> MultipleResults[Lease]:
-        """Everything at once: which come first is nobody's promise."""
+        """Rescue all at once: the order is not guaranteed."""
         return multiple(*self._rescue(session))
 
     @rule(retention=retentions)
     def prune(self, retention: Retention) -> None:
-        """Everything at once, for the same reason."""
+        """Prune all at once, for the same reason."""
         self.pair.both(lambda store: store.prune(retention, EVERY))
 
     @rule(action=actions, where=filters, limit=st.sampled_from([1, 2, EVERY]))
     def apply(self, action: Action, where: Filter, limit: int) -> None:
-        """An operator acts on many."""
+        """Apply an operator's action to many tasks."""
         self.pair.both(lambda store: store.apply(action, where, limit))
 
     @rule(name=st.sampled_from(QUEUES), paused=st.booleans(), retention=st.none() | retentions)
     def put(self, name: str, retention: Retention | None, *, paused: bool) -> None:
-        """Pause, resume, keep for longer."""
+        """Pause or resume a queue, or change its retention."""
         self.pair.both(lambda store: store.put(QueueSettings(name=name, paused=paused, retention=retention)))
 
     @rule(kind_and_name=st.sampled_from([(QueueSettings, "a"), (Session, "s1"), (Session, "s2")]))
     def remove(self, kind_and_name: tuple[Any, str]) -> None:
-        """Forget settings, or a session that may hold tasks."""
+        """Remove settings, or a session that may hold leases."""
         self.pair.both(lambda store: store.remove(*kind_and_name))
 
     @rule(holder=st.sampled_from(["k1", "k2"]), term=st.sampled_from([timedelta(0), LEASE]))
     def lead(self, holder: str, term: timedelta) -> None:
-        """Two keepers at odds."""
+        """Two keepers compete for the lead."""
         self.pair.both(lambda store: store.lead(holder, term))
 
     @rule(where=filters, limit=st.integers(1, 5), at=st.integers(0, 50), newest_first=st.booleans())
     def find(self, where: Filter, limit: int, at: int, *, newest_first: bool) -> None:
-        """A page, and how many there are."""
+        """Read a page, and count."""
         page = Page(
             limit=limit, cursor=self.ids[at % len(self.ids)] if at else None, newest_first=newest_first
         )

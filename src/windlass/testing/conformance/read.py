@@ -1,4 +1,4 @@
-"""Find, count, attempts: what people see."""
+"""Find, count and attempts."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -36,7 +36,7 @@ from .steps import (
 
 
 async def found(store: Store, **fields: object) -> list[TaskId]:
-    """The ids that a filter finds, oldest first."""
+    """Return the ids of matching tasks, oldest first."""
     return [task.id for task in await all_tasks(store, Filter(**fields))]  # type: ignore[arg-type]  # by name
 
 
@@ -217,13 +217,15 @@ class TestCount:
         assert list(await store.count(Filter(), (Dimension.STATE,))) == []
 
     async def test_counts_report_when_the_first_task_was_due(self, store: Store, clock: ManualClock) -> None:
-        """Whatever the order in which they came, or would be claimed."""
+        """Whatever the order in which they were enqueued, or would be claimed."""
         start = await store.now()
         later = start + timedelta(seconds=30)
         await enqueue_one(store, queue="a", delay=timedelta(seconds=30))
         clock.advance(10)
         await enqueue_one(store, queue="a", priority=9, boost=9_000)
-        await enqueue_one(store, queue="b", run_at=start - timedelta(days=1))  # not older than it is
+        await enqueue_one(
+            store, queue="b", run_at=start - timedelta(days=1)
+        )  # The waiting time starts at its creation.
         clock.advance(50)
         await store.promote(10)
         await enqueue_one(store, queue="a")

@@ -1,4 +1,4 @@
-"""Records: the settings of queues, and what the store writes about workers and operators itself."""
+"""Records: put, remove and list; and the sessions and audit entries that the store writes itself."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -158,7 +158,7 @@ CHANGED = (
 
 
 class TestAuditedRecords:
-    """What people change beside tasks is in the log too, in the same step; what programs put is not."""
+    """Operators' changes to records are logged in the same transaction; those of programs are not."""
 
     @pytest.mark.parametrize("record", CHANGED, ids=lambda record: type(record).__name__)
     async def test_put_and_remove_by_an_operator_are_logged(
@@ -266,7 +266,7 @@ class TestAuditedRecords:
         while (cursor := pages[-1].cursor) is not None:
             pages.append(await store.records(Audit, replace(page, cursor=cursor)))
 
-        told = [line.task_id or line.subject for part in pages for line in part.items]
+        subjects = [line.task_id or line.subject for part in pages for line in part.items]
         expected = [about for number, task_id in enumerate(ids) for about in (task_id, f"queue q{number}")]
-        assert told == (expected[::-1] if newest_first else expected)
+        assert subjects == (expected[::-1] if newest_first else expected)
         assert [len(part.items) for part in pages] == [2, 2, 2]

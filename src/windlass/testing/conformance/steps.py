@@ -1,4 +1,4 @@
-"""What the scenarios are told with: a wish, a worker moved by hand, settlements, and a look at everything."""
+"""Helpers of the scenarios: new tasks, a manual worker, settlements, and a dump of the whole store."""
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
@@ -29,26 +29,26 @@ EVERYTHING = Filter()
 
 
 def a_task(**changes: Any) -> NewTask:
-    """A valid wish with a fresh id, alone in its chain; `changes` are fields of NewTask."""
+    """Return a valid task with a new id; `changes` are fields of NewTask."""
     task_id = changes.pop("id", None) or new_id()
     fields = {"id": task_id, "root": task_id, "type": "mail.send", "payload": b'{"to":"ada"}'}
     return NewTask(**{**fields, **changes})
 
 
 def some_tasks(number: int, **changes: Any) -> list[NewTask]:
-    """So many equal wishes, their ids rising."""
+    """Return equal tasks with ascending ids."""
     return [a_task(**changes) for _ in range(number)]
 
 
 async def enqueue_one(store: Store, **changes: Any) -> TaskId:
-    """Enqueue one task; answers with its id."""
+    """Enqueue one task and return its id."""
     new = a_task(**changes)
     await store.enqueue([new])
     return new.id
 
 
 async def load(store: Store, task_id: TaskId) -> Task:
-    """The task as it stands."""
+    """Return the task as stored."""
     found = await store.find(Filter(ids=(task_id,)), Page())
     assert [task.id for task in found.items] == [task_id], f"there is no task {task_id}"
     return found.items[0]
@@ -65,7 +65,7 @@ async def state_of(store: Store, task_id: TaskId) -> State:
 
 
 class ManualWorker:
-    """A worker whose every move the test makes. It numbers its claims and sends nothing by itself."""
+    """A worker that the test drives. It numbers its claims and sends nothing by itself."""
 
     def __init__(self, store: Store, name: str = "worker") -> None:
         self.store = store
@@ -80,30 +80,30 @@ class ManualWorker:
         return await self.store.heartbeat(Heartbeat(**{**fields, **changes}))
 
     async def report(self, *reports: ProgressReport, held: Sequence[Lease] = ()) -> HeartbeatReply:
-        """Send a heartbeat with news of how far tasks have come."""
+        """Send a heartbeat with progress reports."""
         return await self.beat(*held, progress=reports)
 
     def next_claim(self, limit: int = 1, *queues: str) -> Claim:
-        """The next claim, numbered, not sent yet."""
+        """Return the next claim, numbered but not sent."""
         self.claims += 1
         return Claim(session=self.session, queues=queues or (DEFAULT_QUEUE,), limit=limit, number=self.claims)
 
     async def claim(self, limit: int = 1, *queues: str) -> Sequence[Claimed]:
-        """Claim up to so many tasks."""
+        """Claim up to `limit` tasks."""
         return await self.store.claim(self.next_claim(limit, *queues))
 
     async def claim_one(self, *queues: str) -> Claimed:
-        """Claim the one task that must be there."""
+        """Claim one task, which must be ready."""
         claimed = await self.claim(1, *queues)
         assert len(claimed) == 1, "nothing was ready to claim"
         return claimed[0]
 
 
 async def worker_on(store: Store, name: str = "worker", lease_for: timedelta = LEASE) -> ManualWorker:
-    """A worker with an open session."""
+    """Return a worker with an open session."""
     worker = ManualWorker(store, name)
-    pulse = await worker.beat(lease_for=lease_for, opening=True)
-    assert pulse.alive
+    reply = await worker.beat(lease_for=lease_for, opening=True)
+    assert reply.alive
     return worker
 
 
@@ -123,32 +123,32 @@ def settlement(of: Claimed | Lease, verdict: Verdict, outcome: str = "returned")
 
 
 def complete(of: Claimed | Lease, result: bytes | None = None, *successors: NewTask) -> Settlement:
-    """It returned."""
+    """The handler returned."""
     return settlement(of, Complete(result=result, successors=successors))
 
 
 def retry(of: Claimed | Lease, delay: timedelta = NO_DELAY, error: Error = BOOM) -> Settlement:
-    """It failed, and shall be tried again."""
+    """The handler failed; retry."""
     return settlement(of, Postpone(delay=delay, reason=Reason.RETRY, error=error), "failed")
 
 
 def snooze(of: Claimed | Lease, delay: timedelta = NO_DELAY) -> Settlement:
-    """It asked to be called later."""
+    """The handler requested to run again later."""
     return settlement(of, Postpone(delay=delay, reason=Reason.SNOOZE), "snoozed")
 
 
 def release(of: Claimed | Lease) -> Settlement:
-    """Its worker hands it back."""
+    """The worker releases the task."""
     return settlement(of, Postpone(delay=NO_DELAY, reason=Reason.RELEASE), "interrupted")
 
 
 def bury(of: Claimed | Lease, error: Error = BOOM) -> Settlement:
-    """It is beyond help."""
+    """The handler failed; do not retry."""
     return settlement(of, Bury(error=error), "failed")
 
 
 def stop(of: Claimed | Lease) -> Settlement:
-    """It stopped on request."""
+    """The handler stopped on request."""
     return settlement(of, Cancel(), "stopped")
 
 
@@ -160,23 +160,23 @@ ENDINGS: dict[str, Callable[[Claimed | Lease], Settlement]] = {
     "bury": bury,
     "cancel": stop,
 }
-"""Every way to settle, by its verdict and reason."""
+"""Every kind of settlement, by verdict and reason."""
 
 
 async def settle(store: Store, *batch: Settlement) -> tuple[Receipt, ...]:
-    """Settle without claiming; answers with the receipts."""
+    """Settle without claiming; return the receipts."""
     settled: Settled = await store.settle(batch)
     assert settled.claimed == ()
     return settled.receipts
 
 
 async def settle_now(store: Store, *batch: Settlement) -> None:
-    """Settle what must be settled."""
+    """Settle, and assert that every settlement is applied."""
     assert set(await settle(store, *batch)) <= {Receipt.APPLIED}
 
 
 async def take_over(store: Store, clock: ManualClock, stalled: Claimed) -> tuple[ManualWorker, Claimed]:
-    """The stalled worker's lease runs out and another worker takes the task over."""
+    """Let the stalled worker's lease expire and another worker take the task over."""
     clock.advance(LEASE)
     rescuer = await worker_on(store, "rescuer")
     (rescued,) = await store.rescue(rescuer.session, limit=10)
@@ -185,27 +185,27 @@ async def take_over(store: Store, clock: ManualClock, stalled: Claimed) -> tuple
 
 
 async def act(store: Store, action: Action, *ids: TaskId) -> Sequence[TaskId]:
-    """Do it to these tasks; answers with those it was done to."""
+    """Apply an action to these tasks; return the ids of those changed."""
     return await store.apply(action, Filter(ids=ids), limit=1000)
 
 
 async def cancel(store: Store, *ids: TaskId) -> Sequence[TaskId]:
-    """An operator cancels these."""
+    """Cancel tasks as an operator."""
     return await act(store, CancelTasks(by=OPERATOR), *ids)
 
 
 async def replay(store: Store, *ids: TaskId, payload: bytes | None = None) -> Sequence[TaskId]:
-    """An operator replays these."""
+    """Replay tasks as an operator."""
     return await act(store, Replay(by=OPERATOR, payload=payload), *ids)
 
 
 async def discard(store: Store, *ids: TaskId) -> Sequence[TaskId]:
-    """An operator discards these."""
+    """Discard tasks as an operator."""
     return await act(store, Discard(by=OPERATOR), *ids)
 
 
 async def all_tasks(store: Store, where: Filter = EVERYTHING, *, limit: int = 1000) -> list[Task]:
-    """Every task that matches, oldest first, over as many pages as it takes."""
+    """Return every matching task, oldest first, page by page."""
     found: list[Task] = []
     page = Page(limit=limit)
     while True:
@@ -217,7 +217,7 @@ async def all_tasks(store: Store, where: Filter = EVERYTHING, *, limit: int = 10
 
 
 async def all_records(store: Store, kind: type[R]) -> tuple[R, ...]:
-    """Every record of a kind, by name."""
+    """Return every record of a kind, by name."""
     found: list[R] = []
     page = Page(limit=1000)
     while True:
@@ -229,7 +229,7 @@ async def all_records(store: Store, kind: type[R]) -> tuple[R, ...]:
 
 
 class Dump(Struct, frozen=True, kw_only=True):
-    """All that can be seen of a store at one moment."""
+    """Everything visible in a store at one moment."""
 
     tasks: tuple[Task, ...]
     attempts: tuple[Attempt, ...]
@@ -240,7 +240,7 @@ class Dump(Struct, frozen=True, kw_only=True):
 
 
 async def dump(store: Store, skip: Collection[Task] = ()) -> Dump:
-    """Look at everything, but not at the attempts of tasks in `skip`. Nothing may move meanwhile."""
+    """Read everything except the attempts of tasks in `skip`. Nothing may change meanwhile."""
     found = await all_tasks(store)
     lines = [line for task in found if task not in skip for line in await store.attempts(task.id)]
     return Dump(

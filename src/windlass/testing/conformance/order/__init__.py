@@ -1,1 +1,1 @@
-"""Promises about what runs next."""
+"""Conformance: what runs next."""

@@ -1,4 +1,4 @@
-"""Whose turn it is: fairness between tenants, shares between levels, claims for one level. (F2, F3)"""
+"""Fairness between tenants, shares of levels, and claims for one level."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -32,18 +32,18 @@ STRICT = 1 << 44
 
 
 def of_level(priority: int, number: int) -> list[NewTask]:
-    """Tasks of a priority, ordered strictly."""
+    """Return tasks of a priority, in strict order."""
     return some_tasks(number, queue="q", priority=priority, boost=priority * STRICT)
 
 
 async def fill(store: Store, **numbers: int) -> None:
-    """So many tasks of each tenant in queue q, one tenant after the other."""
+    """Enqueue tasks for each tenant in queue q, one tenant after the other."""
     for tenant, number in numbers.items():
         await store.enqueue(some_tasks(number, queue="q", tenant=tenant))
 
 
 async def picks(worker: ManualWorker, number: int, at_once: int = 10) -> list[str]:
-    """The tenants of the next tasks, so many claimed at a time."""
+    """Claim tasks in batches and return their tenants in order."""
     tenants: list[str] = []
     while len(tenants) < number:
         claimed = await worker.claim(min(at_once, number - len(tenants)), "q")
@@ -53,7 +53,7 @@ async def picks(worker: ManualWorker, number: int, at_once: int = 10) -> list[st
 
 
 async def levels(worker: ManualWorker, number: int, at_once: int = 10) -> Counter[int]:
-    """The priorities of the next tasks, counted."""
+    """Claim tasks and count their priorities."""
     found: Counter[int] = Counter()
     while found.total() < number:
         claimed = await worker.claim(min(at_once, number - found.total()), "q")
@@ -70,7 +70,7 @@ class TestFairness:
         assert await picks(worker, 10) == ["ada"] * 5 + ["bob"] * 5
 
     async def test_a_burst_of_one_tenant_does_not_delay_others(self, store: Store) -> None:
-        """The burst has 10,000 tasks; then 50 tenants add 10 each, and are done within two fair rounds."""
+        """After a burst of 10,000 tasks, 50 tenants add 10 each, and are done within two fair rounds."""
         await store.put(ROUND_ROBIN)
         await fill(store, burst=10_000)
         others = {f"tenant-{number}": 10 for number in range(50)}
@@ -202,7 +202,7 @@ class TestFairness:
 
         first = Counter(await picks(worker, 400, at_once=20))
 
-        assert first["much"] > first["little"] > 40  # 100 are to be expected, give or take 9
+        assert first["much"] > first["little"] > 40  # The expectation is 100, the standard deviation 9.
 
     async def test_each_of_many_tenants_gets_a_turn(self, store: Store) -> None:
         await store.put(ROUND_ROBIN)
@@ -240,7 +240,7 @@ class TestFairness:
 
 class TestShares:
     async def test_strict_order_starves_low_priority(self, store: Store) -> None:
-        """What the shares below are for."""
+        """Shows what shares prevent."""
         await store.enqueue(of_level(LOW, 50) + of_level(HIGH, 100))
         worker = await worker_on(store)
 
@@ -310,7 +310,7 @@ class TestShares:
 
 
 class TestLevels:
-    """Claims for one level alone: what reserved slots ask for."""
+    """Claims for one level, as workers with reserved slots send them."""
 
     @pytest.mark.parametrize(
         "settings",

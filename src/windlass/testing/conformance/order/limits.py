@@ -1,4 +1,4 @@
-"""Limits: caps and rates are never exceeded, whatever happens, and hold up nobody else. (F4, F5)"""
+"""Limits: caps are never exceeded, and tasks that they hold up do not block others."""
 
 from collections import Counter
 from typing import Any
@@ -30,13 +30,13 @@ BY_ACCOUNT = Limit(name="account", type="ledger.post", by="account", running=1)
 
 
 def posting(account: object, **changes: Any) -> Any:
-    """A task on an account."""
+    """Return a task with an account in its payload."""
     payload = msgspec.json.encode({"account": account, "cents": 5})
     return a_task(**{"queue": "q", "type": "ledger.post", "payload": payload, **changes})
 
 
 async def started(worker: ManualWorker, limit: int = 100, *queues: str) -> int:
-    """How many a claim is given."""
+    """Claim from queue q and return the number of tasks."""
     return len(await worker.claim(limit, *(queues or ("q",))))
 
 
@@ -158,7 +158,7 @@ class TestCaps:
         clock.advance(LEASE)
         worker = await worker_on(store, "worker 2")
 
-        before = await started(worker)  # Who knows whether it still runs?
+        before = await started(worker)  # It may still be running.
         (rescued,) = await store.rescue(worker.session, limit=10)
         still = await started(worker)
         await settle_now(store, release(rescued))
@@ -180,7 +180,7 @@ class TestCaps:
         await store.put(ONE)
         await store.enqueue(some_tasks(2, queue="q"))
         worker = await worker_on(store)
-        await worker.claim(1, "q")  # and the answer is lost
+        await worker.claim(1, "q")  # The reply is lost.
 
         await worker.beat(through=worker.claims)
 
@@ -269,7 +269,7 @@ class TestLimitChanges:
 
 
 class TestOthersUnaffected:
-    """What a limit holds up holds up nobody else."""
+    """Tasks that a limit holds up do not block others."""
 
     async def test_other_tasks_of_the_queue_are_claimed(self, store: Store) -> None:
         await store.put(BY_ACCOUNT)
@@ -295,7 +295,7 @@ class TestOthersUnaffected:
         free = await enqueue_one(store, queue="q", type="ledger.post", payload=b'{"account":"new"}')
 
         claimed = await worker.claim(5, "q")
-        for _ in range(5):  # It may look at a part of them at a time.
+        for _ in range(5):  # A claim may examine only some of them.
             claimed = claimed or await worker.claim(5, "q")
 
         assert [one.task.id for one in claimed] == [free]
@@ -321,6 +321,6 @@ class TestOthersUnaffected:
         await store.put(ONE)
         await store.enqueue(some_tasks(3, queue="q", priority=-5))
         worker = await worker_on(store)
-        asked = [replace(worker.next_claim(5, "q"), level=Level.LOW) for _ in range(2)]
+        claims = [replace(worker.next_claim(5, "q"), level=Level.LOW) for _ in range(2)]
 
-        assert [len(await store.claim(one)) for one in asked] == [1, 0]
+        assert [len(await store.claim(one)) for one in claims] == [1, 0]

@@ -1,4 +1,4 @@
-"""Rates, what is in use of a limit, and waiting for one. (F4, F5)"""
+"""Rates and usage of limits, and the wakes of workers that wait for one."""
 
 from collections import Counter
 from datetime import timedelta
@@ -10,13 +10,13 @@ from ...._model.limit import Limit, Usage
 from ...._store.protocol import Store, Wake
 from ...clock import ManualClock
 from ..steps import all_records, cancel, complete, enqueue_one, release, settle_now, some_tasks, worker_on
-from ..work.wakes import heard
+from ..work.wakes import wakes_up
 from .limits import ONE, started
 
 
 class TestRates:
     async def test_a_burst_and_then_the_rate(self, store: Store, clock: ManualClock) -> None:
-        """At no instant more than burst + rate * t, and as much as that at the end."""
+        """Never more than burst + rate * t, and exactly that at the end."""
         await store.put(Limit(name="r", queue="q", rate=10, burst=5))
         await store.enqueue(some_tasks(300, queue="q"))
         worker = await worker_on(store)
@@ -212,20 +212,20 @@ class TestLimitWakes:
         async def finish() -> None:
             await settle_now(store, *map(complete, await worker.claim(1, "q")))
 
-        assert await heard(store, Wake.READY, finish)
+        assert await wakes_up(store, Wake.READY, finish)
 
     async def test_the_next_token_wakes_waiting_workers(self, store: Store) -> None:
         await store.put(Limit(name="r", queue="q", rate=20, burst=1))
         await store.enqueue(some_tasks(100, queue="q"))
         worker = await worker_on(store)
 
-        assert await heard(store, Wake.READY, lambda: worker.claim(5, "q"))
+        assert await wakes_up(store, Wake.READY, lambda: worker.claim(5, "q"))
 
     async def test_a_changed_limit_wakes_workers(self, store: Store) -> None:
         await store.put(replace(ONE, running=0))
         await enqueue_one(store, queue="q")
 
-        assert await heard(store, Wake.READY, lambda: store.put(replace(ONE, running=5)))
+        assert await wakes_up(store, Wake.READY, lambda: store.put(replace(ONE, running=5)))
 
     async def test_cancelled_tasks_hold_no_permits(self, store: Store) -> None:
         await store.put(ONE)

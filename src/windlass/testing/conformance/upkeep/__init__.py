@@ -1,1 +1,1 @@
-"""Promises to the keeper."""
+"""Conformance: what the keeper uses."""

@@ -32,7 +32,7 @@ every_end = pytest.mark.parametrize("state", sorted(ENDED))
 
 
 async def ended(store: Store, worker: ManualWorker, state: State, queue: str = "q") -> str:
-    """A task that has ended so."""
+    """Return a task that has ended in this state."""
     claimed = await enqueue_and_claim(store, worker, queue=queue)
     await settle_now(store, ENDS[state](claimed))
     return claimed.task.id
@@ -92,7 +92,7 @@ class TestPrune:
 
         assert await store.prune(FOR_EVER, limit=2) == 0
 
-        clock.advance(-HOUR * 2)  # Whatever is left of them would stand again.
+        clock.advance(-HOUR * 2)  # A key that was not deleted would be valid again.
         answers = await store.enqueue([a_task(idempotency_key=key) for key in keys])
         assert [answer.created for answer in answers] == [True] * len(keys)
         (answer,) = await store.enqueue([a_task(idempotency_key="lasting")])

@@ -1,1 +1,1 @@
-"""Promises to workers."""
+"""Conformance: what workers use."""

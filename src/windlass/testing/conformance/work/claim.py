@@ -1,4 +1,4 @@
-"""Claim: who gets which task, in which order, and never the same one twice."""
+"""Claim: order, due times, pauses; no task is claimed twice."""
 
 import asyncio
 from collections.abc import Callable
@@ -98,10 +98,10 @@ class TestClaim:
     async def test_an_unknown_session_claims_nothing(self, store: Store) -> None:
         await enqueue_one(store)
         before = await dump(store)
-        stranger = ManualWorker(store)
+        unknown = ManualWorker(store)
 
         with pytest.raises(SessionLost):
-            await stranger.claim()
+            await unknown.claim()
 
         assert await dump(store) == before
 

@@ -1,4 +1,4 @@
-"""Fences: only the newest lease settles a task, once; a stale one changes nothing, a repeat is harmless."""
+"""Fences: only the newest lease settles a task, once; a stale lease changes nothing, a repeat is harmless."""
 
 import pytest
 

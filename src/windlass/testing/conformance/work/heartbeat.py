@@ -1,4 +1,4 @@
-"""Heartbeat: what keeps leases, and how a claim whose reply was lost comes to light."""
+"""Heartbeat: extends leases, and reveals claims whose replies were lost."""
 
 from datetime import timedelta
 
@@ -31,10 +31,10 @@ class TestSessions:
     async def test_opening_makes_a_session(self, store: Store, clock: ManualClock) -> None:
         worker = ManualWorker(store, "w7")
 
-        pulse = await worker.beat(opening=True)
+        reply = await worker.beat(opening=True)
 
         (session,) = await all_records(store, Session)
-        assert (pulse.alive, pulse.lost, pulse.cancel) == (True, (), ())
+        assert (reply.alive, reply.lost, reply.cancel) == (True, (), ())
         assert (session.id, session.worker.name, session.worker.slots) == (worker.session, "w7", 4)
         assert (session.started_at, session.beat_at) == (clock.now(), clock.now())
         assert session.expires_at == clock.now() + LEASE
@@ -45,10 +45,10 @@ class TestSessions:
         held = await enqueue_and_claim(store, worker)
         clock.advance(1)
 
-        pulse = await worker.beat(held.lease, opening=True)
+        reply = await worker.beat(held.lease, opening=True)
 
         (session,) = await all_records(store, Session)
-        assert (pulse.alive, pulse.lost) == (True, ())
+        assert (reply.alive, reply.lost) == (True, ())
         assert (session.started_at, session.beat_at) == (started_at, clock.now())
         assert await state_of(store, held.task.id) is State.RUNNING
 
@@ -67,9 +67,9 @@ class TestSessions:
     async def test_an_unknown_session_is_not_alive_and_not_made(self, store: Store) -> None:
         before = await dump(store)
 
-        pulse = await ManualWorker(store).beat()
+        reply = await ManualWorker(store).beat()
 
-        assert not pulse.alive
+        assert not reply.alive
         assert await dump(store) == before
 
     async def test_a_deleted_session_is_not_alive(self, store: Store, clock: ManualClock) -> None:
@@ -88,9 +88,9 @@ class TestSessions:
         held = await enqueue_and_claim(store, worker)
         clock.advance(LEASE * 2)
 
-        pulse = await worker.beat(held.lease, through=worker.claims)
+        reply = await worker.beat(held.lease, through=worker.claims)
 
-        assert (pulse.alive, pulse.lost) == (True, ())
+        assert (reply.alive, reply.lost) == (True, ())
         rescuer = await worker_on(store)
         assert list(await store.rescue(rescuer.session, limit=10)) == []
 
@@ -116,19 +116,19 @@ class TestHeartbeatReplies:
         await worker.beat(opening=True)
         kept = await enqueue_and_claim(store, worker)
 
-        pulse = await worker.beat(lost.lease, ended.lease, kept.lease, through=worker.claims)
+        reply = await worker.beat(lost.lease, ended.lease, kept.lease, through=worker.claims)
 
-        assert pulse.alive
-        assert set(pulse.lost) == {lost.lease, ended.lease}
+        assert reply.alive
+        assert set(reply.lost) == {lost.lease, ended.lease}
 
     async def test_a_request_to_stop_is_repeated_until_the_task_ends(self, store: Store) -> None:
         worker = await worker_on(store)
-        flagged, spared = await enqueue_and_claim(store, worker), await enqueue_and_claim(store, worker)
-        await cancel(store, flagged.task.id)
+        stopping, spared = await enqueue_and_claim(store, worker), await enqueue_and_claim(store, worker)
+        await cancel(store, stopping.task.id)
 
         for _ in range(2):
-            pulse = await worker.beat(flagged.lease, spared.lease, through=worker.claims)
-            assert (pulse.lost, pulse.cancel) == ((), (flagged.task.id,))
+            reply = await worker.beat(stopping.lease, spared.lease, through=worker.claims)
+            assert (reply.lost, reply.cancel) == ((), (stopping.task.id,))
 
     async def test_progress_is_kept(self, store: Store) -> None:
         worker = await worker_on(store)
@@ -164,28 +164,28 @@ class TestHeartbeatReplies:
 
 
 class TestLostReplies:
-    """A claim was granted and its reply never arrived: the worker lives and knows nothing of the tasks."""
+    """A claim whose reply never arrived: the worker is alive, but does not know the tasks."""
 
     async def test_unacknowledged_claims_are_released_uncounted_with_a_new_fence(self, store: Store) -> None:
         worker = await worker_on(store)
-        stranger = await enqueue_and_claim(store, worker)
+        unacknowledged = await enqueue_and_claim(store, worker)
         known = await enqueue_and_claim(store, worker)
 
-        pulse = await worker.beat(known.lease, through=worker.claims)
+        reply = await worker.beat(known.lease, through=worker.claims)
 
-        task = await load(store, stranger.task.id)
-        assert (pulse.alive, pulse.lost) == (True, ())
+        task = await load(store, unacknowledged.task.id)
+        assert (reply.alive, reply.lost) == (True, ())
         assert (task.state, task.attempt, task.session) == (State.READY, 0, None)
-        assert task.fence > stranger.task.fence
+        assert task.fence > unacknowledged.task.fence
         assert await load(store, known.task.id) == known.task
 
     async def test_a_released_task_cannot_be_settled_with_the_old_lease(self, store: Store) -> None:
         worker = await worker_on(store)
-        stranger = await enqueue_and_claim(store, worker)
+        unacknowledged = await enqueue_and_claim(store, worker)
         await worker.beat(through=worker.claims)
         before = await dump(store)
 
-        assert await settle(store, complete(stranger)) == (Receipt.LOST,)
+        assert await settle(store, complete(unacknowledged)) == (Receipt.LOST,)
         assert await dump(store) == before
 
     async def test_a_task_released_by_a_heartbeat_keeps_its_rank(
@@ -204,16 +204,16 @@ class TestLostReplies:
     async def test_claims_above_through_are_left_alone(self, store: Store) -> None:
         worker = await worker_on(store)
         await store.enqueue(some_tasks(3))
-        answered = await worker.claim_one()
+        received = await worker.claim_one()
         under_way = [await worker.claim_one(), await worker.claim_one()]
 
-        await worker.beat(answered.lease, through=1)
+        await worker.beat(received.lease, through=1)
 
         assert [await load(store, one.task.id) for one in under_way] == [one.task for one in under_way]
 
-        await worker.beat(answered.lease, through=2)
+        await worker.beat(received.lease, through=2)
 
-        states = [await state_of(store, one.task.id) for one in (answered, *under_way)]
+        states = [await state_of(store, one.task.id) for one in (received, *under_way)]
         assert states == [State.RUNNING, State.READY, State.RUNNING]
 
     async def test_unacknowledged_claims_of_a_settle_are_released(self, store: Store) -> None:
@@ -224,8 +224,8 @@ class TestLostReplies:
 
         await worker.beat(through=worker.claims)
 
-        (stranger,) = settled.claimed
-        assert await state_of(store, stranger.task.id) is State.READY
+        (unacknowledged,) = settled.claimed
+        assert await state_of(store, unacknowledged.task.id) is State.READY
 
     async def test_a_task_held_by_an_old_lease_only_is_released(self, store: Store) -> None:
         worker = await worker_on(store)
@@ -233,30 +233,30 @@ class TestLostReplies:
         await worker.beat(through=worker.claims)
         again = await worker.claim_one(old.task.queue)
 
-        pulse = await worker.beat(old.lease, through=worker.claims)
+        reply = await worker.beat(old.lease, through=worker.claims)
 
-        assert pulse.lost == (old.lease,)
+        assert reply.lost == (old.lease,)
         assert await state_of(store, again.task.id) is State.READY
 
     async def test_an_unacknowledged_task_requested_to_stop_is_cancelled(
         self, store: Store, clock: ManualClock
     ) -> None:
         worker = await worker_on(store)
-        stranger = await enqueue_and_claim(store, worker)
-        await cancel(store, stranger.task.id)
+        unacknowledged = await enqueue_and_claim(store, worker)
+        await cancel(store, unacknowledged.task.id)
 
         await worker.beat(through=worker.claims)
 
-        task = await load(store, stranger.task.id)
+        task = await load(store, unacknowledged.task.id)
         assert (task.state, task.finished_at, task.session) == (State.CANCELLED, clock.now(), None)
 
     async def test_other_sessions_tasks_are_left_alone(self, store: Store) -> None:
         worker, other = await worker_on(store), await worker_on(store)
         theirs = await enqueue_and_claim(store, other)
 
-        pulse = await worker.beat(through=1000)
+        reply = await worker.beat(through=1000)
 
-        assert pulse == await worker.beat(through=1000)
+        assert reply == await worker.beat(through=1000)
         assert await load(store, theirs.task.id) == theirs.task
 
     async def test_a_rescue_whose_reply_was_lost_keeps_its_attempt_counted(

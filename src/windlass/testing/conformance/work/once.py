@@ -1,4 +1,4 @@
-"""Marks: of all leases on a task, the first to ask for a key is told so, and no other ever is. (D15)"""
+"""Marks (`ctx.once`): of all leases on a task, only the first to mark a key is first."""
 
 import pytest
 
@@ -99,7 +99,7 @@ class TestOnce:
     async def test_marks_go_with_the_tasks_record(self, store: Store, clock: ManualClock, way: str) -> None:
         worker = await worker_on(store)
         await settle_now(store, release(first := await enqueue_and_claim(store, worker)))
-        second = await worker.claim_one(first.task.queue)  # a fence that a new task does not begin with
+        second = await worker.claim_one(first.task.queue)  # A fence that a new task does not start with.
         await store.once(second.lease, "charge")
         await settle_now(store, bury(second))
         clock.advance(1)

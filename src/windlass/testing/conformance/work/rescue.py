@@ -1,4 +1,4 @@
-"""Rescue: the tasks of a silent worker are taken over, under a higher fence, and not before their time."""
+"""Rescue: tasks of expired sessions are taken over under a new fence, and never earlier."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Settle: what each verdict makes of a task, alone and in batches."""
+"""Settle: the effect of each verdict, alone and in batches."""
 
 from datetime import timedelta
 
@@ -210,7 +210,7 @@ class TestBatches:
 
 
 class TestCancelRequested:
-    """A running task that an operator has asked to stop."""
+    """A running task that an operator has requested to stop."""
 
     @pytest.mark.parametrize("ending", ["retry", "snooze", "release", "cancel"])
     async def test_postponing_a_task_requested_to_stop_cancels_it(

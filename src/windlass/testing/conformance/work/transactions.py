@@ -1,7 +1,7 @@
-"""Transactions of the store's own: what is enqueued and settled in one stands whole, or not at all. (D15)
+"""Transactions of the store: enqueues and settlements commit together, or not at all.
 
-For stores that can (`Capability.JOIN`). A test asks `store.transaction()` for a connection and
-`store.join(connection)` for the verbs on it; what it enqueues beside the settlement stands for the handler's
+For stores with `Capability.JOIN`. A test gets a connection from `store.transaction()` and uses
+`store.join(connection)` for the verbs on it; what it enqueues beside the settlement represents the handler's
 own writes.
 """
 
@@ -33,7 +33,7 @@ from ..steps import (
     take_over,
     worker_on,
 )
-from .wakes import heard
+from .wakes import wakes_up
 
 T = TypeVar("T")
 
@@ -41,12 +41,12 @@ each_way = pytest.mark.parametrize("blocking", [False, True], ids=["in the loop"
 
 
 class Undone(Exception):
-    """Leaves a block, so that it is rolled back."""
+    """Raised to roll a transaction back."""
 
 
-async def answered(answer: T | Awaitable[T]) -> T:
-    """What a join answers, whether or not its driver is async."""
-    return await answer if isinstance(answer, Awaitable) else answer
+async def awaited(result: T | Awaitable[T]) -> T:
+    """Await the result of a join if its driver is async."""
+    return await result if isinstance(result, Awaitable) else result
 
 
 async def transact(
@@ -56,7 +56,7 @@ async def transact(
     blocking: bool = False,
     undone: bool = False,
 ) -> tuple[Receipt, ...]:
-    """Enqueue and settle in one transaction; answers with the receipts, or raises Undone in the block."""
+    """Enqueue and settle in one transaction; return the receipts, or raise Undone to roll back."""
 
     def here() -> tuple[Receipt, ...]:
         with store.transaction() as connection:
@@ -72,8 +72,8 @@ async def transact(
         return await asyncio.to_thread(here)
     async with store.transaction() as connection:
         joined = store.join(connection)
-        await answered(joined.enqueue(beside))
-        receipts = tuple(await answered(joined.settle(batch)))
+        await awaited(joined.enqueue(beside))
+        receipts = tuple(await awaited(joined.settle(batch)))
         if undone:
             raise Undone
         return receipts
@@ -118,8 +118,8 @@ class TestTransactions:
 
         async with store.transaction() as connection:
             joined = store.join(connection)
-            await answered(joined.enqueue([other]))
-            await answered(joined.settle([complete(held)]))
+            await awaited(joined.enqueue([other]))
+            await awaited(joined.settle([complete(held)]))
             seen = (await state_of(store, held.task.id), await exists(store, other.id))
 
         assert seen == (State.RUNNING, False)
@@ -173,7 +173,7 @@ class TestTransactions:
         assert await dump(store) == before
 
     async def test_a_lease_settled_elsewhere_is_not_applied(self, store: Store) -> None:
-        """Its worker handed it back: whoever has other writes in the transaction must hear of it."""
+        """Its worker released the task: the transaction must fail, as its other writes must not commit."""
         held = await enqueue_and_claim(store, await worker_on(store))
         await settle_now(store, release(held))
         before = await dump(store)
@@ -198,8 +198,8 @@ class TestTransactions:
         async with store.transaction() as connection:
             joined = store.join(connection)
             with pytest.raises(DuplicateTask):
-                await answered(joined.enqueue([a_task(), a_task(fingerprint="f")]))
-            await answered(joined.settle([complete(held)]))
+                await awaited(joined.enqueue([a_task(), a_task(fingerprint="f")]))
+            await awaited(joined.settle([complete(held)]))
 
         assert await state_of(store, held.task.id) is State.COMPLETED
 
@@ -223,7 +223,7 @@ class TestTransactions:
 
         async def linger() -> None:
             async with store.transaction() as connection:
-                await answered(store.join(connection).settle([complete(held)]))
+                await awaited(store.join(connection).settle([complete(held)]))
                 entered.set()
                 await never.wait()
 
@@ -242,4 +242,4 @@ class TestTransactions:
         async def cause() -> None:
             await transact(store, complete(await enqueue_and_claim(store, worker), None, a_task(queue="q")))
 
-        assert await heard(store, Wake.READY, cause)
+        assert await wakes_up(store, Wake.READY, cause)

@@ -1,4 +1,4 @@
-"""Wakes: whoever waits hears soon that a look is worth while."""
+"""Wakes: waiting workers and keepers are notified of new work."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -26,46 +26,46 @@ DEADLINE_SECONDS = 10.0
 NUDGE_SECONDS = 0.2
 
 
-async def heard(
+async def wakes_up(
     listening: Store, wake: Wake, cause: Callable[[], Awaitable[object]], queue: str = "q"
 ) -> bool:
-    """Whether a listener hears such a hint before the deadline.
+    """Whether a listener receives such a wake before the deadline.
 
-    Hints may get lost while the listener is still settling in, so the cause is repeated until then.
+    Wakes may be lost while the listener is still connecting, so the cause is repeated.
     """
-    hearing = asyncio.ensure_future(_hear(listening, wake, queue))
-    await asyncio.sleep(0)  # Lets it begin; where that is enough, the first cause is heard.
+    listener = asyncio.ensure_future(_receive(listening, wake, queue))
+    await asyncio.sleep(0)  # Lets the listener start.
     try:
         async with asyncio.timeout(DEADLINE_SECONDS):
-            while not hearing.done():
+            while not listener.done():
                 await cause()
-                await asyncio.wait([hearing], timeout=NUDGE_SECONDS)
-            return await hearing
+                await asyncio.wait([listener], timeout=NUDGE_SECONDS)
+            return await listener
     except TimeoutError:
         return False
     finally:
-        hearing.cancel()
+        listener.cancel()
         with suppress(asyncio.CancelledError):
-            await hearing
+            await listener
 
 
-async def _hear(store: Store, wanted: Wake, queue: str) -> bool:
-    hints = store.wakes([queue])
+async def _receive(store: Store, wanted: Wake, queue: str) -> bool:
+    wakes = store.wakes([queue])
     try:
-        async for wake in hints:
+        async for wake in wakes:
             if wake is wanted:
                 return True
     finally:
-        await hints.aclose()  # type: ignore[attr-defined]  # a generator in every store we know
+        await wakes.aclose()  # type: ignore[attr-defined]  # a generator in every store we know
     return False
 
 
 class TestWakes:
     async def test_an_enqueued_task_wakes(self, store: Store) -> None:
-        assert await heard(store, Wake.READY, lambda: enqueue_one(store, queue="q"))
+        assert await wakes_up(store, Wake.READY, lambda: enqueue_one(store, queue="q"))
 
     async def test_a_scheduled_task_wakes_the_keeper(self, store: Store) -> None:
-        assert await heard(
+        assert await wakes_up(
             store, Wake.SCHEDULED, lambda: enqueue_one(store, queue="q", delay=timedelta(seconds=1))
         )
 
@@ -75,13 +75,13 @@ class TestWakes:
             clock.advance(1)
             await store.promote(limit=10)
 
-        assert await heard(store, Wake.READY, promote)
+        assert await wakes_up(store, Wake.READY, promote)
 
     async def test_a_resumed_queue_wakes(self, store: Store) -> None:
         await store.put(QueueSettings(name="q", paused=True))
         await enqueue_one(store, queue="q")
 
-        assert await heard(store, Wake.READY, lambda: store.put(QueueSettings(name="q")))
+        assert await wakes_up(store, Wake.READY, lambda: store.put(QueueSettings(name="q")))
 
     async def test_removing_a_paused_queues_settings_wakes(self, store: Store) -> None:
         await enqueue_one(store, queue="q")
@@ -90,7 +90,7 @@ class TestWakes:
             await store.put(QueueSettings(name="q", paused=True))
             await store.remove(QueueSettings, "q")
 
-        assert await heard(store, Wake.READY, resume)
+        assert await wakes_up(store, Wake.READY, resume)
 
     async def test_a_released_task_wakes(self, store: Store) -> None:
         worker = await worker_on(store)
@@ -99,7 +99,7 @@ class TestWakes:
         async def hand_back() -> None:
             await settle_now(store, release(await worker.claim_one("q")))
 
-        assert await heard(store, Wake.READY, hand_back)
+        assert await wakes_up(store, Wake.READY, hand_back)
 
     async def test_a_task_released_by_a_heartbeat_wakes(self, store: Store) -> None:
         worker = await worker_on(store)
@@ -109,7 +109,7 @@ class TestWakes:
             await worker.claim_one("q")
             await worker.beat(through=worker.claims)
 
-        assert await heard(store, Wake.READY, lose_a_reply)
+        assert await wakes_up(store, Wake.READY, lose_a_reply)
 
     async def test_a_replayed_task_wakes(self, store: Store) -> None:
         worker = await worker_on(store)
@@ -120,7 +120,7 @@ class TestWakes:
             await settle_now(store, bury(claimed))
             await replay(store, claimed.task.id)
 
-        assert await heard(store, Wake.READY, bring_back)
+        assert await wakes_up(store, Wake.READY, bring_back)
 
     async def test_an_unblocked_task_wakes(self, store: Store) -> None:
         worker = await worker_on(store)
@@ -130,13 +130,13 @@ class TestWakes:
             await enqueue_one(store, queue="q", after=(held.task.id,))
             await settle_now(store, complete(held))
 
-        assert await heard(store, Wake.READY, unblock)
+        assert await wakes_up(store, Wake.READY, unblock)
 
     async def test_wakes_reach_other_handles(self, store: Store) -> None:
         other = store.another()
         await other.open()
         try:
-            assert await heard(other, Wake.READY, lambda: enqueue_one(store, queue="q"))
+            assert await wakes_up(other, Wake.READY, lambda: enqueue_one(store, queue="q"))
         finally:
             await other.close()
 
@@ -144,5 +144,5 @@ class TestWakes:
         worker: ManualWorker = await worker_on(store, lease_for=LEASE * 100)
         queue = new_id()
 
-        assert await heard(store, Wake.READY, lambda: enqueue_one(store, queue=queue), queue)
+        assert await wakes_up(store, Wake.READY, lambda: enqueue_one(store, queue=queue), queue)
         assert len(await worker.claim(1, queue)) == 1

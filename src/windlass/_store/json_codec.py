@@ -1,8 +1,8 @@
-"""The values of the seam as JSON: what goes over HTTP between a store and who uses it from afar.
+"""The values of the seam as JSON, for the HTTP store and its server.
 
-The names are those of the model. Payloads and results are JSON within JSON, as they were given, to the byte.
-Instants are ISO 8601 and name their zone. Durations are seconds: as these are floats, the microseconds are
-exact up to 272 years. Integers have 64 bits.
+Field names are those of the model. Payloads and results are embedded as they are, byte for byte. Instants
+are ISO 8601 with a zone. Durations are seconds, as floats: exact to the microsecond up to 272 years. Integers
+have 64 bits.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,21 +20,21 @@ _PLAIN: dict[Any, Any] = {
     bytes: Raw,
     timedelta: float,
     datetime: Annotated[datetime, Meta(tz=True)],
-    int: Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)],  # stores keep no longer ones
+    int: Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)],  # as in every store
 }
 _UNIONS = (Union, UnionType)
 
 
 @cache
 def wire_type(kind: Any) -> Any:
-    """The type of JSON that stands for a type of the model."""
+    """Return the type to decode JSON as, for a type of the model."""
     if kind in _PLAIN:
         return _PLAIN[kind]
     if isinstance(kind, type) and issubclass(kind, Struct):
         return _wire_struct(kind, get_type_hints(kind))
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in _UNIONS:
-        if bytes in arguments:  # What is missing is None: null is JSON like any other.
+        if bytes in arguments:  # None is left out: null is a payload like any other
             return Raw
         return Union[tuple(wire_type(one) for one in arguments)]  # noqa: UP007  made at run time
     if isinstance(origin, type) and issubclass(origin, Struct):
@@ -45,7 +45,7 @@ def wire_type(kind: Any) -> Any:
 
 
 def _filled(generic: Any, arguments: Sequence[Any]) -> dict[str, Any]:
-    """The fields of a generic struct whose variables are known."""
+    """Return the fields of a generic struct, with its type variables replaced."""
     known = dict(zip(generic.__parameters__, arguments, strict=True))
 
     def fill(kind: Any) -> Any:
@@ -96,44 +96,44 @@ def _default(value: Any, declared: Any) -> Any:
 
 
 def to_wire(value: Any) -> Any:
-    """A value of the model as what stands for it; it encodes itself as JSON."""
+    """Convert a value of the model to one that msgspec encodes as its JSON."""
     match value:
         case bytes():
             return Raw(value)
         case timedelta():
             return value / timedelta(seconds=1)
         case Struct():
-            return _sent(value)
+            return _fields_to_wire(value)
         case tuple() | list():
             return [to_wire(one) for one in value]
         case _:
             return value
 
 
-def _sent(value: Struct) -> dict[str, Any]:
-    absent = _absent(type(value))
-    sent = {
+def _fields_to_wire(value: Struct) -> dict[str, Any]:
+    optional = _optional_fields(type(value))
+    fields = {
         name: to_wire(one)
         for name in value.__struct_fields__
-        if (one := getattr(value, name)) is not None or name not in absent
+        if (one := getattr(value, name)) is not None or name not in optional
     }
     tag = value.__struct_config__.tag
-    return sent if tag is None else {"kind": tag, **sent}
+    return fields if tag is None else {"kind": tag, **fields}
 
 
 @cache
-def _absent(kind: Any) -> frozenset[str]:
-    """The fields that are None where nothing is said."""
+def _optional_fields(kind: Any) -> frozenset[str]:
+    """Return the fields that are None by default, and left out then."""
     return frozenset(field.name for field in msgspec.structs.fields(kind) if field.default is None)
 
 
 def encode(value: Any) -> bytes:
-    """A value of the model as JSON."""
+    """Encode a value of the model as JSON."""
     return _encoder.encode(to_wire(value))
 
 
 class Decoder(Generic[T]):
-    """Reads JSON as one type of the model. Raises msgspec.DecodeError, or what the model itself refuses."""
+    """Decodes JSON as one type of the model. Raises msgspec.DecodeError, or what the model raises."""
 
     def __init__(self, kind: Any) -> None:
         self._kind = kind
@@ -141,20 +141,19 @@ class Decoder(Generic[T]):
         self._read = _reader(kind)
 
     def decode(self, data: bytes) -> T:
-        """The value."""
         try:
-            data.decode()  # msgspec does not look into what it passes on as it is
+            data.decode()  # msgspec does not check the encoding of Raw values
             value: T = self._read(self._decoder.decode(data))
         except UnicodeDecodeError as error:
-            raise msgspec.DecodeError(f"JSON is UTF-8; this is not, at byte {error.start}") from None
+            raise msgspec.DecodeError(f"not valid UTF-8 at byte {error.start}") from None
         except RecursionError:
-            raise msgspec.DecodeError("JSON is nested too deep; flatten it") from None
+            raise msgspec.DecodeError("JSON is nested too deeply") from None
         return value
 
 
 @cache
 def _reader(kind: Any) -> Callable[[Any], Any]:
-    """How to make a value of the model from what stands for it."""
+    """Return a function that makes a value of the model from a decoded one."""
     if kind is bytes:
         return bytes
     if kind is timedelta:
@@ -175,7 +174,7 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
 
 
 def _duration(seconds: float) -> timedelta:
-    """A duration to the microsecond. One that is beyond all counting is as long as can be."""
+    """Return a duration, limited to what `timedelta` can represent."""
     try:
         return timedelta(seconds=seconds)
     except OverflowError:
@@ -183,11 +182,13 @@ def _duration(seconds: float) -> timedelta:
 
 
 def _instant(value: datetime) -> datetime:
-    """The same instant in UTC, as stores compare them."""
+    """Return the same instant in UTC, as stores compare them."""
     try:
         return value if value.tzinfo is UTC else value.astimezone(UTC)
     except OverflowError:
-        raise msgspec.ValidationError(f"{value.isoformat()} is beyond the years 1 to 9999 in UTC") from None
+        raise msgspec.ValidationError(
+            f"{value.isoformat()} is not within the years 1 to 9999 in UTC"
+        ) from None
 
 
 def _struct_reader(kind: Any, hints: dict[str, Any]) -> Callable[[Any], Any]:

@@ -1,13 +1,20 @@
-"""The seam. A store keeps tasks and moves them; it decides nothing.
+"""The seam: the protocol that every store implements. A store keeps tasks and moves them; it decides nothing.
 
-Decisions go in as values, facts come out as values. Five roles, each with one kind of caller: programs
-enqueue, workers claim and settle, the keeper keeps house, people ask, and installers nurse the store.
-Every verb is atomic and, on a durable store, durable on return. Every verb may be repeated after a lost
-reply without harm. The store's clock is the only one: durations go in, and the store adds its own now.
-A handle serves any number of threads and event loops.
+Decisions (verdicts, actions, settings) go in as values; facts (tasks, receipts, counts) come out as values.
+There are five roles, each with one kind of caller:
 
-`_stores/memory` is the executable specification; `windlass.testing.conformance` is the suite that every
-store passes.
+- `EnqueueStore`: programs enqueue tasks;
+- `WorkStore`: workers claim tasks, keep their leases alive and settle them;
+- `KeepStore`: the keeper promotes, rescues and prunes;
+- `AskStore`: operators, and programs that wait for a result, read and change what is stored;
+- `AdminStore`: installers create, migrate and check the schema.
+
+Every verb is atomic and, on a durable store, durable when it returns. Every verb may be repeated after a lost
+reply without harm. Only the store's clock counts: callers pass durations, and the store adds its own time.
+A handle may be used from any number of threads and event loops.
+
+`_stores/memory` is the executable specification; every store passes `windlass.testing.conformance`. To wrap a
+store, subclass `_store.forward.ForwardingStore`. `_store.messages` has the verbs as messages, for HTTP.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Sequence
@@ -31,37 +38,37 @@ R = TypeVar("R", bound=Record)
 
 
 class Capability(Flag):
-    """What not every store can do. A store that cannot refuses (`NotSupported`); it never pretends."""
+    """What only some stores can do. A store without a capability raises NotSupported."""
 
-    JOIN = auto()  # enqueue, and complete a task, inside a transaction that has other writes as well
-    SHARE = auto()  # several processes on one store
-    MIGRATE = auto()  # has a schema with versions
+    JOIN = auto()  # enqueue and complete tasks in a transaction together with the caller's own writes
+    SHARE = auto()  # be used by several processes
+    MIGRATE = auto()  # has a versioned schema
 
 
 class Durability(StrEnum):
     """What an acknowledged write survives."""
 
-    DURABLE = "durable"  # the loss of power
-    RELAXED = "relaxed"  # the death of our processes, perhaps not of the machine
-    VOLATILE = "volatile"  # nothing
+    DURABLE = "durable"  # loss of power
+    RELAXED = "relaxed"  # a crash of our processes, but perhaps not of the machine
+    VOLATILE = "volatile"  # not even the end of the process
 
 
 class Promise(Struct, frozen=True, kw_only=True):
-    """A store's durability, and why it is so: said at start-up and to whoever asks."""
+    """A store's durability and the reason for it; logged at start-up and shown by `windlass check`."""
 
     durability: Durability
     why: str
 
 
 class Wake(StrEnum):
-    """A hint: something may be ready to claim, or something new is scheduled."""
+    """A hint that a claim may succeed now (READY), or that a new task was scheduled (SCHEDULED)."""
 
     READY = "ready"
     SCHEDULED = "scheduled"
 
 
 class Promoted(Struct, frozen=True, kw_only=True):
-    """How many became ready, and when the next one is due (None: nothing is scheduled)."""
+    """How many tasks became ready, and when the next one is due (None if none is scheduled)."""
 
     number: int
     next_at: datetime | None = None
@@ -76,7 +83,7 @@ class Severity(StrEnum):
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """One line of a store's health report."""
+    """One line of the report of `check`."""
 
     severity: Severity
     subject: str
@@ -84,14 +91,14 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class Phase(StrEnum):
-    """When a step of the schema may be taken, seen from the code that comes with it."""
+    """When to apply a migration, relative to deploying the code that comes with it."""
 
-    BEFORE = "before"  # before that code is deployed: the old code gets along with it
-    AFTER = "after"  # only once no old code runs any more
+    BEFORE = "before"  # before: the old code works with it too
+    AFTER = "after"  # only once no old code runs
 
 
 class Migration(Struct, frozen=True, kw_only=True):
-    """One numbered step of a store's schema."""
+    """One numbered step of a store's schema, and whether it has been applied."""
 
     number: int
     name: str
@@ -100,28 +107,28 @@ class Migration(Struct, frozen=True, kw_only=True):
 
 
 class Join(Protocol):
-    """A transaction, seen as a place to enqueue and to settle. Nothing stands until it is committed."""
+    """A transaction to enqueue and settle in. Nothing takes effect until it is committed."""
 
     def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued] | Awaitable[Sequence[Enqueued]]:
-        """Insert the batch within the transaction; awaitable where its driver is async."""
+        """Enqueue the batch in the transaction. Awaitable if the driver is async."""
         ...
 
     def settle(self, batch: Sequence[Settlement]) -> Sequence[Receipt] | Awaitable[Sequence[Receipt]]:
-        """Apply each verdict whose lease still holds, within the transaction; awaitable like `enqueue`.
+        """Settle in the transaction each task whose lease still holds. Awaitable if the driver is async.
 
-        A receipt for each, as from the store's own `settle`. Whoever has other writes in the transaction
-        rolls back unless it is APPLIED: REPEATED says that the lease was settled by another step than this.
+        Returns a receipt for each, as `WorkStore.settle` does. Roll back the transaction unless all are
+        APPLIED: REPEATED means that the lease was settled outside this transaction.
         """
         ...
 
 
 class Transaction(Protocol):
-    """A transaction on a connection of the store's own: `async with` in an event loop, `with` in a thread.
+    """A transaction on a connection of the store: `async with` on an event loop, `with` in a thread.
 
-    Entering gives the connection, of a driver that fits the way of entering; `join` takes it. Leaving
-    commits, or rolls back if an exception leaves the block. Whoever holds the connection neither commits nor
-    rolls back by himself. A commit that fails raises, StoreUnavailable where it is not known whether it
-    stands. Entered once; it may be left in another asyncio task than the one that entered it.
+    Entering returns the connection, of an async or a blocking driver accordingly; pass it to `join`. Leaving
+    commits, or rolls back if the block raised; the caller must do neither. A commit that fails raises, and
+    raises StoreUnavailable if it is not known whether it took effect. Can be entered once; it may be left in
+    another asyncio task than it was entered in.
     """
 
     async def __aenter__(self) -> Any:  # the driver's own type
@@ -140,159 +147,163 @@ class Transaction(Protocol):
 
 
 class EnqueueStore(Protocol):
-    """What programs need."""
+    """The verbs of programs."""
 
     async def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
-        """Keep all of the batch or none of it.
+        """Store all tasks of the batch, or none of them.
 
-        An id or an idempotency key that stands already answers with the standing task. Raises
-        DuplicateTask for a fingerprint that stands, IdempotencyConflict for a key used for something
-        else, NotFound for an unknown predecessor; then nothing of the batch is kept.
+        A task whose id or idempotency key exists already is not stored; the existing task is returned with
+        `created=False`. Raises DuplicateTask if an open task has the same fingerprint, IdempotencyConflict if
+        the key was used for a different task, NotFound for an unknown predecessor.
         """
         ...
 
     def join(self, connection: object) -> Join:
-        """The caller's own transaction on `connection`; NotSupported if this store cannot join it."""
+        """Join the caller's own transaction on `connection`. Raises NotSupported if this store cannot."""
         ...
 
 
 class WorkStore(Protocol):
-    """What workers need."""
+    """The verbs of workers."""
 
     async def claim(self, claim: Claim) -> Sequence[Claimed]:
-        """Lease ready tasks to a live session, lowest (rank, id) first; paused queues give none.
+        """Lease up to `claim.limit` ready tasks to a session, lowest (rank, id) first.
 
-        Raises SessionLost if the session is not alive.
+        Skips paused queues and tasks at a limit. Raises SessionLost if the session has expired.
         """
         ...
 
     async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
-        """Apply each verdict whose lease still holds and, in the same round trip, claim.
+        """Apply the verdict of each task whose lease still holds and, in the same round trip, claim.
 
-        A lost lease changes nothing. Repeating an applied settlement changes nothing. If the claim's
-        session is not alive the settlements are applied all the same and nothing is claimed.
+        Returns one receipt per settlement: APPLIED, REPEATED (it was applied before) or LOST (another worker
+        has the task, or it was settled otherwise); only APPLIED changes anything. If the claim's session has
+        expired the settlements are applied all the same and nothing is claimed.
         """
         ...
 
     async def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:
-        """Keep a session alive, hand back what it does not know it holds, and tell it the news."""
+        """Open or renew a session, store progress, and take back tasks that were granted but not received.
+
+        Returns which leases are lost and which tasks are to be cancelled; `alive=False` if the session has
+        expired.
+        """
         ...
 
     def transaction(self) -> Transaction:
-        """A transaction on a connection of the store's own, not begun yet; NotSupported without JOIN.
+        """Return a transaction on a connection of the store, not yet begun. Raises NotSupported without JOIN.
 
-        How long it may stay open is the store's to bound: past that it is rolled back, and leaving it raises.
+        A transaction that stays open longer than the store allows is rolled back, and leaving it raises.
         """
         ...
 
     async def once(self, lease: Lease, key: str) -> bool:
-        """Mark the key on the lease's task; whether this lease marked it first, now or in an earlier call.
+        """Mark a key on the lease's task; return whether this lease is the one that marked it.
 
-        So of all leases on a task at most one is told True, and repeating after a lost reply is harmless.
-        Marks last as long as the task's record, over replays as well. Raises LeaseLost.
+        Of all leases on a task at most one gets True for a key; repeated by the same lease, it gets the same.
+        Marks last as long as the task is stored, replays included. Raises LeaseLost.
         """
         ...
 
     def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
-        """Hints that a look is worth while: they may come late, twice or for nothing, or get lost."""
+        """Yield a hint when a claim may succeed. Hints may be late, repeated, wrong or lost."""
         ...
 
 
 class KeepStore(Protocol):
-    """What the keeper needs."""
+    """The verbs of the keeper."""
 
     async def lead(self, holder: str, lease_for: timedelta) -> bool:
-        """Take or keep the lead for that long; zero gives it up. At most one holder leads.
+        """Take or renew the lead for `lease_for`, or give it up with zero; return whether `holder` leads.
 
-        A lead that lasts for longer than is asked for here does not count: it was granted before the
-        clock was set back. So all who would lead ask for the same term.
+        At most one holder leads. A lead that would last longer than `lease_for` is ignored, as it was granted
+        before the clock was set back; so all keepers must ask for the same time.
         """
         ...
 
     async def promote(self, limit: int) -> Promoted:
-        """Make due tasks ready, earliest first."""
+        """Make up to `limit` due tasks ready, earliest first."""
         ...
 
     async def rescue(self, session: str, limit: int) -> Sequence[Claimed]:
-        """Lease to a live session the running tasks of sessions that are not, raising their fences.
+        """Lease up to `limit` running tasks of expired sessions to this session, raising their fences.
 
-        The attempt is not counted again and the task still names the worker that fell silent. In no
-        particular order. Sessions that hold nothing any more are forgotten. Raises SessionLost.
+        Attempts are not counted again, and each task still names its former worker. The order is undefined.
+        Expired sessions that hold nothing are deleted. Raises SessionLost if this session has expired.
         """
         ...
 
     async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
-        """Delete up to `limit` ended tasks past their queue's retention (or else this one); counts them.
+        """Delete up to `limit` ended tasks past their queue's retention, or `retention`; return how many.
 
-        Done by a person it is audited before anything is deleted, for it may take several steps.
-
-        All expired keys go as well, however many, in steps that do not hold up others for long.
-        A task that another still waits for stays, unless it is dead: then its successors are cancelled.
+        Also deletes all expired idempotency keys, in steps that hold no lock for long. A task that another
+        one waits for is kept, unless it is dead: then its successors are cancelled. With `by`, it is audited
+        before anything is deleted, as it may take several steps.
         """
         ...
 
 
 class AskStore(Protocol):
-    """What people need."""
+    """The verbs of operators, and of programs that wait for a result."""
 
     async def find(self, where: Filter, page: Page) -> Slice[Task]:
-        """The tasks that match, a page at a time, by id."""
+        """Return a page of the tasks that match, ordered by id."""
         ...
 
     async def count(self, where: Filter, by: Sequence[Dimension]) -> Sequence[Count]:
-        """How many match, for each combination of values that occurs, in order of the values."""
+        """Count the tasks that match, grouped by these dimensions and ordered by their values."""
         ...
 
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
-        """The settled leases that `is_recorded` keeps, oldest first: the newest `MAX_RECORDED`."""
+        """Return the recorded attempts of a task, oldest first; at most the newest `MAX_RECORDED`."""
         ...
 
     async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:
-        """Do it to those that match and allow it, oldest first; audited in the same step.
+        """Cancel, replay or discard up to `limit` tasks that match, oldest first; return their ids.
 
-        Answers with the tasks it was done to. Replaying a task whose fingerprint stands again leaves
-        it is.
+        Skips tasks in other states, and does not replay one whose fingerprint an open task has. Audited in
+        the same transaction.
         """
         ...
 
     async def put(self, record: Record, by: By | None = None) -> None:
-        """Keep this record in place of the one of the same kind and name.
+        """Insert a record or replace the one of the same kind and name.
 
-        Done by a person it is audited in the same step; what programs declare and keep is done by none.
+        With `by`, it is audited in the same transaction; programs and keepers pass None.
         """
         ...
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
-        """The records of a kind, by name."""
+        """Return a page of the records of a kind, ordered by name."""
         ...
 
     async def remove(self, kind: type[Record], name: str, by: By | None = None) -> bool:
-        """Forget a record; says whether there was one. Audited as `put` is, if there was."""
+        """Delete a record; return whether it existed. Audited as `put` is, if it did."""
         ...
 
 
 class AdminStore(Protocol):
-    """What installing and nursing a store needs."""
+    """The verbs of installers."""
 
     async def migrations(self) -> Sequence[Migration]:
-        """Every step of the schema that this code or the store knows, in order."""
+        """Return every migration that this code or the store knows, in order."""
         ...
 
     async def migrate(self, target: int | None = None) -> Sequence[Migration]:
-        """Go up or down to `target` (None: the newest); answers with the steps taken. One at a time."""
+        """Migrate up or down to `target` (None: newest); return the steps taken. One process at a time."""
         ...
 
     async def check(self) -> Sequence[Finding]:
-        """Look for what a person should know."""
+        """Check settings, schema and data; return findings, good and bad."""
         ...
 
 
 class Store(EnqueueStore, WorkStore, KeepStore, AskStore, AdminStore, Protocol):
-    """All of it."""
+    """All roles, and the handle itself."""
 
     @property
     def capabilities(self) -> Capability:
-        """What this store can do beyond the common ground. Certain once it is open."""
+        """What this store can do that not every store can. Final once it is open."""
         ...
 
     @property
@@ -301,24 +312,24 @@ class Store(EnqueueStore, WorkStore, KeepStore, AskStore, AdminStore, Protocol):
         ...
 
     async def open(self) -> None:
-        """Connect; make the schema where there is none. Opening twice is harmless."""
+        """Connect, and create the schema if there is none. May be called again."""
         ...
 
     async def close(self) -> None:
-        """Let go of everything. Closing twice is harmless."""
+        """Close all connections. May be called again."""
         ...
 
     def another(self) -> "Store":
-        """A further handle on the same store, unopened, for another thread and event loop."""
+        """Return a further handle on the same store, not yet open, for another thread and event loop."""
         ...
 
     async def now(self) -> datetime:
-        """The store's clock."""
+        """Return the store's current time."""
         ...
 
 
 async def all_records(store: AskStore, kind: type[R]) -> list[R]:
-    """Every record of a kind, by name."""
+    """Return all records of a kind, ordered by name."""
     records: list[R] = []
     page = Page(limit=MAX_PAGE)
     while True:

@@ -117,6 +117,6 @@ async def buffers(store: PostgresStore, floor: tuple[int, str]) -> int:
         f"WHERE state = 'ready' AND queue = 'q' AND stripe = 0 AND (rank, id) >= {floor} "
         f"ORDER BY rank, id LIMIT 100"
     )
-    async with store._connections.one() as connection:
+    async with store.connections.one() as connection:
         (plan,) = json.loads(await connection.fetchval(sql))
         return int(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"])

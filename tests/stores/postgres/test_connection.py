@@ -372,8 +372,8 @@ async def test_a_repeat_that_meets_the_end_of_its_task_is_harmless(server: Postg
         worker = await worker_on(store)
         held = await worker.claim(number)
         ending = settle_statement(store.env, [complete(one) for one in held], None, ())
-        async with store._connections.one() as connection, store._connections.transaction(connection):
-            await store._connections._rows(connection, ending)
+        async with store.connections.one() as connection, store.connections.transaction(connection):
+            await store.connections._rows(connection, ending)
             again = asyncio.create_task(store.enqueue(batch))
             await eventually(lambda: asked(server, WAITING))
         assert [one.created for one in await again] == [False] * number
@@ -393,9 +393,9 @@ async def test_a_repeat_that_meets_its_own_first_try_is_harmless(server: Postgre
             "after": {"after": (before,)},
         }
         batch = [a_task(**options[kind])]
-        async with store._connections.one() as connection, store._connections.transaction(connection):
+        async with store.connections.one() as connection, store.connections.transaction(connection):
             first = enqueue(store.env, batch)
-            await play(first, lambda ask: store._connections._rows(connection, ask))
+            await play(first, lambda ask: store.connections._rows(connection, ask))
             again = asyncio.create_task(store.enqueue(batch))
             await eventually(lambda: asked(server, WAITING))
         assert [one.id for one in await again] == [batch[0].id]
@@ -632,7 +632,7 @@ async def test_what_was_given_up_does_not_go_on_in_secret(server: Postgres, keye
 
 
 async def test_a_host_that_vanishes_is_noticed_by_the_kernel(server: Postgres) -> None:
-    async with opened(fresh(server.url)) as store, store._connections.one() as connection:
+    async with opened(fresh(server.url)) as store, store.connections.one() as connection:
         found = connection._transport.get_extra_info("socket")
         assert found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         assert found.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 15_000

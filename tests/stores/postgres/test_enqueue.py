@@ -37,7 +37,7 @@ async def test_a_hundred_thousand_in_one_call(store: PostgresStore) -> None:
 
     assert all(answer.created for answer in answers)
     assert [answer.id for answer in answers] == [new.id for new in batch]
-    async with store._connections.one() as connection:
+    async with store.connections.one() as connection:
         assert await connection.fetchval(f"SELECT count(*) FROM {store.address.schema}.task") == 100_000
 
 
@@ -72,7 +72,7 @@ async def test_every_way_in_keeps_every_field(store: PostgresStore, size: int) -
 
 
 async def raw(store: PostgresStore, task_id: str, column: str) -> int:
-    async with store._connections.one() as connection:
+    async with store.connections.one() as connection:
         sql = f"SELECT {column} FROM {store.address.schema}.task WHERE id = $1"
         value: int = await connection.fetchval(sql, task_id)
         return value
@@ -114,7 +114,7 @@ async def test_a_refusal_keeps_all_of_a_bulk_out(store: PostgresStore) -> None:
     with pytest.raises(DuplicateTask):
         await store.enqueue([*some_tasks(MIN_TASKS), a_task(fingerprint="f")])
 
-    async with store._connections.one() as connection:
+    async with store.connections.one() as connection:
         assert await connection.fetchval(f"SELECT count(*) FROM {store.address.schema}.task") == 1
 
 
@@ -122,7 +122,7 @@ async def test_days_have_24_hours_whatever_the_database_says(url: str, postgres1
     name = f"zone_{url[-8:]}"
     postgres15.new_database(name)
     store = PostgresStore.from_url(url.replace("/windlass?", f"/{name}?"))
-    async with store._connections.one() as connection:
+    async with store.connections.one() as connection:
         await connection.execute(f"ALTER DATABASE {name} SET timezone = 'America/New_York'")
     await store.close()
     await store.open()

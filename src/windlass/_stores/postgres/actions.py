@@ -4,19 +4,23 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import TypeVar
 
+import msgspec
+
 from ..._model.filter import Action, By, Replay
 from ..._model.queue import QueueSettings
-from ..._model.record import Record, StoredRecord
+from ..._model.record import KINDS, Record, StoredRecord
 from ..._model.state import State
 from ..._model.task import TaskId
+from ..._policy.order.lanes import changes_lanes
 from ..rules.actions import apply as apply_rule
 from ..rules.audit import audited_put, audited_removal
-from .queue_layout import Environment
+from .queue_layout import Environment, read_settings
 from .rule_player import run, write_audit
-from .script import Script, value
+from .script import Script, ask, value
 from .unit_of_work import UnitOfWork
 
 T = TypeVar("T")
+_encoder = msgspec.json.Encoder()
 
 
 def apply(
@@ -52,3 +56,35 @@ def remove(
     if result and by is not None:
         yield from write_audit([audited_removal(kind, name, by, (yield from value("now", clock)))])
     return result
+
+
+# -- records -----------------------------------------------------------------------------------------
+
+
+def put_record(record: StoredRecord) -> Script[None]:
+    """Store a record in place of the one of the same kind and name."""
+    yield from ask("put_record", KINDS[type(record)], record.name, _encoder.encode(record).decode())
+
+
+def put_queue(clock: datetime | None, settings: QueueSettings) -> Script[bool]:
+    """Store a queue's settings; return whether its tasks change lanes."""
+    before = yield from value("queue_settings", settings.name)
+    text = _encoder.encode(settings).decode()
+    yield from ask(
+        "put_queue", settings.name, settings.paused, settings.stripes, text, settings.is_laned, clock
+    )
+    yield from ask("wake", [settings.name])
+    moved = changes_lanes(None if before is None else read_settings(before), settings)
+    if moved:
+        yield from ask("mark_moving", [settings.name])
+    return moved
+
+
+def remove_queue(clock: datetime | None, name: str) -> Script[bool]:
+    """Remove a queue's settings; return whether there were any. Wakes workers, as it may have been paused."""
+    before = yield from value("queue_settings", name)
+    removed = yield from value("remove_queue", name, clock)
+    if before is not None and changes_lanes(read_settings(before), None):
+        yield from ask("mark_moving", [name])
+    yield from ask("wake", [name])
+    return removed is not None

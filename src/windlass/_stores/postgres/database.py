@@ -21,7 +21,7 @@ from .notify import WakeHub
 from .own_transaction import PsycopgPool
 from .queue_layout import Environment, QueueLayout
 from .script import Ask, Row, Script
-from .upkeep.keep import Horizons
+from .upkeep.prune import Pruner
 
 T = TypeVar("T")
 
@@ -39,12 +39,12 @@ class Database:
         self.layout = QueueLayout()
         self._closed = False
         self._ready = False
-        self._connections = Connections(address)
+        self.connections = Connections(address)
         self._untuned = Connections(address, tuned=False)  # for ctx.transaction()
         self._psycopg = PsycopgPool(address)  # the same for sync handlers
         self._claimer = Claimer(self.layout)
         self._recent_ids = RecentIds()
-        self._horizons = Horizons()
+        self._pruner = Pruner()
         self._hubs: dict[asyncio.AbstractEventLoop, WakeHub] = {}
         self._coalescers: dict[asyncio.AbstractEventLoop, Coalescer] = {}
         _open.add(self)
@@ -61,7 +61,7 @@ class Database:
     @property
     def promise(self) -> Promise:
         """What an acknowledged write survives with the server's settings."""
-        server = self._connections.server
+        server = self.connections.server
         return UNKNOWN if server is None else server.promise
 
     # -- open and close ------------------------------------------------------------------------------
@@ -70,8 +70,8 @@ class Database:
         """Connect, and create the schema if there is none."""
         self._closed = False
         if not self._ready:
-            with self._connections.translated_errors():
-                await schema.ensure(self._connections, self._now)
+            with self.connections.translated_errors():
+                await schema.ensure(self.connections, self._now)
             self._ready = True
 
     async def close(self) -> None:
@@ -85,7 +85,7 @@ class Database:
         self._coalescers.clear()
         self._psycopg.close()
         await self._untuned.close()
-        await self._connections.close()
+        await self.connections.close()
 
     async def _ensure_open(self) -> None:
         if self._closed:
@@ -95,7 +95,7 @@ class Database:
 
     def leave_to_parent(self) -> None:
         """In a forked child: forget the parent's connections without touching them."""
-        self._connections.leave_to_parent()
+        self.connections.leave_to_parent()
         self._untuned.leave_to_parent()
         self._psycopg.leave_to_parent()
         self._hubs = {}
@@ -131,14 +131,14 @@ class Database:
         """Run one statement and return its rows."""
         if self._closed or not self._ready:
             await self._ensure_open()
-        with self._connections.translated_errors():
-            return await self._connections.fetch(ask)
+        with self.connections.translated_errors():
+            return await self.connections.fetch(ask)
 
     async def play(self, make: Callable[[], Script[T]]) -> T:
         """Run a script in a transaction; it is made anew for each attempt."""
         await self._ensure_open()
-        with self._connections.translated_errors():
-            return await self._connections.play(make)
+        with self.connections.translated_errors():
+            return await self.connections.play(make)
 
 
 _open: "WeakSet[Database]" = WeakSet()

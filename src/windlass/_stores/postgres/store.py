@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
@@ -30,12 +30,11 @@ from .enqueue.coalesce import Coalescer
 from .join.detect import join
 from .notify import WakeHub
 from .own_transaction import OwnTransaction
-from .queue_layout import read_settings
 from .read import count, find
 from .rule_player import enqueue, write_audit
 from .script import Ask, Script, ask
 from .settle import Grant
-from .upkeep import checks, keep, partitions
+from .upkeep import checks
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
@@ -76,9 +75,9 @@ class PostgresStore(Database):
     async def _copy(self, batch: Sequence[NewTask]) -> bool:
         """Insert many tasks the quickest way; False if one of them may exist already, or occurs twice."""
         await self._ensure_open()
-        with self._connections.translated_errors():
+        with self.connections.translated_errors():
             try:
-                async with self._connections.one() as connection, self._connections.transaction(connection):
+                async with self.connections.one() as connection, self.connections.transaction(connection):
                     return await copy.copy(connection, self.env, batch)
             except (asyncpg.UniqueViolationError, copy.AlreadyEnded):
                 return False
@@ -176,7 +175,7 @@ class PostgresStore(Database):
         loop = asyncio.get_running_loop()
         hub = self._hubs.get(loop)
         if hub is None:
-            hub = self._hubs[loop] = WakeHub(self._connections)
+            hub = self._hubs[loop] = WakeHub(self.connections)
         async with hub.listen(queues) as listener:
             while True:
                 for wake in await listener.hints():
@@ -185,12 +184,13 @@ class PostgresStore(Database):
     # -- keep ----------------------------------------------------------------------------------------
 
     async def lead(self, holder: str, lease_for: timedelta) -> bool:
-        """Take, keep or give up the lead."""
-        return bool(await self.fetch(keep.lead(self._now, holder, lease_for)))
+        """Take or renew the lead, or with a lease of zero give it up; return whether the holder has it."""
+        lead = Ask("lead", (self._now, holder, lease_for)) if lease_for else Ask("resign", (holder,))
+        return bool(await self.fetch(lead))
 
     async def promote(self, limit: int) -> Promoted:
-        """Make due tasks ready."""
-        ((number, next_at),) = await self.fetch(keep.promote(self._now, limit))
+        """Make due tasks ready, earliest first."""
+        ((number, next_at),) = await self.fetch(Ask("promote", (self._now, max(limit, 0))))
         return Promoted(number=number, next_at=next_at)
 
     async def rescue(self, session: str, limit: int) -> Sequence[Claimed]:
@@ -203,47 +203,29 @@ class PostgresStore(Database):
         if by is not None:
             entry = audited_prune(retention, by, now)
             await self.play(lambda: write_audit([entry]))
-        settings = [read_settings(row[0]) for row in await self.fetch(keep.all_settings())]
-        terms = keep.terms(retention, settings)
-        whole = keep.longest(terms)
-        pruned = await self._drop_days(now, whole)
-        for term in terms:
-            if pruned < limit and keep.by_row(term, whole):
-                since = self._horizons.since(term, now)
-                gone = await self.play(partial(keep.prune_rows, self.env, term, now, limit - pruned, since))
-                if gone.horizon is not None:
-                    self._horizons.reached(term, gone.horizon)
-                pruned += gone.number
-        while len(await self.fetch(keep.prune_keys(self._now))) == keep.KEYS_AT_ONCE:
-            continue
-        await relayout.tidy(self, settings)
+        pruned = await self._pruner.prune(self, retention, now, limit)
+        await relayout.tidy(self)
         return pruned
 
-    async def _drop_days(self, now: datetime, whole: timedelta | None) -> int:
-        with self._connections.translated_errors():
-            await partitions.prepare(self._connections, now)
-            horizon = None if whole is None or whole < 2 * keep.SPAN else keep.before(now, whole)
-            return 0 if horizon is None else await partitions.drop_before(self._connections, horizon.date())
-
-    # -- ask -----------------------------------------------------------------------------------------
+    # -- read ----------------------------------------------------------------------------------------
 
     async def find(self, where: Filter, page: Page) -> Slice[Task]:
         """Return a page of the tasks that match, by id."""
         await self._ensure_open()
-        with self._connections.translated_errors():
-            return await find.find(self._connections, where, page)
+        with self.connections.translated_errors():
+            return await find.find(self.connections, where, page)
 
     async def count(self, where: Filter, by: Sequence[Dimension]) -> Sequence[Count]:
         """Count the tasks that match; an estimate if too many would have to be read."""
         await self._ensure_open()
-        with self._connections.translated_errors():
-            return await count.count(self._connections, where, by)
+        with self.connections.translated_errors():
+            return await count.count(self.connections, where, by)
 
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
         """Return a task's attempts, oldest first."""
         await self._ensure_open()
-        with self._connections.translated_errors():
-            return await find.attempts(self._connections, task_id)
+        with self.connections.translated_errors():
+            return await find.attempts(self.connections, task_id)
 
     async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:
         """Apply an action to the tasks that match and allow it; return their ids.
@@ -256,8 +238,8 @@ class PostgresStore(Database):
         await self._ensure_open()
         while len(done) < limit:
             page = Page(limit=min(limit - len(done), 10_000) + _SPARE, cursor=cursor)
-            with self._connections.translated_errors():
-                found = await find.find_ids(self._connections, where, page)
+            with self.connections.translated_errors():
+                found = await find.find_ids(self.connections, where, page)
             apply = partial(
                 actions.apply, self.env, action, found.items, where.states or (), limit - len(done)
             )
@@ -276,13 +258,13 @@ class PostgresStore(Database):
             return await self.play(lambda: actions.put(self._now, record, by, script()))
 
         if isinstance(record, QueueSettings):
-            moved = await play(lambda: keep.put_queue(self._now, record))
+            moved = await play(lambda: actions.put_queue(self._now, record))
             await self.refresh_layout()
             await relayout.move_tasks(self, [record.name] if moved else [])
         elif isinstance(record, Limit):
             await relayout.apply_limits(self, await play(lambda: relayout.put_limit(self._now, record)))
         else:
-            await play(lambda: keep.put_record(record))
+            await play(lambda: actions.put_record(record))
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
         """Return a page of the records of a kind, by name."""
@@ -290,8 +272,8 @@ class PostgresStore(Database):
             usages: Sequence[Any] = await self.play(partial(relayout.usages, await self.now()))
             return page_of(usages, page, lambda usage: usage.name)
         await self._ensure_open()
-        with self._connections.translated_errors():
-            return await find.records(self._connections, kind, page)
+        with self.connections.translated_errors():
+            return await find.records(self.connections, kind, page)
 
     async def remove(self, kind: type[Record], name: str, by: By | None = None) -> bool:
         """Remove a record; the tasks of a removed session can be rescued."""
@@ -300,7 +282,7 @@ class PostgresStore(Database):
             return await self.play(lambda: actions.remove(self._now, kind, name, by, script()))
 
         if kind is QueueSettings:
-            removed = await play(lambda: keep.remove_queue(self._now, name))
+            removed = await play(lambda: actions.remove_queue(self._now, name))
             await self.refresh_layout()
             await relayout.move_tasks(self, [name])
             return removed
@@ -318,16 +300,16 @@ class PostgresStore(Database):
 
     async def migrations(self) -> Sequence[Migration]:
         """Return every step of the schema that this code or the database knows."""
-        with self._connections.translated_errors():
-            return await schema.listed(self._connections)
+        with self.connections.translated_errors():
+            return await schema.listed(self.connections)
 
     async def migrate(self, target: int | None = None) -> Sequence[Migration]:
         """Migrate up or down, a transaction each step; any number of processes may do so at once."""
         self._ready = False
-        with self._connections.translated_errors():
-            return await schema.migrate(self._connections, target, self._now)
+        with self.connections.translated_errors():
+            return await schema.migrate(self.connections, target, self._now)
 
     async def check(self) -> Sequence[Finding]:
         """Check schema, tables, server and tasks; return the findings."""
-        with self._connections.translated_errors():
-            return await checks.check(self._connections, self._now)
+        with self.connections.translated_errors():
+            return await checks.check(self.connections, self._now)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...._model.limit import Limit, Usage
-from ...._model.queue import QueueSettings
 from ...._model.record import KINDS
 from ...._policy.order.lanes import lane_of
 from ...._policy.order.limits import (
@@ -23,7 +22,7 @@ from ...._policy.order.limits import (
 )
 from ...rules import usage
 from ...rules.claim_planner import ClaimRules
-from ..queue_layout import queue_of, read_limit, stored_names
+from ..queue_layout import queue_of, read_limit, read_settings, stored_names
 from ..rows import Row, columns_of
 from ..script import Ask, Script, ask, value
 
@@ -68,10 +67,10 @@ async def apply_limits(database: "Database", changed: Sequence[Limit]) -> None:
     await move_tasks(database, queues_of(changed))
 
 
-async def tidy(database: "Database", settings: Sequence[QueueSettings]) -> None:
+async def tidy(database: "Database") -> None:
     """Make queues FIFO that need no lanes any more, finish moves, and delete unused counts of limits."""
     clock = database.env.clock
-    await database.play(lambda: drop_unneeded_lanes(clock, settings))
+    await database.play(lambda: drop_unneeded_lanes(clock))
     await database.refresh_layout()
     # Of queues that became FIFO just now, or earlier: by a transaction that had begun before.
     laned = [row[0] for row in await database.fetch(Ask("laned_queues"))]
@@ -105,8 +104,9 @@ def take_out(queue: str) -> Script[int]:
     return number
 
 
-def drop_unneeded_lanes(clock: datetime | None, settings: Sequence[QueueSettings]) -> Script[None]:
+def drop_unneeded_lanes(clock: datetime | None) -> Script[None]:
     """Make queues FIFO again that have not needed lanes for a while."""
+    settings = [read_settings(row[0]) for row in (yield from ask("all_queues"))]
     yield from ask("drop_unneeded_lanes", [one.name for one in settings if one.is_laned], clock)
 
 

@@ -300,7 +300,7 @@ FROM {schema}.history) AS t GROUP BY 1, 2 ORDER BY 1, 2"
         self, filled: Connections, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """More ready tasks than are looked at, but not in the short queue."""
-        monkeypatch.setattr(counts, "LOOKED_AT", 600)
+        monkeypatch.setattr(counts, "MAX_COUNTED", 600)
         monkeypatch.setattr(counts, "SAMPLED_PAGES", 10)
 
         found = {count.values: count for count in await counts.count(filled, Filter(), (STATE, QUEUE))}
@@ -312,7 +312,7 @@ FROM {schema}.history) AS t GROUP BY 1, 2 ORDER BY 1, 2"
             assert found[values] == expected[values]
 
     async def test_estimates_are_near(self, made: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(counts, "LOOKED_AT", 500)
+        monkeypatch.setattr(counts, "MAX_COUNTED", 500)
         monkeypatch.setattr(counts, "SAMPLED_PAGES", 100)
         await run(made, FILL, 30_000)
 
@@ -324,14 +324,14 @@ FROM {schema}.history) AS t GROUP BY 1, 2 ORDER BY 1, 2"
     async def test_a_sample_of_everything_is_exact(
         self, filled: Connections, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(counts, "LOOKED_AT", 100)
+        monkeypatch.setattr(counts, "MAX_COUNTED", 100)
 
         assert await counts.count(filled, Filter(), (STATE, QUEUE)) == await self.expected(filled)
 
     async def test_days_choose_the_partitions(
         self, filled: Connections, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(counts, "LOOKED_AT", 600)
+        monkeypatch.setattr(counts, "MAX_COUNTED", 600)
         today = NOW.replace(hour=0, minute=0, second=0, microsecond=0)
         ended = (State.COMPLETED, State.CANCELLED)
 
@@ -351,7 +351,7 @@ FROM {schema}.history) AS t GROUP BY 1, 2 ORDER BY 1, 2"
         *,
         crowded: bool,
     ) -> None:
-        monkeypatch.setattr(counts, "LOOKED_AT", 100 if crowded else 20_000)
+        monkeypatch.setattr(counts, "MAX_COUNTED", 100 if crowded else 20_000)
         watched = Watched(filled.address)
         watched.plans = []
 

@@ -1,8 +1,8 @@
-"""How many tasks match. Counting never scans: exact up to a bound, beyond it estimated, and marked as such.
+"""Count the tasks that match: exactly up to a bound, beyond it by an estimate that is marked as one.
 
-Each state is counted by its own index, so that what is little is exact, whatever else there is much of. Of a
-state with more rows than are looked at, a sample of the table's pages is taken and scaled up; but ready tasks
-are counted queue by queue first, lest a short queue vanish beside a long one.
+Each state is counted by its own index, so a state with few tasks is exact however many the others have. For a
+state with more rows than the bound a sample of the table's pages is scaled up. Ready tasks are first counted
+queue by queue, so that a short queue is not lost beside a long one.
 """
 
 from collections import Counter, defaultdict
@@ -18,30 +18,30 @@ from ..connection.client import Connections
 from ..script import Ask
 from ..statements import in_schema
 from ..upkeep.partitions import day_of
-from .filters import Sought, Values, conditions, is_text, names, of_state, sought, states
+from .filters import Parameters, Search, by_state_index, conditions, in_states, is_text, named, search_for
 
-LOOKED_AT = 20_000
-"""Rows of a state that are looked at before an estimate takes the place of the exact number."""
+MAX_COUNTED = 20_000
+"""Rows of a state that are read before an estimate takes the place of the exact number."""
 
 SAMPLED_PAGES = 2_000
-"""Pages of a table that an estimate looks at: some 16 MB."""
+"""Pages of a table that an estimate reads: about 16 MB."""
 
 MAX_QUEUES = 500
-"""So many queues are counted one by one, at least `MIN_LOOKED_AT` rows of each."""
+"""Queues that are counted one by one, at least `MIN_COUNTED` rows of each."""
 
-MIN_LOOKED_AT = 100
+MIN_COUNTED = 100
 
 _DAY = timedelta(days=1)
 Key: TypeAlias = tuple[str, ...]
-"""A state, and the values of the dimensions asked for."""
+"""A state, and the values of the requested dimensions."""
 
 _DUE = "min(greatest(t.run_at, t.created_at))"
-_LOOK = """
+_COUNT = """
 SELECT {number}, count(*), count(*) FILTER (WHERE {rest}), {due} FILTER (WHERE {rest}), {groups}
 FROM ({rows} LIMIT {limit}) AS t
 GROUP BY {groups}
 """
-_LOOK_AT_QUEUES = """
+_COUNT_QUEUES = """
 SELECT count(*), count(*) FILTER (WHERE {rest}), {due} FILTER (WHERE {rest}), {groups}
 FROM unnest({queues}) AS q (name)
 CROSS JOIN LATERAL (
@@ -61,15 +61,15 @@ GROUP BY {groups}
 
 
 class Part(Struct, frozen=True):
-    """Tasks that one index leads to, with an arm for each condition that it answers."""
+    """Tasks that one index leads to, by one or more branches of conditions."""
 
     table: str
     states: tuple[State, ...]
-    arms: list[list[str]]
+    branches: list[list[str]]
 
 
 class Tally(Struct):
-    """What has been counted so far; which states only in part; and the queues whose ready tasks were few."""
+    """The counts so far, the states counted only in part, and the queues whose ready tasks are exact."""
 
     numbers: Counter[Key]
     oldest: dict[Key, datetime]
@@ -77,34 +77,34 @@ class Tally(Struct):
     short: set[str]
 
     def was_due(self, key: Key, due_at: datetime | None) -> None:
-        """One of these was due then."""
+        """Take into account the due time of a counted task."""
         if due_at is not None:
             self.oldest[key] = min(due_at, self.oldest.get(key, due_at))
 
 
-class Counting:
-    """One question: the filter, the dimensions, and where it is asked."""
+class CountQuery:
+    """A filter and the dimensions to count by, on one database."""
 
-    def __init__(self, connections: Connections, of: Sought, by: tuple[Dimension, ...]) -> None:
+    def __init__(self, connections: Connections, search: Search, by: tuple[Dimension, ...]) -> None:
         self.by = by
         self._connections = connections
-        self._of = of
+        self._search = search
         self._groups = ", ".join(f"t.{name}" for name in ("state", *by))
-        columns = dict.fromkeys(["state", "run_at", "created_at", *by, *_filtered(of.where)])
+        columns = dict.fromkeys(["state", "run_at", "created_at", *by, *_filtered(search.where)])
         self._columns = ", ".join(f"t.{name}" for name in columns)
 
-    async def look(self) -> Tally:
-        """Count by index, as far as we look."""
-        values = Values()
-        parts = list(self._parts(values))
+    async def count(self) -> Tally:
+        """Count by index, up to MAX_COUNTED rows of each state."""
+        parameters = Parameters()
+        parts = list(self._parts(parameters))
         if not parts:
             return Tally(Counter(), {}, set(), set())
-        limit = values.put(LOOKED_AT + 1, "bigint")
+        limit = parameters.add(MAX_COUNTED + 1, "bigint")
         sql = "\nUNION ALL\n".join(
-            _LOOK.format(
+            _COUNT.format(
                 number=number,
                 due=_DUE,
-                rest=self._rest(part.states, values),
+                rest=self._rest(part.states, parameters),
                 groups=self._groups,
                 rows=self._rows(part),
                 limit=limit,
@@ -112,71 +112,73 @@ class Counting:
             for number, part in enumerate(parts)
         )
         tally = Tally(Counter(), {}, set(), set())
-        looked: Counter[int] = Counter()
-        for part_number, seen, matching, due_at, *key in await self._fetch(sql, values):
-            looked[part_number] += seen
+        read: Counter[int] = Counter()
+        for part_number, seen, matching, due_at, *key in await self._fetch(sql, parameters):
+            read[part_number] += seen
             tally.numbers[tuple(key)] += matching
             tally.was_due(tuple(key), due_at)
-        crowded = (part.states for number, part in enumerate(parts) if looked[number] > LOOKED_AT)
+        crowded = (part.states for number, part in enumerate(parts) if read[number] > MAX_COUNTED)
         tally.crowded.update(*crowded)
         return tally
 
-    async def look_at_queues(self, tally: Tally) -> None:
-        """Count the ready tasks of each queue, as far as we look."""
-        if self._of.where.queues is None:
+    async def count_queues(self, tally: Tally) -> None:
+        """Count the ready tasks of each queue, up to its share of MAX_COUNTED rows."""
+        if self._search.where.queues is None:
             rows = await self._connections.fetch(Ask("ready_queues", (MAX_QUEUES + 1,)))
             queues = [row[0] for row in rows]
         else:
-            queues = [queue for queue in dict.fromkeys(self._of.where.queues) if is_text(queue)]
+            queues = [queue for queue in dict.fromkeys(self._search.where.queues) if is_text(queue)]
         if not 0 < len(queues) <= MAX_QUEUES:
             return
-        values = Values()
-        limit = max(LOOKED_AT // len(queues), MIN_LOOKED_AT)
-        sql = _LOOK_AT_QUEUES.format(
+        parameters = Parameters()
+        limit = max(MAX_COUNTED // len(queues), MIN_COUNTED)
+        sql = _COUNT_QUEUES.format(
             due=_DUE,
-            rest=self._rest((State.READY,), values),
+            rest=self._rest((State.READY,), parameters),
             groups=self._groups,
-            queues=values.put(queues, "text[]"),
+            queues=parameters.add(queues, "text[]"),
             columns=self._columns,
-            limit=values.put(limit, "bigint"),
+            limit=parameters.add(limit, "bigint"),
         )
         numbers: Counter[Key] = Counter()
-        looked: Counter[str | None] = Counter()
-        for seen, matching, due_at, *key in await self._fetch(sql, values):
-            looked[self._queue(key)] += seen
+        read: Counter[str | None] = Counter()
+        for seen, matching, due_at, *key in await self._fetch(sql, parameters):
+            read[self._queue(key)] += seen
             numbers[tuple(key)] = matching
             tally.was_due(tuple(key), due_at)
-        tally.short = {queue for queue in queues if looked[queue] < limit}
+        tally.short = {queue for queue in queues if read[queue] < limit}
         for found, number in numbers.items():
             tally.numbers[found] = max(number, tally.numbers[found])
 
     async def estimate(self, tally: Tally, table: str) -> None:
-        """Sample the pages of a table for the states of which there are too many."""
-        held = self._of.task if table == "task" else self._of.history
+        """Sample the pages of a table for the states that have too many rows."""
+        held = self._search.task if table == "task" else self._search.history
         wanted = tuple(state for state in held if state in tally.crowded)
         if not wanted:
             return
         pages = await self._pages(table)
         percent = min(100.0, 100.0 * SAMPLED_PAGES / max(pages, 1))
-        values = Values()
+        parameters = Parameters()
         sql = _SAMPLE.format(
             due=_DUE,
             groups=self._groups,
             table=table,
-            percent=values.put(percent, "real"),
-            rest=self._rest(wanted, values),
+            percent=parameters.add(percent, "real"),
+            rest=self._rest(wanted, parameters),
         )
-        for number, due_at, *key in await self._fetch(sql, values):
+        for number, due_at, *key in await self._fetch(sql, parameters):
             tally.was_due(tuple(key), due_at)
             if key[0] == State.READY and self._queue(key) in tally.short:
                 continue
             guess = round(number * 100.0 / percent)
-            tally.numbers[tuple(key)] = max(tally.numbers[tuple(key)], guess)  # No fewer than were seen.
+            tally.numbers[tuple(key)] = max(
+                tally.numbers[tuple(key)], guess
+            )  # At least those that were read.
         if percent == 100.0:
             tally.crowded -= set(wanted)
 
     def is_exact(self, tally: Tally, key: Sequence[str]) -> bool:
-        """Whether no state of which there are too many has a part in this number."""
+        """Whether no state that was only estimated contributes to this number."""
         mine = dict(zip(self.by, key, strict=True))
         return not any(
             mine.get(Dimension.STATE, state) == state
@@ -184,49 +186,49 @@ class Counting:
             for state in tally.crowded
         )
 
-    # -- pieces --------------------------------------------------------------------------------------
+    # -- parts ---------------------------------------------------------------------------------------
 
-    def _parts(self, values: Values) -> Iterator[Part]:
-        of = self._of
-        if of.is_named:
-            for table, held in (("task", of.task), ("history", of.history)):
+    def _parts(self, parameters: Parameters) -> Iterator[Part]:
+        search = self._search
+        if search.is_named:
+            for table, held in (("task", search.task), ("history", search.history)):
                 if held:
-                    yield Part(table, held, names(of, values, "t"))
+                    yield Part(table, held, named(search, parameters, "t"))
             return
-        for state in of.task:
-            yield Part("task", (state,), [of_state(of, state, values)])
-        if of.history:
-            yield Part("history", of.history, [self._days(values)])
+        for state in search.task:
+            yield Part("task", (state,), [by_state_index(search, state, parameters)])
+        if search.history:
+            yield Part("history", search.history, [self._days(parameters)])
 
-    def _days(self, values: Values) -> list[str]:
-        """The whole days in which the tasks ended: they choose the history's partitions."""
+    def _days(self, parameters: Parameters) -> list[str]:
+        """Return conditions on whole days, by which the planner chooses the history's partitions."""
         first, last = self._between()
         bounds = []
         if first is not None:
-            bounds.append(f"t.finished_at >= {values.put(first, 'timestamptz')}")
+            bounds.append(f"t.finished_at >= {parameters.add(first, 'timestamptz')}")
         if last is not None:
-            bounds.append(f"t.finished_at < {values.put(last, 'timestamptz')}")
+            bounds.append(f"t.finished_at < {parameters.add(last, 'timestamptz')}")
         return bounds
 
     def _between(self) -> tuple[datetime | None, datetime | None]:
-        after, before = self._of.where.finished_after, self._of.where.finished_before
+        after, before = self._search.where.finished_after, self._search.where.finished_before
         return None if after is None else _midnight(after), None if before is None else _midnight(
             before
         ) + _DAY
 
     def _rows(self, part: Part) -> str:
-        table = f"SELECT {self._columns} FROM windlass.{part.table} AS t WHERE "  # noqa: S608  ours
-        arms = [table + (" AND ".join(arm) or "true") for arm in part.arms]
-        return arms[0] if len(arms) == 1 else " UNION ALL ".join(f"({arm})" for arm in arms)
+        table = f"SELECT {self._columns} FROM windlass.{part.table} AS t WHERE "  # noqa: S608 - no values in it
+        branches = [table + (" AND ".join(branch) or "true") for branch in part.branches]
+        return branches[0] if len(branches) == 1 else " UNION ALL ".join(f"({branch})" for branch in branches)
 
-    def _rest(self, held: Sequence[State], values: Values) -> str:
-        return " AND ".join([states(held, "t"), *conditions(self._of, values, "t")])
+    def _rest(self, held: Sequence[State], parameters: Parameters) -> str:
+        return " AND ".join([in_states(held, "t"), *conditions(self._search, parameters, "t")])
 
     def _queue(self, key: Sequence[str]) -> str | None:
         return key[1 + self.by.index(Dimension.QUEUE)] if Dimension.QUEUE in self.by else None
 
     async def _pages(self, table: str) -> int:
-        """How many pages those of its tables have that the filter leads to."""
+        """Return the number of pages of the table, of the history only those of the filter's days."""
         first, last = self._between()
         total = 0
         for name, pages in await self._connections.fetch(Ask("sizes")):
@@ -238,20 +240,20 @@ class Counting:
                 total += pages
         return total
 
-    async def _fetch(self, sql: str, values: Values) -> Sequence[Sequence[Any]]:
+    async def _fetch(self, sql: str, parameters: Parameters) -> Sequence[Sequence[Any]]:
         return await self._connections.fetch(
-            Ask("count", values.all, in_schema(sql, self._connections.address.schema))
+            Ask("count", parameters.all, in_schema(sql, self._connections.address.schema))
         )
 
 
 async def count(connections: Connections, where: Filter, by: Sequence[Dimension]) -> list[Count]:
-    """How many match, for each combination of values that occurs, in order of the values."""
-    counting = Counting(connections, sought(where), tuple(by))
-    tally = await counting.look()
-    if State.READY in tally.crowded and Dimension.QUEUE in counting.by:
-        await counting.look_at_queues(tally)
+    """Count the tasks that match for each combination of values that occurs, in the order of the values."""
+    query = CountQuery(connections, search_for(where), tuple(by))
+    tally = await query.count()
+    if State.READY in tally.crowded and Dimension.QUEUE in query.by:
+        await query.count_queues(tally)
     for table in ("task", "history"):
-        await counting.estimate(tally, table)
+        await query.estimate(tally, table)
     totals: Counter[Key] = Counter({} if by else {(): 0})
     oldest: dict[Key, list[datetime]] = defaultdict(list)
     for (state, *key), number in tally.numbers.items():
@@ -263,7 +265,7 @@ async def count(connections: Connections, where: Filter, by: Sequence[Dimension]
         Count(
             values=key,
             number=totals[key],
-            exact=counting.is_exact(tally, key),
+            exact=query.is_exact(tally, key),
             oldest_at=min(oldest[key], default=None),
         )
         for key in sorted(totals)
@@ -271,8 +273,8 @@ async def count(connections: Connections, where: Filter, by: Sequence[Dimension]
 
 
 def _filtered(where: Filter) -> Iterator[str]:
-    """The columns that a filter looks at."""
-    for columns, asked in (
+    """Yield the columns that a filter reads."""
+    for columns, value in (
         ("id", where.ids),
         ("root", where.root),
         ("idempotency_key", where.idempotency_key),
@@ -283,7 +285,7 @@ def _filtered(where: Filter) -> Iterator[str]:
         ("created_at", where.created_after or where.created_before),
         ("finished_at", where.finished_after or where.finished_before),
     ):
-        if asked is not None:
+        if value is not None:
             yield from columns.split()
 
 

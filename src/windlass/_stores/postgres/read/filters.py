@@ -1,7 +1,7 @@
-"""From a filter to conditions. Values are parameters; only our own words and the states' become text.
+"""Translate a filter into SQL conditions. Values are parameters; only column names and states become text.
 
-A task lies in one of two tables, by its state, so that a filter has up to two sides; and a side has one arm
-for each index that leads to some of its rows.
+A task is in one of two tables, by its state, so a filter searches up to two of them; and each of them by one
+or more branches of a UNION, one for each index that leads to some of the rows.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from ...._model.task import is_task_id
 from ..rows import ids_of
 
 HISTORY = (State.COMPLETED, State.CANCELLED)
-"""The states of tasks in the history; all others lie in the table of tasks."""
+"""The states of tasks in the history; all others are in the table of tasks."""
 
 TASK = tuple(state for state in State if state not in HISTORY)
 
@@ -24,26 +24,26 @@ _BY_QUEUE = frozenset({State.READY, State.DEAD})
 """States whose index begins with the queue."""
 
 
-class Values:
-    """The parameters of one statement, in order; an equal one of the same kind is put in once."""
+class Parameters:
+    """The parameters of one statement, in order; equal ones of the same type are sent once."""
 
     def __init__(self) -> None:
         self._values: list[tuple[str, Any]] = []
 
-    def put(self, value: Any, kind: str) -> str:
-        """The text that stands for this value in the statement."""
+    def add(self, value: Any, kind: str) -> str:
+        """Add a value of an SQL type; return its placeholder."""
         if (kind, value) not in self._values:
             self._values.append((kind, value))
         return f"${self._values.index((kind, value)) + 1}::{kind}"
 
     @property
     def all(self) -> tuple[Any, ...]:
-        """The values, as the statement takes them."""
+        """The values, in the order of the placeholders."""
         return tuple(value for _, value in self._values)
 
 
-class Sought(Struct, frozen=True):
-    """A filter with everything left out that cannot be: the states that each table may hold, and the rest."""
+class Search(Struct, frozen=True):
+    """A filter, and the states that can match it in each table."""
 
     where: Filter
     task: tuple[State, ...]
@@ -51,7 +51,7 @@ class Sought(Struct, frozen=True):
 
     @property
     def is_named(self) -> bool:
-        """Whether the filter says which tasks it means, rather than what they are like: never many rows."""
+        """Whether the filter names tasks by id, root or key, so that few rows can match."""
         return (
             self.where.ids is not None
             or self.where.root is not None
@@ -59,14 +59,14 @@ class Sought(Struct, frozen=True):
         )
 
 
-def sought(where: Filter) -> Sought:
-    """What a filter can find, and where."""
+def search_for(where: Filter) -> Search:
+    """Return which states of which table a filter can match."""
     states = set(State if where.states is None else where.states)
     if where.finished_after is not None or where.finished_before is not None:
         states &= ENDED
     if not _can_match(where):
         states = set()
-    return Sought(
+    return Search(
         where,
         tuple(state for state in TASK if state in states),
         tuple(state for state in HISTORY if state in states),
@@ -74,7 +74,7 @@ def sought(where: Filter) -> Sought:
 
 
 def _can_match(where: Filter) -> bool:
-    """Whether anything can match: in the database no text has a NUL, and no id is anything but a UUID."""
+    """Whether anything can match: stored text has no NUL, and ids are UUIDs."""
     lists = (where.types, where.queues, where.tenants)
     texts = (where.idempotency_key, where.error)
     return (
@@ -86,56 +86,56 @@ def _can_match(where: Filter) -> bool:
 
 
 def is_text(text: str) -> bool:
-    """Whether a text column can hold this at all."""
+    """Whether a text column can hold this."""
     return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 # -- conditions --------------------------------------------------------------------------------------
 
 
-def names(of: Sought, values: Values, alias: str) -> list[list[str]]:
-    """The conditions of a filter that says which tasks it means: an arm for each index that leads to some."""
-    where = of.where
+def named(search: Search, parameters: Parameters, alias: str) -> list[list[str]]:
+    """Return the conditions of a filter that names tasks: a branch for each index that leads to some."""
+    where = search.where
     if where.ids is not None:
-        return [[f"{alias}.id = ANY ({values.put(ids_of(where.ids), 'uuid[]')})"]]
+        return [[f"{alias}.id = ANY ({parameters.add(ids_of(where.ids), 'uuid[]')})"]]
     if where.root is not None:
-        root = values.put(where.root, "uuid")
+        root = parameters.add(where.root, "uuid")
         return [
             [f"{alias}.id = {root}", f"{alias}.root = {root}"],
             [f"{alias}.root = {root}", f"{alias}.root <> {alias}.id"],
         ]
     assert where.idempotency_key is not None
-    return [[f"{alias}.idempotency_key = {values.put(where.idempotency_key, 'text')}"]]
+    return [[f"{alias}.idempotency_key = {parameters.add(where.idempotency_key, 'text')}"]]
 
 
-def states(of: Sequence[State], alias: str) -> str:
-    """These states alone. As text, so that the planner sees which partial index holds them."""
-    named = ", ".join(f"'{state.value}'" for state in of)
-    return f"{alias}.state = {named}" if len(of) == 1 else f"{alias}.state IN ({named})"
+def in_states(states: Sequence[State], alias: str) -> str:
+    """Return the condition for these states, as literals so that the planner can use partial indexes."""
+    listed = ", ".join(f"'{state.value}'" for state in states)
+    return f"{alias}.state = {listed}" if len(states) == 1 else f"{alias}.state IN ({listed})"
 
 
-def of_state(of: Sought, state: State, values: Values) -> list[str]:
-    """What the index of one state in the table of tasks answers: the state, and it may be the queue."""
-    arm = [states([state], "t")]
-    if state in _BY_QUEUE and of.where.queues is not None:
-        arm.append(_one_of("queue", of.where.queues, values, "t"))
-    return arm
+def by_state_index(search: Search, state: State, parameters: Parameters) -> list[str]:
+    """Return the conditions that the index of a state in the table of tasks covers: state, perhaps queue."""
+    branch = [in_states([state], "t")]
+    if state in _BY_QUEUE and search.where.queues is not None:
+        branch.append(_one_of("queue", search.where.queues, parameters, "t"))
+    return branch
 
 
-def conditions(of: Sought, values: Values, alias: str) -> list[str]:
-    """Everything that the filter asks for but the states."""
-    where, found = of.where, []
+def conditions(search: Search, parameters: Parameters, alias: str) -> list[str]:
+    """Return all conditions of the filter but the states."""
+    where, found = search.where, []
     if where.ids is not None:
-        found.append(f"{alias}.id = ANY ({values.put(ids_of(where.ids), 'uuid[]')})")
+        found.append(f"{alias}.id = ANY ({parameters.add(ids_of(where.ids), 'uuid[]')})")
     if where.root is not None:
-        found.append(f"{alias}.root = {values.put(where.root, 'uuid')}")
+        found.append(f"{alias}.root = {parameters.add(where.root, 'uuid')}")
     if where.idempotency_key is not None:
-        found.append(f"{alias}.idempotency_key = {values.put(where.idempotency_key, 'text')}")
+        found.append(f"{alias}.idempotency_key = {parameters.add(where.idempotency_key, 'text')}")
     for column, wanted in (("type", where.types), ("queue", where.queues), ("tenant", where.tenants)):
         if wanted is not None:
-            found.append(_one_of(column, wanted, values, alias))
+            found.append(_one_of(column, wanted, parameters, alias))
     if where.error is not None:
-        found.append(_mentions(where.error, values, alias))
+        found.append(_mentions(where.error, parameters, alias))
     for column, sign, at in (
         ("created_at", ">=", where.created_after),
         ("created_at", "<", where.created_before),
@@ -143,12 +143,12 @@ def conditions(of: Sought, values: Values, alias: str) -> list[str]:
         ("finished_at", "<", where.finished_before),
     ):
         if at is not None:
-            found.append(f"{alias}.{column} {sign} {values.put(at, 'timestamptz')}")
+            found.append(f"{alias}.{column} {sign} {parameters.add(at, 'timestamptz')}")
     return found
 
 
-def _one_of(column: str, wanted: Sequence[str], values: Values, alias: str) -> str:
-    return f"{alias}.{column} = ANY ({values.put([text for text in wanted if is_text(text)], 'text[]')})"
+def _one_of(column: str, wanted: Sequence[str], parameters: Parameters, alias: str) -> str:
+    return f"{alias}.{column} = ANY ({parameters.add([text for text in wanted if is_text(text)], 'text[]')})"
 
 
 # -- errors ------------------------------------------------------------------------------------------
@@ -156,42 +156,42 @@ def _one_of(column: str, wanted: Sequence[str], values: Values, alias: str) -> s
 _KELVIN = "\u212a"
 _SIGMA, _FINAL_SIGMA = "\u03c3", "\u03c2"
 _DOTTED_I, _DOTTED_LOWER = "\u0130", "i\u0307"
-_LAST_CASED = 0x1F000  # No character beyond has a case.
+_LAST_CASED = 0x1F000  # Characters above have no case.
 
 
-def _mentions(text: str, values: Values, alias: str) -> str:
-    """An error whose type or message has this text in it, whatever the case, in any script.
+def _mentions(text: str, parameters: Parameters, alias: str) -> str:
+    """Return the condition that an error's type or message contains a text, ignoring case in any script.
 
-    What `lower` does in a database depends on its locale, but on C it is certain: ASCII alone. For the rest
-    we say ourselves which characters become those of the text; no others can be part of a match.
+    What `lower` does depends on the database's locale; with COLLATE "C" it converts ASCII only. The other
+    characters that fold to those of the text are translated here; no others can be part of a match.
     """
     lower = text.lower().replace(_FINAL_SIGMA, _SIGMA)
-    wanted = values.put(lower, "text")
+    wanted = parameters.add(lower, "text")
     either = " OR ".join(
-        f"strpos({_folded(f'{alias}.{column}', lower, values)}, {wanted}) > 0"
+        f"strpos({_folded(f'{alias}.{column}', lower, parameters)}, {wanted}) > 0"
         for column in ("error_type", "error_message")
     )
     return f"({alias}.error_type IS NOT NULL AND ({either}))"
 
 
-def _folded(column: str, lower: str, values: Values) -> str:
-    """The column in lower case, as far as it matters to this text."""
+def _folded(column: str, lower: str, parameters: Parameters) -> str:
+    """Return the column in lower case, as far as this text needs it."""
     folded = f'lower({column} COLLATE "C")'
-    # The two characters beyond ASCII whose lower case is within.
+    # The two non-ASCII characters whose lower case contains ASCII.
     if "k" in lower:
         folded = f"replace({folded}, '{_KELVIN}', 'k')"
     if not set(_DOTTED_LOWER).isdisjoint(lower):
         folded = f"replace({folded}, '{_DOTTED_I}', '{_DOTTED_LOWER}')"
-    pairs = [(upper, char) for char in sorted(set(lower)) for upper in _uppers().get(char, ())]
-    if not pairs:
+    folds = [(upper, char) for char in sorted(set(lower)) for upper in _uppers().get(char, ())]
+    if not folds:
         return folded
-    uppers, lowers = ("".join(pair[n] for pair in pairs) for n in (0, 1))
-    return f"translate({folded}, {values.put(uppers, 'text')}, {values.put(lowers, 'text')})"
+    uppers, lowers = ("".join(pair[n] for pair in folds) for n in (0, 1))
+    return f"translate({folded}, {parameters.add(uppers, 'text')}, {parameters.add(lowers, 'text')})"
 
 
 @cache
 def _uppers() -> dict[str, list[str]]:
-    """For each lower-case character beyond ASCII those that become it. A final sigma counts as any other."""
+    """Map each non-ASCII lower-case character to those that fold to it; a final sigma folds to a sigma."""
     found = {_SIGMA: [_FINAL_SIGMA]}
     for char in map(chr, range(0x80, _LAST_CASED)):
         lower = char.lower()

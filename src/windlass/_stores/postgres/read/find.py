@@ -1,4 +1,4 @@
-"""Reading for people: tasks a page at a time, their attempts, and the records beside them."""
+"""Read pages of tasks, a task's attempts, and pages of records."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -16,18 +16,25 @@ from ..connection.client import Connections
 from ..rows import Row, read_attempt, read_task
 from ..script import Ask
 from ..statements import compose
-from .count import count
-from .filters import TASK, Sought, Values, conditions, is_text, names, of_state, sought, states
-
-__all__ = ["attempts", "count", "find", "find_ids", "records"]
+from .filters import (
+    TASK,
+    Parameters,
+    Search,
+    by_state_index,
+    conditions,
+    in_states,
+    is_text,
+    named,
+    search_for,
+)
 
 R = TypeVar("R", bound=Record)
 S = TypeVar("S")
 
 FEW = 20_000
-"""Up to so many tasks of a state are all looked at for a page; of more than that the page is soon full."""
+"""Up to this many tasks of a state are all read for a page; with more, a scan by id soon fills one."""
 
-_IN_ORDER = frozenset({State.DEAD, State.WAITING})
+_INDEXED_BY_ID = frozenset({State.DEAD, State.WAITING})
 """States whose index is in the order of a page."""
 
 _settings = msgspec.json.Decoder(QueueSettings)
@@ -35,19 +42,19 @@ _worker = msgspec.json.Decoder(Worker)
 
 
 async def find(connections: Connections, where: Filter, page: Page) -> Slice[Task]:
-    """The tasks that match, by id."""
+    """Return a page of the tasks that match, by id."""
     found = await _page(connections, "find", where, page)
     return _slice([read_task(row) for row in found[: page.limit]], found, lambda task: task.id)
 
 
 async def find_ids(connections: Connections, where: Filter, page: Page) -> Slice[TaskId]:
-    """The ids of the tasks that match, without reading the rest of them."""
+    """Return a page of the ids of the tasks that match."""
     found = await _page(connections, "find_ids", where, page)
     return _slice([row[0] for row in found[: page.limit]], found, str)
 
 
 async def attempts(connections: Connections, task_id: TaskId) -> list[Attempt]:
-    """The lines of a task's attempts, oldest first."""
+    """Return a task's attempts, oldest first."""
     if not is_task_id(task_id):
         return []
     rows = await connections.fetch(Ask("attempts", (task_id, MAX_RECORDED)))
@@ -55,7 +62,7 @@ async def attempts(connections: Connections, task_id: TaskId) -> list[Attempt]:
 
 
 async def records(connections: Connections, kind: type[R], page: Page) -> Slice[R]:
-    """The records of a kind, by name."""
+    """Return a page of the records of a kind, by name."""
     name, read, key = _KINDS[kind]
     cursor = page.cursor
     if cursor is not None and not (is_task_id(cursor) if kind is Audit else is_text(cursor)):
@@ -70,79 +77,83 @@ async def records(connections: Connections, kind: type[R], page: Page) -> Slice[
 # -- pages of tasks ----------------------------------------------------------------------------------
 
 
-class Side(Struct, frozen=True):
-    """One of the two tables, and how to come by its rows: along the ids, or by an arm for each index."""
+class TableSearch(Struct, frozen=True):
+    """How to find rows of one table: by a scan in the order of ids, or by a branch for each index."""
 
     alias: str
     name: str
-    arms: list[list[str]]
-    walks: bool
+    branches: list[list[str]]
+    by_id: bool
 
 
 async def _page(connections: Connections, name: str, where: Filter, page: Page) -> list[Row]:
-    """The rows of a page and one more, if there is one. One statement, whatever tables they lie in."""
-    of, values, schema = sought(where), Values(), connections.address.schema
+    """Return the rows of a page and one more, if there is one; by one statement for both tables."""
+    search, parameters, schema = search_for(where), Parameters(), connections.address.schema
     if page.cursor is not None and not is_task_id(page.cursor):
         return []
-    sides = []
-    if of.task:
-        arms, walks = await _task_arms(connections, of, values)
-        sides.append(Side("t", name, arms, walks))
-    if of.history:
-        held = states(of.history, "h")
-        arms = [[*arm, held] for arm in names(of, values, "h")] if of.is_named else [[held]]
-        sides.append(Side("h", f"{name}_history", arms, walks=not of.is_named))
-    if not sides:
+    tables = []
+    if search.task:
+        branches, by_id = await _task_branches(connections, search, parameters)
+        tables.append(TableSearch("t", name, branches, by_id))
+    if search.history:
+        held = in_states(search.history, "h")
+        branches = (
+            [[*branch, held] for branch in named(search, parameters, "h")] if search.is_named else [[held]]
+        )
+        tables.append(TableSearch("h", f"{name}_history", branches, by_id=not search.is_named))
+    if not tables:
         return []
-    sql = "\nUNION ALL\n".join(_on_side(side, of, page, values, schema) for side in sides)
-    rows = await connections.fetch(Ask(name, values.all, sql))
+    sql = "\nUNION ALL\n".join(_page_of(table, search, page, parameters, schema) for table in tables)
+    rows = await connections.fetch(Ask(name, parameters.all, sql))
     return sorted(rows, key=lambda row: str(row[0]), reverse=page.newest_first)[: page.limit + 1]
 
 
-async def _task_arms(connections: Connections, of: Sought, values: Values) -> tuple[list[list[str]], bool]:
-    """The arms in the table of tasks, and whether to walk along the ids all the same.
+async def _task_branches(
+    connections: Connections, search: Search, parameters: Parameters
+) -> tuple[list[list[str]], bool]:
+    """Return the branches for the table of tasks, and whether to scan by id.
 
-    A state with few tasks is read off its own index. One with many fills a page soon enough.
+    A state with few tasks is read by its own index; with many tasks a scan by id fills the page soon enough.
     """
-    held = states(of.task, "t")
-    if of.is_named:
-        return [[*arm, held] for arm in names(of, values, "t")], False
-    if of.task == TASK or (len(of.task) == 1 and of.task[0] in _IN_ORDER):
+    held = in_states(search.task, "t")
+    if search.is_named:
+        return [[*branch, held] for branch in named(search, parameters, "t")], False
+    if search.task == TASK or (len(search.task) == 1 and search.task[0] in _INDEXED_BY_ID):
         return [[held]], True
-    for state in of.task:
-        if await _is_crowded(connections, of, state):
+    for state in search.task:
+        if await _is_crowded(connections, search, state):
             return [[held]], True
-    return [of_state(of, state, values) for state in of.task], False
+    return [by_state_index(search, state, parameters) for state in search.task], False
 
 
-async def _is_crowded(connections: Connections, of: Sought, state: State) -> bool:
-    values = Values()
-    values.put(FEW, "bigint")
-    arm = " AND ".join(of_state(of, state, values))
-    sql = compose("any_more", connections.address.schema, conditions=arm)
-    rows = await connections.fetch(Ask("any_more", values.all, sql))
+async def _is_crowded(connections: Connections, search: Search, state: State) -> bool:
+    parameters = Parameters()
+    parameters.add(FEW, "bigint")
+    branch = " AND ".join(by_state_index(search, state, parameters))
+    sql = compose("any_more", connections.address.schema, conditions=branch)
+    rows = await connections.fetch(Ask("any_more", parameters.all, sql))
     return bool(rows[0][0])
 
 
-def _on_side(side: Side, of: Sought, page: Page, values: Values, schema: str) -> str:
-    """The page of one table.
+def _page_of(table: TableSearch, search: Search, page: Page, parameters: Parameters, schema: str) -> str:
+    """Return the statement for one table's page.
 
-    What an index leads to is sorted behind an OFFSET 0: the planner would rather avoid sorting, and walk
-    along all ids instead.
+    OFFSET 0 keeps the planner from avoiding the sort by scanning all ids instead of using the index.
     """
-    every = conditions(of, values, side.alias)
+    common = conditions(search, parameters, table.alias)
     if page.cursor is not None:
         sign = "<" if page.newest_first else ">"
-        every.append(f"{side.alias}.id {sign} {values.put(page.cursor, 'uuid')}")
+        common.append(f"{table.alias}.id {sign} {parameters.add(page.cursor, 'uuid')}")
     order = "DESC" if page.newest_first else "ASC"
-    limit = f"LIMIT {values.put(page.limit + 1, 'bigint')}"
-    arms = [
-        compose(side.name, schema, conditions=" AND ".join(dict.fromkeys(arm + every))) for arm in side.arms
+    limit = f"LIMIT {parameters.add(page.limit + 1, 'bigint')}"
+    branches = [
+        compose(table.name, schema, conditions=" AND ".join(dict.fromkeys(branch + common)))
+        for branch in table.branches
     ]
-    if side.walks:
-        return f"({arms[0]} ORDER BY {side.alias}.id {order} {limit})"
-    taken = "\nUNION ALL\n".join(f"({arm} OFFSET 0)" for arm in arms)
-    return f'(SELECT * FROM ({taken}) AS arm ORDER BY arm.id COLLATE "C" {order} {limit})'  # noqa: S608  ours
+    if table.by_id:
+        return f"({branches[0]} ORDER BY {table.alias}.id {order} {limit})"
+    taken = "\nUNION ALL\n".join(f"({branch} OFFSET 0)" for branch in branches)
+    return f'(SELECT * FROM ({taken}) AS branch ORDER BY branch.id COLLATE "C" {order} {limit})'  # noqa: S608 - no values in it
 
 
 def _slice(items: list[S], found: Sequence[Row], name: Callable[[S], str]) -> Slice[S]:

@@ -152,7 +152,7 @@ MUTANTS = [
 ]
 UNLOCKED = Mutant(
     "counted without a lock",
-    (("_stores/postgres/sql/bucket_lock.sql", r"FOR UPDATE", ""),),
+    (("_stores/postgres/sql/lock_buckets.sql", r"FOR UPDATE", ""),),
     too_many,
 )
 ALL = [(store, mutant) for mutant in MUTANTS for store in STORES] + [("postgres", UNLOCKED)]

@@ -102,8 +102,8 @@ PUT_TOGETHER = {
     "settle and claim from three": settle_statement(3, "windlass"),
     "enqueue": text("enqueue", since=SINCE),
     "enqueue_one": text("enqueue_one", since=SINCE),
-    "look_between": text("look_between", since=SINCE),
-    "forget_day": text("forget_day", partition=f"history_{YESTERDAY:%Y%m%d}"),
+    "any_id_between": text("any_id_between", since=SINCE),
+    "delete_day_details": text("delete_day_details", partition=f"history_{YESTERDAY:%Y%m%d}"),
 }
 
 STATEMENTS = {
@@ -113,35 +113,35 @@ STATEMENTS = {
         "settle and claim": "task_pkey task_ready ctid",
         "settle and claim from three": "task_pkey task_ready ctid",
         # the longer way
-        "load": "task_pkey",
-        "keep": "task_pkey",
-        "end": "task_pkey",
-        "fences": "history_id",
-        "record": "",
-        "forget_old_attempts": "attempt_pkey",
-        "await": "task_pkey",
-        "existing": "task_pkey history_id",
+        "load_tasks": "task_pkey",
+        "update_tasks": "task_pkey",
+        "end_tasks": "task_pkey",
+        "ended_fences": "history_id",
+        "insert_attempts": "",
+        "delete_old_attempts": "attempt_pkey",
+        "lock_predecessors": "task_pkey",
+        "states": "task_pkey history_id",
         "dependents": "dependency_pkey",
-        "still_wait": "dependency_successor task_pkey",
-        "forget_dependencies": "dependency_successor",
+        "still_waiting": "dependency_successor task_pkey",
+        "delete_dependencies": "dependency_successor",
         # sessions
-        "beat": "task_running",
-        "held": "task_pkey",
-        "report": "task_pkey",
-        "once": "task_pkey",
-        "alive": "",
+        "heartbeat": "task_running",
+        "running_leases": "task_pkey",
+        "put_progress": "task_pkey",
+        "mark_once": "task_pkey",
+        "live_worker": "",
         # enqueueing
         "enqueue": "history_id",
         "enqueue_one": "history_id",
-        "look_between": "task_pkey history_id",
+        "any_id_between": "task_pkey history_id",
         "take_keys": "",
-        "keys": "idempotency_pkey",
-        "standing": "task_fingerprint",
-        "depend": "",
+        "key_owners": "idempotency_pkey",
+        "taken_fingerprints": "task_fingerprint",
+        "insert_dependencies": "",
         # pruning and replaying
         "expired_dead": "task_ended",
-        "forget_ended": "history_id",
-        "forget_about": "attempt_pkey idempotency_task",
+        "delete_ended": "history_id",
+        "delete_attempts_and_keys": "attempt_pkey idempotency_task",
         "load_cancelled": "history_id",
         "revive": "history_id",
         # asking
@@ -153,12 +153,12 @@ STATEMENTS = {
     "rescue": Statement(
         text("rescue"), "task_running task_pkey", arguments="NULL, 's1', 100", walks="task_running"
     ),
-    "forget_sessions": Statement(text("forget_sessions"), "task_running"),
-    "forget": Statement(text("forget"), "task_pkey task_dead"),
+    "delete_sessions": Statement(text("delete_sessions"), "task_running"),
+    "delete_dead": Statement(text("delete_dead"), "task_pkey task_dead"),
     "prune_keys": Statement(text("prune_keys"), "idempotency_until ctid"),
-    "look": Statement(text("look"), "task_ready task_scheduled", walks="task_scheduled"),
+    "poll": Statement(text("poll"), "task_ready task_scheduled", walks="task_scheduled"),
 }
-# Not here: expired.sql and forget_day.sql, which go through days of the history as it is their work to.
+# Not here: expired.sql and delete_day_details.sql, which read whole days of the history on purpose.
 
 
 # -- plans -------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ async def test_a_claim_begins_at_its_floor_and_reads_one_stripe(
         assert all(column in condition for condition in conditions)
 
 
-@pytest.mark.parametrize("name", ["enqueue", "enqueue_one", "look_between"])
+@pytest.mark.parametrize("name", ["enqueue", "enqueue_one", "any_id_between"])
 @pytest.mark.parametrize("server", SERVERS)
 async def test_enqueueing_asks_the_history_from_the_given_day_on(
     filled: Filled, server: str, name: str

@@ -167,10 +167,10 @@ IN_LANES = (
         "lanes": Statement(text("lanes"), "task_lane"),
         "lane_keys": Statement(text("lane_keys"), "task_lane"),
         "lane_heads": Statement(text("lane_heads"), "task_lane"),
-        "bucket_make": Statement(text("bucket_make"), ""),
-        "bucket_lock": Statement(text("bucket_lock"), "bucket_pkey"),
-        "bucket_try": Statement(text("bucket_try"), "bucket_pkey"),
-        "permits": Statement(text("permits"), "permit_pkey task_pkey ctid"),
+        "insert_buckets": Statement(text("insert_buckets"), ""),
+        "lock_buckets": Statement(text("lock_buckets"), "bucket_pkey"),
+        "try_lock_buckets": Statement(text("try_lock_buckets"), "bucket_pkey"),
+        "count_permits": Statement(text("count_permits"), "permit_pkey task_pkey ctid"),
         "lease": Statement(text("lease"), "task_pkey bucket_pkey"),
         "layout": Statement(text("layout"), ""),
         # putting into lanes, and taking out
@@ -183,22 +183,27 @@ IN_LANES = (
         "mark_moved": Statement(text("mark_moved"), ""),
         "drop_unneeded_lanes": Statement(text("drop_unneeded_lanes"), ""),
         # limits
-        "guard": Statement(text("guard"), ""),
-        "unguard": Statement(text("unguard"), ""),
-        "lock_buckets": Statement(text("lock_buckets"), "bucket_pkey"),
-        "settle_buckets": Statement(text("settle_buckets"), "bucket_pkey"),
-        "permit_running": Statement(text("permit_running"), "task_pkey"),
-        "uses": Statement(text("uses"), "bucket_pkey permit_pkey task_pkey", whole="bucket_pkey"),
-        "running": Statement(text("running"), "task_running", whole="task_running"),
+        "guard_queues": Statement(text("guard_queues"), ""),
+        "unguard_queues": Statement(text("unguard_queues"), ""),
+        "lock_limit_buckets": Statement(text("lock_limit_buckets"), "bucket_pkey"),
+        "fix_tokens": Statement(text("fix_tokens"), "bucket_pkey"),
+        "insert_permits": Statement(text("insert_permits"), "task_pkey"),
+        "limit_usage": Statement(
+            text("limit_usage"), "bucket_pkey permit_pkey task_pkey", whole="bucket_pkey"
+        ),
+        "running_tasks": Statement(text("running_tasks"), "task_running", whole="task_running"),
         "prune_buckets": Statement(
             text("prune_buckets"), "bucket_pkey permit_pkey task_pkey", walks="bucket_pkey"
         ),
-        "wake_waiting": Statement(text("wake_waiting"), ""),
+        "wake_all": Statement(text("wake_all"), ""),
         "queue_settings": Statement(text("queue_settings"), ""),
-        "one_record": Statement(text("one_record"), ""),
+        "get_record": Statement(text("get_record"), ""),
         # pruning
-        "awaited_past": Statement(
-            text("awaited_past"), "dependency_pkey history_id", arguments="now()", whole="dependency_pkey"
+        "any_awaited_before": Statement(
+            text("any_awaited_before"),
+            "dependency_pkey history_id",
+            arguments="now()",
+            whole="dependency_pkey",
         ),
     }
     | {
@@ -206,7 +211,7 @@ IN_LANES = (
         for level, which in PRIORITIES.items()
         if level is not Level.MEDIUM
     }
-    | {"middle_heads": Statement(text("middle_heads"), "task_ready")}
+    | {"medium_heads": Statement(text("medium_heads"), "task_ready")}
 )
 
 
@@ -217,13 +222,13 @@ CHANGED = {
         "settle, no claim",
         "settle and claim",
         "settle and claim from three",
-        "load",
-        "keep",
+        "load_tasks",
+        "update_tasks",
         "promote",
         "enqueue",
         "enqueue_one",
         "ready_queues",
-        "look",
+        "poll",
     )
 }
 
@@ -268,7 +273,7 @@ async def test_a_claim_leaps_to_its_lanes(
 async def test_permits_are_counted_without_going_through_them_for_each_key(
     filled: Filled, server: str
 ) -> None:
-    plan = await explained(await filled(server, "fresh"), IN_LANES["permits"])
+    plan = await explained(await filled(server, "fresh"), IN_LANES["count_permits"])
 
     joins = [node for node in below(plan) if node["Node Type"] == "Nested Loop"]
     assert joins
@@ -320,7 +325,7 @@ ASKED: dict[str, tuple[Any, ...]] = {
     "lane_keys of many": ("lanes", TENANTS[:100], [""] * 100, 64, []),
     "level_heads high": ("lanes", 100, []),
     "level_heads low": ("lanes", 100, []),
-    "middle_heads": ("lanes", 100, []),
+    "medium_heads": ("lanes", 100, []),
     "claim_begin": (None, "s1", ["lanes", "q0"]),
 }
 

@@ -255,7 +255,7 @@ class WakeHub:
         seen: object = None
         while True:
             await asyncio.sleep(_POLL_SECONDS * (0.5 + random.random()))
-            ((ready, next_at),) = await self._connections.fetch(Ask("look", (self._queues(),)))
+            ((ready, next_at),) = await self._connections.fetch(Ask("poll", (self._queues(),)))
             for listener in self._listeners:
                 if not listener.queues.isdisjoint(ready or ()):
                     listener.add(Wake.READY)

@@ -57,25 +57,25 @@ def _answer(
             return (yield from _load(unit, ids))
         case questions.States(ids):
             yield from unit.flush()
-            return (yield from pairs("existing", ids_of(ids)))
+            return (yield from pairs("states", ids_of(ids)))
         case questions.EndedFences(ids):
-            return (yield from pairs("fences", ids_of(ids)))
+            return (yield from pairs("ended_fences", ids_of(ids)))
         case questions.Dependents(predecessors):
             awaited = [task_id for task_id in predecessors if unit.is_awaited(task_id)]
             return [row[1] for row in (yield from ask("dependents", awaited))] if awaited else ()
         case questions.StillWaiting(ids):
             yield from unit.flush()
-            return {row[0] for row in (yield from ask("still_wait", ids))}
+            return {row[0] for row in (yield from ask("still_waiting", ids))}
         case questions.TakenKeys(tasks):
             return (yield from _take_keys(unit.now, tasks))
         case questions.TakenFingerprints(fingerprints):
             # Other transactions that ask for one of these wait until this one has ended.
             yield from ask("lock_fingerprints", fingerprints)
-            return (yield from pairs("standing", fingerprints))
+            return (yield from pairs("taken_fingerprints", fingerprints))
         case questions.LockPredecessors(ids):
             wanted = ids_of(ids)
-            states = yield from pairs("await", wanted)
-            return states | (yield from pairs("existing", [one for one in wanted if one not in states]))
+            states = yield from pairs("lock_predecessors", wanted)
+            return states | (yield from pairs("states", [one for one in wanted if one not in states]))
         case _:
             return (yield from _write(env, question))
 
@@ -85,7 +85,7 @@ def _write(env: Environment, write: questions.Write) -> Script[None]:
         case questions.InsertTasks():
             yield from _insert(env, write)
         case questions.DropDependencies(ids):
-            yield from ask("forget_dependencies", ids)
+            yield from ask("delete_dependencies", ids)
         case questions.RecordAttempts(attempts):
             yield from _record(attempts)
         case questions.DeleteDead(tasks):
@@ -113,7 +113,7 @@ def _take_keys(now: datetime, tasks: Sequence[NewTask]) -> Script[Mapping[tuple[
     inserted = {(row[0], row[1]) for row in (yield from ask("take_keys", now, *columns))}
     return {
         (tenant, key): questions.Key(task_id, digest)
-        for tenant, key, task_id, digest in (yield from ask("keys", *columns[:2]))
+        for tenant, key, task_id, digest in (yield from ask("key_owners", *columns[:2]))
         if (tenant, key) not in inserted
     }
 
@@ -139,7 +139,7 @@ def _insert(env: Environment, asked: questions.InsertTasks) -> Script[None]:
     inserted = yield insert_columns(env, asked.tasks, columns_of(rows, NEW_COLUMNS))
     assert len(inserted) == len(rows), "tasks were inserted by another transaction during their own enqueue"
     if asked.dependencies:
-        yield from ask("depend", *columns_of(asked.dependencies, 2))
+        yield from ask("insert_dependencies", *columns_of(asked.dependencies, 2))
 
 
 def _record(attempts: Sequence[Attempt]) -> Script[None]:
@@ -158,19 +158,19 @@ def _record(attempts: Sequence[Attempt]) -> Script[None]:
         )
         for attempt in attempts
     ]
-    yield from ask("record", *columns_of(rows, 12))
+    yield from ask("insert_attempts", *columns_of(rows, 12))
     long = [attempt.task_id for attempt in attempts if attempt.fence > MAX_RECORDED]
     if long:  # With fewer leases there cannot be more records.
-        yield from ask("forget_old_attempts", long, MAX_RECORDED)
+        yield from ask("delete_old_attempts", long, MAX_RECORDED)
 
 
 def delete_dead(ids: Sequence[TaskId]) -> Script[None]:
     """Delete dead tasks, their attempts, and the idempotency keys that last as long as they do."""
-    yield from ask("forget", ids)
-    yield from ask("forget_about", ids)
+    yield from ask("delete_dead", ids)
+    yield from ask("delete_attempts_and_keys", ids)
 
 
 def write_audit(entries: Sequence[Audit]) -> Script[None]:
     """Add entries to the audit log, in the transaction of what they record."""
     rows = [astuple(entry) for entry in entries]
-    yield from ask("audit", *columns_of(rows, len(Audit.__struct_fields__)))
+    yield from ask("insert_audit", *columns_of(rows, len(Audit.__struct_fields__)))

@@ -113,7 +113,7 @@ async def _take_step(
             await connection.execute(_CREATE_SCHEMA.format(schema=schema))
         await connection.execute(in_schema(move.script, schema), timeout=_STEP_SECONDS)
         await connection.execute(in_schema(_CREATE_TABLE, schema))
-        await connection.execute(statement("schema_keep", schema), move.arrives_at)
+        await connection.execute(statement("put_schema_number", schema), move.arrives_at)
         if move.step.number == move.arrives_at == 1:
             at = now or await connection.fetchval("SELECT clock_timestamp()")
             for day in partitions.around(at):

@@ -22,7 +22,7 @@ def heartbeat(clock: datetime | None, beat: Heartbeat) -> Ask:
     """Renew or open the session, and read what it holds, in one round trip. No row: the session is gone."""
     about = _encoder.encode(beat.worker).decode()
     parameters = (clock, beat.session, beat.worker.name, about, beat.lease_for, beat.opening)
-    return Ask("beat", parameters)
+    return Ask("heartbeat", parameters)
 
 
 def report(beat: Heartbeat) -> Ask:
@@ -31,11 +31,11 @@ def report(beat: Heartbeat) -> Ask:
         (reported.lease.task_id, reported.lease.fence, reported.progress.fraction, reported.progress.message)
         for reported in beat.progress
     ]
-    return Ask("report", tuple(columns_of(rows, 4)))
+    return Ask("put_progress", tuple(columns_of(rows, 4)))
 
 
 def running(rows: Sequence[Row]) -> dict[Lease, bool]:
-    """The leases of running tasks in rows of beat.sql or held.sql, and whether each is to be cancelled."""
+    """Return the leases in rows of heartbeat.sql or running_leases.sql, and whether each is to be cancelled."""
     return {Lease(task_id, fence): cancel for task_id, fence, _, cancel in rows}
 
 
@@ -51,13 +51,13 @@ def release(env: Environment, beat: Heartbeat, ids: Sequence[TaskId]) -> Script[
 
 def held(beat: Heartbeat) -> Ask:
     """Read the running tasks that the worker holds a lease of, whichever session they belong to now."""
-    return Ask("held", (ids_of(lease.task_id for lease in beat.held),))
+    return Ask("running_leases", (ids_of(lease.task_id for lease in beat.held),))
 
 
 def rescue(clock: datetime | None, session: str, limit: int) -> Script[list[Claimed]]:
     """Take over running tasks whose session is not alive, and delete expired sessions that hold nothing."""
-    if (yield from value("alive", clock, session)) is None:
+    if (yield from value("live_worker", clock, session)) is None:
         raise refusals.session_lost(session)
     rows = yield from ask("rescue", clock, session, max(limit, 0))
-    yield from ask("forget_sessions", clock)
+    yield from ask("delete_sessions", clock)
     return [Claimed(read_leased(row)) for row in rows]

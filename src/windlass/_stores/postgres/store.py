@@ -164,7 +164,7 @@ class PostgresStore(Database):
 
     async def once(self, lease: Lease, key: str) -> bool:
         """Mark the key on the lease's task; return whether this lease marked it first."""
-        rows = await self.fetch(Ask("once", (lease.task_id, lease.fence, key)))
+        rows = await self.fetch(Ask("mark_once", (lease.task_id, lease.fence, key)))
         if not rows:
             raise refusals.lease_lost(lease, key)
         return bool(rows[0][0])

@@ -38,7 +38,7 @@ class UnitOfWork:
         missing = ids_of(task_id for task_id in ids if task_id not in self._tasks)
         if not missing:
             return
-        for awaited, number, limited, *row in (yield from ask("load", missing)):
+        for awaited, number, limited, *row in (yield from ask("load_tasks", missing)):
             task = read_task(row)
             self._tasks[task.id] = task
             self._numbers[task.id] = number
@@ -100,9 +100,11 @@ class UnitOfWork:
         if revived:
             yield from self._move_all("revive", [task.id for task in revived])
         if alive or revived:
-            yield from self._write("keep", [_kept_row(task) for task in alive + revived], _KEEP_COLUMNS)
+            yield from self._write(
+                "update_tasks", [_kept_row(task) for task in alive + revived], _KEEP_COLUMNS
+            )
         if ended:
-            yield from self._write("end", [self._ended_row(task) for task in ended], _END_COLUMNS)
+            yield from self._write("end_tasks", [self._ended_row(task) for task in ended], _END_COLUMNS)
             self._in_history.update(task.id for task in ended)
 
     def _move_all(self, name: str, ids: Sequence[TaskId]) -> Script[None]:
@@ -137,7 +139,7 @@ class UnitOfWork:
             yield from ask("wake", self._wakes.payloads())
             self._wakes.clear()
         if self._freed:
-            yield from ask("wake_waiting")
+            yield from ask("wake_all")
             self._freed = False
 
 

@@ -152,7 +152,7 @@ class Requests:
                 columns = columns_of([(lane, key, number) for (lane, key), number in numbers.items()], 3)
                 return self._note(queue, (yield from ask("lane_heads", queue, *columns, self._seen)))
             case LevelHeads(queue, Level.MEDIUM, number):
-                return self._note(queue, (yield from ask("middle_heads", queue, number, self._seen)))
+                return self._note(queue, (yield from ask("medium_heads", queue, number, self._seen)))
             case LevelHeads(queue, level, number):
                 sql = statement("level_heads", self._schema, level=PRIORITIES[level])
                 rows = yield Ask(f"level_heads {level}", (queue, number, self._seen), sql)
@@ -160,7 +160,7 @@ class Requests:
 
     def _counts(self, request: Counts) -> Script[dict[str, PermitUsage]]:
         """Lock and count permits. Keys without any left need no lock, as none will be granted."""
-        seen = yield from ask("peek", [permit.key for permit in request.permits], self._clock)
+        seen = yield from ask("permit_usage", [permit.key for permit in request.permits], self._clock)
         uses = {key: PermitUsage(running, tokens, at, now) for key, running, tokens, at, now in seen}
         keys = [permit.key for permit in request.permits if needs_lock(permit, uses[permit.key])]
         locked = yield from self._lock(keys, wait=request.wait)
@@ -169,13 +169,13 @@ class Requests:
     def _lock(self, keys: list[str], *, wait: bool) -> Script[dict[str, PermitUsage]]:
         if not keys:
             return {}
-        name = "bucket_lock" if wait else "bucket_try"
+        name = "lock_buckets" if wait else "try_lock_buckets"
         rows = yield from ask(name, keys)
         if len(rows) < len(keys):
-            yield from ask("bucket_make", keys, self._now)
+            yield from ask("insert_buckets", keys, self._now)
             rows = yield from ask(name, keys)
         self.locked.update(row[0] for row in rows)
-        held = yield from ask("permits", [row[0] for row in rows], self._clock)
+        held = yield from ask("count_permits", [row[0] for row in rows], self._clock)
         running = {key: (number, now) for key, number, now in held}
         return {key: PermitUsage(running[key][0], tokens, at, running[key][1]) for key, tokens, at in rows}
 

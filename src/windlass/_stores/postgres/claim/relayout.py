@@ -142,7 +142,7 @@ def remove_limit(clock: datetime | None, name: str) -> Script[list[Limit]]:
 
 
 def _limit(name: str) -> Script[Limit | None]:
-    body = yield from value("one_record", KINDS[Limit], name)
+    body = yield from value("get_record", KINDS[Limit], name)
     return None if body is None else read_limit(body)
 
 
@@ -160,14 +160,14 @@ def _guard(clock: datetime | None) -> Script[None]:
     limits = yield from all_limits()
     queues = stored_names(queues_of(limits))
     if queues:
-        yield from ask("guard", queues, clock)
-    yield from ask("unguard", queues, clock)
+        yield from ask("guard_queues", queues, clock)
+    yield from ask("unguard_queues", queues, clock)
 
 
 def _settle_buckets(clock: datetime | None, before: Limit | None, now: Limit | None) -> Script[None]:
     if before is not None and changes_rate(before, now):
-        yield from ask("lock_buckets", *key_range(before))
-        yield from ask("settle_buckets", *key_range(before), before.rate, float(before.capacity), clock)
+        yield from ask("lock_limit_buckets", *key_range(before))
+        yield from ask("fix_tokens", *key_range(before), before.rate, float(before.capacity), clock)
 
 
 def count_running(now: datetime) -> Script[None]:
@@ -175,15 +175,15 @@ def count_running(now: datetime) -> Script[None]:
     limits = yield from all_limits()
     held = [
         (permit.key, task_id, claimed_at)
-        for task_id, queue, type_, tenant, payload, claimed_at in (yield from ask("running"))
+        for task_id, queue, type_, tenant, payload, claimed_at in (yield from ask("running_tasks"))
         for permit in permits_of(limits, Subject(queue, type_, tenant, payload))
     ]
     if held:
         keys = sorted({key for key, _, _ in held})
-        yield from ask("bucket_make", keys, now)
-        yield from ask("bucket_lock", keys)
-        yield from ask("permit_running", *columns_of(sorted(held), 3))
-    yield from ask("wake_waiting")
+        yield from ask("insert_buckets", keys, now)
+        yield from ask("lock_buckets", keys)
+        yield from ask("insert_permits", *columns_of(sorted(held), 3))
+    yield from ask("wake_all")
 
 
 def forget_unused(clock: datetime | None) -> Script[bool]:
@@ -197,6 +197,6 @@ def forget_unused(clock: datetime | None) -> Script[bool]:
 def usages(now: datetime) -> Script[list[Usage]]:
     """Return how much of each limit is in use."""
     limits = yield from all_limits()
-    rows = yield from ask("uses")
+    rows = yield from ask("limit_usage")
     used = {key: PermitUsage(running, tokens, at) for key, running, tokens, at in rows}
     return usage.usages(limits, used, now)

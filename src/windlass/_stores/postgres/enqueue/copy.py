@@ -27,7 +27,7 @@ class AlreadyEnded(Exception):
 async def copy(connection: Connection, env: Environment, batch: Sequence[NewTask]) -> bool:
     """Insert the batch; False, with nothing done, if one of its tasks may exist. Raises AlreadyEnded."""
     first, last = min(new.id for new in batch), max(new.id for new in batch)
-    sql = statement("look_between", env.schema, since=since(env, batch))
+    sql = statement("any_id_between", env.schema, since=since(env, batch))
     now, exists = await connection.fetchrow(sql, env.clock, first, last)
     if exists:
         return False

@@ -29,7 +29,7 @@ def insert_again(env: Environment, batch: Sequence[NewTask]) -> Script[list[Enqu
         ended = yield ended_between(env, batch)
         repeated = sorted(created.intersection(row[0] for row in ended))
         if repeated:
-            yield from ask("take_back", repeated)
+            yield from ask("undo_insert", repeated)
             created.difference_update(repeated)
     return enqueued(batch, created)
 

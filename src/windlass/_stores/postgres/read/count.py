@@ -231,7 +231,7 @@ class CountQuery:
         """Return the number of pages of the table, of the history only those of the filter's days."""
         first, last = self._between()
         total = 0
-        for name, pages in await self._connections.fetch(Ask("sizes")):
+        for name, pages in await self._connections.fetch(Ask("table_pages")):
             day = day_of(name)
             left_out = day is not None and (
                 (first is not None and day < first.date()) or (last is not None and day >= last.date())

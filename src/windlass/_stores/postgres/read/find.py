@@ -130,8 +130,8 @@ async def _is_crowded(connections: Connections, search: Search, state: State) ->
     parameters = Parameters()
     parameters.add(FEW, "bigint")
     branch = " AND ".join(by_state_index(search, state, parameters))
-    sql = compose("any_more", connections.address.schema, conditions=branch)
-    rows = await connections.fetch(Ask("any_more", parameters.all, sql))
+    sql = compose("more_than", connections.address.schema, conditions=branch)
+    rows = await connections.fetch(Ask("more_than", parameters.all, sql))
     return bool(rows[0][0])
 
 

@@ -1,5 +1,5 @@
--- The newest lines of a task's settled leases; a completed task's last one is read off its record. Uses the
--- primary key and history_id.
+-- The newest attempts of a task; a completed task's last attempt is in its own row. Uses the primary key and
+-- history_id.
 SELECT *
 FROM (
     SELECT

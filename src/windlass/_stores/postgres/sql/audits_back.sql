@@ -1,4 +1,4 @@
--- Lines of the audit log, a page by id, last first. Uses the primary key.
+-- A page of the audit log by id, newest first. Uses the primary key.
 SELECT id::text, at, who, why, action, task_id::text, detail, subject
 FROM windlass.audit
 WHERE audit.id <= coalesce($1::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff') AND audit.id IS DISTINCT FROM $1::uuid

@@ -1,4 +1,4 @@
--- The schema's indexes, and whether each can be used: one whose making broke off cannot.
+-- The schema's indexes, and whether each is valid: one whose creation was interrupted is not.
 SELECT c.relname::text, i.indisvalid AND i.indisready
 FROM pg_catalog.pg_index AS i
 INNER JOIN pg_catalog.pg_class AS c ON c.oid = i.indexrelid

@@ -1,4 +1,4 @@
--- The server's settings and connections, and whether this user may see what other users' sessions do.
+-- The server's settings and connections, and whether this user may see other users' sessions.
 SELECT
     current_setting('server_encoding'),
     current_setting('autovacuum') = 'on',

@@ -1,4 +1,4 @@
--- The schema's tables: whether each is unlogged, and vacuumed when it needs it; its rows, live and dead.
+-- The schema's tables: whether each is unlogged or excluded from autovacuum, and its live and dead rows.
 SELECT
     c.relname::text,
     c.relpersistence = 'u',

@@ -1,5 +1,5 @@
--- What should not be: sessions that ran out and nobody took over, tasks that run for nobody, tasks that wait for
--- nothing, and ended tasks outside the history's days. Each is counted up to a bound.
+-- Expired sessions, running tasks without a session, waiting tasks without a predecessor, and ended tasks in the
+-- default partition of the history. Each is counted up to a bound.
 SELECT
     (SELECT count(*) FROM windlass.session AS s WHERE s.expires_at <= coalesce($1::timestamptz, clock_timestamp())),
     (

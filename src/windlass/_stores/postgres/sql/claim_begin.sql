@@ -1,6 +1,6 @@
--- What a claim goes by where there are lanes or limits, as it stands now. First the clock, and the worker of the
--- session if it is alive; then each queue: whether it is paused, its settings, whether it has lanes at all,
--- whether they are being changed, and whether ready tasks of it lie outside them; then the limits.
+-- What a claim under lanes or limits depends on. First row: the clock, and the worker of the session if it is
+-- alive. Then for each queue whether it is paused, its settings, whether it has lanes, whether its tasks are being
+-- moved, and whether ready tasks of it are outside its lanes. Then the limits.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
 )

@@ -1,4 +1,4 @@
--- Who waits for these.
+-- The tasks that wait for these.
 SELECT d.predecessor::text, d.successor::text
 FROM windlass.dependency AS d
 WHERE d.predecessor = ANY ($1::uuid[])

@@ -1,5 +1,4 @@
--- Queues that have had no need of lanes for a while are one line again. What still lies in their lanes is taken
--- out after this.
+-- Make queues FIFO again that have not needed lanes for a while. Their tasks are moved out of the lanes afterwards.
 UPDATE windlass.queue AS q
 SET laned = false
 WHERE

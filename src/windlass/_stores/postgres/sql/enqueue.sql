@@ -1,7 +1,6 @@
--- Plain tasks, any number: no key, no fingerprint, nobody to wait for. What stands already, here or in the
--- history, stays as it is and is not among the answers. The history is asked from the day on which the first
--- of these ids was made, less one: a task cannot have ended before; that day is put in as text, so that the
--- planner leaves the older partitions out.
+-- Insert tasks; ids that exist already, here or in the history, are left alone and not returned. The history is
+-- searched from the day before the first of these ids was made, as a task cannot have ended earlier. That day is a
+-- literal, so that the planner leaves out older partitions.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
 ),
@@ -25,15 +24,15 @@ made AS (
 ),
 
 woken AS MATERIALIZED (
-    SELECT pg_notify('windlass.wake', news.queue)
+    SELECT pg_notify('windlass.wake', wakes.queue)
     FROM (
         SELECT DISTINCT CASE made.state WHEN 'ready' THEN made.queue ELSE '' END AS queue
         FROM made, clock
         WHERE made.state = 'ready' OR (made.state = 'scheduled' AND made.run_at < clock.now + interval '1.5 s')
-    ) AS news
+    ) AS wakes
     WHERE EXISTS (
         SELECT FROM windlass.listener AS l
-        WHERE l.until > clock_timestamp() AND news.queue = ANY (l.queues)
+        WHERE l.until > clock_timestamp() AND wakes.queue = ANY (l.queues)
     )
 )
 

@@ -1,5 +1,5 @@
--- Some tasks in the history past their term; one that another waits for stays. In no order: to sort them all
--- for the sake of a few would take long.
+-- Some tasks in the history that are to be pruned, without those that another waits for. In no order, as sorting
+-- all of them for a few would take long.
 SELECT h.id::text
 FROM windlass.history AS h
 WHERE

@@ -1,5 +1,5 @@
--- The first ready tasks of lanes and keys, so many of each, locked as they are found; those that others have
--- locked are skipped, and those that this claim has seen already are passed over.
+-- The first ready tasks of lanes and keys, a number for each, locked as they are found. Skips those that others
+-- have locked and those that this claim has read already.
 SELECT g.lane, g.key, head.rank, head.id::text, head.type, head.tenant, head.payload
 FROM unnest($2::text[], $3::text[], $4::integer[]) AS g (lane, key, number)
 CROSS JOIN LATERAL (

@@ -1,5 +1,5 @@
--- The heads of some keys in each of these lanes: of '', and of those that follow a key, round to it again.
--- A leap through task_lane for each key, and nothing is locked; what this claim has seen is passed over.
+-- The first tasks of some keys in each lane: of the key '', and of those after a given key, wrapping around to it.
+-- One index lookup in task_lane for each key, and no locks; skips what this claim has read already.
 SELECT g.lane, named.key, head.rank, head.id::text, head.type, head.tenant, head.payload
 FROM unnest($2::text[], $3::text[]) AS g (lane, after)
 CROSS JOIN LATERAL (

@@ -1,4 +1,4 @@
--- The queues that have ready tasks in lanes: one leap through task_lane a queue.
+-- The queues that have ready tasks in lanes: one index lookup in task_lane for each.
 WITH RECURSIVE found (queue) AS (
     (
         SELECT t.queue FROM windlass.task AS t

@@ -1,7 +1,7 @@
--- The lanes of a queue that have ready tasks, from one on and below another: a leap through task_lane for each.
--- And how many, counted up to a bound; with a bound of 0 no further page is read.
--- Rows are compared, here and wherever lanes are gone through: no other index can give that order, so that the
--- planner takes this one whatever it knows of the tasks.
+-- The lanes of a queue that have ready tasks, with names in a range: one index lookup in task_lane for each. And
+-- how many tasks each has, counted up to a bound; with a bound of 0 nothing more is read.
+-- Rows are compared as tuples, here and in the other statements on lanes, because only this index has that order,
+-- so that the planner uses it whatever the statistics say.
 WITH RECURSIVE found (queue, lane) AS (
     (
         SELECT t.queue, t.lane

@@ -1,5 +1,5 @@
--- Queues that are not simply one line: how many stripes to fill and to look into, whether they have lanes,
--- whether claims must count or look everywhere, and their settings; and after them, with no name, the limits.
+-- Queues with stripes, lanes or limits: how many stripes to fill and to read, whether they have lanes, whether
+-- claims must count permits, and their settings. Then the limits, without a name.
 SELECT q.name, q.stripes, q.widest, q.laned OR q.guarded, q.guarded OR q.unsettled, q.settings
 FROM windlass.queue AS q
 WHERE q.widest > 1 OR q.laned OR q.guarded OR q.unsettled

@@ -1,5 +1,5 @@
--- Lease these tasks, which are locked, to a session: the fence rises, the attempt counts. Those that limits
--- apply to hold permits of them from now on, and the starts are taken off what rates had left.
+-- Lease these locked tasks to a session: fence and attempt rise by one. Inserts the permits that they need, and
+-- writes the tokens that rate limits have left.
 -- IS NOT DISTINCT FROM keeps the planner off the indexes of ready tasks, as in settle.sql.
 WITH leased AS (
     UPDATE windlass.task AS t

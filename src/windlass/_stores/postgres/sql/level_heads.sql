@@ -1,4 +1,4 @@
--- The first ready tasks of the high or the low level of priority, whatever lanes they lie in; locked as in lane_heads.sql.
+-- The first ready tasks of the high or the low level of priority, in any lane; locked as in lane_heads.sql.
 SELECT '', '', t.rank, t.id::text, t.type, t.tenant, t.payload
 FROM windlass.task AS t
 WHERE t.state = 'ready' AND t.queue = $1 AND /* :level */ AND t.id <> ALL ($3::uuid[])

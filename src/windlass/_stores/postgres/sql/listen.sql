@@ -1,4 +1,4 @@
--- Somebody waits for these queues, for so many seconds; the empty name stands for what is due soon.
+-- Register as a listener for these queues, for a number of seconds; the name '' is for tasks due soon.
 INSERT INTO windlass.listener AS l (id, queues, until)
 VALUES ($1, $2::text[], clock_timestamp() + make_interval(secs => $3))
 ON CONFLICT (id) DO UPDATE

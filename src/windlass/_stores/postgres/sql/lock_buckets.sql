@@ -1,6 +1,6 @@
--- Lock every key of a limit, in order, as bucket_lock.sql does.
-SELECT
+-- Lock the buckets of these permits' keys, in order: until the transaction ends nobody else gets permits of them.
+SELECT b.key, b.tokens, b.at
 FROM windlass.bucket AS b
-WHERE b.key >= $1 AND b.key < $2
+WHERE b.key = ANY ($1::text[])
 ORDER BY b.key
 FOR UPDATE

@@ -1,3 +1,3 @@
--- One at a time for each of these, until the transaction ends.
+-- Lock these fingerprints until the transaction ends.
 SELECT pg_advisory_xact_lock(hashtextextended('windlass.task' || g.fingerprint, 0))
 FROM unnest($1::text[]) AS g (fingerprint)

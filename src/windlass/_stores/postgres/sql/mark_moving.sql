@@ -1,4 +1,4 @@
--- The tasks of these queues ('' for all) are to be put into other lanes.
+-- Mark the tasks of these queues ('' is all queues) as to be moved to other lanes.
 INSERT INTO windlass.queue AS q (name, paused, stripes, widest, unsettled)
 SELECT g.name, false, 1, 1, true
 FROM unnest($1::text[]) AS g (name)

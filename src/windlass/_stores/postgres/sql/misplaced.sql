@@ -1,4 +1,4 @@
--- Some ready tasks of these queues that lie outside their lanes.
+-- Some ready tasks of these queues that are outside their lanes.
 SELECT t.id::text, t.queue, t.type, t.tenant, t.priority, t.payload
 FROM unnest($1::text[]) AS g (queue)
 CROSS JOIN LATERAL (

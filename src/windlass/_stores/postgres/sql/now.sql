@@ -1,2 +1,2 @@
--- The clock: the database's, unless a test hands in its own.
+-- The clock: a test's if given, else the database's.
 SELECT coalesce($1::timestamptz, clock_timestamp())

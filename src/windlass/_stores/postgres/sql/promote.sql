@@ -1,4 +1,4 @@
--- Make due tasks ready, earliest first; how many that were, and when the next is due.
+-- Make due tasks ready, earliest first; returns how many, and when the next is due.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
 ),
@@ -25,11 +25,11 @@ ready AS (
 ),
 
 woken AS MATERIALIZED (
-    SELECT pg_notify('windlass.wake', news.queue)
-    FROM (SELECT DISTINCT ready.queue FROM ready) AS news
+    SELECT pg_notify('windlass.wake', wakes.queue)
+    FROM (SELECT DISTINCT ready.queue FROM ready) AS wakes
     WHERE EXISTS (
         SELECT FROM windlass.listener AS l
-        WHERE l.until > clock_timestamp() AND news.queue = ANY (l.queues)
+        WHERE l.until > clock_timestamp() AND wakes.queue = ANY (l.queues)
     )
 )
 

@@ -1,6 +1,6 @@
--- Forget some keys that nobody holds anything of and that were not asked for in a while, in which any bucket has
--- filled: that is as good as none. With them go the permits that count no more.
--- OFFSET 0 has permits looked up key by key, not all of them gone through.
+-- Delete some buckets of keys without permits that were not used for a while, in which any bucket has filled up;
+-- a full bucket equals none. Also deletes their outdated permits.
+-- OFFSET 0 makes the planner look up permits key by key instead of reading all of them.
 WITH old AS MATERIALIZED (
     SELECT b.key
     FROM windlass.bucket AS b

@@ -1,4 +1,4 @@
--- Some of the keys that have run out.
+-- Delete some expired idempotency keys.
 DELETE FROM windlass.idempotency AS i
 WHERE i.ctid = ANY (
     ARRAY(

@@ -1,5 +1,5 @@
--- Keep a queue's settings in place of those before. Stripes that have ever been filled are looked into, and so
--- are lanes for a while after they were last needed.
+-- Store a queue's settings. Stripes that were ever filled are still read, and so are lanes for a while after they
+-- were last needed.
 INSERT INTO windlass.queue AS q (name, paused, stripes, widest, settings, laned, laned_at)
 VALUES ($1, $2, $3, $3, $4, $5, coalesce($6::timestamptz, clock_timestamp()))
 ON CONFLICT (name) DO UPDATE

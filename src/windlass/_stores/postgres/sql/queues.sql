@@ -1,4 +1,4 @@
--- Settings of queues, a page by name in the order of its bytes. There are few queues: all are sorted.
+-- A page of queue settings, in the byte order of their names. Queues are few, so all are sorted.
 SELECT settings
 FROM windlass.queue
 WHERE settings IS NOT NULL AND ($1::text IS NULL OR name COLLATE "C" > $1)

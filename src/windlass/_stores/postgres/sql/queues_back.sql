@@ -1,4 +1,4 @@
--- Settings of queues, a page by name, last first. As queues.sql.
+-- A page of queue settings by name, last first. As queues.sql.
 SELECT settings
 FROM windlass.queue
 WHERE settings IS NOT NULL AND ($1::text IS NULL OR name COLLATE "C" < $1)

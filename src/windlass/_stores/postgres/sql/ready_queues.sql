@@ -1,4 +1,4 @@
--- The queues that have ready tasks: one jump through task_ready a queue, however many tasks.
+-- The queues that have ready tasks: one index lookup in task_ready for each, however many tasks it has.
 WITH RECURSIVE found (queue) AS (
     (SELECT t.queue FROM windlass.task AS t WHERE t.state = 'ready' ORDER BY t.queue LIMIT 1)
     UNION ALL

@@ -1,4 +1,4 @@
--- Records of a kind, a page by name in the order of its bytes.
+-- A page of records of a kind, in the byte order of their names.
 SELECT body
 FROM windlass.record
 WHERE kind = $3 AND ($1::text IS NULL OR name > $1)

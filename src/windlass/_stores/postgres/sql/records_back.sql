@@ -1,4 +1,4 @@
--- Records of a kind, a page by name, last first. As records.sql.
+-- A page of records of a kind by name, last first. As records.sql.
 SELECT body
 FROM windlass.record
 WHERE kind = $3 AND ($1::text IS NULL OR name < $1)

@@ -1,4 +1,4 @@
--- Forget a queue's settings, but not that it had stripes, lanes or a limit: there may be tasks in them.
+-- Remove a queue's settings, but keep the row if it had stripes, lanes or a limit: tasks may be in them.
 WITH narrowed AS (
     UPDATE windlass.queue AS q
     SET paused = false, stripes = 1, settings = NULL, laned_at = coalesce($2::timestamptz, clock_timestamp())

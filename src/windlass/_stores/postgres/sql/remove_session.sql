@@ -1,4 +1,4 @@
--- A session is over; what it held can be rescued.
+-- Remove a session; its tasks can be rescued.
 DELETE FROM windlass.session AS s
 WHERE s.id = $1
 RETURNING s.id

@@ -1,5 +1,5 @@
--- Lease to a live session what those hold that are not: the fence rises, the attempt does not. The sessions
--- that hold anything are found by leaps through the index, one for each.
+-- Lease tasks of expired sessions to a live one: the fence rises by one, the attempt does not. Sessions that hold
+-- tasks are found by one index lookup each.
 WITH RECURSIVE clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
 ),

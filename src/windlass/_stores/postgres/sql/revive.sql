@@ -1,4 +1,4 @@
--- Cancelled tasks come back from the history; keep.sql then says what has become of them.
+-- Move cancelled tasks back from the history; update_tasks.sql then writes their new state.
 WITH revived AS (
     DELETE FROM windlass.history AS h
     WHERE h.id = ANY ($1::uuid[]) AND h.state = 'cancelled'

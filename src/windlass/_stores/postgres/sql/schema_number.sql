@@ -1,2 +1,2 @@
--- Where the schema stands. One row at most.
+-- The version of the schema. One row at most.
 SELECT number FROM windlass.schema_version

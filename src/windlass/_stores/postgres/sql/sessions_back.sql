@@ -1,4 +1,4 @@
--- Sessions, a page by id, last first. As sessions.sql.
+-- A page of sessions by id, last first. As sessions.sql.
 SELECT id, about, started_at, beat_at, expires_at
 FROM windlass.session
 WHERE $1::text IS NULL OR id COLLATE "C" < $1

@@ -1,10 +1,10 @@
--- The hot path, one round trip: complete those whose leases hold and, if that was all of them, claim.
--- Completed tasks leave the table for the history. A task that another waits for is left to the longer way.
--- The queues to claim from are put in as arms; see arms.py.
--- A claimed row is found again by where it lies, not by its id. One that was changed since the statement began
--- is then missed; it is still ready, and the next look finds it.
--- IS NOT DISTINCT FROM is there to keep the planner off the index of running tasks, which by stale statistics
--- looks small to it: it would be gone through once for every task.
+-- The hot path in one round trip: complete the tasks whose leases hold and, if that was all of them, claim.
+-- Completed tasks move to the history. Tasks that others wait for are left to the rules, see settle.py.
+-- statements.py puts in the candidates to claim.
+-- Claimed rows are updated by ctid and not by id. One that has changed since the statement began is missed; it is
+-- still ready, and the next claim finds it.
+-- IS NOT DISTINCT FROM keeps the planner off the index of running tasks, which looks small by stale statistics and
+-- would be read once for every task.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
 ),
@@ -92,10 +92,10 @@ WHERE
     -- A permit given back may let something start, wherever it waits.
     CASE
         WHEN settled.freed THEN (
-            SELECT count(pg_notify('windlass.wake', news.queue))
+            SELECT count(pg_notify('windlass.wake', wakes.queue))
             FROM windlass.listener AS l
-            CROSS JOIN LATERAL unnest(l.queues) AS news (queue)
-            WHERE l.until > clock_timestamp() AND news.queue <> ''
+            CROSS JOIN LATERAL unnest(l.queues) AS wakes (queue)
+            WHERE l.until > clock_timestamp() AND wakes.queue <> ''
         ) >= 0
         ELSE true
     END

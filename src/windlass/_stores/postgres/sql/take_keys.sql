@@ -1,4 +1,5 @@
--- Take the keys that are free or have run out, in order; whoever else wants one of them waits for our end.
+-- Insert the idempotency keys that are free or have expired, in order. Other transactions that want one of them
+-- wait until this one ends.
 INSERT INTO windlass.idempotency AS i (tenant, key, task_id, digest, until)
 SELECT g.tenant, g.key, g.task_id, g.digest, g.until
 FROM unnest($2::text[], $3::text[], $4::uuid[], $5::text[], $6::timestamptz[]) AS g (tenant, key, task_id, digest, until)

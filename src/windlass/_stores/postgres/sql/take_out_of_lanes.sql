@@ -1,5 +1,4 @@
--- Take some ready tasks of a queue out of their lanes; answers with how many. They are laid anew, or are one
--- line again.
+-- Move some ready tasks of a queue out of their lanes; returns how many.
 WITH those AS MATERIALIZED (
     SELECT t.id
     FROM windlass.task AS t

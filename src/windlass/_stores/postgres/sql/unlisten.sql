@@ -1,3 +1,3 @@
--- Nobody waits here any more. Names that nobody renewed go as well.
+-- Unregister as a listener, and delete expired registrations.
 DELETE FROM windlass.listener AS l
 WHERE l.id = $1 OR l.until < clock_timestamp()

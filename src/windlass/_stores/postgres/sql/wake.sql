@@ -1,8 +1,8 @@
--- Tells listeners which queues have something ready, and, by an empty name, that something is due soon.
--- Nobody is notified while nobody listens: a notification makes commits wait for each other.
-SELECT pg_notify('windlass.wake', news.queue)
-FROM unnest($1::text[]) AS news (queue)
+-- Notify listeners of queues with ready tasks, or of a task due soon (''). Only while somebody listens, because
+-- NOTIFY serialises commits.
+SELECT pg_notify('windlass.wake', wakes.queue)
+FROM unnest($1::text[]) AS wakes (queue)
 WHERE EXISTS (
     SELECT FROM windlass.listener AS l
-    WHERE l.until > clock_timestamp() AND news.queue = ANY (l.queues)
+    WHERE l.until > clock_timestamp() AND wakes.queue = ANY (l.queues)
 )

@@ -102,7 +102,7 @@ async def _drop(connections: Connections, day: date) -> int:
         async with connections.one() as connection, connections.transaction(connection):
             # Readers go on; replaying one of its tasks waits.
             await connection.execute(f"{_LOCK_TIMEOUT}; LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")
-            forget = compose("forget_day", schema, partition=name)
+            forget = compose("delete_day_details", schema, partition=name)
             deleted = await connection.fetchval(forget, timeout=_DELETE_SECONDS)
             if deleted is None:
                 return 0

@@ -153,15 +153,15 @@ def _prune_rows(
     if rule.state is State.DEAD:
         rows = yield from ask("expired_dead", *parameters)
     else:
-        yield from ask("look_by_block")
+        yield from ask("allow_scans")
         rows = yield from ask("expired", *parameters, since)
     ids = [row[0] for row in rows]
     if ids and rule.state is State.DEAD:
         yield from _prune_dead(env, ids, now)
     elif ids:
-        yield from ask("forget_ended", ids)
-        yield from ask("forget_about", ids)
-    if len(ids) == limit or (yield from value("awaited_past", horizon)):
+        yield from ask("delete_ended", ids)
+        yield from ask("delete_attempts_and_keys", ids)
+    if len(ids) == limit or (yield from value("any_awaited_before", horizon)):
         return Pruned(len(ids))
     return Pruned(len(ids), horizon)
 

@@ -1,0 +1,3 @@
+-- Delete tasks in the history.
+DELETE FROM windlass.history AS h
+WHERE h.id = ANY ($1::uuid[])

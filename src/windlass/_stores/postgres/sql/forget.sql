@@ -1,3 +1,0 @@
--- Dead letters go.
-DELETE FROM windlass.task AS t
-WHERE t.id = ANY ($1::uuid[]) AND t.state IS NOT DISTINCT FROM 'dead'

@@ -1,0 +1,6 @@
+-- Insert a bucket for each of these permits' keys, in the order in which everybody inserts them.
+INSERT INTO windlass.bucket (key, at)
+SELECT g.key, $2::timestamptz
+FROM unnest($1::text[]) WITH ORDINALITY AS g (key, place)
+ORDER BY g.place
+ON CONFLICT (key) DO NOTHING

@@ -1,5 +1,0 @@
--- Mark a key on a running task for a lease; whether that lease was the first. No row: the lease does not hold.
-UPDATE windlass.task AS t
-SET once = jsonb_build_object($3::text, t.fence) || coalesce(t.once, '{}')
-WHERE t.id = $1::uuid AND t.fence = $2 AND t.state IS NOT DISTINCT FROM 'running'
-RETURNING (t.once ->> $3::text)::bigint = $2

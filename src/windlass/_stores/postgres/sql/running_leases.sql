@@ -1,0 +1,4 @@
+-- Those of these tasks that run, with their fences.
+SELECT t.id::text, t.fence, t.claim_number, t.cancel_requested
+FROM windlass.task AS t
+WHERE t.id = ANY ($1::uuid[]) AND t.state IS NOT DISTINCT FROM 'running'

@@ -1,4 +1,0 @@
--- Writes down where the schema stands.
-INSERT INTO windlass.schema_version (single, number)
-VALUES (1, $1)
-ON CONFLICT (single) DO UPDATE SET number = excluded.number

@@ -1,6 +1,0 @@
--- How many pages of the disk the table of tasks takes, and each partition of the history.
-SELECT c.relname::text, pg_catalog.pg_relation_size(c.oid) / current_setting('block_size')::bigint
-FROM pg_catalog.pg_class AS c
-WHERE
-    c.oid = to_regclass('windlass.task')
-    OR c.oid IN (SELECT i.inhrelid FROM pg_catalog.pg_inherits AS i WHERE i.inhparent = to_regclass('windlass.history'))

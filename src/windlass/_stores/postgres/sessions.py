@@ -35,7 +35,7 @@ def report(beat: Heartbeat) -> Ask:
 
 
 def running(rows: Sequence[Row]) -> dict[Lease, bool]:
-    """Return the leases in rows of heartbeat.sql or running_leases.sql, and whether each is to be cancelled."""
+    """Return the leases in rows of heartbeat.sql or running_leases.sql, each with its request to cancel."""
     return {Lease(task_id, fence): cancel for task_id, fence, _, cancel in rows}
 
 

@@ -1,4 +1,4 @@
-"""Granting leases and ending them."""
+"""Claims and settlements: plain completions in one statement, other verdicts by the common rules."""
 
 from collections.abc import Sequence
 from heapq import merge
@@ -18,12 +18,12 @@ from .transaction import Transaction
 
 
 def claim(tx: Transaction, wish: Claim, rotation: LaneRotation) -> list[Claimed]:
-    """Lease ready tasks to a live session; raises SessionLost if it is not."""
+    """Lease ready tasks to a live session. Raises SessionLost if it is not alive."""
     return _grant(tx, wish, alive(tx, wish.session), rotation)
 
 
 def alive(tx: Transaction, session: str) -> str:
-    """The name of a live session's worker; raises SessionLost if the session is not alive."""
+    """Return the worker's name of a live session. Raises SessionLost if it is not alive."""
     worker = _worker(tx, session)
     if worker is None:
         raise refusals.session_lost(session)
@@ -89,6 +89,8 @@ def settle(
 
 
 def _settle_batch(tx: Transaction, batch: Sequence[Settlement]) -> tuple[Receipt, ...]:
+    if not batch:
+        return ()
     completions = [settlement for settlement in batch if isinstance(settlement.verdict, Complete)]
     once_each = len({settlement.lease.task_id for settlement in batch}) == len(batch)
     if not completions or not once_each or not _complete(tx, completions):
@@ -115,7 +117,9 @@ def _complete(tx: Transaction, batch: Sequence[Settlement]) -> bool:
         return False
     tx.release_savepoint()
     tx.wakes.freed.update(held)
-    run(tx, follow_up(tx, ids, batch))
+    has_successors = any(isinstance(s.verdict, Complete) and s.verdict.successors for s in batch)
+    if has_successors or tx.value("any_dependency") is not None:
+        run(tx, follow_up(tx, ids, batch))
     return True
 
 

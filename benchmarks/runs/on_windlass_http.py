@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.runs import probe
 from windlass import App
-from windlass._http.server.run import Server, listening
+from windlass._http.server.run import Server, listen
 from windlass._worker.process import calm_collector
 
 HOST = "127.0.0.1"
@@ -55,7 +55,7 @@ def serve(url: str, port: int) -> dict[str, Any]:
         calm_collector()  # as `windlass serve` does
         app = App(url)
         await app.open()
-        with listening(HOST, port) as listener:
+        with listen(HOST, port) as listener:
             server = Server(app, keeper=False, open_to_all=True)
             running = asyncio.create_task(server.run(listener))
             await probe.told("go")

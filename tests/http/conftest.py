@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.http.asking import Api
+from tests.http.api_client import Api
 from tests.loops.working import eventually
 from tests.servers.api import ApiServer
 from tests.servers.postgres import Postgres

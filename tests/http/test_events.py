@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.http.asking import Api
+from tests.http.api_client import Api
 from tests.http.problem import assert_safe, problem
 from tests.loops.working import Watch, eventually, pause
 from tests.servers.api import ApiServer
@@ -68,7 +68,7 @@ async def listening(api: Api, path: str = "/events") -> AsyncIterator[Heard]:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(events, "POLL_SECONDS", 0.02)
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ class TestOverview:
         self, api: ApiServer, store: MemoryStore, watch: Watch, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Within two seconds everybody is told the same: also what is set is looked up once."""
-        monkeypatch.setattr(events, "LOOK_SECONDS", 0.25)
+        monkeypatch.setattr(events, "POLL_SECONDS", 0.25)
         number = 200
         limits = httpx2.Limits(max_connections=number + 10)
         url = api.serve(FaultyStore(store, watch), open_to_all=True)

@@ -80,7 +80,7 @@ async def test_not_ready_without_its_file(api: ApiServer, http: httpx2.AsyncClie
 async def test_a_store_that_hangs_is_not_waited_for(
     api: ApiServer, http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(about, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(about, "TIMEOUT_SECONDS", 0.1)
     hold = Hold()
     url = api.serve(FaultyStore(MemoryStore(), scripted(records=[hold])))
     async with asyncio.timeout(10):

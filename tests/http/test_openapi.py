@@ -20,7 +20,7 @@ from tests.servers.api import ApiServer
 from windlass import errors
 from windlass._client.keys import Keys
 from windlass._http.app import OPERATIONS
-from windlass._http.docs.examples import ANSWERS, BODIES
+from windlass._http.docs.examples import BODIES, RESPONSES
 from windlass._http.docs.openapi import document
 from windlass._http.docs.page import page, sample
 from windlass._http.operation import JSON, Operation
@@ -65,7 +65,7 @@ def test_every_operation_is_in_it_once() -> None:
 
 
 def test_every_operation_says_what_it_does() -> None:
-    assert not [one.name for one in OPERATIONS if not one.told[0].endswith(".")]
+    assert not [one.name for one in OPERATIONS if not one.description[0].endswith(".")]
 
 
 def test_every_reference_leads_somewhere() -> None:
@@ -92,23 +92,23 @@ def test_a_name_that_two_types_share_stays_two() -> None:
 async def test_its_example_is_taken(one: Operation, http: httpx2.AsyncClient, url: str, keys: Keys) -> None:
     """Perhaps there is no such task or session; but it is never the request that is wrong."""
     key = await keys.create("examples", scopes=[Scope.ADMIN])
-    content = DOCUMENT["paths"][one.path][one.method.lower()]["requestBody"]["content"][one.takes]
+    content = DOCUMENT["paths"][one.path][one.method.lower()]["requestBody"]["content"][one.body_type]
     body = content.get("example") or sample(content["schema"], DOCUMENT["components"]["schemas"])
-    sent = {"authorization": f"Bearer {key.text}", "content-type": one.takes}
+    sent = {"authorization": f"Bearer {key.text}", "content-type": one.body_type}
     at = re.sub(r"{\w+}", "0199c3a2-7d10-7abc-8def-0123456789ab", one.path)
     answer = await http.request(one.method, url + at, headers=sent, content=msgspec.json.encode(body))
-    assert answer.status_code in {one.status, *one.answers}, answer.text
+    assert answer.status_code in {one.status, *one.statuses}, answer.text
     assert answer.status_code not in {400, 415, 422}
-    assert one.takes == JSON or "problem" not in answer.text or '"problem":null' in answer.text
+    assert one.body_type == JSON or "problem" not in answer.text or '"problem":null' in answer.text
 
 
-@pytest.mark.parametrize("name", sorted(ANSWERS.keys() | BODIES.keys()))
+@pytest.mark.parametrize("name", sorted(RESPONSES.keys() | BODIES.keys()))
 def test_its_example_is_of_its_type(name: str) -> None:
     one = next(one for one in OPERATIONS if one.name == name)
     if name in BODIES:
         msgspec.json.decode(msgspec.json.encode(BODIES[name]), type=one.body)
-    if name in ANSWERS:
-        msgspec.json.decode(msgspec.json.encode(ANSWERS[name]), type=one.answer)
+    if name in RESPONSES:
+        msgspec.json.decode(msgspec.json.encode(RESPONSES[name]), type=one.response)
 
 
 def test_every_code_is_in_the_table() -> None:

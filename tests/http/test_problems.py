@@ -12,7 +12,7 @@ from tests.servers.api import ApiServer
 from windlass import App, errors
 from windlass._http.server.protocol import GuardedProtocol
 from windlass._http.server.run import Server
-from windlass._http.web.problems import answer, problem_of
+from windlass._http.web.problems import problem_from, problem_response
 from windlass._stores.memory import MemoryStore
 from windlass.testing.faults import Fault, FaultyStore, scripted
 
@@ -55,12 +55,12 @@ async def test_other_sites_get_no_leave(http: httpx2.AsyncClient, url: str) -> N
 def test_every_error_has_a_status_and_keeps_its_code(kind: Any) -> None:
     takes_standing = issubclass(kind, errors.DuplicateTask | errors.IdempotencyConflict)
     error = kind("what happened", standing="t") if takes_standing else kind("what happened")
-    found = problem_of(error)
+    found = problem_from(error)
     assert found.code == kind.code
     assert found.status >= 400
     if issubclass(kind, errors.UsageError) and kind is not errors.NotSupported:
         assert found.status == 422
-    assert b"what happened" in answer(found).body
+    assert b"what happened" in problem_response(found).body
 
 
 async def test_a_store_that_is_away(api: ApiServer, http: httpx2.AsyncClient) -> None:

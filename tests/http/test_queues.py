@@ -7,7 +7,7 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from tests.http.asking import Api
+from tests.http.api_client import Api
 from tests.http.problem import problem
 from tests.loops.working import Watch, eventually
 from tests.servers.api import ApiServer

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.http.asking import Api, lease
+from tests.http.api_client import Api, lease
 from tests.http.problem import problem
 from windlass._ids import new_id
 from windlass._model.filter import Page

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.http.asking import Api, lease
+from tests.http.api_client import Api, lease
 from tests.http.problem import problem
 from tests.servers.api import ApiServer
 from windlass import App, Backoff

@@ -1,4 +1,4 @@
-"""The API as an ASGI app: `windlass serve` runs it, and another app may mount it."""
+"""The HTTP API as an ASGI app: `windlass serve` runs it, and another app can mount it."""
 
 import logging
 from collections.abc import Iterable
@@ -10,15 +10,15 @@ from starlette.types import Scope as Connection
 
 from ..app import App
 from ..errors import StoreError, WindlassError
-from .auth import Caller, Doorkeeper
-from .docs import page as reference
+from .auth import ANONYMOUS, Authenticator
+from .docs import page as docs_page
 from .operation import Operation
-from .resources import store as remote
+from .resources import store
 from .resources.audit import audit
 from .resources.dead import dead
-from .resources.enqueue import enqueueing
+from .resources.enqueue import enqueues
 from .resources.events import events
-from .resources.health import about
+from .resources.health import health
 from .resources.keys import keys
 from .resources.limits import limits
 from .resources.metrics import metrics
@@ -28,14 +28,14 @@ from .resources.tasks import tasks
 from .resources.work import work
 from .resources.workers import workers
 from .service import Service
-from .web.cors import letting_in
-from .web.problems import SAFE_HEADERS, Problem, answer, hidden, problem_of
-from .web.router import Routing, Target
+from .web.cors import with_cors
+from .web.problems import SAFE_HEADERS, Problem, problem_from, problem_response, store_problem
+from .web.router import Route, Router
 
 logger = logging.getLogger("windlass.http")
 
 OPERATIONS: tuple[Operation, ...] = (
-    *enqueueing.all,
+    *enqueues.all,
     *tasks.all,
     *dead.all,
     *queues.all,
@@ -47,17 +47,18 @@ OPERATIONS: tuple[Operation, ...] = (
     *events.all,
     *metrics.all,
     *work.all,
-    *about.all,
+    *health.all,
 )
-"""Everything that programs and people can ask, beside the store's own verbs."""
+"""All public operations. The private protocol of `_stores/http` at /store is not among them."""
 
 _SAFE = [(name.encode(), value.encode()) for name, value in SAFE_HEADERS.items()]
 
 
 class Api:
-    """The API over an app. `open_to_all` asks nobody for a key; `open_until_keys`, while there are none.
+    """The API over an app.
 
-    Pages of `origins` may use it from a browser.
+    `open_to_all` requires no keys; `open_until_keys` requires none until the first one is created. Pages from
+    `origins` may call it from a browser.
     """
 
     def __init__(
@@ -68,67 +69,60 @@ class Api:
         open_until_keys: bool = False,
         origins: Iterable[str] = (),
     ) -> None:
-        self.service = Service(app, OPERATIONS)
-        self._door = Doorkeeper(app.store, open_to_all=open_to_all, open_until_keys=open_until_keys)
-        self._routing = _routing()
-        self._asked = letting_in(self._answer, origins)
+        authenticator = Authenticator(app.store, open_to_all=open_to_all, open_until_keys=open_until_keys)
+        self.service = Service(app, authenticator, OPERATIONS)
+        self._router = _router()
+        self._respond = with_cors(self._send_response, origins)
 
     async def __call__(self, connection: Connection, receive: Receive, send: Send) -> None:
-        """Answer a request; whatever happens, by an answer."""
+        """Respond to a request; every failure becomes a problem document."""
         if connection["type"] != "http":
-            raise RuntimeError(f"this speaks HTTP, not {connection['type']}")
-        await self._asked(connection, receive, send)
+            raise RuntimeError(f"the windlass API supports only HTTP, not {connection['type']}")
+        await self._respond(connection, receive, send)
 
-    async def _answer(self, connection: Connection, receive: Receive, send: Send) -> None:
-        request = Request(connection, receive)
-        response = await self._answered(request)
+    async def _send_response(self, connection: Connection, receive: Receive, send: Send) -> None:
+        response = await self._response(Request(connection, receive))
         named = {name for name, _ in response.raw_headers}
         response.raw_headers.extend(one for one in _SAFE if one[0] not in named)
         await response(connection, receive, send)
 
-    async def _answered(self, request: Request) -> Response:
+    async def _response(self, request: Request) -> Response:
         try:
-            target, request.scope["path_params"] = self._routing.find(request.scope)
-
-            async def caller() -> Caller:
-                return await self._door.caller(request) if target.takes_key else Caller()
-
-            request.scope["still_welcome"] = caller  # for an answer that goes on and on
-            asking = await caller()
-            paced = self._door.pacing.take(asking.key)
-            response = await target.handler(self.service, asking, request)
-            if paced:
-                response.headers.update(paced)
-            return _head(response) if request.method == "HEAD" else response
+            route, request.scope["path_params"] = self._router.find(request.scope)
+            authenticator = self.service.authenticator
+            caller = await authenticator.authenticate(request) if route.requires_key else ANONYMOUS
+            rate_headers = authenticator.rate_limiter.take(caller.key)
+            response = await route.handler(self.service, caller, request)
+            if rate_headers:
+                response.headers.update(rate_headers)
+            return _without_body(response) if request.method == "HEAD" else response
         except Problem as problem:
-            return answer(problem)
-        except StoreError as error:  # Where the store is, and how it fares, is not for strangers.
+            return problem_response(problem)
+        except StoreError as error:  # its message may name hosts and files: for the log only
             logger.warning("%s %s: %s", request.method, request.url.path, error)
-            return answer(hidden(error))
+            return problem_response(store_problem(error))
         except WindlassError as error:
-            return answer(problem_of(error))
-        except ClientDisconnect:  # Nobody is left to read it.
-            return answer(Problem(400, "incomplete", "the request ended before its body did"))
+            return problem_response(problem_from(error))
+        except ClientDisconnect:
+            return problem_response(Problem(400, "incomplete", "the connection closed within the body"))
         except Exception as error:
-            where = f"{request.method} {request.url.path}"
-            logger.exception("%s failed: %s", where, type(error).__name__)
-            return answer(Problem(500, "internal", "the server failed; its log says more"))
+            logger.exception("%s %s failed: %s", request.method, request.url.path, type(error).__name__)
+            return problem_response(Problem(500, "internal", "internal error; see the server's log"))
 
 
-def _head(response: Response) -> Response:
-    """The head of an answer. A stream would go on and on, with nobody to see it."""
+def _without_body(response: Response) -> Response:
+    """Answer HEAD on a stream with its headers only; the stream itself would never end."""
     if isinstance(response, StreamingResponse):
         return Response(None, response.status_code, {**response.headers, "content-length": "0"})
     return response
 
 
-def _routing() -> Routing:
-    paths: dict[str, dict[str, Target]] = {
-        "/docs/style.css": {"GET": Target(reference.stylesheet, takes_key=False)},
-        "/store/wakes": {"GET": Target(remote.wakes)},
-        "/store/{verb}": {"POST": Target(remote.ask)},
+def _router() -> Router:
+    paths: dict[str, dict[str, Route]] = {
+        "/docs/style.css": {"GET": Route(docs_page.stylesheet, requires_key=False)},
+        "/store/wakes": {"GET": Route(store.wakes)},
+        "/store/{verb}": {"POST": Route(store.call_verb)},
     }
     for one in OPERATIONS:
-        target = Target(one.answered, takes_key=one.scope is not None)
-        paths.setdefault(one.path, {})[one.method] = target
-    return Routing(paths)
+        paths.setdefault(one.path, {})[one.method] = Route(one.respond, requires_key=one.scope is not None)
+    return Router(paths)

@@ -1,4 +1,4 @@
-"""Who asks, and whether it may. (I3)"""
+"""API keys: authenticate requests, and check scopes and bounds."""
 
 import logging
 from asyncio import Lock
@@ -15,145 +15,162 @@ from .._model.key import ApiKey, Scope
 from .._policy import api_key
 from .._store.protocol import Store, all_records
 from ..errors import StoreError
-from .rate_limit import Pacing
+from .rate_limit import RateLimiter
 from .web.body import header
 from .web.problems import Problem
 
 logger = logging.getLogger("windlass.http")
 
 FRESH_FOR = 1.0
-"""Seconds after which a revoked key is refused at the latest."""
+"""Seconds for which keys are cached: a revoked key is refused after this time at the latest."""
 
 
 class Caller(Struct, frozen=True):
-    """Who asks. Without a key it is whoever reaches a server that asks for none."""
+    """Whoever sent the request, by key; None if the server requires no keys.
+
+    A key may be bound to a tenant or to queues: everything else does not exist for it.
+    """
 
     key: ApiKey | None = None
 
     @property
     def name(self) -> str:
-        """How the audit log calls it."""
+        """The name in the audit log and in `enqueued_by`."""
         return "anonymous" if self.key is None else f"key {self.key.name} ({self.key.label})"
 
     @property
     def tenant(self) -> str | None:
-        """The only tenant there is for it; None: all of them."""
+        """The tenant that the key is bound to; None: any."""
         return None if self.key is None else self.key.tenant
 
     @property
     def queues(self) -> tuple[str, ...] | None:
-        """The only queues there are for it; None: all of them."""
+        """The queues that the key is bound to; None: any."""
         return None if self.key is None else self.key.queues
-
-    def sees(self, where: Filter) -> Filter:
-        """What of these it may see: what lies beyond its bounds is not there."""
-        if self.tenant is not None:
-            where = replace(where, tenants=_both(where.tenants, (self.tenant,)))
-        if self.queues is not None:
-            where = replace(where, queues=_both(where.queues, self.queues))
-        return where
-
-    def may_see(self, queue: str, tenant: str) -> bool:
-        """Whether what is in this queue, for this tenant, is within its bounds."""
-        return self.tenant in (None, tenant) and (self.queues is None or queue in self.queues)
-
-    def needs_within(self, queue: str, tenant: str) -> None:
-        """Refuse what is for another tenant or another queue than the key is."""
-        if self.tenant is not None and tenant != self.tenant:
-            raise Problem(403, "forbidden", f"this key is for the tenant {self.tenant} alone")
-        if self.queues is not None and queue not in self.queues:
-            raise Problem(403, "forbidden", f"this key is for these queues alone: {', '.join(self.queues)}")
-
-    def needs(self, scope: Scope) -> None:
-        """Refuse unless the key allows it. What else it may be the answer does not say."""
-        if self.key is not None and not api_key.allows(self.key, scope):
-            raise Problem(403, "forbidden", f"this key lacks the scope {scope.value}")
 
     @property
     def is_bound(self) -> bool:
-        """Whether there is only a part of the store for it."""
+        """Whether the key is bound to a tenant or to queues."""
         return self.tenant is not None or self.queues is not None
 
     @property
-    def mark(self) -> str:
-        """What the sessions that it opens begin with."""
+    def session_prefix(self) -> str:
+        """The prefix of the session ids that this key opens."""
         return "" if self.key is None else f"{self.key.name}."
 
-    def needs_to_work_on(self, queues: Iterable[str]) -> None:
-        """Refuse others' queues; and one tenant's key, as a claim takes whose turn it is."""
+    def visible(self, where: Filter) -> Filter:
+        """Narrow a filter to what the key may see."""
         if self.tenant is not None:
-            raise Problem(403, "forbidden", "this key is for one tenant; a worker's has queues of its own")
+            where = replace(where, tenants=_intersection(where.tenants, (self.tenant,)))
+        if self.queues is not None:
+            where = replace(where, queues=_intersection(where.queues, self.queues))
+        return where
+
+    def may_see(self, queue: str, tenant: str) -> bool:
+        """Tell whether tasks of this queue and tenant are within the key's bounds."""
+        return self.tenant in (None, tenant) and (self.queues is None or queue in self.queues)
+
+    def require_within(self, queue: str, tenant: str) -> None:
+        """Raise 403 for a tenant or queue that the key is not bound to."""
+        if self.tenant is not None and tenant != self.tenant:
+            raise Problem(403, "forbidden", f"this key is bound to the tenant {self.tenant}")
+        if self.queues is not None and queue not in self.queues:
+            raise Problem(403, "forbidden", f"this key is bound to the queues {', '.join(self.queues)}")
+
+    def require_scope(self, scope: Scope) -> None:
+        """Raise 403 unless the key has the scope."""
+        if self.key is not None and not api_key.allows(self.key, scope):
+            raise Problem(403, "forbidden", f"this key lacks the scope {scope.value}")
+
+    def require_work_on(self, queues: Iterable[str]) -> None:
+        """Raise 403 unless the key covers these queues.
+
+        Tenant-bound keys cannot work: a claim serves whichever tenant is next.
+        """
+        if self.tenant is not None:
+            raise Problem(
+                403,
+                "forbidden",
+                "this key is bound to a tenant; a worker needs one that is not",
+            )
         for queue in queues:
-            self.needs_within(queue, "")
+            self.require_within(queue, "")
 
-    def needs_to_steer(self, queue: str) -> None:
-        """Refuse to change a queue that is not the key's own; all tenants share one, so none of them may."""
+    def require_queue_control(self, queue: str) -> None:
+        """Raise 403 unless the key may change this queue. Tenant-bound keys may not: tenants share queues."""
         if self.tenant is not None:
-            raise Problem(403, "forbidden", "this key is for one tenant, and a queue is everybody's")
-        self.needs_within(queue, "")
+            raise Problem(403, "forbidden", "this key is bound to a tenant; queues are shared by all tenants")
+        self.require_within(queue, "")
 
-    def needs_no_bounds(self) -> None:
-        """Refuse a key that is bound to a tenant or to queues: a store as a whole knows no such bounds."""
+    def require_unbound(self) -> None:
+        """Raise 403 for bound keys, on operations that concern the whole store."""
         if self.is_bound:
             raise Problem(
-                403, "forbidden", "this key is bound to a tenant or queues, and this asks for the whole store"
+                403,
+                "forbidden",
+                "this key is bound to a tenant or to queues, and the operation concerns the whole store",
             )
 
 
-def _both(asked: tuple[str, ...] | None, bounds: tuple[str, ...]) -> tuple[str, ...]:
-    return bounds if asked is None else tuple(one for one in asked if one in bounds)
+ANONYMOUS = Caller()
 
 
-class Doorkeeper:
-    """Knows the keys, and lets in who has one."""
+def _intersection(wanted: tuple[str, ...] | None, bounds: tuple[str, ...]) -> tuple[str, ...]:
+    return bounds if wanted is None else tuple(one for one in wanted if one in bounds)
+
+
+class Authenticator:
+    """Authenticates requests by their bearer keys, which it caches for `FRESH_FOR` seconds."""
 
     def __init__(self, store: Store, *, open_to_all: bool, open_until_keys: bool = False) -> None:
-        self.pacing = Pacing()
+        self.rate_limiter = RateLimiter()
         self._store = store
         self._open_to_all = open_to_all
         self._open_until_keys = open_until_keys
         self._keys: dict[str, ApiKey] = {}
-        self._looked_at = -FRESH_FOR
-        self._now = datetime.min.replace(tzinfo=UTC)
-        self._looking = Lock()
+        self._read_at = -FRESH_FOR
+        self._store_now = datetime.min.replace(tzinfo=UTC)
+        self._reading = Lock()
 
-    async def caller(self, request: Request) -> Caller:
-        """Who asks; raises a Problem unless it has a key that is good."""
+    async def authenticate(self, request: Request) -> Caller:
+        """Return the caller; raise 401 unless its key is known and valid."""
         if self._open_to_all or (self._open_until_keys and await self._has_no_keys()):
-            return Caller()
+            return ANONYMOUS
         kind, _, text = header(request, b"authorization").partition(" ")
         if kind.lower() != "bearer" or not text:
-            raise Problem(401, "unauthorized", "send your key as Authorization: Bearer wl_…")
+            raise Problem(401, "unauthorized", "send an API key as Authorization: Bearer wl_…")
         sent = api_key.parse_key(text.strip())
         await self._refresh()
         key = self._keys.get(sent.id) if sent else None
-        now = self._now + timedelta(seconds=monotonic() - self._looked_at)
+        now = self._store_now + timedelta(seconds=monotonic() - self._read_at)
         if not api_key.is_valid(sent, key, now):
-            raise Problem(401, "unauthorized", "this key is unknown, expired or revoked")
+            raise Problem(401, "unauthorized", "the API key is unknown, expired or revoked")
         return Caller(key)
 
     async def _has_no_keys(self) -> bool:
-        """Whether there have been no keys so far. Once there were, the door stays shut."""
+        """Tell whether no key has existed so far; once one has, the server stays closed without keys."""
         await self._refresh()
         self._open_until_keys = not self._keys
         return self._open_until_keys
 
     async def _refresh(self) -> None:
-        """Look at the keys anew, if need be: once, however many ask at the same time."""
-        if monotonic() - self._looked_at < FRESH_FOR:
+        """Read the keys again if they are stale; concurrent requests share one read."""
+        if monotonic() - self._read_at < FRESH_FOR:
             return
-        async with self._looking:
-            if monotonic() - self._looked_at < FRESH_FOR:
+        async with self._reading:
+            if monotonic() - self._read_at < FRESH_FOR:
                 return
             try:
-                await self._look()
-            except StoreError as error:  # What it says is not for strangers.
-                logger.warning("the keys cannot be looked up: %s", error)
-                raise Problem(503, "store-unavailable", "the keys cannot be looked up; try again") from error
+                await self._read_keys()
+            except StoreError as error:  # its message may name hosts and files: for the log only
+                logger.warning("cannot read API keys from the store: %s", error)
+                raise Problem(
+                    503, "store-unavailable", "cannot read API keys from the store; retry"
+                ) from error
 
-    async def _look(self) -> None:
-        looked_at = monotonic()
+    async def _read_keys(self) -> None:
+        read_at = monotonic()
         await self._store.open()
         now = await self._store.now()
         keys = {key.name: key for key in await all_records(self._store, ApiKey)}
-        self._keys, self._now, self._looked_at = keys, now, looked_at
+        self._keys, self._store_now, self._read_at = keys, now, read_at

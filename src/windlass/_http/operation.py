@@ -1,7 +1,4 @@
-"""An operation of the API: what it takes, what it answers, who may ask it.
-
-The routes and the OpenAPI document are both read off these, so that neither can say what the other does not.
-"""
+"""Operations of the API as data: routes, authorisation and the OpenAPI document are all derived from them."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
@@ -17,10 +14,10 @@ from .._model.filter import By
 from .._model.key import Scope
 from .auth import Caller
 from .service import Service
-from .web.body import body_of, not_understood, understood
-from .web.duplicate_names import refuse_repeats
-from .web.mount import root_of
+from .web.body import decode_errors, read_body, unreadable
+from .web.duplicate_names import refuse_duplicate_names
 from .web.problems import Problem
+from .web.router import mount_path
 
 Q = TypeVar("Q")
 B = TypeVar("B")
@@ -29,165 +26,171 @@ JSON = "application/json"
 
 
 class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Nothing can be asked for beyond the path."""
+    """No query parameters."""
 
 
-class Asked(Struct, Generic[Q, B], frozen=True, kw_only=True):
-    """A request that has been let in and understood."""
+class ApiRequest(Struct, Generic[Q, B], frozen=True, kw_only=True):
+    """A request that has been authorised and decoded; `http` is Starlette's."""
 
     service: Service
     caller: Caller
-    request: Request
+    http: Request
     query: Q
     body: B
     raw: bytes = b""
 
     def path(self, name: str) -> str:
-        """A part of the path."""
-        part: str = self.request.path_params[name]
-        return part
+        """Return a path parameter."""
+        parameter: str = self.http.path_params[name]
+        return parameter
 
-    async def still_welcome(self) -> None:
-        """Refuse to go on if the key has been taken back meanwhile."""
-        await self.request.scope["still_welcome"]()
+    async def recheck_key(self) -> None:
+        """Raise 401 if the key has been revoked or has expired since the request began."""
+        await self.service.authenticator.authenticate(self.http)
 
     def location(self, task_id: str) -> dict[str, str]:
-        """The header that says where a task is."""
-        return {"Location": f"{root_of(self.request.scope)}/tasks/{task_id}"}
+        """Return the Location header of a task."""
+        return {"Location": f"{mount_path(self.http.scope)}/tasks/{task_id}"}
 
     def operator(self, why: str = "") -> Operator:
-        """The operator as whom the caller acts: the audit log names it."""
+        """Return an operator whose actions the audit log attributes to the caller."""
         return self.service.app.operator.acting_as(self.by(why))
 
     def by(self, why: str = "") -> By:
-        """Who acts, for the audit log."""
+        """Return the caller and the reason, for the audit log."""
         return By(who=self.caller.name, why=why)
 
 
-class Answer(Struct, frozen=True, kw_only=True):
-    """What is answered where the value alone does not say it all."""
+class ApiResponse(Struct, frozen=True, kw_only=True):
+    """A response with a status or headers of its own; handlers return a bare value otherwise."""
 
     value: Any = None
-    status: int | None = None  # None: the operation's own
+    status: int | None = None  # None: the operation's
     headers: Mapping[str, str] = {}
 
 
-Call: TypeAlias = Callable[[Any], Awaitable[Any]]
+Handler: TypeAlias = Callable[[Any], Awaitable[Any]]
 
 
 class Operation(Struct, frozen=True, kw_only=True):
     """One method at one path.
 
-    Without a `scope` it takes no key. `bound`: keys that are bound to a tenant or queues may ask it, and it
-    keeps within their bounds. `answers` are the statuses it may end in besides `status`; those of every
-    operation are not repeated here.
+    Without a `scope` it needs no key. `bound`: keys bound to a tenant or queues may use it; the handler keeps
+    within their bounds. `statuses` are those besides `status` and the ones that every operation may return.
     """
 
     method: str
     path: str
-    call: Call
+    handler: Handler
     group: str
     scope: Scope | None
     bound: bool = False
     query: Any = NoQuery
     body: Any = None
-    takes: str = JSON  # the type of its body
-    needs_body: bool = True
-    answer: Any = None
-    gives: str = JSON  # the type of its answer
+    body_type: str = JSON
+    requires_body: bool = True
+    response: Any = None
+    response_type: str = JSON
     status: int = 200
-    answers: tuple[int, ...] = ()
-    hears: tuple[str, ...] = ()  # headers of the request that it heeds
-    says: tuple[str, ...] = ()  # headers of its answer
+    statuses: tuple[int, ...] = ()
+    request_headers: tuple[str, ...] = ()
+    response_headers: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        """What programs that are made from the document call it."""
-        return self.call.__name__.strip("_")
+        """The operationId."""
+        return self.handler.__name__.strip("_")
 
     @property
-    def told(self) -> tuple[str, str]:
-        """What it does: in a line, and the rest."""
-        first, _, rest = (self.call.__doc__ or "").strip().partition("\n")
+    def description(self) -> tuple[str, str]:
+        """Summary and description, from the handler's docstring."""
+        first, _, rest = (self.handler.__doc__ or "").strip().partition("\n")
         return first, "\n".join(line.strip() for line in rest.strip().splitlines())
 
-    async def answered(self, service: Service, caller: Caller, request: Request) -> Response:
-        """Ask it."""
+    async def respond(self, service: Service, caller: Caller, request: Request) -> Response:
+        """Authorise, decode, run the handler, and encode the response."""
         if self.scope is not None:
-            caller.needs(self.scope)
+            caller.require_scope(self.scope)
         if not self.bound:
-            caller.needs_no_bounds()
+            caller.require_unbound()
         query = read_query(request, self.query)
-        raw = b"" if self.body is None or self.takes != JSON else await self._received(request)
-        body = self._read(raw)
-        asked = Asked(service=service, caller=caller, request=request, query=query, body=body, raw=raw)
-        answer = await self.call(asked)
-        if isinstance(answer, Response):
-            return answer
-        said = answer if isinstance(answer, Answer) else Answer(value=answer)
-        status = said.status or self.status
-        content = b"" if status == 204 else _encoder.encode(said.value)
-        return Response(content, status, dict(said.headers), media_type=None if status == 204 else self.gives)
-
-    async def _received(self, request: Request) -> bytes:
-        return await body_of(request, optional=not self.needs_body) or (b"" if self.needs_body else b"{}")
-
-    def _read(self, raw: bytes) -> Any:
-        if self.body is None or self.takes != JSON:
-            return None
-        try:
-            body = _decoders[self.body].decode(raw)
-            refuse_repeats(raw, self.body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise not_understood(error) from None
-        return body
+        body, raw = None, b""
+        if self.body is not None and self.body_type == JSON:
+            raw = await read_body(request, optional=not self.requires_body)
+            if not raw and not self.requires_body:
+                raw = b"{}"
+            body = decode_body(raw, self.body)
+        result = await self.handler(
+            ApiRequest(service=service, caller=caller, http=request, query=query, body=body, raw=raw)
+        )
+        if isinstance(result, Response):
+            return result
+        if not isinstance(result, ApiResponse):
+            result = ApiResponse(value=result)
+        status = result.status or self.status
+        if status == 204:
+            return Response(b"", status, dict(result.headers))
+        content = _encoder.encode(result.value)
+        return Response(content, status, dict(result.headers), media_type=self.response_type)
 
 
 class Operations:
-    """Operations of one group, as they are declared."""
+    """Collects the operations of one group."""
 
     def __init__(self, group: str) -> None:
         self.group = group
         self.all: list[Operation] = []
 
-    def __call__(self, method: str, path: str, **said: Any) -> Callable[[Call], Call]:
-        """Declare an operation: the function that is decorated answers it, and its docstring describes it."""
+    def __call__(self, method: str, path: str, **options: Any) -> Callable[[Handler], Handler]:
+        """Declare the decorated function as the handler; its docstring becomes the description."""
 
-        def declare(call: Call) -> Call:
-            one = Operation(method=method, path=path, call=call, group=self.group, **said)
-            _several(one.query), one.body and _decoder(one.body)  # A type that cannot be read fails here.
+        def declare(handler: Handler) -> Handler:
+            one = Operation(method=method, path=path, handler=handler, group=self.group, **options)
+            _list_parameters(one.query)  # fails here if the type is unsuitable
+            if one.body is not None:
+                _decoders[one.body] = msgspec.json.Decoder(one.body)
             self.all.append(one)
-            return call
+            return handler
 
         return declare
 
 
+def decode_body(raw: bytes, kind: Any) -> Any:
+    """Decode a body of a declared type; raise 422 with the place of what is wrong."""
+    try:
+        body = _decoders[kind].decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise unreadable(error) from None
+    refuse_duplicate_names(raw)
+    return body
+
+
 def read_query(request: Request, kind: Any) -> Any:
-    """The query as its type; a Problem names the parameter that is wrong."""
+    """Read the query parameters as `kind`; raise 422 naming the parameter that is wrong."""
     if kind is NoQuery and not request.scope["query_string"]:
-        return _NOTHING
+        return _NO_QUERY
     given: dict[str, list[str]] = {}
     for name, value in request.query_params.multi_items():
         given.setdefault(name, []).append(value)
-    several = _several(kind)
-    said: dict[str, Any] = {}
-    for name, values in given.items():
-        if name not in several and len(values) > 1:
-            raise Problem(422, "invalid-request", f"the parameter {name[:80]} is given twice; say it once")
-        said[name] = values if name in several else values[0]
-    with understood():
-        query = msgspec.convert(said, kind, strict=False)
-    for name, value in said.items():  # To msgspec the text "null" is null, and a number may be an instant.
+    lists = _list_parameters(kind)
+    values: dict[str, Any] = {}
+    for name, texts in given.items():
+        if name not in lists and len(texts) > 1:
+            raise Problem(422, "invalid-request", f"the parameter {name[:80]} is given more than once")
+        values[name] = texts if name in lists else texts[0]
+    with decode_errors():
+        query = msgspec.convert(values, kind, strict=False)
+    for name, value in values.items():  # not strict, msgspec reads "null" as null and numbers as instants
         read = getattr(query, name)
         if read is None:
             raise Problem(422, "invalid-request", f"the parameter {name} cannot be null; leave it out")
         if isinstance(read, datetime) and ":" not in value:
-            raise Problem(422, "invalid-request", f"the parameter {name} is an instant in ISO 8601")
+            raise Problem(422, "invalid-request", f"the parameter {name} must be an instant in ISO 8601")
     return query
 
 
-def _several(kind: Any) -> frozenset[str]:
-    """The parameters that may be given more than once."""
+def _list_parameters(kind: Any) -> frozenset[str]:
+    """Return the parameters that may be given more than once."""
     if kind not in _lists:
         info = msgspec.inspect.type_info(kind)
         assert isinstance(info, msgspec.inspect.StructType)
@@ -197,13 +200,7 @@ def _several(kind: Any) -> frozenset[str]:
     return _lists[kind]
 
 
-def _decoder(kind: Any) -> Any:
-    if kind not in _decoders:
-        _decoders[kind] = msgspec.json.Decoder(kind)
-    return _decoders[kind]
-
-
-_NOTHING = NoQuery()
+_NO_QUERY = NoQuery()
 _lists: dict[Any, frozenset[str]] = {}
 _decoders: dict[Any, Any] = {}
 _encoder = msgspec.json.Encoder()

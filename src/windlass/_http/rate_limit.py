@@ -1,4 +1,4 @@
-"""How often a key may ask: a bucket of requests for each, in each server. (I3)"""
+"""Rate limits of API keys: one token bucket per key, in each server process."""
 
 from collections.abc import Callable
 from math import ceil
@@ -9,54 +9,54 @@ from msgspec import Struct
 from .._model.key import ApiKey
 from .web.problems import Problem
 
-_MANY = 1_000  # Buckets, before those that are full are thrown away: a full one says nothing.
-_A_LITTLE = 1e-6  # Sums of fractions are not exact: nobody loses a request to that.
+_MAX_BUCKETS = 1_000  # then full buckets are dropped: a missing bucket counts as full
+_ROUNDING = 1e-6  # so that inexact sums of fractions do not cost a request
 
 
 class Bucket(Struct):
-    """How many requests are left, when that was so, and when it is full again if nobody asks."""
+    """Requests `left` at the time `at`; without requests it is full again at `full_at`."""
 
     left: float
     at: float
     full_at: float
 
 
-class Pacing:
-    """Lets each key ask at its own rate; a second's worth of requests may come at once."""
+class RateLimiter:
+    """Limits each key to its rate, with a burst of one second's worth of requests."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._buckets: dict[str, Bucket] = {}
 
     def take(self, key: ApiKey | None) -> dict[str, str]:
-        """Count a request: the headers that say how many are left; a Problem if none was."""
+        """Count a request and return the RateLimit headers; raise 429 if none is left."""
         if key is None or key.rate is None:
             return {}
         rate, burst, now = key.rate, max(key.rate, 1.0), self._clock()
         bucket = self._bucket(key.name, burst, now)
-        left = min(bucket.left + (now - bucket.at) * rate, burst) + _A_LITTLE
+        left = min(bucket.left + (now - bucket.at) * rate, burst) + _ROUNDING
         if left < 1:
             seconds = max(ceil((1 - left) / rate), 1)
             raise Problem(
                 429,
                 "too-many-requests",
-                f"this key may ask {rate:g} times a second; wait {seconds} s",
+                f"this key is limited to {rate:g} requests a second; retry in {seconds} s",
                 headers={**_headers(rate, 0, seconds), "Retry-After": str(seconds)},
             )
-        bucket.left, bucket.at = left - 1 - _A_LITTLE, now
+        bucket.left, bucket.at = left - 1 - _ROUNDING, now
         bucket.full_at = now + (burst - bucket.left) / rate
-        return _headers(rate, int(left - 1), ceil((burst - bucket.left) / rate - _A_LITTLE))
+        return _headers(rate, int(left - 1), ceil((burst - bucket.left) / rate - _ROUNDING))
 
     def _bucket(self, name: str, burst: float, now: float) -> Bucket:
         if name not in self._buckets:
-            if len(self._buckets) >= _MANY:
+            if len(self._buckets) >= _MAX_BUCKETS:
                 self._buckets = {one: kept for one, kept in self._buckets.items() if kept.full_at > now}
             self._buckets[name] = Bucket(burst, now, now)
         return self._buckets[name]
 
 
 def _headers(rate: float, left: int, seconds: int) -> dict[str, str]:
-    """The fields of draft-ietf-httpapi-ratelimit-headers: the quota and its window, what is left of it."""
+    """Build the fields of draft-ietf-httpapi-ratelimit-headers: quota, window and what is left."""
     quota = int(max(rate, 1))
     return {
         "RateLimit-Policy": f'"key";q={quota};w={ceil(quota / rate)}',

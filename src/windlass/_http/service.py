@@ -1,4 +1,4 @@
-"""What every operation works with: the app, and what all requests share."""
+"""State that all operations share: the app, authentication, watchers and caches."""
 
 import asyncio
 from datetime import timedelta
@@ -8,27 +8,31 @@ from typing import TYPE_CHECKING
 from .._observe.overview import OverviewCache
 from .._store.protocol import Store
 from ..app import App
-from .long_poll import Watch
+from .auth import Authenticator
+from .long_poll import TaskWaiter
 
 if TYPE_CHECKING:
     from .operation import Operation
 
-_LIVE = timedelta(seconds=2)
-"""How old what is shown may be. It is looked up once, however many watch."""
+_OVERVIEW_AGE = timedelta(seconds=2)
+"""Maximum age of an overview; one query serves all requests within it."""
 
 
 class Service:
-    """An app that is served."""
+    """One served app."""
 
-    def __init__(self, app: App, operations: "tuple[Operation, ...]" = ()) -> None:
+    def __init__(
+        self, app: App, authenticator: Authenticator, operations: "tuple[Operation, ...]" = ()
+    ) -> None:
         self.app = app
-        self.operations = operations  # all that can be asked, for who asks what that is
-        self.watch = Watch(app.store)
-        self.overviews = OverviewCache(app.store, max_age=_LIVE)
+        self.authenticator = authenticator
+        self.operations = operations  # for the OpenAPI document
+        self.waiter = TaskWaiter(app.store)
+        self.overviews = OverviewCache(app.store, max_age=_OVERVIEW_AGE)
         self.metrics = app.metrics() if find_spec("prometheus_client") else None
-        self.closing = asyncio.Event()  # the server stops: who waits is answered now
+        self.closing = asyncio.Event()  # set when the server stops: long polls return at once
 
     @property
     def store(self) -> Store:
-        """The store behind it."""
+        """The app's store."""
         return self.app.store

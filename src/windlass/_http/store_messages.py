@@ -1,6 +1,6 @@
-"""What a message from afar must be beyond its types, so that every store can keep what it says.
+"""Validate requests at /store beyond their types, so that every store can keep their contents.
 
-The clients of the seam made it so themselves; over HTTP anybody may be at the other end.
+Our own clients send only valid requests, but anyone with a key may send others.
 """
 
 import re
@@ -29,22 +29,21 @@ from .._store.messages import (
     decode_record,
 )
 from ..errors import InvalidOption, InvalidPayload
-from .web.duplicate_names import repeats
 
 MAX_AT_ONCE = 100_000
-"""The most that one request asks to be done; what is left is for the next one."""
+"""Maximum `limit` of one request."""
 
 _MAX_WHY = 2_000
-_MAX_NAME = 512  # Stores keep any name; what is a good one, clients know.
+_MAX_NAME = 512  # clients check names more strictly; stores keep any
 _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _LIMITED = (ApplyRequest, Claim, PromoteRequest, PruneRequest, RescueRequest)
 
 
-def check(asked: Any) -> None:
-    """Refuse a message that no client of ours would send; nothing has been done with it."""
-    if isinstance(asked, PutRequest):
-        _check(decode_record(asked.kind, asked.record))
-    _check(asked)
+def check(request: Any) -> None:
+    """Raise InvalidOption or InvalidPayload for a request that our clients would not send."""
+    if isinstance(request, PutRequest):
+        _check(decode_record(request.kind, request.record))
+    _check(request)
 
 
 def _check(value: Any) -> None:
@@ -65,18 +64,18 @@ def _check(value: Any) -> None:
 def _check_plain(value: Any) -> None:
     match value:
         case str() if "\0" in value:
-            raise InvalidOption(f"the text {quoted(value)} holds a NUL character, which stores cannot keep")
+            raise InvalidOption(f"{quoted(value)} contains a NUL character, which some stores cannot keep")
         case bytes():
             _check_json(value)
         case timedelta() if abs(value) > MAX_DELAY:
-            raise InvalidOption("a duration is longer than ten years")
+            raise InvalidOption("a duration exceeds ten years")
         case _:
             pass
 
 
 def _check_struct(value: Struct) -> None:
     match value:
-        case Retention():  # which may be as long as can be said, and has looked for itself
+        case Retention():  # checks itself, and has no upper bound
             return
         case NewTask():
             _check_task(value)
@@ -85,38 +84,38 @@ def _check_struct(value: Struct) -> None:
                 raise InvalidOption(f"a page has 1 to {MAX_PAGE:,} rows, not {quoted(value.limit)}")
         case By():
             if len(value.why) > _MAX_WHY:
-                raise InvalidOption(f"why it is done is said in {_MAX_WHY:,} characters")
+                raise InvalidOption(f"why is longer than {_MAX_WHY:,} characters")
         case ApiKey():
             if not _HASH.fullmatch(value.hash):
-                raise InvalidOption("a key's hash is 64 digits of hex, in small letters")
+                raise InvalidOption("a key's hash must be 64 lower-case hex digits")
             if value.rate is not None:
                 api_key.checked_rate(value.rate)
         case _:
             pass
     if isinstance(value, _LIMITED) and not 0 <= value.limit <= MAX_AT_ONCE:
-        raise InvalidOption(f"a limit is 0 to {MAX_AT_ONCE:,}, not {quoted(value.limit)}")
+        raise InvalidOption(f"limit must be from 0 to {MAX_AT_ONCE:,}, not {quoted(value.limit)}")
     for field in value.__struct_fields__:
         _check(getattr(value, field))
 
 
 def _check_task(task: NewTask) -> None:
-    for one in (task.id, task.root):  # One to wait for that is no id at all is simply not there.
+    for one in (task.id, task.root):  # an invalid id in `after` is simply not found
         if not is_task_id(one):
-            raise InvalidOption(f"a task's id is a UUID in small letters, not {quoted(one)}")
+            raise InvalidOption(f"a task's id must be a lower-case UUID, not {quoted(one)}")
     for what, given in (("type", task.type), ("queue", task.queue), ("tenant", task.tenant or "nobody")):
         if not 1 <= len(given) <= _MAX_NAME:
-            raise InvalidOption(f"the {what} {quoted(given)} is not a name of 1 to {_MAX_NAME} characters")
+            raise InvalidOption(f"the {what} {quoted(given)} must have 1 to {_MAX_NAME} characters")
     parse_priority(task.priority)
     if abs(task.boost) > MAX_PRIORITY * STRICT_MS:
-        raise InvalidOption(f"a boost is at most {MAX_PRIORITY * STRICT_MS:,} milliseconds")
+        raise InvalidOption(f"boost exceeds {MAX_PRIORITY * STRICT_MS:,} milliseconds")
     if not 1 <= task.max_attempts <= MAX_ATTEMPTS:
-        raise InvalidOption(f"a task has 1 to {MAX_ATTEMPTS:,} attempts, not {quoted(task.max_attempts)}")
+        raise InvalidOption(f"max_attempts is 1 to {MAX_ATTEMPTS:,}, not {quoted(task.max_attempts)}")
     if task.run_at is not None and task.delay is not None:
-        raise InvalidOption("run_at and delay exclude each other; give one of them")
+        raise InvalidOption("give run_at or delay, not both")
 
 
 def _check_json(data: bytes) -> None:
-    """Payloads, results and steps are kept as they came: they must be JSON that everybody can read."""
+    """Check payloads, results and steps, which are stored as they are."""
     try:
         value = msgspec.json.decode(data)
     except RecursionError:
@@ -124,15 +123,13 @@ def _check_json(data: bytes) -> None:
     except msgspec.DecodeError as error:
         raise InvalidPayload(f"the payload is not JSON: {error}") from None
     _check_value(value, MAX_DEPTH)
-    if repeats(data, value):
-        raise InvalidPayload("the payload gives one name twice in one object; say it once")
 
 
 def _check_value(value: Any, depth: int) -> None:
     match value:
         case str() if "\0" in value:
             raise InvalidPayload(
-                "the payload holds a NUL character, which some stores cannot keep; remove it"
+                "the payload contains a NUL character, which some stores cannot keep; remove it"
             )
         case dict() | list() if depth == 0:
             raise _too_deep()
@@ -148,4 +145,4 @@ def _check_value(value: Any, depth: int) -> None:
 
 
 def _too_deep() -> InvalidPayload:
-    return InvalidPayload(f"the payload is nested deeper than {MAX_DEPTH} levels; flatten it")
+    return InvalidPayload(f"the payload is nested deeper than {MAX_DEPTH} levels")

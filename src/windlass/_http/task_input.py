@@ -1,4 +1,4 @@
-"""From what a program sends to a task that a store can keep. Bad input is refused here: nothing is stored."""
+"""Tasks as API clients send them: request bodies, and enqueueing them within the key's bounds."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, cast
@@ -9,29 +9,34 @@ from starlette.requests import Request
 
 from .._client.builder import TaskBuilder, checked_payload
 from .._documents.fields import Id, Instant, Seconds
+from .._model.filter import MAX_PAGE, Filter, Page
 from .._model.options import Options
-from .._model.task import NewTask
+from .._model.task import NewTask, Task, TaskId
 from .._policy.input import keys
-from .._policy.input.chain import Step, check_levels
+from .._policy.input.chain import Step, all_ids, check_levels, decode_steps
 from .._policy.input.new_task import group, later_step
 from .._policy.input.trace import trace_from_header
 from ..app import App
-from ..errors import InvalidOption, InvalidPayload
+from ..errors import DuplicateTask, IdempotencyConflict, InvalidOption, InvalidPayload
 from .auth import Caller
 from .input_fields import Attempts, Key, Name, Parameter, Payload, Priority
+from .operation import ApiRequest
 from .web.body import header
-from .web.mount import path_within
 from .web.problems import Problem
+from .web.router import path_within
 
-MAX_REQUEST_KEY = keys.MAX_KEY_BYTES - 15  # Room for the number of a task in its batch.
+MAX_REQUEST_KEY = keys.MAX_KEY_BYTES - 15  # leaves room for the number of a task in its batch
 
 _KEY_HEADER = b"idempotency-key"
-_OF_A_STEP = ("queue", "tenant", "priority", "delay", "max_attempts", "timeout")
-_OF_A_FIRST = ("run_at", "idempotency_key", "idempotency_for", "unique", "trace")
+_STEP_OPTIONS = ("queue", "tenant", "priority", "delay", "max_attempts", "timeout")
+_TASK_OPTIONS = (*_STEP_OPTIONS, "run_at", "idempotency_key", "idempotency_for", "unique", "trace")
 
 
 class StepInput(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A task that follows another when that has completed; `result_into` is a parameter for its result."""
+    """A task that is enqueued when its predecessor completes.
+
+    `result_into` names the parameter that receives the predecessor's result.
+    """
 
     type: Name
     payload: Payload | UnsetType = UNSET
@@ -46,10 +51,10 @@ class StepInput(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class TaskInput(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A task to enqueue. What is left out is as its type declares, or the default.
+    """A task to enqueue. Omitted fields take the task type's defaults.
 
-    `run_at` and `delay` exclude each other. `unique`: refused while an equal task has not ended. With an
-    `idempotency_key` a repeat answers with the task that stands.
+    Give `run_at` or `delay`, not both. `unique`: refuse the task while an equal one has not ended.
+    `idempotency_key`: a repeated request returns the existing task.
     """
 
     type: Name
@@ -68,16 +73,16 @@ class TaskInput(Struct, kw_only=True, forbid_unknown_fields=True):
     next: list[StepInput] = []
 
 
-class Enqueued(Struct, kw_only=True):
-    """This task stands. `created` is false if it stood before; `following` are the ids of its chain."""
+class EnqueuedTask(Struct, kw_only=True):
+    """An enqueued task. `created` is false if it existed before; `following` are the ids of its chain."""
 
     id: Id
     created: bool
     following: list[Id] = []
 
 
-class Maker:
-    """Makes tasks for one caller."""
+class InputBuilder:
+    """Builds tasks from request bodies, within the bounds of the caller's key."""
 
     def __init__(self, app: App, caller: Caller, request: Request) -> None:
         self._types = app.types
@@ -85,65 +90,65 @@ class Maker:
         trace = trace_from_header(header(request, b"traceparent")) or app.builder.origin().trace
         self._builder = TaskBuilder(app.builder.orderings, enqueued_by=caller.name, trace=trace)
 
-    def task(self, asked: TaskInput) -> NewTask:
-        """The task, with the chain that hangs on it."""
-        check_levels(asked.next)
-        options = self._options(asked, (*_OF_A_STEP, *_OF_A_FIRST))
-        return self._within_queues(self._builder.first(self._step(asked, options, asked.next), options))
+    def task(self, body: TaskInput) -> NewTask:
+        """Build a task with the chain that follows it."""
+        check_levels(body.next)
+        options = self._options(body, _TASK_OPTIONS)
+        task = self._builder.first(self._step(body, options, body.next), options)
+        if self._caller.queues is not None and task.idempotency_key is not None:
+            # Idempotency keys belong to a tenant. One used in a queue the caller cannot see must conflict.
+            digest = keys.request_digest(f"{task.type} in {task.queue}", task.payload)
+            return replace(task, idempotency_digest=digest)
+        return task
 
     def group(self, members: Sequence[NewTask], then: StepInput) -> tuple[NewTask, ...]:
-        """The tasks and one that waits for all of them."""
+        """Build a group: the members, and last the task that waits for all of them."""
         check_levels(then.next)
-        return group(members, self._builder.first(self._following(then), {}))
+        return group(members, self._builder.first(self._later(then), {}))
 
-    def _following(self, asked: StepInput) -> Step:
-        options = self._options(asked, _OF_A_STEP)
-        step = self._step(asked, options, asked.next, is_whole=asked.result_into is None)
-        return later_step(step, options, asked.result_into)
+    def _later(self, body: StepInput) -> Step:
+        options = self._options(body, _STEP_OPTIONS)
+        step = self._step(body, options, body.next, complete=body.result_into is None)
+        return later_step(step, options, body.result_into)
 
     def _step(
-        self, asked: TaskInput | StepInput, options: Options, then: list[StepInput], *, is_whole: bool = True
+        self,
+        body: TaskInput | StepInput,
+        options: Options,
+        then: list[StepInput],
+        *,
+        complete: bool = True,
     ) -> Step:
-        spec = self._types.get(asked.type)
-        text = b"{}" if asked.payload is UNSET else bytes(asked.payload)
-        payload = checked_payload(text, spec if is_whole else None)
-        step = self._builder.step(asked.type, payload, options, spec)
-        self._caller.needs_within(step.queue, step.tenant)
-        return step.then(*[self._following(below) for below in then])
+        spec = self._types.get(body.type)
+        text = b"{}" if body.payload is UNSET else bytes(body.payload)
+        payload = checked_payload(text, spec if complete else None)
+        step = self._builder.step(body.type, payload, options, spec)
+        self._caller.require_within(step.queue, step.tenant)
+        return step.then(*[self._later(below) for below in then])
 
-    def _within_queues(self, task: NewTask) -> NewTask:
-        """Keys are a tenant's. If ours stands in a queue beyond the caller's, that is another request."""
-        if self._caller.queues is None or task.idempotency_key is None:
-            return task
-        digest = keys.request_digest(f"{task.type} in {task.queue}", task.payload)
-        return replace(task, idempotency_digest=digest)
-
-    def _options(self, asked: TaskInput | StepInput, names: Sequence[str]) -> Options:
-        """What was said. The tenant of a key that is bound to one goes without saying."""
-        said: dict[str, Any] = {name: value for name in names if (value := getattr(asked, name)) is not UNSET}
+    def _options(self, body: TaskInput | StepInput, names: Sequence[str]) -> Options:
+        """Collect the options given; the tenant defaults to the one that the key is bound to."""
+        given: dict[str, Any] = {name: value for name in names if (value := getattr(body, name)) is not UNSET}
         if self._caller.tenant is not None:
-            said.setdefault("tenant", self._caller.tenant)
-        return cast("Options", said)
+            given.setdefault("tenant", self._caller.tenant)
+        return cast("Options", given)
 
 
 class RequestKey:
-    """The key of a request as a whole (Idempotency-Key): a repeat is answered as the first was."""
+    """The Idempotency-Key of a whole request: a repeat gets the response of the first."""
 
     def __init__(self, key: str, path: str, body: bytes) -> None:
         self._key = key
         self._digest = keys.request_digest(path, body)
 
-    def on(self, batch: Sequence[NewTask]) -> list[NewTask]:
-        """The tasks under this key: each is kept with it, in the step that keeps the task.
+    def apply(self, batch: Sequence[NewTask]) -> list[NewTask]:
+        """Give the tasks keys derived from this one; the store keeps key and task in one step.
 
-        The first has the key as it is, so that another request under it is refused however many it brings.
+        The first task has the key itself, so that a different request with this key conflicts, however many
+        tasks it has.
         """
         if any(task.idempotency_key is not None for task in batch):
-            raise Problem(
-                422,
-                "invalid-option",
-                "give Idempotency-Key or idempotency_key, one of them: both are the key",
-            )
+            raise Problem(422, "invalid-option", "give Idempotency-Key or idempotency_key, not both")
         return [
             replace(
                 task,
@@ -155,23 +160,68 @@ class RequestKey:
 
 
 def request_key(request: Request, body: bytes) -> RequestKey | None:
-    """The request's own key, if it has one: bare, or in quotes as the header's draft has it."""
+    """Return the request's Idempotency-Key, if any: bare, or in quotes as the header's draft has it."""
     given = [value.decode("latin-1") for name, value in request.scope["headers"] if name == _KEY_HEADER]
     if not given:
         return None
     if len(given) > 1:
-        raise Problem(422, "invalid-option", "Idempotency-Key is given twice; say it once")
+        raise Problem(422, "invalid-option", "the header Idempotency-Key is given more than once")
     text = given[0].strip()
     if len(text) >= 2 and text[0] == text[-1] == '"':
         text = text[1:-1]
     key = keys.idempotency_key(text)
     if len(key.encode()) > MAX_REQUEST_KEY:
-        raise Problem(422, "invalid-option", f"an Idempotency-Key has at most {MAX_REQUEST_KEY} bytes")
-    return RequestKey(key, path_within(request.scope), body)  # It may be mounted anywhere.
+        raise Problem(422, "invalid-option", f"the Idempotency-Key is longer than {MAX_REQUEST_KEY} bytes")
+    return RequestKey(key, path_within(request.scope), body)  # the same wherever the API is mounted
 
 
-def numbered(error: InvalidPayload | InvalidOption, number: int) -> InvalidPayload | InvalidOption:
-    """The same refusal, saying which task of a batch it is about."""
+def with_task_number(error: InvalidPayload | InvalidOption, number: int) -> InvalidPayload | InvalidOption:
+    """Return the same error, naming the task of the batch."""
     if isinstance(error, InvalidOption):
         return InvalidOption(f"task {number}: {error}")
     return InvalidPayload(f"task {number}: {error}", pointer=f"/tasks/{number}/payload{error.pointer}")
+
+
+async def enqueue_tasks(
+    request: ApiRequest[Any, Any], batch: Sequence[NewTask], key: RequestKey | None
+) -> tuple[list[EnqueuedTask], bool]:
+    """Enqueue all or none. Returns the tasks, and whether the whole request is a repeat of an earlier one.
+
+    Conflicts with tasks outside the key's bounds do not reveal them.
+    """
+    if key is not None:
+        batch = key.apply(batch)
+    try:
+        handles = await request.service.app.client.enqueue_tasks(batch)
+    except (DuplicateTask, IdempotencyConflict) as error:
+        if error.standing in await _visible_tasks(request, [error.standing]):
+            raise
+        status = 409 if isinstance(error, DuplicateTask) else 422
+        raise Problem(
+            status, error.code, "an equal task, or this idempotency key, exists outside this key's bounds"
+        ) from None
+    existing = [handle.id for handle in handles if not handle.created]
+    seen = await _visible_tasks(request, existing) if existing else {}
+    is_repeat = key is not None and bool(existing)
+    return [
+        EnqueuedTask(id=handle.id, created=True, following=list(handle.following))
+        if handle.created
+        else _existing_task(handle.id, seen.get(handle.id), created=is_repeat)
+        for handle in handles
+    ], is_repeat
+
+
+def _existing_task(task_id: TaskId, task: Task | None, *, created: bool) -> EnqueuedTask:
+    """Describe a task that existed before. Its key may outlive its record."""
+    following = () if task is None else all_ids(decode_steps(task.next))
+    return EnqueuedTask(id=task_id, created=created, following=list(following))
+
+
+async def _visible_tasks(request: ApiRequest[Any, Any], ids: Sequence[TaskId]) -> dict[TaskId, Task]:
+    found: dict[TaskId, Task] = {}
+    for start in range(0, len(ids), MAX_PAGE):
+        part = tuple(ids[start : start + MAX_PAGE])
+        where = request.caller.visible(Filter(ids=part))
+        page = await request.service.app.operator.find(where, Page(limit=len(part)))
+        found |= {task.id: task for task in page.items}
+    return found

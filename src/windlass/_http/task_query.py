@@ -1,4 +1,4 @@
-"""Which tasks are meant: filters, pages, and one task by its id, all within the bounds of who asks."""
+"""Find tasks for a request: filters, pages and single tasks, all within the bounds of the caller's key."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -17,106 +17,102 @@ from .._policy.input.quoting import quoted
 from ..errors import NotFound
 from .auth import Caller
 from .input_fields import Limit
-from .operation import Answer, Asked
+from .operation import ApiRequest, ApiResponse
 from .web.problems import Problem
 
 Text = Annotated[str, Meta(min_length=1, max_length=500, pattern="^[^\\x00]*$")]
 Since = Annotated[Instant, Meta(description="At this instant or later.")]
 Until = Annotated[Instant, Meta(description="Before this instant.")]
-MaybeText = Annotated[str, Meta(max_length=500, pattern="^[^\\x00]*$")]
-Several = Meta(min_length=1, max_length=1_000)  # A list that turned out empty must not mean everything.
+TenantText = Annotated[str, Meta(max_length=500, pattern="^[^\\x00]*$")]
+Several = Meta(min_length=1, max_length=1_000)  # an empty list must not match everything
 
 
-class Criteria(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which tasks: all that is said must match, and of several values of one kind any."""
+class TaskFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Criteria that tasks must match, all of them; of several values of one criterion, any."""
 
     id: Annotated[list[Id], Several] = []
     state: Annotated[list[State], Several] = []
     type: Annotated[list[Text], Several] = []
     queue: Annotated[list[Text], Several] = []
-    tenant: Annotated[list[MaybeText], Several] = []  # "": of tasks without one
+    tenant: Annotated[list[TenantText], Several] = []  # "": tasks without a tenant
     root: Id | None = None
     idempotency_key: Text | None = None
-    error: Annotated[Text, Meta(description="A part of the last error's type or message.")] | None = None
+    error: Annotated[Text, Meta(description="Part of the last error's type or message.")] | None = None
     created_after: Since | None = None
     created_before: Until | None = None
     finished_after: Since | None = None
     finished_before: Until | None = None
 
 
-class Listing(Criteria, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which tasks, and how many at a time."""
+class TaskListQuery(TaskFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A filter, and the page to return."""
 
-    id: Annotated[list[Id], Meta(max_length=300)] = []  # More do not fit into the head of a request.
+    id: Annotated[list[Id], Meta(max_length=300)] = []  # more do not fit into the head of a request
     limit: Limit = 100
-    cursor: Annotated[str, Meta(description="The `cursor` of the page before.")] | None = None
+    cursor: Annotated[str, Meta(description="The `cursor` of the previous page.")] | None = None
     newest_first: bool = False
 
 
-def sought(caller: Caller, asked: Criteria, *states: State) -> Filter:
-    """The tasks that are meant and that the caller may see; if states are named, of these alone."""
-    found = tuple(asked.state) if asked.state else None
+def filter_for(caller: Caller, criteria: TaskFilter, *states: State) -> Filter:
+    """Return the filter for the tasks that match and that the caller may see; only in `states`, if given."""
+    wanted = tuple(criteria.state) if criteria.state else None
     if states:
-        found = tuple(state for state in states if found is None or state in found)
-    return caller.sees(
+        wanted = tuple(state for state in states if wanted is None or state in wanted)
+    return caller.visible(
         Filter(
-            ids=tuple(asked.id) or None,
-            states=found,
-            types=tuple(asked.type) or None,
-            queues=tuple(asked.queue) or None,
-            tenants=tuple(asked.tenant) or None,
-            root=asked.root,
-            idempotency_key=asked.idempotency_key,
-            error=asked.error,
-            created_after=_utc(asked.created_after),
-            created_before=_utc(asked.created_before),
-            finished_after=_utc(asked.finished_after),
-            finished_before=_utc(asked.finished_before),
+            ids=tuple(criteria.id) or None,
+            states=wanted,
+            types=tuple(criteria.type) or None,
+            queues=tuple(criteria.queue) or None,
+            tenants=tuple(criteria.tenant) or None,
+            root=criteria.root,
+            idempotency_key=criteria.idempotency_key,
+            error=criteria.error,
+            created_after=_utc(criteria.created_after),
+            created_before=_utc(criteria.created_before),
+            finished_after=_utc(criteria.finished_after),
+            finished_before=_utc(criteria.finished_before),
         )
     )
 
 
-async def page_of_tasks(asked: Asked[Listing, Any], *states: State) -> Answer:
-    """A page of the tasks that are meant, with a link to the next."""
-    query = asked.query
+async def task_page(request: ApiRequest[TaskListQuery, Any], *states: State) -> ApiResponse:
+    """Return a page of matching tasks, with a link to the next."""
+    query = request.query
     page = Page(limit=query.limit, cursor=checked_cursor(query.cursor), newest_first=query.newest_first)
-    found = await asked.service.app.operator.find(sought(asked.caller, query, *states), page)
-    value = TaskPage(
-        items=[task_document(task, asked.caller.may_see) for task in found.items], cursor=found.cursor
-    )
-    return Answer(value=value, headers=next_page(asked, found))
+    found = await request.service.app.operator.find(filter_for(request.caller, query, *states), page)
+    items = [task_document(task, request.caller.may_see) for task in found.items]
+    return ApiResponse(value=TaskPage(items=items, cursor=found.cursor), headers=next_link(request, found))
 
 
 def checked_cursor(cursor: str | None) -> str | None:
-    """The cursor of a page, if it can be one."""
+    """Return the cursor; raise 422 if it cannot be one."""
     if cursor is not None and not is_task_id(cursor):
-        raise Problem(422, "invalid-option", "this is no cursor of a page; take it from an answer")
+        raise Problem(422, "invalid-option", "invalid cursor; take it from the previous page")
     return cursor
 
 
-def next_page(asked: Asked[Any, Any], found: Slice[Any]) -> dict[str, str]:
-    """The header that leads on (RFC 8288); none after the last page."""
+def next_link(request: ApiRequest[Any, Any], found: Slice[Any]) -> dict[str, str]:
+    """Return the Link header to the next page (RFC 8288); none on the last."""
     if found.cursor is None:
         return {}
-    url: URL = asked.request.url.include_query_params(cursor=found.cursor)
+    url: URL = request.http.url.include_query_params(cursor=found.cursor)
     return {"Link": f'<{quote(url.path)}?{url.query}>; rel="next"'}
 
 
-async def the_task(asked: Asked[Any, Any]) -> Task:
-    """The task of the path, within the caller's bounds; NotFound tells nothing of what lies beyond them."""
-    return await task_by(asked, asked.path("id"))
+async def task_in_path(request: ApiRequest[Any, Any]) -> Task:
+    """Return the task whose id is in the path; raise NotFound also if it is outside the key's bounds."""
+    return await find_task(request, request.path("id"))
 
 
-async def task_by(asked: Asked[Any, Any], task_id: TaskId) -> Task:
-    """A task by its id, within the caller's bounds."""
+async def find_task(request: ApiRequest[Any, Any], task_id: TaskId) -> Task:
+    """Return a task by its id; raise NotFound also if it is outside the key's bounds."""
     if is_task_id(task_id):
-        where = asked.caller.sees(Filter(ids=(task_id,)))
-        found = await asked.service.app.operator.find(where, Page(limit=1))
+        where = request.caller.visible(Filter(ids=(task_id,)))
+        found = await request.service.app.operator.find(where, Page(limit=1))
         if found.items:
             return found.items[0]
-    raise NotFound(
-        f"there is no task {quoted(task_id)}: it was never enqueued here, or its record was pruned"
-    )
+    raise NotFound(f"there is no task {quoted(task_id)}: it was never enqueued, or its record was pruned")
 
 
 def _utc(value: datetime | None) -> datetime | None:

@@ -1,10 +1,10 @@
-"""From what a worker in any language says has happened to what becomes of the task.
+"""Settle tasks for workers in any language: they report outcomes, the server decides the verdicts.
 
-The worker tells the outcome; the verdict is ours, by the same policy as for workers in Python.
+The policy is the same as for workers in Python.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from .._documents.fields import Id, Seconds
 from .._documents.tasks import ErrorDocument
 from .._handler.failure import bounded_error
+from .._model.filter import MAX_PAGE, Filter, Page
 from .._model.lease import Lease
 from .._model.outcome import (
     Failed,
@@ -25,32 +26,32 @@ from .._model.outcome import (
     Unhandled,
     name_of,
 )
-from .._model.task import Error, Task
+from .._model.task import Error, Task, TaskId
 from .._model.verdict import Receipt, Settlement
 from .._policy.input.payload import decode, parse
 from .._policy.input.redact import secret_values
 from .._policy.verdict import decide, unhandled_for
 from ..app import App
 from ..errors import InvalidPayload
-from .held_tasks import own_tasks
+from .auth import Caller
 from .input_fields import Value
-from .operation import Asked
+from .operation import ApiRequest
 
-Told = Literal["returned", "failed", "snoozed", "timedout", "interrupted", "stopped", "unhandled"]
+OutcomeName = Literal["returned", "failed", "snoozed", "timedout", "interrupted", "stopped", "unhandled"]
 
 
-class Ended(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What happened to a leased task: `id` and `fence` are the lease, as the claim gave them.
+class OutcomeInput(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The outcome of a claimed task; `id` and `fence` are the lease from the claim.
 
-    `returned` has a `result`, if any. `failed` has an `error`, and perhaps `fatal` (do not try again) or
-    `retry_after`. `snoozed` has a `delay`. `timedout`: it ran longer than its timeout. `interrupted`: the
-    worker stops and gives it back. `stopped`: it was asked to stop. `unhandled`: the worker does not know the
-    type. `duration` is how long it ran.
+    `returned`: it completed, with an optional `result`. `failed`: with an `error`, and optionally `fatal` (do
+    not retry) or `retry_after`. `snoozed`: run it again after `delay`. `timedout`: it exceeded its timeout.
+    `interrupted`: the worker is stopping and gives it back. `stopped`: it stopped because it was cancelled.
+    `unhandled`: the worker has no handler for its type. `duration` is the run time in seconds.
     """
 
     id: Id
     fence: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
-    outcome: Told
+    outcome: OutcomeName
     result: Value | UnsetType = UNSET
     error: ErrorDocument | UnsetType = UNSET
     fatal: bool = False
@@ -59,20 +60,38 @@ class Ended(Struct, kw_only=True, forbid_unknown_fields=True):
     duration: Seconds = 0
 
 
-_NOTHING_SAID = ErrorDocument(type="Failed", message="the worker said no more")
+_UNSPECIFIED = ErrorDocument(type="Failed", message="the worker reported no error details")
 
 
-async def settled(asked: Asked[Any, Any], ended: Sequence[Ended]) -> Sequence[Receipt]:
-    """Settle them, each by its lease; a receipt for each. One that is not the caller's is lost to him."""
-    tasks = await own_tasks(asked, [one.id for one in ended])
-    known = [one for one in ended if one.id in tasks]
-    batch = [settlement(asked.service.app, tasks[one.id], one) for one in known]
-    receipts = iter((await asked.service.store.settle(batch)).receipts if batch else ())
-    return [next(receipts) if one.id in tasks else Receipt.LOST for one in ended]
+async def settle_outcomes(
+    request: ApiRequest[Any, Any], outcomes: Sequence[OutcomeInput]
+) -> Sequence[Receipt]:
+    """Settle each task by its lease; return a receipt for each, LOST for tasks that are not the caller's."""
+    tasks = await own_tasks(request, [one.id for one in outcomes])
+    known = [one for one in outcomes if one.id in tasks]
+    batch = [settlement(request.service.app, tasks[one.id], one) for one in known]
+    receipts = iter((await request.service.store.settle(batch)).receipts if batch else ())
+    return [next(receipts) if one.id in tasks else Receipt.LOST for one in outcomes]
 
 
-def settlement(app: App, task: Task, ended: Ended) -> Settlement:
-    """The verdict on a task, and the lease that it ends."""
+async def own_tasks(request: ApiRequest[Any, Any], ids: Iterable[TaskId]) -> dict[TaskId, Task]:
+    """Return those of these tasks that the caller may settle; a bound key only what it claimed itself."""
+    caller = request.caller
+    wanted = tuple(dict.fromkeys(ids))
+    found: dict[TaskId, Task] = {}
+    for start in range(0, len(wanted), MAX_PAGE):
+        part = wanted[start : start + MAX_PAGE]
+        page = await request.service.store.find(caller.visible(Filter(ids=part)), Page(limit=len(part)))
+        found |= {task.id: task for task in page.items if _is_own(caller, task)}
+    return found
+
+
+def _is_own(caller: Caller, task: Task) -> bool:
+    return not caller.is_bound or task.session is None or task.session.startswith(caller.session_prefix)
+
+
+def settlement(app: App, task: Task, ended: OutcomeInput) -> Settlement:
+    """Decide the verdict on a task, for the lease that it ends."""
     outcome = _outcome(task, ended)
     return Settlement(
         lease=Lease(ended.id, ended.fence),
@@ -82,13 +101,13 @@ def settlement(app: App, task: Task, ended: Ended) -> Settlement:
     )
 
 
-def _outcome(task: Task, ended: Ended) -> Outcome:
+def _outcome(task: Task, ended: OutcomeInput) -> Outcome:
     match ended.outcome:
         case "returned":
             return _returned(task, ended)
         case "failed":
             after = None if ended.retry_after is UNSET else timedelta(seconds=ended.retry_after)
-            error = _NOTHING_SAID if ended.error is UNSET else ended.error
+            error = _UNSPECIFIED if ended.error is UNSET else ended.error
             return Failed(error=_described(task, error), fatal=ended.fatal, retry_after=after)
         case "snoozed":
             return Snoozed(timedelta(seconds=ended.delay))
@@ -102,17 +121,17 @@ def _outcome(task: Task, ended: Ended) -> Outcome:
             return Unhandled(unhandled_for(task))
 
 
-def _returned(task: Task, ended: Ended) -> Outcome:
-    """Its result; if that cannot be kept, as in a worker of ours: doing it again would not make it better."""
+def _returned(task: Task, ended: OutcomeInput) -> Outcome:
+    """Check the result. One that cannot be stored buries the task: a retry would not help."""
     try:
-        said = None if ended.result is UNSET else parse(bytes(ended.result), "result")
+        result = None if ended.result is UNSET else parse(bytes(ended.result), "result")
     except InvalidPayload as error:
         why = ErrorDocument(type="Fatal", message=f"the handler ran, but {error}")
         return Failed(error=_described(task, why), fatal=True)
-    return Returned(None if said == b"null" else said)
+    return Returned(None if result == b"null" else result)
 
 
 def _described(task: Task, error: ErrorDocument) -> Error:
-    """The error as it may be kept: bounded, printable, and without the payload's secrets."""
+    """Cut and mask an error before it is stored."""
     secrets = tuple(secret_values(decode(task.payload), task.secret))
     return bounded_error(Error(type=error.type, message=error.message, traceback=error.traceback), secrets)

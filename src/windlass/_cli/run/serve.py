@@ -55,12 +55,12 @@ def serve(
 
     async def work(app: "App") -> None:
         await app.open()
-        server = await http.prepared(app, host=host, insecure=insecure, keeper=not no_keeper, origins=origins)
+        server = await http.new_server(app, host=host, insecure=insecure, keeper=not no_keeper, origins=origins)
         with (
-            http.listening(host, port) as listener,
+            http.listen(host, port) as listener,
             stopped_by_signals(asyncio.get_running_loop(), server.stop),
         ):
-            logger.info("%s", http.told(host, port, app.store_name, app.operator.promise))
+            logger.info("%s", http.start_line(host, port, app.store_name, app.operator.promise))
             await server.run(listener)
         logger.info("the server has stopped")
 

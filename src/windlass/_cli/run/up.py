@@ -39,7 +39,7 @@ def up(cli: Cli, /, *, target: str | None, host: str, port: int, insecure: bool)
     async def work(app: "App") -> None:
         await app.open()
         worker = app.worker(worker_settings(settings)) if app.types else None
-        server = await http.prepared(app, host=host, insecure=insecure, keeper=worker is None)
+        server = await http.new_server(app, host=host, insecure=insecure, keeper=worker is None)
         stopping = asyncio.Event()
 
         def stop() -> None:
@@ -48,8 +48,8 @@ def up(cli: Cli, /, *, target: str | None, host: str, port: int, insecure: bool)
             if worker is not None:
                 worker.stop()
 
-        with http.listening(host, port) as listener, stopped_by_signals(asyncio.get_running_loop(), stop):
-            logger.info("%s", http.told(host, port, app.store_name, app.operator.promise))
+        with http.listen(host, port) as listener, stopped_by_signals(asyncio.get_running_loop(), stop):
+            logger.info("%s", http.start_line(host, port, app.store_name, app.operator.promise))
             parts = [server.run(listener)] if worker is None else [server.run(listener), worker.run()]
             running = [asyncio.ensure_future(part) for part in parts]
             await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)

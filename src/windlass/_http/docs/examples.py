@@ -1,6 +1,11 @@
-"""Examples for the document, by operation. The tests send every body to a server, and read every answer."""
+"""Examples of bodies and responses by operationId, and descriptions of headers, for the OpenAPI document.
+
+Tests send every body to a server and decode every response.
+"""
 
 from typing import Any
+
+from ..task_input import MAX_REQUEST_KEY
 
 _TASK = "0199c3a2-7d10-7abc-8def-0123456789ab"
 _NEXT = "0199c3a2-7d11-7004-a1b2-c3d4e5f60718"
@@ -67,14 +72,14 @@ BODIES: dict[str, Any] = {
                 "id": _NEXT,
                 "fence": 3,
                 "outcome": "failed",
-                "error": {"type": "Timeout", "message": "no answer"},
+                "error": {"type": "Timeout", "message": "no reply"},
                 "retry_after": 60,
             },
         ]
     },
 }
 
-_SHOWN: dict[str, Any] = {
+_TASK_DOCUMENT: dict[str, Any] = {
     "id": _TASK,
     "type": "report",
     "queue": "reports",
@@ -105,9 +110,9 @@ _SHOWN: dict[str, Any] = {
     "enqueued_by": "key xR6EmtIocwvR (producers)",
 }
 
-ANSWERS: dict[str, Any] = {
-    "list_tasks": {"items": [_SHOWN], "cursor": _TASK},
-    "get_task": _SHOWN,
+RESPONSES: dict[str, Any] = {
+    "list_tasks": {"items": [_TASK_DOCUMENT], "cursor": _TASK},
+    "get_task": _TASK_DOCUMENT,
     "enqueue": {"id": _TASK, "created": True, "following": [_NEXT]},
     "enqueue_batch": {
         "tasks": [
@@ -146,4 +151,48 @@ ANSWERS: dict[str, Any] = {
         ]
     },
     "settle": {"tasks": [{"id": _TASK, "receipt": "applied"}, {"id": _NEXT, "receipt": "lost"}]},
+}
+
+HEADERS: dict[str, dict[str, Any]] = {
+    "ETag": {
+        "description": "Identifies this version; send it as `If-None-Match`.",
+        "schema": {"type": "string"},
+    },
+    "Idempotency-Key": {
+        "description": "Identifies this request, bare or in quotes; a repeat gets the response of the first.",
+        "schema": {"type": "string", "minLength": 1, "maxLength": MAX_REQUEST_KEY},
+        "example": "order-7731",
+    },
+    "Idempotency-Replayed": {
+        "description": "`true` if the request is a repeat and this is the response of the first.",
+        "schema": {"type": "string", "enum": ["true"]},
+    },
+    "If-None-Match": {
+        "description": "The `ETag` of your copy; 304 if it is current.",
+        "schema": {"type": "string"},
+    },
+    "Link": {
+        "description": 'The next page (RFC 8288): `<…>; rel="next"`. Absent on the last page.',
+        "schema": {"type": "string"},
+    },
+    "Location": {
+        "description": "The path of the task.",
+        "schema": {"type": "string", "format": "uri-reference"},
+    },
+    "RateLimit": {
+        "description": 'Requests left, and the seconds until the full quota is back: `"key";r=0;t=1`.',
+        "schema": {"type": "string"},
+    },
+    "RateLimit-Policy": {
+        "description": 'The rate limit of the key as quota and window in seconds: `"key";q=100;w=1`.',
+        "schema": {"type": "string"},
+    },
+    "Retry-After": {
+        "description": "Seconds to wait before a retry.",
+        "schema": {"type": "integer", "minimum": 0},
+    },
+    "WWW-Authenticate": {
+        "description": "The authentication scheme: Bearer.",
+        "schema": {"type": "string"},
+    },
 }

@@ -1,4 +1,4 @@
-"""The types that are sent and answered, as JSON Schema."""
+"""JSON Schema of request and response types."""
 
 import json
 import re
@@ -11,18 +11,18 @@ from msgspec import Raw
 
 Json: TypeAlias = dict[str, Any]
 
-_PLACE = "#/components/schemas/"
+_PREFIX = "#/components/schemas/"
 
 
 class Schemas:
-    """A schema for each of some types, and the components that they refer to."""
+    """Schemas of some types, and the components that they refer to."""
 
     def __init__(self, kinds: Iterable[Any]) -> None:
         wanted = [*dict.fromkeys(kinds)]
         self._made: dict[Any, Json]
         self._components: dict[str, Json]
         made, self._components = msgspec.json.schema_components(
-            wanted, schema_hook=_any, ref_template=_PLACE + "{name}"
+            wanted, schema_hook=_any, ref_template=_PREFIX + "{name}"
         )
         made, self._components = _portable(made), _portable(self._components)
         self._made = dict(zip(wanted, made, strict=True))
@@ -31,16 +31,16 @@ class Schemas:
                 one["description"] = cleandoc(one["description"])
 
     def of(self, kind: Any) -> Json:
-        """The schema of a type; of our own ones, a reference."""
+        """Return the schema of a type: a reference for structs."""
         return self._made[kind]
 
     def whole(self, kind: Any) -> Json:
-        """The schema itself, whether it is referred to or not."""
+        """Return the schema of a type with references resolved."""
         made = self._made[kind]
-        return self._components[made["$ref"].removeprefix(_PLACE)] if "$ref" in made else made
+        return self._components[made["$ref"].removeprefix(_PREFIX)] if "$ref" in made else made
 
     def within(self, *documents: Any) -> dict[str, Json]:
-        """The components that these refer to, and those that they refer to in turn."""
+        """Return the components that these refer to, directly or not."""
         found: dict[str, Json] = {}
         todo = _referred(documents)
         while todo:
@@ -52,7 +52,7 @@ class Schemas:
 
 
 def without_null(schema: Json) -> Json:
-    """The same for a parameter, which is there or not: null cannot be said in a query."""
+    """Remove null from a parameter's schema: a query cannot express it."""
     some = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
     if not some:
         return schema
@@ -62,7 +62,7 @@ def without_null(schema: Json) -> Json:
 
 
 def _portable(value: Any) -> Any:
-    """The same, with patterns that mean elsewhere what they mean here: letters of any script."""
+    """Rewrite patterns so that `\\w` matches letters of any script in JSON Schema too."""
     match value:
         case dict():
             return {
@@ -76,17 +76,17 @@ def _portable(value: Any) -> Any:
 
 
 def _in_any_script(pattern: str) -> str:
-    """Python's `\\w` knows every script, that of JSON Schema (ECMA-262) only ASCII."""
+    """Python's `\\w` matches every script, that of JSON Schema (ECMA-262) only ASCII."""
     made = pattern.replace(r"[^\W\d]", r"[\p{L}_]").replace(r"[\w", r"[\p{L}\p{N}_")
     return made.replace(r"\w", r"[\p{L}\p{N}_]")
 
 
 def _any(kind: type) -> Json:
-    """The schema of what msgspec does not look into: JSON of any kind."""
+    """Return the schema of raw JSON: anything."""
     if kind is Raw:
         return {}
     raise NotImplementedError
 
 
 def _referred(value: Any) -> set[str]:
-    return set(re.findall(rf'"{_PLACE}([^"]+)"', json.dumps(value)))
+    return set(re.findall(rf'"{_PREFIX}([^"]+)"', json.dumps(value)))

@@ -1,4 +1,4 @@
-"""The OpenAPI document, read off the operations: what it says is what the server does."""
+"""The OpenAPI document, derived from the operations."""
 
 import re
 from collections.abc import Iterator
@@ -13,35 +13,33 @@ from starlette.responses import Response
 
 from ..._documents.fields import Id
 from ..operation import JSON, Operation
-from ..web.etag import unless_unchanged
-from ..web.mount import root_of
 from ..web.problems import CODES, TITLES, TYPE, ProblemDocument
-from .examples import ANSWERS, BODIES
-from .headers import HEADERS
+from ..web.responses import conditional_response
+from ..web.router import mount_path
+from .examples import BODIES, HEADERS, RESPONSES
 from .json_schema import Json, Schemas, without_null
 
 _ABOUT = """
-A durable task queue: it holds every task it was given until that task has ended.
+A durable task queue: it keeps every task until that task has ended.
 
-Send your key as `Authorization: Bearer wl_…`. Each operation names the scope that its key must have. A key
-may be bound to a tenant or to queues; what lies beyond does not exist for it.
+Send your API key as `Authorization: Bearer wl_…`. Each operation names the scope that its key needs. A key
+may be bound to a tenant or to queues; everything else does not exist for it.
 
-Instants are ISO 8601 and name their zone. Durations are seconds. What is not known is null. A name that is
-given twice, or that nobody knows, is refused. Lists come in pages: `cursor`, or the header `Link`, leads to
-the next.
+Instants are ISO 8601 with a time zone, durations are seconds, and unknown values are null. Unknown fields,
+and names that occur twice in an object, are refused. Lists are paged: follow `cursor`, or the header `Link`.
 
-What goes wrong is answered as RFC 9457 says, whatever it is: `code` is stable, `detail` is for people. A
-method that an address does not know is answered 405, with `Allow`.
+Errors are problem documents (RFC 9457): `code` is stable, `detail` is for people. A method that a path does
+not support gets 405 with the header `Allow`.
 
-Beside this there is `/store/…`, the protocol between parts of windlass itself. It is private, may change with
-every version, and is not described here.
+`/store/…` is the private protocol between parts of windlass. It may change with every version and is not
+described here.
 """.strip()
 
-_OF_ALL = (400, 422, 431, 500, 503)
-_OF_KEYS = (401, 403, 429, 501)
-_OF_BODIES = (408, 413, 415)
+_COMMON = (400, 422, 431, 500, 503)
+_WITH_KEY = (401, 403, 429, 501)
+_WITH_BODY = (408, 413, 415)
 
-_SAID = {
+_PROBLEM_HEADERS = {
     401: ("WWW-Authenticate",),
     429: ("RateLimit", "RateLimit-Policy", "Retry-After"),
     503: ("Retry-After",),
@@ -49,7 +47,7 @@ _SAID = {
 
 _LINKS: dict[
     str, dict[str, tuple[str, str]]
-] = {  # where an answer leads: the parameter, and where it is found
+] = {  # operation -> linked operation: (parameter, JSON pointer into the response)
     "enqueue": {
         "get_task": ("id", "/id"),
         "list_attempts": ("id", "/id"),
@@ -64,18 +62,18 @@ _LINKS: dict[
 
 
 def response(operations: tuple[Operation, ...], request: Request) -> Response:
-    """The document."""
-    return unless_unchanged(request, _encoded(operations, root_of(request.scope)), JSON)
+    """Return the OpenAPI document."""
+    return conditional_response(request, _encoded(operations, mount_path(request.scope)), JSON)
 
 
-@lru_cache(maxsize=8)  # Where it is mounted may be in the address.
+@lru_cache(maxsize=8)  # the mount point may come from the request
 def _encoded(operations: tuple[Operation, ...], root: str) -> bytes:
     return msgspec.json.encode(document(operations, root))
 
 
 def document(operations: tuple[Operation, ...], root: str = "") -> Json:
-    """The document of what can be asked at `root`."""
-    kinds = [kind for one in operations for kind in (one.query, one.body, one.answer) if kind is not None]
+    """Build the document for the API mounted at `root`."""
+    kinds = [kind for one in operations for kind in (one.query, one.body, one.response) if kind is not None]
     schemas = Schemas([*kinds, Id, ProblemDocument])
     names = {one.name for one in operations}
     paths: dict[str, Json] = {}
@@ -87,7 +85,7 @@ def document(operations: tuple[Operation, ...], root: str = "") -> Json:
         "info": {
             "title": "windlass",
             "version": metadata.version("windlass"),
-            "summary": "Hand in tasks, look at them, steer them, and be a worker, in any language.",
+            "summary": "Enqueue, inspect and manage tasks, and write workers, in any language.",
             "description": _ABOUT,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
@@ -98,14 +96,18 @@ def document(operations: tuple[Operation, ...], root: str = "") -> Json:
             "schemas": schemas.within(paths, problems),
             "responses": problems,
             "securitySchemes": {
-                "key": {"type": "http", "scheme": "bearer", "description": "A key: `windlass keys create`."}
+                "key": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "An API key; create one with `windlass keys create`.",
+                }
             },
         },
     }
 
 
 def _described(one: Operation, names: set[str], schemas: Schemas) -> Json:
-    summary, description = one.told
+    summary, description = one.description
     made: Json = {
         "operationId": one.name,
         "tags": [one.group],
@@ -113,7 +115,7 @@ def _described(one: Operation, names: set[str], schemas: Schemas) -> Json:
         "description": description,
         "parameters": [*_parameters(one, schemas)],
         "requestBody": _body(one, schemas),
-        "responses": {str(status): _answer(one, status, schemas) for status in _statuses(one)},
+        "responses": {str(status): _response(one, status, schemas) for status in _statuses(one)},
         "security": [] if one.scope is None else [{"key": [one.scope.value]}],
     }
     links = {
@@ -127,10 +129,10 @@ def _described(one: Operation, names: set[str], schemas: Schemas) -> Json:
 
 
 def _statuses(one: Operation) -> list[int]:
-    """Every status that it may end in."""
-    more = (_OF_KEYS if one.scope is not None else ()) + (_OF_BODIES if one.body is not None else ())
-    lost = (404,) if "{" in one.path else ()
-    return sorted({one.status, *one.answers, *_OF_ALL, *more, *lost})
+    """List every status that an operation may return."""
+    more = (_WITH_KEY if one.scope is not None else ()) + (_WITH_BODY if one.body is not None else ())
+    missing = (404,) if "{" in one.path else ()
+    return sorted({one.status, *one.statuses, *_COMMON, *more, *missing})
 
 
 def _parameters(one: Operation, schemas: Schemas) -> Iterator[Json]:
@@ -140,11 +142,11 @@ def _parameters(one: Operation, schemas: Schemas) -> Iterator[Json]:
     query = schemas.whole(one.query)
     for name, declared in query["properties"].items():
         schema = dict(without_null(declared))
-        told = {"description": schema.pop("description")} if "description" in schema else {}
+        described = {"description": schema.pop("description")} if "description" in schema else {}
         spread = {"style": "form", "explode": True} if schema.get("type") == "array" else {}
         required = name in query["required"]
-        yield {"name": name, "in": "query", "required": required, **told, **spread, "schema": schema}
-    for name in one.hears:
+        yield {"name": name, "in": "query", "required": required, **described, **spread, "schema": schema}
+    for name in one.request_headers:
         yield {"name": name, "in": "header", "required": False, **HEADERS[name]}
 
 
@@ -152,35 +154,35 @@ def _body(one: Operation, schemas: Schemas) -> Json | None:
     if one.body is None:
         return None
     return {
-        "required": one.needs_body,
-        "content": _content(one.body, one.takes, BODIES.get(one.name), schemas),
+        "required": one.requires_body,
+        "content": _content(one.body, one.body_type, BODIES.get(one.name), schemas),
     }
 
 
-def _answer(one: Operation, status: int, schemas: Schemas) -> Json:
+def _response(one: Operation, status: int, schemas: Schemas) -> Json:
     if status >= 400:
         return {"$ref": f"#/components/responses/problem-{status}"}
     made: Json = {"description": HTTPStatus(status).phrase}
-    if says := _headers((*one.says, *_leading(one, schemas))):
-        made["headers"] = says
-    if one.answer is not None and status not in (204, 304):
-        made["content"] = _content(one.answer, one.gives, ANSWERS.get(one.name), schemas)
+    if headers := _headers((*one.response_headers, *_page_headers(one, schemas))):
+        made["headers"] = headers
+    if one.response is not None and status not in (204, 304):
+        made["content"] = _content(one.response, one.response_type, RESPONSES.get(one.name), schemas)
     return made
 
 
-def _leading(one: Operation, schemas: Schemas) -> tuple[str, ...]:
-    """The header that pages have besides."""
-    has_more = one.answer is not None and "cursor" in schemas.whole(one.answer).get("properties", ())
+def _page_headers(one: Operation, schemas: Schemas) -> tuple[str, ...]:
+    """Return the headers that pages have in addition."""
+    has_more = one.response is not None and "cursor" in schemas.whole(one.response).get("properties", ())
     return ("Link",) if has_more else ()
 
 
 def _content(kind: Any, media_type: str, example: Any, schemas: Schemas) -> Json:
-    """What is sent or answered. Of lines the schema is each one's: OpenAPI 3.1 cannot say it otherwise."""
+    """Describe a body. For JSON lines the schema is that of one line: OpenAPI 3.1 has no other way."""
     shown = {} if example is None else {"example": example}
     schema = schemas.of(kind)
     if media_type == "text/event-stream":
-        told = "Server-sent events, each with JSON of this type as its `data`."
-        schema = {"type": "string", "description": told, "contentSchema": schema}
+        description = "Server-sent events; the `data` of each is JSON of this type."
+        schema = {"type": "string", "description": description, "contentSchema": schema}
     return {media_type: {"schema": schema, **shown}}
 
 
@@ -190,8 +192,8 @@ def _problem(status: int, schemas: Schemas) -> Json:
         "description": f"{TITLES[status][0].upper()}{TITLES[status][1:]}: {codes}.",
         "content": _content(ProblemDocument, TYPE, None, schemas),
     }
-    if says := _headers(_SAID.get(status, ())):
-        made["headers"] = says
+    if headers := _headers(_PROBLEM_HEADERS.get(status, ())):
+        made["headers"] = headers
     return made
 
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document as a page: rendered here, with nothing from elsewhere, and no scripts."""
+"""The OpenAPI document as an HTML page: self-contained, without scripts."""
 
 import json
 import re
@@ -14,10 +14,9 @@ from starlette.responses import Response
 from ..auth import Caller
 from ..operation import Operation
 from ..service import Service
-from ..web.etag import unless_unchanged
 from ..web.problems import SAFE_HEADERS
-from .fields import fields, kind
-from .html import Html, prose, tag, together, words
+from ..web.responses import conditional_response
+from .html import Html, fields, kind, prose, tag, together, words
 from .json_schema import Json
 from .openapi import document
 
@@ -29,34 +28,34 @@ _HEAD = Html(
 )
 
 
-class _Asked(NamedTuple):
-    """An operation of the document, and where it is."""
+class _PageOperation(NamedTuple):
+    """An operation of the document, with its method and path."""
 
     method: str
     path: str
-    said: Json
+    spec: Json
 
     @property
     def name(self) -> str:
-        return str(self.said["operationId"])
+        return str(self.spec["operationId"])
 
     @property
     def group(self) -> str:
-        return str(self.said["tags"][0])
+        return str(self.spec["tags"][0])
 
 
-_Groups = list[tuple[str, list[_Asked]]]
+_Groups = list[tuple[str, list[_PageOperation]]]
 
 
 def response(operations: tuple[Operation, ...], request: Request) -> Response:
-    """The page."""
+    """Return the page."""
     headers = {"Content-Security-Policy": _SAFE}
-    return unless_unchanged(request, _page(operations), "text/html", headers)
+    return conditional_response(request, _page(operations), "text/html", headers)
 
 
 async def stylesheet(_: Service, __: Caller, request: Request) -> Response:
-    """How the page looks."""
-    return unless_unchanged(request, _style(), "text/css")
+    """Return the stylesheet of the page."""
+    return conditional_response(request, _style(), "text/css")
 
 
 @cache
@@ -69,10 +68,10 @@ def _page(operations: tuple[Operation, ...]) -> bytes:
     return page(document(operations)).encode()
 
 
-def page(said: Json) -> Html:
-    """A document as a page."""
-    info, components = said["info"], said["components"]
-    groups = [(group, [*some]) for group, some in groupby(_operations(said), key=lambda one: one.group)]
+def page(spec: Json) -> Html:
+    """Render an OpenAPI document."""
+    info, components = spec["info"], spec["components"]
+    groups = [(group, [*some]) for group, some in groupby(_operations(spec), key=lambda one: one.group)]
     main = tag(
         "main",
         _opening(info),
@@ -87,12 +86,12 @@ def page(said: Json) -> Html:
     return together(Html("<!doctype html>"), tag("html", tag("head", _HEAD, title), body, lang="en"))
 
 
-def _operations(said: Json) -> list[_Asked]:
-    """The operations, group by group."""
-    order = [one["name"] for one in said["tags"]]
+def _operations(spec: Json) -> list[_PageOperation]:
+    """List the operations by group."""
+    order = [one["name"] for one in spec["tags"]]
     found = [
-        _Asked(method.upper(), path, one)
-        for path, methods in said["paths"].items()
+        _PageOperation(method.upper(), path, one)
+        for path, methods in spec["paths"].items()
         for method, one in methods.items()
     ]
     return sorted(found, key=lambda one: order.index(one.group))
@@ -118,37 +117,39 @@ def _opening(info: Json) -> Html:
         prose(info["description"]),
         tag(
             "p",
-            words("In the examples `$WINDLASS` is where this server is, and `$WINDLASS_KEY` is your key. "),
-            "All of this is also ",
-            tag("a", "a document for programs", href="openapi.json"),
-            " (OpenAPI 3.1).",
+            words(
+                "In the examples, `$WINDLASS` is the URL of this server and `$WINDLASS_KEY` is your API key. "
+            ),
+            "The same as ",
+            tag("a", "OpenAPI 3.1", href="openapi.json"),
+            ".",
         ),
         class_="opening",
     )
 
 
-def _group(group: str, some: list[_Asked], components: Json) -> Html:
+def _group(group: str, some: list[_PageOperation], components: Json) -> Html:
     shown = (_operation(one, components) for one in some)
-    return tag("section", tag("h2", _to_itself(group, _anchor(group))), *shown, id=_anchor(group))
+    return tag("section", tag("h2", _self_link(group, _anchor(group))), *shown, id=_anchor(group))
 
 
-def _operation(one: _Asked, components: Json) -> Html:
-    scopes = [scope for need in one.said["security"] for scope in need["key"]]
+def _operation(one: _PageOperation, components: Json) -> Html:
+    scopes = [scope for need in one.spec["security"] for scope in need["key"]]
     needs = ["scope ", tag("code", *scopes)] if scopes else ["no key"]
-    told = tag(
+    text = tag(
         "div",
-        prose(one.said.get("description", "")),
-        *_parameters(one.said.get("parameters", ())),
-        *_taken(one.said.get("requestBody"), components["schemas"]),
-        tag("h4", "Answers"),
-        _answers(one.said["responses"], components["responses"]),
-        class_="told-all",
+        prose(one.spec.get("description", "")),
+        *_parameters(one.spec.get("parameters", ())),
+        *_request_body(one.spec.get("requestBody"), components["schemas"]),
+        tag("h4", "Responses"),
+        _responses(one.spec["responses"], components["responses"]),
+        class_="text",
     )
     return tag(
         "article",
-        tag("h3", _to_itself(one.said["summary"].rstrip("."), one.name)),
+        tag("h3", _self_link(one.spec["summary"].rstrip("."), one.name)),
         tag("p", _badge(one), " ", tag("code", one.path, class_="path"), tag("span", *needs, class_="needs")),
-        tag("div", told, _examples(one, components["schemas"]), class_="both"),
+        tag("div", text, _examples(one, components["schemas"]), class_="both"),
         id=one.name,
     )
 
@@ -162,46 +163,48 @@ def _parameters(parameters: Any) -> Iterator[Html]:
             yield fields(described, [one["name"] for one in some if one["required"]])
 
 
-def _description(said: Json) -> Json:
-    return {"description": said["description"]} if "description" in said else {}
+def _description(spec: Json) -> Json:
+    return {"description": spec["description"]} if "description" in spec else {}
 
 
-def _taken(body: Json | None, schemas: Json) -> Iterator[Html]:
+def _request_body(body: Json | None, schemas: Json) -> Iterator[Html]:
     if body is None:
         return
     ((media_type, content),) = body["content"].items()
-    yield tag("h4", "Body" if body["required"] else "Body, if any")
+    yield tag("h4", "Body" if body["required"] else "Body (optional)")
     yield tag("p", kind(content["schema"]), " · ", tag("code", media_type))
     name = content["schema"].get("$ref", "").rpartition("/")[2]
     if name:
         whole = schemas[name]
-        yield tag("details", tag("summary", "Its fields"), fields(whole["properties"], whole["required"]))
+        yield tag("details", tag("summary", "Fields"), fields(whole["properties"], whole["required"]))
 
 
-def _answers(responses: Json, problems: Json) -> Html:
-    """What it answers, and in one line all that can go wrong."""
-    good = [(status, one) for status, one in responses.items() if "$ref" not in one]
-    wrong = [status for status, one in responses.items() if "$ref" in one]
-    rows = [tag("div", tag("dt", status), tag("dd", *_good(one))) for status, one in good]
-    links = [part for status in wrong for part in (" ", tag("a", status, href=f"#problem-{status}"))]
-    assert all(f"problem-{status}" in problems for status in wrong)
-    return tag("dl", *rows, tag("div", tag("dt", "or"), tag("dd", "a problem:", *links)), class_="answers")
+def _responses(responses: Json, problems: Json) -> Html:
+    """List the responses, and in one line the problems."""
+    successes = [(status, one) for status, one in responses.items() if "$ref" not in one]
+    problem_statuses = [status for status, one in responses.items() if "$ref" in one]
+    rows = [tag("div", tag("dt", status), tag("dd", *_success(one))) for status, one in successes]
+    links = [
+        part for status in problem_statuses for part in (" ", tag("a", status, href=f"#problem-{status}"))
+    ]
+    assert all(f"problem-{status}" in problems for status in problem_statuses)
+    return tag("dl", *rows, tag("div", tag("dt", "or"), tag("dd", "a problem:", *links)), class_="responses")
 
 
-def _good(one: Json) -> Iterator[str]:
+def _success(one: Json) -> Iterator[str]:
     for media_type, content in one.get("content", {}).items():
         yield kind(content["schema"])
         yield " · "
         yield tag("code", media_type)
     if "content" not in one:
-        yield "nothing more"
+        yield "no body"
     for name, header in one.get("headers", {}).items():
         yield tag("p", tag("code", name), " ", words(header["description"]), class_="header")
 
 
-def _examples(one: _Asked, schemas: Json) -> Html:
+def _examples(one: _PageOperation, schemas: Json) -> Html:
     shown = [tag("pre", tag("code", _curl(one, schemas)), tabindex="0", aria_label="Example request")]
-    answers = (response for status, response in one.said["responses"].items() if status < "3")
+    answers = (response for status, response in one.spec["responses"].items() if status < "3")
     example = next(
         (
             content["example"]
@@ -214,22 +217,22 @@ def _examples(one: _Asked, schemas: Json) -> Html:
     if example is not None:
         text = json.dumps(example, indent=2, ensure_ascii=False)
         shown.append(
-            tag("pre", tag("code", text), tabindex="0", aria_label="Example answer", class_="answer")
+            tag("pre", tag("code", text), tabindex="0", aria_label="Example response", class_="response")
         )
     return tag("div", *shown, class_="examples")
 
 
-def _curl(one: _Asked, schemas: Json) -> str:
-    """The operation as a command."""
+def _curl(one: _PageOperation, schemas: Json) -> str:
+    """Write the operation as a curl command."""
     path = re.sub(r"{(\w+)}", lambda found: "$" + found[1].upper(), one.path)
-    must = [each for each in one.said.get("parameters", ()) if each["in"] == "query" and each["required"]]
+    must = [each for each in one.spec.get("parameters", ()) if each["in"] == "query" and each["required"]]
     query = "&".join(f"{each['name']}={sample(each['schema'], schemas)}" for each in must)
     lines = [f'curl "$WINDLASS{path}{"?" * bool(query)}{query}"']
     if one.method != "GET":
         lines[0] = f"curl -X {one.method} {lines[0][5:]}"
-    if one.said["security"]:
+    if one.spec["security"]:
         lines.append('-H "Authorization: Bearer $WINDLASS_KEY"')
-    for media_type, content in one.said.get("requestBody", {}).get("content", {}).items():
+    for media_type, content in one.spec.get("requestBody", {}).get("content", {}).items():
         lines.append(f'-H "Content-Type: {media_type}"')
         value = content.get("example", None) or sample(content["schema"], schemas)
         text = json.dumps(value, indent=None if "ndjson" in media_type else 2, ensure_ascii=False)
@@ -238,10 +241,10 @@ def _curl(one: _Asked, schemas: Json) -> str:
 
 
 def sample(schema: Json, schemas: Json) -> Any:
-    """A value that fits a schema, and says no more than it must."""
+    """Build a minimal value that fits a schema."""
     match schema:
-        case {"$ref": str(place)}:
-            return sample(schemas[place.rpartition("/")[2]], schemas)
+        case {"$ref": str(reference)}:
+            return sample(schemas[reference.rpartition("/")[2]], schemas)
         case {"examples": [first, *_]} | {"default": first} | {"enum": [first, *_]}:
             return first
         case {"anyOf": [first, *_]}:
@@ -268,24 +271,24 @@ def _problems(problems: Json) -> Html:
         tag("div", tag("dt", name.rpartition("-")[2]), tag("dd", words(one["description"])), id=name)
         for name, one in problems.items()
     ]
-    title = tag("h2", _to_itself("problems", "problems"))
-    return tag("section", title, tag("dl", *rows, class_="answers"), id="problems")
+    title = tag("h2", _self_link("problems", "problems"))
+    return tag("section", title, tag("dl", *rows, class_="responses"), id="problems")
 
 
 def _types(schemas: Json) -> Html:
     shown = []
     for name, one in schemas.items():
         inside = fields(one["properties"], one["required"]) if "properties" in one else tag("p", kind(one))
-        title = tag("h3", _to_itself(name, f"type-{name}"))
+        title = tag("h3", _self_link(name, f"type-{name}"))
         shown.append(tag("article", title, prose(one.get("description", "")), inside, id=f"type-{name}"))
-    return tag("section", tag("h2", _to_itself("types", "types")), *shown, id="types")
+    return tag("section", tag("h2", _self_link("types", "types")), *shown, id="types")
 
 
-def _badge(one: _Asked) -> Html:
+def _badge(one: _PageOperation) -> Html:
     return tag("span", one.method, class_=f"method {one.method.lower()}")
 
 
-def _to_itself(text: str, anchor: str) -> Html:
+def _self_link(text: str, anchor: str) -> Html:
     return tag("a", text, href=f"#{anchor}")
 
 

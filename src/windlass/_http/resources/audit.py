@@ -1,4 +1,4 @@
-"""The audit log: who did what, and why. (L2)"""
+"""The audit log."""
 
 from typing import Annotated
 
@@ -8,25 +8,25 @@ from ..._documents.audit import AuditPage, audit_document
 from ..._model.filter import Page
 from ..._model.key import Scope
 from ..input_fields import Limit
-from ..operation import Answer, Asked, Operations
-from ..task_query import checked_cursor, next_page
+from ..operation import ApiRequest, ApiResponse, Operations
+from ..task_query import checked_cursor, next_link
 
 audit = Operations("audit log")
 
 
-class Paging(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many at a time, and from where on."""
+class PageQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The page to return."""
 
     limit: Limit = 100
-    cursor: Annotated[str, Meta(description="The `cursor` of the page before.")] | None = None
+    cursor: Annotated[str, Meta(description="The `cursor` of the previous page.")] | None = None
     newest_first: bool = True
 
 
-@audit("GET", "/audit", scope=Scope.READ, query=Paging, answer=AuditPage)
-async def list_audit(asked: Asked[Paging, None]) -> Answer:
-    """Read the audit log: who did what, and why; newest first unless asked otherwise."""
-    query = asked.query
+@audit("GET", "/audit", scope=Scope.READ, query=PageQuery, response=AuditPage)
+async def list_audit(request: ApiRequest[PageQuery, None]) -> ApiResponse:
+    """List the audit log: who did what, and why. Newest first unless `newest_first` is false."""
+    query = request.query
     page = Page(limit=query.limit, cursor=checked_cursor(query.cursor), newest_first=query.newest_first)
-    found = await asked.service.app.operator.audit(page)
+    found = await request.service.app.operator.audit(page)
     value = AuditPage(items=[audit_document(entry) for entry in found.items], cursor=found.cursor)
-    return Answer(value=value, headers=next_page(asked, found))
+    return ApiResponse(value=value, headers=next_link(request, found))

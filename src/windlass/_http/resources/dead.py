@@ -1,4 +1,4 @@
-"""Dead letters: see them, bring them back, or be rid of them. (L1, L2)"""
+"""Dead letters: list, replay and discard them."""
 
 from typing import Annotated
 
@@ -8,67 +8,71 @@ from ..._documents.tasks import TaskPage
 from ..._model.key import Scope
 from ..._model.state import State
 from ..input_fields import Why
-from ..operation import Answer, Asked, NoQuery, Operations
-from ..task_query import Listing, page_of_tasks, sought, the_task
+from ..operation import ApiRequest, ApiResponse, NoQuery, Operations
+from ..task_query import TaskListQuery, filter_for, task_in_path, task_page
 from ..web.problems import Problem
-from .tasks import Many, Number, Reason, counted
+from .tasks import BulkInput, ReasonQuery, TaskCount, count_matching
 
 dead = Operations("dead letters")
 
-_LONGEST = 60  # seconds that a slow replay may take
+_MAX_SECONDS = 60  # of a replay with a rate
 
-GoodReason = Annotated[Why, Meta(min_length=1)]
+RequiredReason = Annotated[Why, Meta(min_length=1)]
 
 
-class Replays(Many, kw_only=True, forbid_unknown_fields=True):
-    """Which dead letters come back, and how many of them a second at most."""
+class BulkReplayInput(BulkInput, kw_only=True, forbid_unknown_fields=True):
+    """The dead letters to replay; `per_second` limits the rate."""
 
     per_second: Annotated[float, Meta(gt=0, le=10_000)] | None = None
 
 
-class Discards(Many, kw_only=True, forbid_unknown_fields=True):
-    """Which dead letters are deleted for good, and why: this must be said."""
+class BulkDiscardInput(BulkInput, kw_only=True, forbid_unknown_fields=True):
+    """The dead letters to delete; `why` is required."""
 
-    why: GoodReason
-
-
-class Discarding(Reason, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why it is deleted for good."""
-
-    why: GoodReason
+    why: RequiredReason
 
 
-@dead("GET", "/dead", scope=Scope.READ, bound=True, query=Listing, answer=TaskPage)
-async def list_dead(asked: Asked[Listing, None]) -> Answer:
-    """List dead letters, oldest first unless asked otherwise."""
-    return await page_of_tasks(asked, State.DEAD)
+class DiscardQuery(ReasonQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The reason for deleting it."""
+
+    why: RequiredReason
 
 
-@dead("POST", "/dead/replay", scope=Scope.OPERATE, bound=True, body=Replays, answer=Number)
-async def replay_dead(asked: Asked[NoQuery, Replays]) -> Number:
-    """Bring dead letters back. With `per_second` the answer comes when the last one is: within a minute."""
-    body = asked.body
-    where = sought(asked.caller, body.where, State.DEAD)
+@dead("GET", "/dead", scope=Scope.READ, bound=True, query=TaskListQuery, response=TaskPage)
+async def list_dead(request: ApiRequest[TaskListQuery, None]) -> ApiResponse:
+    """List dead letters, oldest first unless `newest_first`."""
+    return await task_page(request, State.DEAD)
+
+
+@dead("POST", "/dead/replay", scope=Scope.OPERATE, bound=True, body=BulkReplayInput, response=TaskCount)
+async def replay_dead(request: ApiRequest[NoQuery, BulkReplayInput]) -> TaskCount:
+    """Replay dead letters. With `per_second`, the response is sent after the last one, within 60 seconds."""
+    body = request.body
+    where = filter_for(request.caller, body.where, State.DEAD)
     if body.dry_run:
-        return await counted(asked, where)
-    if body.per_second is not None and body.limit > body.per_second * _LONGEST:
+        return await count_matching(request, where)
+    if body.per_second is not None and body.limit > body.per_second * _MAX_SECONDS:
         raise Problem(
-            422, "invalid-option", f"that would take longer than {_LONGEST} seconds: ask for fewer at a time"
+            422,
+            "invalid-option",
+            f"limit / per_second exceeds {_MAX_SECONDS} seconds; lower limit or raise per_second",
         )
-    done = await asked.service.app.operator.replay(
-        where, by=asked.by(body.why), limit=body.limit, per_second=body.per_second
+    done = await request.service.app.operator.replay(
+        where, by=request.by(body.why), limit=body.limit, per_second=body.per_second
     )
-    return Number(number=done)
+    return TaskCount(number=done)
 
 
-@dead("POST", "/dead/discard", scope=Scope.OPERATE, bound=True, body=Discards, answer=Number)
-async def discard_dead(asked: Asked[NoQuery, Discards]) -> Number:
-    """Delete dead letters for good; the audit log keeps why."""
-    where = sought(asked.caller, asked.body.where, State.DEAD)
-    if asked.body.dry_run:
-        return await counted(asked, where)
-    by = asked.by(asked.body.why)
-    return Number(number=await asked.service.app.operator.discard(where, by=by, limit=asked.body.limit))
+@dead("POST", "/dead/discard", scope=Scope.OPERATE, bound=True, body=BulkDiscardInput, response=TaskCount)
+async def discard_dead(request: ApiRequest[NoQuery, BulkDiscardInput]) -> TaskCount:
+    """Delete dead letters. The audit log records why."""
+    where = filter_for(request.caller, request.body.where, State.DEAD)
+    if request.body.dry_run:
+        return await count_matching(request, where)
+    by = request.by(request.body.why)
+    return TaskCount(
+        number=await request.service.app.operator.discard(where, by=by, limit=request.body.limit)
+    )
 
 
 @dead(
@@ -76,11 +80,11 @@ async def discard_dead(asked: Asked[NoQuery, Discards]) -> Number:
     "/dead/{id}",
     scope=Scope.OPERATE,
     bound=True,
-    query=Discarding,
+    query=DiscardQuery,
     status=204,
-    answers=(404, 409),
+    statuses=(404, 409),
 )
-async def discard_dead_letter(asked: Asked[Discarding, None]) -> None:
-    """Delete one dead letter for good; the audit log keeps why."""
-    task = await the_task(asked)
-    await asked.service.app.operator.discard_one(task.id, by=asked.by(asked.query.why))
+async def discard_dead_letter(request: ApiRequest[DiscardQuery, None]) -> None:
+    """Delete a dead letter. The audit log records why."""
+    task = await task_in_path(request)
+    await request.service.app.operator.discard_one(task.id, by=request.by(request.query.why))

@@ -1,4 +1,4 @@
-"""Handing tasks in: one, many at once, or a stream of them. (P1, P2, I1)"""
+"""Enqueue tasks: one, a batch, or a stream of JSON lines."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,36 +11,42 @@ from starlette.requests import ClientDisconnect
 from ..._model.key import Scope
 from ..._model.task import NewTask
 from ...errors import InvalidOption, InvalidPayload, NotFound, Refused, UsageError, WindlassError
-from ..operation import Answer, Asked, NoQuery, Operations
-from ..task_input import Enqueued, Maker, StepInput, TaskInput, numbered, request_key
-from ..task_submit import handed_in
-from ..web.body import understood
-from ..web.duplicate_names import refuse_repeats
-from ..web.ndjson import NDJSON, Lines, Streamed
-from ..web.problems import Problem, ProblemDocument, document, problem_of
+from ..operation import ApiRequest, ApiResponse, NoQuery, Operations, decode_body
+from ..task_input import (
+    EnqueuedTask,
+    InputBuilder,
+    StepInput,
+    TaskInput,
+    enqueue_tasks,
+    request_key,
+    with_task_number,
+)
+from ..web.ndjson import NDJSON, LineReader
+from ..web.problems import Problem, ProblemDocument, problem_document, problem_from
+from ..web.responses import DuplexResponse
 
-enqueueing = Operations("tasks")
+enqueues = Operations("tasks")
 
 MAX_BATCH = 10_000
-_AT_ONCE = 256 * 1024  # Bytes of payloads that are looked through before others have their turn.
-_COST = 512  # What a task costs besides, in the same coin.
+_BYTES_PER_TURN = 256 * 1024  # of payloads to check before other requests get a turn
+_TASK_BYTES = 512  # overhead per task, counted as bytes
 
 
-class Batch(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Tasks to enqueue, all or none. `then` waits until all of them have completed."""
+class BatchInput(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Tasks to enqueue, all or none. `then` is enqueued when all of them have completed."""
 
     tasks: Annotated[list[TaskInput], Meta(min_length=1, max_length=MAX_BATCH)]
     then: StepInput | UnsetType = UNSET
 
 
-class BatchEnqueued(Struct, kw_only=True):
-    """These stand, in the order they were given; `then` is last."""
+class EnqueuedBatch(Struct, kw_only=True):
+    """The enqueued tasks in the order given; `then` is the last."""
 
-    tasks: list[Enqueued]
+    tasks: list[EnqueuedTask]
 
 
-class LineEnqueued(Struct, kw_only=True):
-    """What became of a line: the task that stands, or the problem with it, which ends the answer."""
+class LineResult(Struct, kw_only=True):
+    """The result of one line: the task, or the problem, which ends the response."""
 
     line: int
     id: str | None = None
@@ -48,147 +54,151 @@ class LineEnqueued(Struct, kw_only=True):
     problem: ProblemDocument | None = None
 
 
-@enqueueing(
+@enqueues(
     "POST",
     "/tasks",
     scope=Scope.ENQUEUE,
     bound=True,
     body=TaskInput,
-    answer=Enqueued,
+    response=EnqueuedTask,
     status=201,
-    answers=(200, 409),
-    hears=("Idempotency-Key",),
-    says=("Location", "Idempotency-Replayed"),
+    statuses=(200, 409),
+    request_headers=("Idempotency-Key",),
+    response_headers=("Location", "Idempotency-Replayed"),
 )
-async def enqueue(asked: Asked[NoQuery, TaskInput]) -> Answer:
+async def enqueue(request: ApiRequest[NoQuery, TaskInput]) -> ApiResponse:
     """Enqueue a task.
 
-    It is answered once the task is durable. With the header `Idempotency-Key` a repeat gets the same answer,
-    and the same key with another body is refused (422). With `idempotency_key` in the body a repeat is
-    answered 200, with the task that stands. A task that must be `unique` and stands already is refused (409).
+    The response is sent once the task is durable. With the header `Idempotency-Key` a repeat gets the same
+    response, and the same key with a different body is refused (422). With `idempotency_key` in the body a
+    repeat returns the existing task (200). A `unique` task that equals one that has not ended is refused
+    (409).
     """
-    new = Maker(asked.service.app, asked.caller, asked.request).task(asked.body)
-    (made,), is_repeat = await handed_in(asked, [new], request_key(asked.request, asked.raw))
-    headers = {**asked.location(made.id), **_told(is_repeat)}
-    return Answer(value=made, status=201 if made.created else 200, headers=headers)
+    new = InputBuilder(request.service.app, request.caller, request.http).task(request.body)
+    (task,), is_repeat = await enqueue_tasks(request, [new], request_key(request.http, request.raw))
+    headers = request.location(task.id) | _replay_header(is_repeat)
+    return ApiResponse(value=task, status=201 if task.created else 200, headers=headers)
 
 
-@enqueueing(
+@enqueues(
     "POST",
     "/tasks/batch",
     scope=Scope.ENQUEUE,
     bound=True,
-    body=Batch,
-    answer=BatchEnqueued,
+    body=BatchInput,
+    response=EnqueuedBatch,
     status=201,
-    answers=(404, 409),
-    hears=("Idempotency-Key",),
-    says=("Idempotency-Replayed",),
+    statuses=(404, 409),
+    request_headers=("Idempotency-Key",),
+    response_headers=("Idempotency-Replayed",),
 )
-async def enqueue_batch(asked: Asked[NoQuery, Batch]) -> Answer:
+async def enqueue_batch(request: ApiRequest[NoQuery, BatchInput]) -> ApiResponse:
     """Enqueue up to 10,000 tasks, all or none.
 
-    `Idempotency-Key` is for the batch as a whole. Tasks that stand already by their own `idempotency_key` are
-    answered with `created: false`; `then` cannot wait for those (404).
+    `Idempotency-Key` applies to the whole batch. Tasks that exist already by their own `idempotency_key` are
+    returned with `created: false`; `then` cannot wait for those (404).
     """
-    maker = Maker(asked.service.app, asked.caller, asked.request)
+    builder = InputBuilder(request.service.app, request.caller, request.http)
     batch: list[NewTask] = []
-    looked = 0
-    for number, one in enumerate(asked.body.tasks):
+    checked = 0
+    for number, one in enumerate(request.body.tasks):
         try:
-            batch.append(maker.task(one))
+            batch.append(builder.task(one))
         except (InvalidPayload, InvalidOption) as error:
-            raise numbered(error, number) from None
-        looked += _COST + len(batch[-1].payload)
-        if looked > _AT_ONCE:
-            looked = 0
+            raise with_task_number(error, number) from None
+        checked += _TASK_BYTES + len(batch[-1].payload)
+        if checked > _BYTES_PER_TURN:
+            checked = 0
             await asyncio.sleep(0)
-    if not isinstance(asked.body.then, UnsetType):
-        batch = [*maker.group(batch, asked.body.then)]
-    made, is_repeat = await handed_in(asked, batch, request_key(asked.request, asked.raw))
-    return Answer(value=BatchEnqueued(tasks=made), headers=_told(is_repeat))
+    if not isinstance(request.body.then, UnsetType):
+        batch = [*builder.group(batch, request.body.then)]
+    tasks, is_repeat = await enqueue_tasks(request, batch, request_key(request.http, request.raw))
+    return ApiResponse(value=EnqueuedBatch(tasks=tasks), headers=_replay_header(is_repeat))
 
 
-@enqueueing(
+@enqueues(
     "POST",
     "/tasks/stream",
     scope=Scope.ENQUEUE,
     bound=True,
     body=TaskInput,
-    takes=NDJSON,
-    answer=LineEnqueued,
-    gives=NDJSON,
+    body_type=NDJSON,
+    response=LineResult,
+    response_type=NDJSON,
 )
-async def enqueue_stream(asked: Asked[NoQuery, None]) -> Streamed:
-    """Enqueue any number of tasks, a line of JSON each (NDJSON).
+async def enqueue_stream(request: ApiRequest[NoQuery, None]) -> DuplexResponse:
+    """Enqueue any number of tasks, one JSON object per line (NDJSON).
 
-    Each line is answered by a line, once its task is durable: read the answer while you send. The first line
-    that cannot be kept is answered with its `problem`, and ends the answer; those before it stand. Give each
-    line an `idempotency_key`, and all of it can be sent again; `Idempotency-Key` is for one request, and is
-    refused. Blank lines do not count.
+    Each line is answered with a line once its task is durable: read the response while sending. The first
+    line that cannot be enqueued is answered with its `problem` and ends the response; the tasks before it
+    stay enqueued. Give each line an `idempotency_key` to be able to send the whole stream again; the header
+    `Idempotency-Key` is refused. Blank lines are ignored.
     """
-    if "idempotency-key" in asked.request.headers:
-        raise Problem(422, "invalid-option", "a stream is no one request: give each line an idempotency_key")
-    return Streamed(_kept(asked, Lines(asked.request)), media_type=NDJSON)
+    if "idempotency-key" in request.http.headers:
+        raise Problem(
+            422,
+            "invalid-option",
+            "the header Idempotency-Key does not apply to streams; give each line an idempotency_key",
+        )
+    return DuplexResponse(_line_results(request, LineReader(request.http)), media_type=NDJSON)
 
 
-async def _kept(asked: Asked[NoQuery, None], lines: Lines) -> AsyncIterator[bytes]:
-    """The answers. Lines that come together are kept together, and one by one if they cannot be."""
-    maker = Maker(asked.service.app, asked.caller, asked.request)
+async def _line_results(request: ApiRequest[NoQuery, None], lines: LineReader) -> AsyncIterator[bytes]:
+    """Enqueue lines that arrive together in one batch, or one by one if the batch is refused."""
+    builder = InputBuilder(request.service.app, request.caller, request.http)
     number = 0
     try:
         async for part in lines:
-            await asked.still_welcome()
-            batch, wrong = _made(maker, part)
-            async for made in _enqueued(asked, batch):
-                yield b"".join(_line(number := number + 1, one) for one in made)
-            if wrong is not None:
-                raise wrong
+            await request.recheck_key()
+            batch, error = _build(builder, part)
+            async for tasks in _enqueue_lines(request, batch):
+                yield b"".join(_line(number := number + 1, task) for task in tasks)
+            if error is not None:
+                raise error
     except ClientDisconnect:
         return
     except Problem as problem:
-        yield _encoder.encode(LineEnqueued(line=number + 1, problem=document(problem))) + b"\n"
+        yield _encode(LineResult(line=number + 1, problem=problem_document(problem)))
     except WindlassError as error:
-        yield _encoder.encode(LineEnqueued(line=number + 1, problem=document(problem_of(error)))) + b"\n"
+        yield _encode(LineResult(line=number + 1, problem=problem_document(problem_from(error))))
 
 
-def _made(maker: Maker, lines: list[bytes]) -> tuple[list[NewTask], Exception | None]:
-    """The tasks of these lines, up to the first that is none."""
+def _build(builder: InputBuilder, lines: list[bytes]) -> tuple[list[NewTask], Exception | None]:
+    """Build tasks from lines, up to the first that is invalid; also return its error."""
     batch: list[NewTask] = []
     for line in lines:
         try:
-            with understood():
-                said = _decoder.decode(line)
-                refuse_repeats(line, TaskInput)
-                batch.append(maker.task(said))
-        except (Problem, WindlassError) as problem:
-            return batch, problem
+            batch.append(builder.task(decode_body(line, TaskInput)))
+        except (Problem, WindlassError) as error:
+            return batch, error
     return batch, None
 
 
-async def _enqueued(asked: Asked[NoQuery, None], batch: list[NewTask]) -> AsyncIterator[list[Enqueued]]:
+async def _enqueue_lines(
+    request: ApiRequest[NoQuery, None], batch: list[NewTask]
+) -> AsyncIterator[list[EnqueuedTask]]:
     if not batch:
         return
     try:
-        made, _ = await handed_in(asked, batch, None)
+        tasks, _ = await enqueue_tasks(request, batch, None)
     except (Problem, UsageError, Refused, NotFound):
         if len(batch) == 1:
             raise
     else:
-        yield made
+        yield tasks
         return
     for one in batch:
-        made, _ = await handed_in(asked, [one], None)
-        yield made
+        tasks, _ = await enqueue_tasks(request, [one], None)
+        yield tasks
 
 
-def _told(is_repeat: bool) -> dict[str, str]:  # noqa: FBT001
+def _replay_header(is_repeat: bool) -> dict[str, str]:  # noqa: FBT001
     return {"Idempotency-Replayed": "true"} if is_repeat else {}
 
 
-def _line(number: int, made: Enqueued) -> bytes:
-    return _encoder.encode(LineEnqueued(line=number, id=made.id, created=made.created)) + b"\n"
+def _line(number: int, task: EnqueuedTask) -> bytes:
+    return _encode(LineResult(line=number, id=task.id, created=task.created))
 
 
-_decoder = msgspec.json.Decoder(TaskInput)
-_encoder = msgspec.json.Encoder()
+def _encode(result: LineResult) -> bytes:
+    return msgspec.json.encode(result) + b"\n"

@@ -1,4 +1,4 @@
-"""What happens, as it happens: server-sent events for live views. (O5)"""
+"""Live views: the overview, and server-sent events."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from time import monotonic
@@ -16,29 +16,29 @@ from ..._model.state import ENDED
 from ..._observe.overview import Overview
 from ..._timers import wait_for_event
 from ...errors import WindlassError
-from ..operation import Asked, NoQuery, Operations
-from ..task_query import the_task
+from ..operation import ApiRequest, NoQuery, Operations
+from ..task_query import task_in_path
 from ..web.problems import Problem
 
 events = Operations("live")
 
 EVENT_STREAM = "text/event-stream"
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 PING_SECONDS = 10.0
 
 
-@events("GET", "/overview", scope=Scope.READ, bound=True, answer=OverviewDocument)
-async def get_overview(asked: Asked[NoQuery, None]) -> OverviewDocument:
-    """Show how things stand: every queue, how many work, how busy they are. A few seconds old at most."""
-    return _document(asked, await _overview(asked))
+@events("GET", "/overview", scope=Scope.READ, bound=True, response=OverviewDocument)
+async def get_overview(request: ApiRequest[NoQuery, None]) -> OverviewDocument:
+    """Show queues, workers and slots. At most a few seconds old."""
+    return _document(request, await _overview(request))
 
 
-@events("GET", "/events", scope=Scope.READ, bound=True, answer=OverviewDocument, gives=EVENT_STREAM)
-async def watch_overview(asked: Asked[NoQuery, None]) -> StreamingResponse:
-    """Watch how things stand: an event `overview` now, and whenever that has changed."""
-    closing, live = asked.service.closing, _Live(asked)
-    await live.look()  # A store that is away can be told as a problem only before the answer begins.
-    return _stream(_told(asked, "overview", live.look, lambda: wait_for_event(closing, LOOK_SECONDS)))
+@events("GET", "/events", scope=Scope.READ, bound=True, response=OverviewDocument, response_type=EVENT_STREAM)
+async def watch_overview(request: ApiRequest[NoQuery, None]) -> StreamingResponse:
+    """Watch the overview: an event `overview` now and after each change."""
+    closing, live = request.service.closing, _LiveOverview(request)
+    await live.read()  # an error can be reported only before the response has begun
+    return _stream(_events(request, "overview", live.read, lambda: wait_for_event(closing, POLL_SECONDS)))
 
 
 @events(
@@ -46,81 +46,81 @@ async def watch_overview(asked: Asked[NoQuery, None]) -> StreamingResponse:
     "/tasks/{id}/events",
     scope=Scope.READ,
     bound=True,
-    answer=TaskDocument,
-    gives=EVENT_STREAM,
-    answers=(404,),
+    response=TaskDocument,
+    response_type=EVENT_STREAM,
+    statuses=(404,),
 )
-async def watch_task(asked: Asked[NoQuery, None]) -> StreamingResponse:
-    """Watch a task: an event `task` now and whenever it has changed, until it has ended."""
-    task = await the_task(asked)
-    watch, closing = asked.service.watch, asked.service.closing
+async def watch_task(request: ApiRequest[NoQuery, None]) -> StreamingResponse:
+    """Watch a task: an event `task` now and after each change, until it has ended."""
+    task = await task_in_path(request)
+    waiter, closing = request.service.waiter, request.service.closing
 
-    async def look() -> TaskDocument:
-        return task_document(await the_task(asked), asked.caller.may_see)
+    async def read() -> TaskDocument:
+        return task_document(await task_in_path(request), request.caller.may_see)
 
     return _stream(
-        _told(
-            asked,
+        _events(
+            request,
             "task",
-            look,
-            lambda: watch.ended(task.id, LOOK_SECONDS, closing),
+            read,
+            lambda: waiter.wait(task.id, POLL_SECONDS, closing),
             is_last=lambda seen: seen.state in ENDED,
         )
     )
 
 
-async def _told(
-    asked: Asked[Any, Any],
+async def _events(
+    request: ApiRequest[Any, Any],
     name: str,
-    look: Callable[[], Awaitable[Any]],
+    read: Callable[[], Awaitable[Any]],
     pause: Callable[[], Awaitable[Any]],
     *,
     is_last: Callable[[Any], bool] = lambda _: False,
 ) -> AsyncIterator[bytes]:
-    """An event for whatever has changed. A key that is taken back meanwhile hears no more."""
-    told, quiet_since = None, monotonic()
+    """Yield an event for each change, and comments as keep-alives; end if the key is revoked."""
+    sent, quiet_since = None, monotonic()
     try:
-        while not asked.service.closing.is_set():
-            if (seen := await look()) != told:
-                told, quiet_since = seen, monotonic()
+        while not request.service.closing.is_set():
+            if (seen := await read()) != sent:
+                sent, quiet_since = seen, monotonic()
                 yield b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(seen))
             elif monotonic() - quiet_since >= PING_SECONDS:
                 quiet_since = monotonic()
-                yield b": still here\n\n"
+                yield b": keep-alive\n\n"
             if is_last(seen):
                 return
             await pause()
-            await asked.still_welcome()
+            await request.recheck_key()
     except (Problem, WindlassError):
-        return  # The answer has begun: it can only end. Who asks again is told why.
+        return  # the response has begun and can only end; the client learns why when it reconnects
 
 
 def _stream(lines: AsyncIterator[bytes]) -> StreamingResponse:
     return StreamingResponse(lines, media_type=EVENT_STREAM, headers={"X-Accel-Buffering": "no"})
 
 
-class _Live:
-    """How things stand, for one who watches: the same document for as long as only time has passed."""
+class _LiveOverview:
+    """The overview for one client: the same document until something other than the time changes."""
 
-    def __init__(self, asked: Asked[Any, Any]) -> None:
-        self._asked = asked
+    def __init__(self, request: ApiRequest[Any, Any]) -> None:
+        self._request = request
         self._overview: Overview | None = None
-        self._shown: OverviewDocument | None = None
+        self._document: OverviewDocument | None = None
 
-    async def look(self) -> OverviewDocument:
-        overview = await _overview(self._asked)
-        if self._shown is None or overview is not self._overview:
-            self._overview, seen = overview, _document(self._asked, overview)
-            if self._shown is None or replace(seen, at=self._shown.at) != self._shown:
-                self._shown = seen
-        return self._shown
-
-
-async def _overview(asked: Asked[Any, Any]) -> Overview:
-    """What there is for the caller: looked up once for all who ask for the same."""
-    return await asked.service.overviews.get(asked.caller.sees(Filter()))
+    async def read(self) -> OverviewDocument:
+        overview = await _overview(self._request)
+        if self._document is None or overview is not self._overview:
+            self._overview, seen = overview, _document(self._request, overview)
+            if self._document is None or replace(seen, at=self._document.at) != self._document:
+                self._document = seen
+        return self._document
 
 
-def _document(asked: Asked[Any, Any], overview: Overview) -> OverviewDocument:
-    caller = asked.caller
+async def _overview(request: ApiRequest[Any, Any]) -> Overview:
+    """Return what the caller may see; callers with equal bounds share one query."""
+    return await request.service.overviews.get(request.caller.visible(Filter()))
+
+
+def _document(request: ApiRequest[Any, Any], overview: Overview) -> OverviewDocument:
+    caller = request.caller
     return overview_document(overview, with_workers=not caller.is_bound, with_settings=caller.tenant is None)

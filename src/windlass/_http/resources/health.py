@@ -1,7 +1,4 @@
-"""The server itself: whether it lives, whether it can serve, and what can be asked of it. (I1, I4)
-
-Anybody may ask these: they say nothing about tasks.
-"""
+"""Health, readiness and API documentation. No key is needed: nothing here reveals tasks."""
 
 import asyncio
 from typing import Any, Literal
@@ -15,26 +12,25 @@ from ..._model.queue import QueueSettings
 from ..._model.record import Session
 from ..._store.protocol import Durability, all_records
 from ...errors import StoreError
-from ..docs import openapi
-from ..docs import page as reference
-from ..operation import Asked, NoQuery, Operations
+from ..docs import openapi, page
+from ..operation import ApiRequest, NoQuery, Operations
 from ..web.problems import Problem
 
-about = Operations("this server")
+health = Operations("this server")
 
-PATIENCE_SECONDS = 2.0
+TIMEOUT_SECONDS = 2.0
 
 
-class Health(Struct, kw_only=True):
-    """The process answers. `durability`: what an acknowledged write survives, and `why`."""
+class HealthDocument(Struct, kw_only=True):
+    """The process responds. `durability` is what an acknowledged write survives, and `why`."""
 
     status: Literal["ok"] = "ok"
     durability: Durability
     why: str
 
 
-class Readiness(Struct, kw_only=True):
-    """The store answers; `now` is its time. `keeper`: one leads, which fires schedules and rescues tasks."""
+class ReadinessDocument(Struct, kw_only=True):
+    """The store responds; `now` is its time. `keeper`: whether one runs (it fires schedules and rescues)."""
 
     status: Literal["ready"] = "ready"
     durability: Durability
@@ -42,59 +38,59 @@ class Readiness(Struct, kw_only=True):
     now: Instant
 
 
-@about("GET", "/healthz", scope=None, bound=True, answer=Health)
-async def healthz(asked: Asked[NoQuery, None]) -> Health:
-    """Ask whether the process lives, and what its store promises."""
-    promise = asked.service.store.promise
-    return Health(durability=promise.durability, why=promise.why)
+@health("GET", "/healthz", scope=None, bound=True, response=HealthDocument)
+async def healthz(request: ApiRequest[NoQuery, None]) -> HealthDocument:
+    """Check that the process responds, and how durable its store is."""
+    promise = request.service.store.promise
+    return HealthDocument(durability=promise.durability, why=promise.why)
 
 
-@about("GET", "/readyz", scope=None, bound=True, answer=Readiness)
-async def readyz(asked: Asked[NoQuery, None]) -> Readiness:
-    """Ask whether it can serve: the store answers, and its schema is the one that this code knows.
+@health("GET", "/readyz", scope=None, bound=True, response=ReadinessDocument)
+async def readyz(request: ApiRequest[NoQuery, None]) -> ReadinessDocument:
+    """Check that the server can serve: the store responds and has the expected schema.
 
-    Whether a keeper leads is said, and is no reason not to be ready: what is handed in is kept all the same.
+    A missing keeper is reported but does not make the server unready: tasks can still be enqueued.
     """
-    store = asked.service.store
+    store = request.service.store
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await store.open()
-            await store.records(QueueSettings, Page(limit=1))  # Some stores know the time without looking.
+            await store.records(QueueSettings, Page(limit=1))  # some stores know the time without a query
             now = await store.now()
             sessions = await all_records(store, Session)
-    except (StoreError, TimeoutError) as error:  # What it says is not for strangers.
+    except (StoreError, TimeoutError) as error:  # its message may name hosts and files
         code = error.code if isinstance(error, StoreError) else "store-unavailable"
-        raise Problem(503, code, "the store cannot be used now; the server's log may say why") from None
+        raise Problem(503, code, "the store is not usable; see the server's log") from None
     keeper = any(one.worker.keeper and one.expires_at > now for one in sessions)
-    return Readiness(durability=store.promise.durability, keeper=keeper, now=now)
+    return ReadinessDocument(durability=store.promise.durability, keeper=keeper, now=now)
 
 
-@about(
+@health(
     "GET",
     "/openapi.json",
     scope=None,
     bound=True,
-    answer=dict[str, Any],
-    answers=(304,),
-    hears=("If-None-Match",),
-    says=("ETag",),
+    response=dict[str, Any],
+    statuses=(304,),
+    request_headers=("If-None-Match",),
+    response_headers=("ETag",),
 )
-async def openapi_document(asked: Asked[NoQuery, None]) -> Response:
-    """Get this document: OpenAPI 3.1."""
-    return openapi.response(asked.service.operations, asked.request)
+async def openapi_document(request: ApiRequest[NoQuery, None]) -> Response:
+    """Return this document: OpenAPI 3.1."""
+    return openapi.response(request.service.operations, request.http)
 
 
-@about(
+@health(
     "GET",
     "/docs",
     scope=None,
     bound=True,
-    answer=str,
-    gives="text/html",
-    answers=(304,),
-    hears=("If-None-Match",),
-    says=("ETag",),
+    response=str,
+    response_type="text/html",
+    statuses=(304,),
+    request_headers=("If-None-Match",),
+    response_headers=("ETag",),
 )
-async def docs_page(asked: Asked[NoQuery, None]) -> Response:
-    """Read this document as a page, which needs nothing from elsewhere."""
-    return reference.response(asked.service.operations, asked.request)
+async def docs_page(request: ApiRequest[NoQuery, None]) -> Response:
+    """Return this document as a self-contained HTML page."""
+    return page.response(request.service.operations, request.http)

@@ -1,4 +1,4 @@
-"""Keys: who may ask what. (I3)"""
+"""API keys: list, create and revoke them."""
 
 from typing import Annotated
 
@@ -9,16 +9,16 @@ from ..._model.key import Scope
 from ..._policy import api_key
 from ..._policy.input.options import MAX_DELAY
 from ..input_fields import Name, Why
-from ..operation import Asked, NoQuery, Operations
-from .tasks import Reason
+from ..operation import ApiRequest, NoQuery, Operations
+from .tasks import ReasonQuery
 
 keys = Operations("keys")
 
-Rate = Annotated[float, Meta(ge=api_key.SLOWEST, le=api_key.FASTEST, description="Requests a second.")]
+Rate = Annotated[float, Meta(ge=api_key.SLOWEST, le=api_key.FASTEST, description="Requests per second.")]
 
 
-class KeySaid(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A key to make: whose it is, what it allows, and what it is bound to."""
+class KeyInput(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A key to create: its label, scopes, bounds, lifetime in seconds and rate limit."""
 
     label: Annotated[str, Meta(min_length=1, max_length=100)]
     scopes: Annotated[list[Scope], Meta(min_length=1, max_length=5)]
@@ -29,20 +29,20 @@ class KeySaid(Struct, kw_only=True, forbid_unknown_fields=True):
     why: Why = ""
 
 
-@keys("GET", "/keys", scope=Scope.ADMIN, answer=KeyList)
-async def list_keys(asked: Asked[NoQuery, None]) -> KeyList:
-    """List keys: their ids, never their secrets."""
-    return KeyList(items=[key_document(key) for key in await asked.service.app.operator.keys.list()])
+@keys("GET", "/keys", scope=Scope.ADMIN, response=KeyList)
+async def list_keys(request: ApiRequest[NoQuery, None]) -> KeyList:
+    """List keys, without their secrets."""
+    return KeyList(items=[key_document(key) for key in await request.service.app.operator.keys.list()])
 
 
-@keys("POST", "/keys", scope=Scope.ADMIN, body=KeySaid, answer=NewKeyDocument, status=201)
-async def create_key(asked: Asked[NoQuery, KeySaid]) -> NewKeyDocument:
-    """Make a key. What its holder sends is in the answer, and nowhere else.
+@keys("POST", "/keys", scope=Scope.ADMIN, body=KeyInput, response=NewKeyDocument, status=201)
+async def create_key(request: ApiRequest[NoQuery, KeyInput]) -> NewKeyDocument:
+    """Create a key. Only this response contains its secret.
 
-    Every server knows it within a second.
+    Every server accepts it within a second.
     """
-    body = asked.body
-    made = await asked.operator(body.why).keys.create(
+    body = request.body
+    made = await request.operator(body.why).keys.create(
         body.label,
         scopes=body.scopes,
         tenant=body.tenant,
@@ -53,7 +53,7 @@ async def create_key(asked: Asked[NoQuery, KeySaid]) -> NewKeyDocument:
     return new_key_document(made.key, made.text)
 
 
-@keys("DELETE", "/keys/{key}", scope=Scope.ADMIN, query=Reason, status=204, answers=(404,))
-async def revoke_key(asked: Asked[Reason, None]) -> None:
-    """Take a key back: every server refuses it within a second."""
-    await asked.operator(asked.query.why).keys.revoke(asked.path("key"))
+@keys("DELETE", "/keys/{key}", scope=Scope.ADMIN, query=ReasonQuery, status=204, statuses=(404,))
+async def revoke_key(request: ApiRequest[ReasonQuery, None]) -> None:
+    """Revoke a key. Every server refuses it within a second."""
+    await request.operator(request.query.why).keys.revoke(request.path("key"))

@@ -1,4 +1,4 @@
-"""Limits: how many may run at once, or start in a time; and what of them is in use. (F4, F5)"""
+"""Limits on running tasks and on rates of starts, and their use."""
 
 from typing import Annotated, Any, cast
 
@@ -10,20 +10,20 @@ from ..._model.key import Scope
 from ..._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING
 from ..._policy.order.limit_options import LimitOptions, changed_limit, new_limit
 from ..input_fields import Name, Why
-from ..operation import Asked, NoQuery, Operations
-from .tasks import Reason
+from ..operation import ApiRequest, NoQuery, Operations
+from .tasks import ReasonQuery
 
 limits = Operations("limits")
 
 Running = Annotated[int, Meta(ge=0, le=MAX_RUNNING)]
-Rate = Annotated[float, Meta(gt=0, le=MAX_RATE, description="Starts a second.")]
+Rate = Annotated[float, Meta(gt=0, le=MAX_RATE, description="Starts per second.")]
 Burst = Annotated[int, Meta(ge=1, le=MAX_BURST)]
 Field = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[^\W\d]\w*$")]
 TenantName = Annotated[str, Meta(max_length=128)]
 
 
-class LimitSaid(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A limit, for the tasks of this queue, type and tenant (left out: any); `by` counts each value apart."""
+class LimitInput(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A limit on tasks of this queue, type and tenant (null: any). `by`: each value has its own count."""
 
     queue: Name | None = None
     type: Name | None = None
@@ -35,8 +35,8 @@ class LimitSaid(Struct, kw_only=True, forbid_unknown_fields=True):
     why: Why = ""
 
 
-class LimitSet(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What is to change of a limit; null takes it away."""
+class LimitChangesInput(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Fields of a limit to change; null removes one."""
 
     queue: Name | UnsetType | None = UNSET
     type: Name | UnsetType | None = UNSET
@@ -48,51 +48,62 @@ class LimitSet(Struct, kw_only=True, forbid_unknown_fields=True):
     why: Why = ""
 
 
-@limits("GET", "/limits", scope=Scope.READ, answer=LimitList)
-async def list_limits(asked: Asked[NoQuery, None]) -> LimitList:
-    """List limits, and what of them is in use."""
-    found = asked.service.app.operator.limits
+@limits("GET", "/limits", scope=Scope.READ, response=LimitList)
+async def list_limits(request: ApiRequest[NoQuery, None]) -> LimitList:
+    """List limits and their use."""
+    found = request.service.app.operator.limits
     return LimitList(items=limit_documents(await found.list(), await found.usages()))
 
 
-@limits("GET", "/limits/{name}", scope=Scope.READ, answer=LimitDocument, answers=(404,))
-async def get_limit(asked: Asked[NoQuery, None]) -> LimitDocument:
-    """Show a limit, and what of it is in use."""
-    return await _shown(asked)
+@limits("GET", "/limits/{name}", scope=Scope.READ, response=LimitDocument, statuses=(404,))
+async def get_limit(request: ApiRequest[NoQuery, None]) -> LimitDocument:
+    """Show a limit and its use."""
+    return await _show(request)
 
 
-@limits("PUT", "/limits/{name}", scope=Scope.OPERATE, body=LimitSaid, answer=LimitDocument)
-async def put_limit(asked: Asked[NoQuery, LimitSaid]) -> LimitDocument:
-    """Set a limit, in place of the one of the same name. It holds from the next claim on."""
-    name, options = asked.path("name"), _options(asked.body)
-    check_limit(new_limit(name, options), asked.service.app.types)
-    await asked.operator(asked.body.why).limits.set(name, **options)
-    return await _shown(asked)
+@limits("PUT", "/limits/{name}", scope=Scope.OPERATE, body=LimitInput, response=LimitDocument)
+async def put_limit(request: ApiRequest[NoQuery, LimitInput]) -> LimitDocument:
+    """Create or replace a limit. It applies from the next claim on."""
+    name, options = request.path("name"), _options(request.body)
+    check_limit(new_limit(name, options), request.service.app.types)
+    await request.operator(request.body.why).limits.set(name, **options)
+    return await _show(request)
 
 
-@limits("PATCH", "/limits/{name}", scope=Scope.OPERATE, body=LimitSet, answer=LimitDocument, answers=(404,))
-async def change_limit(asked: Asked[NoQuery, LimitSet]) -> LimitDocument:
-    """Change what is named of a limit that exists."""
-    name, options, found = asked.path("name"), _options(asked.body), asked.operator(asked.body.why).limits
-    check_limit(changed_limit(await found.get(name), options), asked.service.app.types)
+@limits(
+    "PATCH",
+    "/limits/{name}",
+    scope=Scope.OPERATE,
+    body=LimitChangesInput,
+    response=LimitDocument,
+    statuses=(404,),
+)
+async def change_limit(request: ApiRequest[NoQuery, LimitChangesInput]) -> LimitDocument:
+    """Change some fields of an existing limit."""
+    name, options, found = (
+        request.path("name"),
+        _options(request.body),
+        request.operator(request.body.why).limits,
+    )
+    check_limit(changed_limit(await found.get(name), options), request.service.app.types)
     await found.change(name, **options)
-    return await _shown(asked)
+    return await _show(request)
 
 
-@limits("DELETE", "/limits/{name}", scope=Scope.OPERATE, query=Reason, status=204, answers=(404,))
-async def remove_limit(asked: Asked[Reason, None]) -> None:
-    """Limit nothing by this any more."""
-    await asked.operator(asked.query.why).limits.remove(asked.path("name"))
+@limits("DELETE", "/limits/{name}", scope=Scope.OPERATE, query=ReasonQuery, status=204, statuses=(404,))
+async def remove_limit(request: ApiRequest[ReasonQuery, None]) -> None:
+    """Remove a limit."""
+    await request.operator(request.query.why).limits.remove(request.path("name"))
 
 
-async def _shown(asked: Asked[Any, Any]) -> LimitDocument:
-    found = asked.service.app.operator.limits
-    limit = await found.get(asked.path("name"))
+async def _show(request: ApiRequest[Any, Any]) -> LimitDocument:
+    found = request.service.app.operator.limits
+    limit = await found.get(request.path("name"))
     return limit_document(limit, await found.usages(limit.name))
 
 
-def _options(said: LimitSaid | LimitSet) -> LimitOptions:
-    options: Any = {  # checked, name by name, by what reads it
-        name: value for name in LimitOptions.__annotations__ if (value := getattr(said, name)) is not UNSET
+def _options(given: LimitInput | LimitChangesInput) -> LimitOptions:
+    options: Any = {  # its readers check each by name
+        name: value for name in LimitOptions.__annotations__ if (value := getattr(given, name)) is not UNSET
     }
     return cast("LimitOptions", options)

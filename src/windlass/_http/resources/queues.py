@@ -1,4 +1,4 @@
-"""Queues: how full they are, whether they flow, whose turn it is in them. (F2, F3, F6)"""
+"""Queues: counts, pause and resume, settings."""
 
 from datetime import timedelta
 from typing import Annotated, Any
@@ -13,8 +13,8 @@ from ..._model.queue import MAX_STRIPES, MAX_WEIGHT, Fairness, Level, QueueSetti
 from ..._policy.order.queue_options import QueueChanges
 from ...errors import NotFound
 from ..input_fields import Why
-from ..operation import Asked, NoQuery, Operations
-from .tasks import Reason
+from ..operation import ApiRequest, NoQuery, Operations
+from .tasks import ReasonQuery
 
 queues = Operations("queues")
 
@@ -22,8 +22,8 @@ Weight = Annotated[int, Meta(ge=1, le=MAX_WEIGHT)]
 Share = Annotated[int, Meta(ge=1, le=99)]
 
 
-class QueueSet(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What is to change; null is the default. Of `weights` and `shares`, null takes one away."""
+class QueueChangesInput(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Settings to change; null resets one to its default, also within `weights` and `shares`."""
 
     paused: bool | UnsetType = UNSET
     fairness: Fairness | UnsetType | None = UNSET
@@ -35,16 +35,16 @@ class QueueSet(Struct, kw_only=True, forbid_unknown_fields=True):
     why: Why = ""
 
 
-@queues("GET", "/queues", scope=Scope.READ, bound=True, answer=QueueList)
-async def list_queues(asked: Asked[NoQuery, None]) -> QueueList:
-    """List queues, with how many tasks of each are in which state."""
-    return QueueList(items=await _documents(asked))
+@queues("GET", "/queues", scope=Scope.READ, bound=True, response=QueueList)
+async def list_queues(request: ApiRequest[NoQuery, None]) -> QueueList:
+    """List queues, with the number of tasks in each state."""
+    return QueueList(items=await _documents(request))
 
 
-@queues("GET", "/queues/{queue}", scope=Scope.READ, bound=True, answer=QueueDocument, answers=(404,))
-async def get_queue(asked: Asked[NoQuery, None]) -> QueueDocument:
+@queues("GET", "/queues/{queue}", scope=Scope.READ, bound=True, response=QueueDocument, statuses=(404,))
+async def get_queue(request: ApiRequest[NoQuery, None]) -> QueueDocument:
     """Show a queue."""
-    return await _shown(asked)
+    return await _show(request)
 
 
 @queues(
@@ -52,17 +52,17 @@ async def get_queue(asked: Asked[NoQuery, None]) -> QueueDocument:
     "/queues/{queue}",
     scope=Scope.OPERATE,
     bound=True,
-    body=QueueSet,
-    answer=QueueDocument,
-    answers=(404,),
+    body=QueueChangesInput,
+    response=QueueDocument,
+    statuses=(404,),
 )
-async def set_queue(asked: Asked[NoQuery, QueueSet]) -> QueueDocument:
-    """Change how a queue is set. What is not named stays; programs notice within seconds."""
-    body, queue = asked.body, _own(asked)
+async def set_queue(request: ApiRequest[NoQuery, QueueChangesInput]) -> QueueDocument:
+    """Change settings of a queue. Omitted fields stay as they are. Programs notice within seconds."""
+    body, queue = request.body, _controlled_queue(request)
     changes, paused = _changes(body), None if body.paused is UNSET else body.paused
     if changes or paused is not None:
-        await asked.operator(body.why).set_queue(queue, paused=paused, **changes)
-    return await _shown(asked)
+        await request.operator(body.why).set_queue(queue, paused=paused, **changes)
+    return await _show(request)
 
 
 @queues(
@@ -70,14 +70,14 @@ async def set_queue(asked: Asked[NoQuery, QueueSet]) -> QueueDocument:
     "/queues/{queue}/pause",
     scope=Scope.OPERATE,
     bound=True,
-    query=Reason,
-    answer=QueueDocument,
-    answers=(404,),
+    query=ReasonQuery,
+    response=QueueDocument,
+    statuses=(404,),
 )
-async def pause_queue(asked: Asked[Reason, None]) -> QueueDocument:
-    """Let no task of a queue start until it is resumed; running ones go on."""
-    await asked.operator(asked.query.why).pause(_own(asked))
-    return await _shown(asked)
+async def pause_queue(request: ApiRequest[ReasonQuery, None]) -> QueueDocument:
+    """Pause a queue: no task starts until it is resumed; running tasks continue."""
+    await request.operator(request.query.why).pause(_controlled_queue(request))
+    return await _show(request)
 
 
 @queues(
@@ -85,61 +85,65 @@ async def pause_queue(asked: Asked[Reason, None]) -> QueueDocument:
     "/queues/{queue}/resume",
     scope=Scope.OPERATE,
     bound=True,
-    query=Reason,
-    answer=QueueDocument,
-    answers=(404,),
+    query=ReasonQuery,
+    response=QueueDocument,
+    statuses=(404,),
 )
-async def resume_queue(asked: Asked[Reason, None]) -> QueueDocument:
-    """Let a queue flow again."""
-    await asked.operator(asked.query.why).resume(_own(asked))
-    return await _shown(asked)
+async def resume_queue(request: ApiRequest[ReasonQuery, None]) -> QueueDocument:
+    """Resume a queue."""
+    await request.operator(request.query.why).resume(_controlled_queue(request))
+    return await _show(request)
 
 
-def _own(asked: Asked[Any, Any]) -> str:
-    """The queue of the path, to be changed: it is shared by all tenants, and no one of them may."""
-    queue = asked.path("queue")
-    asked.caller.needs_to_steer(queue)
+def _controlled_queue(request: ApiRequest[Any, Any]) -> str:
+    """Return the queue in the path; raise 403 unless the key may change it."""
+    queue = request.path("queue")
+    request.caller.require_queue_control(queue)
     return queue
 
 
-async def _shown(asked: Asked[Any, Any]) -> QueueDocument:
-    """The queue of the path: its counts are a few seconds old, its settings are as they stand."""
-    queue = asked.path("queue")
-    for one in await _documents(asked):
+async def _show(request: ApiRequest[Any, Any]) -> QueueDocument:
+    """Return the queue in the path, with cached counts and current settings."""
+    queue = request.path("queue")
+    for one in await _documents(request):
         if one.queue == queue:
             return one
-    raise NotFound(f"nothing is known of a queue {queue[:200]!r}: no task, no setting, no worker")
+    raise NotFound(f"there is no queue {queue[:200]!r}: it has no tasks, settings or workers")
 
 
-async def _documents(asked: Asked[Any, Any]) -> list[QueueDocument]:
-    overview = await asked.service.overviews.get(asked.caller.sees(Filter()))
+async def _documents(request: ApiRequest[Any, Any]) -> list[QueueDocument]:
+    overview = await request.service.overviews.get(request.caller.visible(Filter()))
     return queue_documents(
         overview,
-        await _settings(asked),
-        with_workers=not asked.caller.is_bound,
-        with_settings=asked.caller.tenant is None,
+        await _settings(request),
+        with_workers=not request.caller.is_bound,
+        with_settings=request.caller.tenant is None,
     )
 
 
-async def _settings(asked: Asked[Any, Any]) -> list[QueueSettings]:
-    seen = asked.caller.queues
-    found = await asked.service.app.operator.queues()
-    return [one for one in found if seen is None or one.name in seen]
+async def _settings(request: ApiRequest[Any, Any]) -> list[QueueSettings]:
+    visible = request.caller.queues
+    found = await request.service.app.operator.queues()
+    return [one for one in found if visible is None or one.name in visible]
 
 
-def _changes(body: QueueSet) -> QueueChanges:
-    said: Any = {
+def _changes(body: QueueChangesInput) -> QueueChanges:
+    given: Any = {
         name: value for name in QueueChanges.__annotations__ if (value := getattr(body, name)) is not UNSET
     }
     if isinstance(body.retention, RetentionDocument):
-        said["retention"] = _retention(body.retention)
-    changes: QueueChanges = said
+        given["retention"] = _retention(body.retention)
+    changes: QueueChanges = given
     return changes
 
 
-def _retention(said: RetentionDocument) -> Retention:
-    return Retention(completed=_term(said.completed), cancelled=_term(said.cancelled), dead=_term(said.dead))
+def _retention(given: RetentionDocument) -> Retention:
+    return Retention(
+        completed=_duration(given.completed),
+        cancelled=_duration(given.cancelled),
+        dead=_duration(given.dead),
+    )
 
 
-def _term(seconds: float | None) -> timedelta | None:
+def _duration(seconds: float | None) -> timedelta | None:
     return None if seconds is None else timedelta(seconds=seconds)

@@ -1,4 +1,4 @@
-"""Schedules: what is enqueued when; add, pause, trigger, remove. (T2, T5)"""
+"""Schedules: list, put, pause, resume, trigger and remove them."""
 
 from typing import Annotated, Any
 
@@ -12,20 +12,23 @@ from ..._model.key import Scope
 from ..._model.schedule import Missed, Overlap, ScheduleOptions
 from ..._policy.schedule import MAX_AT_MOST, MAX_JITTER
 from ..input_fields import Attempts, Name, Payload, Priority, Why
-from ..operation import Answer, Asked, NoQuery, Operations
-from .tasks import Reason
+from ..operation import ApiRequest, ApiResponse, NoQuery, Operations
+from .tasks import ReasonQuery
 
 schedules = Operations("schedules")
 
 Rule = Annotated[
     str | Annotated[float, Meta(gt=0)],
-    Meta(description="A cron expression, or an interval: seconds, or text like 5m.", examples=["0 3 * * *"]),
+    Meta(
+        description="A cron expression, or an interval: seconds, or text such as 5m.",
+        examples=["0 3 * * *"],
+    ),
 ]
 Zone = Annotated[str, Meta(min_length=1, max_length=100, examples=["Europe/Berlin"])]
 
 
-class ScheduleSaid(Struct, kw_only=True, forbid_unknown_fields=True):
-    """When to enqueue which task. What is left out is as the type declares, or the default."""
+class ScheduleInput(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A schedule. Omitted fields take the task type's defaults."""
 
     type: Name
     rule: Rule
@@ -43,102 +46,104 @@ class ScheduleSaid(Struct, kw_only=True, forbid_unknown_fields=True):
     why: Why = ""
 
 
-class Upcoming(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many ticks to show."""
+class TicksQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The number of ticks to list."""
 
     number: Annotated[int, Meta(ge=1, le=MAX_UPCOMING)] = 5
 
 
-class Triggered(Struct, kw_only=True):
-    """The task that was enqueued."""
+class TriggeredTask(Struct, kw_only=True):
+    """The enqueued task."""
 
     id: Id
 
 
-@schedules("GET", "/schedules", scope=Scope.READ, answer=ScheduleList)
-async def list_schedules(asked: Asked[NoQuery, None]) -> ScheduleList:
-    """List schedules, and when each is due next."""
+@schedules("GET", "/schedules", scope=Scope.READ, response=ScheduleList)
+async def list_schedules(request: ApiRequest[NoQuery, None]) -> ScheduleList:
+    """List schedules."""
     return ScheduleList(
-        items=[schedule_document(one) for one in await asked.service.app.operator.schedules.list()]
+        items=[schedule_document(one) for one in await request.service.app.operator.schedules.list()]
     )
 
 
-@schedules("GET", "/schedules/{name}", scope=Scope.READ, answer=ScheduleDocument, answers=(404,))
-async def get_schedule(asked: Asked[NoQuery, None]) -> ScheduleDocument:
+@schedules("GET", "/schedules/{name}", scope=Scope.READ, response=ScheduleDocument, statuses=(404,))
+async def get_schedule(request: ApiRequest[NoQuery, None]) -> ScheduleDocument:
     """Show a schedule."""
-    return await _shown(asked)
+    return await _show(request)
 
 
-@schedules("GET", "/schedules/{name}/ticks", scope=Scope.READ, query=Upcoming, answer=Ticks, answers=(404,))
-async def list_ticks(asked: Asked[Upcoming, None]) -> Ticks:
+@schedules(
+    "GET", "/schedules/{name}/ticks", scope=Scope.READ, query=TicksQuery, response=Ticks, statuses=(404,)
+)
+async def list_ticks(request: ApiRequest[TicksQuery, None]) -> Ticks:
     """List the next ticks of a schedule."""
-    found = asked.service.app.operator.schedules
-    return Ticks(items=[*await found.upcoming(asked.path("name"), asked.query.number)])
+    found = request.service.app.operator.schedules
+    return Ticks(items=[*await found.upcoming(request.path("name"), request.query.number)])
 
 
-@schedules("PUT", "/schedules/{name}", scope=Scope.OPERATE, body=ScheduleSaid, answer=ScheduleDocument)
-async def put_schedule(asked: Asked[NoQuery, ScheduleSaid]) -> ScheduleDocument:
-    """Add a schedule, or put it in place of the one of the same name; its first tick is the next one."""
-    body = asked.body
-    spec = asked.service.app.types.get(body.type)
+@schedules("PUT", "/schedules/{name}", scope=Scope.OPERATE, body=ScheduleInput, response=ScheduleDocument)
+async def put_schedule(request: ApiRequest[NoQuery, ScheduleInput]) -> ScheduleDocument:
+    """Create or replace a schedule. Ticks before now are not fired."""
+    body = request.body
+    spec = request.service.app.types.get(body.type)
     payload = checked_payload(b"{}" if body.payload is UNSET else bytes(body.payload), spec)
-    said: Any = {
+    options: Any = {
         name: value for name in ScheduleOptions.__annotations__ if (value := getattr(body, name)) is not UNSET
     }
-    found = asked.operator(body.why).schedules
-    made = await found.make(asked.path("name"), body.type, body.rule, payload, spec, **said)
+    found = request.operator(body.why).schedules
+    made = await found.make(request.path("name"), body.type, body.rule, payload, spec, **options)
     await found.put(made, instead=True)
-    return await _shown(asked)
+    return await _show(request)
 
 
-@schedules("DELETE", "/schedules/{name}", scope=Scope.OPERATE, query=Reason, status=204, answers=(404,))
-async def remove_schedule(asked: Asked[Reason, None]) -> None:
-    """Forget a schedule; tasks that it has enqueued stay."""
-    await asked.operator(asked.query.why).schedules.remove(asked.path("name"))
+@schedules("DELETE", "/schedules/{name}", scope=Scope.OPERATE, query=ReasonQuery, status=204, statuses=(404,))
+async def remove_schedule(request: ApiRequest[ReasonQuery, None]) -> None:
+    """Remove a schedule. Tasks that it has enqueued stay."""
+    await request.operator(request.query.why).schedules.remove(request.path("name"))
 
 
 @schedules(
     "POST",
     "/schedules/{name}/pause",
     scope=Scope.OPERATE,
-    query=Reason,
-    answer=ScheduleDocument,
-    answers=(404,),
+    query=ReasonQuery,
+    response=ScheduleDocument,
+    statuses=(404,),
 )
-async def pause_schedule(asked: Asked[Reason, None]) -> ScheduleDocument:
-    """Fire no tick until it is resumed; those that come meanwhile are not made up for."""
-    await asked.operator(asked.query.why).schedules.pause(asked.path("name"))
-    return await _shown(asked)
+async def pause_schedule(request: ApiRequest[ReasonQuery, None]) -> ScheduleDocument:
+    """Pause a schedule. Ticks that pass meanwhile are not fired later."""
+    await request.operator(request.query.why).schedules.pause(request.path("name"))
+    return await _show(request)
 
 
 @schedules(
     "POST",
     "/schedules/{name}/resume",
     scope=Scope.OPERATE,
-    query=Reason,
-    answer=ScheduleDocument,
-    answers=(404,),
+    query=ReasonQuery,
+    response=ScheduleDocument,
+    statuses=(404,),
 )
-async def resume_schedule(asked: Asked[Reason, None]) -> ScheduleDocument:
-    """Go on with the next tick."""
-    await asked.operator(asked.query.why).schedules.resume(asked.path("name"))
-    return await _shown(asked)
+async def resume_schedule(request: ApiRequest[ReasonQuery, None]) -> ScheduleDocument:
+    """Resume a schedule with its next tick."""
+    await request.operator(request.query.why).schedules.resume(request.path("name"))
+    return await _show(request)
 
 
 @schedules(
     "POST",
     "/schedules/{name}/trigger",
     scope=Scope.OPERATE,
-    answer=Triggered,
+    response=TriggeredTask,
     status=201,
-    answers=(404, 409),
-    says=("Location",),
+    statuses=(404, 409),
+    response_headers=("Location",),
 )
-async def trigger_schedule(asked: Asked[NoQuery, None]) -> Answer:
-    """Enqueue its task now, once; its ticks come as if nothing had happened. The task says who did it."""
-    task_id = await asked.operator().schedules.trigger(asked.path("name"))
-    return Answer(value=Triggered(id=task_id), headers=asked.location(task_id))
+async def trigger_schedule(request: ApiRequest[NoQuery, None]) -> ApiResponse:
+    """Enqueue the task of a schedule now. Its ticks are not affected; `enqueued_by` names the key."""
+    task_id = await request.operator().schedules.trigger(request.path("name"))
+    return ApiResponse(value=TriggeredTask(id=task_id), headers=request.location(task_id))
 
 
-async def _shown(asked: Asked[Any, Any]) -> ScheduleDocument:
-    return schedule_document(await asked.service.app.operator.schedules.get(asked.path("name")))
+async def _show(request: ApiRequest[Any, Any]) -> ScheduleDocument:
+    return schedule_document(await request.service.app.operator.schedules.get(request.path("name")))

@@ -1,9 +1,9 @@
-"""The seam over HTTP: what workers, keepers and operators ask of a store from afar. (I2)
+"""The store protocol over HTTP, for `_stores/http`: workers, keepers and operators elsewhere.
 
 POST /store/{verb} takes a request of `_store.messages` as JSON; the key needs the request's scope.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -16,16 +16,16 @@ from ..._model.key import ApiKey, Scope
 from ..._model.limit import Limit
 from ..._model.record import KINDS
 from ..._model.schedule import Schedule
-from ..._store.json_codec import Decoder, encode, wire_type
+from ..._store.json_codec import Decoder, encode
 from ..._store.messages import REQUESTS, ApplyRequest, PruneRequest, PutRequest, RemoveRequest
 from ..._store.messages import Request as StoreRequest
 from ...errors import StoreError
 from ..auth import Caller
+from ..long_poll import WakeListener
 from ..service import Service
 from ..store_messages import check
-from ..wake_stream import Hints
-from ..web.body import body_of, understood
-from ..web.duplicate_names import refuse_repeats
+from ..web.body import decode_errors, read_body
+from ..web.duplicate_names import refuse_duplicate_names
 from ..web.ndjson import NDJSON
 from ..web.problems import Problem
 
@@ -36,71 +36,67 @@ _KEYS = KINDS[ApiKey]
 _decoders = {verb: Decoder[StoreRequest[Any]](kind) for verb, kind in REQUESTS.items()}
 
 
-async def ask(service: Service, caller: Caller, request: Request) -> Response:
-    """Ask the store a verb."""
+async def call_verb(service: Service, caller: Caller, request: Request) -> Response:
+    """Run one verb of the store."""
     name = request.path_params["verb"]
     kind = REQUESTS.get(name)
     if kind is None:
-        raise Problem(404, "not-found", f"there is no verb of that name; there are: {', '.join(REQUESTS)}")
-    caller.needs(kind.scope)
-    caller.needs_no_bounds()
-    body = await body_of(request)
-    with understood():
-        asked = _decoders[name].decode(body or b"{}")
-        refuse_repeats(body, wire_type(kind))
-        if getattr(asked, "kind", None) == _KEYS:
-            caller.needs(Scope.ADMIN)
-        check(asked)
+        raise Problem(404, "not-found", f"there is no such verb; the verbs are {', '.join(REQUESTS)}")
+    caller.require_scope(kind.scope)
+    caller.require_unbound()
+    body = await read_body(request)
+    with decode_errors():
+        message = _decoders[name].decode(body or b"{}")
+    refuse_duplicate_names(body)
+    if getattr(message, "kind", None) == _KEYS:
+        caller.require_scope(Scope.ADMIN)
+    with decode_errors():
+        check(message)
     if caller.key is not None:
-        asked = signed(asked, caller.name)
-    answer = await asked.call(service.store)
-    return Response(encode(answer), media_type="application/json")
+        message = attributed(message, caller.name)
+    return Response(encode(await message.call(service.store)), media_type="application/json")
 
 
-def signed(asked: Any, who: str) -> Any:
-    """What is asked, put down to the key in the audit log: whom the client names, it only says.
+def attributed(message: Any, key: str) -> Any:
+    """Attribute the request to the key in the audit log; the name that the client gives is only added.
 
-    A change to what people set is put down even if the client names nobody. What programs and keepers keep
-    for themselves is not audited at all.
+    Changes to what people set are audited even if the client gives no name. Records that programs and keepers
+    keep for themselves are not audited.
     """
-    match asked:
+    match message:
         case ApplyRequest(action=action):
-            return replace(asked, action=replace(action, by=_on_behalf(who, action.by)))
+            return replace(message, action=replace(action, by=_on_behalf(key, action.by)))
         case PutRequest() | RemoveRequest():
-            by = _on_behalf(who, asked.by) if asked.kind in _SET_BY_PEOPLE else None
-            return replace(asked, by=by)
+            by = _on_behalf(key, message.by) if message.kind in _SET_BY_PEOPLE else None
+            return replace(message, by=by)
         case PruneRequest(by=By() as by):
-            return replace(asked, by=_on_behalf(who, by))
+            return replace(message, by=_on_behalf(key, by))
         case _:
-            return asked
+            return message
 
 
-def _on_behalf(key: str, said: By | None) -> By:
-    if said is None:
+def _on_behalf(key: str, by: By | None) -> By:
+    if by is None:
         return By(who=key)
-    return By(who=f"{key} for {said.who[:_MAX_WHO]}", why=said.why)
+    return By(who=f"{key} for {by.who[:_MAX_WHO]}", why=by.why)
 
 
 async def wakes(service: Service, caller: Caller, request: Request) -> Response:
-    """Hints, a line each, for as long as the caller listens; an empty line now and then says that we do."""
-    caller.needs(Scope.WORK)
-    caller.needs_no_bounds()
+    """Stream wakes, one JSON line each, until the client disconnects; empty lines are keep-alives."""
+    caller.require_scope(Scope.WORK)
+    caller.require_unbound()
     queues = request.query_params.getlist("queue")
     check(queues)
-    lines = _lines(service, queues, request.scope["still_welcome"])
-    return StreamingResponse(lines, media_type=NDJSON)
+    return StreamingResponse(_wake_lines(service, queues, request), media_type=NDJSON)
 
 
-async def _lines(
-    service: Service, queues: list[str], still_welcome: Callable[[], Awaitable[object]]
-) -> AsyncIterator[bytes]:
-    """The lines. A key that is taken back meanwhile hears no more."""
+async def _wake_lines(service: Service, queues: list[str], request: Request) -> AsyncIterator[bytes]:
     yield b"\n"
-    with Hints(service, queues) as hints:
+    with WakeListener(service.store, queues, service.closing) as listener:
         try:
             while not service.closing.is_set():
-                wake = await hints.next(PING_SECONDS)
-                await still_welcome()
+                wake = await listener.next(PING_SECONDS)
+                await service.authenticator.authenticate(request)
                 yield b"\n" if wake is None else encode(wake) + b"\n"
         except (Problem, StoreError, StopAsyncIteration):
-            return  # The answer has begun: it can only end. Who asks again is told why.
+            return  # the response has begun and can only end; the client learns why when it reconnects

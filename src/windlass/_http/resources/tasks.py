@@ -1,4 +1,4 @@
-"""Tasks: look at them, wait for them, stop them, bring them back. (I1, D13)"""
+"""Tasks: list, show, wait for, cancel and replay them."""
 
 from typing import Annotated, Any
 
@@ -9,10 +9,10 @@ from ..._documents.tasks import AttemptList, TaskDocument, TaskPage, attempt_doc
 from ..._model.filter import Filter
 from ..._model.key import Scope
 from ..._model.state import ENDED, State
-from ..disconnect import gone
 from ..input_fields import Payload, Why
-from ..operation import Answer, Asked, NoQuery, Operations
-from ..task_query import Criteria, Listing, page_of_tasks, sought, the_task
+from ..long_poll import disconnected
+from ..operation import ApiRequest, ApiResponse, NoQuery, Operations
+from ..task_query import TaskFilter, TaskListQuery, filter_for, task_in_path, task_page
 
 tasks = Operations("tasks")
 
@@ -20,73 +20,83 @@ MAX_WAIT = 60
 MAX_AT_ONCE = 10_000
 
 
-class Waiting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long to wait."""
+class WaitQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long to wait for the task to end."""
 
     wait: Annotated[
         float,
-        Meta(ge=0, le=MAX_WAIT, description="Answer when the task has ended, or after so many seconds."),
+        Meta(ge=0, le=MAX_WAIT, description="Seconds to wait for the task to end before responding."),
     ] = 0
 
 
-class Reason(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why it is done."""
+class ReasonQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The reason, for the audit log."""
 
     why: Why = ""
 
 
-class Edited(Struct, kw_only=True, forbid_unknown_fields=True):
-    """How a task comes back: as it was, or with another payload."""
+class ReplayInput(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A replay: with the original payload, or with this one."""
 
     payload: Payload | UnsetType = UNSET
     why: Why = ""
 
 
-class Many(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Which tasks it is to be done to: at most `limit`, oldest first. `dry_run` only counts them."""
+class BulkInput(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The tasks to act on: at most `limit`, oldest first. `dry_run` only counts them."""
 
-    where: Criteria
+    where: TaskFilter
     limit: Annotated[int, Meta(ge=1, le=MAX_AT_ONCE)] = 1_000
     dry_run: bool = False
     why: Why = ""
 
 
-class Number(Struct, kw_only=True):
-    """How many tasks it was done to; on a dry run, how many match (`exact`: or about as many)."""
+class TaskCount(Struct, kw_only=True):
+    """The number of tasks acted on; on a dry run, of tasks that match (an estimate unless `exact`)."""
 
     number: int
     exact: bool = True
 
 
-class Moved(Struct, kw_only=True):
-    """The task, and where it is now."""
+class TaskStateDocument(Struct, kw_only=True):
+    """A task and its new state."""
 
     id: Id
     state: State
 
 
-@tasks("GET", "/tasks", scope=Scope.READ, bound=True, query=Listing, answer=TaskPage)
-async def list_tasks(asked: Asked[Listing, None]) -> Answer:
-    """List the tasks that match, oldest first unless asked otherwise."""
-    return await page_of_tasks(asked)
+@tasks("GET", "/tasks", scope=Scope.READ, bound=True, query=TaskListQuery, response=TaskPage)
+async def list_tasks(request: ApiRequest[TaskListQuery, None]) -> ApiResponse:
+    """List matching tasks, oldest first unless `newest_first`."""
+    return await task_page(request)
 
 
-@tasks("GET", "/tasks/{id}", scope=Scope.READ, bound=True, query=Waiting, answer=TaskDocument, answers=(404,))
-async def get_task(asked: Asked[Waiting, None]) -> TaskDocument:
-    """Show a task; with `wait`, once it has ended or the time is over, whichever comes first."""
-    task = await the_task(asked)
-    if asked.query.wait and task.state not in ENDED:
-        await asked.service.watch.ended(task.id, asked.query.wait, asked.service.closing, gone(asked.request))
-        await asked.still_welcome()
-        task = await the_task(asked)
-    return task_document(task, asked.caller.may_see)
+@tasks(
+    "GET",
+    "/tasks/{id}",
+    scope=Scope.READ,
+    bound=True,
+    query=WaitQuery,
+    response=TaskDocument,
+    statuses=(404,),
+)
+async def get_task(request: ApiRequest[WaitQuery, None]) -> TaskDocument:
+    """Show a task. With `wait`, respond when it has ended or the time is up."""
+    task = await task_in_path(request)
+    if request.query.wait and task.state not in ENDED:
+        await request.service.waiter.wait(
+            task.id, request.query.wait, request.service.closing, disconnected(request.http)
+        )
+        await request.recheck_key()
+        task = await task_in_path(request)
+    return task_document(task, request.caller.may_see)
 
 
-@tasks("GET", "/tasks/{id}/attempts", scope=Scope.READ, bound=True, answer=AttemptList, answers=(404,))
-async def list_attempts(asked: Asked[NoQuery, None]) -> AttemptList:
+@tasks("GET", "/tasks/{id}/attempts", scope=Scope.READ, bound=True, response=AttemptList, statuses=(404,))
+async def list_attempts(request: ApiRequest[NoQuery, None]) -> AttemptList:
     """List a task's settled attempts."""
-    task = await the_task(asked)
-    found = await asked.service.app.operator.attempts(task.id)
+    task = await task_in_path(request)
+    found = await request.service.app.operator.attempts(task.id)
     return AttemptList(items=[attempt_document(attempt) for attempt in found])
 
 
@@ -95,18 +105,21 @@ async def list_attempts(asked: Asked[NoQuery, None]) -> AttemptList:
     "/tasks/{id}",
     scope=Scope.OPERATE,
     bound=True,
-    query=Reason,
-    answer=Moved,
-    answers=(202, 404, 409),
+    query=ReasonQuery,
+    response=TaskStateDocument,
+    statuses=(202, 404, 409),
 )
-async def cancel_task(asked: Asked[Reason, None]) -> Answer:
-    """Cancel a task: it never starts (200), or it is asked to stop (202, `running`).
+async def cancel_task(request: ApiRequest[ReasonQuery, None]) -> ApiResponse:
+    """Cancel a task.
 
-    One that has ended is refused (409): an end is final.
+    A task that is not running is cancelled at once (200). A running one is asked to stop (202). One that has
+    ended is refused (409).
     """
-    task = await the_task(asked)
-    state = await asked.service.app.operator.cancel_one(task.id, by=asked.by(asked.query.why))
-    return Answer(value=Moved(id=task.id, state=state), status=200 if state in ENDED else 202)
+    task = await task_in_path(request)
+    state = await request.service.app.operator.cancel_one(task.id, by=request.by(request.query.why))
+    return ApiResponse(
+        value=TaskStateDocument(id=task.id, state=state), status=200 if state in ENDED else 202
+    )
 
 
 @tasks(
@@ -114,31 +127,31 @@ async def cancel_task(asked: Asked[Reason, None]) -> Answer:
     "/tasks/{id}/replay",
     scope=Scope.OPERATE,
     bound=True,
-    body=Edited,
-    needs_body=False,
-    answer=Moved,
-    answers=(404, 409),
+    body=ReplayInput,
+    requires_body=False,
+    response=TaskStateDocument,
+    statuses=(404, 409),
 )
-async def replay_task(asked: Asked[NoQuery, Edited]) -> Moved:
-    """Bring a dead or cancelled task back, perhaps with another payload; its attempts are counted anew."""
-    task = await the_task(asked)
-    payload = asked.body.payload
+async def replay_task(request: ApiRequest[NoQuery, ReplayInput]) -> TaskStateDocument:
+    """Replay a dead or cancelled task, optionally with a new payload. Its attempts count from 0 again."""
+    task = await task_in_path(request)
+    payload = request.body.payload
     edited = None if payload is UNSET else bytes(payload)
-    await asked.service.app.operator.replay_one(task.id, by=asked.by(asked.body.why), payload=edited)
-    return Moved(id=task.id, state=State.READY)
+    await request.service.app.operator.replay_one(task.id, by=request.by(request.body.why), payload=edited)
+    return TaskStateDocument(id=task.id, state=State.READY)
 
 
-@tasks("POST", "/tasks/cancel", scope=Scope.OPERATE, bound=True, body=Many, answer=Number)
-async def cancel_tasks(asked: Asked[NoQuery, Many]) -> Number:
-    """Cancel the tasks that match and have not ended; running ones are asked to stop."""
-    where = sought(asked.caller, asked.body.where, *(state for state in State if state not in ENDED))
-    if asked.body.dry_run:
-        return await counted(asked, where)
-    by = asked.by(asked.body.why)
-    return Number(number=await asked.service.app.operator.cancel(where, by=by, limit=asked.body.limit))
+@tasks("POST", "/tasks/cancel", scope=Scope.OPERATE, bound=True, body=BulkInput, response=TaskCount)
+async def cancel_tasks(request: ApiRequest[NoQuery, BulkInput]) -> TaskCount:
+    """Cancel matching tasks that have not ended; running ones are asked to stop."""
+    where = filter_for(request.caller, request.body.where, *(state for state in State if state not in ENDED))
+    if request.body.dry_run:
+        return await count_matching(request, where)
+    by = request.by(request.body.why)
+    return TaskCount(number=await request.service.app.operator.cancel(where, by=by, limit=request.body.limit))
 
 
-async def counted(asked: Asked[Any, Any], where: Filter) -> Number:
-    """How many tasks match."""
-    counts = await asked.service.app.operator.count(where)
-    return Number(number=sum(one.number for one in counts), exact=all(one.exact for one in counts))
+async def count_matching(request: ApiRequest[Any, Any], where: Filter) -> TaskCount:
+    """Count the tasks that match."""
+    counts = await request.service.app.operator.count(where)
+    return TaskCount(number=sum(one.number for one in counts), exact=all(one.exact for one in counts))

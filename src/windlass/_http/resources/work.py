@@ -1,4 +1,4 @@
-"""Being a worker, in any language: a session, claims, heartbeats, settlements. (I2)"""
+"""Workers in any language: sessions, claims, heartbeats, settlements."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,18 +18,17 @@ from ..._model.task import Progress, Task
 from ..._model.verdict import Receipt
 from ...errors import SessionLost
 from ...signals import Fatal
-from ..held_tasks import own_tasks
 from ..input_fields import Name
-from ..operation import Asked, NoQuery, Operations
-from ..wake_stream import Hints
-from ..worker_outcomes import Ended, settled, settlement
+from ..long_poll import WakeListener
+from ..operation import ApiRequest, NoQuery, Operations
+from ..worker_outcomes import OutcomeInput, own_tasks, settle_outcomes, settlement
 
 work = Operations("work")
 
 MAX_AT_ONCE = 1_000
 MAX_WAIT = 30
-_MAX_PROGRESS = 500  # characters, as in workers of ours
-_LOOK_AGAIN = 1.0  # seconds, should a hint get lost
+_MAX_PROGRESS = 500  # characters, as in our own workers
+_POLL_SECONDS = 1.0  # seconds between claims, in case a wake gets lost
 
 Queues = Annotated[list[Name], Meta(min_length=1, max_length=100)]
 SessionId = Annotated[str, Meta(min_length=1, max_length=200, pattern="^[^\\x00]*$")]
@@ -38,8 +37,8 @@ Count = Annotated[int, Meta(ge=0, le=(1 << 53))]
 Text = Annotated[str, Meta(max_length=200, pattern="^[^\\x00]*$")]
 
 
-class WorkerSaid(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A worker, as it describes itself. Silent for longer than `lease` seconds, its tasks go to others."""
+class WorkerInput(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A worker. After `lease` seconds without a heartbeat, its tasks go to other workers."""
 
     name: Annotated[str, Meta(min_length=1, max_length=200, pattern="^[^\\x00]*$")]
     queues: Queues = field(default_factory=lambda: ["default"])
@@ -51,7 +50,7 @@ class WorkerSaid(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class SessionDocument(Struct, kw_only=True):
-    """A session: what a worker says with everything it asks. It gives a sign of life every `heartbeat` s."""
+    """A session. Send its id with every request, and a heartbeat every `heartbeat` seconds."""
 
     session: str
     lease: float
@@ -59,8 +58,8 @@ class SessionDocument(Struct, kw_only=True):
     now: Instant
 
 
-class Claiming(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What a worker asks for. `number` rises with each claim of a session; `wait` is in seconds."""
+class ClaimInput(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A claim. `number` must increase with each claim of a session; `wait` is in seconds."""
 
     session: SessionId
     queues: Queues = field(default_factory=lambda: ["default"])
@@ -70,7 +69,7 @@ class Claiming(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class ClaimedTask(Struct, kw_only=True):
-    """A task under a lease: `id` and `fence` settle it. That it keeps its `timeout` the worker sees to."""
+    """A claimed task. Settle it by `id` and `fence`. The worker enforces `timeout`."""
 
     id: Id
     fence: int
@@ -90,61 +89,61 @@ class ClaimedTask(Struct, kw_only=True):
 
 
 class ClaimedTasks(Struct, kw_only=True):
-    """What was claimed; nothing, if nothing was ready in time."""
+    """The claimed tasks; empty if none became ready in time."""
 
     tasks: list[ClaimedTask]
 
 
-class Held(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A lease that the worker holds, and how far the task has come."""
+class HeldLease(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A lease that the worker holds, and the progress of its task."""
 
     id: Id
     fence: Fence
     progress: ProgressDocument | None = None
 
 
-class Beat(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A sign of life: the worker, and what it holds.
+class HeartbeatInput(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A heartbeat: the worker and the leases that it holds.
 
-    `through` is the number of the last claim whose answer it has: what was claimed up to then and is not held
-    got lost on the way, and goes to others.
+    `through` is the number of the last claim whose response arrived. Tasks claimed up to then that are not in
+    `held` never reached the worker; they go to other workers.
     """
 
     session: SessionId
-    worker: WorkerSaid
-    held: Annotated[list[Held], Meta(max_length=100_000)] = []
+    worker: WorkerInput
+    held: Annotated[list[HeldLease], Meta(max_length=100_000)] = []
     through: Count = 0
 
 
 class LostLease(Struct, kw_only=True):
-    """A lease that holds no more. Claimed again meanwhile, the same task has another fence."""
+    """A lost lease. If the task has been claimed again, its fence is different."""
 
     id: Id
     fence: int
 
 
-class Pulse(Struct, kw_only=True):
-    """The news: tasks under `lost` leases are others' by now, or settled; `cancel` are to be stopped."""
+class HeartbeatResponse(Struct, kw_only=True):
+    """Leases that are `lost` (settled, or taken over by another worker), and tasks to `cancel`."""
 
     lost: list[LostLease]
     cancel: list[Id]
 
 
-class Settling(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What happened to tasks that were claimed."""
+class SettleInput(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The outcomes of claimed tasks."""
 
-    tasks: Annotated[list[Ended], Meta(min_length=1, max_length=MAX_AT_ONCE)]
+    tasks: Annotated[list[OutcomeInput], Meta(min_length=1, max_length=MAX_AT_ONCE)]
 
 
 class SettledTask(Struct, kw_only=True):
-    """What became of one: `applied`, `repeated` (it was before) or `lost` (it is another's by now)."""
+    """A receipt: `applied`, `repeated` (it was settled so before) or `lost` (another worker has the task)."""
 
     id: Id
     receipt: Receipt
 
 
 class SettledTasks(Struct, kw_only=True):
-    """A receipt for each, in the order they were given."""
+    """The receipts, in the order of the request."""
 
     tasks: list[SettledTask]
 
@@ -154,85 +153,106 @@ class SettledTasks(Struct, kw_only=True):
     "/work/sessions",
     scope=Scope.WORK,
     bound=True,
-    body=WorkerSaid,
-    answer=SessionDocument,
+    body=WorkerInput,
+    response=SessionDocument,
     status=201,
 )
-async def open_session(asked: Asked[NoQuery, WorkerSaid]) -> SessionDocument:
-    """Begin to work: a session that holds the leases of everything this worker claims."""
-    asked.caller.needs_to_work_on(asked.body.queues)
-    await asked.service.store.open()
-    session = f"{asked.caller.mark}{new_id()}"
-    await _beat(asked, Beat(session=session, worker=asked.body), opening=True)
-    now = await asked.service.store.now()
-    lease = asked.body.lease
+async def open_session(request: ApiRequest[NoQuery, WorkerInput]) -> SessionDocument:
+    """Open a session, which holds the leases of all tasks that this worker claims."""
+    request.caller.require_work_on(request.body.queues)
+    await request.service.store.open()
+    session = f"{request.caller.session_prefix}{new_id()}"
+    await _beat(request, HeartbeatInput(session=session, worker=request.body), opening=True)
+    now = await request.service.store.now()
+    lease = request.body.lease
     return SessionDocument(session=session, lease=lease, heartbeat=lease / 3, now=now)
 
 
-@work("DELETE", "/work/sessions/{name}", scope=Scope.WORK, bound=True, status=204, answers=(410,))
-async def end_session(asked: Asked[NoQuery, None]) -> None:
-    """End a session: what it still holds is rescued at once, and may run again."""
-    session = _own(asked, asked.path("name"))
-    if not await asked.service.store.remove(Session, session):
-        raise SessionLost("this session has expired, or was never opened")
+@work("DELETE", "/work/sessions/{name}", scope=Scope.WORK, bound=True, status=204, statuses=(410,))
+async def end_session(request: ApiRequest[NoQuery, None]) -> None:
+    """End a session. Tasks that it still holds are rescued at once and may run again."""
+    session = _own_session(request, request.path("name"))
+    if not await request.service.store.remove(Session, session):
+        raise SessionLost("the session has expired or was never opened")
 
 
-@work("POST", "/work/heartbeat", scope=Scope.WORK, bound=True, body=Beat, answer=Pulse, answers=(410,))
-async def heartbeat(asked: Asked[NoQuery, Beat]) -> Pulse:
-    """Give a sign of life, and hear which tasks are lost or to be cancelled.
+@work(
+    "POST",
+    "/work/heartbeat",
+    scope=Scope.WORK,
+    bound=True,
+    body=HeartbeatInput,
+    response=HeartbeatResponse,
+    statuses=(410,),
+)
+async def heartbeat(request: ApiRequest[NoQuery, HeartbeatInput]) -> HeartbeatResponse:
+    """Renew the leases of a session. Returns which leases are lost and which tasks to cancel.
 
-    410: the session is over. Others may have its tasks: stop all work, and open another.
+    410: the session has expired and other workers may have its tasks. Stop all work and open a new session.
     """
-    asked.caller.needs_to_work_on(asked.body.worker.queues)
-    return await _beat(asked, asked.body)
+    request.caller.require_work_on(request.body.worker.queues)
+    return await _beat(request, request.body)
 
 
-@work("POST", "/work/claim", scope=Scope.WORK, bound=True, body=Claiming, answer=ClaimedTasks, answers=(410,))
-async def claim(asked: Asked[NoQuery, Claiming]) -> ClaimedTasks:
-    """Claim ready tasks, up to `limit`; with `wait`, as soon as there are any."""
-    body = asked.body
-    asked.caller.needs_to_work_on(body.queues)
+@work(
+    "POST",
+    "/work/claim",
+    scope=Scope.WORK,
+    bound=True,
+    body=ClaimInput,
+    response=ClaimedTasks,
+    statuses=(410,),
+)
+async def claim(request: ApiRequest[NoQuery, ClaimInput]) -> ClaimedTasks:
+    """Claim up to `limit` ready tasks. With `wait`, respond as soon as there are any."""
+    body = request.body
+    request.caller.require_work_on(body.queues)
     wanted = Claim(
-        session=_own(asked, body.session), queues=tuple(body.queues), limit=body.limit, number=body.number
+        session=_own_session(request, body.session),
+        queues=tuple(body.queues),
+        limit=body.limit,
+        number=body.number,
     )
-    await asked.service.store.open()
-    found = await asked.service.store.claim(wanted)
+    await request.service.store.open()
+    found = await request.service.store.claim(wanted)
     if not found and body.wait:
-        found = await _waited(asked, wanted)
-    delivered = [one for task in found if (one := await _delivered(asked, task.task)) is not None]
+        found = await _claim_when_ready(request, wanted)
+    delivered = [one for task in found if (one := await _claimed_task(request, task.task)) is not None]
     return ClaimedTasks(tasks=delivered)
 
 
-@work("POST", "/work/settle", scope=Scope.WORK, bound=True, body=Settling, answer=SettledTasks)
-async def settle(asked: Asked[NoQuery, Settling]) -> SettledTasks:
-    """Settle tasks by what happened to them. To repeat is harmless; a lost lease changes nothing.
+@work("POST", "/work/settle", scope=Scope.WORK, bound=True, body=SettleInput, response=SettledTasks)
+async def settle(request: ApiRequest[NoQuery, SettleInput]) -> SettledTasks:
+    """Settle tasks by their outcomes. Repeating a request is harmless; a lost lease changes nothing.
 
-    Whether and when a task that failed is tried again is decided here, by its type's rules. A result that
-    cannot be kept (too large, say) buries its task, and no other: the work is done, and would not end better.
+    The server decides whether and when a failed task is retried, by the rules of its type. A result that
+    cannot be stored (too large, for example) buries its task and no other: a retry would not help.
     """
-    asked.caller.needs_to_work_on(())
-    receipts = await settled(asked, asked.body.tasks)
-    told = zip(asked.body.tasks, receipts, strict=True)
-    return SettledTasks(tasks=[SettledTask(id=one.id, receipt=receipt) for one, receipt in told])
+    request.caller.require_work_on(())
+    receipts = await settle_outcomes(request, request.body.tasks)
+    pairs = zip(request.body.tasks, receipts, strict=True)
+    return SettledTasks(tasks=[SettledTask(id=one.id, receipt=receipt) for one, receipt in pairs])
 
 
-async def _beat(asked: Asked[Any, Any], beat: Beat, *, opening: bool = False) -> Pulse:
-    said = beat.worker
-    session = _own(asked, beat.session)
-    leases, others = await _held(asked, beat)
-    pulse = await asked.service.store.heartbeat(
+async def _beat(
+    request: ApiRequest[Any, Any], beat: HeartbeatInput, *, opening: bool = False
+) -> HeartbeatResponse:
+    worker = beat.worker
+    session = _own_session(request, beat.session)
+    leases, others = await _held(request, beat)
+    reply = await request.service.store.heartbeat(
         Heartbeat(
             session=session,
             worker=Worker(
-                name=said.name,
-                host=said.host,
-                pid=said.pid,
-                queues=tuple(said.queues),
-                slots=said.slots,
+                name=worker.name,
+                host=worker.host,
+                pid=worker.pid,
+                queues=tuple(worker.queues),
+                slots=worker.slots,
                 busy=len(leases),
-                version=said.version,
+                version=worker.version,
             ),
-            lease_for=timedelta(seconds=said.lease),
+            lease_for=timedelta(seconds=worker.lease),
             opening=opening,
             held=tuple(leases),
             through=beat.through,
@@ -241,63 +261,64 @@ async def _beat(asked: Asked[Any, Any], beat: Beat, *, opening: bool = False) ->
             ),
         )
     )
-    if not pulse.alive:
-        raise SessionLost("this session has expired, or was never opened: stop its tasks, and open another")
-    lost = [LostLease(id=lease.task_id, fence=lease.fence) for lease in (*others, *pulse.lost)]
-    return Pulse(lost=lost, cancel=list(pulse.cancel))
+    if not reply.alive:
+        raise SessionLost("the session has expired or was never opened; stop its tasks and open a new one")
+    lost = [LostLease(id=lease.task_id, fence=lease.fence) for lease in (*others, *reply.lost)]
+    return HeartbeatResponse(lost=lost, cancel=list(reply.cancel))
 
 
-def _progress(said: ProgressDocument) -> Progress:
-    """It is bent to fit: no worker is to be taken for dead because of what it says on the side."""
-    fraction = min(max(said.fraction, 0.0), 1.0)
-    return Progress(fraction=fraction, message=said.message.replace("\0", "")[:_MAX_PROGRESS])
+def _progress(given: ProgressDocument) -> Progress:
+    """Clamp progress to its bounds: a bad value must not fail the heartbeat."""
+    fraction = min(max(given.fraction, 0.0), 1.0)
+    return Progress(fraction=fraction, message=given.message.replace("\0", "")[:_MAX_PROGRESS])
 
 
 async def _held(
-    asked: Asked[Any, Any], beat: Beat
+    request: ApiRequest[Any, Any], beat: HeartbeatInput
 ) -> tuple[dict[Lease, ProgressDocument | None], Sequence[Lease]]:
-    """The leases that the beat names, and those among them that others hold: of these nothing is told."""
+    """Return the caller's own leases with their progress, and those that are not its own."""
     held = {Lease(one.id, one.fence): one.progress for one in beat.held}
-    if not asked.caller.is_bound:
+    if not request.caller.is_bound:
         return held, ()
-    own = await own_tasks(asked, (one.id for one in beat.held))
+    own = await own_tasks(request, (one.id for one in beat.held))
     others = [lease for lease in held if lease.task_id not in own]
     return {lease: held[lease] for lease in held if lease.task_id in own}, others
 
 
-async def _waited(asked: Asked[NoQuery, Claiming], wanted: Claim) -> Sequence[Claimed]:
-    """What becomes ready in time; nothing for who has gone meanwhile: there it would lie until missed.
+async def _claim_when_ready(request: ApiRequest[NoQuery, ClaimInput], wanted: Claim) -> Sequence[Claimed]:
+    """Claim until tasks are ready or the time is up.
 
-    Nor for who has lost the key: that is looked at before each claim.
+    Check the connection and the key before each claim: tasks claimed for a client that has gone would wait
+    for their lease to expire.
     """
     loop = asyncio.get_running_loop()
-    until = loop.time() + asked.body.wait
-    with Hints(asked.service, wanted.queues) as hints:
+    until = loop.time() + request.body.wait
+    with WakeListener(request.service.store, wanted.queues, request.service.closing) as listener:
         while True:
-            found = await asked.service.store.claim(wanted)
+            found = await request.service.store.claim(wanted)
             left = until - loop.time()
-            if found or left <= 0 or asked.service.closing.is_set():
+            if found or left <= 0 or request.service.closing.is_set():
                 return found
-            await hints.next(min(left, _LOOK_AGAIN))
-            if await asked.request.is_disconnected():
+            await listener.next(min(left, _POLL_SECONDS))
+            if await request.http.is_disconnected():
                 return ()
-            await asked.still_welcome()
+            await request.recheck_key()
 
 
-async def _delivered(asked: Asked[Any, Any], task: Task) -> ClaimedTask | None:
-    """The task with all it needs; None if what it waited for is gone: then it is buried."""
+async def _claimed_task(request: ApiRequest[Any, Any], task: Task) -> ClaimedTask | None:
+    """Return the task with its predecessors' results; bury it and return None if these are gone."""
     try:
-        payload = await payload_with_results(asked.service.store, task)
+        payload = await payload_with_results(request.service.store, task)
     except Fatal as error:
-        said = ErrorDocument(type="Fatal", message=str(error))
-        ended = Ended(id=task.id, fence=task.fence, outcome="failed", error=said, fatal=True)
-        await asked.service.store.settle([settlement(asked.service.app, task, ended)])
+        described = ErrorDocument(type="Fatal", message=str(error))
+        ended = OutcomeInput(id=task.id, fence=task.fence, outcome="failed", error=described, fatal=True)
+        await request.service.store.settle([settlement(request.service.app, task, ended)])
         return None
     return build_document(ClaimedTask, task, payload=Raw(payload))
 
 
-def _own(asked: Asked[Any, Any], session: str) -> str:
-    """The session, if it is the caller's own. To a key that is bound others' do not exist."""
-    if asked.caller.is_bound and not session.startswith(asked.caller.mark):
-        raise SessionLost("this session has expired, or was never opened: open another")
+def _own_session(request: ApiRequest[Any, Any], session: str) -> str:
+    """Return the session id; raise SessionLost if a bound key did not open it."""
+    if request.caller.is_bound and not session.startswith(request.caller.session_prefix):
+        raise SessionLost("the session has expired or was never opened; open a new one")
     return session

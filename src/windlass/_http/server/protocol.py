@@ -1,10 +1,9 @@
-"""A connection that nobody can hold without using it: uvicorn's, with deadlines and bounds of its own.
+"""uvicorn's HTTP protocol with deadlines and bounds: no client can hold a connection without using it.
 
-uvicorn waits for the head of a request for ever, however long it grows. Whoever trickles bytes into many
-connections would keep everybody else out.
+uvicorn itself waits for the head of a request for ever, however long it grows.
 """
 
-from asyncio import TimerHandle, Transport
+from asyncio import AbstractEventLoop, TimerHandle, Transport
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, cast
@@ -13,91 +12,93 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from ..web.problems import SAFE_HEADERS, Problem, answer
-from .cork import Corked
+from ..web.problems import SAFE_HEADERS, Problem, problem_response
 
 HEAD_SECONDS = 5.0
-"""From a head's first byte to its last. An idle connection has uvicorn's own, longer time."""
+"""Time for a request head to arrive. Idle connections have uvicorn's longer keep-alive timeout."""
 
 LINGER_SECONDS = 5.0
-"""For the rest of a body that was answered before it was all there: the sender is to see the answer."""
+"""Time for the rest of a body after the response, so that the client can read the response."""
 
 STALL_SECONDS = 30.0
-"""For who asks and then takes nothing of the answer."""
+"""Time without progress in sending a response before the connection is aborted."""
 
 MAX_HEAD = 16 * 1024
 
-_BUSY = Problem(503, "busy", "too many connections; try again")
-_MALFORMED = Problem(400, "malformed", "this is not HTTP as this server understands it")
-_HEAD_TOO_LARGE = Problem(431, "head-too-large", f"the head of a request has at most {MAX_HEAD:,} bytes")
+_BUSY = Problem(503, "busy", "too many connections; retry")
+_MALFORMED = Problem(400, "malformed", "not a valid HTTP/1.1 request")
+_HEAD_TOO_LARGE = Problem(431, "head-too-large", f"the request head is larger than {MAX_HEAD:,} bytes")
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """One connection, from its first byte to its last."""
+    """One connection."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
-        self._most = self.limit_concurrency
-        self.limit_concurrency = None  # Ours to heed: uvicorn's refusal is not a problem document.
+        self._max_connections = self.limit_concurrency
+        self.limit_concurrency = None  # checked here: uvicorn's refusal is not a problem document
         self._deadline: TimerHandle | None = None
         self._stall: TimerHandle | None = None
         self._in_head = False
         self._in_body = False
-        self._unread = 0  # bytes of a head that is not all there yet
-        self._head = 0  # bytes of its parts that are
+        self._unread = 0  # bytes received of an incomplete head
+        self._head = 0  # bytes of URL and headers parsed so far
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
-        """Begin; who never says a word is let go as an idle one is."""
-        super().connection_made(cast("Transport", Corked(transport, self.loop)))
+        """Start the keep-alive timer at once: a client may never send anything."""
+        super().connection_made(cast("Transport", HeadDelayTransport(transport, self.loop)))
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
         )
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over: nothing is waited for any more."""
-        self._disarm()
+        """Stop all timers."""
+        self._stop_deadline()
         self.resume_writing()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes, of a head or of a body."""
+        """Start the deadline for the head unless it has arrived whole; refuse one that is too large."""
         if self.transport.is_closing():
             return
         if not self._in_body:
             self._unread += len(data)
         super().data_received(data)
         if not (self._unread or self._in_head) or self.transport.is_closing():
-            return  # Most heads come whole, and no clock need run.
-        self._arm(HEAD_SECONDS, self._head_is_late)
+            return
+        self._start_deadline(HEAD_SECONDS, self._head_timed_out)
         if self._unread > MAX_HEAD:
             self._refuse(_HEAD_TOO_LARGE)
 
     def on_message_begin(self) -> None:
-        """The first byte of a head."""
+        """Note that a head begins."""
         self._head = 0
         self._in_head = True
         self._in_body = False
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """A part of the address."""
+        """Count the bytes of the URL."""
         self._grow(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, or what trails behind a body."""
+        """Count the bytes of a header or trailer."""
         self._grow(len(name) + len(value))
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The head is there: now the request begins, unless there are too many."""
-        self._disarm()
+        """Run the request, or respond 503 if there are too many connections."""
+        self._stop_deadline()
         self._in_head = False
         self._in_body = True
         self._unread = 0
         app = self.app
-        if self._most is not None and max(len(self.connections), len(self.tasks)) >= self._most:
+        if (
+            self._max_connections is not None
+            and max(len(self.connections), len(self.tasks)) >= self._max_connections
+        ):
             self.app = _busy
         try:
             super().on_headers_complete()
@@ -105,71 +106,107 @@ class GuardedProtocol(HttpToolsProtocol):
             self.app = app
 
     def on_message_complete(self) -> None:
-        """The body is there as well."""
-        self._disarm()
+        """Stop the deadline: the body has arrived."""
+        self._stop_deadline()
         self._in_body = False
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """The answer is out; what is still to come of the body is not waited for long."""
+        """Wait only briefly for the rest of the body."""
         super().on_response_complete()
         if self._in_body and not self.pipeline:
-            self._arm(LINGER_SECONDS, self.transport.close)
+            self._start_deadline(LINGER_SECONDS, self.transport.close)
 
     def pause_writing(self) -> None:
-        """The other side takes nothing of what is sent."""
+        """Start the stall timer: the client does not read."""
         super().pause_writing()
         if self._stall is None:
             self._stall = self.loop.call_later(STALL_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """It goes on taking."""
+        """Stop the stall timer: the client reads again."""
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
         super().resume_writing()
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  uvicorn's own words are not a problem document
-        """Refuse what is no HTTP, or too much of it."""
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  uvicorn's text is not a problem document
+        """Respond with a problem document instead of uvicorn's text."""
         self._refuse(_HEAD_TOO_LARGE if self._head > MAX_HEAD else _MALFORMED)
 
     def _refuse(self, problem: Problem) -> None:
-        self._disarm()
+        self._stop_deadline()
         cycle = self.cycle
         if (
             cycle is None or cycle.response_complete or not cycle.response_started
-        ):  # In the midst of another answer this one would be read as a part of it.
+        ):  # within another response it would be read as part of that
             self.transport.write(_as_bytes(problem, self.server_state.default_headers))
         self.transport.close()
 
     def _grow(self, size: int) -> None:
         self._head += size
         if self._head > MAX_HEAD:
-            raise _HEAD_TOO_LARGE  # The parser stops, and says that it could not go on.
+            raise _HEAD_TOO_LARGE  # stops the parser, which calls send_400_response
 
-    def _head_is_late(self) -> None:
+    def _head_timed_out(self) -> None:
         self._deadline = None
         if self.cycle is not None and not self.cycle.response_complete:
-            self._arm(HEAD_SECONDS, self._head_is_late)  # Our turn, not theirs: perhaps we do not even read.
+            self._start_deadline(
+                HEAD_SECONDS, self._head_timed_out
+            )  # our response is due first; reading may be paused
         else:
             self.transport.close()
 
-    def _arm(self, seconds: float, then: Callable[[], None]) -> None:
+    def _start_deadline(self, seconds: float, then: Callable[[], None]) -> None:
         if self._deadline is None:
             self._deadline = self.loop.call_later(seconds, then)
 
-    def _disarm(self) -> None:
+    def _stop_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
 
+class HeadDelayTransport:
+    """Delays the response head so that head and body leave in one write; at most until the next loop turn."""
+
+    __slots__ = ("_head", "_loop", "_transport")
+
+    def __init__(self, transport: Transport, loop: AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._head = b""
+
+    def write(self, data: bytes) -> None:
+        """Write data after a delayed head; delay data that is a head."""
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(b"HTTP/1.1 ") and data.endswith(b"\r\n\r\n"):
+            self._head = data
+            self._loop.call_soon(self._flush)
+            return
+        self._transport.write(data)
+
+    def close(self) -> None:
+        """Write a delayed head, then close."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._head:
+            data, self._head = self._head, b""
+            self._transport.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 async def _busy(connection: Connection, receive: Receive, send: Send) -> None:
-    await answer(_BUSY, {**SAFE_HEADERS, "connection": "close"})(connection, receive, send)
+    await problem_response(_BUSY, {**SAFE_HEADERS, "connection": "close"})(connection, receive, send)
 
 
 def _as_bytes(problem: Problem, more: list[tuple[bytes, bytes]]) -> bytes:
-    response = answer(problem, {**SAFE_HEADERS, "connection": "close"})
+    response = problem_response(problem, {**SAFE_HEADERS, "connection": "close"})
     lines = [f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}".encode()]
     lines += [name + b": " + value for name, value in [*more, *response.raw_headers]]
     return b"\r\n".join([*lines, b"", bytes(response.body)])

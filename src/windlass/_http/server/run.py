@@ -1,4 +1,4 @@
-"""Running the API: where it listens, where it refuses to, and how it stops."""
+"""Run the API on uvicorn: listen, serve beside a keeper, stop."""
 
 import asyncio
 import errno
@@ -23,11 +23,11 @@ MAX_CONNECTIONS = 1000
 _BACKLOG = 2048
 _KEEP_ALIVE_SECONDS = 75
 _GRACE_SECONDS = 10
-_NOT_FREE = {errno.EADDRINUSE: "is taken by another program", errno.EACCES: "is not for this user"}
+_NOT_FREE = {errno.EADDRINUSE: "is already in use", errno.EACCES: "needs privileges that this user lacks"}
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it there."""
+    """Tell whether a host is reachable from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -35,28 +35,28 @@ def is_loopback(host: str) -> bool:
 
 
 def check_safe(host: str, *, has_keys: bool, insecure: bool) -> None:
-    """Refuse to listen where strangers may come by, unless they need a key."""
+    """Raise InvalidOption for a host that other machines can reach, unless keys are required."""
     if not (is_loopback(host) or has_keys or insecure):
         raise InvalidOption(
-            f"listening on {host} lets others in, and there are no keys: make one with "
-            f"`windlass keys create LABEL --scope …`, listen on 127.0.0.1, or say --insecure"
+            f"refusing to listen on {host} without API keys: other machines could do everything; create a "
+            f"key with `windlass keys create LABEL --scope …`, listen on 127.0.0.1, or pass --insecure"
         )
 
 
-def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens there, or a word on why there can be none."""
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket; raise Refused if the port cannot be used, InvalidOption for a bad host."""
     try:
         return _listener(host, port)
     except OSError as error:
         if error.errno in _NOT_FREE:
             why = _NOT_FREE[error.errno]
-            raise Refused(f"port {port} of {host} {why}; choose another with --port") from None
-        raise InvalidOption(f"it cannot listen on {host}: {error.strerror or error}") from None
+            raise Refused(f"port {port} on {host} {why}; choose another with --port") from None
+        raise InvalidOption(f"cannot listen on {host}: {error.strerror or error}") from None
 
 
 def _listener(host: str, port: int) -> socket.socket:
     family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-    # With the protocol said: asyncio sends without delay only on sockets that are known to be TCP.
+    # asyncio sets TCP_NODELAY only on sockets whose protocol is explicitly TCP
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -69,7 +69,7 @@ def _listener(host: str, port: int) -> socket.socket:
 
 
 class Server:
-    """The API of an app, on uvicorn; and a keeper beside it, unless others keep house."""
+    """Serves the API of an app on uvicorn, with a keeper beside it unless `keeper` is False."""
 
     def __init__(
         self,
@@ -83,7 +83,9 @@ class Server:
         served = Api(app, open_to_all=open_to_all, open_until_keys=open_until_keys, **options)
         self._app = app
         self._keeper = keeper
-        self._open_why = "--insecure" if open_to_all else "there are no keys" if open_until_keys else None
+        self._open_because = (
+            "--insecure" if open_to_all else "there are no API keys" if open_until_keys else None
+        )
         self._closing: asyncio.Event = served.service.closing
         config = uvicorn.Config(
             served,
@@ -102,15 +104,15 @@ class Server:
         self._server = _Uvicorn(config)
 
     def stop(self) -> None:
-        """Answer what is asked, and those who wait at once; the second time, wait for nothing."""
+        """Finish running requests, ending long polls at once; the second call does not wait for them."""
         self._server.force_exit = self._closing.is_set()
         self._server.should_exit = True
         self._closing.set()
 
     async def run(self, listener: socket.socket) -> None:
-        """Serve until it is stopped; it says so if whoever reaches it may do everything."""
-        if self._open_why is not None:
-            logger.warning("%s: whoever can reach it may do everything", self._open_why)
+        """Serve until stopped. Logs a warning if no key is required."""
+        if self._open_because is not None:
+            logger.warning("%s: anyone who can connect has full access", self._open_because)
         keeping = asyncio.ensure_future(self._keep())
         try:
             await self._server.serve(sockets=[listener])
@@ -123,34 +125,33 @@ class Server:
             return
         try:
             await self._app.keeper(name=f"{socket.gethostname()}-{os.getpid()}").run()
-        except Exception:  # What is served goes on: others may keep house, and /readyz says whether one does.
-            logger.exception("the keeper has failed; start this server anew, or run `windlass keeper`")
+        except Exception:  # keep serving: another keeper may run, and /readyz tells
+            logger.exception("the keeper failed; restart this server, or run `windlass keeper`")
 
 
 class _Uvicorn(uvicorn.Server):
-    """uvicorn, that leaves the signals to who runs it."""
+    """A uvicorn server that leaves signals to its caller."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
+        """Capture no signals."""
         yield
 
 
-async def prepared(app: App, *, host: str, insecure: bool, **options: Any) -> Server:
-    """A server that is safe to listen there."""
+async def new_server(app: App, *, host: str, insecure: bool, **options: Any) -> Server:
+    """Return a server; raise InvalidOption if it would be open to other machines without keys."""
     has_keys = bool(await app.operator.keys.list())
     check_safe(host, has_keys=has_keys, insecure=insecure)
-    logging.getLogger("uvicorn.error").addFilter(_matters)
+    logging.getLogger("uvicorn.error").addFilter(_is_warning)
     return Server(app, open_to_all=insecure, open_until_keys=not has_keys, **options)
 
 
-def _matters(record: logging.LogRecord) -> bool:
-    """What uvicorn says of its own comings and goings is said here already."""
+def _is_warning(record: logging.LogRecord) -> bool:
+    """Drop uvicorn's start and stop messages; we log our own."""
     return record.levelno > logging.INFO
 
 
-def told(host: str, port: int, place: str, promise: Any) -> str:
-    """The one line that says what is served where."""
+def start_line(host: str, port: int, place: str, promise: Any) -> str:
+    """Return the line that `windlass serve` prints on start."""
     shown = f"[{host}]" if ":" in host else host
-    kept = f"what it acknowledges is {promise.durability}: {promise.why}"
-    return f"serving {place} at http://{shown}:{port}; {kept}"
+    return f"serving {place} at http://{shown}:{port}; durability: {promise.durability} ({promise.why})"

@@ -1,4 +1,4 @@
-"""Taking a request in, within bounds of size and time."""
+"""Request bodies: read them within bounds of size and time."""
 
 import asyncio
 from collections.abc import Iterator
@@ -10,40 +10,40 @@ from starlette.requests import ClientDisconnect, Request
 from .problems import Problem
 
 MAX_BODY = 64 * 1024 * 1024
-"""Bytes: the largest batch of tasks; a single payload has a bound of its own."""
+"""Bytes of a request body, enough for the largest batch; a single payload has a limit of its own."""
 
 MAX_SECONDS = 15.0
-"""Who sends slower than that ties up a connection on purpose, or might as well."""
+"""Time for a body to arrive, so that slow senders do not occupy connections."""
 
 
-async def body_of(request: Request, *, optional: bool = False) -> bytes:
-    """The body of a request; a Problem if it is too large, too slow, or not JSON in UTF-8."""
-    if optional and _has_none(request):
+async def read_body(request: Request, *, optional: bool = False) -> bytes:
+    """Read a JSON body; raise a Problem if it is too large, too slow, or not JSON in UTF-8."""
+    if optional and _is_empty(request):
         return b""
     kind = header(request, b"content-type")
     if kind != "application/json" and kind.partition(";")[0].strip().lower() != "application/json":
-        raise Problem(415, "unsupported-media-type", "send JSON, and say so: Content-Type: application/json")
+        raise Problem(415, "unsupported-media-type", "send JSON, with Content-Type: application/json")
     if header(request, b"content-encoding", "identity").strip().lower() != "identity":
-        raise Problem(415, "unsupported-media-type", "send it as it is, not compressed")
-    said = header(request, b"content-length")
-    if said.isdigit() and int(said) > MAX_BODY:
+        raise Problem(415, "unsupported-media-type", "compressed bodies are not supported")
+    length = header(request, b"content-length")
+    if length.isdigit() and int(length) > MAX_BODY:
         raise _too_large()
-    if _is_here(request):
+    if _has_arrived(request):
         return _utf8(await _chunks(request))
     try:
         async with asyncio.timeout(MAX_SECONDS):
             return _utf8(await _chunks(request))
     except TimeoutError:
-        raise Problem(408, "too-slow", f"a request is sent within {MAX_SECONDS:g} seconds") from None
+        raise Problem(408, "too-slow", f"the body did not arrive within {MAX_SECONDS:g} seconds") from None
 
 
-def header(request: Request, name: bytes, otherwise: str = "") -> str:
-    """A header, by its name in small letters. Starlette's own way takes five times as long to find none."""
+def header(request: Request, name: bytes, default: str = "") -> str:
+    """Return a header by its name in lower case. Starlette's lookup takes five times as long to find none."""
     for key, value in request.scope["headers"]:
         if key == name:
             text: str = value.decode("latin-1")
             return text
-    return otherwise
+    return default
 
 
 async def _chunks(request: Request) -> bytes:
@@ -61,46 +61,46 @@ async def _chunks(request: Request) -> bytes:
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def _is_here(request: Request) -> bool:
-    """Whether the whole body has come with the head, as short ones do: then no clock need run.
+def _has_arrived(request: Request) -> bool:
+    """Tell whether the whole body has arrived with the head, as short ones do: then no timer is needed.
 
-    uvicorn knows. Of another server nothing is known, and the clock runs.
+    Only uvicorn tells; under other servers the timer runs.
     """
     cycle = getattr(request.receive, "__self__", None)
     return getattr(cycle, "more_body", True) is False
 
 
-def _has_none(request: Request) -> bool:
+def _is_empty(request: Request) -> bool:
     headers = request.headers
     return headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
 
 
 @contextmanager
-def understood() -> Iterator[None]:
-    """What cannot be read is a problem of who sent it."""
+def decode_errors() -> Iterator[None]:
+    """Raise decoding errors as 422 problems."""
     try:
         yield
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise not_understood(error) from None
+        raise unreadable(error) from None
 
 
-def not_understood(error: Exception) -> Problem:
-    """The problem with what could not be read."""
+def unreadable(error: Exception) -> Problem:
+    """Return the problem for a body that cannot be decoded."""
     match error:
         case UnicodeDecodeError():
             return Problem(422, "invalid-request", f"the body is not UTF-8 at byte {error.start}")
         case RecursionError():
-            return Problem(422, "invalid-request", "the body is nested too deeply; flatten it")
+            return Problem(422, "invalid-request", "the body is nested too deeply")
         case _:
             return Problem(422, "invalid-request", str(error))
 
 
 def _too_large() -> Problem:
-    return Problem(413, "too-large", f"a request has at most {MAX_BODY:,} bytes")
+    return Problem(413, "too-large", f"the body is larger than {MAX_BODY:,} bytes")
 
 
 def _utf8(body: bytes) -> bytes:
-    """JSON within JSON is not looked into when it is read: what is no text must not get that far."""
+    """Check the encoding here: msgspec does not look into raw JSON such as payloads."""
     if not body.isascii():
         try:
             body.decode()

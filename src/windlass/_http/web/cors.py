@@ -1,4 +1,4 @@
-"""Pages of other origins that may use the API from a browser: none, unless they are named. (I3)"""
+"""CORS: the origins whose pages may call the API from a browser; none unless they are listed."""
 
 import re
 from collections.abc import Iterable
@@ -13,41 +13,47 @@ from ...errors import InvalidOption
 from .problems import SAFE_HEADERS
 
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:.]+\](:[0-9]{1,5})?", re.ASCII)
-_SENT = ("Authorization", "Content-Type", "Idempotency-Key")
-_SHOWN = ("Idempotency-Replayed", "Link", "Location", "RateLimit", "RateLimit-Policy", "Retry-After")
-_SECONDS = 600  # that a browser need not ask again
+_REQUEST_HEADERS = ("Authorization", "Content-Type", "Idempotency-Key")
+_RESPONSE_HEADERS = (
+    "Idempotency-Replayed",
+    "Link",
+    "Location",
+    "RateLimit",
+    "RateLimit-Policy",
+    "Retry-After",
+)
+_MAX_AGE_SECONDS = 600
 
 
-def letting_in(served: ASGIApp, origins: Iterable[str]) -> ASGIApp:
-    """The API, that pages of these origins may ask and read. They send a key: cookies are nothing to us."""
-    named = [origin(one) for one in origins]
-    if not named:
-        return served
+def with_cors(app: ASGIApp, origins: Iterable[str]) -> ASGIApp:
+    """Let pages of these origins call the app. Cookies are not allowed: pages send a key."""
+    allowed = [checked_origin(one) for one in origins]
+    if not allowed:
+        return app
     return _Cors(
-        served,
-        allow_origins=named,
+        app,
+        allow_origins=allowed,
         allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),
-        allow_headers=_SENT,
-        expose_headers=_SHOWN,
-        max_age=_SECONDS,
+        allow_headers=_REQUEST_HEADERS,
+        expose_headers=_RESPONSE_HEADERS,
+        max_age=_MAX_AGE_SECONDS,
     )
 
 
 class _Cors(CORSMiddleware):
-    """What a browser asks before it asks is answered here, with the headers of every answer."""
+    """Starlette's middleware, with our security headers on preflight responses too."""
 
     def preflight_response(self, request_headers: Headers) -> Response:
-        """Whether a page may ask."""
         response = super().preflight_response(request_headers)
         response.headers.update(SAFE_HEADERS)
         return response
 
 
-def origin(text: str) -> str:
-    """An origin as browsers send it: scheme, host and perhaps a port. There is none that stands for all."""
+def checked_origin(text: str) -> str:
+    """Return an origin as browsers send it: scheme, host and optional port. There is no wildcard."""
     if not _ORIGIN.fullmatch(text):
         raise InvalidOption(
-            f"the origin {quoted(text)} is none: write it as browsers do, https://example.com or "
-            f"http://localhost:3000, in small letters and without a path; there is no word for all of them"
+            f"{quoted(text)} is not an origin; write it as browsers send it, such as https://example.com or "
+            f"http://localhost:3000: lower case, no path, no wildcard"
         )
     return text

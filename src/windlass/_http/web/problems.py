@@ -1,4 +1,4 @@
-"""Errors as problems (RFC 9457): one shape for everything that goes wrong."""
+"""Problem documents (RFC 9457): the one shape of every error response."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -33,7 +33,7 @@ SAFE_HEADERS = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-"""On every answer: they keep a browser from making more of it than it is."""
+"""Security headers on every response."""
 
 _STATUS: tuple[tuple[type[WindlassError], int], ...] = (
     (IdempotencyConflict, 422),
@@ -53,23 +53,23 @@ _STATUS: tuple[tuple[type[WindlassError], int], ...] = (
 )
 
 TITLES = {
-    400: "the request is malformed",
-    401: "a key is needed",
-    403: "the key does not allow this",
-    404: "there is no such thing here",
-    405: "the method is not allowed here",
-    408: "it took too long",
-    409: "not as things stand",
-    410: "it is gone",
-    411: "the length of the body must be said",
-    413: "the request is too large",
-    415: "the body must be JSON",
-    422: "the request is understood, and wrong",
+    400: "malformed request",
+    401: "authentication required",
+    403: "forbidden",
+    404: "not found",
+    405: "method not allowed",
+    408: "timed out",
+    409: "conflict",
+    410: "gone",
+    411: "length required",
+    413: "request too large",
+    415: "unsupported media type",
+    422: "invalid request",
     429: "too many requests",
-    431: "the headers are too large",
-    500: "the server failed",
-    501: "not supported here",
-    503: "not now: try again",
+    431: "request headers too large",
+    500: "internal error",
+    501: "not supported",
+    503: "temporarily unavailable; retry",
 }
 
 CODES: dict[int, tuple[str, ...]] = {
@@ -96,11 +96,11 @@ CODES: dict[int, tuple[str, ...]] = {
     501: ("not-supported",),
     503: ("busy", "store-unavailable", "schema-mismatch"),
 }
-"""What can go wrong, by status. Programs may rely on these words."""
+"""The stable codes of problems, by status."""
 
 
 class ProblemDocument(Struct, kw_only=True):
-    """What went wrong (RFC 9457). `code` is stable, `detail` is for people."""
+    """A problem (RFC 9457). `code` is stable for programs; `detail` is for people and may change."""
 
     type: Annotated[str, Meta(examples=["urn:windlass:problem:not-found"])]
     title: str
@@ -109,12 +109,12 @@ class ProblemDocument(Struct, kw_only=True):
     code: Annotated[
         str, Meta(extra_json_schema={"enum": sorted(code for some in CODES.values() for code in some)})
     ]
-    standing: Annotated[str, Meta(description="The task that stands already.")] | UnsetType = UNSET
-    pointer: Annotated[str, Meta(description="Where in the body it is (RFC 6901).")] | UnsetType = UNSET
+    standing: Annotated[str, Meta(description="The id of the existing task.")] | UnsetType = UNSET
+    pointer: Annotated[str, Meta(description="A JSON pointer to the error (RFC 6901).")] | UnsetType = UNSET
 
 
 class Problem(Exception):
-    """A problem with a status, a stable code and words for a person."""
+    """Raised to respond with a problem document."""
 
     def __init__(
         self,
@@ -126,7 +126,6 @@ class Problem(Exception):
         **more: Any,
     ) -> None:
         super().__init__(detail)
-        self.headers = headers or {}
         self.status = status
         self.code = code
         self.detail = detail
@@ -134,8 +133,8 @@ class Problem(Exception):
         self.more = more
 
 
-def problem_of(error: WindlassError) -> Problem:
-    """What one of our errors is over HTTP."""
+def problem_from(error: WindlassError) -> Problem:
+    """Return the problem of one of our errors."""
     status = next(status for kind, status in _STATUS if isinstance(error, kind))
     more: dict[str, Any] = {}
     if isinstance(error, DuplicateTask | IdempotencyConflict):
@@ -145,18 +144,18 @@ def problem_of(error: WindlassError) -> Problem:
     return Problem(status, error.code, str(error), **more)
 
 
-def hidden(error: StoreError) -> Problem:
-    """What a failure of the store is to who asked: whether to try again, and no more."""
-    known = problem_of(error)
-    again = "try again" if error.transient else "the server's log says more"
-    return Problem(known.status, known.code, f"the store cannot do this now; {again}")
+def store_problem(error: StoreError) -> Problem:
+    """Return the problem of a store error without its message, which may name hosts and files."""
+    known = problem_from(error)
+    hint = "retry" if error.transient else "see the server's log"
+    return Problem(known.status, known.code, f"the store failed; {hint}")
 
 
-def document(problem: Problem) -> ProblemDocument:
-    """A problem as JSON."""
+def problem_document(problem: Problem) -> ProblemDocument:
+    """Build the document of a problem."""
     return ProblemDocument(
         type=f"urn:windlass:problem:{problem.code}",
-        title=TITLES.get(problem.status, "something went wrong"),
+        title=TITLES.get(problem.status, "error"),
         status=problem.status,
         detail=problem.detail,
         code=problem.code,
@@ -164,11 +163,11 @@ def document(problem: Problem) -> ProblemDocument:
     )
 
 
-def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
-    """A problem as a response."""
+def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    """Build the response of a problem."""
     extra = {**problem.headers, **(headers or {})}
     if problem.status in (429, 503):
         extra.setdefault("Retry-After", "1")
     if problem.status == 401:
         extra.setdefault("WWW-Authenticate", 'Bearer realm="windlass"')
-    return Response(msgspec.json.encode(document(problem)), problem.status, extra, media_type=TYPE)
+    return Response(msgspec.json.encode(problem_document(problem)), problem.status, extra, media_type=TYPE)

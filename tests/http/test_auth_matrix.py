@@ -14,7 +14,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tests.http.asking import Api
+from tests.http.api_client import Api
 from tests.http.problem import assert_safe, problem
 from tests.loops.working import Watch
 from tests.servers.api import ApiServer

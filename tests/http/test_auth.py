@@ -293,7 +293,8 @@ async def test_a_store_that_is_away_tells_strangers_nothing(api: ApiServer, http
     for _ in range(2):
         response = await asker.verb("about", key)
         assert (
-            problem(response, 503, "store-unavailable")["detail"] == "the keys cannot be looked up; try again"
+            problem(response, 503, "store-unavailable")["detail"]
+            == "cannot read API keys from the store; retry"
         )
         assert response.headers["retry-after"] == "1"
     assert (await asker.verb("about", key)).status_code == 200

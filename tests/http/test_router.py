@@ -9,13 +9,13 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from tests.http.asking import Api
+from tests.http.api_client import Api
 from tests.http.problem import problem
 from tests.loops.working import eventually
 from tests.servers.api import ApiServer
 from windlass import App, http
 from windlass._client.keys import Keys
-from windlass._http.web.router import Routing, Target
+from windlass._http.web.router import Route, Router
 from windlass._model.key import Scope
 from windlass._stores.memory import MemoryStore
 
@@ -130,8 +130,8 @@ def _handler(*_: Any) -> Any:
     ],
 )
 def test_servers_say_where_it_is_mounted_in_different_ways(root: str, path: str) -> None:
-    target = Target(_handler)
-    found, _ = Routing({"/tasks": {"GET": target}}).find({"path": path, "root_path": root, "method": "GET"})
+    target = Route(_handler)
+    found, _ = Router({"/tasks": {"GET": target}}).find({"path": path, "root_path": root, "method": "GET"})
     assert found is target
 
 

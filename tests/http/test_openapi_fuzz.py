@@ -12,14 +12,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from windlass._http.documents import TaskDocument, attempt_document, task_document
 
 from tests.examples import FULL
-from tests.http.fuzzing import fuzzed
+from tests.http.fuzz import fuzzed
 from tests.servers.api import ApiServer
 from tests.system.fleet import Fleet
 from tests.system.serving import Server
 from windlass._client.keys import Keys
+from windlass._documents.tasks import TaskDocument, attempt_document, task_document
 from windlass._model.filter import Filter, Page
 from windlass._model.key import Scope
 from windlass._model.queue import QueueSettings
@@ -87,7 +87,7 @@ async def looked_through(store: Store) -> int:
             assert parse_payload(task.payload) == encode_payload(msgspec.json.decode(task.payload))
             if task.result is not None:
                 assert parse(task.result, "result") == encode(msgspec.json.decode(task.result), "result")
-            shown = msgspec.json.encode(task_document(task, lambda _queue, _tenant: True))
+            shown = msgspec.json.encode(task_document(task))
             assert msgspec.json.decode(shown, type=TaskDocument).id == task.id
             for attempt in await store.attempts(task.id):
                 msgspec.json.encode(attempt_document(attempt))

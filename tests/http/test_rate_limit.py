@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 import httpx2
 import pytest
 
-from tests.http.asking import Api
+from tests.http.api_client import Api
 from tests.http.problem import problem
 from windlass._client.keys import Keys
-from windlass._http.rate_limit import _MANY, Pacing
+from windlass._http.rate_limit import _MAX_BUCKETS, RateLimiter
 from windlass._http.web.problems import Problem
 from windlass._model.key import ApiKey, Scope
 
@@ -26,12 +26,12 @@ def key(rate: float | None, name: str = "k") -> ApiKey:
     return ApiKey(name=name, label=name, hash="", scopes=(), created_at=datetime.now(UTC), rate=rate)
 
 
-def asked(pacing: Pacing, kept: ApiKey, times: int) -> int:
+def allowed(limiter: RateLimiter, kept: ApiKey, times: int) -> int:
     """How many of so many requests are let in."""
     number = 0
     for _ in range(times):
         try:
-            pacing.take(kept)
+            limiter.take(kept)
         except Problem:
             continue
         number += 1
@@ -44,61 +44,61 @@ class TestPacing:
     )
     def test_a_seconds_worth_at_once_and_then_no_faster_than_the_rate(self, rate: float, burst: int) -> None:
         clock = Clock()
-        pacing = Pacing(clock)
-        assert asked(pacing, key(rate), burst + 5) == burst
+        limiter = RateLimiter(clock)
+        assert allowed(limiter, key(rate), burst + 5) == burst
         number = 0
         for _ in range(200):
             clock.now += 0.25 / rate
-            number += asked(pacing, key(rate), 3)
+            number += allowed(limiter, key(rate), 3)
         assert number in (49, 50, 51)
         clock.now += 1e6
-        assert asked(pacing, key(rate), burst + 5) == burst
+        assert allowed(limiter, key(rate), burst + 5) == burst
 
     def test_each_key_by_itself_and_one_without_a_rate_at_will(self) -> None:
-        pacing = Pacing(Clock())
-        assert asked(pacing, key(2, "a"), 10) == 2
-        assert asked(pacing, key(2, "b"), 10) == 2
-        assert asked(pacing, key(None, "c"), 1000) == 1000
-        assert pacing.take(None) == {}
+        limiter = RateLimiter(Clock())
+        assert allowed(limiter, key(2, "a"), 10) == 2
+        assert allowed(limiter, key(2, "b"), 10) == 2
+        assert allowed(limiter, key(None, "c"), 1000) == 1000
+        assert limiter.take(None) == {}
 
     def test_what_it_says(self) -> None:
         clock = Clock()
-        pacing = Pacing(clock)
-        assert pacing.take(key(3)) == {"RateLimit-Policy": '"key";q=3;w=1', "RateLimit": '"key";r=2;t=1'}
-        pacing.take(key(3))
-        assert pacing.take(key(3))["RateLimit"] == '"key";r=0;t=1'
-        assert Pacing(clock).take(key(0.1)) == {
+        limiter = RateLimiter(clock)
+        assert limiter.take(key(3)) == {"RateLimit-Policy": '"key";q=3;w=1', "RateLimit": '"key";r=2;t=1'}
+        limiter.take(key(3))
+        assert limiter.take(key(3))["RateLimit"] == '"key";r=0;t=1'
+        assert RateLimiter(clock).take(key(0.1)) == {
             "RateLimit-Policy": '"key";q=1;w=10',
             "RateLimit": '"key";r=0;t=10',
         }
 
     def test_who_waits_as_told_is_let_in(self) -> None:
         clock = Clock()
-        pacing = Pacing(clock)
-        pacing.take(key(0.3))
+        limiter = RateLimiter(clock)
+        limiter.take(key(0.3))
         with pytest.raises(Problem) as refused:
-            pacing.take(key(0.3))
+            limiter.take(key(0.3))
         assert (refused.value.status, refused.value.code) == (429, "too-many-requests")
         assert refused.value.headers["Retry-After"] == "4"
         clock.now += 4
-        pacing.take(key(0.3))
+        limiter.take(key(0.3))
 
     def test_a_rate_that_is_changed_holds_at_once(self) -> None:
         clock = Clock()
-        pacing = Pacing(clock)
-        assert asked(pacing, key(0.001), 5) == 1
-        assert asked(pacing, key(100), 5) == 0
+        limiter = RateLimiter(clock)
+        assert allowed(limiter, key(0.001), 5) == 1
+        assert allowed(limiter, key(100), 5) == 0
         clock.now += 1
-        assert asked(pacing, key(100), 500) == 100
-        assert asked(pacing, key(0.5), 5) == 0
+        assert allowed(limiter, key(100), 500) == 100
+        assert allowed(limiter, key(0.5), 5) == 0
 
     def test_keys_that_are_used_no_more_are_forgotten(self) -> None:
         clock = Clock()
-        pacing = Pacing(clock)
-        for number in range(5 * _MANY):
-            pacing.take(key(10, str(number)))
+        limiter = RateLimiter(clock)
+        for number in range(5 * _MAX_BUCKETS):
+            limiter.take(key(10, str(number)))
             clock.now += 0.01
-        assert len(pacing._buckets) <= _MANY
+        assert len(limiter._buckets) <= _MAX_BUCKETS
 
 
 async def test_a_key_that_asks_too_often_is_told_when_to_come_again(

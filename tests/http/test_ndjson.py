@@ -9,7 +9,7 @@ import httpx2
 import msgspec
 import pytest
 
-from tests.http.asking import Api
+from tests.http.api_client import Api
 from tests.http.problem import assert_safe, problem
 from tests.loops.working import eventually
 from windlass._client.keys import Keys

@@ -3,7 +3,7 @@
 import httpx2
 import pytest
 
-from tests.http.asking import Api
+from tests.http.api_client import Api
 from tests.http.problem import assert_safe
 from tests.servers.api import ApiServer
 from windlass import App, InvalidOption

@@ -125,7 +125,7 @@ class TestOverview:
         monkeypatch.setattr(events, "PING_SECONDS", 0.1)
         async with listening(live) as heard:
             assert (await heard.next())[0] == "overview"
-            assert [await heard.next() for _ in range(3)] == [("still here", None)] * 3
+            assert [await heard.next() for _ in range(3)] == [("keep-alive", None)] * 3
 
     async def test_a_store_that_is_away_is_a_problem(self, live: Api, watch: Watch) -> None:
         watch.then("count", Fault.BEFORE)
@@ -238,7 +238,7 @@ class TestTask:
         made = await live.enqueue()
         async with listening(live, f"/tasks/{made}/events") as heard:
             await heard.next()
-            assert await heard.next() == ("still here", None)
+            assert await heard.next() == ("keep-alive", None)
 
 
 class TestKeys:

@@ -37,7 +37,7 @@ def test_without_keys_it_refuses_other_addresses_than_this_machine(run: Run, hos
     ran = run("serve", "--host", host)
 
     assert ran.code == 2
-    assert f"listening on {host} lets others in, and there are no keys" in ran.err
+    assert f"refusing to listen on {host} without API keys" in ran.err
     assert "--insecure" in ran.err
 
 
@@ -102,7 +102,7 @@ def test_a_signal_stops_it_while_a_worker_is_connected(
 def test_without_keys_it_serves_this_machine_and_logs_so(start: Start, port: int) -> None:
     server = start("serve", "--port", str(port))
     until(server, "serving")
-    until(server, "there are no keys: whoever can reach it may do everything")
+    until(server, "there are no API keys: anyone who can connect has full access")
 
     with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as response:
         assert response.status == 200
@@ -141,7 +141,7 @@ def test_a_worker_whose_key_is_refused_ends_with_the_reason(
     assert code == 4
     assert error.endswith("has the scopes work, read, operate, enqueue; this one lacks operate, enqueue")
     code, error = worker(good, f"{url}/shop")
-    assert (code, "there is nothing at this address" in error) == (4, True), error
+    assert (code, "there is no such path" in error) == (4, True), error
     assert worker("two words")[0] == 2
     assert worker(good, url.replace("//", f"//x:{lacking}@"))[0] == 2
     assert worker(good, "http://127.0.0.1:port")[0] == 2

@@ -54,7 +54,7 @@ def port() -> int:
 def test_it_serves_and_works(start: Start, port: int, store: str, durability: str) -> None:
     everything = start("up", "shop:app", "--store", store, "--port", str(port))
     line = until(everything, "serving")[-1]
-    assert f"serving {store} at http://127.0.0.1:{port}; what it acknowledges is {durability}" in line
+    assert f"serving {store} at http://127.0.0.1:{port}; durability: {durability}" in line
 
     made = ask(port, "/tasks", {"type": "shop.welcome", "payload": {"user_id": 1}, "delay": 0.01})["id"]
     ended = ask(port, f"/tasks/{made}?wait=20")
@@ -135,7 +135,7 @@ def test_a_port_that_is_taken_starts_nothing(run: Run, start: Start) -> None:
         _, err = everything.communicate(timeout=20)
 
     assert everything.returncode == 3
-    message = f"port {number} of 127.0.0.1 is taken by another program; choose another with --port"
+    message = f"port {number} on 127.0.0.1 is already in use; choose another with --port"
     assert err == f"error[refused]: {message}\n"
     assert run("workers", "--json").rows == []
 

@@ -55,7 +55,9 @@ def serve(
 
     async def work(app: "App") -> None:
         await app.open()
-        server = await http.new_server(app, host=host, insecure=insecure, keeper=not no_keeper, origins=origins)
+        server = await http.new_server(
+            app, host=host, insecure=insecure, keeper=not no_keeper, origins=origins
+        )
         with (
             http.listen(host, port) as listener,
             stopped_by_signals(asyncio.get_running_loop(), server.stop),

@@ -200,7 +200,7 @@ async def world(api: ApiServer, http: httpx2.AsyncClient, monkeypatch: pytest.Mo
 
 
 def documented(operation: Operation) -> set[int]:
-    return {operation.status, *operation.answers}
+    return {operation.status, *operation.statuses}
 
 
 async def test_without_a_good_key_nothing_is_told(world: World) -> None:

@@ -4,10 +4,10 @@ import asyncio
 
 import httpx2
 import pytest
-from tests.http.test_matrix import ASKED
 
 from tests.http.api_client import Api
 from tests.http.problem import problem
+from tests.http.test_auth_matrix import ASKED
 from windlass._http.app import OPERATIONS
 from windlass._http.operation import Operation
 

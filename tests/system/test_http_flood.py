@@ -8,9 +8,9 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from tests.http.test_stream import read
 
 from tests.http.api_client import Api
+from tests.http.test_ndjson import read
 from tests.servers.process import free_port
 from tests.system.fleet import wait_until
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ..._model.limit import COLUMNS, Limit
+from ..._model.limit import COLUMNS, Limit, Usage
 
 _MAX_VALUE = 100
 _SEPARATOR = "\x1f"  # between limit and value; never part of a name
@@ -133,6 +133,12 @@ def tokens_at(limit: Limit, use: PermitUsage, now: datetime) -> float:
         return float(limit.capacity)
     gained = max((now - use.at).total_seconds(), 0.0) * limit.rate
     return min(use.tokens + gained, float(limit.capacity))
+
+
+def usage_of(key: str, limit: Limit, use: PermitUsage, now: datetime) -> Usage:
+    """Return what is in use under a permit's key at an instant, as operators see it."""
+    tokens = None if limit.rate is None else tokens_at(limit, use, now)
+    return Usage(name=key, limit=limit.name, value=split_key(key)[1], running=use.running, tokens=tokens)
 
 
 def needs_lock(permit: Permit, use: PermitUsage) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from ..._model.limit import Limit, Usage
-from ..._policy.order.limits import PermitUsage, split_key, tokens_at
+from ..._policy.order.limits import PermitUsage, split_key, usage_of
 
 
 def usages(limits: Iterable[Limit], used: Mapping[str, PermitUsage], now: datetime) -> list[Usage]:
@@ -12,9 +12,7 @@ def usages(limits: Iterable[Limit], used: Mapping[str, PermitUsage], now: dateti
     known = {limit.name: limit for limit in limits}
     found = []
     for key, use in used.items():
-        name, value = split_key(key)
-        limit = known.get(name)
+        limit = known.get(split_key(key)[0])
         if limit is not None and (use.running or use.tokens is not None):
-            tokens = None if limit.rate is None else tokens_at(limit, use, now)
-            found.append(Usage(name=key, limit=name, value=value, running=use.running, tokens=tokens))
+            found.append(usage_of(key, limit, use, now))
     return found

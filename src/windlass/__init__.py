@@ -1,6 +1,16 @@
-"""windlass: a durable task queue for Python.
+"""windlass: a durable task queue for Python. It keeps every task until it has ended, whatever crashes.
 
-It holds every task it was given until that task has ended, whatever dies meanwhile.
+    from windlass import App
+
+    app = App("sqlite:///windlass.db")
+
+    @app.task
+    def greet(name: str) -> None:
+        print(f"hello {name}")
+
+    greet.enqueue(name="Ada")
+
+`windlass worker module:app` runs what is enqueued. Start with docs/quickstart.md.
 """
 
 from ._client.client import Client, Handle

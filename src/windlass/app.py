@@ -76,7 +76,7 @@ class App:
         identity: str | None = None,
         webhook_secret: str | None = None,
     ) -> None:
-        self.store = ObservedStore(_opened(store))
+        self.store = ObservedStore(_store_of(store))
         self.store_name = store_name(store)
         self.types: Mapping[str, HandlerSpec] = {}
         self.retention = retention or Retention()
@@ -331,7 +331,7 @@ class App:
     def use_store(self, store: str | Store) -> Store:
         """Use another store from now on; returns the one used so far, which stays open. For tests."""
         self.store_name = store_name(store)
-        return self.store.swap(_opened(store))
+        return self.store.swap(_store_of(store))
 
     def metrics(self) -> "Metrics":
         """Return the metrics of this program for Prometheus; counting starts with the first call.
@@ -394,5 +394,5 @@ class App:
         run_process(self.worker(settings), self.close)
 
 
-def _opened(store: str | Store) -> Store:
+def _store_of(store: str | Store) -> Store:
     return open_store(store, key=api_key()) if isinstance(store, str) else store

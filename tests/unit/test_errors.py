@@ -1,4 +1,4 @@
-"""Errors: one tree, one code each, and the docstring draws it truly."""
+"""Errors: one tree, one code each, as the module docstring shows."""
 
 import inspect
 import re

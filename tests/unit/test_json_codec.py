@@ -1,4 +1,4 @@
-"""Values of the model come back from the wire as they went, and what is none of them is refused."""
+"""The JSON codec returns every value of the model unchanged, and refuses anything else."""
 
 import json
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""The verbs of the seam as messages: all that can be asked from afar, and nothing that cannot."""
+"""The verbs of a store as messages: every verb that works over HTTP has one, and no other."""
 
 import inspect
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Signals: what a handler raises to steer its task carries a duration, however it was written."""
+"""Signals: durations in any notation."""
 
 from datetime import timedelta
 

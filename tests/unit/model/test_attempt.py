@@ -1,4 +1,4 @@
-"""Which settlements are worth a line in the attempt log."""
+"""Which settlements are recorded as attempts."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""A limit limits something, within reason, or it is refused."""
+"""Limits: invalid values are refused."""
 
 from typing import Any
 

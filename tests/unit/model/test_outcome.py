@@ -1,4 +1,4 @@
-"""Every outcome has the name that the attempt log gives it."""
+"""Outcomes: the name of each in attempt records."""
 
 from datetime import timedelta
 

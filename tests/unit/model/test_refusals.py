@@ -1,4 +1,4 @@
-"""Values that make no sense are refused when they are made."""
+"""Invalid values of the model are refused when they are made."""
 
 from datetime import timedelta
 from typing import Any

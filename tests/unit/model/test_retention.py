@@ -1,4 +1,4 @@
-"""Retention: each end is kept for its own time, and what has not ended is never pruned."""
+"""Retention: each final state has its own, and unfinished tasks are never pruned."""
 
 from datetime import timedelta
 

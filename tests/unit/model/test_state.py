@@ -1,4 +1,4 @@
-"""The life of a task: the table is the one in the design, and nothing else moves a task."""
+"""States: the table has exactly the transitions of the design."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""Values are frozen, can be hashed, and come back from JSON as they went: they travel over HTTP."""
+"""Values are frozen and hashable, and JSON returns them unchanged."""
 
 import importlib
 import pkgutil

@@ -1,4 +1,4 @@
-"""Alerts: raised at the threshold, cleared after the hold, told once; and how long a webhook is tried."""
+"""Alerts: raised at the threshold, cleared after the hold, one notice each; delivery is retried for a day."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise

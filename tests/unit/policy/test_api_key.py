@@ -1,4 +1,4 @@
-"""API keys: what is sent has one shape, only the right secret fits, and only in time."""
+"""API keys: one format, only the right secret is valid, and only until it expires."""
 
 import re
 from datetime import timedelta

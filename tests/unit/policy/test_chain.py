@@ -1,4 +1,4 @@
-"""Chains: steps travel inside their predecessor and come out as they went in, with its result."""
+"""Chains: steps are stored in their predecessor and returned unchanged, with its result."""
 
 import json
 from datetime import timedelta

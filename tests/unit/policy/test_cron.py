@@ -1,4 +1,4 @@
-"""Cron: which instants an expression names, also on the days when clocks are turned. (T1, T5)"""
+"""Cron: the instants of an expression, also on days when clocks change."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise

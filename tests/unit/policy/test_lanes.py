@@ -1,4 +1,4 @@
-"""Lanes: a task stands in one, of its tier and its tenant, and a tier's lanes lie side by side."""
+"""Lanes: each task has one, of its tier and tenant, and the lanes of a tier are adjacent."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""A limit as people say it."""
+"""Options of limits, and rates."""
 
 from typing import Any
 

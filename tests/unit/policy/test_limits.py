@@ -1,4 +1,4 @@
-"""Limits: which a task falls under, what it is counted by, and that none is ever exceeded."""
+"""Limits: which apply to a task, what it is counted by, and that none is ever exceeded."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Requests: a caller's options become a validated task, or are refused before anything is stored."""
+"""New tasks: a caller's options become a validated task, or are refused before anything is stored."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Options: what people write becomes exact, and nonsense is refused by name."""
+"""Options: durations, instants and names are parsed, and invalid ones refused by name."""
 
 import math
 from datetime import UTC, datetime, timedelta, timezone, tzinfo

@@ -1,4 +1,4 @@
-"""Payloads: what JSON cannot say, or a store cannot keep, is refused with its place."""
+"""Payloads: what JSON cannot represent or a store cannot keep is refused with its JSON Pointer."""
 
 import json
 import math

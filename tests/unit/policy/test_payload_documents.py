@@ -1,4 +1,4 @@
-"""Payloads that arrive as JSON text: checked as strictly as values, whatever the text tries."""
+"""Payloads that arrive as JSON text are checked as strictly as values."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Rank: one static number orders tasks as priority and waiting, looked at now, would."""
+"""Priority: one static number orders tasks as priority and present waiting time would."""
 
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""A queue's settings as people say them."""
+"""Options of queues."""
 
 from datetime import timedelta
 from typing import Any

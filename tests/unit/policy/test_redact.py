@@ -1,4 +1,4 @@
-"""Redaction: what is secret is masked in a payload, and its text in whatever an error says."""
+"""Redaction: secret fields are masked in payloads, and their values in errors."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Room in a worker with slots in reserve: whatever comes in whatever order, what is kept stays kept."""
+"""Reserved slots: they stay free for their level, whatever arrives in whatever order."""
 
 from collections import Counter
 from typing import Any

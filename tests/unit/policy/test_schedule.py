@@ -1,4 +1,4 @@
-"""Schedules: what may be said of one, and the task of a tick. (T1, T2, T4)"""
+"""Schedules: validation, and the task of a tick."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import count

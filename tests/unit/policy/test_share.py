@@ -1,4 +1,4 @@
-"""Fair shares: in turn, by lot, or in proportion; nobody starves, and who was idle saves nothing up."""
+"""Fair shares: in turn, at random, or in proportion; no lane starves, and idle ones save up nothing."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Ticks: which a schedule has, and what is fired of those that were missed. (T1, T3)"""
+"""Ticks: those of a schedule, and which missed ones are fired."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import islice

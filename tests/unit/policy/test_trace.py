@@ -1,4 +1,4 @@
-"""Traces: which text is a traceparent, what a header becomes, and when an attempt is a child. (O4)"""
+"""Traces: which text is a valid traceparent, how a header is read, and when an attempt is a child span."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Verdicts: every outcome has one, attempts are counted to the edge, and a cancel is heeded."""
+"""Verdicts: every outcome has one; attempts are counted exactly, and a request to stop is honoured."""
 
 from datetime import timedelta
 

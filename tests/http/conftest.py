@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from tests.http.api_client import Api
-from tests.loops.working import eventually
+from tests.loops.workers import eventually
 from tests.servers.api import ApiServer
 from tests.servers.postgres import Postgres
 from tests.stores.schemas import Schemas

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.http.problem import assert_safe, problem
-from tests.loops.working import eventually
+from tests.loops.workers import eventually
 from tests.servers.api import ApiServer
 from windlass._client.keys import Keys
 from windlass._http import auth as access

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tests.http.api_client import Api
 from tests.http.problem import assert_safe, problem
-from tests.loops.working import Watch
+from tests.loops.workers import Watch
 from tests.servers.api import ApiServer
 from windlass import App
 from windlass._client.keys import Keys

@@ -14,7 +14,7 @@ import pytest
 
 from tests.http.api_client import Api
 from tests.http.problem import assert_safe, problem
-from tests.loops.working import Watch, eventually, pause
+from tests.loops.workers import Watch, eventually, pause
 from tests.servers.api import ApiServer
 from windlass._client.keys import Keys
 from windlass._http import auth as access

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from tests.http.problem import assert_safe, problem
-from tests.loops.working import eventually
+from tests.loops.workers import eventually
 from tests.servers.api import ApiServer
 from windlass import App
 from windlass._http.resources import health as about

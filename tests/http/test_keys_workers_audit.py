@@ -12,7 +12,7 @@ import pytest
 from tests.http.api_client import Api
 from tests.http.conftest import Ask
 from tests.http.problem import problem
-from tests.loops.working import eventually
+from tests.loops.workers import eventually
 from tests.servers.api import ApiServer
 from windlass import App
 from windlass._client.keys import Keys

@@ -10,8 +10,8 @@ import pytest
 
 from tests.http.api_client import Api
 from tests.http.problem import problem
-from tests.loops.working import Watch as Calls
-from tests.loops.working import eventually
+from tests.loops.workers import Watch as Calls
+from tests.loops.workers import eventually
 from tests.servers.api import ApiServer
 from windlass._client.keys import Keys
 from windlass._http import auth as access

@@ -11,7 +11,7 @@ import pytest
 
 from tests.http.api_client import Api
 from tests.http.problem import assert_safe, problem
-from tests.loops.working import eventually
+from tests.loops.workers import eventually
 from windlass._client.keys import Keys
 from windlass._http import auth as access
 from windlass._http.server import protocol as connection

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.http.conftest import DEADLINE, Ask
-from tests.loops.working import eventually
+from tests.loops.workers import eventually
 from tests.servers.api import ApiServer
 from windlass._http.resources import store as remote
 from windlass._http.server import protocol as connection

@@ -9,7 +9,7 @@ import pytest
 
 from tests.http.api_client import Api
 from tests.http.problem import problem
-from tests.loops.working import Watch, eventually
+from tests.loops.workers import Watch, eventually
 from tests.servers.api import ApiServer
 from windlass import App
 from windlass._client.keys import Keys

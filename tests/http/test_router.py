@@ -11,7 +11,7 @@ from starlette.routing import Mount
 
 from tests.http.api_client import Api
 from tests.http.problem import problem
-from tests.loops.working import eventually
+from tests.loops.workers import eventually
 from tests.servers.api import ApiServer
 from windlass import App, http
 from windlass._client.keys import Keys

@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tests.http.api_client import Api, lease
-from tests.loops.working import drained
+from tests.loops.workers import drained
 from windlass import App
 from windlass._stores.memory import MemoryStore
 

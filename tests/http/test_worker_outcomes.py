@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from tests.http.problem import problem
-from tests.loops.working import eventually
+from tests.loops.workers import eventually
 from tests.servers.api import ApiServer
 from windlass import App, State
 from windlass._client.keys import Keys

@@ -1,4 +1,4 @@
-"""Task types that run in child processes, where a child can find them: at the top of a module."""
+"""Task types that run in child processes; at module level, where a child finds them."""
 
 import asyncio
 import ctypes

@@ -1,4 +1,4 @@
-"""Every worker and keeper here is impatient: it waits less before it tries again, so that tests are quick."""
+"""Shorten the retry delays of workers and keepers, so that the tests are quick."""
 
 import pytest
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.loops.webhook_receiver import SECRET, webhook_receiver
-from tests.loops.working import Watch, eventually, pause, settings, working
+from tests.loops.workers import Watch, eventually, pause, settings, working
 from tests.stores.schemas import Schemas
 from windlass import App, By, Filter, InvalidOption, NotFound, Page, Retention, State, StoreUnavailable
 from windlass import _webhook as delivery_module

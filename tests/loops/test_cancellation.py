@@ -1,4 +1,4 @@
-"""Cancellation: what has not started never does, what runs is stopped, and an end is an end. (D13)"""
+"""Cancellation: a task that has not started never starts, one that runs is stopped, and an end is final."""
 
 import asyncio
 import threading
@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.loops.working import (
+from tests.loops.workers import (
     assert_nothing_held,
     block,
     drained,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.loops.working import drained, eventually, pause, tasks, watched, working
+from tests.loops.workers import drained, eventually, pause, tasks, watched, working
 from windlass import (
     App,
     DuplicateTask,

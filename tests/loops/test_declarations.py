@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.loops.working import Watch
+from tests.loops.workers import Watch
 from windlass import App, InvalidOption, NotFound, Retention
 from windlass._model.filter import Page
 from windlass._model.limit import Limit

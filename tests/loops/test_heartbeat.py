@@ -1,4 +1,4 @@
-"""The heartbeat: keeps leases, carries progress, and knows when to stop before others take over. (D4, D5)"""
+"""The heartbeat: keeps leases alive, reports progress, and stops tasks before others take them over."""
 
 import asyncio
 import threading
@@ -7,7 +7,7 @@ from time import monotonic
 
 import pytest
 
-from tests.loops.working import (
+from tests.loops.workers import (
     assert_nothing_held,
     block,
     eventually,

@@ -1,4 +1,4 @@
-"""The keeper: promotes on time, rescues after expiry only, prunes, and is replaced when it goes. (D3, D12)"""
+"""The keeper: promotes on time, rescues only expired sessions, prunes, and is replaced when it goes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.loops.working import (
+from tests.loops.workers import (
     Watch,
     assert_nothing_held,
     dead_worker,

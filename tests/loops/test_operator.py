@@ -4,7 +4,7 @@ from time import monotonic
 
 import pytest
 
-from tests.loops.working import drained, tasks
+from tests.loops.workers import drained, tasks
 from windlass import App, Filter, InvalidOption, InvalidPayload, NotFound, Page, Refused, State, TaskFinished
 from windlass._model.filter import By, Dimension
 

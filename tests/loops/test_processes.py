@@ -1,4 +1,4 @@
-"""Handlers in child processes: killable for real, and no danger to the worker or its neighbours. (D8, D12)"""
+"""Handlers in child processes: they can be killed, and cannot harm the worker or other tasks."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ import pytest
 
 from tests.loops import child_tasks
 from tests.loops.child_tasks import app as child_app
-from tests.loops.working import assert_nothing_held, drained, eventually, settings, tasks, working
+from tests.loops.workers import assert_nothing_held, drained, eventually, settings, tasks, working
 from windlass import App, Filter, InvalidOption, State
 from windlass._model.filter import By
 from windlass._model.task import Task

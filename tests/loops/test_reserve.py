@@ -1,4 +1,4 @@
-"""Slots in reserve: what is kept for a level of priority is there for it, and nobody else uses it. (F2)"""
+"""Reserved slots: kept for their level of priority, and used by no other."""
 
 import asyncio
 import random
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.loops.working import (
+from tests.loops.workers import (
     SOON,
     assert_nothing_held,
     drained,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.loops.working import drained, tasks
+from tests.loops.workers import drained, tasks
 from windlass import App, DuplicateTask, InvalidOption, InvalidPayload, NotFound, Refused, chain
 from windlass._model.schedule import Missed, Overlap, Schedule, Tick
 from windlass._stores.memory import MemoryStore

@@ -1,4 +1,4 @@
-"""Schedules at work: ticks fire in time and once, whatever is changed, paused, broken or missed meanwhile."""
+"""Firing schedules: every tick fires in time and once, though schedules change, pause or break."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.loops.working import drained, eventually, pause, tasks, watched, working
+from tests.loops.workers import drained, eventually, pause, tasks, watched, working
 from windlass import App, Backoff, By, Retention, State
 from windlass._keeper import schedules as schedules_module
 from windlass._keeper.keeper import Keeper

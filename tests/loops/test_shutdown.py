@@ -1,4 +1,4 @@
-"""Stopping: nothing new, time for what runs, and everything else handed back. Nothing stays behind. (D11)"""
+"""Stopping a worker: it claims nothing more, lets tasks finish and hands back the rest."""
 
 import asyncio
 import os
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.loops.working import assert_nothing_held, eventually, pause, settings, tasks, watched, working
+from tests.loops.workers import assert_nothing_held, eventually, pause, settings, tasks, watched, working
 from windlass import App, Context, State, Worker
 
 

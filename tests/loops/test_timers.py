@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from tests.loops.working import eventually, pause
+from tests.loops.workers import eventually, pause
 from windlass._timers import Timer
 
 LATER = 3600.0

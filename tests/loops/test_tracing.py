@@ -1,4 +1,4 @@
-"""OpenTelemetry: one trace from who enqueues to the handler, its logs and its chain. (O4)"""
+"""OpenTelemetry: one trace from the producer to the handler, its logs and its chain."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from tests.loops import traced_tasks
-from tests.loops.working import drained, eventually, sessions, watched, working
+from tests.loops.workers import drained, eventually, sessions, watched, working
 from windlass import (
     App,
     Backoff,

@@ -1,4 +1,4 @@
-"""From what a handler does to what becomes of its task: signals, backoff, chains and groups. (D6, D7, P10)"""
+"""From what a handler does to what becomes of its task: signals, backoff, chains and groups."""
 
 import asyncio
 from datetime import timedelta
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.loops.working import assert_nothing_held, drained, eventually, tasks, watched, working
+from tests.loops.workers import assert_nothing_held, drained, eventually, tasks, watched, working
 from windlass import RESULT, App, Backoff, Context, Fatal, Filter, Retry, Snooze, State, TaskCancelled, chain
 from windlass._model.filter import By
 from windlass.testing.faults import Fault

@@ -1,4 +1,4 @@
-"""Task types that say in which span they run, where a child process can find them."""
+"""Task types that report the span they run in; at module level, where a child process finds them."""
 
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider

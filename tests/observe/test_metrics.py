@@ -1,4 +1,4 @@
-"""Metrics: what a run leaves behind in them, exactly; and that asking for them costs little. (O3)"""
+"""Metrics: exact counts of what a worker did, and cheap scrapes."""
 
 import asyncio
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from tests.loops.working import dead_worker, drained, eventually, watched, working
+from tests.loops.workers import dead_worker, drained, eventually, watched, working
 from windlass import App, Backoff, Context, Fatal, Filter, Retry, Snooze, chain
 from windlass._model.filter import By
 from windlass._observe.gauges import MAX_LABEL_VALUES, LabelValues

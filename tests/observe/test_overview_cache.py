@@ -1,11 +1,11 @@
-"""OverviewCache are made no more often than is good for the store. (O3)"""
+"""The cache of overviews: however many ask, the store is read no more often than it should be."""
 
 import asyncio
 from datetime import timedelta
 
 import pytest
 
-from tests.loops.working import SOON, Watch, eventually
+from tests.loops.workers import SOON, Watch, eventually
 from windlass import Filter, StoreUnavailable
 from windlass._observe.overview import _MAX_CACHED, OverviewCache
 from windlass._stores.memory import MemoryStore

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.docs.blocks import DOCS, ROOT
-from tests.loops.working import drained, eventually, working
+from tests.loops.workers import drained, eventually, working
 from windlass import App
 
 OPS = ROOT / "ops"

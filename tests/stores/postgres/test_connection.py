@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.loops.working import eventually, pause, working
+from tests.loops.workers import eventually, pause, working
 from tests.servers.home import new_home
 from tests.servers.postgres import QUICK, USER, Mode, Postgres
 from tests.servers.postgres import run as run_program

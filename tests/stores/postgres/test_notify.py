@@ -8,7 +8,7 @@ from datetime import timedelta
 import asyncpg
 import pytest
 
-from tests.loops.working import eventually
+from tests.loops.workers import eventually
 from windlass._store.protocol import Store, Wake
 from windlass._stores.postgres import PostgresStore, notify
 from windlass.testing.conformance.steps import complete, enqueue_one, settle, some_tasks, worker_on

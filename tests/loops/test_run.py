@@ -1,4 +1,4 @@
-"""Timeouts: what runs too long is stopped where that is possible, and asked where it is not. (D8)"""
+"""Timeouts: what runs too long is interrupted if possible, otherwise asked to stop."""
 
 import asyncio
 import threading
@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.loops.working import assert_nothing_held, block, drained, eventually, pause, tasks, working
+from tests.loops.workers import assert_nothing_held, block, drained, eventually, pause, tasks, working
 from windlass import App, Context, State
 
 

@@ -1,4 +1,4 @@
-"""A slot survives everything that a handler does, and says what it was in a bounded, clean error."""
+"""A slot survives everything a handler does, and records a bounded, clean error."""
 
 import asyncio
 import sys
@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from tests.loops.working import assert_nothing_held, drained, pause, settings, tasks, working
+from tests.loops.workers import assert_nothing_held, drained, pause, settings, tasks, working
 from windlass import App, Filter, State
 from windlass._model.filter import By
 from windlass._worker import runner

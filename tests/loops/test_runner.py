@@ -1,4 +1,4 @@
-"""Handlers in the loop and in threads: what they are given, and what becomes of what they give back."""
+"""Handlers in the event loop and in threads: what they receive, and what becomes of their results."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.loops.working import block, drained, eventually, pause, tasks, working
+from tests.loops.workers import block, drained, eventually, pause, tasks, working
 from windlass import INJECTED, App, Context, InvalidPayload, State, TaskDead
 
 tenant_of: ContextVar[str] = ContextVar("tenant_of", default="nobody")

@@ -1,4 +1,4 @@
-"""Observation: every step has its event, and secrets are in none of them. (O1, O2, L5)"""
+"""ObservedStore: every step has its event, and none of them contains a secret."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.loops.working import dead_worker, drained, eventually, tasks, watched, working
+from tests.loops.workers import dead_worker, drained, eventually, tasks, watched, working
 from windlass import App, Backoff, Context, Fatal, Filter, Retry, Snooze, State, chain
 from windlass._model.filter import By, CancelTasks
 from windlass._model.record import Session

@@ -1,4 +1,4 @@
-"""Outages and lost replies: nothing is lost, nothing is settled twice, and the work resumes. (D1, D10)"""
+"""The exchange with the store in outages: nothing is lost, nothing is settled twice, and work resumes."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.loops.working import (
+from tests.loops.workers import (
     BrokenFor,
     Watch,
     assert_nothing_held,

@@ -1,11 +1,11 @@
-"""Idling, draining, claiming ahead: asks for little, takes what it can run, is quick. (D9, D10)"""
+"""A worker that idles, drains or claims ahead: few calls to the store, and no task it has no room for."""
 
 import asyncio
 from time import monotonic, perf_counter
 
 import pytest
 
-from tests.loops.working import assert_nothing_held, drained, eventually, pause, tasks, watched, working
+from tests.loops.workers import assert_nothing_held, drained, eventually, pause, tasks, watched, working
 from windlass import App, Snooze, State, chain
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the loops share: a worker at work, waiting for what must come, a watched store."""
+"""Helpers of the loop tests: run a worker, wait for a condition, watch and break a store."""
 
 import asyncio
 import threading

@@ -1,10 +1,10 @@
-"""A claim answered too late: what it granted may be another's by now, and is not started. (D5)"""
+"""A reply to a claim that comes too late: its tasks may be another worker's by now, and do not start."""
 
 import asyncio
 from datetime import timedelta
 from typing import Any
 
-from tests.loops.working import assert_nothing_held, eventually, watched, working
+from tests.loops.workers import assert_nothing_held, eventually, watched, working
 from windlass import Context
 from windlass._model.record import Session
 

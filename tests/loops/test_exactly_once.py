@@ -1,4 +1,4 @@
-"""Effects that happen exactly once: a task completed in a transaction of its own, and marks. (D15)"""
+"""Exactly-once effects: completing a task in its own transaction, and `ctx.once` keys."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.loops import child_tasks
-from tests.loops.working import (
+from tests.loops.workers import (
     BrokenFor,
     Watch,
     assert_nothing_held,

@@ -226,7 +226,7 @@ async def test_a_refusal_is_no_failure(app: App) -> None:
     async def note() -> None: ...
 
     await note.aenqueue()
-    with pytest.raises(Exception, match="stands"):
+    with pytest.raises(Exception, match="has not finished yet"):
         await note.aenqueue()
 
     samples = await scraped(app)

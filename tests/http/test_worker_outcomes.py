@@ -146,7 +146,7 @@ async def test_who_waits_is_answered_when_the_server_stops(
     far: Far, store: MemoryStore, api: ApiServer, open_url: str
 ) -> None:
     waiting = asyncio.create_task(far.claim(1, wait=20))
-    await eventually(lambda: store._shelf.listeners)
+    await eventually(lambda: store._tables.listeners)
     api.closes(open_url)
 
     assert await asyncio.wait_for(waiting, 10) == []
@@ -160,7 +160,7 @@ async def test_who_waits_is_refused_once_the_key_is_revoked(
     far = Far(http, url, store)
     await far.open()
     waiting = asyncio.create_task(far.ask("claim", session=far.session, number=1, wait=20))
-    await eventually(lambda: store._shelf.listeners)
+    await eventually(lambda: store._tables.listeners)
     await keys.revoke(made.key.name)
 
     problem(await asyncio.wait_for(waiting, 10), 401, "unauthorized")

@@ -37,8 +37,8 @@ async def test_nothing_stays_of_sessions_that_came_and_went(store: MemoryStore, 
     keeper = await worker_on(store)
     assert await store.rescue(keeper.session, limit=10) == []
 
-    assert store._shelf.held == {}
-    assert list(store._shelf.sessions) == [keeper.session]
+    assert store._tables.held == {}
+    assert list(store._tables.sessions) == [keeper.session]
 
 
 async def test_what_a_removed_session_held_moves_to_its_rescuer_alone(store: MemoryStore) -> None:
@@ -49,7 +49,7 @@ async def test_what_a_removed_session_held_moves_to_its_rescuer_alone(store: Mem
     (rescued,) = await store.rescue(keeper.session, limit=10)
 
     assert rescued.task.id == claimed.task.id
-    assert list(store._shelf.held) == [keeper.session]
+    assert list(store._tables.held) == [keeper.session]
 
 
 async def test_claims_that_a_rate_holds_up_share_one_timer(

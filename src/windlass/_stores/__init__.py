@@ -1,4 +1,4 @@
-"""The stores, and how one is made from its URL. Each is imported only when it is used."""
+"""Create a store from its URL. Each kind is imported only when it is used."""
 
 from typing import TYPE_CHECKING
 

@@ -1,11 +1,11 @@
-"""Numbered steps of a schema, forward and back: which comes next. The SQL stores share this, and no SQL.
+"""Numbered schema migrations, up and down, and which one comes next. Shared by the SQL stores.
 
-The caller holds its store's lock while it asks where the schema stands, asks here for the next move, makes
-it and writes down where it stands then, all in one transaction. So any number of migrators may run at once:
-each finds what the others have left to do.
+In one transaction, under its store's lock, the caller reads the schema number, gets the next move, runs it
+and writes the new number. So several processes may migrate at once: each finds what the others have left to
+do.
 
-A step whose up-script begins with the line `-- phase: after` is for when no old code runs any more. New code
-does without it for as long; every other step it demands.
+A step whose up-script begins with the line `-- phase: after` may run only once no old code runs any more. New
+code works without it until then; it requires every other step.
 """
 
 import re
@@ -22,7 +22,7 @@ _PHASE = re.compile(r"-- phase: (\w+)\n")
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """One numbered step, there and back."""
+    """One numbered step, up and down."""
 
     number: int
     name: str
@@ -31,17 +31,17 @@ class Step(Struct, frozen=True, kw_only=True):
 
     @property
     def phase(self) -> Phase:
-        """When it may be taken, as the first line of its script says."""
-        said = _PHASE.match(self.up)
-        return Phase.BEFORE if said is None else Phase(said[1])
+        """When it may run, from the first line of its script."""
+        marked = _PHASE.match(self.up)
+        return Phase.BEFORE if marked is None else Phase(marked[1])
 
     def reported(self, *, applied: bool) -> Migration:
-        """The step as it is shown."""
+        """Return the step as a migration to show."""
         return Migration(number=self.number, name=self.name, applied=applied, phase=self.phase)
 
 
 class Move(Struct, frozen=True, kw_only=True):
-    """One step to take now: the script to run, and the number at which the schema stands afterwards."""
+    """A step to take now: the script to run, and the schema number afterwards."""
 
     step: Step
     script: str
@@ -49,12 +49,12 @@ class Move(Struct, frozen=True, kw_only=True):
 
     @property
     def migration(self) -> Migration:
-        """The move as it is reported."""
+        """Return the move as a migration to show."""
         return self.step.reported(applied=self.arrives_at == self.step.number)
 
 
 def load_steps(package: str) -> tuple[Step, ...]:
-    """The steps in a package's folder `migrations`: 0001_tasks.up.sql, 0001_tasks.down.sql and so on."""
+    """Load the steps in a package's folder `migrations`: 0001_tasks.up.sql, 0001_tasks.down.sql and so on."""
     folder = files(package) / "migrations"
     names = sorted(file.name for file in folder.iterdir())
     found = [match for name in names if (match := _NAME.fullmatch(name))]
@@ -74,11 +74,11 @@ def load_steps(package: str) -> tuple[Step, ...]:
 
 
 def next_move(steps: Sequence[Step], at: int, target: int | None) -> Move | None:
-    """The step that leads from `at` towards `target` (None: the newest); None if it is reached."""
+    """Return the step from `at` towards `target` (None: the newest); None if it is reached."""
     newest = len(steps)
     goal = newest if target is None else target
     if not 0 <= goal <= newest:
-        raise InvalidOption(f"there is no schema number {goal}: they go from 0 (nothing) to {newest}")
+        raise InvalidOption(f"there is no schema number {goal}: choose one from 0 (no schema) to {newest}")
     if at > newest:
         raise newer(at, newest)
     if at == goal:
@@ -92,7 +92,7 @@ def next_move(steps: Sequence[Step], at: int, target: int | None) -> Move | None
 
 
 def overview(steps: Sequence[Step], at: int) -> tuple[Migration, ...]:
-    """Every step that this code or the store knows."""
+    """Return every step known to this code or the store."""
     known = [step.reported(applied=step.number <= at) for step in steps]
     unknown = [
         Migration(number=n, name="unknown to this version", applied=True)
@@ -112,12 +112,12 @@ def require_current(steps: Sequence[Step], at: int, where: str) -> None:
 
 
 def needed(steps: Sequence[Step]) -> int:
-    """The number that this code cannot work below: `after` steps may be outstanding, if they are the last."""
+    """Return the lowest number this code works with: the last steps may be pending if they are `after`."""
     return max((step.number for step in steps if step.phase is Phase.BEFORE), default=0)
 
 
 def standing(steps: Sequence[Step], at: int, where: str) -> Finding:
-    """Where the schema stands, as a line of the store's health report."""
+    """Return the state of the schema as a finding of the health check."""
     try:
         require_current(steps, at, where)
     except SchemaMismatch as error:
@@ -133,7 +133,7 @@ def standing(steps: Sequence[Step], at: int, where: str) -> Finding:
 
 
 def newer(at: int, newest: int, where: str = "the store") -> SchemaMismatch:
-    """The error for a schema that this code does not know."""
+    """Return the error for a schema that is newer than this code."""
     return SchemaMismatch(
         f"{where} has schema {at}, this version of windlass knows only up to {newest}: upgrade windlass, or "
         f"go back with the newer version's `windlass migrate --to {newest}`"

@@ -133,13 +133,15 @@ def test_a_worker_whose_key_is_refused_ends_with_the_reason(
 
     code, error = worker("")
     assert code == 4
-    assert error.startswith(f"error[store-error]: {url} asks for a key: put one that `windlass keys create`")
+    assert error.startswith(
+        f"error[store-error]: {url} requires a key: create one there with `windlass keys create`"
+    )
     for wrong in ("wl_nothing", revoked, good[:-1] + ("a" if good[-1] != "a" else "b")):
         code, error = worker(wrong)
-        assert (code, "does not know the key in WINDLASS_KEY" in error) == (4, True), error
+        assert (code, "rejected the key in WINDLASS_KEY" in error) == (4, True), error
     code, error = worker(lacking)
     assert code == 4
-    assert error.endswith("has the scopes work, read, operate, enqueue; this one lacks operate, enqueue")
+    assert error.endswith("needs the scopes work, read, operate, enqueue; this one lacks operate, enqueue")
     code, error = worker(good, f"{url}/shop")
     assert (code, "there is no such path" in error) == (4, True), error
     assert worker("two words")[0] == 2
@@ -179,7 +181,10 @@ def test_another_server_gets_another_error_than_an_unreachable_one(run: Run, sta
             _, err = worker.communicate(timeout=20)
 
     assert worker.returncode == 4
-    assert f"{url} answered 404, not as windlass does; is this the address of a `windlass serve`?" in err
+    assert (
+        f"{url} answered 404 without a windlass problem document; is this the address of a `windlass serve`?"
+        in err
+    )
 
 
 @pytest.mark.system

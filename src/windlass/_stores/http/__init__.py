@@ -1,4 +1,4 @@
-"""A store on another machine, asked over HTTP. (I2)"""
+"""A store behind `windlass serve`, over HTTP."""
 
 from .store import HttpStore
 

@@ -1,40 +1,82 @@
-"""What an operator does to a task, and the line in the audit log that says so."""
+"""Operator actions on tasks with their audit entries, and the filters that select tasks."""
 
 from datetime import datetime
 from typing import assert_never
 
 from msgspec.structs import replace
 
-from ..._model.filter import Action, CancelTasks, Discard, Replay
+from ..._model.filter import Action, CancelTasks, Discard, Filter, Replay
+from ..._model.queue import Retention
 from ..._model.state import ENDED, PENDING, State
 from ..._model.task import Task
 from ..rules.audit import audited
-from .shelf import Shelf
+from .tables import Tables
 
 
-def act(shelf: Shelf, action: Action, task: Task, now: datetime) -> bool:
-    """Do it if the task's state allows it, and audit it; says whether it was done."""
-    done = _do(shelf, action, task, now)
-    if done:
-        shelf.audits.append(audited(action, task.id, now))
-    return done
+def act(tables: Tables, action: Action, task: Task, now: datetime) -> bool:
+    """Apply an action if the task's state permits it, and audit it; return whether it was applied."""
+    applied = _apply(tables, action, task, now)
+    if applied:
+        tables.audits.append(audited(action, task.id, now))
+    return applied
 
 
-def _do(shelf: Shelf, action: Action, task: Task, now: datetime) -> bool:
+def _apply(tables: Tables, action: Action, task: Task, now: datetime) -> bool:
     match action:
         case CancelTasks(by=by):
             if task.state in PENDING:
-                shelf.cancel_pending(task, now, by.why or f"cancelled by {by.who}")
+                tables.cancel_pending(task, now, by.why or f"cancelled by {by.who}")
             elif task.state is State.RUNNING:
-                shelf.keep(replace(task, cancel_requested=True))
+                tables.keep(replace(task, cancel_requested=True))
             return task.state not in ENDED
         case Replay(payload=payload):
-            return shelf.replay(task, payload, now)
+            return tables.replay(task, payload, now)
         case Discard():
             if task.state is not State.DEAD:
                 return False
-            shelf.abandon(task.id, now, "died and was discarded")
-            shelf.forget(task)
+            tables.abandon(task.id, now, "died and was discarded")
+            tables.forget(task)
             return True
         case _:
             assert_never(action)
+
+
+# -- filters -----------------------------------------------------------------------------------------
+
+
+def matches(task: Task, where: Filter) -> bool:
+    """Whether the task matches every field of the filter that is set."""
+    return (
+        (where.ids is None or task.id in where.ids)
+        and (where.states is None or task.state in where.states)
+        and (where.types is None or task.type in where.types)
+        and (where.queues is None or task.queue in where.queues)
+        and (where.tenants is None or task.tenant in where.tenants)
+        and (where.root is None or task.root == where.root)
+        and (where.idempotency_key is None or task.idempotency_key == where.idempotency_key)
+        and (where.error is None or _mentions(task, where.error))
+        and (where.created_after is None or task.created_at >= where.created_after)
+        and (where.created_before is None or task.created_at < where.created_before)
+        and _finished_within(task, where)
+    )
+
+
+def _finished_within(task: Task, where: Filter) -> bool:
+    if where.finished_after is None and where.finished_before is None:
+        return True
+    return (
+        task.finished_at is not None
+        and (where.finished_after is None or task.finished_at >= where.finished_after)
+        and (where.finished_before is None or task.finished_at < where.finished_before)
+    )
+
+
+def _mentions(task: Task, text: str) -> bool:
+    error = task.error
+    return error is not None and (text.lower() in error.type.lower() or text.lower() in error.message.lower())
+
+
+def finished_before(task: Task, retention: Retention, now: datetime) -> bool:
+    """Whether the task has passed its retention."""
+    horizon = retention.horizon(task.state, now)
+    return horizon is not None and task.finished_at is not None and task.finished_at < horizon

@@ -1,4 +1,4 @@
-"""Granting leases and ending them."""
+"""Claims, settlements and the usage of limits."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -9,54 +9,54 @@ from msgspec.structs import replace
 
 from ..._model.attempt import MAX_RECORDED, Attempt, is_recorded
 from ..._model.lease import RESCUED, Claim, Claimed, Heartbeat, Lease
-from ..._model.limit import Limit
+from ..._model.limit import Limit, Usage
 from ..._model.state import State, Verb
 from ..._model.task import Task
 from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settlement
-from ..._policy.order.limits import limits_in_queue
+from ..._policy.order.limits import PermitUsage, limits_in_queue, permits_of, split_key, usage_of
 from ..rules.claim_planner import ClaimPlanner, ClaimRules, Rotation
 from ..rules.questions import play
-from .ready import Answers
-from .shelf import Shelf
+from .ready import Answers, subject_of
+from .tables import Tables
 
 
 class Grant(Struct, frozen=True):
-    """What a claim was given, and the seconds after which another look is worth while (None: unknown)."""
+    """The tasks of a claim, and the seconds after which to claim again (None: when woken)."""
 
     claimed: list[Claimed]
     wait: float | None = None
 
 
-def grant(shelf: Shelf, claim: Claim, turns: Rotation, now: datetime) -> Grant:
-    """Lease ready tasks to the claim's session, as its queues and the limits have it."""
-    queues = [queue for queue in dict.fromkeys(claim.queues) if not shelf.is_paused(queue)]
-    limits = shelf.limits
-    if claim.level is None and all(_is_line(shelf, queue, limits) for queue in queues):
-        return Grant(_lease(shelf, claim, shelf.take_ready(queues, claim.limit), now))
+def grant(tables: Tables, claim: Claim, rotation: Rotation, now: datetime) -> Grant:
+    """Lease ready tasks to the claim's session, by the rules of its queues and limits."""
+    queues = [queue for queue in dict.fromkeys(claim.queues) if not tables.is_paused(queue)]
+    limits = tables.limits
+    if claim.level is None and all(_is_fifo(tables, queue, limits) for queue in queues):
+        return Grant(_lease(tables, claim, tables.take_ready(queues, claim.limit), now))
     planner = ClaimPlanner(
-        ClaimRules({queue: shelf.queues.get(queue) for queue in queues}, limits), turns, now
+        ClaimRules({queue: tables.queues.get(queue) for queue in queues}, limits), rotation, now
     )
-    running = [shelf.tasks[task_id] for held in shelf.held.values() for task_id in held]
-    answers = Answers(shelf.ready, running, shelf.buckets)
+    running = [tables.tasks[task_id] for held in tables.held.values() for task_id in held]
+    answers = Answers(tables.ready, running, tables.buckets)
     picked = play(planner.pick(max(claim.limit, 0), claim.level), answers.answer)
-    shelf.buckets.update({key: (tokens, now) for key, tokens in planner.tokens.items()})
+    tables.buckets.update({key: (tokens, now) for key, tokens in planner.tokens.items()})
     chosen = [one.head.row for one in picked]
-    for task in answers.taken.values():  # Those that were not chosen are still ready.
-        shelf.keep(task)
-    return Grant(_lease(shelf, claim, chosen, now), planner.wait)
+    for task in answers.taken.values():  # The others are still ready.
+        tables.keep(task)
+    return Grant(_lease(tables, claim, chosen, now), planner.wait)
 
 
-def _is_line(shelf: Shelf, queue: str, limits: Sequence[Limit]) -> bool:
-    return shelf.ready.line(queue) is not None and not (limits and limits_in_queue(limits, queue))
+def _is_fifo(tables: Tables, queue: str, limits: Sequence[Limit]) -> bool:
+    return tables.ready.single_heap(queue) is not None and not (limits and limits_in_queue(limits, queue))
 
 
-def _lease(shelf: Shelf, claim: Claim, tasks: Iterable[Task], now: datetime) -> list[Claimed]:
-    """The fence rises, the attempt counts."""
-    worker = shelf.sessions[claim.session].worker.name
+def _lease(tables: Tables, claim: Claim, tasks: Iterable[Task], now: datetime) -> list[Claimed]:
+    """Lease tasks: raise the fence and count the attempt."""
+    worker = tables.sessions[claim.session].worker.name
     claimed = []
     for task in tasks:
-        shelf.hold(claim.session, task.id, claim.number)
-        moved = shelf.move(
+        tables.hold(claim.session, task.id, claim.number)
+        moved = tables.move(
             task,
             Verb.CLAIM,
             State.RUNNING,
@@ -71,89 +71,91 @@ def _lease(shelf: Shelf, claim: Claim, tasks: Iterable[Task], now: datetime) -> 
     return claimed
 
 
-def leased(shelf: Shelf, lease: Lease) -> Task | None:
-    """The running task if this lease still holds it."""
-    task = shelf.tasks.get(lease.task_id)
+def leased(tables: Tables, lease: Lease) -> Task | None:
+    """Return the running task if the lease still holds, else None."""
+    task = tables.tasks.get(lease.task_id)
     return task if task is not None and task.state is State.RUNNING and task.fence == lease.fence else None
 
 
-def settle_one(shelf: Shelf, settlement: Settlement, now: datetime) -> Receipt:
+def settle_one(tables: Tables, settlement: Settlement, now: datetime) -> Receipt:
     """Apply a verdict if its lease still holds; otherwise change nothing."""
-    task = shelf.tasks.get(settlement.lease.task_id)
-    # A task that is gone had ended, and while it is leased only its holder can end it: this is a repeat.
+    task = tables.tasks.get(settlement.lease.task_id)
+    # A deleted task had ended, and only the lease holder can end a running one: this is a repeat.
     if task is None:
         return Receipt.REPEATED
     if task.fence != settlement.lease.fence:
         return Receipt.LOST
     if task.state is not State.RUNNING:
         return Receipt.REPEATED
-    shelf.release(task)
-    _apply(shelf, task, settlement, now)
-    _record(shelf, task, settlement, now)
+    tables.release(task)
+    _apply(tables, task, settlement, now)
+    _record(tables, task, settlement, now)
     return Receipt.APPLIED
 
 
-def hand_back_strangers(shelf: Shelf, beat: Heartbeat, now: datetime) -> None:
-    """Release what was granted to this session in a reply that it never got.
+def release_unacknowledged_claims(tables: Tables, beat: Heartbeat, now: datetime) -> None:
+    """Release the tasks granted to this session in replies that never arrived.
 
-    What it claimed never ran and is not counted; what it rescued did run, and its attempt stays counted.
+    A claimed task never ran, so its attempt is not counted; a rescued one did, so its attempt stays counted.
     """
     known = set(beat.held)
-    granted = [(shelf.tasks[task_id], number) for task_id, number in shelf.held.get(beat.session, {}).items()]
+    granted = [
+        (tables.tasks[task_id], number) for task_id, number in tables.held.get(beat.session, {}).items()
+    ]
     for task, number in granted:
         if number > beat.through or Lease(task.id, task.fence) in known:
             continue
-        shelf.release(task)
-        # The fence rises, so that whoever might still hold the old lease cannot settle with it.
+        tables.release(task)
+        # The fence rises, so that the old lease can no longer settle it.
         freed = replace(task, fence=task.fence + 1, session=None)
         if task.cancel_requested:
-            shelf.move(freed, Verb.CANCEL, State.CANCELLED, finished_at=now)
-            shelf.abandon(task.id, now, "was cancelled")
+            tables.move(freed, Verb.CANCEL, State.CANCELLED, finished_at=now)
+            tables.abandon(task.id, now, "was cancelled")
         else:
             uncounted = 0 if number == RESCUED else 1
-            shelf.move(freed, Verb.POSTPONE, State.READY, attempt=task.attempt - uncounted)
-        shelf.wake((task.id,))
+            tables.move(freed, Verb.POSTPONE, State.READY, attempt=task.attempt - uncounted)
+        tables.wake((task.id,))
 
 
-def _apply(shelf: Shelf, task: Task, settlement: Settlement, now: datetime) -> None:
+def _apply(tables: Tables, task: Task, settlement: Settlement, now: datetime) -> None:
     verdict = settlement.verdict
     end = {"session": None, "finished_at": now, "duration": settlement.duration}
     match verdict:
         case Complete(result=result, successors=successors):
-            shelf.move(task, Verb.COMPLETE, State.COMPLETED, result=result, error=None, **end)
-            freed = shelf.unblock(task.id, now)
+            tables.move(task, Verb.COMPLETE, State.COMPLETED, result=result, error=None, **end)
+            freed = tables.unblock(task.id, now)
             if successors:
-                shelf.admit(successors, now)
-            shelf.wake([*freed, *(new.id for new in successors)])
+                tables.admit(successors, now)
+            tables.wake([*freed, *(new.id for new in successors)])
         case Postpone() if task.cancel_requested:
-            shelf.move(task, Verb.CANCEL, State.CANCELLED, error=verdict.error or task.error, **end)
-            shelf.abandon(task.id, now, "was cancelled")
+            tables.move(task, Verb.CANCEL, State.CANCELLED, error=verdict.error or task.error, **end)
+            tables.abandon(task.id, now, "was cancelled")
         case Postpone(delay=delay, reason=reason, error=error):
-            shelf.move(
+            tables.move(
                 task,
                 Verb.POSTPONE,
                 State.SCHEDULED if delay else State.READY,
-                # Handed back, it keeps its place in the queue.
+                # A released task keeps its place in the queue.
                 run_at=task.run_at if reason is Reason.RELEASE and not delay else now + delay,
                 attempt=task.attempt if reason is Reason.RETRY else task.attempt - 1,
                 session=None,
                 duration=settlement.duration,
                 error=error or task.error,
             )
-            shelf.wake((task.id,))
+            tables.wake((task.id,))
         case Bury(error=error):
-            shelf.move(task, Verb.BURY, State.DEAD, error=error, **end)
+            tables.move(task, Verb.BURY, State.DEAD, error=error, **end)
         case Cancel(error=error):
-            shelf.move(task, Verb.CANCEL, State.CANCELLED, error=error or task.error, **end)
-            shelf.abandon(task.id, now, "was cancelled")
+            tables.move(task, Verb.CANCEL, State.CANCELLED, error=error or task.error, **end)
+            tables.abandon(task.id, now, "was cancelled")
         case _:
             assert_never(verdict)
 
 
-def _record(shelf: Shelf, task: Task, settlement: Settlement, now: datetime) -> None:
+def _record(tables: Tables, task: Task, settlement: Settlement, now: datetime) -> None:
     if not is_recorded(settlement):
         return
-    line = Attempt(
+    attempt = Attempt(
         task_id=task.id,
         number=task.attempt,
         fence=task.fence,
@@ -165,6 +167,29 @@ def _record(shelf: Shelf, task: Task, settlement: Settlement, now: datetime) -> 
         error=None if isinstance(settlement.verdict, Complete) else settlement.verdict.error,
         trace=task.trace,
     )
-    lines = shelf.attempts.setdefault(task.id, [])
-    lines.append(line)
-    del lines[:-MAX_RECORDED]
+    recorded = tables.attempts.setdefault(task.id, [])
+    recorded.append(attempt)
+    del recorded[:-MAX_RECORDED]
+
+
+# -- limits ------------------------------------------------------------------------------------------
+
+
+def usages(tables: Tables, now: datetime) -> list[Usage]:
+    """Return the usage of every limited value in use."""
+    running: dict[str, int] = {}
+    used: dict[str, Limit] = {}
+    limits = {limit.name: limit for limit in tables.limits}
+    for held in tables.held.values():
+        for task_id in held:
+            for permit in permits_of(limits.values(), subject_of(tables.tasks[task_id])):
+                used[permit.key] = permit.limit
+                running[permit.key] = running.get(permit.key, 0) + 1
+    for key in tables.buckets:
+        name, _ = split_key(key)
+        if name in limits:
+            used[key] = limits[name]
+    return [
+        usage_of(key, limit, PermitUsage(running.get(key, 0), *tables.buckets.get(key, (None, None))), now)
+        for key, limit in used.items()
+    ]

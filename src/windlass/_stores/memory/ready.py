@@ -1,4 +1,4 @@
-"""Ready tasks in their places: by queue, lane and key, each a heap in order."""
+"""Ready tasks by queue, lane and key, each a heap in claim order."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -25,7 +25,7 @@ from ..rules.claim_planner import (
 )
 
 Heap: TypeAlias = list[tuple[int, TaskId]]
-"""With stale entries: a row that moved on is skipped when its entry comes up."""
+"""Has stale entries, which are skipped when they come up."""
 
 Bucket: TypeAlias = tuple[float, datetime]
 
@@ -38,25 +38,25 @@ class Ready:
         self._heaps: dict[str, dict[str, dict[str, Heap]]] = {}  # queue -> lane -> key
 
     def put(self, task: Task, settings: QueueSettings | None, limits: Sequence[Limit]) -> None:
-        """Put a ready task where it belongs by what holds for its queue now."""
+        """Add a ready task to its lane and key under the current settings and limits."""
         lane = lane_of(settings, task.tenant, task.priority)
         key = limit_key(limits_in_queue(limits, task.queue), subject_of(task)) if limits else ""
         heap = self._heaps.setdefault(task.queue, {}).setdefault(lane, {}).setdefault(key, [])
         heappush(heap, (task.rank, task.id))
 
     def clear(self, queue: str) -> list[Task]:
-        """Empty a queue's heaps; answers with what was in them."""
+        """Empty a queue's heaps; return the tasks that were in them."""
         lanes = self._heaps.pop(queue, {})
         heaps = [heap for keys in lanes.values() for heap in keys.values()]
         return list({task.id: task for heap in heaps for task in self._valid(heap)}.values())
 
     @property
     def queues(self) -> list[str]:
-        """The queues that have had ready tasks."""
+        """Return the queues that have had ready tasks."""
         return list(self._heaps)
 
-    def line(self, queue: str) -> Heap | None:
-        """The one heap of a queue that has but one; None if there are lanes."""
+    def single_heap(self, queue: str) -> Heap | None:
+        """Return the only heap of a FIFO queue; None if it has lanes or keys."""
         lanes = self._heaps.get(queue)
         if lanes is None:
             return []
@@ -64,7 +64,7 @@ class Ready:
         return keys.get("") if len(keys) == 1 else None
 
     def is_fresh(self, heap: Heap) -> bool:
-        """Drop stale entries from the top; says whether anything is left."""
+        """Drop stale entries from the top; return whether any entry is left."""
         while heap:
             if self._is_valid(heap[0]):
                 return True
@@ -81,23 +81,23 @@ class Ready:
     # -- answers to the claim planner ----------------------------------------------------------------
 
     def lanes(self, queue: str, first: str, below: str) -> list[str]:
-        """The lanes with anything in them."""
+        """Return the lanes with ready tasks, in order."""
         lanes = self._heaps.get(queue, {})
         return sorted(
             lane for lane in lanes if first <= lane < below and any(map(self.is_fresh, lanes[lane].values()))
         )
 
     def size(self, queue: str, lane: str) -> int:
-        """How many are in a lane, as far as is counted."""
+        """Count the tasks of a lane, up to MAX_SIZE."""
         return min(sum(1 for heap in self._heaps[queue][lane].values() for _ in self._valid(heap)), MAX_SIZE)
 
     def keys(self, queue: str, lane: str) -> list[str]:
-        """The keys of a lane with anything under them, in order."""
+        """Return the keys of a lane with ready tasks, in order."""
         keys = self._heaps.get(queue, {}).get(lane, {})
         return sorted(key for key, heap in keys.items() if self.is_fresh(heap))
 
     def take(self, queue: str, lane: str, key: str, number: int) -> list[Task]:
-        """The first tasks under a key, off the heap."""
+        """Take the first tasks of a key off its heap."""
         heap = self._heaps.get(queue, {}).get(lane, {}).get(key, [])
         found: dict[TaskId, Task] = {}
         while len(found) < number and self.is_fresh(heap):
@@ -106,28 +106,28 @@ class Ready:
         return list(found.values())
 
     def first(self, queue: str, lane: str, key: str) -> Task:
-        """The first task under a key that has one."""
+        """Return the first task of a key that has one."""
         return self._tasks[self._heaps[queue][lane][key][0][1]]
 
     def all_of(self, queue: str) -> list[Task]:
-        """Every ready task of a queue, in order."""
+        """Return every ready task of a queue, in order."""
         heaps = [heap for keys in self._heaps.get(queue, {}).values() for heap in keys.values()]
         found = {task.id: task for heap in heaps for task in self._valid(heap)}
         return sorted(found.values(), key=lambda task: (task.rank, task.id))
 
 
 class Answers:
-    """What the claim planner asks of a memory store, during one claim."""
+    """Answers the claim planner's questions during one claim."""
 
     def __init__(self, ready: Ready, running: Sequence[Task], buckets: Mapping[str, Bucket]) -> None:
         self._ready = ready
         self._running = running
         self._buckets = buckets
-        self.taken: dict[TaskId, Task] = {}  # off the heaps, or to be passed over there
+        self.taken: dict[TaskId, Task] = {}  # taken off the heaps during this claim
 
-    def answer(self, request: Question) -> Any:
-        """The answer to a request; its kind says which."""
-        match request:
+    def answer(self, question: Question) -> Any:
+        """Answer a question of the planner."""
+        match question:
             case Lanes(queue, first, below, limit):
                 return self._ready.lanes(queue, first, below)[:limit]
             case Sizes(queue, first, below):
@@ -162,7 +162,7 @@ class Answers:
 
 
 def subject_of(task: Task) -> Subject:
-    """A task, as limits see it."""
+    """Return the fields of a task that limits go by."""
     return Subject(task.queue, task.type, task.tenant, task.payload)
 
 

@@ -1,4 +1,4 @@
-"""The rows, the indexes over them and the moves of the life of a task."""
+"""The tables of a memory store, their indexes, and the transitions of a task."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,15 +21,15 @@ from .ready import Bucket, Ready
 
 
 class Key(Struct, frozen=True):
-    """What an idempotency key stands for, and until when (None: while the task's record is kept)."""
+    """The task of an idempotency key, and until when (None: as long as the task is kept)."""
 
     task_id: TaskId
     digest: str
     until: datetime | None
 
 
-class Shelf:
-    """All state of a memory store. Every verb holds `lock` from beginning to end."""
+class Tables:
+    """All state of a memory store. Every operation holds `lock` throughout."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -49,20 +49,20 @@ class Shelf:
         self.listeners: list[tuple[frozenset[str], Callable[[Wake], object]]] = []
         self.buckets: dict[str, Bucket] = {}  # permit's key -> starts left, and when that was so
         self.ready = Ready(self.tasks)
-        # A heap with stale entries: a row that moved on is skipped when its entry comes up.
+        # A heap with stale entries, which are skipped when they come up.
         self._scheduled: list[tuple[datetime, TaskId]] = []
 
-    # -- moves ---------------------------------------------------------------------------------------
+    # -- transitions ---------------------------------------------------------------------------------
 
     def move(self, task: Task, verb: Verb, state: State, **changes: object) -> Task:
-        """The one way a task changes state: along the table, or not at all."""
+        """Change the state of a task along the table of transitions."""
         assert state in targets(task.state, verb), f"{task.state} -> {verb} -> {state} is not in the table"
         moved = replace(task, state=state, **changes)
         self.keep(moved)
         return moved
 
     def keep(self, task: Task) -> None:
-        """Store a row and bring the indexes up to date with it."""
+        """Store a task and update the indexes."""
         self.tasks[task.id] = task
         if task.state is State.READY:
             self.ready.put(task, self.queues.get(task.queue), self.limits)
@@ -76,7 +76,7 @@ class Shelf:
                 self.standing[task.fingerprint] = task.id
 
     def forget(self, task: Task) -> None:
-        """Delete a row and everything about it; its idempotency key may be kept for longer."""
+        """Delete a task and everything about it, except an idempotency key that is kept for longer."""
         del self.tasks[task.id]
         self.attempts.pop(task.id, None)
         self.marks.pop(task.id, None)
@@ -90,7 +90,7 @@ class Shelf:
     # -- enqueue -------------------------------------------------------------------------------------
 
     def admit(self, batch: Sequence[NewTask], now: datetime) -> list[Enqueued]:
-        """All of the batch or none of it: first every check, then every write."""
+        """Insert all of the batch or none of it: first every check, then every write."""
         answers: list[Enqueued] = []
         new: dict[TaskId, NewTask] = {}
         keys: dict[tuple[str, str], Key] = {}
@@ -180,8 +180,8 @@ class Shelf:
     # -- order ---------------------------------------------------------------------------------------
 
     def take_ready(self, queues: Iterable[str], limit: int) -> Iterator[Task]:
-        """Ready tasks off the heaps, lowest (rank, id) first over all of these queues."""
-        heaps = [heap for name in queues if (heap := self.ready.line(name)) is not None]
+        """Take ready tasks off the heaps, lowest (rank, id) first over all of these queues."""
+        heaps = [heap for name in queues if (heap := self.ready.single_heap(name)) is not None]
         while limit > 0:
             heads = [(heap[0], heap) for heap in heaps if self.ready.is_fresh(heap)]
             if not heads:
@@ -190,14 +190,14 @@ class Shelf:
             yield self.tasks[heappop(heap)[1]]
             limit -= 1
 
-    def rearrange(self, queues: Iterable[str]) -> None:
-        """Put the ready tasks of queues where they belong by what holds now."""
+    def relayout(self, queues: Iterable[str]) -> None:
+        """Move the ready tasks of queues to their lanes and keys under the current settings and limits."""
         for queue in queues:
             for task in self.ready.clear(queue):
                 self.ready.put(task, self.queues.get(queue), self.limits)
 
     def settle_buckets(self, before: Limit, after: Limit | None, now: datetime) -> None:
-        """A limit is another from here on; what its rate has given until now stands."""
+        """Refill the buckets of a limit at its old rate, before the new one applies."""
         if changes_rate(before, after):
             first, below = key_range(before)
             for key in [key for key in self.buckets if first <= key < below]:
@@ -205,7 +205,7 @@ class Shelf:
 
     @property
     def limits(self) -> list[Limit]:
-        """All limits there are."""
+        """Return all limits."""
         return [record for record in self.kept[Limit].values() if isinstance(record, Limit)]
 
     def is_paused(self, queue: str) -> bool:
@@ -214,7 +214,7 @@ class Shelf:
         return settings is not None and settings.paused
 
     def next_scheduled(self) -> Task | None:
-        """The scheduled task that is due first."""
+        """Return the scheduled task that is due first, or None."""
         while self._scheduled:
             run_at, task_id = self._scheduled[0]
             task = self.tasks.get(task_id)
@@ -226,7 +226,7 @@ class Shelf:
     # -- wakes ---------------------------------------------------------------------------------------
 
     def wake(self, changed: Iterable[TaskId]) -> None:
-        """Hint at what became ready or scheduled among these tasks."""
+        """Notify listeners of those of these tasks that are ready or scheduled."""
         if not self.listeners:
             return
         tasks = [self.tasks[task_id] for task_id in changed if task_id in self.tasks]
@@ -238,26 +238,26 @@ class Shelf:
                 hint(Wake.SCHEDULED)
 
     def wake_queue(self, queue: str | None) -> None:
-        """Hint that a queue may give tasks again; None: any may."""
+        """Notify listeners that a queue, or any (None), may have tasks to claim."""
         for queues, hint in self.listeners:
             if queue is None or queue in queues:
                 hint(Wake.READY)
 
     def hold(self, session: str, task_id: TaskId, number: int) -> None:
-        """Note which session holds a task, and since which of its claims."""
+        """Record which session holds a task, and by which claim."""
         self.held.setdefault(session, {})[task_id] = number
 
     def release(self, task: Task) -> None:
-        """Take a task out of what its session holds; nothing stays of a session that holds none."""
+        """Remove a task from those its session holds; drop a session's entry when it is empty."""
         held = self.held.get(task.session or "", {})
         held.pop(task.id, None)
         if not held:
             self.held.pop(task.session or "", None)
 
-    # -- what an end does to others ------------------------------------------------------------------
+    # -- successors ----------------------------------------------------------------------------------
 
     def unblock(self, predecessor: TaskId, now: datetime) -> list[TaskId]:
-        """A predecessor completed: tasks that waited for nothing else may go; answers with those."""
+        """Unblock the tasks that waited only for this one, which completed; return their ids."""
         freed = []
         for successor in self.successors.pop(predecessor, ()):
             task = self.tasks.get(successor)
@@ -271,20 +271,20 @@ class Shelf:
         return freed
 
     def abandon(self, predecessor: TaskId, now: datetime, why: str) -> None:
-        """A predecessor can never complete: the tasks that waited for it are cancelled, and theirs."""
+        """Cancel the tasks that wait for this one, which can never complete, and their successors."""
         for successor in self.successors.pop(predecessor, ()):
             task = self.tasks.get(successor)
             if task is not None and task.state is State.WAITING:
                 self.cancel_pending(task, now, f"task {predecessor}, which it waited for, {why}")
 
     def cancel_pending(self, task: Task, now: datetime, why: str) -> None:
-        """Cancel a task that has not started, and what waits for it."""
+        """Cancel a task that has not started, and its successors."""
         error = Error(type="Cancelled", message=why)
         self.move(task, Verb.CANCEL, State.CANCELLED, finished_at=now, error=error)
         self.abandon(task.id, now, "was cancelled")
 
     def replay(self, task: Task, payload: bytes | None, now: datetime) -> bool:
-        """Bring a dead or cancelled task back with all its attempts; False if it may not come back."""
+        """Replay a dead or cancelled task with all its attempts left; return False if that is not allowed."""
         if task.state not in REPLAYABLE or task.fingerprint in self.standing:
             return False
         self.move(

@@ -49,9 +49,16 @@ async def copy(connection: Connection, env: Environment, batch: Sequence[NewTask
 
 def _records(batch: Sequence[NewTask], env: Environment, now: datetime, wakes: Wakes) -> Iterator[Row]:
     """Yield rows in the order of _COLUMNS, and add the wake-ups that they need."""
-    layout = env.layout
+    layout, queue = env.layout, None
+    ready, scheduled = State.READY.value, State.SCHEDULED.value
     for new in batch:
         run_at = new.run_at or (now if new.delay is None else now + new.delay)
-        state = State.READY if run_at <= now else State.SCHEDULED
-        wakes.add(state, new.queue, run_at)
-        yield (*plain_row(new, layout.placement(new)), now, run_at, state.value, rank_of(run_at, new.boost))
+        if run_at > now:
+            state = scheduled
+            wakes.add(State.SCHEDULED, new.queue, run_at)
+        else:
+            state = ready
+            if new.queue != queue:  # Mostly all tasks of a batch go to one queue.
+                queue = new.queue
+                wakes.add(State.READY, queue, run_at)
+        yield (*plain_row(new, layout.placement(new)), now, run_at, state, rank_of(run_at, new.boost))

@@ -97,7 +97,7 @@ def test_a_signal_lets_running_tasks_finish(
     while not (folder / "waiting").exists():
         pass
     everything.send_signal(number)
-    until(everything, "1 tasks are given")
+    until(everything, "for 1 running task to finish")
     (folder / "go").touch()
     _, rest = everything.communicate(timeout=20)
 
@@ -116,7 +116,7 @@ def test_a_second_signal_stops_at_once(run: Run, start: Start, folder: Path, por
     while not (folder / "waiting").exists():
         pass
     everything.send_signal(signal.SIGINT)
-    until(everything, "1 tasks are given")
+    until(everything, "for 1 running task to finish")
     everything.send_signal(signal.SIGINT)
     _, rest = everything.communicate(timeout=10)
 

@@ -1,4 +1,4 @@
-"""The HTTP API as an ASGI app, to be mounted into another. It takes windlass[http]. (I5)"""
+"""The HTTP API as an ASGI app, to mount in another. Needs the extra windlass[http]."""
 
 from collections.abc import Iterable
 
@@ -11,9 +11,9 @@ __all__ = ["api"]
 
 
 def api(app: App, *, open_to_all: bool = False, origins: Iterable[str] = ()) -> ASGIApp:
-    """The API over an app's store. Every request needs a key, unless it is `open_to_all`.
+    """Return the API over an app's store as an ASGI app.
 
-    Pages of `origins` may use it from a browser. It keeps no house: that is for workers, `windlass serve` or
-    `windlass keeper`. docs/api.md shows what there is.
+    Every request needs a key unless it is `open_to_all`. Pages of `origins` may call it from a browser. It
+    runs no keeper: workers, `windlass serve` and `windlass keeper` do. docs/api.md describes the operations.
     """
     return Api(app, open_to_all=open_to_all, origins=origins)

@@ -1,4 +1,4 @@
-"""Asking the API for its resources, as a program in any language would."""
+"""A client of the API's resources, as a program in any language would use it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A server for the tests of the API, and what they ask of it."""
+"""A server for the tests of the API, and clients of it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack

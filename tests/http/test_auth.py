@@ -1,4 +1,4 @@
-"""Who may ask what: every verb, every scope, every kind of key. (I3)"""
+"""API keys: every verb of the store with every scope and every kind of key."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

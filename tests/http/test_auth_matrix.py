@@ -1,6 +1,6 @@
-"""Who may ask what: every operation, every kind of key, every bound; nothing of others' shows. (I3)
+"""Authorisation: every operation with every kind of key and every bound; others' data never shows.
 
-It goes by OPERATIONS: one that is added must be told here how it is asked, or the first test fails.
+Derived from OPERATIONS: a new operation must be added to ASKED here, or the first test fails.
 """
 
 import asyncio

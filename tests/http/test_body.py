@@ -1,4 +1,4 @@
-"""Requests that mean no good, or know no better: each has its answer, and the server lives on. (P13, I3)"""
+"""Malformed and hostile request bodies: each gets a problem, and the server keeps running."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Pages in a browser: none may use the API unless their origin is named. (I3)"""
+"""CORS: no origin may call the API unless it is listed."""
 
 import httpx2
 import pytest

@@ -1,4 +1,4 @@
-"""Handing tasks in over HTTP: one, many, all or none, and each once. (P1, P2, P7, P8, I1)"""
+"""Enqueue over HTTP: one task, batches (all or nothing), idempotency."""
 
 import asyncio
 from typing import Any, ClassVar
@@ -126,7 +126,7 @@ class TestUnique:
 
 
 class TestRepeat:
-    """With a key the same request has the same answer, whatever has become of the task. (P7)"""
+    """With a key the same request has the same answer, whatever has become of the task."""
 
     BODY: ClassVar[dict[str, Any]] = {
         "type": "t",
@@ -293,7 +293,7 @@ class TestBatch:
 
 
 class TestBounds:
-    """A key that is bound enqueues within its bounds, and learns of nothing beyond them. (I3)"""
+    """A key that is bound enqueues within its bounds, and learns of nothing beyond them."""
 
     @pytest.fixture
     def asked(self, http: httpx2.AsyncClient, url: str) -> Api:

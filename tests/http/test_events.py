@@ -1,4 +1,4 @@
-"""What happens, as it happens: server-sent events, and what Prometheus scrapes. (O3, O5, I4)"""
+"""Server-sent events, the overview and metrics."""
 
 import asyncio
 import json

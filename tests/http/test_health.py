@@ -1,4 +1,4 @@
-"""Whether the server lives and can serve: told to anybody, and nothing else is. (I4)"""
+"""Health and readiness need no key and reveal nothing else."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Who works, who did what, and who may: workers, the audit log, keys. (I3, L2)"""
+"""Workers, the audit log and API keys over HTTP."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Limits over HTTP: set, changed, removed; what of them is in use; what is wrong is named. (F4, F5)"""
+"""Limits over HTTP: put, change, remove, usage; errors name the field."""
 
 from typing import Any
 from urllib.parse import quote

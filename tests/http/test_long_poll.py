@@ -1,4 +1,4 @@
-"""Waiting for a task to end: at once when it does, not longer than asked, and at little cost. (D14)"""
+"""Waiting for a task to end: prompt, bounded and cheap."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Tasks as a stream of lines, answered as they are kept. (P2)"""
+"""Streams of tasks as JSON lines, answered as they are enqueued."""
 
 import asyncio
 import tracemalloc

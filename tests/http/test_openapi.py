@@ -1,4 +1,4 @@
-"""What the API says of itself: the OpenAPI document, and the page that is made of it. (I1)"""
+"""The OpenAPI document and the HTML page made from it."""
 
 import json
 import re

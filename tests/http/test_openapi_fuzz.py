@@ -1,7 +1,7 @@
-"""The server keeps to its document, whatever it is asked. (I1)
+"""Fuzz the server with schemathesis: it must keep to its OpenAPI document.
 
-schemathesis chooses what: no 5xx; no status and no type of answer that the document does not name; every
-answer as its schema has it; what breaks the schema is refused; and without a key there is no answer.
+No 5xx, no undocumented status or media type, every response fits its schema, bodies that break the schema are
+refused, and nothing is returned without a key.
 """
 
 import asyncio

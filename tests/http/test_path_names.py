@@ -1,4 +1,4 @@
-"""Names in the path, whatever they are: each has its answer, on every kind of store. (P13, I3)"""
+"""Names in paths, whatever they contain, on every kind of store."""
 
 import asyncio
 

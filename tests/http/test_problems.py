@@ -1,4 +1,4 @@
-"""Whatever goes wrong has one shape: RFC 9457, with a stable code and safe headers. (I1)"""
+"""Every error is a problem document (RFC 9457) with a stable code and safe headers."""
 
 import logging
 from typing import Any

@@ -1,4 +1,4 @@
-"""What only a socket of one's own can do to a server: trickle, break off, fall silent, talk nonsense. (I3)"""
+"""Raw sockets: slow heads, broken connections, stalled readers and malformed requests."""
 
 import asyncio
 import socket

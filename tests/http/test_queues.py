@@ -1,4 +1,4 @@
-"""Queues over HTTP: seen, set, paused and resumed; nothing is half done. (F2, F3, F6)"""
+"""Queues over HTTP: show, change, pause, resume."""
 
 from datetime import timedelta
 from typing import Any

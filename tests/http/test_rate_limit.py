@@ -1,4 +1,4 @@
-"""How often a key may ask. (I3)"""
+"""Rate limits of API keys."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""The API within another app: every address that it tells leads back to it. (I5)"""
+"""The API mounted in another app: every path that it returns leads back to it."""
 
 from collections.abc import AsyncIterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Schedules over HTTP: add, replace, pause, trigger, remove; what is wrong is named. (T1, T2, T5)"""
+"""Schedules over HTTP: put, pause, trigger, remove; errors name the field."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Looking at tasks, stopping them, bringing them back; dead letters. (I1, D13, L1, L2)"""
+"""Tasks and dead letters over HTTP: list, show, cancel, replay, discard."""
 
 from itertools import product
 from typing import Any

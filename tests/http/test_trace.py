@@ -1,4 +1,4 @@
-"""A trace that begins before the request goes on through the store, to whoever runs the task. (O4)"""
+"""A trace given with the request reaches the handler that runs the task."""
 
 from typing import Any
 

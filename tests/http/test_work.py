@@ -1,4 +1,4 @@
-"""Being a worker over HTTP: sessions, claims, heartbeats and settlements, each under its fence. (I2)"""
+"""Workers over HTTP: sessions, claims, heartbeats and settlements, each under its fence."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -359,7 +359,7 @@ async def test_what_waited_for_results_that_are_gone_is_buried(
 
 
 class TestKeys:
-    """A key that is bound to queues works on these, with its own sessions and leases alone. (I3)"""
+    """A key that is bound to queues works on these, with its own sessions and leases alone."""
 
     @pytest.fixture
     async def whole(

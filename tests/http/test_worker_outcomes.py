@@ -1,4 +1,4 @@
-"""What a worker in any language relies on: lost answers, lost leases, what is kept and what is not. (I2)"""
+"""Workers in any language: lost responses, lost leases, what is stored of outcomes."""
 
 import asyncio
 from itertools import count

@@ -1,1 +1,1 @@
-"""The HTTP API: producers, workers and operators in any language. (I1-I4)"""
+"""The HTTP API: producers, workers and operators in any language."""

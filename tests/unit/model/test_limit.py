@@ -70,3 +70,13 @@ def test_what_is_used_of_a_limit(limit: Limit, running: int, tokens: float | Non
     usage = Usage(name="l", limit="l", value="", running=running, tokens=tokens)
 
     assert limit.used(usage) == pytest.approx(used)
+
+
+def test_the_busiest_values_come_first() -> None:
+    limit = Limit(name="api", running=4, by="tenant")
+    idle, busy, full = (
+        Usage(name=name, limit="api", value=name, running=running)
+        for name, running in (("idle", 0), ("busy", 2), ("full", 4))
+    )
+
+    assert limit.busiest([idle, full, busy]) == [full, busy, idle]

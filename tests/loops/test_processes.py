@@ -81,7 +81,7 @@ async def test_an_error_in_a_child_is_told_without_its_secrets(app: App) -> None
         ("fatal", State.DEAD, 1, "hopeless"),
         ("declared", State.DEAD, 1, "not this card"),
         ("exit", State.DEAD, 3, "4"),
-        ("odd result", State.DEAD, 1, "the handler ran, but the result at its top holds an object"),
+        ("odd result", State.DEAD, 1, "the handler ran, but the result at its root is an object"),
     ],
 )
 async def test_signals_pass_through_a_child(

@@ -230,7 +230,7 @@ async def test_a_result_that_is_not_json_kills_the_task_and_says_why(app: App) -
     task = await handle.task()
     assert (task.state, task.attempt) == (State.DEAD, 1)
     assert task.error is not None
-    assert "the handler ran, but the result at its top holds an object" in task.error.message
+    assert "the handler ran, but the result at its root is an object" in task.error.message
 
 
 async def test_a_payload_that_no_longer_fits_its_handler_kills_the_task_and_says_where(app: App) -> None:

@@ -6,6 +6,7 @@ that breaks it, which shows that the rule can fail.
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -21,6 +22,7 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
+MAX_MODULES = 16  # a folder
 MAX_SEAM_VERBS = 22  # 20, and since decision 0005 `transaction` and `once`
 SEAM_ROLES = ("EnqueueStore", "WorkStore", "KeepStore", "AskStore", "AdminStore")
 
@@ -112,6 +114,11 @@ def files_named_for_what_they_hold(file: File) -> Iterator[str]:
 def short_files(file: File) -> Iterator[str]:
     if (lines := len(file.text.splitlines())) > MAX_FILE_LINES:
         yield f"{lines} lines, at most {MAX_FILE_LINES}: which second noun or verb lives here?"
+
+
+def no_gerunds_for_files(file: File) -> Iterator[str]:
+    if file.path.stem.endswith("ing") and file.path.stem.strip("_") not in {"testing", "tracing"}:
+        yield f"{file.path.stem!r}: name the noun or the verb, without -ing"
 
 
 def short_functions(file: File) -> Iterator[str]:
@@ -208,6 +215,7 @@ def without_comments(sql: str) -> str:
 PYTHON_RULES: list[Rule] = [
     one_word_per_concept,
     files_named_for_what_they_hold,
+    no_gerunds_for_files,
     short_files,
     short_functions,
     a_small_seam,
@@ -228,6 +236,7 @@ BREACHES: list[tuple[Rule, str, str]] = [
     (one_word_per_concept_in_sql, "a.sql", "SELECT id FROM dlq"),
     (one_word_per_concept_in_sql, "a.sql", "CREATE TABLE purged_jobs (eta INTEGER)"),
     (files_named_for_what_they_hold, "_utils.py", ""),
+    (no_gerunds_for_files, "_http/serving.py", ""),
     (short_files, "a.py", "\n" * (MAX_FILE_LINES + 1)),
     (short_functions, "a.py", "async def f():\n" + "    g()\n" * MAX_FUNCTION_LINES),
     (a_small_seam, "_store/protocol.py", "def enqueue(): ..."),
@@ -303,6 +312,26 @@ def test_sql_follows_the_rule(rule: Rule) -> None:
 @pytest.mark.parametrize("rule", TEST_RULES, ids=lambda rule: rule.__name__)
 def test_tests_follow_the_rule(rule: Rule) -> None:
     assert complaints(rule, TESTS, ROOT) == []
+
+
+def test_folders_are_small() -> None:
+    sizes = Counter(path.parent.relative_to(SOURCE) for path in PYTHON)
+
+    assert {str(folder): size for folder, size in sizes.items() if size > MAX_MODULES} == {}
+
+
+def test_every_module_has_a_test_of_its_name() -> None:
+    """Named after it or a folder it is in, unless it is tiny; test_conformance.py tests the stores."""
+    tests = {path.stem.removeprefix("test_") for path in TESTS} | {"stores"}
+    large = [path for path in PYTHON if len(path.read_text().splitlines()) > 40]
+    modules = [path.relative_to(SOURCE) for path in large if path.stem != "__init__"]
+    untested = [
+        str(module)
+        for module in modules
+        if not tests & {part.strip("_") for part in module.with_suffix("").parts}
+    ]
+
+    assert untested == []
 
 
 @pytest.mark.parametrize(("rule", "name", "text"), BREACHES)

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from ._policy.input.options import checked_name, parse_duration
-from ._policy.input.quoting import quoted
+from ._policy.input.quote import quoted
 from ._policy.input.trace import RELATIONS
 from .alerts import Secret, checked_secret
 from .errors import InvalidOption

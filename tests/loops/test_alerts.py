@@ -674,36 +674,6 @@ class TestOperating:
         assert alerts.list() == []
 
 
-async def test_a_server_that_talks_nonsense_has_not_taken_it() -> None:
-    def talk(listening: socket.socket) -> None:
-        connected, _ = listening.accept()
-        with connected:
-            connected.recv(100_000)
-            connected.sendall(b"\x1b[2J hunter2\r\n" * 100)
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        talking = asyncio.to_thread(talk, listening)
-        url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        answer, _ = await asyncio.gather(delivery_module.deliver(url, EMPTY, None), talking)
-
-    assert (answer.taken, answer.status, answer.reason) == (False, None, "BadStatusLine")
-
-
-async def test_an_unknown_status_is_told_as_a_number() -> None:
-    with webhook_receiver(799) as receiver:
-        answer = await delivery_module.deliver(receiver.url, EMPTY, None)
-
-    assert (answer.taken, answer.reason) == (False, "799")
-
-
-async def test_an_id_that_cannot_be_signed_stops_nobody() -> None:
-    with webhook_receiver() as receiver:
-        unfit = delivery_module.Message("a.b", b"{}")
-        answer = await delivery_module.deliver(receiver.url, unfit, SECRET)
-
-    assert (answer.taken, answer.reason, receiver.messages) == (False, "InvalidOption", [])
-
-
 def _no_thread() -> bool:
     return all(thread.name != "windlass-webhook" for thread in threading.enumerate())
 

@@ -33,7 +33,7 @@ def test_a_quick_run_measures_every_part_and_keeps_it_as_json(tmp_path: Path) ->
 @pytest.mark.system
 @pytest.mark.timeout(180)
 def test_a_quick_run_beside_the_peers_on_postgres(tmp_path: Path) -> None:
-    """Except for BullMQ, which npm would have to fetch."""
+    """Without graphile-worker, which npm would have to fetch."""
     left_out = ("--without", "graphile-worker", "--without", "procrastinate")
 
     done = bench("postgres", "--quick", *left_out, "--results", str(tmp_path), seconds=170)

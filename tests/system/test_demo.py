@@ -93,7 +93,7 @@ class TestDemo:
         assert process.returncode == 0, out + err
         assert "The promise held" in out
         assert "kill -9 worker-2" in out
-        assert re.search(r"rescued from a killed worker +[1-9]", out)
+        assert re.search(r"rescued after a kill +[1-9]", out)
         assert re.search(r"settled twice +0 ", out)
 
     def test_in_a_pipe_it_prints_a_few_plain_lines(self, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .._model.filter import By, Filter
-from .._policy.input.quoting import counted
+from .._policy.input.quote import counted
 from ..errors import NotFound, Refused
 from .command import Cli
 from .exit_codes import ExitCode, report

@@ -12,7 +12,7 @@ import click
 
 from .._model.task import is_task_id
 from .._policy.input import options
-from .._policy.input.quoting import quoted
+from .._policy.input.quote import quoted
 from .._policy.order.limit_options import parse_rate
 from ..errors import InvalidOption
 

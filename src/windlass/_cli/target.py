@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 
-from .._policy.input.quoting import kind_of, quoted
+from .._policy.input.quote import kind_of, quoted
 from ..app import App
 from ..errors import InvalidOption
 

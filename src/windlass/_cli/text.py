@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from .._policy.input.quoting import printable
+from .._policy.input.quote import printable
 
 _BREAKS = re.compile(r"\s*[\r\n]+\s*")
 _UNITS = ((60, 1, "s"), (3600, 60, "m"), (48 * 3600, 3600, "h"))

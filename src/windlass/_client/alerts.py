@@ -12,7 +12,7 @@ from .._model.alert import Alert, AlertState
 from .._model.filter import By
 from .._model.record import Declaration
 from .._policy.alerts import AlertOptions, dead_letter_filter, new_alert
-from .._policy.input.quoting import quoted
+from .._policy.input.quote import quoted
 from .._store.protocol import Store
 from .._webhook import WebhookResponse, deliver, trial_message
 from ..alerts import checked_secret

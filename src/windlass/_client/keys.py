@@ -10,7 +10,7 @@ from .._model.filter import By
 from .._model.key import ApiKey, Scope
 from .._policy import api_key
 from .._policy.input.options import checked_name, checked_names, parse_duration
-from .._policy.input.quoting import quoted
+from .._policy.input.quote import quoted
 from .._store.protocol import Store
 from ..errors import InvalidOption, NotFound
 from .declarations import list_records

@@ -6,7 +6,7 @@ from typing import Unpack
 
 from .._model.filter import By
 from .._model.limit import Limit, Usage
-from .._policy.input.quoting import quoted
+from .._policy.input.quote import quoted
 from .._policy.order.limit_options import LimitOptions, changed_limit, new_limit
 from .._store.protocol import Store
 from ..errors import NotFound

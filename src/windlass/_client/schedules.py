@@ -21,7 +21,7 @@ from .._model.schedule import Schedule, ScheduleOptions, ScheduleTiming, Tick
 from .._model.task import TaskId
 from .._policy.input.chain import Step
 from .._policy.input.payload import encode_payload
-from .._policy.input.quoting import quoted
+from .._policy.input.quote import quoted
 from .._policy.order.priority import boost
 from .._policy.schedule import new_schedule, same_rule, triggered_task
 from .._policy.ticks import next_tick, ticks

@@ -18,7 +18,7 @@ from .._model.task import MAX_ATTEMPTS, NewTask, is_task_id
 from .._policy import api_key
 from .._policy.input.options import MAX_DELAY
 from .._policy.input.payload import MAX_DEPTH
-from .._policy.input.quoting import quoted
+from .._policy.input.quote import quoted
 from .._policy.order.priority import MAX_PRIORITY, parse_priority
 from .._store.messages import (
     ApplyRequest,

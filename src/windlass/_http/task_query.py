@@ -13,7 +13,7 @@ from .._model.filter import Filter, Page, Slice
 from .._model.state import State
 from .._model.task import Task, TaskId, is_task_id
 from .._policy.input.options import checked_instant
-from .._policy.input.quoting import quoted
+from .._policy.input.quote import quoted
 from ..errors import NotFound
 from .auth import Caller
 from .input_fields import Limit

@@ -14,7 +14,7 @@ from .._model.queue import Retention
 from .._model.task import Error
 from .._model.verdict import Settlement
 from .._policy.backoff import Delay
-from .._policy.input.quoting import counted
+from .._policy.input.quote import counted
 from .._policy.verdict import decide
 from .._store.protocol import Store
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from msgspec.structs import asdict
 
 from .._handler.context import running
-from .._policy.input.quoting import counted, printable
+from .._policy.input.quote import counted, printable
 from .._policy.input.trace import parse_trace
 from ..alerts import AlertEvent, Turn
 from .events import Event, EventName

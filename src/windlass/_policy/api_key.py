@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from .._model.key import ApiKey, Scope
 from ..errors import InvalidOption
-from .input.quoting import quoted
+from .input.quote import quoted
 
 PREFIX = "wl"
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

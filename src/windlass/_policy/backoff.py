@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from .._model.task import DEFAULT_MAX_ATTEMPTS, MAX_ATTEMPTS
 from ..errors import InvalidOption
-from .input.quoting import quoted
+from .input.quote import quoted
 
 _MAX_SECONDS = 10 * 365 * 86400.0
 

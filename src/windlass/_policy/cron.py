@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from cronsim import CronSim, CronSimError
 
 from ..errors import InvalidOption
-from .input.quoting import counted, quoted
+from .input.quote import counted, quoted
 
 EXAMPLE = '"30 3 * * 1-5" means 03:30 on weekdays'
 _MAX_TEXT = 200

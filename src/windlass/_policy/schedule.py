@@ -15,7 +15,7 @@ from .cron import EXAMPLE, parse_cron
 from .input import keys
 from .input.chain import Step, decode_steps, encode_steps, with_fresh_ids
 from .input.options import checked_name, parse_duration
-from .input.quoting import quoted
+from .input.quote import quoted
 
 E = TypeVar("E", bound=StrEnum)
 

@@ -17,7 +17,7 @@ from .._model.lease import Claim
 from .._model.queue import Level
 from .._model.task import Error
 from .._model.verdict import Bury, Settled, Settlement
-from .._policy.input.quoting import counted
+from .._policy.input.quote import counted
 from .._store.protocol import Store
 from ..errors import StoreError, WindlassError
 from .held_leases import HeldLeases

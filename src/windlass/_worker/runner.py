@@ -19,7 +19,7 @@ from .._model.task import Error, Task
 from .._observe.tracing import attempt_span
 from .._policy.input.options import MAX_DELAY
 from .._policy.input.payload import decode
-from .._policy.input.quoting import printable
+from .._policy.input.quote import printable
 from .._policy.input.redact import secret_values
 from .._store.protocol import Store
 from ..errors import InvalidPayload, StoreUnavailable

@@ -22,7 +22,7 @@ from .._model.record import Worker as WorkerRecord
 from .._model.task import DEFAULT_QUEUE, Progress, Task
 from .._model.verdict import Bury, Settlement, Verdict
 from .._policy.backoff import Delay
-from .._policy.input.quoting import counted
+from .._policy.input.quote import counted
 from .._policy.order.reserve import new_reserve
 from .._policy.verdict import decide, unhandled_for
 from .._store.protocol import Store, Wake

@@ -87,7 +87,7 @@ def test_drain_runs_ready_tasks_and_stops(run: Run, start: Start, enqueue: Calla
     first = err.splitlines()[0]
     for text in ("shop:app", "3 task types", "sqlite:///windlass.db"):
         assert text in first
-    assert "serves mail with 32 slots" in err
+    assert "32 slots, queues mail" in err
     assert err.count("durable: ") == 1
     states = {row["id"]: row["state"] for row in run("tasks", "list", "--json").rows}
     assert states == {done: "completed", left: "ready"}

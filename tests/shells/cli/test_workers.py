@@ -16,7 +16,7 @@ def test_workers_are_listed_while_they_live(run: Run, start: Callable[..., subpr
     assert "starts one" in run("workers").err
     worker = start("worker", "shop:app", "--name", "ada", "--slots", "3", "--log-format", "json")
     assert worker.stderr is not None
-    while "serves" not in json.loads(worker.stderr.readline())["message"]:
+    while "is ready" not in json.loads(worker.stderr.readline())["message"]:
         pass
 
     head, *lines = run("workers").out.splitlines()

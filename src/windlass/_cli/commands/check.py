@@ -8,7 +8,7 @@ import click
 from ..._documents.queues import queue_documents
 from ..._documents.store import finding_document
 from ..._observe.overview import read_overview
-from ..._policy.input.quoting import counted
+from ..._policy.input.quote import counted
 from ..._store.protocol import Finding, Severity
 from ...config import read_settings
 from ..command import Cli, Command, pass_cli

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ..._documents.limits import LimitDocument, limit_document
 from ..._model.limit import Limit, Usage
-from ..._policy.input.quoting import shorten
+from ..._policy.input.quote import shorten
 from ..._policy.order.limit_options import format_rate
 from ..command import Cli, Commands, pass_cli
 from ..operator_actions import audit_options

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..._documents.store import migration_document
-from ..._policy.input.quoting import counted
+from ..._policy.input.quote import counted
 from ..._store.protocol import Migration, Phase
 from ...errors import InvalidOption, Refused
 from ..command import Cli, Command, pass_cli

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..._model.queue import Retention
-from ..._policy.input.quoting import counted
+from ..._policy.input.quote import counted
 from ...errors import InvalidOption
 from ..command import Cli, Command, pass_cli
 from ..operator_actions import audit_options

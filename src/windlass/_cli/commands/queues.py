@@ -11,7 +11,7 @@ from ..._documents.queues import QueueDocument, SettingsDocument, queue_document
 from ..._model.filter import Dimension
 from ..._model.queue import MAX_STRIPES, Fairness
 from ..._observe.overview import COUNTED, read_overview
-from ..._policy.input.quoting import counted
+from ..._policy.input.quote import counted
 from ..command import Cli, Commands, pass_cli
 from ..operator_actions import audit_options
 from ..options import STRICT, ageing, name_and_number

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Protocol, Self
 
 from ... import State
-from ..._policy.input.quoting import counted
+from ..._policy.input.quote import counted
 from .monitor import Snapshot
 
 if TYPE_CHECKING:

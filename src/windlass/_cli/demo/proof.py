@@ -19,7 +19,7 @@ from ..._model.state import ENDED
 from ..._model.task import TaskId
 from .shop import EXECUTIONS, SETTLEMENTS
 
-FAILED, RESCUED, RELEASED = "failed", "rescued from a killed worker", "released by a worker"
+FAILED, RESCUED, RELEASED = "failed", "rescued after a kill", "released by a worker"
 REPLAYED, UNEXPLAINED = "replayed by an operator", "no reason found"
 ENDS, LOST = ("completed", "buried", "cancelled"), "lost"
 _REASONS = {"failed": FAILED, "crashed": RESCUED, "interrupted": RELEASED}

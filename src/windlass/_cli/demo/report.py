@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..._policy.input.quoting import counted
+from ..._policy.input.quote import counted
 from .proof import FAILED, RELEASED, REPLAYED, RESCUED, UNEXPLAINED, Proof
 from .shop import STORE
 

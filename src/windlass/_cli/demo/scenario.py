@@ -8,7 +8,7 @@ from ... import App, By, Filter, State, Step
 from ..._model.attempt import Attempt
 from ..._model.state import PENDING
 from ..._model.task import Task, TaskId
-from ..._policy.input.quoting import counted
+from ..._policy.input.quote import counted
 from ...errors import WindlassError
 from . import shop, workload
 from .monitor import Monitor

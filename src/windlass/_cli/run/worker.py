@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..._policy.input.quoting import counted
+from ..._policy.input.quote import counted
 from ..._worker.process import run_process
 from ..._worker.settings import WorkerSettings
 from ...config import Settings

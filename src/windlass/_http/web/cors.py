@@ -8,7 +8,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from ..._policy.input.quoting import quoted
+from ..._policy.input.quote import quoted
 from ...errors import InvalidOption
 from .problems import SAFE_HEADERS
 

@@ -4,7 +4,7 @@ from hashlib import sha256
 
 from ...errors import InvalidOption
 from .payload import canonical
-from .quoting import quoted
+from .quote import quoted
 
 MAX_KEY_BYTES = 255
 

@@ -16,7 +16,7 @@ from ..order.priority import boost, parse_priority
 from . import keys
 from .chain import Step, encode_steps
 from .options import checked_instant, checked_name, parse_duration
-from .quoting import quoted
+from .quote import quoted
 from .trace import checked_trace
 
 _NAMES = tuple(Options.__annotations__)

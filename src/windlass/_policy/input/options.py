@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from ...errors import InvalidOption
-from .quoting import quoted
+from .quote import quoted
 
 MAX_DELAY = timedelta(days=3660)
 _MAX_TEXT = 100

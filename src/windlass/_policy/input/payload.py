@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ...errors import InvalidPayload
-from .quoting import kind_of, printable, quoted, shorten
+from .quote import kind_of, printable, quoted, shorten
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 64

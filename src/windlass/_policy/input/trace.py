@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from ..._model.task import Task
 from ...errors import InvalidOption
-from .quoting import quoted
+from .quote import quoted
 
 RELATIONS = ("auto", "parent", "link")  # how an attempt's span relates to the task's trace
 

@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 from ..._model.limit import COLUMNS, Limit
 from ...errors import InvalidOption
 from ..input.options import checked_name
-from ..input.quoting import quoted
+from ..input.quote import quoted
 
 _MAX_FIELD = 128
 _RATE = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(?:/([smh]))?", re.ASCII)

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from ..._model.queue import STRICT_MS, Level, Ordering
 from ...errors import InvalidOption
-from ..input.quoting import quoted
+from ..input.quote import quoted
 
 PRIORITIES = {"high": 10, "medium": 0, "low": -10}
 MIN_PRIORITY, MAX_PRIORITY = -100, 100

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ..._model.queue import Fairness, Level, Ordering, QueueSettings, Retention
 from ...errors import InvalidOption
 from ..input.options import checked_name, parse_duration
-from ..input.quoting import quoted
+from ..input.quote import quoted
 from .priority import parse_level
 
 FairnessName: TypeAlias = Literal["fifo", "round_robin", "random"]

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from ..._model.queue import Level
 from ...errors import InvalidOption
-from ..input.quoting import counted, quoted
+from ..input.quote import counted, quoted
 from .priority import parse_level
 
 

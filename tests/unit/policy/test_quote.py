@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass._policy.input.quoting import counted, kind_of, printable, quoted, shorten
+from windlass._policy.input.quote import counted, kind_of, printable, quoted, shorten
 
 
 class Unprintable:

@@ -116,6 +116,7 @@ class Task(Struct, frozen=True, gc=False):
     secret: tuple[str, ...] = ()
     trace: str | None = None
     enqueued_by: str = ""
+    unhandled_since: datetime | None = None  # when only workers without a handler began to claim it
 
     @property
     def rank(self) -> int:

@@ -1,6 +1,6 @@
 """Verdicts on claimed tasks, which the store applies if the lease is still valid."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -31,6 +31,7 @@ class Postpone(Struct, frozen=True, gc=False, kw_only=True, tag="postpone"):
     delay: timedelta
     reason: Reason
     error: Error | None = None
+    unhandled_since: datetime | None = None  # for the task; None: a worker had a handler
 
 
 class Bury(Struct, frozen=True, gc=False, kw_only=True, tag="bury"):

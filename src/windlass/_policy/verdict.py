@@ -1,7 +1,6 @@
 """The verdict on a task, given the outcome of running it."""
 
-import re
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import assert_never
 
 from .._model.outcome import (
@@ -22,9 +21,8 @@ from .input.chain import successors
 
 UNHANDLED_FOR = timedelta(hours=24)
 UNHANDLED_DELAY = timedelta(seconds=15)
-UNHANDLED_GAP = timedelta(hours=1)  # a longer time without an unhandled claim starts the count again
+UNHANDLED_GAP = timedelta(hours=1)  # a task that no worker claims for longer starts the count again
 _UNKNOWN = "UnknownTaskType"
-_SPAN = re.compile(r"no worker had a handler from (\S+) to (\S+)")
 
 
 def decide(task: Task, outcome: Outcome, backoff: Delay, draw: float) -> Verdict:
@@ -62,16 +60,14 @@ def unhandled_for(task: Task) -> timedelta:
     """Return for how long workers without a handler have claimed a task, up to its present claim.
 
     Counting from the task's creation would bury a task scheduled for next week at its first claim by a
-    worker that a rolling deploy has not reached. So each unhandled claim leaves its period in the task's
-    error, and the next one extends it.
+    worker that a rolling deploy has not reached. So the task records when the first of these claims was.
     """
-    now = task.claimed_at or task.created_at
-    error = task.error
-    span = _SPAN.fullmatch(error.message) if error is not None and error.type == _UNKNOWN else None
-    if span is None:
+    if task.unhandled_since is None:
         return timedelta(0)
-    first, last = map(datetime.fromisoformat, span.groups())
-    return max(now - first, timedelta(0)) if now - last <= UNHANDLED_GAP else timedelta(0)
+    now = task.claimed_at or task.created_at
+    if now - task.run_at > UNHANDLED_GAP:
+        return timedelta(0)
+    return max(now - task.unhandled_since, timedelta(0))
 
 
 def _retry(task: Task, error: Error, after: timedelta | None, backoff: Delay, draw: float) -> Verdict:
@@ -86,10 +82,9 @@ def _retry(task: Task, error: Error, after: timedelta | None, backoff: Delay, dr
 def _unhandled(task: Task, age: timedelta) -> Verdict:
     """A deploy may be under way: wait for a worker with a handler, at most `UNHANDLED_FOR`."""
     if age < UNHANDLED_FOR:
-        now = task.claimed_at or task.created_at
-        message = f"no worker had a handler from {(now - age).isoformat()} to {now.isoformat()}"
-        error = Error(type=_UNKNOWN, message=message)
-        return Postpone(delay=UNHANDLED_DELAY, reason=Reason.SNOOZE, error=error)
+        since = (task.claimed_at or task.created_at) - age
+        error = Error(type=_UNKNOWN, message=f"no worker has had a handler since {since.isoformat()}")
+        return Postpone(delay=UNHANDLED_DELAY, reason=Reason.SNOOZE, error=error, unhandled_since=since)
     return Bury(
         error=Error(
             type=_UNKNOWN,

@@ -1,6 +1,6 @@
 """Verdicts: every outcome has one; attempts are counted exactly, and a request to stop is honoured."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,7 @@ from windlass._model.outcome import (
     TimedOut,
     Unhandled,
 )
-from windlass._model.task import Error
+from windlass._model.task import Error, Task
 from windlass._model.verdict import Bury, Cancel, Complete, Postpone, Reason
 from windlass._policy.input.chain import Step, encode_steps
 from windlass._policy.verdict import UNHANDLED_DELAY, UNHANDLED_FOR, UNHANDLED_GAP, decide, unhandled_for
@@ -144,32 +144,44 @@ def test_a_type_without_a_handler_waits_for_one() -> None:
         assert (verdict.delay, verdict.reason) == (UNHANDLED_DELAY, Reason.SNOOZE)
 
 
-@pytest.mark.parametrize("error", [None, ERROR, Error(type="UnknownTaskType", message="deploy one")])
-def test_the_wait_for_a_handler_begins_with_the_first_claim_that_lacks_one(error: Error | None) -> None:
-    scheduled_long_ago = running(claimed_at=NOW + 100 * HOUR, error=error)
+@pytest.mark.parametrize("claimed_at", [None, NOW + 100 * HOUR])
+def test_the_wait_for_a_handler_starts_with_the_first_claim_that_lacks_one(
+    claimed_at: datetime | None,
+) -> None:
+    scheduled_long_ago = running(claimed_at=claimed_at)
 
     assert unhandled_for(scheduled_long_ago) == timedelta(0)
-    assert unhandled_for(running(claimed_at=None, error=error)) == timedelta(0)
 
 
-def test_the_wait_for_a_handler_goes_on_from_claim_to_claim() -> None:
+def test_the_wait_for_a_handler_continues_from_claim_to_claim() -> None:
     task, claims = running(claimed_at=NOW + 100 * HOUR), 0
     while isinstance(verdict := decide(task, Unhandled(unhandled_for(task)), never, 0.5), Postpone):
         claims += 1
         assert task.claimed_at is not None
-        task = running(claimed_at=task.claimed_at + HOUR, error=verdict.error)
+        task = claimed_again(task.claimed_at, verdict, after=HOUR - UNHANDLED_DELAY)
 
     assert isinstance(verdict, Bury)
     assert claims == UNHANDLED_FOR / HOUR
-    assert unhandled_for(running(claimed_at=task.claimed_at, error=verdict.error)) == timedelta(0)
 
 
-def test_a_wait_for_a_handler_that_ended_is_not_held_against_the_next() -> None:
-    verdict = decide(running(claimed_at=NOW), Unhandled(timedelta(0)), never, 0.5)
+def test_a_wait_for_a_handler_that_ended_does_not_count_for_the_next() -> None:
+    unhandled = decide(running(claimed_at=NOW), Unhandled(timedelta(0)), never, 0.5)
+    retried = decide(running(claimed_at=NOW), Failed(error=ERROR), lambda attempt, draw: UNHANDLED_DELAY, 0.5)
 
-    handled_meanwhile = running(claimed_at=NOW + UNHANDLED_GAP + timedelta(seconds=1), error=verdict.error)
-    assert unhandled_for(handled_meanwhile) == timedelta(0)
-    assert unhandled_for(running(claimed_at=NOW - HOUR, error=verdict.error)) == timedelta(0)
+    assert isinstance(unhandled, Postpone)
+    assert isinstance(retried, Postpone)
+    assert (
+        unhandled_for(claimed_again(NOW, unhandled, after=UNHANDLED_GAP)) == UNHANDLED_GAP + UNHANDLED_DELAY
+    )
+    assert unhandled_for(claimed_again(NOW, unhandled, after=UNHANDLED_GAP + HOUR)) == timedelta(0)
+    assert unhandled_for(claimed_again(NOW, unhandled, after=-HOUR)) == timedelta(0)
+    assert unhandled_for(claimed_again(NOW, retried, after=timedelta(0))) == timedelta(0)
+
+
+def claimed_again(last: datetime, verdict: Postpone, *, after: timedelta) -> Task:
+    """The task as it is claimed this long after it became due again."""
+    due = last + verdict.delay
+    return running(run_at=due, claimed_at=due + after, unhandled_since=verdict.unhandled_since)
 
 
 def test_a_type_without_a_handler_dies_after_a_day_and_says_what_to_do() -> None:

@@ -141,6 +141,7 @@ def _apply(tables: Tables, task: Task, settlement: Settlement, now: datetime) ->
                 session=None,
                 duration=settlement.duration,
                 error=error or task.error,
+                unhandled_since=verdict.unhandled_since,
             )
             tables.wake((task.id,))
         case Bury(error=error):

@@ -57,6 +57,8 @@ class Tables:
     def move(self, task: Task, verb: Verb, state: State, **changes: object) -> Task:
         """Change the state of a task along the table of transitions."""
         assert state in targets(task.state, verb), f"{task.state} -> {verb} -> {state} is not in the table"
+        if state in ENDED:
+            changes["unhandled_since"] = None
         moved = replace(task, state=state, **changes)
         self.keep(moved)
         return moved

@@ -45,7 +45,7 @@ def read_leased(
     (id_, type_, payload, root, queue, tenant, priority, boost, max_attempts, timeout, next_, result_into,
      secret, trace, enqueued_by, idempotency_key, fingerprint, after, created_at, claimed_at, attempt, fence,
      run_at, session, worker, cancel_requested, error_type, error_message, error_traceback,
-     duration) = row  # fmt: skip
+     duration, unhandled_since) = row  # fmt: skip
     return Task(
         id=id_,
         type=type_,
@@ -79,6 +79,7 @@ def read_leased(
         secret=() if secret is None else _texts.decode(secret),
         trace=trace,
         enqueued_by=enqueued_by,
+        unhandled_since=unhandled_since,
     )
 
 

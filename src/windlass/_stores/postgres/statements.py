@@ -51,10 +51,10 @@ NEW_COLUMNS = _BEFORE_NEW - 1 + len(_NEW)
 _FIXED = (*_PLAIN, *_CHECKED, "created_at", "claimed_at")
 _LEASED = (
     *_FIXED, "attempt", "fence", "run_at", "session", "worker", "cancel_requested", "error_type",
-    "error_message", "error_traceback", "duration",
+    "error_message", "error_traceback", "duration", "unhandled_since",
 )  # fmt: skip
 _TASK = (*_LEASED, "state", "finished_at", "progress_fraction", "progress_message", "result")
-_SESSION = _TASK.index("session")  # not in the history
+_NOT_IN_HISTORY = {"session": "NULL::text", "unhandled_since": "NULL::timestamptz"}
 
 
 def _of(alias: str, names: Iterable[str]) -> str:
@@ -68,7 +68,7 @@ def _read(alias: str, names: Iterable[str]) -> str:
 _COLUMNS = {
     "leased_columns": _read("t", _LEASED),  # read by rows.read_leased
     "task_columns": _read("t", _TASK),  # read by rows.read_task, as are the history's
-    "history_columns": _read("h", _TASK[:_SESSION]) + ", NULL::text, " + _read("h", _TASK[_SESSION + 1 :]),
+    "history_columns": ", ".join(_NOT_IN_HISTORY.get(name) or _read("h", [name]) for name in _TASK),
     "new_columns": ", ".join(_NEW),
     "new_columns_of_g": _of("g", _NEW),
     "new_arrays": ", ".join(f"${n}::{kind}[]" for n, kind in enumerate(_NEW.values(), _BEFORE_NEW + 1)),

@@ -6,14 +6,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..._model.state import State, Verb, targets
+from ..._model.state import ENDED, State, Verb, targets
 from ..._model.task import Task, TaskId
 from .notify import Wakes
 from .rows import columns_of, error_columns, ids_of, read_task
 from .script import Row, Script, ask, value
 
 _IN_HISTORY = frozenset({State.COMPLETED, State.CANCELLED})
-_KEEP_COLUMNS, _END_COLUMNS = 17, 14
+_KEEP_COLUMNS, _END_COLUMNS = 18, 14
 
 
 class UnitOfWork:
@@ -73,6 +73,8 @@ class UnitOfWork:
     def move(self, task: Task, verb: Verb, state: State, **changes: Any) -> Task:
         """Change a task's state by a transition of the table, and add its wake-up."""
         assert state in targets(task.state, verb), f"{task.state} -> {verb} -> {state} is not in the table"
+        if state in ENDED:
+            changes["unhandled_since"] = None
         moved = self.update(task, state=state, **changes)
         self._wakes.add(moved.state, moved.queue, moved.run_at)
         return moved
@@ -160,4 +162,5 @@ def _kept_row(task: Task) -> Row:
         *error_columns(task.error),
         task.worker,
         task.rank,
+        task.unhandled_since,
     )

@@ -25,6 +25,7 @@ def settled(task: Task, settlement: Settlement, now: datetime) -> tuple[Verb, St
             return Verb.BURY, State.DEAD, {"error": error, **end}
         case Postpone(delay=delay, reason=reason, error=error) if not task.cancel_requested:
             fields = {
+                "unhandled_since": verdict.unhandled_since,
                 # A released task keeps its place in the queue.
                 "run_at": task.run_at if reason is Reason.RELEASE and not delay else now + delay,
                 "attempt": task.attempt if reason is Reason.RETRY else task.attempt - 1,

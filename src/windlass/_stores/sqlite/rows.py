@@ -23,7 +23,7 @@ TASK_COLUMNS = (
     "max_attempts", "fence", "run_at", "created_at", "claimed_at", "finished_at", "timeout", "session",
     "worker", "duration", "cancel_requested", "progress_fraction", "progress_message", "result",
     "error_type", "error_message", "error_traceback", "idempotency_key", "fingerprint", "next", "after",
-    "result_into", "secret", "trace", "enqueued_by",
+    "result_into", "secret", "trace", "enqueued_by", "unhandled_since",
 )  # fmt: skip
 """What is read of a task, in the order that `task_reader` expects."""
 
@@ -118,7 +118,7 @@ def task_reader() -> Callable[[Row], Task]:
         (id_, type_, payload, root, queue, tenant, priority, boost, state, attempt, max_attempts, fence,
          run_at, created_at, claimed_at, finished_at, timeout, session, worker, ran_for, cancel_requested,
          fraction, message, result, error_type, error_message, error_traceback, idempotency_key, fingerprint,
-         next_, after, result_into, secret, trace, enqueued_by) = row  # fmt: skip
+         next_, after, result_into, secret, trace, enqueued_by, unhandled_since) = row  # fmt: skip
         return Task(
             id_, type_, payload, root, queue, tenant, priority, boost, _STATES[state], attempt, max_attempts,
             fence, moments[run_at], moments[created_at], moments[claimed_at], moments[finished_at],
@@ -126,7 +126,7 @@ def task_reader() -> Callable[[Row], Task]:
             cancel_requested == 1, None if fraction is None else Progress(fraction=fraction, message=message),
             result, _error(error_type, error_message, error_traceback), idempotency_key, fingerprint, next_,
             () if after is None else _texts.decode(after), result_into,
-            () if secret is None else _texts.decode(secret), trace, enqueued_by,
+            () if secret is None else _texts.decode(secret), trace, enqueued_by, moments[unhandled_since],
         )  # fmt: skip
 
     return read
@@ -190,6 +190,7 @@ def changed_row(task: Task, lane_and_key: tuple[str, str]) -> dict[str, Any]:
         "progress_message": None if task.progress is None else task.progress.message,
         "result": task.result,
         **error_row(task.error),
+        "unhandled_since": optional_instant(task.unhandled_since),
         "lane": lane_and_key[0],
         "key": lane_and_key[1],
     }

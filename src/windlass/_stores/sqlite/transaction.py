@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..._model.state import State, Verb, targets
+from ..._model.state import ENDED, State, Verb, targets
 from ..._model.task import Task, TaskId
 from ..._policy.order.limits import Subject, split_key
 from .claim.queue_rules import NO_LANE, QueueRules, read_rules
@@ -114,6 +114,8 @@ class Transaction:
     def move(self, task: Task, verb: Verb, state: State, **changes: Any) -> Task:
         """Change the state of a task along the table of transitions, and wake whoever waits for it."""
         assert state in targets(task.state, verb), f"{task.state} -> {verb} -> {state} is not in the table"
+        if state in ENDED:
+            changes["unhandled_since"] = None
         moved = self.update(task, state=state, **changes)
         self.wakes.add(state, task.queue)
         return moved

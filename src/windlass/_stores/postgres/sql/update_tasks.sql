@@ -17,6 +17,7 @@ WITH kept AS (
         error_type = g.error_type,
         error_message = g.error_message,
         error_traceback = g.error_traceback,
+        unhandled_since = g.unhandled_since,
         worker = g.worker,
         -- What comes back is put into its lane by the next claim, by what holds then.
         stripe = CASE WHEN t.lane IS NULL OR g.state = 'running' THEN t.stripe ELSE 0 END,
@@ -26,10 +27,11 @@ WITH kept AS (
     FROM unnest(
         $1::uuid[], $2::bytea[], $3::text[], $4::integer[], $5::bigint[], $6::timestamptz[], $7::timestamptz[],
         $8::text[], $9::double precision[], $10::boolean[], $11::double precision[], $12::text[], $13::text[],
-        $14::text[], $15::text[], $16::text[], $17::bigint[]
+        $14::text[], $15::text[], $16::text[], $17::bigint[], $18::timestamptz[]
     ) AS g (
         id, payload, state, attempt, fence, run_at, finished_at, session, duration, cancel_requested,
-        progress_fraction, progress_message, error_type, error_message, error_traceback, worker, rank
+        progress_fraction, progress_message, error_type, error_message, error_traceback, worker, rank,
+        unhandled_since
     )
     WHERE t.id = g.id
     RETURNING t.id

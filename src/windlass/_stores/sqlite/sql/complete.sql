@@ -4,7 +4,8 @@ UPDATE windlass_task
 SET
     state = 'completed', session = NULL, finished_at = :now, duration = given.duration,
     outcome = given.outcome, result = CAST(given.result AS BLOB),
-    error_type = NULL, error_message = NULL, error_traceback = NULL, permits = NULL
+    error_type = NULL, error_message = NULL, error_traceback = NULL, unhandled_since = NULL,
+    permits = NULL
 FROM (
     SELECT
         key AS id, json_extract(value, '$[0]') AS fence, json_extract(value, '$[1]') AS duration,

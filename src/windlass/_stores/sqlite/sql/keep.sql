@@ -4,7 +4,7 @@ SET
     payload = :payload, state = :state, attempt = :attempt, fence = :fence, run_at = :run_at, rank = :rank,
     finished_at = :finished_at, session = :session, duration = :duration, cancel_requested = :cancel_requested,
     progress_fraction = :progress_fraction, progress_message = :progress_message, error_type = :error_type,
-    error_message = :error_message, error_traceback = :error_traceback, result = :result,
+    error_message = :error_message, error_traceback = :error_traceback, unhandled_since = :unhandled_since, result = :result,
     outcome = coalesce(:outcome, outcome), lane = :lane, key = :key,
     permits = CASE WHEN :state = 'running' THEN permits END
 WHERE id = :id AND fence = :fence_before AND state = :state_before

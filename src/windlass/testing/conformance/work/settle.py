@@ -98,6 +98,22 @@ class TestVerdicts:
         assert (task.state, task.attempt, task.fence) == (State.SCHEDULED, 0, claimed.task.fence)
         assert task.run_at == clock.now() + timedelta(minutes=1)
 
+    @pytest.mark.parametrize("ending", ENDINGS)
+    async def test_a_task_keeps_since_when_it_has_no_handler_until_it_is_settled(
+        self, store: Store, clock: ManualClock, ending: str
+    ) -> None:
+        worker = await worker_on(store)
+        claimed = await enqueue_and_claim(store, worker)
+        since = clock.now() - timedelta(hours=1)
+        unhandled = Postpone(delay=timedelta(0), reason=Reason.SNOOZE, error=BOOM, unhandled_since=since)
+        await settle_now(store, settlement(claimed, unhandled))
+        again = await worker.claim_one(claimed.task.queue)
+        assert again.task.unhandled_since == since
+
+        await settle_now(store, ENDINGS[ending](again))
+
+        assert (await load(store, claimed.task.id)).unhandled_since is None
+
     async def test_a_release_does_not_count_and_keeps_the_rank(
         self, store: Store, clock: ManualClock
     ) -> None:

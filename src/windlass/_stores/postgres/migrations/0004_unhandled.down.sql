@@ -1,0 +1,1 @@
+ALTER TABLE windlass.task DROP COLUMN unhandled_since;

@@ -1,0 +1,1 @@
+ALTER TABLE windlass_task DROP COLUMN unhandled_since;

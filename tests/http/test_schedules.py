@@ -161,7 +161,7 @@ class TestPut:
             ({"type": "t", "rule": "x" * 100_000}, "cron expression or an interval"),
             ({"type": "t", "rule": "0 3 * * *", "zone": "Mars/Olympus"}, "Mars/Olympus"),
             ({"type": "t", "rule": "0 3 * * *", "zone": "../../etc/passwd"}, "zone"),
-            ({"type": "t", "rule": "1h", "zone": "Europe/Berlin"}, "zones are for cron"),
+            ({"type": "t", "rule": "1h", "zone": "Europe/Berlin"}, "zone is for cron"),
             ({"type": "t", "rule": "1h", "missed": "twice"}, "missed"),
             ({"type": "t", "rule": "1h", "at_most": 0}, "at_most"),
             ({"type": "t", "rule": "1h", "at_most": 1_001}, "at_most"),

@@ -67,7 +67,7 @@ def test_a_port_that_is_taken_is_refused(run: Run) -> None:
         ran = run("serve", "--port", str(number))
 
     assert ran.code == 3
-    assert ran.err.splitlines()[-1].startswith(f"error[refused]: port {number} of 127.0.0.1 is taken")
+    assert ran.err.splitlines()[-1].startswith(f"error[refused]: port {number} on 127.0.0.1 is already in use")
     assert "serving" not in ran.err
 
 
@@ -89,7 +89,7 @@ def test_a_signal_stops_it_while_a_worker_is_connected(
     worker.send_signal(signal.SIGTERM)
     worker.communicate(timeout=20)
 
-    for text in (f"http://127.0.0.1:{port};", "sqlite:///windlass.db", "durable: a commit returns once"):
+    for text in (f"http://127.0.0.1:{port};", "sqlite:///windlass.db", "durable (a commit returns once"):
         assert text in line
     assert server.returncode == 0, rest
     assert "has stopped" in rest

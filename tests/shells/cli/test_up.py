@@ -49,7 +49,7 @@ def port() -> int:
 
 @pytest.mark.system
 @pytest.mark.parametrize(
-    ("store", "durability"), [("sqlite:///windlass.db", "durable: "), ("memory://", "volatile: ")]
+    ("store", "durability"), [("sqlite:///windlass.db", "durable ("), ("memory://", "volatile (")]
 )
 def test_it_serves_and_works(start: Start, port: int, store: str, durability: str) -> None:
     everything = start("up", "shop:app", "--store", store, "--port", str(port))
@@ -158,7 +158,7 @@ def test_it_ends_if_its_worker_ends(start: Start, folder: Path, port: int) -> No
         (("shop:ap",), 2, "did you mean shop:app?"),
         (("shop:app", "--slots", "0"), 2, "slots"),
         (("shop:app", "--port", "0"), 2, "--port"),
-        (("shop:app", "--host", "0.0.0.0"), 2, "there are no keys"),
+        (("shop:app", "--host", "0.0.0.0"), 2, "without API keys"),
         (("shop:app", "--store", "sqlite:///nowhere/windlass.db"), 4, "nowhere"),
     ],
 )

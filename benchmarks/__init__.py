@@ -1,1 +1,1 @@
-"""`python -m benchmarks`: measure windlass on this machine, beside peers, in one run."""
+"""`python -m benchmarks`: measure windlass and its peers on this machine, in one run."""

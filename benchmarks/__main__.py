@@ -47,7 +47,7 @@ def main() -> int:
     """Return 0 if every target is met, 1 if one is missed or a run is invalid."""
     asked = _asked()
     with tempfile.TemporaryDirectory(prefix="windlass-bench-", dir=asked.folder) as folder:
-        Path(folder).chmod(0o711)  # a server does not run as root, and must get to its data
+        Path(folder).chmod(0o711)  # the server does not run as root, and must be able to reach its data
         plan = _plan(Path(folder), asked)
         facts = machine.described(plan.folder)
         print(f"windlass, measured here; {plan.rounds} rounds, median (lowest to highest)\n")

@@ -36,7 +36,7 @@ class Databases:
 
     @contextmanager
     def copied(self, url: str) -> Iterator[str]:
-        """The URL of a copy of a database that nobody is connected to, dropped afterwards."""
+        """The URL of a copy of a database without connections, dropped afterwards."""
         with self._copied(url.rpartition("/")[2], f"run_{next(self._numbers)}") as copy:
             yield copy
 

@@ -10,7 +10,7 @@ TASKS = "tasks"
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the table. `values` holds one number a round, in the order of the rounds.
+    """One line of the table. `values` holds one number per round, in the order of the rounds.
 
     If it says what it goes `along`, the values are steps along that, and their order is what matters.
     """

@@ -1,4 +1,4 @@
-"""Progress on a terminal; silent elsewhere."""
+"""Progress on a terminal; prints nothing elsewhere."""
 
 import sys
 

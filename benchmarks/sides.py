@@ -13,8 +13,8 @@ from benchmarks import graphile
 from benchmarks.processes import Program
 from windlass import App, Filter, State
 
-UNFINISHED = (State.READY, State.RUNNING)  # here nothing waits, and nothing of the default queue is scheduled
-Count = Callable[[int], int]  # of the unfinished: exact up to so many, and more than that if there are more
+UNFINISHED = (State.READY, State.RUNNING)  # no task waits here, and none in the default queue is scheduled
+Count = Callable[[int], int]  # unfinished tasks: exact up to the given number, else any greater number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class Side:
     unfinished: str | None
     share: float = 1.0
     at_once: int = 1_000  # tasks of one bulk call
-    settings: dict[str, Any] = field(default_factory=dict)  # the worker's that its program does not fix
+    settings: dict[str, Any] = field(default_factory=dict)  # worker settings that its program leaves open
 
     @contextmanager
     def counting(self, url: str) -> Iterator[Count]:
@@ -69,7 +69,7 @@ WINDLASS = Side(
 )
 GRAPHILE = Side(
     who="graphile-worker",
-    program=(),  # known when it is installed
+    program=(),  # set once it is installed
     unfinished="FROM graphile_worker._private_jobs",
 )
 PGQUEUER = Side(who="pgqueuer", program="on_pgqueuer", unfinished="FROM pgqueuer")

@@ -13,7 +13,7 @@ from benchmarks.sides import Count, Side
 
 LOOK_SECONDS = 0.002
 LIMIT_SECONDS = 600.0
-PROBE_SHARE = 1  # between two looks into the store, at least so many times as long as a look takes
+PROBE_SHARE = 1  # the pause between two counts is at least this many times as long as a count takes
 BLURRED = 0.05
 
 
@@ -73,6 +73,6 @@ def _settled(count: Count, side: Side, began: float) -> float:
         before, asked = asked, time.time()
     if (blur := (asked - before) / (asked - began)) > BLURRED:
         print(
-            f"\n  {side.who}: the end of a drain is known to {blur:.0%} of its length only", file=sys.stderr
+            f"\n  {side.who}: the end of a drain is uncertain by {blur:.0%} of its duration", file=sys.stderr
         )
-    return asked  # an answer shows what was there when it was asked for
+    return asked  # a count is as of the time when it was requested

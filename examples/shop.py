@@ -1,6 +1,6 @@
-"""A small shop: an order is charged, packed by several hands, shipped, and one of them needs a person's help.
+"""A small shop: charge, pack and ship an order; then fix and replay a task that died.
 
-python shop.py      # makes shop.db in this directory
+python shop.py      # creates shop.db in this directory
 """
 
 import asyncio
@@ -30,7 +30,7 @@ CHARGED: dict[str, int] = {}
 
 
 class Item(msgspec.Struct):
-    """What somebody ordered."""
+    """An ordered item."""
 
     name: str
     grams: int
@@ -40,7 +40,7 @@ class Item(msgspec.Struct):
 def charge(card: str, pence: int, *, ctx: Context = INJECTED) -> str:
     if ctx.attempt == 1:
         raise Retry("the bank is busy", after=0.05)
-    # The bank is asked with a key that is the same at every attempt: it charges once, however often we ask.
+    # The key is the same in every attempt, so the bank charges once however often it is asked.
     CHARGED.setdefault(ctx.idempotency_key("charge"), pence)
     return f"{pence} pence from the card that ends in {card[-4:]}"
 
@@ -59,7 +59,7 @@ def weigh(parcels: list[int]) -> int:
 @app.task(name="shop.ship")
 def ship(customer: str) -> str:
     if customer not in ADDRESSES:
-        raise Fatal(f"nobody knows where {customer} lives")
+        raise Fatal(f"no address for customer {customer}")
     return f"on its way to {ADDRESSES[customer]}"
 
 
@@ -86,14 +86,14 @@ def main() -> None:
     assert dead.error is not None
     print("dead:", dead.error.message)
     mended = msgspec.json.encode({"customer": "Ada"})
-    clerk = By(who="clerk", why="a typing error")
+    clerk = By(who="clerk", why="a typing error in the name")
     app.sync_operator.replay(Filter(ids=(lost.id,)), by=clerk, payload=mended)
     work_until_ended(lost.id)
     print("replayed,", lost.result())
 
 
 def work_until_ended(*task_ids: str) -> None:
-    """Run a worker here until these have ended, in order; usually `windlass worker shop:app` runs beside."""
+    """Run a worker in this process until these tasks have ended; usually `windlass worker shop:app` does."""
 
     async def work() -> None:
         worker = app.worker(WorkerSettings(slots=4))

@@ -1,4 +1,4 @@
-"""Testing tasks: the real engine on a memory store, and days that pass in no time.
+"""Testing tasks: the real engine on a memory store with a manual clock.
 
 python -m pytest test_reminders.py
 """

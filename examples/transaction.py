@@ -1,6 +1,6 @@
-"""An order and the task that ships it, in one SQLite transaction: both stand, or neither does.
+"""An order and the task that ships it, in one SQLite transaction: both are stored, or neither.
 
-python transaction.py      # makes orders.db in this directory
+python transaction.py      # creates orders.db in this directory
 """
 
 import asyncio
@@ -24,14 +24,14 @@ def ship(order_id: int) -> str:
 
 
 def connect() -> sqlite3.Connection:
-    connection = sqlite3.connect(DATABASE, isolation_level=None)  # we say BEGIN ourselves
+    connection = sqlite3.connect(DATABASE, isolation_level=None)  # place_order begins transactions itself
     connection.execute("PRAGMA synchronous=EXTRA")  # a commit is on disk when it returns
     connection.execute("CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY, item TEXT NOT NULL)")
     return connection
 
 
 def place_order(connection: sqlite3.Connection, item: str, *, in_stock: bool) -> str:
-    connection.execute("BEGIN IMMEDIATE")  # take the turn at writing now, not in the middle
+    connection.execute("BEGIN IMMEDIATE")  # take the write lock now, not at the first write
     try:
         order = connection.execute("INSERT INTO orders (item) VALUES (?)", (item,)).lastrowid
         assert order is not None
@@ -46,7 +46,7 @@ def place_order(connection: sqlite3.Connection, item: str, *, in_stock: bool) ->
 
 
 def main() -> None:
-    app.setup()  # makes windlass's tables in orders.db
+    app.setup()  # creates windlass's tables in orders.db
     connection = connect()
     shipped = place_order(connection, "rope", in_stock=True)
     try:

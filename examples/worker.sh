@@ -3,11 +3,11 @@
 #
 #   WINDLASS_KEY=… worker.sh URL QUEUE COMMAND [ARGUMENT…]
 #
-# The command finds the payload on its standard input, and WINDLASS_TASK, WINDLASS_TYPE and WINDLASS_ATTEMPT in its
-# environment. Status 0: done, and what it printed is the result. 75: not now, again in a minute. Any other: it
-# failed, and the end of what it wrote to standard error says why. Told to end, it gets SIGTERM, as do its children.
+# The command gets the payload on standard input, and WINDLASS_TASK, WINDLASS_TYPE and WINDLASS_ATTEMPT in its
+# environment. Exit status 0: completed; standard output is the result. 75: snooze for a minute. Any other: failed; the
+# end of standard error is the error message. To stop it, it and its children get SIGTERM.
 #
-# LEASE and GRACE are in whole seconds. A worker that is killed leaves its command running: a task may run twice.
+# LEASE and GRACE are in whole seconds. If the worker is killed its command keeps running, so a task may run twice.
 set -u
 
 [[ $# -ge 3 && -n ${WINDLASS_KEY:-} ]] || { sed -n '2,4s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -23,8 +23,8 @@ stop() { ((stopping)) || { stopping=1 stopped_at=$SECONDS; say "stopping"; }; }
 trap stop TERM INT
 trap 'rm -rf "$dir"' EXIT
 
-# ask METHOD PATH [BODY]: the answer is in $dir/answer and its status in $status, 000 if there was none.
-# curl is waited for beside the shell, which so hears signals at once; then a claim is broken off.
+# ask METHOD PATH [BODY]: send a request. The response is in $dir/answer, its status in $status (000: no response).
+# curl runs in the background, so that the shell handles signals immediately; a signal aborts a claim.
 ask() {
     curl -s -X "$1" -H @<(printf 'Authorization: Bearer %s\n' "$WINDLASS_KEY") -H 'Content-Type: application/json' \
         --max-time 20 --data-binary @- -o "$dir/answer" -w '%{http_code}' "$url$2" <<<"${3:-}" >"$dir/status" &
@@ -36,13 +36,13 @@ ask() {
     [[ $status == 2* ]]
 }
 
-# persist METHOD PATH BODY: ask until it is answered, or refused for good.
+# persist METHOD PATH BODY: repeat a request until it succeeds or fails permanently.
 persist() {
     until ask "$@"; do
         case $session:$status in
-        :401 | :403) say "refused: $(<"$dir/answer")"; return 1 ;; # from the start
-        *:401 | *:403 | *:408 | *:429 | *:5?? | *:000 | *:) say "$2 failed (${status:-000}), trying again" ;;
-        *) say "$2 was refused: $(<"$dir/answer")"; return 1 ;;
+        :401 | :403) say "the server rejected the key: $(<"$dir/answer")"; return 1 ;; # at start-up
+        *:401 | *:403 | *:408 | *:429 | *:5?? | *:000 | *:) say "$2 failed (${status:-000}), retrying" ;;
+        *) say "$2 was rejected: $(<"$dir/answer")"; return 1 ;;
         esac
         ((!stopping || SECONDS - stopped_at < grace + lease)) && [[ $stopping$2 != 1/work/sessions ]] || return 1
         pause 1
@@ -56,13 +56,13 @@ open_session() {
     session=$(jq -r .session "$dir/answer") renewed=$SECONDS
 }
 
-# heartbeat [LEASE]: say what is held. Everything up to the last claim has been answered or given up.
+# heartbeat [LEASE]: renew the session and report the held task. All claims have been answered or aborted.
 heartbeat() {
     ask POST /work/heartbeat "$(jq -n --arg session "$session" --argjson worker "$self" --argjson held "[${1:-}]" \
         --argjson through "$number" '{$session, $worker, $held, $through}')" && renewed=$SECONDS
 }
 
-# claim: a task in $dir/task, or nothing.
+# claim: claim a task into $dir/task; fails if there is none.
 claim() {
     ((number += 1))
     ask POST /work/claim "$(jq -n --arg session "$session" --argjson worker "$self" --argjson number "$number" \
@@ -70,7 +70,7 @@ claim() {
         jq -e '.tasks[0] // empty' "$dir/answer" >"$dir/task"
 }
 
-# run COMMAND…: run it for the task, with heartbeats; why it was ended is in $ended, and its status in $code.
+# run COMMAND…: run it for the task, with heartbeats. $ended is why it was stopped, $code its exit status.
 run() {
     local held command
     held=$(jq -c '{id, fence}' "$dir/task") ended='' began=$SECONDS
@@ -90,7 +90,7 @@ run() {
             jq -e '.lost == []' "$dir/answer" >/dev/null || end_it lost
             jq -e '.cancel == []' "$dir/answer" >/dev/null || end_it stopped
         elif [[ $status == 410 ]] || ((SECONDS - renewed > lease * 8 / 10)); then
-            end_it lost # others have it, or will
+            end_it lost # other workers have it, or soon will
         fi
     done
     wait "$command"
@@ -119,23 +119,23 @@ settle() {
           elif $outcome == "failed" then {error: {type: "exit status \($code)", message: $error}}
           elif $outcome == "snoozed" then {delay: 60} else {} end
         | {tasks: [.]}')
-    persist POST /work/settle "$body" # to repeat is harmless, so it is tried until it is answered
+    persist POST /work/settle "$body" # settling is idempotent, so retry until it is confirmed
 }
 
 open_session
-say "working on $queue"
+say "serving the queue $queue"
 until ((stopping)); do
     if ! heartbeat; then
-        [[ $status == 410 ]] && open_session || { say "the heartbeat failed ($status)"; pause 1; }
+        [[ $status == 410 ]] && open_session || { say "heartbeat failed ($status), retrying"; pause 1; }
         continue
     fi
     if claim; then
         run "$@"
         [[ $ended == lost ]] || settle
     elif [[ $status != 2* ]] && ((!stopping)); then
-        say "the claim failed ($status)"
+        say "claim failed ($status), retrying"
         pause 1
     fi
 done
-heartbeat # gives back what a claim granted that was broken off
+heartbeat # releases tasks granted by an aborted claim
 ask DELETE "/work/sessions/$session"

@@ -1,6 +1,6 @@
 """Write grafana/windlass.json: `python ops/dashboard.py`. Change the panels here, not in Grafana.
 
-What every server tells of the one store is taken as the `max` over servers; what processes count is added up.
+Every server exports the gauges of the store, so panels take their `max`; counters of processes are summed.
 """
 
 import json
@@ -18,7 +18,7 @@ _JOB = 'job=~"$job"'
 def stat(
     title: str, expr: str, unit: str = "short", *, bad: float | None = None, told: str = ""
 ) -> dict[str, Any]:
-    """One number; red from `bad` on."""
+    """Return a panel with one number, red from `bad` on."""
     steps = [{"color": "green", "value": None}]
     if bad is not None:
         steps.append({"color": "red", "value": bad})
@@ -38,7 +38,7 @@ def stat(
 def graph(
     title: str, *series: tuple[str, str], unit: str = "short", stacked: bool = False, told: str = ""
 ) -> dict[str, Any]:
-    """Lines over time: expressions, each with how its lines are called."""
+    """Return a panel with lines over time, from pairs of expression and legend."""
     custom = {"fillOpacity": 10, "showPoints": "never", "stacking": {"mode": "normal" if stacked else "none"}}
     return {
         "type": "timeseries",
@@ -51,18 +51,18 @@ def graph(
 
 
 def rate(metric: str, by: str, more: str = "") -> str:
-    """How fast a counter of tasks rises."""
+    """Return the rate of a counter of tasks."""
     return f"sum by ({by}) (rate({metric}{{{_TASK}{more}}}[$__rate_interval]))"
 
 
 def quantile(share: float, metric: str, by: str, selector: str = _TASK) -> str:
-    """So many of a hundred were quicker."""
+    """Return a quantile of a histogram."""
     buckets = f"sum by (le, {by}) (rate({metric}_bucket{{{selector}}}[$__rate_interval]))"
     return f"histogram_quantile({share}, {buckets})"
 
 
 def highest(metric: str, by: str, selector: str = _JOB) -> str:
-    """A gauge of the store, whichever server tells it."""
+    """Return a gauge of the store, as the maximum over servers."""
     return f"max by ({by}) ({metric}{{{selector}}})"
 
 
@@ -83,18 +83,18 @@ ROWS: list[tuple[str, list[dict[str, Any]]]] = [
     (
         "Are we backed up?",
         [
-            stat("Ready tasks", READY, told="Due, and waiting for a slot."),
+            stat("Ready tasks", READY, told="Tasks that are due and wait for a slot."),
             stat(
                 "Oldest ready task",
                 f"max(windlass_oldest_ready_seconds{{{_TASK}}})",
                 "s",
                 bad=300,
-                told="For how long the longest waiting one has been due.",
+                told="How long the oldest ready task has been due.",
             ),
-            stat("Dead letters", DEAD, bad=1, told="windlass dead list has them."),
+            stat("Dead letters", DEAD, bad=1, told="List them with windlass dead list."),
             stat("Workers", f"max(windlass_workers{{{_JOB}}})"),
             stat("Busy slots", f"{BUSY} / ({BUSY} + {FREE})", "percentunit", bad=1),
-            stat("Keeper", f"max(windlass_keeper_alive{{{_JOB}}})", told="1: one leads, and all is well."),
+            stat("Keeper", f"max(windlass_keeper_alive{{{_JOB}}})", told="1 while a keeper leads."),
         ],
     ),
     (
@@ -118,13 +118,13 @@ ROWS: list[tuple[str, list[dict[str, Any]]]] = [
                 unit="s",
             ),
             graph(
-                "From due to start",
-                (quantile(0.5, "windlass_task_wait_seconds", "queue"), "{{queue}} half"),
+                "Wait from due to start",
+                (quantile(0.5, "windlass_task_wait_seconds", "queue"), "{{queue}} median"),
                 (quantile(0.95, "windlass_task_wait_seconds", "queue"), "{{queue}} 95 %"),
                 unit="s",
             ),
             graph(
-                "Paused, and workers that serve it",
+                "Paused, and number of workers",
                 (highest("windlass_queue_paused", "queue", _TASK), "{{queue}} paused"),
                 (highest("windlass_queue_workers", "queue", _TASK), "{{queue}} workers"),
             ),
@@ -132,7 +132,7 @@ ROWS: list[tuple[str, list[dict[str, Any]]]] = [
                 "Limits in use",
                 (highest("windlass_limit_used_ratio", "limit"), "{{limit}}"),
                 unit="percentunit",
-                told="At 100 % nothing more may start under it.",
+                told="At 100 % no more tasks of the limit can start.",
             ),
         ],
     ),
@@ -140,7 +140,7 @@ ROWS: list[tuple[str, list[dict[str, Any]]]] = [
         "Tasks",
         [
             graph(
-                "Enqueued, started, ended, a second",
+                "Enqueued, started and ended per second",
                 (f"sum(rate(windlass_tasks_enqueued_total{{{_TASK}}}[$__rate_interval]))", "enqueued"),
                 (f"sum(rate(windlass_tasks_started_total{{{_TASK}}}[$__rate_interval]))", "started"),
                 (rate("windlass_tasks_ended_total", "state"), "{{state}}"),
@@ -152,17 +152,17 @@ ROWS: list[tuple[str, list[dict[str, Any]]]] = [
                 unit="s",
             ),
             graph(
-                "Slots that types keep busy",
+                "Busy slots by type",
                 (
                     f"sum by (type) (rate(windlass_task_run_seconds_sum{{{_TASK}}}[$__rate_interval]))",
                     "{{type}}",
                 ),
                 stacked=True,
-                told="Seconds of running, a second: how many slots each type takes on average.",
+                told="Seconds of run time per second: the average number of slots that each type occupies.",
             ),
             graph(
-                "Failed runs by type",
-                (rate("windlass_tasks_postponed_total", "type", ', reason="retry"'), "{{type}} again"),
+                "Failed attempts by type",
+                (rate("windlass_tasks_postponed_total", "type", ', reason="retry"'), "{{type}} retried"),
                 (rate("windlass_tasks_ended_total", "type", ', state="dead"'), "{{type}} dead"),
                 unit="ops",
             ),
@@ -188,22 +188,22 @@ ROWS: list[tuple[str, list[dict[str, Any]]]] = [
             graph(
                 "Slots by worker",
                 (f'sum by (instance) (windlass_slots{{{_JOB}, state="busy"}})', "{{instance}} busy"),
-                told="As the workers themselves tell it, where they are scraped.",
+                told="From the metrics of the workers that are scraped.",
             ),
             graph(
-                "Settled in one round trip",
+                "Tasks settled per round trip",
                 (
                     _mean("windlass_settle_batch_size"),
-                    "on average",
+                    "average",
                 ),
             ),
             graph(
-                "Store, by verb (95 %)",
+                "Store latency by verb (95 %)",
                 (quantile(0.95, "windlass_store_seconds", "verb", _JOB), "{{verb}}"),
                 unit="s",
             ),
             graph(
-                "Failures of the store",
+                "Store errors",
                 (
                     f"sum by (verb, code) (rate(windlass_store_errors_total{{{_JOB}}}[$__rate_interval]))",
                     "{{verb}} {{code}}",
@@ -212,7 +212,7 @@ ROWS: list[tuple[str, list[dict[str, Any]]]] = [
                 unit="ops",
             ),
             graph(
-                "Schedules that are late",
+                "Late schedules",
                 (highest("windlass_schedule_lag_seconds", "schedule") + " > 0", "{{schedule}}"),
                 unit="s",
             ),
@@ -222,7 +222,7 @@ ROWS: list[tuple[str, list[dict[str, Any]]]] = [
 
 
 def drawn() -> dict[str, Any]:
-    """The dashboard."""
+    """Return the dashboard."""
     return {
         "uid": "windlass",
         "title": "windlass",
@@ -291,7 +291,7 @@ def _queues() -> dict[str, Any]:
 
 
 def text() -> str:
-    """The dashboard as it stands in the file."""
+    """Return the contents of the file."""
     return json.dumps(drawn(), indent=2) + "\n"
 
 

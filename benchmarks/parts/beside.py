@@ -1,8 +1,8 @@
-"""Work that no limit applies to, while work that is at its limit lies beside it: on Postgres, in 8 processes.
+"""Tasks without a limit, while other tasks of the store are at their limit: on Postgres, in 8 processes.
 
-The same tasks by the same workers, alone; beside a queue whose tasks wait for permits that nobody gives back;
-beside one whose tasks come and go; and in one queue with the former. The first tenth does not count: the
-processes do not come up all at the same time.
+The same tasks and workers: alone; with a queue whose tasks wait for permits that are never returned; with a
+queue whose tasks start and end; and in one queue with the waiting tasks. The first tenth is not counted,
+because the processes do not start at the same time.
 """
 
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ WHAT = "8 worker processes"
 PROCESSES, SLOTS = 8, 32
 SPARE = 3 * PROCESSES * SLOTS
 CAPS = (1, 2, 3, 4, 5)
-KEYS = 4  # of each cap
-WAITING = 10_000  # tasks that are at their limit, or come to it
+KEYS = 4  # per cap
+WAITING = 10_000  # tasks that are at their limit, or reach it
 
 
 @dataclass(frozen=True)
 class Variant:
-    """Which tasks lie beside, and in which queue; and what is demanded."""
+    """The other tasks of the store, their queue, and the target."""
 
     who: str
     type: str = ""
@@ -70,7 +70,7 @@ def _measured(server: Databases, variant: Variant, plan: Plan) -> float:
 
 
 def _cap(url: str, variant: Variant, waiting: int) -> None:
-    """Twenty keys with caps of 1 to 5, a tenant for each cap."""
+    """Return twenty keys with caps of 1 to 5, a tenant for each cap."""
     limits = {
         f"cap-{cap}": {"type": variant.type, "tenant": f"t{number}", "by": "key", "running": cap}
         for number, cap in enumerate(CAPS)

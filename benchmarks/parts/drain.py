@@ -1,4 +1,4 @@
-"""Part 1: one worker process drains a full queue on SQLite, durably; windlass beside Huey."""
+"""Part 1: one worker process drains a full queue on SQLite, durably; windlass compared with Huey."""
 
 from benchmarks.figures import MICROSECONDS, RATE, Figure, Findings, Target, ratio
 from benchmarks.parts.plan import Plan, url

@@ -1,7 +1,7 @@
-"""What fairness and limits cost on Postgres: drains by one worker process, beside that of a plain queue.
+"""The cost of fairness and limits on Postgres: drains by one worker process, compared with a plain queue.
 
-Each variant is loaded with more than is timed, so that the worker is as busy at the last start that counts as
-at any before it. A variant's rate is taken from its first start to the last that counts.
+Each variant has more tasks than are timed, so that the worker is still busy at the last start that counts.
+A variant's rate is measured from its first start to the last that counts.
 """
 
 from collections.abc import Iterator
@@ -33,19 +33,19 @@ ROUND_ROBIN = {"fairness": "round_robin"}
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """How the queue is set, how it is filled, and what it must be beside the plain one."""
+    """The settings of the queue, the tasks in it, and its target relative to the plain queue."""
 
     who: str
     queues: dict[str, Any] = field(default_factory=dict)
     limits: dict[str, Any] = field(default_factory=dict)
     filled: dict[str, Any] = field(default_factory=dict)  # options of `fill`
-    before: tuple[dict[str, Any], ...] = ()  # what else lies in the store, as options of `fill`
+    before: tuple[dict[str, Any], ...] = ()  # other tasks in the store, as options of `fill`
     big: int = 0  # tasks of one tenant, in a store that is filled once and then copied
     at_least: float | None = None
 
 
 def variants(big: int) -> list[Variant]:
-    """The plain queue, and all that is held against it."""
+    """Return the plain queue and the variants that are compared with it."""
     default = {"default": ROUND_ROBIN}
     return [
         Variant(who="plain"),
@@ -126,7 +126,7 @@ def compare(
     rates: dict[str, list[float]],
     bounds: dict[str, float | None],
 ) -> None:
-    """The rates, each one's ratio to the first one's, and whether that is what was demanded."""
+    """Return the rates, the ratio of each to the first, and the targets."""
     figures = [Figure(part, what, who, RATE, tuple(values)) for who, values in rates.items()]
     first = findings.add(figures[0])
     for figure in figures[1:]:
@@ -141,10 +141,10 @@ def compare(
 
 @contextmanager
 def _model(server: Databases, variant: Variant, plan: Plan) -> Iterator[str]:
-    """A store that takes long to fill, to be copied."""
+    """Fill a large store once, to be copied for each run."""
     with server.fresh(WINDLASS) as url:
         run(PROGRAM, "put", url=url, queues=variant.queues, limits=variant.limits)
-        beyond = _timed(plan) + SPARE  # the numbers of the others come first
+        beyond = _timed(plan) + SPARE  # the numbers of the other tasks come first
         for first in range(0, variant.big, AT_ONCE):
             number = min(AT_ONCE, variant.big - first)
             run(PROGRAM, "fill", url=url, number=number, first=beyond + first, tenant="big")
@@ -157,7 +157,7 @@ def _model(server: Databases, variant: Variant, plan: Plan) -> Iterator[str]:
 def _loaded(
     server: Databases, variant: Variant, plan: Plan, model: str | None
 ) -> Iterator[tuple[str, float]]:
-    """A store with the variant's tasks, and how many were enqueued a second; 0 for a copy."""
+    """Yield a store with the variant's tasks, and how many were enqueued per second; 0 for a copy."""
     if model is not None:
         with server.copied(model) as url:
             yield url, 0.0
@@ -178,7 +178,7 @@ def _timed(plan: Plan) -> int:
 
 
 def _drained(url: str, plan: Plan) -> tuple[float, int]:
-    """Tasks that one process started a second, and how many of them it started twice."""
+    """Return how many tasks one process started per second, and how many of them it started twice."""
     number = _timed(plan)
     crew = Crew(folder=plan.folder, processes=1, slots=SLOTS, queues=("default",))
     tallies = crew.work(url, number, number + SPARE + plan.on_postgres.beside)
@@ -187,7 +187,7 @@ def _drained(url: str, plan: Plan) -> tuple[float, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Crew:
-    """Worker processes that are alike."""
+    """Worker processes with the same settings."""
 
     folder: Path
     processes: int
@@ -195,7 +195,7 @@ class Crew:
     queues: tuple[str, ...]
 
     def work(self, url: str, number: int, below: int) -> list[Tally]:
-        """Work until so many tasks have started; those in the store have numbers below another."""
+        """Run workers until `number` tasks have started; all tasks have numbers below `below`."""
         with ExitStack() as stack:
             crew, tallies = [], []
             for worker in range(self.processes):
@@ -214,6 +214,6 @@ class Crew:
 
 
 def rate_of(tallies: list[Tally], first: int, last: int) -> float:
-    """Starts a second, from one to another in the order in which they came."""
+    """Return the starts per second between the starts number `first` and `last`."""
     starts = sorted(start for tally in tallies for start in tally.starts if start)
     return (last - 1 - first) / (starts[last - 1] - starts[first])

@@ -1,4 +1,4 @@
-"""Growth on Postgres, windlass alone: beside millions, after millions, with vacuum held up; its memory."""
+"""Growth on Postgres, windlass alone: beside and after millions of tasks, with vacuum held back; memory."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -26,7 +26,7 @@ BESIDE, CHURNED, PINNED, MEMORY = 0.8, 0.8, 0.5, 1.1
 
 
 def measure(plan: Plan) -> Findings:
-    """One server for all; each run in a database of its own."""
+    """Run all on one server, each run in its own database."""
     findings = Findings()
     with databases.started(plan.folder, plan.version) as server:
         for part in (_beside, _churned, _pinned, _aged):
@@ -36,7 +36,7 @@ def measure(plan: Plan) -> Findings:
 
 
 def _beside(plan: Plan, server: Databases) -> Findings:
-    """A drain on an empty store, and one beside scheduled, foreign and finished tasks, in turn."""
+    """Drain an empty store and one with scheduled, finished and another queue's tasks, in turn."""
     sizes, empty, full = plan.on_postgres, [], []
     with server.fresh(WINDLASS) as crowded:
         _fill(crowded, sizes.beside, "scheduled", queue="later", delay=MONTH_SECONDS)
@@ -138,6 +138,6 @@ def _compared(figure: Figure, base: Sequence[float], who: str, **bound: float) -
 
 
 def _own_megabytes(pid: int) -> float:
-    """Resident memory that is not a file's: the tally is one, and it is ours."""
+    """Return the resident memory without mapped files, since the tally is one."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:")) / 1000

@@ -1,7 +1,7 @@
-"""POST /tasks, durable, by 16 connections, beside the same enqueue from Python by 16 callers.
+"""POST /tasks, durable, by 16 connections, compared with the same enqueue from Python by 16 callers.
 
-The server, who sends and (on Postgres) the database share the machine's processors; from Python there is one
-process less.
+The server, the sender and (on Postgres) the database share the machine's processors; from Python there is one
+process fewer.
 """
 
 import socket

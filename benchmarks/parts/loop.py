@@ -1,4 +1,4 @@
-"""Part 4: the overhead of the worker on the memory store, beside a bare asyncio task."""
+"""Part 4: the overhead of the worker on the memory store, compared with a bare asyncio task."""
 
 from benchmarks.figures import MICROSECONDS, Figure, Findings, Target, ratio
 from benchmarks.parts.plan import Plan
@@ -9,7 +9,7 @@ AT_MOST = 4.0
 
 
 def measure(plan: Plan) -> Findings:
-    """Both in one process, a round at a time."""
+    """Run both in one process, one round after another."""
     answers = [run("on_windlass", "loop", number=plan.looped, slots=plan.slots) for _ in range(plan.rounds)]
     findings = Findings()
     ours, bare = (

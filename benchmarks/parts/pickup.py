@@ -7,7 +7,7 @@ from benchmarks.parts.plan import Plan, url
 from benchmarks.processes import run, running
 
 PART = "pickup, SQLite"
-FAST, DEFAULT = 0.001, 0.1  # seconds between two looks of an idle Huey
+FAST, DEFAULT = 0.001, 0.1  # poll intervals of an idle Huey, in seconds
 
 
 def measure(plan: Plan) -> Findings:

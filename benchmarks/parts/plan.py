@@ -3,32 +3,32 @@
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
-LEAST = 20  # tasks, however far a plan is scaled down
+LEAST = 20  # minimum number of tasks of a plan that is scaled down
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many tasks, on Postgres."""
+    """The numbers of tasks on Postgres."""
 
     enqueued: int = 1_000  # one by one
     bulk: int = 50_000
     drained: int = 30_000
     picked_up: int = 300
-    beside: int = 1_000_000  # growth: of the scheduled, of the ready in another queue, of the finished
+    beside: int = 1_000_000  # growth: scheduled, finished, and another queue's ready tasks, each
     churned: int = 2_000_000
-    window: int = 100_000  # of the churned, that a rate is taken over
-    pinned: int = 200_000  # churned while one transaction keeps vacuum from its work
-    aged: int = 1_000_000  # by one worker, whose memory is watched
+    window: int = 100_000  # churned tasks per measured rate
+    pinned: int = 200_000  # churned while an open transaction holds back vacuum
+    aged: int = 1_000_000  # run by one worker, whose memory is sampled
 
     def scaled(self, by: float) -> "Sizes":
-        """All of them smaller, or larger."""
+        """Return the numbers multiplied by a factor."""
         numbers = {each.name: getattr(self, each.name) for each in fields(self)}
         return replace(self, **{name: max(LEAST, round(number * by)) for name, number in numbers.items()})
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What every part is given. `rounds` is how often each variant of a part is run, in turn."""
+    """The parameters of every part. `rounds` is how often each variant of a part is run, in turn."""
 
     folder: Path
     rounds: int = 5
@@ -41,9 +41,9 @@ class Plan:
     looped: int = 50_000
     threaded: int = 10_000
     in_processes: int = 2_000
-    aged: int = 100_000  # tasks after which the worker's memory is looked at again
+    aged: int = 100_000  # tasks between two samples of the worker's memory
     on_postgres: Sizes = field(default_factory=Sizes)
-    version: int | None = None  # Postgres's major; None: the newest there is
+    version: int | None = None  # major version of Postgres; None: the newest available
     without: tuple[str, ...] = ()  # peers on Postgres to leave out
 
     def path(self, name: str) -> Path:
@@ -54,7 +54,7 @@ class Plan:
 
 
 def quick(folder: Path) -> Plan:
-    """A run of seconds, which shows that everything works; its figures mean nothing."""
+    """Return a plan of a few seconds, to check that everything works; its figures are meaningless."""
     return Plan(
         folder=folder,
         rounds=1,

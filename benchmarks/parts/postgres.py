@@ -1,6 +1,6 @@
-"""On Postgres, beside its other queues: enqueue, bulk, drain and pickup, all on one private server.
+"""Comparison with other queues on Postgres: enqueue, bulk, drain and pickup, all on one private server.
 
-Sides take turns, each run in a fresh database. Every drain counts what never ran and what ran twice.
+Sides take turns, each run in a new database. Every drain counts tasks that never ran or ran twice.
 """
 
 import sys
@@ -39,7 +39,7 @@ POINTS = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 
 @dataclass(frozen=True)
 class Row:
-    """What every side is measured in, and what windlass must be beside whom; `best` is the best peer."""
+    """A measurement, and the target of windlass relative to a peer; `best` is the best peer."""
 
     part: str
     what: str
@@ -58,7 +58,7 @@ ROWS = (
     Row(PICKUP, "p95", MILLISECONDS, {}, {}),
     Row(PICKUP, "p99", MILLISECONDS, {}, {"best": 1}),
 )
-Found = dict[str, dict[str, list[float]]]  # by what, by whom, round after round
+Found = dict[str, dict[str, list[float]]]  # values of each round by measurement and side
 
 
 def measure(plan: Plan) -> Findings:
@@ -111,7 +111,7 @@ def _round(
 
 
 def shared(number: int, side: Side) -> int:
-    """The side's share of so many tasks."""
+    """Return the side's share of a number of tasks."""
     return max(LEAST, round(number * side.share))
 
 
@@ -122,7 +122,7 @@ def _stand(side: Side, url: str, number: int) -> None:
 
 
 def _picked_up(side: Side, url: str, plan: Plan) -> list[float]:
-    """Seconds from before each call that enqueues to the start of the handler, in an idle worker."""
+    """Return the seconds from each enqueue call to the start of the handler in an idle worker."""
     path, number = plan.folder / "tally-pickup", plan.on_postgres.picked_up
     tally = Tally.made(path, number)
     options: dict[str, Any] = {"url": url, "number": number}
@@ -137,7 +137,7 @@ def _picked_up(side: Side, url: str, plan: Plan) -> list[float]:
 
 
 def judged(row: Row, values: dict[str, list[float]]) -> Findings:
-    """The figures of a row, windlass's ratios to the others, and whether they are what was demanded."""
+    """Return the figures of a row, the ratios of windlass to the others, and their targets."""
     findings = Findings()
     figures = {who: Figure(row.part, row.what, who, row.unit, tuple(each)) for who, each in values.items()}
     for figure in figures.values():

@@ -11,7 +11,7 @@ MEMORY = "worker memory, SQLite"
 
 
 def measure(plan: Plan) -> Findings:
-    """A few rounds of each, in turn; the long one once."""
+    """Run a few rounds of each variant in turn, and the long one once."""
     rounds = min(plan.rounds, 3)
     rates: dict[str, list[float]] = {"thread": [], "process": []}
     for number in range(rounds):

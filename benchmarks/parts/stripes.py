@@ -1,7 +1,7 @@
 """Striping on Postgres, windlass alone: many claimers on one queue, which has one stripe or several.
 
-Beside the part, this is the program of one of its two processes: claimers that do nothing but claim ten,
-complete them and claim the next, on connections of their own.
+Also the program of each of its two processes: claimers that claim ten tasks, complete them and claim the
+next, on their own connections.
 """
 
 import asyncio
@@ -34,10 +34,10 @@ from windlass._stores.postgres import PostgresStore
 PART = "stripes, Postgres"
 PROGRAM = (sys.executable, "-m", "benchmarks.parts.stripes")
 PROCESSES = 2
-CLAIMERS = (16, 64)  # over both processes
-# Stripes there were before, and there are now.
+CLAIMERS = (16, 64)  # in both processes together
+# The number of stripes before, and now.
 STRIPES = {"1 stripe": (1, 1), "4 stripes": (1, 4), "16 stripes": (1, 16), "1, once 16": (16, 1)}
-QUEUE, EMPTY = "default", "empty"  # both striped alike; the second one is for warming up
+QUEUE, EMPTY = "default", "empty"  # with the same stripes; the second is for warming up
 WARMING = 3
 AT_ONCE = 10
 LOOKS = 200
@@ -83,7 +83,7 @@ def _variants() -> Iterator[tuple[int, str]]:
 
 
 def _claimed(server: Databases, number: int, claimers: int, before: int, now: int) -> tuple[float, float]:
-    """Tasks a second from the first claim to the last; the p99 of a call, in ms, in the slower process."""
+    """Return tasks per second from first to last claim and the p99 of a call in the slower process, in ms."""
     each = claimers // PROCESSES
     with server.fresh(WINDLASS) as plain, ExitStack() as stack:
         url = f"{plain}?connections={each}"
@@ -106,7 +106,7 @@ def _claimed(server: Databases, number: int, claimers: int, before: int, now: in
 
 
 def _kept(url: str) -> tuple[int, int]:
-    """Records of completions, and of how many tasks they are: counted here, for a store may estimate."""
+    """Return the numbers of completion records and of their tasks, exactly: a store may estimate."""
     with closing(psycopg.connect(url)) as connection:
         row = connection.execute("SELECT count(*), count(DISTINCT id) FROM windlass.history").fetchone()
     assert row is not None
@@ -114,7 +114,7 @@ def _kept(url: str) -> tuple[int, int]:
 
 
 def _found_nothing(server: Databases, before: int, now: int) -> float:
-    """How long a single claim takes, in ms, while there is nothing to claim."""
+    """Return how long a claim from an empty queue takes, in ms."""
     with server.fresh(WINDLASS) as url:
         run(PROGRAM, "fill", url=url, number=0, before=before, now=now)
         return float(run(PROGRAM, "look", url=url, number=LOOKS)["p50"])
@@ -124,7 +124,7 @@ def _found_nothing(server: Databases, before: int, now: int) -> float:
 
 
 def fill(url: str, number: int, before: int, now: int) -> Answer:
-    """Give the queue its stripes, and enqueue."""
+    """Set the stripes of the queue, and enqueue."""
 
     async def send() -> None:
         store = PostgresStore.from_url(url)
@@ -141,13 +141,13 @@ def fill(url: str, number: int, before: int, now: int) -> Answer:
 
 
 def claim(url: str, claimers: int) -> Answer:
-    """So many claimers at once, until nothing is left."""
+    """Run this many claimers concurrently until no task is left."""
     waits: list[float] = []
 
     async def serve() -> Answer:
         store = PostgresStore.from_url(url)
         sessions = await asyncio.gather(*(_session(store) for _ in range(claimers)))
-        # Every connection is open, every statement prepared and the stripes are known before it counts.
+        # Before timing starts, open every connection, prepare every statement and read the stripes.
         for _ in range(WARMING):
             await asyncio.gather(*(store.settle([], _wish(session, 1, EMPTY)) for session in sessions))
         await probe.told("go")
@@ -172,7 +172,7 @@ def _wish(session: str, number: int, queue: str) -> Claim:
 
 
 async def _work(store: PostgresStore, session: str, waits: list[float]) -> int:
-    """Complete and claim until nothing is to be had; how many it completed."""
+    """Claim and complete until no task is left; return how many were completed."""
     done, settling = 0, list[Settlement]()
     for number in count(2):
         asked = time.perf_counter()
@@ -189,7 +189,7 @@ async def _work(store: PostgresStore, session: str, waits: list[float]) -> int:
 
 
 def look(url: str, number: int) -> Answer:
-    """So many claims, one after another, where there is nothing."""
+    """Claim this many times in a row from an empty queue."""
     waits: list[float] = []
 
     async def serve() -> Answer:

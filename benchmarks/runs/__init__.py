@@ -1,1 +1,1 @@
-"""What a new process does for one measured run."""
+"""The programs of the processes that run the measurements."""

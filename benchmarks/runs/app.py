@@ -12,19 +12,19 @@ latencies: asyncio.Queue[float] = asyncio.Queue()
 
 @app.task
 async def note(n: int) -> None:
-    """In the event loop."""
+    """Run in the event loop."""
     seen.append(n)
 
 
 @app.task
 def note_in_thread(n: int) -> None:
-    """In a thread."""
+    """Run in a thread."""
     seen.append(n)
 
 
 @app.task(process=True)
 def note_in_process(n: int) -> int:
-    """In a child process."""
+    """Run in a child process."""
     return n
 
 

@@ -1,6 +1,6 @@
 """Chancy's side: psycopg, the asyncio executor, 500 tasks at once, eager polling, its log at warnings.
 
-It writes what became of tasks in the background, once a second as it comes; here at once, or nearly.
+It writes the outcomes of tasks in the background, by default once a second; here almost immediately.
 """
 
 import logging
@@ -17,7 +17,7 @@ QUEUE = Queue(
     "default", concurrency=500, executor=Chancy.Executor.Async, polling_interval=1, eager_polling=True
 )
 FLUSH_SECONDS = 0.02
-tallies: list[Tally] = []  # Chancy finds a handler by its name in a module, and so must the handler its tally
+tallies: list[Tally] = []  # global, because Chancy imports the handler by name
 
 
 @job()

@@ -1,8 +1,8 @@
-"""Huey's side, one verb a run: SqliteHuey in WAL mode, synced at every commit, one worker thread.
+"""Huey's side, one verb per run: SqliteHuey in WAL mode, synced at every commit, one worker thread.
 
-Nothing is stored about a task that has run (`results=False`): that is Huey's quickest documented way. It
-deletes a task when it takes it, so a consumer that is killed loses what it was running; nothing is written
-at the task's end, and its last durable step is the taking.
+Nothing is stored about a task that has run (`results=False`): that is Huey's fastest documented mode. It
+deletes a task when it dequeues it, so a consumer that is killed loses its running tasks; nothing is written
+when a task ends, so dequeuing is its last durable step.
 """
 
 import threading
@@ -36,7 +36,7 @@ def stamp(sent: float) -> None:
 
 
 def _use(path: str, number: int = 0, *, fsync: bool = True) -> None:
-    global wanted  # noqa: PLW0603 - one run a process
+    global wanted  # noqa: PLW0603 - one run per process
     wanted = number
     huey.storage = huey.get_storage(filename=path, fsync=fsync)
 
@@ -66,7 +66,7 @@ def drain(path: str, number: int, *, results: bool = False) -> dict[str, Any]:
 
 
 def enqueue(path: str, number: int) -> dict[str, Any]:
-    """One by one: the time of each call, synced on return."""
+    """Enqueue one by one; measure each call, which is synced on return."""
     _use(path)
     taken = []
     for n in range(number):
@@ -87,7 +87,7 @@ def pickup(path: str, number: int, gap: float, delay: float) -> dict[str, Any]:
 
 
 def serve(path: str, number: int, delay: float) -> dict[str, Any]:
-    """The consumer's side of pickup across processes."""
+    """Run the consumer for pickup across processes."""
     _use(path, number)
     with _consuming(delay):
         idle = probe.idle_share()
@@ -97,7 +97,7 @@ def serve(path: str, number: int, delay: float) -> dict[str, Any]:
 
 
 def send(path: str, number: int, gap: float) -> dict[str, Any]:
-    """The caller's side of it."""
+    """Run the producer for pickup across processes."""
     _use(path)
     _sent(number, gap)
     return {}
@@ -111,7 +111,7 @@ def _sent(number: int, gap: float) -> None:
 
 @contextmanager
 def _consuming(delay: float) -> Any:
-    """One worker thread, looking every `delay` seconds when there is nothing; 0.1 is Huey's own default."""
+    """Return a consumer with one worker thread that polls every `delay` seconds; Huey's default is 0.1."""
     growing = {} if delay >= 0.1 else {"backoff": 1.0, "max_delay": delay}
     consumer = huey.create_consumer(workers=1, periodic=False, initial_delay=delay, **growing)
     consumer.start()

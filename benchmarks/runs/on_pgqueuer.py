@@ -1,6 +1,6 @@
-"""PgQueuer's side: asyncpg, one connection a worker, batches of 250, its completions buffered as it does.
+"""PgQueuer's side: asyncpg, one connection per worker, batches of 250, completions buffered by default.
 
-Its tables are logged, which is its default (`durable`); a finished task leaves a line in its log.
+Its tables are logged, which is its default (`durable`); a finished task leaves a row in its log.
 """
 
 import asyncio

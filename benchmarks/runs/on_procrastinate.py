@@ -1,4 +1,4 @@
-"""Procrastinate's side: psycopg, 30 tasks at once, finished ones deleted, which is its quickest way."""
+"""Procrastinate's side: psycopg, 30 tasks at once, finished ones deleted, which is its fastest mode."""
 
 import asyncio
 import time
@@ -33,7 +33,7 @@ def fill(url: str, number: int, at_once: int) -> dict[str, Any]:
 
 
 def enqueue(url: str, number: int, gap: float) -> dict[str, Any]:
-    """Enqueue one by one, blocking: quicker than from a loop."""
+    """Enqueue one by one, blocking, which is faster than from an event loop."""
     with App(connector=SyncPsycopgConnector(conninfo=url, min_size=1, max_size=1)).open() as app:
         note = app.configure_task("note")
         return probe.sent_blocking(number, gap, lambda n: note.defer(n=n))

@@ -1,4 +1,4 @@
-"""Windlass's side, one verb a run. Its settings are those that docs/benchmarks.md names."""
+"""Windlass's side, one verb per run, with the settings that docs/benchmarks.md lists."""
 
 import asyncio
 import contextlib
@@ -70,7 +70,7 @@ async def _preloaded(number: int, kind: str, work: Any) -> dict[str, Any]:
 
 
 async def _drained(slots: int) -> tuple[float, float]:
-    """Seconds, and seconds of processor time, until the last settlement was durable."""
+    """Return the seconds, and the CPU seconds, until the last settlement was durable."""
     settle = app.store.settle
     last = 0.0
 
@@ -99,7 +99,7 @@ async def _recorded(number: int) -> None:
 
 
 def enqueue(url: str, number: int) -> dict[str, Any]:
-    """One by one, blocking: the time of each call, durable on return."""
+    """Enqueue one by one, blocking; measure each call, which is durable on return."""
     app.use_store(url)
     app.setup()
     taken = []
@@ -112,7 +112,7 @@ def enqueue(url: str, number: int) -> dict[str, Any]:
 
 
 def aenqueue(url: str, number: int, callers: int) -> dict[str, Any]:
-    """One by one from an event loop, by so many callers at a time."""
+    """Enqueue one by one from an event loop, by this many concurrent callers."""
     app.use_store(url)
     taken: list[float] = []
 
@@ -154,7 +154,7 @@ def pickup(url: str, number: int, gap: float) -> dict[str, Any]:
 
 
 def serve(url: str, number: int) -> dict[str, Any]:
-    """The worker's side of pickup across processes: until so many have been picked up."""
+    """Run the worker for pickup across processes, until this many tasks have started."""
     app.use_store(url)
 
     async def work() -> dict[str, Any]:
@@ -167,7 +167,7 @@ def serve(url: str, number: int) -> dict[str, Any]:
 
 
 def send(url: str, number: int, gap: float) -> dict[str, Any]:
-    """The caller's side of it."""
+    """Run the producer for pickup across processes."""
     app.use_store(url)
 
     async def work() -> None:
@@ -205,7 +205,7 @@ async def _seen(number: int) -> list[float]:
 
 
 def loop(number: int, slots: int) -> dict[str, Any]:
-    """A task claimed, run, settled and recorded in memory, beside a bare asyncio task made and awaited."""
+    """Compare a task in memory (claim, run, settle, record) with making and awaiting an asyncio task."""
 
     async def work() -> dict[str, Any]:
         for first in range(0, number, AT_ONCE):

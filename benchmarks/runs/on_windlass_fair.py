@@ -1,4 +1,4 @@
-"""Windlass where queues are fair or limited: set them, fill them, work on them."""
+"""Windlass with fair or limited queues: configure them, fill them, run their tasks."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ LINGERING = 0.1
 
 
 def put(url: str, queues: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
-    """Give queues their settings, and make limits; both by name."""
+    """Set the options of queues and limits, by name."""
 
     async def set_them() -> None:
         app = _declared(url)
@@ -35,7 +35,7 @@ def put(url: str, queues: dict[str, Any], limits: dict[str, Any]) -> dict[str, A
 
 @dataclass(frozen=True, kw_only=True)
 class Dealt:
-    """How tasks are dealt out: of this type and queue, to so many tenants, keys and levels, in turn."""
+    """Which tasks to make: type, queue, and how many tenants, keys and levels to use in turn."""
 
     type: str = "note"
     queue: str = "default"
@@ -45,7 +45,7 @@ class Dealt:
     levels: bool = False
 
     def task(self, app: App, n: int) -> NewTask:
-        """Number n."""
+        """Return task number n."""
         options: Options = {"queue": self.queue}
         if self.tenant or self.tenants:
             options["tenant"] = self.tenant or f"t{n % self.tenants}"
@@ -73,7 +73,7 @@ def fill(url: str, number: int, first: int = 0, **dealt: Any) -> dict[str, Any]:
 
 
 def work(url: str, number: int, tally: str, slots: int, queues: list[str]) -> dict[str, Any]:
-    """Work until told to stop, as `windlass worker` does."""
+    """Run a worker until stopped, as `windlass worker` does."""
     noted = Tally(Path(tally), number)
 
     async def serve() -> None:
@@ -95,10 +95,10 @@ def work(url: str, number: int, tally: str, slots: int, queues: list[str]) -> di
 
 
 def _declared(url: str, tally: Tally | None = None, over: asyncio.Event | None = None) -> App:
-    """Tasks that do nothing; some that take a while; and some that hold what they have until all is over."""
+    """Declare no-op tasks, slow ones, and tasks that hold their permits until the end of the run."""
     app = App(url)
 
-    # What they do not look at is there for limits.
+    # Limits use the arguments that the handlers ignore.
     @app.task(name="note")
     async def note(n: int, key: str) -> None:  # noqa: ARG001
         assert tally is not None, "a process that only enqueues runs nothing"

@@ -1,7 +1,7 @@
-"""Windlass over HTTP: the server, and what sends to it by so many connections, each in a process of its own.
+"""Windlass over HTTP: the server, and a sender with several connections, each in its own process.
 
-The sender is as cheap as can be, because it takes its share of the same processors: bytes that are made once
-go out of a bare asyncio protocol, and of the answer only its end is looked for.
+The sender is as cheap as possible, because it shares the processors with the server: a bare asyncio protocol
+sends prepared bytes and only looks for the end of the response.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from windlass._http.server.run import Server, listen
 from windlass._worker.process import calm_collector
 
 HOST = "127.0.0.1"
-WARM = 10  # A tenth as many go before those that count: plans, caches and connections are made by then.
+WARM = 10  # 1/WARM as many requests are sent before timing starts, to fill caches and open connections.
 
 
 def direct(url: str, number: int, callers: int) -> dict[str, Any]:
-    """The same enqueue from Python, by so many callers at once."""
+    """Enqueue the same tasks from Python, by this many concurrent callers."""
 
     async def enqueue() -> dict[str, Any]:
         app = App(url)
@@ -49,7 +49,7 @@ def direct(url: str, number: int, callers: int) -> dict[str, Any]:
 
 
 def serve(url: str, port: int) -> dict[str, Any]:
-    """Serve until told to stop."""
+    """Run the server until stopped."""
 
     async def served() -> dict[str, Any]:
         calm_collector()  # as `windlass serve` does
@@ -69,7 +69,7 @@ def serve(url: str, port: int) -> dict[str, Any]:
 
 
 def post(url: str, port: int, number: int, connections: int) -> dict[str, Any]:
-    """POST /tasks so many times, by so many connections at once."""
+    """Send `number` requests POST /tasks, over this many concurrent connections."""
 
     async def sent() -> dict[str, Any]:
         loop = asyncio.get_running_loop()
@@ -97,7 +97,7 @@ def post(url: str, port: int, number: int, connections: int) -> dict[str, Any]:
 
 
 class Sending:
-    """What all connections share: how many are to be sent, and how long each took."""
+    """The state that all connections share: requests left to send, and the time of each."""
 
     def __init__(self, number: int) -> None:
         self.left = number
@@ -107,7 +107,7 @@ class Sending:
 
 
 class Connection(asyncio.Protocol):
-    """One request after another."""
+    """A connection that sends one request after another."""
 
     def __init__(self, line: Sending) -> None:
         self._line = line

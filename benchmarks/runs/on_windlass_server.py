@@ -1,4 +1,4 @@
-"""Windlass's side where a database server keeps the tasks: the same verbs as its peers."""
+"""Windlass's side on a database server, with the same verbs as its peers."""
 
 import asyncio
 import time
@@ -54,7 +54,7 @@ def enqueue(url: str, number: int, gap: float) -> dict[str, Any]:
 
 
 def work(url: str, number: int, tally: str, slots: int, queue: str = "default") -> dict[str, Any]:
-    """Work until told to stop, as `windlass worker` does."""
+    """Run a worker until stopped, as `windlass worker` does."""
     noted = Tally(Path(tally), number)
 
     async def serve() -> None:

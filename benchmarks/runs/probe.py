@@ -1,4 +1,4 @@
-"""What the runs of all sides share: the result on stdout, statistics, memory use."""
+"""Common parts of all runs: the result on stdout, statistics, memory use."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ def ready() -> None:
 
 
 async def told(word: str) -> None:
-    """Wait for this word from whoever started this process; tell it first that we are ready for "go"."""
+    """Wait for this word from the parent process; report readiness first if it is "go"."""
     if word == "go":
         ready()
     line = await asyncio.to_thread(sys.stdin.readline)
@@ -39,12 +39,12 @@ async def told(word: str) -> None:
 
 
 def looped(work: Coroutine[Any, Any, T]) -> T:
-    """Run it on uvloop, as every asyncio side is."""
+    """Run a coroutine on uvloop, like every asyncio side."""
     return uvloop.run(work)
 
 
 async def sent(number: int, gap: float, enqueue: Callable[[int], Awaitable[Any]]) -> dict[str, Any]:
-    """Enqueue 0, 1, 2, …, so many seconds apart: when each call began, and the rate without the gaps."""
+    """Enqueue 0, 1, 2, … with a gap in seconds; return the start of each call, and the rate without gaps."""
     began = []
     taken = 0.0
     for n in range(number):
@@ -58,7 +58,7 @@ async def sent(number: int, gap: float, enqueue: Callable[[int], Awaitable[Any]]
 
 
 def sent_blocking(number: int, gap: float, enqueue: Callable[[int], Any]) -> dict[str, Any]:
-    """The same without a loop."""
+    """Do the same without an event loop."""
     began = []
     taken = 0.0
     for n in range(number):
@@ -71,12 +71,12 @@ def sent_blocking(number: int, gap: float, enqueue: Callable[[int], Any]) -> dic
 
 
 def spread(seconds: list[float]) -> dict[str, float]:
-    """The usual two points of a distribution, in milliseconds."""
+    """Return p50 and p99 in milliseconds."""
     return {"p50": percentile(seconds, 0.50) * 1000, "p99": percentile(seconds, 0.99) * 1000}
 
 
 def resident() -> float:
-    """Megabytes of memory that this process holds now."""
+    """Return the memory of this process in megabytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE / 1e6
 
 

@@ -1,7 +1,7 @@
 """A worker's tally in a shared file: which tasks ran, how often, and when first.
 
-It is kept in shared memory, so that a look at it costs neither worker nor server anything; it has its full
-size from the start, so that a worker's memory does not grow because it is watched.
+It is kept in shared memory, so that reading it costs neither worker nor server anything; it has its full
+size from the start, so that counting does not add to a worker's memory growth.
 """
 
 import time
@@ -10,11 +10,11 @@ from mmap import mmap
 from pathlib import Path
 
 HEAD = WORD = 8
-MOST = 255  # runs of one task that are told apart
+MOST = 255  # highest number of runs of one task that can be counted
 
 
 class Tally:
-    """Of `number` tasks, numbered from 0: how many runs in all; of each task its first start and its runs."""
+    """Counts all runs of `number` tasks, numbered from 0, and the first start and the runs of each."""
 
     def __init__(self, path: Path, number: int) -> None:
         with path.open("r+b") as file:
@@ -25,12 +25,12 @@ class Tally:
 
     @classmethod
     def made(cls, path: Path, number: int) -> "Tally":
-        """A new one, with nothing in it."""
+        """Create an empty tally."""
         path.write_bytes(bytes(HEAD + WORD * number + number))
         return cls(path, number)
 
     def note(self, n: int) -> None:
-        """Task `n` starts now, by the clock of the machine, which all its processes share."""
+        """Record that task `n` starts now, by the machine's clock, which all processes share."""
         if not self.runs[n]:
             self.starts[n] = time.time()
         if self.runs[n] < MOST:
@@ -44,11 +44,11 @@ class Tally:
 
 
 def first_start(tallies: Sequence[Tally]) -> float:
-    """When the first of all tasks started."""
+    """Return when the first task started."""
     return min(start for tally in tallies for start in tally.starts if start)
 
 
 def amiss(tallies: Sequence[Tally], times: int = 1) -> tuple[int, int]:
-    """How many runs are missing, and how many too many, if each task was enqueued so many times."""
+    """Return how many runs are missing and how many are surplus, if each task was enqueued `times` times."""
     runs = [sum(of_one) - times for of_one in zip(*(tally.runs for tally in tallies), strict=True)]
     return -sum(number for number in runs if number < 0), sum(number for number in runs if number > 0)

@@ -4,23 +4,23 @@
 //   worker.handle("mail.send", async (payload, { signal, progress, task }) => { … });
 //   await worker.run();    // until worker.stop()
 //
-// Handlers run in the event loop, as many at once as there are slots. One that keeps the loop busy holds up the
-// heartbeat as well: hand such work to a worker thread or a child process.
+// Handlers run concurrently in the event loop, one per slot. A handler that blocks the loop also blocks heartbeats:
+// do such work in a worker thread or a child process.
 
 import { EventEmitter, once } from "node:events";
 import { hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 
-const LONG_POLL = 20; // seconds that a claim waits for a task; a server allows 30
-const MOST = 500; // tasks in one request
-const FENCE_AT = 0.8; // of the lease without a heartbeat: stop before others begin
-const LAST_WORDS = 5000; // milliseconds a handler may take to end after its signal has fired
+const LONG_POLL = 20; // seconds that a claim waits for a task; servers allow up to 30
+const MOST = 500; // maximum number of tasks in one request
+const FENCE_AT = 0.8; // fraction of the lease after which tasks are stopped if no heartbeat has succeeded
+const LAST_WORDS = 5000; // milliseconds that a handler has to end after its signal was aborted
 const LONGEST_TIMER = 2 ** 31 - 1;
 
-/** Throw it in a handler: do not try this task again. */
+/** Throw it in a handler to bury the task without further attempts. */
 export class Fatal extends Error {}
 
-/** Throw it in a handler: it failed, and is to be tried again in so many seconds. */
+/** Throw it in a handler to fail this attempt and retry after a number of seconds. */
 export class RetryAfter extends Error {
   constructor(seconds, message) {
     super(message);
@@ -28,23 +28,23 @@ export class RetryAfter extends Error {
   }
 }
 
-/** Throw it in a handler: not now. It comes back in so many seconds, and no attempt is counted. */
+/** Throw it in a handler to run the task again after a number of seconds; no attempt is counted. */
 export class Snooze extends Error {
   constructor(seconds) {
-    super(`again in ${seconds} s`);
+    super(`snoozed for ${seconds} s`);
     this.seconds = seconds;
   }
 }
 
-/** Why a handler's signal has fired: timedout, stopped (somebody cancelled the task), interrupted or lost. */
+/** Why a handler's signal was aborted: timedout, stopped (the task was cancelled), interrupted or lost. */
 export class Ended extends Error {
   constructor(outcome) {
-    super(`the task is to end: ${outcome}`);
+    super(`the task must stop: ${outcome}`);
     this.outcome = outcome;
   }
 }
 
-/** What the server refused. */
+/** An error response of the server. */
 class Refusal extends Error {
   constructor(status, detail, retryAfter) {
     super(`${status}: ${detail}`);
@@ -52,7 +52,7 @@ class Refusal extends Error {
     this.retryAfter = retryAfter;
   }
 
-  /** Whether the same request may succeed later. A key may be wrong for a moment, while keys are changed. */
+  /** Whether the same request may succeed later. A key may be invalid briefly while keys are rotated. */
   get mayPass() {
     return this.status >= 500 || [401, 403, 408, 429].includes(this.status);
   }
@@ -61,20 +61,20 @@ class Refusal extends Error {
 export class Worker {
   #url;
   #key;
-  #self; // how this worker describes itself, at the beginning and in every heartbeat
+  #self; // this worker's description, sent with the session and every heartbeat
   #grace;
   #log;
   #handlers = new Map();
-  #held = new Map(); // id -> run: everything that was claimed and is not settled yet
+  #held = new Map(); // id -> run: tasks that are claimed and not yet settled
   #session = null;
-  #opening = null; // a promise, while a session is being opened
-  #number = 0; // of the last claim sent
-  #through = 0; // of the last claim that is answered or given up
+  #opening = null; // a promise while a session is being opened
+  #number = 0; // number of the last claim that was sent
+  #through = 0; // number of the last claim that was answered or abandoned
   #settling = false;
-  #watchdog; // fires if no heartbeat has got through for too long
-  #news = new EventEmitter(); // a slot is free
-  #stopping = new AbortController(); // claim no more
-  #over = new AbortController(); // ask nothing more
+  #watchdog; // fires if no heartbeat has succeeded for too long
+  #news = new EventEmitter(); // emits "room" when a slot becomes free
+  #stopping = new AbortController(); // aborted: stop claiming
+  #over = new AbortController(); // aborted: send no more requests
 
   constructor({ url, key, queues = ["default"], slots = 10, lease = 30, grace = 20, name, log = console.error }) {
     this.#url = url.replace(/\/+$/, "");
@@ -85,32 +85,32 @@ export class Worker {
     this.#log = log;
   }
 
-  /** The handler of a type: (payload, { task, signal, progress }) => the result. */
+  /** Register the handler of a type: (payload, { task, signal, progress }) => result. */
   handle(type, handler) {
     this.#handlers.set(type, handler);
     return this;
   }
 
-  /** Work until told to stop. Throws at once if the server refuses this worker from the start. */
+  /** Run tasks until stop() is called. Throws if the server rejects the first request of this worker. */
   async run() {
     await this.#open(null, (error) => !(error.status < 500));
-    this.#log(`${this.#self.name} works on ${this.#self.queues.join(", ")}`);
+    this.#log(`${this.#self.name} serves the queues ${this.#self.queues.join(", ")}`);
     const beating = this.#beat();
     while (!this.#stopping.signal.aborted) await this.#claim();
     await this.#finish();
     await beating;
   }
 
-  /** Claim no more; what runs may end within the grace, and is given back after that. */
+  /** Stop claiming. Running tasks get the grace period to end; then they are released. */
   stop() {
     this.#stopping.abort();
   }
 
   // -- the session --------------------------------------------------------------------------------------------
 
-  /** Open a session, instead of the one that is over: what ran in that is others' by now. */
+  /** Open a session to replace one that has expired; its tasks are dropped, as other workers may have them. */
   async #open(over, mayPass) {
-    if (over !== this.#session) return this.#opening; // it was seen to already
+    if (over !== this.#session) return this.#opening; // already replaced
     this.#session = undefined;
     this.#dropAll();
     if (this.#stopping.signal.aborted) return;
@@ -136,7 +136,7 @@ export class Worker {
         await this.#heartbeat();
         every = this.#self.lease / 3;
       } catch (error) {
-        this.#log(`the heartbeat failed: ${error.message}`);
+        this.#log(`heartbeat failed, retrying: ${error.message}`);
         every = Math.min(this.#self.lease / 3, 1);
         if (error.status === 410) this.#open(session).catch(() => {});
       }
@@ -157,17 +157,17 @@ export class Worker {
     for (const id of cancel) this.#held.get(id)?.abort.abort(new Ended("stopped"));
   }
 
-  /** A heartbeat got through that was sent then. Without another one in time, all that runs is to end. */
+  /** Restart the watchdog after a heartbeat that was sent at this time: it drops all tasks unless another succeeds. */
   #renewed(sent) {
     clearTimeout(this.#watchdog);
     const silent = () => {
-      this.#log("no heartbeat got through: others may have the tasks, so they end here");
+      this.#log("no heartbeat has succeeded for most of the lease; stopping all tasks");
       this.#dropAll();
     };
     this.#watchdog = setTimeout(silent, sent + this.#self.lease * FENCE_AT * 1000 - performance.now());
   }
 
-  /** It is another's. What has ended is settled all the same: if the lease does not hold, that changes nothing. */
+  /** Stop a task whose lease is lost. One that has ended is settled anyway, which has no effect without a lease. */
   #drop(run) {
     if (run.ended) return;
     this.#held.delete(run.task.id);
@@ -181,7 +181,7 @@ export class Worker {
 
   // -- tasks --------------------------------------------------------------------------------------------------
 
-  /** Claim once, for the slots that are free, and run what comes. */
+  /** Claim tasks for the free slots and run them. */
   async #claim() {
     const signal = this.#stopping.signal;
     const { queues, slots } = this.#self;
@@ -193,13 +193,13 @@ export class Worker {
     const said = JSON.stringify({ session, queues, limit, number, wait: LONG_POLL });
     try {
       const { tasks } = await this.#ask("POST", "/work/claim", said, signal);
-      this.#through = number; // from here on the heartbeat names these tasks, or they go to others
+      this.#through = number; // from now on heartbeats must list these tasks, or they are released
       if (session !== this.#session) return;
       for (const run of tasks.map((task) => this.#hold(task))) this.#run(run);
     } catch (error) {
-      this.#through = number; // what it may have granted was lost on the way: the heartbeat says so
+      this.#through = number; // the next heartbeat releases tasks that it may have granted
       if (signal.aborted) return;
-      this.#log(`the claim failed: ${error.message}`);
+      this.#log(`claim failed, retrying: ${error.message}`);
       if (error.status === 410) await this.#open(session).catch(() => {});
       else await sleep(1000 * Math.max(error.retryAfter || 0, 0.5 + Math.random()), null, { signal }).catch(() => {});
     }
@@ -218,13 +218,13 @@ export class Worker {
     const timer = task.timeout && setTimeout(timedOut, Math.min(task.timeout * 1000, LONGEST_TIMER));
     const outcome = await this.#outcome(run);
     clearTimeout(timer);
-    if (this.#held.get(task.id) !== run) return; // lost meanwhile
+    if (this.#held.get(task.id) !== run) return; // the lease was lost meanwhile
     const duration = (performance.now() - began) / 1000;
     run.ended = settlement(task, { ...outcome, duration });
     this.#settle();
   }
 
-  /** What happened in the handler. */
+  /** Run the handler and return its outcome. */
   async #outcome(run) {
     const { task, abort } = run;
     const { signal } = abort;
@@ -245,11 +245,11 @@ export class Worker {
     }
   }
 
-  /** Settle what has ended, and what ends meanwhile; however long it takes. */
+  /** Settle all tasks that have ended, and those that end meanwhile; retries until the server confirms. */
   async #settle() {
     if (this.#settling) return;
     this.#settling = true;
-    await null; // what ends in the same moment goes along
+    await null; // include tasks that end in the same tick
     let batch;
     while ((batch = [...this.#held.values()].filter((run) => run.ended).slice(0, MOST)).length) {
       if (this.#over.signal.aborted) return;
@@ -262,43 +262,43 @@ export class Worker {
     const said = `{"tasks":[${batch.map((run) => run.ended).join(",")}]}`;
     try {
       const { tasks } = await this.#persist(() => this.#ask("POST", "/work/settle", said), this.#over.signal);
-      for (const { id, receipt } of tasks) if (receipt === "lost") this.#log(`${id} is another's by now`);
+      for (const { id, receipt } of tasks) if (receipt === "lost") this.#log(`task ${id}: lost its lease`);
     } catch (error) {
       if (this.#over.signal.aborted) return;
       if (batch.length > 1) {
-        for (const run of batch) await this.#settleBatch([run]); // one of them cannot be read: the others can
+        for (const run of batch) await this.#settleBatch([run]); // settle one by one, as one of them is invalid
         return;
       }
       const [run] = batch;
-      this.#log(`${run.task.id} cannot be settled as it ended: ${error.message}`);
+      this.#log(`task ${run.task.id}: the server rejected its outcome: ${error.message}`);
       if (!run.refused) {
         run.refused = true;
         run.ended = settlement(run.task, { outcome: "failed", error: described(error), fatal: true });
-        return; // and is settled so
+        return; // settled as failed by the next batch
       }
     }
     for (const run of batch) if (this.#held.get(run.task.id) === run) this.#held.delete(run.task.id);
     this.#news.emit("room");
   }
 
-  /** Wait for what runs, then interrupt it; settle everything; end the session. */
+  /** Wait for running tasks, interrupt those that remain, settle all, and end the session. */
   async #finish() {
     const isIdle = () => this.#held.size === 0;
-    this.#log(`stopping; ${this.#held.size} tasks run`);
+    this.#log(`stopping; running tasks: ${this.#held.size}`);
     await this.#until(isIdle, AbortSignal.timeout(this.#grace * 1000)).catch(() => {});
     for (const run of this.#held.values()) run.abort.abort(new Ended("interrupted"));
     const patience = Math.max(this.#self.lease * 1000, LAST_WORDS + 1000);
     await this.#until(isIdle, AbortSignal.timeout(patience)).catch(() => {});
     try {
-      if (this.#session) await this.#heartbeat(); // gives back what a claim granted that was broken off
+      if (this.#session) await this.#heartbeat(); // releases tasks granted by an aborted claim
       if (this.#session) await this.#ask("DELETE", `/work/sessions/${this.#session}`);
     } catch (error) {
-      this.#log(`the session could not be ended, and will run out: ${error.message}`);
+      this.#log(`cannot end the session; it will expire: ${error.message}`);
     }
     this.#over.abort();
   }
 
-  // -- asking -------------------------------------------------------------------------------------------------
+  // -- requests -----------------------------------------------------------------------------------------------
 
   async #ask(method, path, body, signal) {
     const abort = new AbortController();
@@ -318,14 +318,14 @@ export class Worker {
     }
   }
 
-  /** Ask until it is answered, or refused for good. */
+  /** Repeat a request until it succeeds or fails permanently. */
   async #persist(ask, signal, mayPass = (error) => !(error instanceof Refusal) || error.mayPass) {
     for (let pause = 0.2; ; pause = Math.min(pause * 2, 10)) {
       try {
         return await ask();
       } catch (error) {
         if (signal.aborted || !mayPass(error)) throw error;
-        this.#log(`trying again: ${error.cause?.message ?? error.message}`);
+        this.#log(`retrying: ${error.cause?.message ?? error.message}`);
         await sleep(1000 * Math.max(error.retryAfter || 0, pause * (0.5 + Math.random())), null, { signal });
       }
     }
@@ -336,7 +336,7 @@ export class Worker {
   }
 }
 
-/** The lease and how it ended, as JSON. What JSON cannot say is a failure of its own, and no other try helps. */
+/** Encode a lease and its outcome as JSON. A result that JSON cannot represent becomes a fatal error. */
 function settlement(task, outcome) {
   const lease = { id: task.id, fence: task.fence };
   try {
@@ -346,19 +346,19 @@ function settlement(task, outcome) {
   }
 }
 
-/** Anything that can be thrown, as an error to keep. */
+/** Describe anything that was thrown as an error to store. */
 function described(error) {
   const type = error?.name && error.name !== "Error" ? error.name : error?.constructor?.name || "Error";
   const traceback = error?.stack ? text(error.stack, 50_000) : null;
   return { type: text(type, 200), message: text(error?.message ?? error, 10_000), traceback };
 }
 
-/** A text that can be sent: not too long, and no half of a character in it. */
+/** Convert to text of limited length without lone surrogates. */
 function text(value, most) {
   return Buffer.from(String(value).slice(0, most)).toString();
 }
 
-/** Rejects once the signal has fired and the handler has had time to end. */
+/** Return a promise that rejects once the signal was aborted and the handler has had time to end. */
 function givenUp(signal) {
   return new Promise((_, reject) => {
     signal.addEventListener("abort", () => setTimeout(reject, LAST_WORDS, signal.reason).unref(), { once: true });

@@ -29,18 +29,18 @@ const worker = new Worker({
 });
 
 worker.handle("report", async ({ month, pages = 3 }, { signal, progress }) => {
-  if (!/^\d{4}-\d{2}$/.test(month)) throw new Fatal(`${month} is no month`);
+  if (!/^\d{4}-\d{2}$/.test(month)) throw new Fatal(`${month} is not a month such as 2026-11`);
   for (let page = 1; page <= pages; page++) {
-    await sleep(100, null, { signal }); // whatever takes a signal ends when the task is to end
+    await sleep(100, null, { signal }); // pass the signal on, so that the task can be stopped
     progress(page / pages, `page ${page}`);
   }
   return { month, pages };
 });
 
-// The second time, the process ends as it would without us.
+// A second signal ends the process.
 for (const signal of ["SIGTERM", "SIGINT"]) process.once(signal, () => worker.stop());
 const cannotWork = (error) => {
   console.error(`this worker cannot work: ${error.message}`);
   process.exit(1);
 };
-worker.run().then(() => process.exit(0), cannotWork); // also from under a handler that did not heed its signal
+worker.run().then(() => process.exit(0), cannotWork); // even if a handler ignores its signal

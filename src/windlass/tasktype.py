@@ -85,7 +85,7 @@ class Prepared(Generic[P, R]):
 
     def _tasks(self, payloads: Iterable[Mapping[str, Any]]) -> list[NewTask]:
         if "idempotency_key" in self._options:
-            raise InvalidOption("an idempotency key stands for one task; enqueue them one by one")
+            raise InvalidOption("an idempotency key identifies one task; enqueue them one by one")
         given = [dict(payload) for payload in payloads]
         if not given:
             return []

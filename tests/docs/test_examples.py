@@ -17,7 +17,7 @@ SAID = {
         "once: True",
         "packed 650 grams",
         "shipped, on its way to 12 Analytical Street",
-        "dead: nobody knows where Aad lives",
+        "dead: no address for customer Aad",
         "replayed, on its way to 12 Analytical Street",
     ],
     "transaction.py": ["not placed: no anchor in stock", "shipped order 1: rope", "tasks: 1"],

@@ -40,7 +40,7 @@ def test_an_unknown_option_is_refused(app: App, option: str) -> None:
         ("secret", "card", "secret must be a sequence of names"),
         ("fatal", ("ValueError",), "fatal takes exception classes"),
         ("fatal", int, "fatal takes exception classes"),
-        ("backoff", "quick", "a backoff is a Backoff or a function"),
+        ("backoff", "quick", "backoff must be a Backoff or a function"),
         ("queue", "a b", "queue"),
         ("priority", "urgent", "priority"),
         ("timeout", 0, "timeout"),
@@ -80,7 +80,7 @@ def test_senseless_worker_settings_are_refused(name: str, value: Any) -> None:
 
 @pytest.mark.parametrize("wrong", [3, "quick"])
 def test_an_apps_backoff_is_checked(wrong: Any) -> None:
-    with pytest.raises(InvalidOption, match="a backoff is"):
+    with pytest.raises(InvalidOption, match="backoff must be"):
         App("memory://", backoff=wrong)
 
 

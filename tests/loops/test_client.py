@@ -106,7 +106,7 @@ async def test_many_are_enqueued_all_or_none(app: App) -> None:
         await note.aenqueue_many([{"n": n} for n in range(5)])
     with pytest.raises(InvalidPayload):
         await note.aenqueue_many([{"n": 7}, {"n": "eight"}])
-    with pytest.raises(InvalidOption, match="an idempotency key stands for one task"):
+    with pytest.raises(InvalidOption, match="an idempotency key identifies one task"):
         await note.using(idempotency_key="k").aenqueue_many([{"n": 9}])
 
     assert len(await tasks(app)) == 1
@@ -153,7 +153,7 @@ async def test_timers_ends_with_the_task_or_with_the_timeout(app: App) -> None:
         return "done"
 
     handle = await slow.aenqueue()
-    with pytest.raises(NotFinished, match=r"is still ready after 0\.05 s; it goes on regardless"):
+    with pytest.raises(NotFinished, match=r"is still ready after 0\.05 s; the timeout does not cancel it"):
         await handle.wait(timeout=0.05)
     async with working(app):
         waiting = asyncio.create_task(handle.result(timeout="5s"))

@@ -62,12 +62,12 @@ async def test_replaying_at_a_rate_takes_its_time(app: App, dead: list[str]) -> 
 
     assert number == 6
     assert 0.9 < monotonic() - began < 5
-    with pytest.raises(InvalidOption, match="per_second is more than 0"):
+    with pytest.raises(InvalidOption, match="per_second must be greater than 0"):
         await app.operator.replay(by=ANN, per_second=0)
 
 
 async def test_an_edited_payload_is_for_one_task_and_must_be_one(app: App, dead: list[str]) -> None:
-    with pytest.raises(InvalidOption, match="an edited payload is for one task"):
+    with pytest.raises(InvalidOption, match="an edited payload needs exactly one task id"):
         await app.operator.replay(by=ANN, payload=b"{}")
     for wrong in (b"[1]", b"{", b'{"n": NaN}', b"\xff"):
         with pytest.raises(InvalidPayload):

@@ -1,5 +1,5 @@
 // graphile-worker's side, with the verbs of the other sides: a local queue of 500, completions batched, 10 at once.
-// It deletes a task that has run. See ../tally.py for the file that the tally is written to.
+// It deletes completed tasks. See ../tally.py for the file that the tally is written to.
 
 import { openSync, writeSync } from "node:fs";
 import { createInterface } from "node:readline";

@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Cli:
-    """One run of the command line. Options stored here may stand before or after the command's name."""
+    """One run of the command line. Options stored here may be given before or after the command's name."""
 
     def __init__(self) -> None:
         self.flags: dict[str, Any] = {}  # settings given as options
@@ -38,7 +38,7 @@ class Cli:
 
     @property
     def output(self) -> Output:
-        """Prints tables or JSON, as --json says."""
+        """The output: tables, or JSON with --json."""
         return Output(as_json=self.as_json)
 
     @cached_property

@@ -45,7 +45,7 @@ class Handle(Generic[R]):
         handle = await welcome.aenqueue(user_id=1)
         await handle.result(timeout=10)
 
-    Every method reads the store anew.
+    Every method reads from the store.
     """
 
     id: TaskId
@@ -97,7 +97,7 @@ class Handle(Generic[R]):
         """Wait until the task has ended and return it: completed, dead or cancelled.
 
         `timeout`: seconds, a timedelta or text such as "30s" [default: wait for ever]. Raises NotFinished
-        when it is over; the task goes on regardless.
+        when it is over; the task continues.
         """
         limit = None if timeout is None else parse_duration(timeout, "timeout").total_seconds()
         loop = asyncio.get_running_loop()
@@ -106,7 +106,7 @@ class Handle(Generic[R]):
         while (task := await self.task()).state not in ENDED:
             if deadline is not None and loop.time() >= deadline:
                 raise NotFinished(
-                    f"task {self.id} is still {task.state} after {limit:g} s; it goes on regardless"
+                    f"task {self.id} is still {task.state} after {limit:g} s; the timeout does not cancel it"
                 )
             left = pause if deadline is None else min(pause, deadline - loop.time())
             await asyncio.sleep(max(left, 0))

@@ -38,7 +38,7 @@ class Declarations:
         self.orderings[name] = settings.ordering
 
     def limit(self, name: str, options: LimitOptions, types: Mapping[str, HandlerSpec]) -> None:
-        """Declare a limit; raises InvalidOption if it is wrong or the name is taken by another."""
+        """Declare a limit; raises InvalidOption if it is invalid or the name is taken by another."""
         limit = new_limit(name, options)
         if name in self._limits and self._limits[name] != limit:
             raise InvalidOption(f"the limit {name!r} is already declared on this app; choose another name")

@@ -87,7 +87,7 @@ class Keys:
 
 def _label(label: str) -> str:
     if not isinstance(label, str) or not label.strip() or len(label) > _MAX_LABEL or not label.isprintable():
-        raise InvalidOption(f"a key's label is 1 to {_MAX_LABEL} printable characters, not {quoted(label)}")
+        raise InvalidOption(f"a label must be 1 to {_MAX_LABEL} printable characters, got {quoted(label)}")
     return label
 
 

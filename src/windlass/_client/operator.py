@@ -148,16 +148,16 @@ class Operator:
     ) -> int:
         """Make dead or cancelled tasks that match ready again, with all their attempts.
 
-        `where`: [default: all dead tasks]. `by` is for the audit log. `payload`: JSON in place of the
-        payload, for one task alone, named by its id. `per_second`: replay no faster than this. `limit`: at
-        most this many [default: all]. Returns how many were replayed. Raises InvalidOption.
+        `where`: [default: all dead tasks]. `by` is for the audit log. `payload`: JSON that
+        replaces the payload of a single task; `where` must name its id. `per_second`: replay no faster than
+        this. `limit`: at most this many [default: all]. Returns how many were replayed. Raises InvalidOption.
         """
         if payload is not None and (where.ids is None or len(where.ids) != 1):
-            raise InvalidOption("an edited payload is for one task; name its id")
+            raise InvalidOption("an edited payload needs exactly one task id in the filter")
         if payload is not None:
             payload = parse_payload(payload)
         if per_second is not None and per_second <= 0:
-            raise InvalidOption(f"per_second is more than 0, not {per_second:g}")
+            raise InvalidOption(f"per_second must be greater than 0, got {per_second:g}")
         if where.finished_before is None:
             # A task that dies again meanwhile is not replayed twice.
             where = replace(where, finished_before=await self.now() + timedelta(microseconds=1))
@@ -204,7 +204,7 @@ class Operator:
         return (await self.task(task_id)).state
 
     async def pause(self, queue: str) -> None:
-        """Pause a queue: no task of it is claimed until it is resumed. Running ones go on."""
+        """Pause a queue: no task of it is claimed until it is resumed. Running ones continue."""
         await self.set_queue(queue, paused=True)
 
     async def resume(self, queue: str) -> None:
@@ -253,7 +253,7 @@ class Operator:
         return self._store.promise
 
     async def now(self) -> datetime:
-        """Return the time of the store's clock, which all instants of tasks are measured by."""
+        """Return the time of the store's clock, which sets all instants of tasks."""
         await self._store.open()
         return await self._store.now()
 

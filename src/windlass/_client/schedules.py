@@ -162,7 +162,7 @@ class Schedules:
     async def upcoming(self, name: str, number: int = 5) -> Sequence[datetime]:
         """List the next ticks of a schedule, 1 to 1,000, as if it were not paused."""
         if not 1 <= number <= MAX_UPCOMING:
-            raise InvalidOption(f"number is 1 to {MAX_UPCOMING:,} ticks, not {number:,}")
+            raise InvalidOption(f"number must be from 1 to {MAX_UPCOMING:,} ticks, got {number:,}")
         schedule = (await self.get(name)).schedule
         return [*islice(ticks(schedule, await self._store.now()), number)]
 
@@ -183,7 +183,7 @@ class DeclaredSchedules:
         return frozenset(self._schedules)
 
     def add(self, name: str, step: Step, rule: timedelta | float | str, timing: ScheduleTiming) -> None:
-        """Declare a schedule; raises InvalidOption if it is wrong or the name is taken."""
+        """Declare a schedule; raises InvalidOption if it is invalid or the name is taken."""
         _check(timing, ScheduleTiming.__annotations__)
         schedule = new_schedule(name, step, rule, timing, declared=True)
         if name in self._schedules:

@@ -161,7 +161,7 @@ class Context:
         Stored with the next heartbeat, about once a second at most. Raises InvalidOption.
         """
         if not 0 <= fraction <= 1:
-            raise InvalidOption(f"progress is a fraction from 0 to 1, not {fraction!r}")
+            raise InvalidOption(f"progress must be a fraction from 0 to 1, got {fraction!r}")
         self._report(Progress(fraction=float(fraction), message=str(message)[:500]))
 
     @property

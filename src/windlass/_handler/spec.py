@@ -67,7 +67,7 @@ def safe_backoff(backoff: Delay) -> Delay:
     if isinstance(backoff, Backoff):
         return backoff
     if not callable(backoff):
-        raise InvalidOption(f"a backoff is a Backoff or a function of (attempt, draw), not {backoff!r}")
+        raise InvalidOption(f"backoff must be a Backoff or a function of (attempt, draw), got {backoff!r}")
 
     def wrapped(attempt: int, draw: float) -> timedelta:
         try:

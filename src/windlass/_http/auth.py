@@ -26,7 +26,7 @@ FRESH_FOR = 1.0
 
 
 class Caller(Struct, frozen=True):
-    """Whoever sent the request, by key; None if the server requires no keys.
+    """The sender of a request, identified by key; None if the server requires no keys.
 
     A key may be bound to a tenant or to queues: everything else does not exist for it.
     """

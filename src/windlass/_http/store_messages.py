@@ -109,7 +109,7 @@ def _check_task(task: NewTask) -> None:
     if abs(task.boost) > MAX_PRIORITY * STRICT_MS:
         raise InvalidOption(f"boost exceeds {MAX_PRIORITY * STRICT_MS:,} milliseconds")
     if not 1 <= task.max_attempts <= MAX_ATTEMPTS:
-        raise InvalidOption(f"max_attempts is 1 to {MAX_ATTEMPTS:,}, not {quoted(task.max_attempts)}")
+        raise InvalidOption(f"max_attempts must be 1 to {MAX_ATTEMPTS:,}, got {quoted(task.max_attempts)}")
     if task.run_at is not None and task.delay is not None:
         raise InvalidOption("give run_at or delay, not both")
 

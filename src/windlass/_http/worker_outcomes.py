@@ -75,7 +75,7 @@ async def settle_outcomes(
 
 
 async def own_tasks(request: ApiRequest[Any, Any], ids: Iterable[TaskId]) -> dict[TaskId, Task]:
-    """Return those of these tasks that the caller may settle; a bound key only what it claimed itself."""
+    """Return the tasks that the caller may settle: with a bound key, only those that it claimed."""
     caller = request.caller
     wanted = tuple(dict.fromkeys(ids))
     found: dict[TaskId, Task] = {}

@@ -1,4 +1,4 @@
-"""The keeper's chores that are one loop each: promote due tasks, rescue those of silent workers, prune.
+"""The keeper's chores that are one loop each: promote due tasks, rescue tasks of expired sessions, prune.
 
 Schedules are fired in `schedules.py`, alerts evaluated in `alerts.py`. Every chore may be done twice or be
 left half done without harm.

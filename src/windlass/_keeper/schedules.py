@@ -54,7 +54,7 @@ class Ticker:
         if not self._plans:
             return max(self._reload_at - monotonic(), 0.0)
         began, now = monotonic(), await self._store.now()
-        if self._now is not None and now < self._now:  # set back: compute everything anew
+        if self._now is not None and now < self._now:  # set back: compute everything again
             self._plans = {name: _Plan(plan.schedule, plan.tick, now) for name, plan in self._plans.items()}
         self._now = now
         due_plans = [plan for plan in self._plans.values() if plan.due_at is not None and plan.due_at <= now]

@@ -1,1 +1,1 @@
-"""Seeing: one event for every step, from one place, to whoever wants it."""
+"""Observability: one event for every step of a task, for logs, metrics and traces."""

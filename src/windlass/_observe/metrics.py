@@ -94,7 +94,7 @@ class Meter:
         self.postponed = counter(
             "tasks_postponed", "Runs after which the task waits again, by reason.", *_TASK, "reason"
         )
-        self.rescued = counter("tasks_rescued", "Tasks taken over from silent workers.", *_TASK)
+        self.rescued = counter("tasks_rescued", "Tasks taken over from workers without a heartbeat.", *_TASK)
         self.replayed = counter("tasks_replayed", "Tasks replayed by an operator.", *_TASK)
         self.discarded = counter("tasks_discarded", "Dead letters deleted by an operator.", *_TASK)
         self.lost = counter("leases_lost", "Runs whose lease was lost before they ended.", *_TASK)

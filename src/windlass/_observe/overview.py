@@ -28,7 +28,7 @@ MAX_USAGES = 10_000
 """Values of limits to read at most: a limit by tenant may have any number of them."""
 
 MAX_AGE = timedelta(seconds=5)
-"""Age at which a cached overview is read anew."""
+"""Age at which a cached overview is read again."""
 
 READ_TIMEOUT = timedelta(seconds=8)
 """Time to read an overview; Prometheus gives up on a scrape after ten seconds."""

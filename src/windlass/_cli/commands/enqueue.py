@@ -68,7 +68,7 @@ task_options = stacked(
 @click.option("--trace", metavar="TRACEPARENT", help="W3C traceparent to continue")
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read a payload per line; enqueue all or none")
 @click.option("--wait", is_flag=True, help="Wait until the task has ended and print its result")
-@click.option("--wait-at-most", type=duration, help="Wait at most this long")
+@click.option("--wait-at-most", type=duration, help="Wait up to this long for the result (implies --wait)")
 @click.option("--reveal", is_flag=True, help="Show secret fields of the result")
 @pass_cli
 def enqueue(

@@ -49,7 +49,7 @@ def list_queues(cli: Cli) -> None:
 @audit_options
 @pass_cli
 def pause(cli: Cli, queues: tuple[str, ...]) -> None:
-    """Stop starting tasks of these queues; running tasks go on."""
+    """Stop starting tasks of these queues; running tasks continue."""
     _change(cli, queues, lambda app, queue: app.operator.pause(queue), lambda queue: f"paused {queue.queue}")
 
 

@@ -139,7 +139,7 @@ def add(
 @audit_options
 @pass_cli
 def pause(cli: Cli, names: tuple[str, ...]) -> None:
-    """Pause schedules; tasks they have enqueued go on."""
+    """Pause schedules; tasks they have enqueued are not affected."""
 
     async def pause_one(app: "App", name: str) -> ScheduleDocument:
         await app.operator.schedules.pause(name)

@@ -17,7 +17,7 @@ POISON = "n/a"
 
 
 class Acknowledged(Protocol):
-    """A handle, which an acknowledged enqueue returns."""
+    """The handle of an acknowledged enqueue."""
 
     id: TaskId
 

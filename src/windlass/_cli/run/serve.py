@@ -31,7 +31,7 @@ server_options = stacked(
 
 @click.command("serve", cls=Command)
 @server_options
-@click.option("--no-keeper", is_flag=True, help="Run no keeper; workers do")
+@click.option("--no-keeper", is_flag=True, help="Do not run a keeper; another process must")
 @click.option(
     "--allow-origin",
     "origins",

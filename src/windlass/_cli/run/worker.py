@@ -67,7 +67,7 @@ slots_option = setting_option(
 @setting_option("--heartbeat", type=duration, help=f"Interval of heartbeats{_default(_DEFAULTS.heartbeat)}")
 @setting_option("--poll", type=duration, help=f"Interval of claims without a wake{_default(_DEFAULTS.poll)}")
 @click.option("--drain", is_flag=True, help="Stop once no task is ready")
-@click.option("--no-keeper", is_flag=True, help="Run no keeper; other workers do")
+@click.option("--no-keeper", is_flag=True, help="Do not run a keeper; another process must")
 @setting_option("--name", metavar="NAME", help="Name of the worker  [default: HOST-PID]")
 @setting_option("--metrics", metavar="[HOST:]PORT", help="Serve metrics for Prometheus at this address")
 @log_options

@@ -24,7 +24,7 @@ class SyncHandle(Generic[R]):
         handle = welcome.enqueue(user_id=1)
         handle.result(timeout=10)
 
-    Every method reads the store anew.
+    Every method reads from the store.
     """
 
     def __init__(self, handle: Handle[R], loop: LoopThread) -> None:
@@ -65,7 +65,7 @@ class SyncHandle(Generic[R]):
         """Wait until the task has ended and return it: completed, dead or cancelled.
 
         `timeout`: seconds, a timedelta or text such as "30s" [default: wait for ever]. Raises NotFinished
-        when it is over; the task goes on regardless.
+        when it is over; the task continues.
         """
         return self._loop.run(self._handle.wait(timeout))
 

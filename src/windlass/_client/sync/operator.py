@@ -104,9 +104,9 @@ class SyncOperator:
     ) -> int:
         """Make dead or cancelled tasks that match ready again, with all their attempts.
 
-        `where`: [default: all dead tasks]. `by` is for the audit log. `payload`: JSON in place of the
-        payload, for one task alone, named by its id. `per_second`: replay no faster than this. `limit`: at
-        most this many [default: all]. Returns how many were replayed. Raises InvalidOption.
+        `where`: [default: all dead tasks]. `by` is for the audit log. `payload`: JSON that
+        replaces the payload of a single task; `where` must name its id. `per_second`: replay no faster than
+        this. `limit`: at most this many [default: all]. Returns how many were replayed. Raises InvalidOption.
         """
         return self._loop.run(
             self._operator.replay(where, by=by, payload=payload, per_second=per_second, limit=limit)
@@ -136,7 +136,7 @@ class SyncOperator:
         return self._loop.run(self._operator.cancel_one(task_id, by=by))
 
     def pause(self, queue: str) -> None:
-        """Pause a queue: no task of it is claimed until it is resumed. Running ones go on."""
+        """Pause a queue: no task of it is claimed until it is resumed. Running ones continue."""
         self._loop.run(self._operator.pause(queue))
 
     def resume(self, queue: str) -> None:
@@ -173,7 +173,7 @@ class SyncOperator:
         return self._operator.promise
 
     def now(self) -> datetime:
-        """Return the time of the store's clock, which all instants of tasks are measured by."""
+        """Return the time of the store's clock, which sets all instants of tasks."""
         return self._loop.run(self._operator.now())
 
     def check(self) -> Sequence[Finding]:

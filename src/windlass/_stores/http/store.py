@@ -191,7 +191,7 @@ class HttpStore:
     # -- admin ---------------------------------------------------------------------------------------
 
     async def migrations(self) -> Sequence[Migration]:
-        """Return nothing: the schema belongs to the server."""
+        """Return an empty sequence: the schema is managed by the server."""
         return ()
 
     async def migrate(self, target: int | None = None) -> Sequence[Migration]:  # noqa: ARG002  as the protocol has it

@@ -149,7 +149,7 @@ class MemoryStore:
             )
 
     async def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
-        """Yield a hint for every change that may matter to these queues; several at once become one."""
+        """Yield a hint for every change that may matter to these queues; concurrent ones are merged."""
         loop = asyncio.get_running_loop()
         hints: set[Wake] = set()
         changed = asyncio.Event()
@@ -354,7 +354,7 @@ class MemoryStore:
     # -- admin ---------------------------------------------------------------------------------------
 
     async def migrations(self) -> Sequence[Migration]:
-        """Return nothing: there is no schema."""
+        """Return an empty sequence: there is no schema."""
         return ()
 
     async def migrate(self, target: int | None = None) -> Sequence[Migration]:  # noqa: ARG002  as the protocol has it

@@ -55,7 +55,7 @@ class Tables:
     # -- transitions ---------------------------------------------------------------------------------
 
     def move(self, task: Task, verb: Verb, state: State, **changes: object) -> Task:
-        """Change the state of a task along the table of transitions."""
+        """Change the state of a task by a valid transition."""
         assert state in targets(task.state, verb), f"{task.state} -> {verb} -> {state} is not in the table"
         if state in ENDED:
             changes["unhandled_since"] = None

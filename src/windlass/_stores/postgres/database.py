@@ -135,7 +135,7 @@ class Database:
             return await self.connections.fetch(ask)
 
     async def play(self, make: Callable[[], Script[T]]) -> T:
-        """Run a script in a transaction; it is made anew for each attempt."""
+        """Run a script in a transaction; a new one is made for each attempt."""
         await self._ensure_open()
         with self.connections.translated_errors():
             return await self.connections.play(make)

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def transact(env: Environment, make_rule: Callable[[UnitOfWork], Rule[T]]) -> Script[T]:
-    """Run a rule in a unit of work of its own: write what it changed, and notify whoever waits for it."""
+    """Run a rule in a unit of work of its own: write its changes, and notify listeners."""
     unit = UnitOfWork((yield from value("now", env.clock)))
     result = yield from run(env, unit, make_rule(unit))
     yield from unit.flush()
@@ -43,7 +43,7 @@ def run(env: Environment, unit: UnitOfWork, rule: Rule[T]) -> Script[T]:
 
 
 def enqueue(env: Environment, batch: Sequence[NewTask]) -> Script[list[Enqueued]]:
-    """Insert all of the batch. If one task is refused, whoever plays this must roll back."""
+    """Insert all of the batch. If one task is refused, the caller must roll back."""
     if all(map(is_plain, batch)):
         return (yield from insert_plain(env, batch))
     return (yield from transact(env, lambda unit: admit(unit, batch)))

@@ -73,7 +73,7 @@ class PostgresStore(Database):
         return plain.enqueued(batch, {row[0] for row in rows})
 
     async def _copy(self, batch: Sequence[NewTask]) -> bool:
-        """Insert many tasks the quickest way; False if one of them may exist already, or occurs twice."""
+        """Insert many tasks by COPY; return False if an id may already exist or occurs twice."""
         await self._ensure_open()
         with self.connections.translated_errors():
             try:

@@ -26,7 +26,7 @@ class Changes(Protocol):
     now: datetime
 
     def move(self, task: Task, verb: Verb, state: State, **changes: Any) -> Task:
-        """Change the state of a task along the table of transitions, and wake whoever waits for it."""
+        """Change the state of a task by a valid transition, and wake the listeners of its queue."""
         ...
 
     def update(self, task: Task, **changes: Any) -> Task:

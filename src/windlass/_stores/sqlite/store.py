@@ -176,7 +176,7 @@ class SQLiteStore:
         return await self._write(lambda tx: settle.settle(tx, batch, claim, self._rotation))
 
     async def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:
-        """Renew the session; hand back strangers; report losses and requests to stop."""
+        """Renew the session and release unacknowledged claims; report lost leases and requests to stop."""
         return await self._write(lambda tx: sessions.heartbeat(tx, beat))
 
     def transaction(self) -> OwnTransaction:
@@ -190,7 +190,7 @@ class SQLiteStore:
         return await self._write(lambda tx: settle.once(tx, lease, key))
 
     async def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
-        """Yield a hint for every change that may matter to these queues; several at once become one."""
+        """Yield a hint for every change that may matter to these queues; concurrent ones are merged."""
         with self._wake_hub.listen(queues) as listener:
             while True:
                 for wake in await listener.hints(self._read):
@@ -232,7 +232,7 @@ class SQLiteStore:
         return await self._read(lambda reader: reader.count(where, by))
 
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
-        """The threads of a task's attempts."""
+        """Return the recorded attempts of a task."""
         return await self._read(lambda reader: tuple(reader.attempts(task_id)))
 
     async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:

@@ -112,7 +112,7 @@ class Transaction:
         return task_reader()(found[0]) if found else None
 
     def move(self, task: Task, verb: Verb, state: State, **changes: Any) -> Task:
-        """Change the state of a task along the table of transitions, and wake whoever waits for it."""
+        """Change the state of a task by a valid transition, and wake the listeners of its queue."""
         assert state in targets(task.state, verb), f"{task.state} -> {verb} -> {state} is not in the table"
         if state in ENDED:
             changes["unhandled_since"] = None
@@ -121,7 +121,7 @@ class Transaction:
         return moved
 
     def update(self, task: Task, **changes: Any) -> Task:
-        """Change a task, which must not have been changed since it was read; return it is now."""
+        """Change a task, which must not have been changed since it was read; return the new one."""
         changed = replace(task, **changes)
         if task.state is State.RUNNING and changed.state is not State.RUNNING:
             self.wakes.freed.update(self.caps_held([task.id]))

@@ -1,4 +1,4 @@
-"""What the keeper does: lead, promote, prune; and the settings of queues that it goes by."""
+"""The verbs of the keeper: lead, promote and prune; and records."""
 
 from datetime import timedelta
 
@@ -20,19 +20,19 @@ from .rule_player import delete, run, write_audit
 from .transaction import Transaction
 
 KEYS_AT_ONCE = 1000
-"""Keys that one transaction deletes, so that a day's worth of them does not hold up everybody else."""
+"""Keys that one transaction deletes, so that a day's worth of them does not block other writers for long."""
 
 BUCKETS_AT_ONCE = 1000
 KEPT_AFTER_LIMIT = timedelta(days=1)
-"""So long the starts that a limit had left are remembered when it is gone: it may come back."""
+"""Time to keep the buckets of a removed limit, which may be added again."""
 
 _ENDS = sorted(ENDED)
 _encoder = msgspec.json.Encoder()
 
 
 def lead(tx: Transaction, holder: str, lease_for: timedelta) -> bool:
-    """Take, keep or give up the lead."""
-    # A lead for longer than anybody asks for was granted before the clock was set back.
+    """Take, renew or give up the lead; return whether `holder` leads."""
+    # A lead that lasts longer than any request was granted before the clock was set back.
     longest = instant(tx.now + lease_for)
     for leader, until in tx.rows("leader"):
         if leader != holder and (not lease_for or tx.at < until <= longest):
@@ -56,7 +56,7 @@ def promote(tx: Transaction, limit: int) -> Promoted:
 
 
 def _place(tx: Transaction, rowids: list[int]) -> None:
-    """Put tasks that became ready where they belong."""
+    """Move tasks that became ready to their lanes."""
     if not rowids:
         return
     found = tx.rows("due_laned", {"rowids": listed(rowids)})
@@ -70,7 +70,7 @@ def _place(tx: Transaction, rowids: list[int]) -> None:
 
 
 def prune(tx: Transaction, retention: Retention, limit: int, by: By | None) -> int:
-    """Delete what retention no longer covers."""
+    """Delete ended tasks that are past their retention; return how many."""
     if by is not None:
         write_audit(tx, [audited_prune(retention, by, tx.now)])
     gone = _past_retention(tx, retention, limit)
@@ -81,12 +81,12 @@ def prune(tx: Transaction, retention: Retention, limit: int, by: By | None) -> i
 
 
 def prune_keys(tx: Transaction) -> bool:
-    """Delete some of the keys that have expired; says whether there may be more."""
+    """Delete some expired idempotency keys; return whether there may be more."""
     return tx.run("prune_keys", {"now": tx.at, "limit": KEYS_AT_ONCE}) == KEYS_AT_ONCE
 
 
 def prune_buckets(tx: Transaction, after: str) -> str | None:
-    """Forget what says nothing of the starts left under permits; answers with where to go on, if anywhere."""
+    """Delete redundant buckets from a page of them; return the key to continue after, None at the end."""
     limits = {limit.name: limit for limit in tx.queue_rules.limits}
     found = tx.rows("some_buckets", {"after": after, "limit": BUCKETS_AT_ONCE})
     gone = [row[0] for row in found if _says_nothing(tx, limits.get(split_key(row[0])[0]), row)]
@@ -96,7 +96,7 @@ def prune_buckets(tx: Transaction, after: str) -> str | None:
 
 
 def _says_nothing(tx: Transaction, limit: Limit | None, bucket: Row) -> bool:
-    """Whether it is full, as one is that was never used; or of a limit that is gone for long."""
+    """Whether the bucket is full, like one that was never used, or its limit was removed long ago."""
     _, tokens, at = bucket
     if limit is None or limit.rate is None:
         return moment(at) <= tx.now - KEPT_AFTER_LIMIT

@@ -67,7 +67,7 @@ class Claimer:
         fifo: list[str],
         laned: list[str],
     ) -> Grant:
-        """Claim from one kind first, by turns; the other gets what is left of the limit."""
+        """Claim from both kinds of queue, each first in turn; the second gets the rest of the limit."""
         wait = self._lanes.seconds_blocked(batch) if fifo and claim.level is None else 0.0
         if wait:
             grant = await self._fifo.claim(database, env, batch, claim, fifo)

@@ -1,4 +1,4 @@
--- Everything goes, tasks included. The schema stays: it may hold tables of the application's own.
+-- Drop everything, including tasks. The schema stays, as it may contain the application's own tables.
 DROP TABLE windlass.lead;
 DROP TABLE windlass.audit;
 DROP TABLE windlass.queue;

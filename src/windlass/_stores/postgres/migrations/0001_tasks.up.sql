@@ -1,10 +1,10 @@
--- Tasks and what is kept beside them, in a schema of their own.
--- Here it is called windlass; a store with another `schema` in its URL has that name put in its place.
--- Instants are the database's. Payloads, results and steps are JSON as the client sent it, never looked into.
+-- Tasks and the tables that belong to them, in their own schema.
+-- It is called windlass here; for a store with another `schema` in its URL that name is substituted.
+-- Instants are by the database's clock. Payloads, results and steps are JSON as the client sent it, never parsed.
 -- No triggers, no foreign keys, no GIN: they cost more than the queue itself.
 
--- Every task that has not ended, and dead letters. One row a task, updated in place when it moves and taken
--- out when it completes or is cancelled: what lies in here is work to do, whatever the store has seen.
+-- Every task that has not ended, and dead letters. One row per task, updated in place, and moved to the history when
+-- it completes or is cancelled: the size of this table depends on the work to do, not on all past tasks.
 CREATE TABLE windlass.task (
     id uuid PRIMARY KEY,
     root uuid NOT NULL,
@@ -15,8 +15,8 @@ CREATE TABLE windlass.task (
     boost bigint NOT NULL,
     fence bigint NOT NULL DEFAULT 0,
     claim_number bigint,
-    -- Whole milliseconds from 1970 to run_at, less the head start that the priority buys. Not a generated
-    -- column: Postgres would take its expression apart anew for every row of every update.
+    -- Whole milliseconds from 1970 to run_at, minus the head start of the priority. Not a generated column:
+    -- Postgres would set up its expression again for every row of every update.
     rank bigint NOT NULL,
     duration double precision,
     progress_fraction double precision,
@@ -26,7 +26,7 @@ CREATE TABLE windlass.task (
     max_attempts integer NOT NULL,
     stripe smallint NOT NULL DEFAULT 0,
     cancel_requested boolean NOT NULL DEFAULT false,
-    -- Another task waits for this one: completing it takes more than the quick way.
+    -- Another task waits for this one, so it cannot be completed by the hot path.
     awaited boolean NOT NULL DEFAULT false,
     state text NOT NULL CHECK (state IN ('ready', 'running', 'scheduled', 'waiting', 'dead')),
     type text NOT NULL,
@@ -59,13 +59,13 @@ CREATE TABLE windlass.task (
     autovacuum_analyze_threshold = 20000
 );
 
--- Claims: a queue's ready tasks in order, and nothing else.
+-- Claims: a queue's ready tasks in order.
 CREATE INDEX task_ready ON windlass.task (queue, stripe, rank, id) WHERE state = 'ready';
 
--- Promotion: what is due first.
+-- Promotion: scheduled tasks, earliest first.
 CREATE INDEX task_scheduled ON windlass.task (run_at, id) WHERE state = 'scheduled';
 
--- Heartbeats and rescues: what a session holds.
+-- Heartbeats and rescues: the tasks of a session.
 CREATE INDEX task_running ON windlass.task (session) WHERE state = 'running';
 
 -- Dead letters, which people page through; and their retention.
@@ -75,7 +75,7 @@ CREATE INDEX task_ended ON windlass.task (finished_at) WHERE state = 'dead';
 -- Tasks that wait for others.
 CREATE INDEX task_waiting ON windlass.task (id) WHERE state = 'waiting';
 
--- One standing task a fingerprint.
+-- At most one unfinished task per fingerprint.
 CREATE UNIQUE INDEX task_fingerprint ON windlass.task (fingerprint)
 WHERE fingerprint IS NOT NULL AND finished_at IS NULL;
 
@@ -83,7 +83,7 @@ WHERE fingerprint IS NOT NULL AND finished_at IS NULL;
 CREATE INDEX task_root ON windlass.task (root) WHERE root <> id;
 CREATE INDEX task_key ON windlass.task (idempotency_key) WHERE idempotency_key IS NOT NULL;
 
--- What completed or was cancelled: only added to, and dropped a day at a time, never vacuumed.
+-- Completed and cancelled tasks: insert-only, dropped by daily partition, never vacuumed.
 CREATE TABLE windlass.history (
     id uuid NOT NULL,
     root uuid NOT NULL,
@@ -124,15 +124,15 @@ CREATE TABLE windlass.history (
 ) PARTITION BY RANGE (finished_at);
 
 CREATE INDEX history_id ON windlass.history (id);
--- Rows come in this order, so that an index of a few pages tells where an hour lies.
+-- Rows are inserted in this order, so a BRIN index of a few pages finds the blocks of an hour.
 CREATE INDEX history_finished ON windlass.history USING brin (finished_at);
 CREATE INDEX history_root ON windlass.history (root) WHERE root <> id;
 CREATE INDEX history_key ON windlass.history (idempotency_key) WHERE idempotency_key IS NOT NULL;
 
--- Where rows go that no day's partition takes: for want of one, or in a test with a clock of its own.
+-- The default partition, for rows that no day's partition takes: if it is missing, or in tests with their own clock.
 CREATE TABLE windlass.history_rest PARTITION OF windlass.history DEFAULT;
 
--- One task a tenant and key. until NULL: for as long as the task's record is kept.
+-- One task per tenant and key. until NULL: for as long as the task's record is kept.
 CREATE TABLE windlass.idempotency (
     tenant text NOT NULL,
     key text NOT NULL,
@@ -144,7 +144,7 @@ CREATE TABLE windlass.idempotency (
 CREATE INDEX idempotency_task ON windlass.idempotency (task_id) WHERE until IS NULL;
 CREATE INDEX idempotency_until ON windlass.idempotency (until) WHERE until IS NOT NULL;
 
--- What a waiting task waits for; there are rows for as long as the successor is waiting.
+-- The predecessors of waiting tasks; rows exist while the successor is waiting.
 CREATE TABLE windlass.dependency (
     predecessor uuid NOT NULL,
     successor uuid NOT NULL,
@@ -152,7 +152,7 @@ CREATE TABLE windlass.dependency (
 );
 CREATE INDEX dependency_successor ON windlass.dependency (successor);
 
--- One line a settled lease, but for a completed task's last one: its own record says it all.
+-- One row per settled lease, except a completed task's last one, which its own row describes.
 CREATE TABLE windlass.attempt (
     task_id uuid NOT NULL,
     fence bigint NOT NULL,
@@ -169,8 +169,8 @@ CREATE TABLE windlass.attempt (
     PRIMARY KEY (task_id, fence)
 );
 
--- One row a start of a worker; about is how it describes itself, as JSON. Room in each page, and no index on
--- what a heartbeat changes: so it changes in place.
+-- One row per start of a worker; about is the worker's description of itself, as JSON. A low fillfactor, and no
+-- index on the columns that a heartbeat changes, allow HOT updates.
 CREATE TABLE windlass.session (
     id text PRIMARY KEY,
     worker text NOT NULL,
@@ -180,15 +180,16 @@ CREATE TABLE windlass.session (
     expires_at timestamptz NOT NULL
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
--- Who waits for a wake: while nobody does, enqueueing notifies nobody. Not logged: after a crash they ask again.
+-- Workers that wait for wake-ups: while there are none, enqueueing sends no NOTIFY. Unlogged, as workers register
+-- again after a crash.
 CREATE UNLOGGED TABLE windlass.listener (
     id text PRIMARY KEY,
     queues text[] NOT NULL,
     until timestamptz NOT NULL
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
--- A queue's settings as JSON, and beside them what claims ask for. widest: how many stripes it has ever had.
--- No settings: they were forgotten, and only the stripes are remembered.
+-- A queue's settings as JSON, with separate columns for what claims need. widest: the most stripes it has ever had.
+-- Without settings: they were removed, and only the stripes are kept.
 CREATE TABLE windlass.queue (
     name text PRIMARY KEY,
     paused boolean NOT NULL,

@@ -1,4 +1,4 @@
--- No line is lost: what it is about goes to the front of its detail, and its task is one that cannot be.
+-- Keep every entry: its subject is prefixed to its detail, and its task id is one that no task has.
 UPDATE windlass.audit
 SET detail = trim(subject || ' ' || detail), task_id = '00000000-0000-0000-0000-000000000000'
 WHERE task_id IS NULL;

@@ -44,7 +44,7 @@ _SIGNS = {Level.HIGH: 1, Level.MEDIUM: 0, Level.LOW: -1}
 
 
 class LaneRotation(Rotation):
-    """Where one handle's rotation stand, and which lanes were last counted for lots."""
+    """Where one handle's rotations stand, and which lanes were last counted for lots."""
 
     def __init__(self, draw: Callable[[], float]) -> None:
         super().__init__(draw)

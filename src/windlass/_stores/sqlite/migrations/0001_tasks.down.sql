@@ -1,4 +1,4 @@
--- Everything goes, tasks included.
+-- Drop everything, including tasks.
 DROP TABLE windlass_lead;
 DROP TABLE windlass_audit;
 DROP TABLE windlass_queue;

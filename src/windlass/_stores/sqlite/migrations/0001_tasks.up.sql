@@ -1,9 +1,9 @@
--- Tasks and what is kept beside them.
--- Every name starts with windlass_: the file may hold the application's own tables, so that a task can be
--- enqueued in the same transaction as the rows it is about (P9). Instants and durations are whole
+-- Tasks and the tables that belong to them.
+-- Every name starts with windlass_: the file may contain the application's own tables, so that a task can be
+-- enqueued in the same transaction as the rows it is about. Instants and durations are whole
 -- microseconds, instants since 1970 in UTC. Payloads, results and steps are JSON as the client sent it.
 
--- One row a task, updated in place. The states are compared one by one because IN (…) with more than two
+-- One row per task, updated in place. The states are compared one by one because IN (…) with more than two
 -- values builds a table at every check, which cost 2 of 20 microseconds a task.
 CREATE TABLE windlass_task (
     id TEXT NOT NULL UNIQUE,
@@ -52,10 +52,10 @@ CREATE TABLE windlass_task (
 -- Claims: a queue's ready tasks in order.
 CREATE INDEX windlass_task_ready ON windlass_task (queue, rank, id) WHERE state = 'ready';
 
--- Promotion: what is due first.
+-- Promotion: scheduled tasks, earliest first.
 CREATE INDEX windlass_task_scheduled ON windlass_task (run_at, id) WHERE state = 'scheduled';
 
--- Heartbeats and rescues: what a session holds.
+-- Heartbeats and rescues: the tasks of a session.
 CREATE INDEX windlass_task_running ON windlass_task (session) WHERE state = 'running';
 
 -- Pruning: ended tasks by age. Only ended tasks have a finished_at.
@@ -64,7 +64,7 @@ CREATE INDEX windlass_task_ended ON windlass_task (queue, state, finished_at) WH
 -- Dead letters, which people page through.
 CREATE INDEX windlass_task_dead ON windlass_task (id) WHERE state = 'dead';
 
--- One standing task a fingerprint.
+-- At most one unfinished task per fingerprint.
 CREATE UNIQUE INDEX windlass_task_fingerprint ON windlass_task (fingerprint)
 WHERE fingerprint IS NOT NULL AND finished_at IS NULL;
 
@@ -73,7 +73,7 @@ CREATE INDEX windlass_task_root ON windlass_task (root) WHERE root <> id;
 
 CREATE INDEX windlass_task_key ON windlass_task (idempotency_key) WHERE idempotency_key IS NOT NULL;
 
--- One task a tenant and key. until NULL: for as long as the task's row is kept.
+-- One task per tenant and key. until NULL: for as long as the task's row is kept.
 CREATE TABLE windlass_idempotency (
     tenant TEXT NOT NULL,
     key TEXT NOT NULL,
@@ -85,7 +85,7 @@ CREATE TABLE windlass_idempotency (
 
 CREATE INDEX windlass_idempotency_until ON windlass_idempotency (until) WHERE until IS NOT NULL;
 
--- What a waiting task waits for; there are rows for as long as the successor is waiting.
+-- The predecessors of waiting tasks; rows exist while the successor is waiting.
 CREATE TABLE windlass_dependency (
     predecessor TEXT NOT NULL,
     successor TEXT NOT NULL,
@@ -94,7 +94,7 @@ CREATE TABLE windlass_dependency (
 
 CREATE INDEX windlass_dependency_successor ON windlass_dependency (successor);
 
--- One line a settled lease, but for a completed task's last one: its own row says it all.
+-- One row per settled lease, except a completed task's last one, which its own row describes.
 CREATE TABLE windlass_attempt (
     task_id TEXT NOT NULL,
     fence INTEGER NOT NULL,
@@ -111,7 +111,7 @@ CREATE TABLE windlass_attempt (
     PRIMARY KEY (task_id, fence)
 ) WITHOUT ROWID;
 
--- One row a start of a worker; about is how it describes itself, as JSON.
+-- One row per start of a worker; about is the worker's description of itself, as JSON.
 CREATE TABLE windlass_session (
     id TEXT NOT NULL PRIMARY KEY,
     worker TEXT NOT NULL,
@@ -121,7 +121,7 @@ CREATE TABLE windlass_session (
     expires_at INTEGER NOT NULL
 ) WITHOUT ROWID;
 
--- A queue's settings as JSON, and beside them the one that claims ask for.
+-- A queue's settings as JSON, with a separate column for the one that claims need.
 CREATE TABLE windlass_queue (
     name TEXT NOT NULL PRIMARY KEY,
     paused INTEGER NOT NULL,

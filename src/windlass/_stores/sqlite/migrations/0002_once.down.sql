@@ -1,2 +1,2 @@
--- Forgets what was done once: effects elsewhere may happen again. Let the tasks that mark any end first.
+-- Drop the marks of ctx.once(): effects elsewhere may be repeated. Let the tasks that use it end first.
 DROP TABLE windlass_once;

@@ -1,5 +1,5 @@
--- What a task has marked as done once, over all its attempts, and under which fence. (D15)
--- A table of its own: few tasks have any, and a row goes when its task does.
+-- The keys that a task has marked with ctx.once() in any attempt, each with its fence.
+-- A separate table, as few tasks have any. Rows are deleted with their task.
 CREATE TABLE windlass_once (
     task_id TEXT NOT NULL,
     key TEXT NOT NULL,

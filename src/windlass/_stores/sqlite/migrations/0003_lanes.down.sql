@@ -1,4 +1,4 @@
--- Back to one line a queue: lanes and limits are forgotten, no task is.
+-- Drop lanes and limits; no task is deleted.
 DROP TABLE windlass_record;
 DROP TABLE windlass_rearranging;
 DROP TABLE windlass_bucket;

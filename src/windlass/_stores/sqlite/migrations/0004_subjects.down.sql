@@ -1,3 +1,3 @@
--- No line is lost: what it is about goes to the front of its detail.
+-- Keep every entry: its subject is prefixed to its detail.
 UPDATE windlass_audit SET detail = trim(subject || ' ' || detail) WHERE subject <> '';
 ALTER TABLE windlass_audit DROP COLUMN subject;

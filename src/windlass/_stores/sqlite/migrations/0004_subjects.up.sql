@@ -1,2 +1,2 @@
--- The audit log tells of queues, limits, schedules, alerts and keys too: subject names which, and task_id is ''. (I3)
+-- The audit log also covers queues, limits, schedules, alerts and keys: subject names the record, and task_id is ''.
 ALTER TABLE windlass_audit ADD COLUMN subject TEXT NOT NULL DEFAULT '';

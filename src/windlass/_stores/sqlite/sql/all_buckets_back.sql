@@ -1,4 +1,4 @@
--- The starts that are left of limits that are there, a page by key, last first. Uses the primary key.
+-- A page of the buckets of existing limits by key, last first. Uses the primary key.
 SELECT key, tokens, at
 FROM windlass_bucket
 WHERE

@@ -1,5 +1,5 @@
--- The lines of a task's settled leases; a completed task's last one is read off its row. Uses the primary key
--- and the unique index on id.
+-- The attempts of a task; a completed task's last attempt is in its own row. Uses the primary key and the unique
+-- index on id.
 SELECT
     fence, number, worker, claimed_at, finished_at, duration, outcome, error_type, error_message, error_traceback,
     trace

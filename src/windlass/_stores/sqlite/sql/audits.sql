@@ -1,4 +1,4 @@
--- Lines of the audit log, a page by id. Uses the primary key.
+-- A page of the audit log by id. Uses the primary key.
 SELECT id, at, who, why, action, task_id, detail, subject
 FROM windlass_audit
 WHERE id > :after

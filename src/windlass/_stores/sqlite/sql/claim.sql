@@ -1,4 +1,4 @@
--- Lease these ready tasks to a session: the fence rises and the attempt counts. By rowid.
+-- Lease these ready tasks to a session: fence and attempt rise by one. By rowid.
 UPDATE windlass_task
 SET
     state = 'running', fence = fence + 1, attempt = attempt + 1, claimed_at = :now, session = :session,

@@ -1,5 +1,5 @@
--- Complete running tasks whose lease still holds, many in one statement. Uses the unique index on id.
--- One statement and not one a row: it runs without the interpreter's lock, beside the handlers.
+-- Complete running tasks whose leases are valid, many in one statement. Uses the unique index on id.
+-- A single statement runs without the interpreter's lock, in parallel with the handlers.
 UPDATE windlass_task
 SET
     state = 'completed', session = NULL, finished_at = :now, duration = given.duration,

@@ -1,3 +1,3 @@
--- Let a waiting task wait for another.
+-- Record that a waiting task waits for another.
 INSERT INTO windlass_dependency (predecessor, successor)
 VALUES (:predecessor, :successor)

@@ -1,4 +1,4 @@
--- What is due, earliest first. Uses windlass_task_scheduled.
+-- Scheduled tasks that are due, earliest first. Uses windlass_task_scheduled.
 SELECT rowid, queue
 FROM windlass_task
 WHERE state = 'scheduled' AND run_at <= :now

@@ -1,5 +1,5 @@
--- Ended tasks of a queue past their retention, longest ended first; one that another waits for stays, unless
--- it is dead. Uses windlass_task_ended and the dependencies' primary key.
+-- Ended tasks of a queue past their retention, longest ended first. Tasks that others wait for are kept unless
+-- they are dead. Uses windlass_task_ended and the primary key of the dependencies.
 SELECT id, tenant, idempotency_key
 FROM windlass_task AS task
 WHERE

@@ -1,4 +1,4 @@
--- How many sessions have run out. There are few sessions: a scan.
+-- The number of expired sessions. A scan, as sessions are few.
 SELECT count(*)
 FROM windlass_session
 WHERE expires_at <= :now

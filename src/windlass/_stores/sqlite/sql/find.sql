@@ -1,4 +1,4 @@
--- Whole tasks, a page by id; see filters.py for the index that each kind of filter uses.
+-- A page of tasks by id; filters.py chooses the index for each kind of filter.
 SELECT /* :task_columns */
 FROM windlass_task AS task /* :index */
 WHERE /* :conditions */

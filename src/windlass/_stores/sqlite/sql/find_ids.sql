@@ -1,4 +1,4 @@
--- The ids of tasks, a page by id; the same indexes as in find.sql.
+-- The ids of a page of tasks; indexes as in find.sql.
 SELECT task.id
 FROM windlass_task AS task /* :index */
 WHERE /* :conditions */

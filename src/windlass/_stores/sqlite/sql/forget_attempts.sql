@@ -1,3 +1,3 @@
--- Delete the lines of a task's attempts. Uses the primary key.
+-- Delete the attempts of a task. Uses the primary key.
 DELETE FROM windlass_attempt
 WHERE task_id = :id

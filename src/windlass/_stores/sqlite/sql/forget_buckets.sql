@@ -1,3 +1,3 @@
--- Forget the starts that are left under these permits. Uses the primary key, once a permit.
+-- Delete the buckets of these permits. One lookup in the primary key per permit.
 DELETE FROM windlass_bucket
 WHERE key IN (SELECT value FROM json_each(:keys))

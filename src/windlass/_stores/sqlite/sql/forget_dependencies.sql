@@ -1,3 +1,3 @@
--- A task waits no longer. Uses windlass_dependency_successor.
+-- Delete what a task waits for. Uses windlass_dependency_successor.
 DELETE FROM windlass_dependency
 WHERE successor = :successor

@@ -1,3 +1,3 @@
--- Delete what a task has marked. Uses the primary key.
+-- Delete the keys that a task has marked. Uses the primary key.
 DELETE FROM windlass_once
 WHERE task_id = :id

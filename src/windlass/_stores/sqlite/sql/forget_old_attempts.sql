@@ -1,4 +1,4 @@
--- Delete all but the newest lines of a task's attempts. Uses the primary key.
+-- Delete all but the newest attempts of a task. Uses the primary key.
 DELETE FROM windlass_attempt
 WHERE
     task_id = :id

@@ -1,4 +1,4 @@
--- Forget expired sessions that hold nothing. Uses windlass_task_running, once a session.
+-- Delete expired sessions that hold no tasks. One lookup in windlass_task_running per session.
 DELETE FROM windlass_session
 WHERE
     expires_at <= :now

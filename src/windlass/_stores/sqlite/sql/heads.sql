@@ -1,4 +1,4 @@
--- The first ready tasks of a lane and key, after so many of them. Uses windlass_task_ready, already in order.
+-- The first ready tasks of a lane and key, after skipping some. Uses windlass_task_ready, already in order.
 SELECT lane, key, rank, id, rowid, type, tenant, payload
 FROM windlass_task
 WHERE queue = :queue AND lane = :lane AND key = :key AND state = 'ready'

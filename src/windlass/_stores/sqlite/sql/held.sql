@@ -1,4 +1,4 @@
--- How these tasks stand, for the leases on them. Uses the unique index on id, once an id.
+-- Fence and cancel request of those of these tasks that run. One lookup in the unique index on id per task.
 SELECT task.id, task.fence, task.cancel_requested
 FROM json_each(:ids) AS given
 CROSS JOIN windlass_task AS task ON task.id = given.value

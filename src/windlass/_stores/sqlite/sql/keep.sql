@@ -1,4 +1,4 @@
--- Store what has become of a task, if it still is what it was. Uses the unique index on id.
+-- Write the changes of a task if its fence and state are still the expected ones. Uses the unique index on id.
 UPDATE windlass_task
 SET
     payload = :payload, state = :state, attempt = :attempt, fence = :fence, run_at = :run_at, rank = :rank,

@@ -1,4 +1,4 @@
--- Keep a session alive, if it is known. Uses the primary key.
+-- Renew a session if it exists. Uses the primary key.
 UPDATE windlass_session
 SET worker = :worker, about = :about, beat_at = :now, expires_at = :expires_at
 WHERE id = :session

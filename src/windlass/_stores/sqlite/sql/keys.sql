@@ -1,5 +1,5 @@
--- Of each of these lanes the keys that follow one, up to a last one, each with its first ready task: two jumps
--- through windlass_task_ready a key, and the rows by rowid.
+-- The next keys of each of these lanes, after one key and up to another, each with its first ready task. Two
+-- lookups in windlass_task_ready per key; the rows by rowid.
 WITH RECURSIVE found (lane, key, last, number) AS (
     SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), 0
     FROM json_each(:lanes)

@@ -1,4 +1,4 @@
--- The lanes of a queue that have ready tasks, from one on: one jump through windlass_task_ready a lane.
+-- The lanes of a queue that have ready tasks, starting at a given one: one lookup in windlass_task_ready per lane.
 WITH RECURSIVE found (lane, number) AS (
     SELECT
         (

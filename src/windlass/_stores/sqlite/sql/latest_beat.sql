@@ -1,3 +1,3 @@
--- The last heartbeat of any session. There are few sessions: a scan.
+-- The latest heartbeat of any session. A scan, as sessions are few.
 SELECT max(beat_at)
 FROM windlass_session

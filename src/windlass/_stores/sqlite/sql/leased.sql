@@ -1,6 +1,7 @@
--- Leased tasks in the order of the rowids given, as one JSON text: a row for Python costs more than a task for
--- SQLite, and every row would take the interpreter's lock anew. Only what most tasks have; the last value is the
--- rowid of a task that has more, or a payload that is better copied than quoted, and is to be read whole. By rowid.
+-- Leased tasks in the order of the given rowids, as one JSON text: a row costs Python more than a task costs
+-- SQLite, and each row would take the interpreter's lock again. Holds only the columns that most tasks use; the
+-- last value is the rowid of a task that uses others, or whose payload is cheaper to copy than to quote, and has
+-- to be read separately. By rowid.
 SELECT CAST(json_group_array(json_array(
     task.id, task.type, CASE WHEN length(task.payload) <= 2000 THEN CAST(task.payload AS TEXT) END, task.root,
     task.queue, task.tenant, task.priority, task.boost, task.attempt, task.max_attempts, task.fence, task.run_at,

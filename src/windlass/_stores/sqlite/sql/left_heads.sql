@@ -1,4 +1,4 @@
--- The first ready tasks of a lane that still have a key although no limit applies to them, after so many of them.
+-- The first ready tasks of a lane that still have a key although no limit applies to them, after skipping some.
 -- Uses windlass_task_ready, already in order.
 SELECT lane, key, rank, id, rowid, type, tenant, payload
 FROM windlass_task

@@ -1,5 +1,5 @@
--- The first ready tasks of a level of priority: 1 is above nought, -1 below, and 0 are those at nought that are in
--- lanes. Uses windlass_task_level, already in order; the conditions are the index's own, word by word.
+-- The first ready tasks of a priority level: 1 is priorities above 0, -1 below 0, and 0 those at 0 that are in
+-- lanes. Uses windlass_task_level, already in order; the conditions must repeat the index's own word for word.
 SELECT lane, key, rank, id, rowid, type, tenant, payload
 FROM windlass_task
 WHERE

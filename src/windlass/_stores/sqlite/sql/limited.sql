@@ -1,4 +1,5 @@
--- What runs under limits: each list of permits, and how many tasks have it. Uses windlass_task_limited alone.
+-- The running tasks that limits count: each list of permits, with the number of tasks that have it. Covered by
+-- windlass_task_limited.
 SELECT permits, count(*)
 FROM windlass_task
 WHERE state = 'running' AND permits IS NOT NULL

@@ -1,4 +1,4 @@
--- Mark a key on a task, if the lease still holds and nobody has marked it. Uses the unique index on id.
+-- Mark a key on a task if the lease is valid and the key is not marked yet. Uses the unique index on id.
 INSERT INTO windlass_once (task_id, key, fence)
 SELECT task.id, :key, task.fence
 FROM windlass_task AS task

@@ -1,4 +1,4 @@
--- The first ready tasks of the middle level among so many of a queue's line, from a rank on. Uses
+-- Ready tasks of the middle level among the first of a queue without lanes, from a rank on. Uses
 -- windlass_task_ready, already in order.
 SELECT near.lane, near.key, near.rank, near.id, near.row, near.type, near.tenant, near.payload
 FROM (

@@ -1,4 +1,4 @@
--- A record of a kind. Uses the primary key.
+-- A record by kind and name. Uses the primary key.
 SELECT body
 FROM windlass_record
 WHERE kind = :kind AND name = :name

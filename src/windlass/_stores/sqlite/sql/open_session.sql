@@ -1,4 +1,4 @@
--- Open a session, or keep it alive. Uses the primary key.
+-- Open a session, or renew it. Uses the primary key.
 INSERT INTO windlass_session (id, worker, about, started_at, beat_at, expires_at)
 VALUES (:session, :worker, :about, :now, :now, :expires_at)
 ON CONFLICT (id) DO UPDATE

@@ -1,4 +1,4 @@
--- Give a task its permits. By rowid.
+-- Set the permits of a task. By rowid.
 UPDATE windlass_task
 SET permits = ?
 WHERE rowid = ?

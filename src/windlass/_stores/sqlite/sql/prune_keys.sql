@@ -1,4 +1,4 @@
--- Forget keys that have expired. Uses windlass_idempotency_until.
+-- Delete expired idempotency keys. Uses windlass_idempotency_until.
 DELETE FROM windlass_idempotency
 WHERE (tenant, key) IN (
     SELECT tenant, key

@@ -1,3 +1,3 @@
--- Keep a queue's settings in place of the ones before.
+-- Store a queue's settings, replacing the old ones.
 INSERT OR REPLACE INTO windlass_queue (name, paused, settings)
 VALUES (:name, :paused, :settings)

@@ -1,3 +1,3 @@
--- Keep a record in place of the one of the same kind and name. Uses the primary key.
+-- Store a record, replacing the one of the same kind and name. Uses the primary key.
 INSERT INTO windlass_record (kind, name, body) VALUES (:kind, :name, :body)
 ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body

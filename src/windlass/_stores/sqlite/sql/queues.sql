@@ -1,4 +1,4 @@
--- Settings of queues, a page by name. Uses the primary key.
+-- A page of queue settings by name. Uses the primary key.
 SELECT settings
 FROM windlass_queue
 WHERE name > :after

@@ -1,5 +1,5 @@
--- The first ready tasks of one queue that is one line. Uses windlass_task_ready alone, already in order; several
--- queues are asked one by one and merged, so that no claim ever sorts a backlog.
+-- The first ready tasks of one queue without lanes. Covered by windlass_task_ready, already in order; several
+-- queues are queried one by one and merged, so that no claim sorts a backlog.
 SELECT rank, id, rowid
 FROM windlass_task
 WHERE queue = :queue AND lane = '' AND key = '' AND state = 'ready'

@@ -1,4 +1,4 @@
--- The ready tasks of a queue that follow one, lane by lane, as lanes and limits see them. Uses
+-- The ready tasks of a queue after a given one, lane by lane, with what lanes and limits depend on. Uses
 -- windlass_task_ready, already in order.
 SELECT queue, type, tenant, payload, rowid, priority, lane, key, rank, id
 FROM windlass_task

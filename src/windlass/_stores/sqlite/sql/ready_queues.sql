@@ -1,4 +1,4 @@
--- The queues that have ready tasks: one jump through windlass_task_ready a queue, however many tasks.
+-- The queues that have ready tasks: one lookup in windlass_task_ready per queue, however many tasks it has.
 WITH RECURSIVE found (queue) AS (
     SELECT min(queue)
     FROM windlass_task

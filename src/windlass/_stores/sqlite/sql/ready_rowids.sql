@@ -1,4 +1,4 @@
--- The first ready tasks of one queue without lanes, as a JSON list of rowids. Uses windlass_task_ready alone,
+-- The first ready tasks of one queue without lanes, as a JSON list of rowids. Covered by windlass_task_ready,
 -- already in order.
 SELECT json_group_array(row)
 FROM (

@@ -1,4 +1,4 @@
--- Write the line of a settled lease.
+-- Insert the attempt of a settled lease.
 INSERT INTO windlass_attempt (
     task_id, fence, number, worker, claimed_at, finished_at, duration, outcome, error_type, error_message,
     error_traceback, trace

@@ -1,4 +1,4 @@
--- Records of a kind, a page by name. Uses the primary key.
+-- A page of records of a kind by name. Uses the primary key.
 SELECT body
 FROM windlass_record
 WHERE kind = :kind AND name > :after

@@ -1,3 +1,3 @@
--- A queue is rearranged. Uses the primary key.
+-- Mark the tasks of a queue as moved to their lanes. Uses the primary key.
 DELETE FROM windlass_rearranging
 WHERE queue = :queue

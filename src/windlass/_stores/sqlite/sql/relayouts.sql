@@ -1,3 +1,3 @@
--- The queues that are being rearranged, and how far that has come. There are few: a scan.
+-- The queues whose tasks are being moved to their lanes, and how far that has got. A scan, as they are few.
 SELECT queue, lane, key, rank, id
 FROM windlass_rearranging

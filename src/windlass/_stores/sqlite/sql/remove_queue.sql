@@ -1,3 +1,3 @@
--- Forget a queue's settings. Uses the primary key.
+-- Delete a queue's settings. Uses the primary key.
 DELETE FROM windlass_queue
 WHERE name = :name

@@ -1,2 +1,2 @@
--- Forget a record. Uses the primary key.
+-- Delete a record. Uses the primary key.
 DELETE FROM windlass_record WHERE kind = :kind AND name = :name

@@ -1,3 +1,3 @@
--- Forget a session; what it held is then anybody's to rescue. Uses the primary key.
+-- Delete a session; its tasks can then be rescued. Uses the primary key.
 DELETE FROM windlass_session
 WHERE id = :name

@@ -1,2 +1,2 @@
--- Nobody leads.
+-- Give up the lead.
 DELETE FROM windlass_lead

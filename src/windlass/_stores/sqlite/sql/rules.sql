@@ -1,5 +1,5 @@
--- What every claim and every enqueue goes by: the settings of queues, the limits, and which queues have tasks where
--- they no longer belong. There are few of all.
+-- What every claim and every enqueue depends on: the settings of queues, the limits, and the queues with tasks
+-- that are not in their lanes. All of them are few.
 SELECT settings, NULL, NULL
 FROM windlass_queue
 UNION ALL

@@ -1,4 +1,4 @@
--- Every running task, as limits see it. Uses windlass_task_running.
+-- All running tasks with what limits depend on. Uses windlass_task_running.
 SELECT queue, type, tenant, payload, rowid, permits
 FROM windlass_task INDEXED BY windlass_task_running
 WHERE state = 'running'

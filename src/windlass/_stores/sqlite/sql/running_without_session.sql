@@ -1,4 +1,4 @@
--- How many tasks run for nobody; there should be none. Uses windlass_task_running.
+-- The number of running tasks without a session; it should be 0. Uses windlass_task_running.
 SELECT count(*)
 FROM windlass_task
 WHERE state = 'running' AND session IS NULL

@@ -1,4 +1,4 @@
--- Put a task where it belongs by what holds now. By rowid.
+-- Move a task to the lane where it belongs now. By rowid.
 UPDATE windlass_task
 SET lane = ?, key = ?
 WHERE rowid = ?

@@ -1,5 +1,5 @@
--- Running tasks whose session is not alive. Uses windlass_task_running alone, a row a running task, and the
--- sessions' primary key.
+-- Running tasks whose session has expired. Covered by windlass_task_running, one row per running task, with the
+-- primary key of the sessions.
 SELECT rowid
 FROM windlass_task AS task
 WHERE

@@ -1,4 +1,4 @@
--- How many ready tasks each of these lanes has, counted up to so many. Uses windlass_task_ready alone.
+-- The number of ready tasks in each of these lanes, counted up to a limit. Covered by windlass_task_ready.
 SELECT
     given.value,
     (

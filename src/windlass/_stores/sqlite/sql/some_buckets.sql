@@ -1,4 +1,4 @@
--- The starts that are left under permits, a window by key. Uses the primary key.
+-- A page of buckets by key: the starts that rate limits have left. Uses the primary key.
 SELECT key, tokens, at
 FROM windlass_bucket
 WHERE key > :after

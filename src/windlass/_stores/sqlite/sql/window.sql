@@ -1,5 +1,5 @@
--- The id so many rows further on, if there are as many. Uses the unique index on id alone. What no index
--- answers is read a window at a time, because a reader delays every commit for as long as it reads.
+-- The id a number of rows after this one; no row if there are fewer. Covered by the unique index on id. Filters
+-- without an index are applied one window at a time, because a reader delays every commit while it reads.
 SELECT id
 FROM windlass_task
 WHERE id > :start

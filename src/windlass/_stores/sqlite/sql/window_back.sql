@@ -1,4 +1,5 @@
--- The id so many rows further back, if there are as many. Uses the unique index on id alone; see window.sql.
+-- The id a number of rows before this one; no row if there are fewer. Covered by the unique index on id; see
+-- window.sql.
 SELECT id
 FROM windlass_task
 WHERE id < :start

@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.examples import FULL
 from tests.http.api_client import Api
 from tests.http.problem import assert_safe, problem
 from tests.loops.workers import Watch, eventually, pause
@@ -167,7 +168,7 @@ class TestOverview:
     ) -> None:
         """Within two seconds everybody is told the same: also what is set is looked up once."""
         monkeypatch.setattr(events, "POLL_SECONDS", 0.25)
-        number = 200
+        number = 200 if FULL else 40
         limits = httpx2.Limits(max_connections=number + 10)
         url = api.serve(FaultyStore(store, watch), open_to_all=True)
         async with (

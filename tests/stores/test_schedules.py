@@ -11,6 +11,7 @@ from time import monotonic
 
 import pytest
 
+from tests.examples import FULL
 from windlass import Backoff, Retention
 from windlass._keeper import keeper as keeper_module
 from windlass._keeper import schedules as schedules_module
@@ -90,7 +91,11 @@ def _impatient(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 
 @pytest.mark.parametrize(
     ("factory", "at_least", "kills"),
-    [("memory", 2_000, 200), ("sqlite", 400, 40), ("postgres", 400, 40)],
+    [
+        ("memory", 2_000 if FULL else 500, 200 if FULL else 50),
+        ("sqlite", 400, 40),
+        ("postgres", 400 if FULL else 100, 40 if FULL else 10),
+    ],
     indirect=["factory"],
 )
 async def test_leaders_are_killed_at_random_and_every_tick_is_fired_once(

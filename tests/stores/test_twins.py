@@ -15,8 +15,8 @@ from windlass.testing.twins import run_twins
 EXAMPLES = {  # by default, in a full run
     "memory": (5, 20),
     "without faults": (5, 20),
-    "sqlite": (25, 100),
-    "postgres": (25, 100),
+    "sqlite": (20, 100),
+    "postgres": (12, 100),
     "postgres 15": (5, 25),
     "pgbouncer": (4, 15),
     "http to memory": (5, 20),

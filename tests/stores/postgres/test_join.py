@@ -44,8 +44,14 @@ from windlass.testing.conformance.steps import (
 )
 
 # Every driver on the newest server; there is little in which an older one could differ.
+SAMPLE = ("psycopg", "psycopg-async", "asyncpg", "sqlalchemy-session", "sqlalchemy-asyncpg", "django")
 CALLERS = sample(
-    [("postgres_newest", name) for name in DRIVERS], [("postgres15", "psycopg"), ("postgres15", "asyncpg")]
+    [("postgres_newest", name) for name in SAMPLE],
+    [
+        *(("postgres_newest", name) for name in DRIVERS if name not in SAMPLE),
+        ("postgres15", "psycopg"),
+        ("postgres15", "asyncpg"),
+    ],
 )
 
 

@@ -87,7 +87,7 @@ async def deliver(url: str, sent: Message, secret: str | None) -> WebhookRespons
 
     def work() -> None:
         result = post.run()
-        with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop was closed: no caller waits any more
             loop.call_soon_threadsafe(_resolve, response, result)
 
     # Not in the loop's executor: its threads are joined when the program ends.

@@ -27,7 +27,7 @@ class Cli:
         self.flags: dict[str, Any] = {}  # settings given as options
         self.as_json = False
         self.file: Path | None = None
-        self.by: By | None = None  # set by commands that act in somebody's name
+        self.by: By | None = None  # set by commands that are audited
 
     @cached_property
     def settings(self) -> "Settings":

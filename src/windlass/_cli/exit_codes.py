@@ -75,7 +75,7 @@ def guarded(work: Callable[[], object], arguments: Sequence[str]) -> int:
         report(error.code, str(error), as_json=as_json)
         return code_of(error)
     except BrokenPipeError:
-        # The reader has closed the pipe, which is no error; and the flush at exit must not fail either.
+        # The reader has closed the pipe, which is not an error; and the flush at exit must not fail either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (KeyboardInterrupt, click.Abort):
         return ExitCode.INTERRUPTED

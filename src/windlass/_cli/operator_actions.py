@@ -56,7 +56,7 @@ def _by_option(name: str, metavar: str, text: str) -> Callable[[F], F]:
 
 
 who_option = _by_option("--who", "NAME", "Who does it  [default: USER@HOST]")
-"""The option of a command that acts in somebody's name."""
+"""The option `--who` of audited commands."""
 
 audit_options = stacked(who_option, _by_option("--why", "TEXT", "Reason, kept in the audit log"))
 """The options of a command that the audit log records: who and why."""

@@ -1,4 +1,4 @@
-"""What a command prints: tables and fields for people, or one JSON object a line for scripts."""
+"""What a command prints: tables and fields for people, or one JSON object per line for scripts."""
 
 import sys
 import textwrap
@@ -98,7 +98,7 @@ class Output(Struct, frozen=True):
         print(json_text(value, encoding=sys.stdout.encoding or "utf-8"))
 
     def fields(self, pairs: Iterable[tuple[str, str | Styled]]) -> None:
-        """Print names and values, one pair a line; empty values are left out."""
+        """Print names and values, one pair per line; empty values are left out."""
         shown = [(name, *_styled(value)) for name, value in pairs]
         width = max(len(name) for name, _, _ in shown)
         rows: list[list[Styled]] = []

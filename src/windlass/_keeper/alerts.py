@@ -37,7 +37,7 @@ MAX_DELIVERIES = 8  # webhooks at once
 
 
 class AlertNotifier:
-    """Whom to notify of alerts: the log, the program's listeners, and webhooks signed with a secret."""
+    """The receivers of alerts: the log, the program's listeners, and webhooks signed with a secret."""
 
     def __init__(self, secret: str | None = None) -> None:
         self.secret = secret

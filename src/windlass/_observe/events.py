@@ -48,7 +48,7 @@ class Sink(Protocol):
     """A receiver of events. It must be quick and must not raise; it is called from any thread."""
 
     def wants(self, name: EventName) -> bool:
-        """Whether to make events of this name now; asked once a batch."""
+        """Whether to make events of this name now; called once per batch."""
         ...
 
     def take(self, event: Event) -> None:

@@ -44,7 +44,7 @@ class _ClaimedTask(Struct, frozen=True, gc=False):
 
 
 class _Receivers(dict[EventName, list[Callable[[Event], None]]]):
-    """The receivers of each event, looked up once a batch: `wants` costs more than `take`."""
+    """The receivers of each event, looked up once per batch: `wants` costs more than `take`."""
 
     def __init__(self, find: Callable[[EventName], list[Callable[[Event], None]]]) -> None:
         self._find = find
@@ -55,7 +55,7 @@ class _Receivers(dict[EventName, list[Callable[[Event], None]]]):
 
 
 class ObservedStore(ForwardingStore):
-    """A store whose steps are observed by sinks. An event that no sink wants costs one check a batch."""
+    """A store whose steps are observed by sinks. An event that no sink wants costs one check per batch."""
 
     def __init__(
         self, inner: Store, sinks: Sequence[Sink] | None = None, timers: Sequence[Timer] = ()
@@ -113,7 +113,7 @@ class ObservedStore(ForwardingStore):
         return ObservedTransaction(self.inner.transaction(), self._open_writes, self._transaction_ended)
 
     def join(self, connection: object) -> Join:
-        """Observe a join to the store's own transaction. When the caller's own commits is not known here."""
+        """Observe a join to the store's own transaction; the commits of others are not known here."""
         joined, writes = self.inner.join(connection), self._open_writes.get(id(connection))
         return joined if writes is None else ObservedJoin(joined, writes)
 
@@ -247,7 +247,7 @@ async def _timed(call: Coroutine[Any, Any, T], verb: str, timer: Timer) -> T:
 
 
 def _waited(task: Task) -> float | None:
-    """Return the seconds from due to claimed; None if the task waited for others: due when, is unknown."""
+    """Return the seconds from due to claimed; None if the task waited for others."""
     if task.claimed_at is None or (task.after and task.fence == 1):
         return None
     return max((task.claimed_at - task.due_at).total_seconds(), 0.0)

@@ -1,1 +1,1 @@
-"""The worker: claims tasks, runs their handlers, settles what became of them."""
+"""The worker: claims tasks, runs their handlers and settles the outcomes."""

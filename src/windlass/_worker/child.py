@@ -60,7 +60,7 @@ def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
 def _read(inbound: BinaryIO, messages: "queue.SimpleQueue[Message]") -> None:
     while (message := receive_blocking(inbound)) is not None:
         messages.put(message)
-    if os.getpgrp() == os.getpid():  # the worker is gone: nobody can settle what runs here
+    if os.getpgrp() == os.getpid():  # the worker has died, so the running task cannot be settled
         os.killpg(0, signal.SIGKILL)
     os._exit(0)
 

@@ -121,7 +121,7 @@ class Database:
         return Environment(schema=self.address.schema, clock=self._now, layout=self.layout)
 
     async def refresh_layout(self) -> None:
-        """Read how queues are laid out; anybody may change it."""
+        """Read how queues are laid out; other processes may change it."""
         self.layout.mark_fresh()
         self.layout.update(await self.fetch(Ask("layout")))
 

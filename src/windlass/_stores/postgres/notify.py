@@ -1,8 +1,8 @@
-"""Wake-ups: LISTEN while somebody waits for tasks, and NOTIFY only while somebody does.
+"""Wake-ups: workers LISTEN while they wait for tasks, and producers NOTIFY only while some worker does.
 
-NOTIFY serialises commits, so producers use it only if the table `listener` has a row of somebody idle. A
+NOTIFY serialises commits, so producers use it only if the table `listener` has the row of an idle worker. A
 worker registers there when a claim came up short, and unregisters after a while of full claims. Having
-registered it claims once more, because what was enqueued before that notified nobody.
+registered it claims once more, because tasks enqueued before that sent no notification.
 """
 
 import asyncio
@@ -64,12 +64,12 @@ class Wakes:
         return sorted(self._payloads)
 
     def clear(self) -> None:
-        """Forget them: they have been sent."""
+        """Clear them once they have been sent."""
         self._payloads.clear()
 
 
 class Listener:
-    """Somebody who waits for some queues, with the hints received so far."""
+    """A waiting caller: its queues, and the hints received so far."""
 
     def __init__(self, queues: Sequence[str]) -> None:
         self.queues = frozenset(queues)

@@ -1,7 +1,7 @@
 """ctx.transaction(): a handler's writes and its task's end in one transaction on a connection of the store's.
 
 In an event loop the connection is asyncpg's, in a thread psycopg's. Claims and settlements use other
-connections, so a handler that keeps one for long delays nobody; and these have the server's own settings, as
+connections, so handlers that keep one long delay no others; and these have the server's own settings, as
 most statements on them are the handler's.
 """
 

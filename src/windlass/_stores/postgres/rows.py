@@ -109,7 +109,7 @@ def read_attempt(task_id: TaskId, row: Row) -> Attempt:
 
 
 def columns_of(rows: Sequence[Row], number: int) -> list[list[Any]]:
-    """Transpose rows into `number` lists, one a column, as parameters for unnest."""
+    """Transpose rows into `number` lists, one per column, as parameters for unnest."""
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(number)]
 
 

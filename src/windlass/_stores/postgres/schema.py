@@ -66,7 +66,7 @@ async def ensure(connections: Connections, now: datetime | None = None) -> None:
 async def migrate(
     connections: Connections, target: int | None, now: datetime | None = None
 ) -> list[Migration]:
-    """Migrate up or down to the target (None: the newest), a transaction each step; return the steps taken.
+    """Migrate to the target (None: the newest), each step in a transaction; return the steps taken.
 
     The step that creates the history also creates its partitions around `now` (None: the database's clock).
     """

@@ -304,7 +304,7 @@ class PostgresStore(Database):
             return await schema.listed(self.connections)
 
     async def migrate(self, target: int | None = None) -> Sequence[Migration]:
-        """Migrate up or down, a transaction each step; any number of processes may do so at once."""
+        """Migrate up or down, each step in a transaction; several processes may do so at once."""
         self._ready = False
         with self.connections.translated_errors():
             return await schema.migrate(self.connections, target, self._now)

@@ -1,1 +1,1 @@
-"""Rules that every store keeps, without I/O."""
+"""Rules that every store follows, without I/O."""

@@ -15,7 +15,7 @@ MAX_COALESCED = 500
 
 
 class Coalescer:
-    """Sends the first batch at once, and those that arrive meanwhile together afterwards.
+    """Sends the first batch immediately, and those that arrive meanwhile together afterwards.
 
     One statement at a time: with two, each carried half as many tasks, and 16 callers got 10 % less done.
     """
@@ -77,7 +77,7 @@ class Coalescer:
             if len(group) == 1:
                 _fail(group[0][1], error)
                 return
-            for one in group:  # Only the batch that caused the error shall fail.
+            for one in group:  # Only the batch that caused the error must fail.
                 await self._send_group([one])
         else:
             start = 0

@@ -1,1 +1,1 @@
-"""Join the caller's transaction: detect the driver, one file a driver, and what runs on the connection."""
+"""Join the caller's transaction: detect the driver, one file per driver, and what runs on the connection."""

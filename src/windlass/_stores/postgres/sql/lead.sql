@@ -1,5 +1,5 @@
--- Take or renew the lead; a row means yes. A lead that lasts longer than anybody asks for was granted before the
--- clock was set back.
+-- Take or renew the lead; a row means yes. A lead that lasts longer than any request was granted before the clock
+-- was set back.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
 )

@@ -1,4 +1,4 @@
--- Queues whose tasks were being moved to other lanes by somebody who did not finish.
+-- Queues whose tasks were being moved to other lanes by a process that did not finish.
 SELECT q.name
 FROM windlass.queue AS q
 WHERE q.unsettled

@@ -1,4 +1,4 @@
--- Notify listeners of queues with ready tasks, or of a task due soon (''). Only while somebody listens, because
+-- Notify listeners of queues with ready tasks, or of a task due soon (''). Only while there are listeners, because
 -- NOTIFY serialises commits.
 SELECT pg_notify('windlass.wake', wakes.queue)
 FROM unnest($1::text[]) AS wakes (queue)

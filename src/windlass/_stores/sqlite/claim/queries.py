@@ -66,7 +66,7 @@ def pick(tx: Transaction, queues: Sequence[str], wish: Claim, rotation: LaneRota
 def _write_permits(
     tx: Transaction, picked: Sequence[Picked], tokens: Mapping[str, float], ahead: Mapping[str, float]
 ) -> None:
-    """Write the permits and tokens taken. A claim that took nothing writes nothing, and so wakes nobody."""
+    """Write the permits and tokens taken. A claim that took nothing writes nothing and wakes no listener."""
     taken: Counter[str] = Counter()
     limited: list[Row] = []
     for one in picked:

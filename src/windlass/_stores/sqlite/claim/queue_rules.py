@@ -1,4 +1,4 @@
-"""The rules of queues that claims and new tasks go by: settings, limits, and unfinished relayouts."""
+"""The rules of queues that apply to claims and new tasks: settings, limits, and unfinished relayouts."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache

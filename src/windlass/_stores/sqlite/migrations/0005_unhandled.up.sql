@@ -1,2 +1,2 @@
--- When only workers without a handler began to claim a task: a fact of its own instead of a part of its error.
+-- Since when only workers without a handler have claimed a task; previously part of the error message.
 ALTER TABLE windlass_task ADD COLUMN unhandled_since INTEGER;

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit.model.test_values import PLAIN, values
 
 from tests.examples import examples
+from tests.unit.model.test_model import PLAIN, values
 from tests.unit.samples import ERROR, HOUR, NOW, running
 from windlass._model.filter import Action, Filter, Page, Slice
 from windlass._model.lease import Lease

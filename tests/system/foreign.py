@@ -62,7 +62,7 @@ class Site:
         return self.started(self._name("js"), [found("node"), example, self.server.url, QUEUE, "--lease=5"])
 
     def started(self, name: str, command: list[str], **environment: str) -> Member:
-        """Any worker, once it says that it works."""
+        """Any worker, once it has logged that it serves its queue."""
         errors = self.fleet.folder / f"errors-{name}.log"
         told = os.environ | {"WINDLASS_KEY": self.key.text} | environment
         with errors.open("wb") as log:
@@ -77,7 +77,7 @@ class Site:
             )
         member = Member(name, process, errors)
         self.fleet.gone.append(member)  # so that it is ended, whatever becomes of the test
-        wait_until(lambda: "work" in errors.read_text() or not member.alive, 20, what="it works")
+        wait_until(lambda: "serv" in errors.read_text() or not member.alive, 20, what="it serves its queue")
         return member
 
     def send(self, kind: str, payload: dict[str, Any] | None = None, **options: Any) -> str:

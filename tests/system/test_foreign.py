@@ -107,7 +107,7 @@ def test_the_example_renders_reports(site: Site) -> None:
     assert site.wait_for(good, State.COMPLETED).result == b'{"month":"2026-07","pages":3}'
     error = site.wait_for(bad, State.DEAD).error
     assert error is not None
-    assert error.message == "July is no month"
+    assert error.message == "July is not a month such as 2026-11"
     worker.process.terminate()
     assert worker.process.wait(10) == 0
 
@@ -258,7 +258,7 @@ def test_a_key_that_is_revoked_ends_nothing_but_the_work(site: Site) -> None:
     site.key = site.operator.keys.create("others", scopes=["work"])
     wait_until(lambda: "401" in first.errors.read_text(), 20, what="it is refused, and says so")
     wait_until(lambda: site.ends(held) == ["lost"], 20, what="it stops by itself")
-    assert "no heartbeat got through" in first.errors.read_text()
+    assert "no heartbeat has succeeded" in first.errors.read_text()
     second = site.start()
 
     site.wait_for(held, State.COMPLETED, seconds=40)

@@ -184,7 +184,7 @@ class Worker:
     async def _wind_down(self) -> None:
         """Stop claiming, hand back what has not started, wait for running tasks, settle all."""
         self._exchange.claiming = False
-        self._hand_back_unstarted()
+        self._release_unstarted()
         grace = self.settings.grace.total_seconds()
         if number := len(self._slots.running):
             logger.info(
@@ -298,7 +298,7 @@ class Worker:
         cancelled = run.stop is Stop.CANCEL
         self._settle(replace(run.task, cancel_requested=True) if cancelled else run.task, outcome, seconds)
 
-    def _hand_back_unstarted(self) -> None:
+    def _release_unstarted(self) -> None:
         for task in self._slots.take_unstarted():
             self._settle(task, Interrupted(), 0.0)
 
@@ -364,19 +364,19 @@ class Worker:
         if self._silent:
             self._silent = False
             self._exchange.wake()
-        self._hand_back_stalled()
+        self._release_stalled()
 
-    def _hand_back_stalled(self) -> None:
+    def _release_stalled(self) -> None:
         """Hand back tasks claimed ahead that wait behind a long run: other workers may be free."""
         if self._stalled:
-            self._hand_back_unstarted()
+            self._release_unstarted()
         self._stalled = bool(self._slots.inbox) or self._stalled
 
     def _on_silence(self, seconds: float) -> None:
         """Stop all tasks before the store gives them to other workers."""
         if number := self._slots.occupied:
             logger.error("no heartbeat for %.1f s; stopping %s", seconds, counted(number, "task"))
-        self._hand_back_unstarted()
+        self._release_unstarted()
         self._slots.stop_all(Stop.SILENT)
         self._silent = True
 

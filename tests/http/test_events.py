@@ -172,7 +172,7 @@ class TestOverview:
         limits = httpx2.Limits(max_connections=number + 10)
         url = api.serve(FaultyStore(store, watch), open_to_all=True)
         async with (
-            httpx2.AsyncClient(trust_env=False, timeout=30, limits=limits) as http,
+            httpx2.AsyncClient(trust_env=False, verify=False, timeout=30, limits=limits) as http,
             AsyncExitStack() as crowd,
         ):
             served = Api(http, url)

@@ -56,7 +56,7 @@ async def test_a_thousand_repeats_at_once_are_one_task_round_after_round(served:
     body = {"type": "t", "payload": {"text": "x" * 1_000}, "next": [{"type": "u"}]}
     limits = httpx2.Limits(max_connections=100)
     weights = []
-    async with httpx2.AsyncClient(trust_env=False, timeout=60, limits=limits) as http:
+    async with httpx2.AsyncClient(trust_env=False, verify=False, timeout=60, limits=limits) as http:
         api = Api(http, served.url)
 
         async def asked(key: str) -> tuple[int, bytes]:
@@ -80,7 +80,7 @@ async def test_a_long_stream_takes_no_room(served: Served) -> None:
         for _ in range(number // 500):
             yield part
 
-    async with httpx2.AsyncClient(trust_env=False, timeout=60) as http:
+    async with httpx2.AsyncClient(trust_env=False, verify=False, timeout=60) as http:
         api = Api(http, served.url)
         assert await read(api, many(10_000)) == 10_000
         before = served.weight()

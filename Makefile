@@ -8,6 +8,7 @@ UV := uv==0.13.7
 unexport PYTHONDONTWRITEBYTECODE
 CORE := src/windlass/_model/*,src/windlass/_policy/*
 COVERAGE := .coverage.core
+SAMPLE = $(if $(filter full,$(WINDLASS_TESTS)),,and not full)
 
 # Print one line, then run a command; show its output only if it fails.
 define step
@@ -42,9 +43,9 @@ test-all: test ## Run the whole gate on every store and server, with all example
 .PHONY: pytest
 pytest: setup   # three at a time: tests spend a third of their time waiting for servers and processes
 	@printf '  %-8s %s\n' 'pytest' 'all but real processes'
-	@$(BIN)/pytest --no-header -q -n 3 --dist worksteal --ignore=tests/unit --ignore=tests/test_tidy.py -m 'not system and not chaos'
+	@$(BIN)/pytest --no-header -q -n 3 --dist worksteal --ignore=tests/unit --ignore=tests/test_tidy.py -m 'not system and not chaos $(SAMPLE)'
 	@printf '  %-8s %s\n' 'pytest' 'real processes, kills and outages'
-	@$(BIN)/pytest --no-header -q -n 3 --dist worksteal -m 'system and not chaos'
+	@$(BIN)/pytest --no-header -q -n 3 --dist worksteal -m 'system and not chaos $(SAMPLE)'
 
 .PHONY: pythons
 pythons: setup ## Test the core, the loops and the embedded stores under every Python from 3.11 on

@@ -32,6 +32,7 @@ def test_a_quick_run_measures_every_part_and_keeps_it_as_json(tmp_path: Path) ->
 
 @pytest.mark.system
 @pytest.mark.timeout(180)
+@pytest.mark.full
 def test_a_quick_run_beside_the_peers_on_postgres(tmp_path: Path) -> None:
     """Without graphile-worker, which npm would have to fetch."""
     left_out = ("--without", "graphile-worker", "--without", "procrastinate")

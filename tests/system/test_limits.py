@@ -24,6 +24,7 @@ RATED_SECONDS = 15
 pytestmark = [pytest.mark.system, pytest.mark.timeout(150)]
 
 
+@pytest.mark.full
 def test_caps_hold_whoever_is_killed(fleet: Fleet) -> None:
     seed = int(os.environ.get("WINDLASS_SEED") or secrets.randbelow(10**9))
     print(f"WINDLASS_SEED={seed}")  # noqa: T201 - to run the same storm again

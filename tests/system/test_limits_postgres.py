@@ -21,5 +21,6 @@ def test_caps_hold_whoever_is_killed(fleet: ServerFleet) -> None:
     test_limits.test_caps_hold_whoever_is_killed(fleet)
 
 
+@pytest.mark.full
 def test_a_rate_holds_whoever_is_killed(fleet: ServerFleet) -> None:
     test_limits.test_a_rate_holds_whoever_is_killed(fleet)

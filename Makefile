@@ -41,11 +41,11 @@ test-all: export WINDLASS_TESTS := full
 test-all: test ## Run the whole gate on every store and server, with all examples
 
 .PHONY: pytest
-pytest: setup   # three at a time: tests spend a third of their time waiting for servers and processes
+pytest: setup
 	@printf '  %-8s %s\n' 'pytest' 'all but real processes'
-	@$(BIN)/pytest --no-header -q -n 3 --dist worksteal --ignore=tests/unit --ignore=tests/test_tidy.py -m 'not system and not chaos $(SAMPLE)'
+	@$(BIN)/pytest --no-header -q -n 2 --dist worksteal --ignore=tests/unit --ignore=tests/test_tidy.py -m 'not system and not chaos $(SAMPLE)'
 	@printf '  %-8s %s\n' 'pytest' 'real processes, kills and outages'
-	@$(BIN)/pytest --no-header -q -n 3 --dist worksteal -m 'system and not chaos $(SAMPLE)'
+	@$(BIN)/pytest --no-header -q -n 2 --dist worksteal -m 'system and not chaos $(SAMPLE)'
 
 .PHONY: pythons
 pythons: setup ## Test the core, the loops and the embedded stores under every Python from 3.11 on

@@ -38,6 +38,7 @@ _TRY_LATER = (
     asyncpg.CheckViolationError,
     asyncpg.QueryCanceledError,
     asyncpg.DuplicateTableError,
+    asyncpg.DuplicateObjectError,
     asyncpg.UniqueViolationError,
     asyncpg.InvalidObjectDefinitionError,
     asyncpg.InsufficientPrivilegeError,

@@ -1,6 +1,7 @@
 """What all tests share: hypothesis profiles, and real servers for those that ask."""
 
 import os
+import signal
 
 from hypothesis import settings
 
@@ -12,3 +13,7 @@ pytest_plugins = ["tests.servers.fixtures"]
 settings.register_profile("steady", derandomize=True, deadline=None, max_examples=100 if FULL else 25)
 settings.register_profile("fresh", derandomize=False, deadline=None, max_examples=2_000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+# Jobs that a shell starts in the background ignore SIGINT, and so would each process that a test interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,6 +1,7 @@
 """What every command has in common: the shared options, and the settings, app and output they select."""
 
 import asyncio
+import signal
 from collections.abc import Awaitable, Callable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -82,6 +83,7 @@ class Cli:
             app.operator = app.operator.acting_as(self.by)
 
         async def session() -> T:
+            cancel_on(signal.SIGINT)
             try:
                 if not create:
                     await _require_existing(app)
@@ -91,6 +93,26 @@ class Cli:
 
         with asyncio.Runner(loop_factory=loop_factory() if long else None) as runner:
             return runner.run(session())
+
+
+def cancel_on(*signals: signal.Signals) -> None:
+    """Let the first of these signals cancel the current task; the next one ends the process at once.
+
+    The task is cancelled by a callback of the event loop. asyncio's own handler of SIGINT cancels between any
+    two bytecodes, and a future that is just being resolved then logs an InvalidStateError. A signal that this
+    process was started to ignore stays ignored.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    handled = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
+
+    def cancel() -> None:
+        for number in handled:
+            loop.remove_signal_handler(number)
+        task.cancel()
+
+    for number in handled:
+        loop.add_signal_handler(number, cancel)
 
 
 def _require_shared(app: "App") -> None:

@@ -1,5 +1,6 @@
 """How a command ends: its exit code, and one line on stderr that says why."""
 
+import asyncio
 import json
 import os
 import sys
@@ -77,7 +78,7 @@ def guarded(work: Callable[[], object], arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         # The reader has closed the pipe, which is not an error; and the flush at exit must not fail either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, asyncio.CancelledError, click.Abort):
         return ExitCode.INTERRUPTED
     return ExitCode.OK
 

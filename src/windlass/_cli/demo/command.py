@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..command import cancel_on
+
 if TYPE_CHECKING:
     from .display import Display
     from .proof import Proof
@@ -47,8 +49,6 @@ def demo(tasks: int, workers: int, seconds: int, plain: bool, keep: bool) -> Non
         proof = asyncio.run(_run(folder, display, tasks=tasks, workers=workers, limit=seconds))
         report.show(console, proof)
         report.show_next(console, folder if keep else None)
-    except asyncio.CancelledError:
-        raise click.Abort from None
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
@@ -63,7 +63,7 @@ async def _run(folder: Path, display: "Display", *, tasks: int, workers: int, li
     from .scenario import Scenario
     from .workload import Plan
 
-    _cancel_on_signals()
+    cancel_on(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # workers and files are cleaned up first
     app = shop.app
     before = app.use_store(f"sqlite:///{folder / shop.STORE}")
     monitor = Monitor(app, lambda snapshot: display.show(snapshot, scenario.workers))
@@ -77,11 +77,3 @@ async def _run(folder: Path, display: "Display", *, tasks: int, workers: int, li
     finally:
         await app.close()
         app.use_store(before)
-
-
-def _cancel_on_signals() -> None:
-    """Let SIGTERM and SIGHUP do what Ctrl-C does: workers and files are cleaned up first."""
-    task = asyncio.current_task()
-    assert task is not None
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)

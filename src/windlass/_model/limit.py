@@ -46,6 +46,11 @@ class Limit(Struct, frozen=True, gc=False, kw_only=True):
             raise InvalidOption(f"burst must be from 1 to {MAX_BURST:,} starts, got {self.burst:,}")
 
     @property
+    def is_metered(self) -> bool:
+        """Whether the store keeps tokens for each value: starts left, which refill with time."""
+        return self.rate is not None
+
+    @property
     def capacity(self) -> int:
         """The number of tasks that may start at once when the bucket is full."""
         return max(ceil(self.rate or 0), 1) if self.burst is None else self.burst

@@ -18,7 +18,7 @@ from windlass._policy.order.limits import (
     Permit,
     PermitUsage,
     Subject,
-    changes_rate,
+    changes_refill,
     key_range,
     limit_key,
     limits_in_queue,
@@ -97,11 +97,11 @@ def test_numbers_move_no_tasks_but_what_is_counted_does() -> None:
 
 def test_a_rate_ends_with_its_limit_or_when_it_or_its_burst_changes() -> None:
     rate = Limit(name="r", rate=5.0)
-    assert not changes_rate(None, rate)
-    assert not changes_rate(BY_ACCOUNT, rate)
-    assert not changes_rate(rate, replace(rate, burst=5, running=1, queue="calls"))
+    assert not changes_refill(None, rate)
+    assert not changes_refill(BY_ACCOUNT, rate)
+    assert not changes_refill(rate, replace(rate, burst=5, running=1, queue="calls"))
     for after in (None, BY_ACCOUNT, replace(rate, rate=4.5), replace(rate, burst=6)):
-        assert changes_rate(rate, after)
+        assert changes_refill(rate, after)
 
 
 @given(some_limits(), kinds)

@@ -70,9 +70,9 @@ def regroups_tasks(before: Limit | None, after: Limit | None) -> bool:
     )
 
 
-def changes_rate(before: Limit | None, after: Limit | None) -> bool:
-    """Whether a change ends the old rate, so that its tokens must be computed up to now."""
-    if before is None or before.rate is None:
+def changes_refill(before: Limit | None, after: Limit | None) -> bool:
+    """Whether a change ends the refill of the old limit, so that its tokens must be computed up to now."""
+    if before is None or not before.is_metered:
         return False
     return after is None or (before.rate, before.capacity) != (after.rate, after.capacity)
 
@@ -127,7 +127,7 @@ def _value(limit: Limit, task: Subject) -> str:
 
 
 def tokens_at(limit: Limit, use: PermitUsage, now: datetime) -> float:
-    """Return the tokens of a rate at an instant. A clock that was set back adds none."""
+    """Return the tokens of a metered limit at an instant. A clock that was set back adds none."""
     assert limit.rate is not None
     if use.tokens is None or use.at is None:
         return float(limit.capacity)
@@ -135,9 +135,15 @@ def tokens_at(limit: Limit, use: PermitUsage, now: datetime) -> float:
     return min(use.tokens + gained, float(limit.capacity))
 
 
+def seconds_to_fill(limit: Limit) -> float:
+    """Return after how long without use the tokens of a metered limit are complete, whatever they were."""
+    assert limit.rate is not None
+    return limit.capacity / limit.rate
+
+
 def usage_of(key: str, limit: Limit, use: PermitUsage, now: datetime) -> Usage:
     """Return what is in use under a permit's key at an instant, as operators see it."""
-    tokens = None if limit.rate is None else tokens_at(limit, use, now)
+    tokens = tokens_at(limit, use, now) if limit.is_metered else None
     return Usage(name=key, limit=limit.name, value=split_key(key)[1], running=use.running, tokens=tokens)
 
 
@@ -149,7 +155,7 @@ def needs_lock(permit: Permit, use: PermitUsage) -> bool:
     assert use.now is not None
     if permit.limit.running is not None and use.running >= permit.limit.running:
         return False
-    if permit.limit.rate is None or (use.at is not None and use.at > use.now):  # The clock was set back.
+    if not permit.limit.is_metered or (use.at is not None and use.at > use.now):  # The clock was set back.
         return True
     return tokens_at(permit.limit, use, use.now) >= 1.0
 
@@ -168,7 +174,7 @@ class Ledger:
         """Record the count of a permit, made under its lock."""
         self.now = use.now or self.now
         self._running[permit.key] = use.running
-        if permit.limit.rate is not None:
+        if permit.limit.is_metered:
             self._tokens[permit.key] = tokens_at(permit.limit, use, self.now)
             self.is_rewound |= use.at is not None and use.at > self.now
 
@@ -205,5 +211,5 @@ class Ledger:
 
     @property
     def tokens(self) -> Mapping[str, float]:
-        """The tokens left under each key of a limit with a rate."""
+        """The tokens left under each key of a metered limit."""
         return self._tokens

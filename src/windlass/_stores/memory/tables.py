@@ -14,7 +14,7 @@ from ..._model.queue import QueueSettings
 from ..._model.record import KINDS, Audit, Session, StoredRecord
 from ..._model.state import ENDED, REPLAYABLE, State, Verb, targets
 from ..._model.task import Enqueued, Error, NewTask, Task, TaskId
-from ..._policy.order.limits import PermitUsage, changes_rate, key_range, tokens_at
+from ..._policy.order.limits import PermitUsage, changes_refill, key_range, tokens_at
 from ..._store.protocol import Wake
 from ..rules import refusals
 from .ready import Bucket, Ready
@@ -199,8 +199,8 @@ class Tables:
                 self.ready.put(task, self.queues.get(queue), self.limits)
 
     def settle_buckets(self, before: Limit, after: Limit | None, now: datetime) -> None:
-        """Refill the buckets of a limit at its old rate, before the new one applies."""
-        if changes_rate(before, after):
+        """Refill the buckets of a limit as it was, before the change applies."""
+        if changes_refill(before, after):
             first, below = key_range(before)
             for key in [key for key in self.buckets if first <= key < below]:
                 self.buckets[key] = (tokens_at(before, PermitUsage(0, *self.buckets[key]), now), now)

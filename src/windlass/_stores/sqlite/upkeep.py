@@ -98,7 +98,7 @@ def prune_buckets(tx: Transaction, after: str) -> str | None:
 def _says_nothing(tx: Transaction, limit: Limit | None, bucket: Row) -> bool:
     """Whether the bucket is full, like one that was never used, or its limit was removed long ago."""
     _, tokens, at = bucket
-    if limit is None or limit.rate is None:
+    if limit is None or not limit.is_metered:
         return moment(at) <= tx.now - KEPT_AFTER_LIMIT
     return tokens_at(limit, PermitUsage(0, tokens, moment(at)), tx.now) >= limit.capacity
 

@@ -13,12 +13,13 @@ from ...._policy.order.lanes import lane_of
 from ...._policy.order.limits import (
     PermitUsage,
     Subject,
-    changes_rate,
+    changes_refill,
     key_range,
     limit_key,
     limits_in_queue,
     permits_of,
     regroups_tasks,
+    seconds_to_fill,
 )
 from ...rules import usage
 from ...rules.claim_planner import ClaimRules
@@ -164,10 +165,12 @@ def _guard(clock: datetime | None) -> Script[None]:
     yield from ask("unguard_queues", queues, clock)
 
 
-def _settle_buckets(clock: datetime | None, before: Limit | None, now: Limit | None) -> Script[None]:
-    if before is not None and changes_rate(before, now):
-        yield from ask("lock_limit_buckets", *key_range(before))
-        yield from ask("fix_tokens", *key_range(before), before.rate, float(before.capacity), clock)
+def _settle_buckets(clock: datetime | None, before: Limit | None, after: Limit | None) -> Script[None]:
+    if before is not None and changes_refill(before, after):
+        rows = yield from ask("lock_limit_buckets", *key_range(before))
+        now = yield from value("now", clock)
+        used = [(key, tokens, at) for key, tokens, at in rows if tokens is not None]
+        yield from ask("fix_tokens", *columns_of(usage.refilled(before, used, now), 2), now)
 
 
 def count_running(now: datetime) -> Script[None]:
@@ -189,8 +192,9 @@ def count_running(now: datetime) -> Script[None]:
 def forget_unused(clock: datetime | None) -> Script[bool]:
     """Delete up to AT_ONCE counts of limits that are not in use; return whether there may be more."""
     limits = yield from all_limits()
-    filled = [timedelta(seconds=min(limit.capacity / limit.rate, _LONGEST)) for limit in limits if limit.rate]
-    gone = yield from ask("prune_buckets", clock, max([_MIN_UNUSED, *filled]), AT_ONCE)
+    seconds = [min(seconds_to_fill(limit), _LONGEST) for limit in limits if limit.is_metered]
+    unused = max(_MIN_UNUSED, timedelta(seconds=max(seconds, default=0)))
+    gone = yield from ask("prune_buckets", clock, unused, AT_ONCE)
     return len(gone) == AT_ONCE
 
 

@@ -5,7 +5,7 @@ keys are found by jumps through windlass_task_ready, and counts are bounded.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...._model.lease import Claim
@@ -77,8 +77,12 @@ def _write_permits(
     tx.run_many("permit", limited)
     tx.wakes.freed.subtract(taken)
     # After the clock was set back, a bucket in the future would not refill until the clock catches up.
-    changed = {key: tokens[key] for key in tokens if key in taken or key in ahead}
-    tx.run_many("fill_bucket", [{"key": key, "tokens": left, "now": tx.at} for key, left in changed.items()])
+    fill_buckets(tx, [(key, left) for key, left in tokens.items() if key in taken or key in ahead])
+
+
+def fill_buckets(tx: Transaction, tokens: Iterable[tuple[str, float]]) -> None:
+    """Store the tokens that limits have left under these keys."""
+    tx.run_many("fill_bucket", [{"key": key, "tokens": left, "now": tx.at} for key, left in tokens])
 
 
 class _Answers:
@@ -195,8 +199,8 @@ class _Answers:
     def _uses(self, permits: Sequence[Permit]) -> dict[str, PermitUsage]:
         if self._running is None:
             self._running = read_running(self._tx.rows("limited"))
-        rated = [permit.key for permit in permits if permit.limit.rate is not None]
-        buckets = self._tx.rows("buckets", {"keys": listed(rated)}) if rated else ()
+        metered = [permit.key for permit in permits if permit.limit.is_metered]
+        buckets = self._tx.rows("buckets", {"keys": listed(metered)}) if metered else ()
         left = {key: (tokens, moment(at)) for key, tokens, at in buckets}
         self.ahead.update({key: tokens for key, tokens, at in buckets if at > self._tx.at})
         return {

@@ -11,8 +11,10 @@ from ...._model.limit import Limit
 from ...._model.queue import QueueSettings
 from ...._policy.order import lanes, limits
 from ...._policy.order.limits import Subject, permits_of
-from ..rows import Row, permits_row
+from ...rules.usage import refilled
+from ..rows import Row, moment, permits_row
 from ..transaction import Transaction
+from .queries import fill_buckets
 from .queue_rules import NO_LANE
 
 MAX_MOVED = 2_000
@@ -32,20 +34,17 @@ def after_limit(tx: Transaction, before: Limit | None, now: Limit | None) -> boo
     """Start the relayout after a change of a limit; return whether it is unfinished."""
     tx.rules_changed()
     tx.wakes.limits_changed = True
-    if before is not None and limits.changes_rate(before, now):
-        _settle_buckets(tx, before)
+    if before is not None and limits.changes_refill(before, now):
+        first, below = limits.key_range(before)
+        found = tx.rows("limit_buckets", {"first": first, "below": below})
+        buckets = [(key, tokens, moment(at)) for key, tokens, at in found]
+        fill_buckets(tx, refilled(before, buckets, tx.now))
     if not limits.regroups_tasks(before, now):
         return False
     _count_running(tx)
     named = {limit.queue for limit in (before, now) if limit is not None}
     queues = [queue for queue in named if queue is not None]
     return _begin(tx, [row[0] for row in tx.rows("ready_queues")] if None in named else queues)
-
-
-def _settle_buckets(tx: Transaction, limit: Limit) -> None:
-    first, below = limits.key_range(limit)
-    filling = {"rate": limit.rate, "capacity": float(limit.capacity), "now": tx.at}
-    tx.run("settle_buckets", {"first": first, "below": below, **filling})
 
 
 def _count_running(tx: Transaction) -> None:

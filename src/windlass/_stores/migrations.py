@@ -14,8 +14,9 @@ from importlib.resources import files
 
 from msgspec import Struct
 
-from .._store.protocol import Finding, Migration, Phase, Severity
+from .._store.protocol import Finding, Migration, Phase
 from ..errors import InvalidOption, SchemaMismatch
+from .findings import error, fine, warning
 
 _NAME = re.compile(r"(\d{4})_(\w+)\.up\.sql")
 _PHASE = re.compile(r"-- phase: (\w+)\n")
@@ -120,16 +121,15 @@ def standing(steps: Sequence[Step], at: int, where: str) -> Finding:
     """Return the state of the schema as a finding of the health check."""
     try:
         require_current(steps, at, where)
-    except SchemaMismatch as error:
-        return Finding(severity=Severity.ERROR, subject="schema", message=str(error))
+    except SchemaMismatch as mismatch:
+        return error("schema", str(mismatch))
     if at == len(steps):
-        message = f"{where} has schema {at}, the newest"
-        return Finding(severity=Severity.OK, subject="schema", message=message)
-    message = (
+        return fine("schema", f"{where} has schema {at}, the newest")
+    return warning(
+        "schema",
         f"{where} has schema {at} of {len(steps)}: once no older version of windlass runs, "
-        f"`windlass migrate --phase after`"
+        f"`windlass migrate --phase after`",
     )
-    return Finding(severity=Severity.WARNING, subject="schema", message=message)
 
 
 def newer(at: int, newest: int, where: str = "the store") -> SchemaMismatch:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from ..._store.protocol import Finding, Severity
+from ..findings import error, fine, warning
 from ..migrations import standing
 from . import schema
 from .connection.open import has_wal_fix, is_wal
@@ -32,7 +33,7 @@ def check(path: Path, now: datetime) -> tuple[Finding, ...]:
         message = (
             f"there is no {path} yet: the first program to open it creates it; or run `windlass migrate`"
         )
-        return (Finding(severity=Severity.ERROR, subject="file", message=message),)
+        return (error("file", message),)
     return schema.on_file(path, lambda file: tuple(_findings(file, now)))
 
 
@@ -52,17 +53,17 @@ def _journal(file: File) -> Iterator[Finding]:
     version, fixed = sqlite3.sqlite_version, has_wal_fix(sqlite3.sqlite_version_info)
     (synchronous,) = file.connection.execute("PRAGMA synchronous").fetchone()
     if is_wal(file.connection):
-        yield _warning(
+        yield warning(
             "journal",
             f"another program keeps {file.path} in WAL mode, in which SQLite before 3.51.3 can lose commits: "
             f"upgrade SQLite in every program that opens the file, or close all of them once",
         )
     else:
-        yield _fine("journal", f"rollback journal, synchronous={synchronous} (3 is EXTRA)")
+        yield fine("journal", f"rollback journal, synchronous={synchronous} (3 is EXTRA)")
     affected = (
         "does not have the WAL-reset bug" if fixed else "has the WAL-reset bug; a rollback journal avoids it"
     )
-    yield _fine("sqlite", f"SQLite {version} {affected}")
+    yield fine("sqlite", f"SQLite {version} {affected}")
 
 
 def _structure(file: File) -> Iterator[Finding]:
@@ -70,10 +71,10 @@ def _structure(file: File) -> Iterator[Finding]:
     file.connection.set_progress_handler(lambda: int(time.monotonic() > deadline), 100_000)
     try:
         (verdict,) = file.connection.execute("PRAGMA quick_check(1)").fetchone()
-    except sqlite3.OperationalError as error:
-        if getattr(error, "sqlite_errorname", "") != "SQLITE_INTERRUPT":
+    except sqlite3.OperationalError as interrupted:
+        if getattr(interrupted, "sqlite_errorname", "") != "SQLITE_INTERRUPT":
             raise
-        yield _warning(
+        yield warning(
             "structure",
             f"{file.path} is too large to check in {MAX_CHECK_SECONDS:.0f} s: "
             f"run PRAGMA quick_check on a backup of it",
@@ -82,10 +83,10 @@ def _structure(file: File) -> Iterator[Finding]:
     finally:
         file.connection.set_progress_handler(None, 0)
     if verdict == "ok":
-        yield _fine("structure", "sound")
+        yield fine("structure", "sound")
     else:
         message = f"{file.path} is damaged ({verdict}): stop everything that uses it and restore a backup"
-        yield Finding(severity=Severity.ERROR, subject="structure", message=message)
+        yield error("structure", message)
 
 
 def _disk(path: Path) -> Iterator[Finding]:
@@ -93,11 +94,11 @@ def _disk(path: Path) -> Iterator[Finding]:
     space = f"{free // (1024 * 1024):,} MiB free on the disk that holds {path}"
     short = free < MIN_FREE_BYTES
     yield (
-        _warning("disk", f"only {space}: free space, or shorten retention") if short else _fine("disk", space)
+        warning("disk", f"only {space}: free space, or shorten retention") if short else fine("disk", space)
     )
     kind = _file_system(path)
     if kind in _NETWORK:
-        yield _warning(
+        yield warning(
             "disk",
             f"{path} is on a network file system ({kind}), whose locks and syncs are unreliable: "
             f"move it to a local disk",
@@ -119,25 +120,25 @@ def _file_system(path: Path) -> str:
 def _permissions(path: Path) -> Iterator[Finding]:
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & stat.S_IWOTH:
-        yield _warning("permissions", f"{path} is writable by every user (mode {mode:o}): chmod o-w")
+        yield warning("permissions", f"{path} is writable by every user (mode {mode:o}): chmod o-w")
     elif not os.access(path.parent, os.W_OK):
-        yield _warning(
+        yield warning(
             "permissions", f"this user cannot create files in {path.parent}, which SQLite needs to write"
         )
     else:
-        yield _fine("permissions", f"mode {mode:o}")
+        yield fine("permissions", f"mode {mode:o}")
 
 
 def _clock(file: File, now: datetime) -> Iterator[Finding]:
     latest = _number(file, "latest_beat", {})
     if latest and moment(latest) > now + MAX_CLOCK_LEAD:
-        yield _warning(
+        yield warning(
             "clock",
             f"the last heartbeat is from {moment(latest):%Y-%m-%d %H:%M:%S} UTC, but it is {now:%H:%M:%S}: "
             f"the clock was set back; leases and schedules wait until it catches up",
         )
     else:
-        yield _fine("clock", f"{now:%Y-%m-%d %H:%M:%S} UTC")
+        yield fine("clock", f"{now:%Y-%m-%d %H:%M:%S} UTC")
 
 
 _STUCK = {
@@ -151,19 +152,11 @@ def _tasks(file: File, now: datetime) -> Iterator[Finding]:
     found = {name: _number(file, name, {"now": instant(now)}) for name in _STUCK}
     for name, (what, advice) in _STUCK.items():
         if found[name]:
-            yield _warning("tasks", f"{what}: {found[name]}; {advice}")
+            yield warning("tasks", f"{what}: {found[name]}; {advice}")
     if not any(found.values()):
-        yield _fine("tasks", "no stuck tasks")
+        yield fine("tasks", "no stuck tasks")
 
 
 def _number(file: File, name: str, parameters: dict[str, object]) -> int:
     row = file.connection.execute(statement(name), parameters).fetchone()
     return int(row[0] or 0)
-
-
-def _fine(subject: str, message: str) -> Finding:
-    return Finding(severity=Severity.OK, subject=subject, message=message)
-
-
-def _warning(subject: str, message: str) -> Finding:
-    return Finding(severity=Severity.WARNING, subject=subject, message=message)

@@ -1,17 +1,15 @@
 """Read pages of tasks, a task's attempts, and pages of records."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import msgspec
 from msgspec import Struct
 
 from ...._model.attempt import MAX_RECORDED, Attempt
 from ...._model.filter import Filter, Page, Slice
-from ...._model.queue import QueueSettings
-from ...._model.record import KINDS, Audit, Record, Session, Worker
+from ...._model.record import KINDS, Audit, Record
 from ...._model.state import State
 from ...._model.task import Task, TaskId, is_task_id
+from ...records import record_rows, slice_of
 from ..connection.client import Connections
 from ..rows import Row, read_attempt, read_task
 from ..script import Ask
@@ -29,7 +27,6 @@ from .filters import (
 )
 
 R = TypeVar("R", bound=Record)
-S = TypeVar("S")
 
 FEW = 20_000
 """Up to this many tasks of a state are all read for a page; with more, a scan by id soon fills one."""
@@ -37,20 +34,19 @@ FEW = 20_000
 _INDEXED_BY_ID = frozenset({State.DEAD, State.WAITING})
 """States whose index is in the order of a page."""
 
-_settings = msgspec.json.Decoder(QueueSettings)
-_worker = msgspec.json.Decoder(Worker)
+_RECORDS = record_rows(lambda at: at)
 
 
 async def find(connections: Connections, where: Filter, page: Page) -> Slice[Task]:
     """Return a page of the tasks that match, by id."""
     found = await _page(connections, "find", where, page)
-    return _slice([read_task(row) for row in found[: page.limit]], found, lambda task: task.id)
+    return slice_of(found, page, read_task, lambda task: task.id)
 
 
 async def find_ids(connections: Connections, where: Filter, page: Page) -> Slice[TaskId]:
     """Return a page of the ids of the tasks that match."""
     found = await _page(connections, "find_ids", where, page)
-    return _slice([row[0] for row in found[: page.limit]], found, str)
+    return slice_of(found, page, lambda row: str(row[0]), str)
 
 
 async def attempts(connections: Connections, task_id: TaskId) -> list[Attempt]:
@@ -63,7 +59,7 @@ async def attempts(connections: Connections, task_id: TaskId) -> list[Attempt]:
 
 async def records(connections: Connections, kind: type[R], page: Page) -> Slice[R]:
     """Return a page of the records of a kind, by name."""
-    name, read, key = _KINDS[kind]
+    name, read, key = _RECORDS[kind]
     cursor = page.cursor
     if cursor is not None and not (is_task_id(cursor) if kind is Audit else is_text(cursor)):
         return Slice(items=())
@@ -71,7 +67,7 @@ async def records(connections: Connections, kind: type[R], page: Page) -> Slice[
     found = await connections.fetch(
         Ask(f"{name}_back" if page.newest_first else name, (cursor, page.limit + 1, *which))
     )
-    return _slice([read(row) for row in found[: page.limit]], found, key)
+    return slice_of(found, page, read, key)
 
 
 # -- pages of tasks ----------------------------------------------------------------------------------
@@ -154,46 +150,3 @@ def _page_of(table: TableSearch, search: Search, page: Page, parameters: Paramet
         return f"({branches[0]} ORDER BY {table.alias}.id {order} {limit})"
     taken = "\nUNION ALL\n".join(f"({branch} OFFSET 0)" for branch in branches)
     return f'(SELECT * FROM ({taken}) AS branch ORDER BY branch.id COLLATE "C" {order} {limit})'  # noqa: S608 - no values in it
-
-
-def _slice(items: list[S], found: Sequence[Row], name: Callable[[S], str]) -> Slice[S]:
-    more = len(found) > len(items)
-    return Slice(items=tuple(items), cursor=name(items[-1]) if more and items else None)
-
-
-# -- records -----------------------------------------------------------------------------------------
-
-
-def _read_queue(row: Row) -> QueueSettings:
-    return _settings.decode(row[0])
-
-
-def _read_session(row: Row) -> Session:
-    session, about, started_at, beat_at, expires_at = row
-    return Session(
-        id=session,
-        worker=_worker.decode(about),
-        started_at=started_at,
-        beat_at=beat_at,
-        expires_at=expires_at,
-    )
-
-
-def _read_audit(row: Row) -> Audit:
-    line, at, who, why, action, task_id, detail, subject = row
-    return Audit(
-        id=line, at=at, who=who, why=why, action=action, task_id=task_id, detail=detail, subject=subject
-    )
-
-
-def _body_reader(kind: Any) -> Callable[[Row], Any]:
-    decoder = msgspec.json.Decoder(kind)
-    return lambda row: decoder.decode(row[0])
-
-
-_KINDS: dict[object, tuple[str, Callable[[Row], Any], Callable[[Any], str]]] = {
-    QueueSettings: ("queues", _read_queue, lambda settings: settings.name),
-    Session: ("sessions", _read_session, lambda session: session.id),
-    Audit: ("audits", _read_audit, lambda line: line.id),
-    **{kind: ("records", _body_reader(kind), lambda record: record.name) for kind in KINDS},
-}

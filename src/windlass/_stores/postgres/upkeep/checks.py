@@ -11,6 +11,7 @@ import asyncpg
 from msgspec import Struct
 
 from ...._store.protocol import Durability, Finding, Severity
+from ...findings import error, fine, warning
 from ...migrations import Step, standing
 from .. import schema
 from ..connection.client import Connections
@@ -52,12 +53,9 @@ async def check(connections: Connections, now: datetime | None) -> tuple[Finding
     for one in _CHECKS:
         try:
             found += [finding async for finding in one(probe)]
-        except asyncpg.InsufficientPrivilegeError as error:
-            found.append(
-                _warning(
-                    one.__name__.strip("_"), f"cannot be checked ({error}); GRANT pg_monitor TO this user"
-                )
-            )
+        except asyncpg.InsufficientPrivilegeError as denied:
+            message = f"cannot be checked ({denied}); GRANT pg_monitor TO this user"
+            found.append(warning(one.__name__.strip("_"), message))
     return tuple(found)
 
 
@@ -96,15 +94,15 @@ async def _indexes(probe: Probe) -> AsyncIterator[Finding]:
     missing = sorted(wanted - set(present))
     broken = sorted(name for name, usable in present.items() if not usable)
     if missing:
-        yield _error(
+        yield error(
             "indexes",
             f"missing: {', '.join(missing)}; create them as in the scripts in {_SCRIPTS}, with "
             f"CREATE INDEX CONCURRENTLY if workers are running",
         )
     if broken:
-        yield _error("indexes", f"invalid: {', '.join(broken)}; rebuild each with REINDEX INDEX CONCURRENTLY")
+        yield error("indexes", f"invalid: {', '.join(broken)}; rebuild each with REINDEX INDEX CONCURRENTLY")
     if not missing and not broken:
-        yield _fine("indexes", f"all {len(wanted)} are present and valid")
+        yield fine("indexes", f"all {len(wanted)} are present and valid")
 
 
 async def _tables(probe: Probe) -> AsyncIterator[Finding]:
@@ -112,30 +110,30 @@ async def _tables(probe: Probe) -> AsyncIterator[Finding]:
     rows = await probe.rows("check_tables", name)
     missing = sorted(expected.tables - {row[0] for row in rows})
     if missing:
-        yield _error("tables", f"missing: {', '.join(missing)}; restore them from a backup")
+        yield error("tables", f"missing: {', '.join(missing)}; restore them from a backup")
     unlogged = [table for table, is_unlogged, *_ in rows if is_unlogged and table not in expected.unlogged]
     for table in unlogged:
-        yield _error(
+        yield error(
             "tables",
             f"{name}.{table} is unlogged, so a server crash empties it; run "
             f"ALTER TABLE {name}.{table} SET LOGGED",
         )
     for table, _, unattended, live, dead, last in rows:
         if unattended:
-            yield _warning(
+            yield warning(
                 "vacuum",
                 f"autovacuum is off for {name}.{table}; turn it on with "
                 f"ALTER TABLE {name}.{table} RESET (autovacuum_enabled)",
             )
         if dead > max(MIN_DEAD_ROWS, live):
             when = f"was last vacuumed at {last:%Y-%m-%d %H:%M} UTC" if last else "was never vacuumed"
-            yield _warning(
+            yield warning(
                 "vacuum",
                 f"{name}.{table} has {dead:,} dead rows ({live:,} live) and {when}; fix what else this "
                 f"report says about vacuum, then run VACUUM {name}.{table}",
             )
     if not missing and not unlogged:
-        yield _fine("tables", f"all {len(expected.tables)} are present")
+        yield fine("tables", f"all {len(expected.tables)} are present")
 
 
 async def _pairs(probe: Probe, name: str, *parameters: object) -> list[tuple[str, bool]]:
@@ -149,13 +147,13 @@ async def _days(probe: Probe) -> AsyncIterator[Finding]:
     present = await partitions.existing(probe.connections)
     missing = [day for day in wanted if day not in present]
     if missing:
-        yield _warning(
+        yield warning(
             "history",
             f"no partition for {', '.join(map(str, missing))}: tasks that end then go to {partitions.REST}, "
             f"where pruning is slow; the keeper creates partitions ahead, so make sure that one is running",
         )
     else:
-        yield _fine(
+        yield fine(
             "history",
             f"{len(present)} daily partition{'s' if len(present) > 1 else ''}, up to {max(present)}",
         )
@@ -169,30 +167,30 @@ async def _durability(probe: Probe) -> AsyncIterator[Finding]:
     assert server is not None  # Reading the schema's version has connected.
     promise = server.promise
     durable = promise.durability is Durability.DURABLE
-    yield _fine("durability", promise.why) if durable else _warning("durability", promise.why)
+    yield fine("durability", promise.why) if durable else warning("durability", promise.why)
 
 
 async def _server(probe: Probe) -> AsyncIterator[Finding]:
     ((encoding, autovacuum, most, used, sees_all),) = await probe.rows("check_server")
     if encoding != "UTF8":
-        yield _error(
+        yield error(
             "encoding",
             f"the database's encoding is {encoding}, which cannot represent every text; "
             f"move to a database created with ENCODING 'UTF8'",
         )
     if not autovacuum:
-        yield _warning("vacuum", "autovacuum is off, so the tables keep growing; set autovacuum = on")
+        yield warning("vacuum", "autovacuum is off, so the tables keep growing; set autovacuum = on")
     left = most - used
     usage = f"{used} of {most} connections are in use"
     yield (
-        _warning(
+        warning(
             "connections", f"{usage}; raise max_connections, lower connections= in the URL, or use a pooler"
         )
         if left < MIN_CONNECTIONS_LEFT
-        else _fine("connections", usage)
+        else fine("connections", usage)
     )
     if not sees_all:
-        yield _fine(
+        yield fine(
             "rights",
             "this user sees only its own transactions; "
             "GRANT pg_read_all_stats TO it to have other users' checked as well",
@@ -233,9 +231,9 @@ async def _vacuum(probe: Probe) -> AsyncIterator[Finding]:
         advice = _ADVICE[kind](name, state, number or 0.0)
         if advice:
             blocked = True
-            yield _warning("vacuum", advice)
+            yield warning("vacuum", advice)
     if not blocked:
-        yield _fine("vacuum", "nothing blocks it")
+        yield fine("vacuum", "nothing blocks it")
 
 
 def _transaction(name: str, state: str, seconds: float) -> str:
@@ -285,13 +283,13 @@ async def _clock(probe: Probe) -> AsyncIterator[Finding]:
     after = datetime.now(UTC)
     skew = max(before - theirs, theirs - after)
     if skew > MAX_CLOCK_SKEW:
-        yield _warning(
+        yield warning(
             "clock",
             f"this machine's clock and the server's are {_span(skew.total_seconds())} apart, so run_at "
             f"values computed here are off by as much; synchronise both with a time server",
         )
     else:
-        yield _fine("clock", f"{theirs:%Y-%m-%d %H:%M:%S} UTC, in step with this machine")
+        yield fine("clock", f"{theirs:%Y-%m-%d %H:%M:%S} UTC, in step with this machine")
 
 
 async def _pooler(probe: Probe) -> AsyncIterator[Finding]:
@@ -299,13 +297,13 @@ async def _pooler(probe: Probe) -> AsyncIterator[Finding]:
     if server is None or not server.pooled:
         return
     if address.listen is None:
-        yield _warning(
+        yield warning(
             "pooler",
             "there is a pooler in transaction mode in between, where LISTEN does not work, so workers "
             "poll; add listen=postgresql://... to the URL, a connection that bypasses the pooler",
         )
     else:
-        yield _fine("pooler", "present; wake-ups bypass it")
+        yield fine("pooler", "present; wake-ups bypass it")
 
 
 # -- tasks -------------------------------------------------------------------------------------------
@@ -330,12 +328,12 @@ _TASK_PROBLEMS = (
 async def _tasks(probe: Probe) -> AsyncIterator[Finding]:
     (numbers,) = await probe.rows("check_tasks", probe.now, _COUNTED)
     problems = [
-        _warning("tasks", f"{'at least ' if number == _COUNTED else ''}{number:,} {subject} {problem}")
+        warning("tasks", f"{'at least ' if number == _COUNTED else ''}{number:,} {subject} {problem}")
         for number, (one, several, problem) in zip(numbers, _TASK_PROBLEMS, strict=True)
         for subject in [one if number == 1 else several]
         if number
     ]
-    for finding in problems or [_fine("tasks", "no expired sessions, orphaned or stuck tasks")]:
+    for finding in problems or [fine("tasks", "no expired sessions, orphaned or stuck tasks")]:
         yield finding
 
 
@@ -350,15 +348,3 @@ _CHECKS: tuple[Check, ...] = (
     _pooler,
     _tasks,
 )
-
-
-def _fine(subject: str, message: str) -> Finding:
-    return Finding(severity=Severity.OK, subject=subject, message=message)
-
-
-def _warning(subject: str, message: str) -> Finding:
-    return Finding(severity=Severity.WARNING, subject=subject, message=message)
-
-
-def _error(subject: str, message: str) -> Finding:
-    return Finding(severity=Severity.ERROR, subject=subject, message=message)

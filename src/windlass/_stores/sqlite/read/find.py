@@ -4,21 +4,20 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from ...._model.attempt import MAX_RECORDED, Attempt
 from ...._model.filter import Count, Dimension, Filter, Page, Slice, page_of
 from ...._model.limit import Usage
-from ...._model.queue import QueueSettings
-from ...._model.record import KINDS, Audit, Record, Session, Worker
+from ...._model.record import KINDS, Record
 from ...._model.task import Task, TaskId
 from ...._policy.order.limits import PermitUsage
+from ...records import record_rows, slice_of
 from ...rules.usage import usages
 from ..claim.queue_rules import read_rules
-from ..rows import Row, moment, read_attempt, read_running, read_tasks, statement
+from ..rows import Row, moment, read_attempt, read_running, statement, task_reader
 from .filters import (
     Query,
     count_query,
@@ -31,7 +30,6 @@ from .filters import (
 )
 
 R = TypeVar("R", bound=Record)
-S = TypeVar("S")
 
 BuildQuery: TypeAlias = Callable[[Filter, Page, str | None], Query]
 
@@ -39,8 +37,7 @@ WINDOW = 20_000
 """Rows that one statement scans when no index finds the matches: about 20 ms."""
 
 _BEYOND_ALL = chr(0x10FFFF)  # sorts after every id
-_settings = msgspec.json.Decoder(QueueSettings)
-_worker = msgspec.json.Decoder(Worker)
+_RECORDS = record_rows(moment)
 
 
 class Reader:
@@ -52,14 +49,13 @@ class Reader:
 
     def find(self, where: Filter, page: Page) -> Slice[Task]:
         """Return the tasks that match, by id."""
-        more = replace(page, limit=page.limit + 1)
-        found = self._page(find_query, where, more)
-        return _slice(read_tasks(found[: page.limit]), found, lambda task: task.id)
+        found = self._page(find_query, where, replace(page, limit=page.limit + 1))
+        return slice_of(found, page, task_reader(), lambda task: task.id)
 
     def find_ids(self, where: Filter, page: Page) -> Slice[TaskId]:
         """Return the ids of the tasks that match."""
         found = self._page(find_ids_query, where, replace(page, limit=page.limit + 1))
-        return _slice([row[0] for row in found[: page.limit]], found, str)
+        return slice_of(found, page, lambda row: str(row[0]), str)
 
     def count(self, where: Filter, by: Sequence[Dimension]) -> list[Count]:
         """Count the matches; exact if an index finds them or one window covers the table.
@@ -99,7 +95,7 @@ class Reader:
 
     def records(self, kind: type[R], page: Page) -> Slice[R]:
         """Return the records of a kind, by name."""
-        name, read, key = _KINDS[kind]
+        name, read, key = _RECORDS[kind]
         found = self._rows(
             f"{name}_back" if page.newest_first else name,
             {
@@ -109,7 +105,7 @@ class Reader:
                 "limit": page.limit + 1,
             },
         )
-        return _slice([read(row) for row in found[: page.limit]], found, key)
+        return slice_of(found, page, read, key)
 
     def usages(self, page: Page, now: datetime) -> Slice[Usage]:
         """Return a page of the permits in use, by key."""
@@ -171,50 +167,3 @@ class Reader:
 
     def _rows(self, name: str, parameters: dict[str, object]) -> list[Row]:
         return self._connection.execute(statement(name), parameters).fetchall()
-
-
-def _slice(items: list[S], found: Sequence[object], name: Callable[[S], str]) -> Slice[S]:
-    more = len(found) > len(items)
-    return Slice(items=tuple(items), cursor=name(items[-1]) if more and items else None)
-
-
-def _read_queue(row: Row) -> QueueSettings:
-    return _settings.decode(row[0])
-
-
-def _read_session(row: Row) -> Session:
-    session, about, started_at, beat_at, expires_at = row
-    return Session(
-        id=session,
-        worker=_worker.decode(about),
-        started_at=moment(started_at),
-        beat_at=moment(beat_at),
-        expires_at=moment(expires_at),
-    )
-
-
-def _read_audit(row: Row) -> Audit:
-    audit_id, at, who, why, action, task_id, detail, subject = row
-    return Audit(
-        id=audit_id,
-        at=moment(at),
-        who=who,
-        why=why,
-        action=action,
-        task_id=task_id or None,
-        detail=detail,
-        subject=subject,
-    )
-
-
-def _body_reader(kind: Any) -> Callable[[Row], Any]:
-    decoder = msgspec.json.Decoder(kind)
-    return lambda row: decoder.decode(row[0])
-
-
-_KINDS: dict[object, tuple[str, Callable[[Row], Any], Callable[[Any], str]]] = {
-    QueueSettings: ("queues", _read_queue, lambda settings: settings.name),
-    Session: ("sessions", _read_session, lambda session: session.id),
-    Audit: ("audits", _read_audit, lambda entry: entry.id),
-    **{kind: ("records", _body_reader(kind), lambda record: record.name) for kind in KINDS},
-}

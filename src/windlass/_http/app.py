@@ -104,10 +104,10 @@ class Api:
         except WindlassError as error:
             return problem_response(problem_from(error))
         except ClientDisconnect:
-            return problem_response(Problem(400, "incomplete", "the connection closed within the body"))
+            return problem_response(Problem("incomplete", "the connection closed within the body"))
         except Exception as error:
             logger.exception("%s %s failed: %s", request.method, request.url.path, type(error).__name__)
-            return problem_response(Problem(500, "internal", "internal error; see the server's log"))
+            return problem_response(Problem("internal", "internal error; see the server's log"))
 
 
 def _without_body(response: Response) -> Response:

@@ -73,14 +73,14 @@ class Caller(Struct, frozen=True):
     def require_within(self, queue: str, tenant: str) -> None:
         """Raise 403 for a tenant or queue that the key is not bound to."""
         if self.tenant is not None and tenant != self.tenant:
-            raise Problem(403, "forbidden", f"this key is bound to the tenant {self.tenant}")
+            raise Problem("forbidden", f"this key is bound to the tenant {self.tenant}")
         if self.queues is not None and queue not in self.queues:
-            raise Problem(403, "forbidden", f"this key is bound to the queues {', '.join(self.queues)}")
+            raise Problem("forbidden", f"this key is bound to the queues {', '.join(self.queues)}")
 
     def require_scope(self, scope: Scope) -> None:
         """Raise 403 unless the key has the scope."""
         if self.key is not None and not api_key.allows(self.key, scope):
-            raise Problem(403, "forbidden", f"this key lacks the scope {scope.value}")
+            raise Problem("forbidden", f"this key lacks the scope {scope.value}")
 
     def require_work_on(self, queues: Iterable[str]) -> None:
         """Raise 403 unless the key covers these queues.
@@ -88,25 +88,20 @@ class Caller(Struct, frozen=True):
         Tenant-bound keys cannot work: a claim serves whichever tenant is next.
         """
         if self.tenant is not None:
-            raise Problem(
-                403,
-                "forbidden",
-                "this key is bound to a tenant; a worker needs one that is not",
-            )
+            raise Problem("forbidden", "this key is bound to a tenant; a worker needs one that is not")
         for queue in queues:
             self.require_within(queue, "")
 
     def require_queue_control(self, queue: str) -> None:
         """Raise 403 unless the key may change this queue. Tenant-bound keys may not: tenants share queues."""
         if self.tenant is not None:
-            raise Problem(403, "forbidden", "this key is bound to a tenant; queues are shared by all tenants")
+            raise Problem("forbidden", "this key is bound to a tenant; queues are shared by all tenants")
         self.require_within(queue, "")
 
     def require_unbound(self) -> None:
         """Raise 403 for bound keys, on operations that concern the whole store."""
         if self.is_bound:
             raise Problem(
-                403,
                 "forbidden",
                 "this key is bound to a tenant or to queues, and the operation concerns the whole store",
             )
@@ -138,13 +133,13 @@ class Authenticator:
             return ANONYMOUS
         kind, _, text = header(request, b"authorization").partition(" ")
         if kind.lower() != "bearer" or not text:
-            raise Problem(401, "unauthorized", "send an API key as Authorization: Bearer wl_…")
+            raise Problem("unauthorized", "send an API key as Authorization: Bearer wl_…")
         sent = api_key.parse_key(text.strip())
         await self._refresh()
         key = self._keys.get(sent.id) if sent else None
         now = self._store_now + timedelta(seconds=monotonic() - self._read_at)
         if not api_key.is_valid(sent, key, now):
-            raise Problem(401, "unauthorized", "the API key is unknown, expired or revoked")
+            raise Problem("unauthorized", "the API key is unknown, expired or revoked")
         return Caller(key)
 
     async def _has_no_keys(self) -> bool:
@@ -164,9 +159,7 @@ class Authenticator:
                 await self._read_keys()
             except StoreError as error:  # its message may name hosts and files: for the log only
                 logger.warning("cannot read API keys from the store: %s", error)
-                raise Problem(
-                    503, "store-unavailable", "cannot read API keys from the store; retry"
-                ) from error
+                raise Problem("store-unavailable", "cannot read API keys from the store; retry") from error
 
     async def _read_keys(self) -> None:
         read_at = monotonic()

@@ -1,8 +1,9 @@
 """Field types of request bodies and queries, with the bounds that OpenAPI shows."""
 
-from typing import Annotated, Literal, TypeAlias
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, TypeAlias
 
-from msgspec import Meta, Raw
+from msgspec import UNSET, Meta, Raw, Struct
 
 from .._model.filter import MAX_PAGE
 from .._model.task import MAX_ATTEMPTS
@@ -27,3 +28,8 @@ Why = Annotated[str, Meta(max_length=500, description="Recorded in the audit log
 Limit = Annotated[int, Meta(ge=1, le=MAX_PAGE)]
 Parameter = Annotated[str, Meta(min_length=1, max_length=128)]
 Attempts = Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)]
+
+
+def given_fields(body: Struct, names: Iterable[str]) -> dict[str, Any]:
+    """Return those of the fields that the request gives."""
+    return {name: value for name in names if (value := getattr(body, name)) is not UNSET}

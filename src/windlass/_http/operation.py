@@ -2,7 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from typing import Any, Generic, TypeAlias, TypeVar
+from types import NoneType
+from typing import Any, Generic, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +22,8 @@ from .web.router import mount_path
 
 Q = TypeVar("Q")
 B = TypeVar("B")
+R = TypeVar("R")
+H = TypeVar("H", bound="Handler")
 
 JSON = "application/json"
 
@@ -61,10 +64,14 @@ class ApiRequest(Struct, Generic[Q, B], frozen=True, kw_only=True):
         return By(who=self.caller.name, why=why)
 
 
-class ApiResponse(Struct, frozen=True, kw_only=True):
+AnyRequest: TypeAlias = ApiRequest[Any, Any]
+"""A request whose query and body are not read; as a handler's parameter: it has neither."""
+
+
+class ApiResponse(Struct, Generic[R], frozen=True, kw_only=True):
     """A response with a status or headers of its own; handlers return a bare value otherwise."""
 
-    value: Any = None
+    value: R
     status: int | None = None  # None: the operation's
     headers: Mapping[str, str] = {}
 
@@ -76,7 +83,8 @@ class Operation(Struct, frozen=True, kw_only=True):
     """One method at one path.
 
     Without a `scope` it needs no key. `bound`: keys bound to a tenant or queues may use it; the handler keeps
-    within their bounds. `statuses` are those besides `status` and the ones that every operation may return.
+    within their bounds. `statuses` are those besides `status` and the ones that every operation may return;
+    404 is added to paths with parameters.
     """
 
     method: str
@@ -141,11 +149,17 @@ class Operations:
         self.group = group
         self.all: list[Operation] = []
 
-    def __call__(self, method: str, path: str, **options: Any) -> Callable[[Handler], Handler]:
-        """Declare the decorated function as the handler; its docstring becomes the description."""
+    def __call__(self, method: str, path: str, scope: Scope | None, **options: Any) -> Callable[[H], H]:
+        """Declare the decorated function as the handler; its docstring becomes the description.
 
-        def declare(handler: Handler) -> Handler:
-            one = Operation(method=method, path=path, handler=handler, group=self.group, **options)
+        The types of query, body and response are those of its annotations unless given.
+        """
+        if "{" in path:
+            options["statuses"] = (404, *options.get("statuses", ()))
+
+        def declare(handler: H) -> H:
+            given = {"scope": scope, "group": self.group, **_annotated_types(handler), **options}
+            one = Operation(method=method, path=path, handler=handler, **given)
             _list_parameters(one.query)  # fails here if the type is unsuitable
             if one.body is not None:
                 _decoders[one.body] = msgspec.json.Decoder(one.body)
@@ -153,6 +167,20 @@ class Operations:
             return handler
 
         return declare
+
+
+def _annotated_types(handler: Handler) -> dict[str, Any]:
+    hints = get_type_hints(handler)
+    query, body = get_args(hints["request"])
+    response = hints["return"]
+    if get_origin(response) is ApiResponse:
+        (response,) = get_args(response)
+    none = (Any, NoneType)
+    return {
+        "query": NoQuery if query is Any else query,
+        "body": None if body in none else body,
+        "response": None if response in none else response,
+    }
 
 
 def decode_body(raw: bytes, kind: Any) -> Any:
@@ -176,16 +204,16 @@ def read_query(request: Request, kind: Any) -> Any:
     values: dict[str, Any] = {}
     for name, texts in given.items():
         if name not in lists and len(texts) > 1:
-            raise Problem(422, "invalid-request", f"the parameter {name[:80]} is given more than once")
+            raise Problem("invalid-request", f"the parameter {name[:80]} is given more than once")
         values[name] = texts if name in lists else texts[0]
     with decode_errors():
         query = msgspec.convert(values, kind, strict=False)
     for name, value in values.items():  # not strict, msgspec reads "null" as null and numbers as instants
         read = getattr(query, name)
         if read is None:
-            raise Problem(422, "invalid-request", f"the parameter {name} cannot be null; leave it out")
+            raise Problem("invalid-request", f"the parameter {name} cannot be null; leave it out")
         if isinstance(read, datetime) and ":" not in value:
-            raise Problem(422, "invalid-request", f"the parameter {name} must be an instant in ISO 8601")
+            raise Problem("invalid-request", f"the parameter {name} must be an instant in ISO 8601")
     return query
 
 

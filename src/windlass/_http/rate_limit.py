@@ -38,7 +38,6 @@ class RateLimiter:
         if left < 1:
             seconds = max(ceil((1 - left) / rate), 1)
             raise Problem(
-                429,
                 "too-many-requests",
                 f"this key is limited to {rate:g} requests a second; retry in {seconds} s",
                 headers={**_headers(rate, 0, seconds), "Retry-After": str(seconds)},

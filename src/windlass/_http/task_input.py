@@ -1,7 +1,7 @@
 """Tasks as API clients send them: request bodies, and enqueueing them within the key's bounds."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
@@ -19,8 +19,8 @@ from .._policy.input.trace import trace_from_header
 from ..app import App
 from ..errors import DuplicateTask, IdempotencyConflict, InvalidOption, InvalidPayload
 from .auth import Caller
-from .input_fields import Attempts, Key, Name, Parameter, Payload, Priority
-from .operation import ApiRequest
+from .input_fields import Attempts, Key, Name, Parameter, Payload, Priority, given_fields
+from .operation import AnyRequest
 from .web.body import header
 from .web.problems import Problem
 from .web.router import path_within
@@ -128,7 +128,7 @@ class InputBuilder:
 
     def _options(self, body: TaskInput | StepInput, names: Sequence[str]) -> Options:
         """Collect the options given; the tenant defaults to the one that the key is bound to."""
-        given: dict[str, Any] = {name: value for name in names if (value := getattr(body, name)) is not UNSET}
+        given = given_fields(body, names)
         if self._caller.tenant is not None:
             given.setdefault("tenant", self._caller.tenant)
         return cast("Options", given)
@@ -148,7 +148,7 @@ class RequestKey:
         tasks it has.
         """
         if any(task.idempotency_key is not None for task in batch):
-            raise Problem(422, "invalid-option", "give Idempotency-Key or idempotency_key, not both")
+            raise Problem("invalid-option", "give Idempotency-Key or idempotency_key, not both")
         return [
             replace(
                 task,
@@ -165,13 +165,13 @@ def request_key(request: Request, body: bytes) -> RequestKey | None:
     if not given:
         return None
     if len(given) > 1:
-        raise Problem(422, "invalid-option", "the header Idempotency-Key is given more than once")
+        raise Problem("invalid-option", "the header Idempotency-Key is given more than once")
     text = given[0].strip()
     if len(text) >= 2 and text[0] == text[-1] == '"':
         text = text[1:-1]
     key = keys.idempotency_key(text)
     if len(key.encode()) > MAX_REQUEST_KEY:
-        raise Problem(422, "invalid-option", f"the Idempotency-Key is longer than {MAX_REQUEST_KEY} bytes")
+        raise Problem("invalid-option", f"the Idempotency-Key is longer than {MAX_REQUEST_KEY} bytes")
     return RequestKey(key, path_within(request.scope), body)  # the same wherever the API is mounted
 
 
@@ -183,7 +183,7 @@ def with_task_number(error: InvalidPayload | InvalidOption, number: int) -> Inva
 
 
 async def enqueue_tasks(
-    request: ApiRequest[Any, Any], batch: Sequence[NewTask], key: RequestKey | None
+    request: AnyRequest, batch: Sequence[NewTask], key: RequestKey | None
 ) -> tuple[list[EnqueuedTask], bool]:
     """Enqueue all or none. Returns the tasks, and whether the whole request is a repeat of an earlier one.
 
@@ -196,10 +196,8 @@ async def enqueue_tasks(
     except (DuplicateTask, IdempotencyConflict) as error:
         if error.standing in await _visible_tasks(request, [error.standing]):
             raise
-        status = 409 if isinstance(error, DuplicateTask) else 422
-        raise Problem(
-            status, error.code, "an equal task, or this idempotency key, exists outside this key's bounds"
-        ) from None
+        detail = "an equal task, or this idempotency key, exists outside this key's bounds"
+        raise Problem(error.code, detail) from None
     existing = [handle.id for handle in handles if not handle.created]
     seen = await _visible_tasks(request, existing) if existing else {}
     is_repeat = key is not None and bool(existing)
@@ -217,11 +215,11 @@ def _existing_task(task_id: TaskId, task: Task | None, *, created: bool) -> Enqu
     return EnqueuedTask(id=task_id, created=created, following=list(following))
 
 
-async def _visible_tasks(request: ApiRequest[Any, Any], ids: Sequence[TaskId]) -> dict[TaskId, Task]:
+async def _visible_tasks(request: AnyRequest, ids: Sequence[TaskId]) -> dict[TaskId, Task]:
     found: dict[TaskId, Task] = {}
     for start in range(0, len(ids), MAX_PAGE):
         part = tuple(ids[start : start + MAX_PAGE])
         where = request.caller.visible(Filter(ids=part))
-        page = await request.service.app.operator.find(where, Page(limit=len(part)))
+        page = await request.operator().find(where, Page(limit=len(part)))
         found |= {task.id: task for task in page.items}
     return found

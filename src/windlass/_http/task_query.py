@@ -17,7 +17,7 @@ from .._policy.input.quote import quoted
 from ..errors import NotFound
 from .auth import Caller
 from .input_fields import Limit
-from .operation import ApiRequest, ApiResponse
+from .operation import AnyRequest, ApiRequest, ApiResponse
 from .web.problems import Problem
 
 Text = Annotated[str, Meta(min_length=1, max_length=500, pattern="^[^\\x00]*$")]
@@ -76,11 +76,11 @@ def filter_for(caller: Caller, criteria: TaskFilter, *states: State) -> Filter:
     )
 
 
-async def task_page(request: ApiRequest[TaskListQuery, Any], *states: State) -> ApiResponse:
+async def task_page(request: ApiRequest[TaskListQuery, Any], *states: State) -> ApiResponse[TaskPage]:
     """Return a page of matching tasks, with a link to the next."""
     query = request.query
     page = Page(limit=query.limit, cursor=checked_cursor(query.cursor), newest_first=query.newest_first)
-    found = await request.service.app.operator.find(filter_for(request.caller, query, *states), page)
+    found = await request.operator().find(filter_for(request.caller, query, *states), page)
     items = [task_document(task, request.caller.may_see) for task in found.items]
     return ApiResponse(value=TaskPage(items=items, cursor=found.cursor), headers=next_link(request, found))
 
@@ -88,11 +88,11 @@ async def task_page(request: ApiRequest[TaskListQuery, Any], *states: State) -> 
 def checked_cursor(cursor: str | None) -> str | None:
     """Return the cursor; raise 422 if it cannot be one."""
     if cursor is not None and not is_task_id(cursor):
-        raise Problem(422, "invalid-option", "invalid cursor; take it from the previous page")
+        raise Problem("invalid-option", "invalid cursor; take it from the previous page")
     return cursor
 
 
-def next_link(request: ApiRequest[Any, Any], found: Slice[Any]) -> dict[str, str]:
+def next_link(request: AnyRequest, found: Slice[Any]) -> dict[str, str]:
     """Return the Link header to the next page (RFC 8288); none on the last."""
     if found.cursor is None:
         return {}
@@ -100,16 +100,16 @@ def next_link(request: ApiRequest[Any, Any], found: Slice[Any]) -> dict[str, str
     return {"Link": f'<{quote(url.path)}?{url.query}>; rel="next"'}
 
 
-async def task_in_path(request: ApiRequest[Any, Any]) -> Task:
+async def task_in_path(request: AnyRequest) -> Task:
     """Return the task whose id is in the path; raise NotFound also if it is outside the key's bounds."""
     return await find_task(request, request.path("id"))
 
 
-async def find_task(request: ApiRequest[Any, Any], task_id: TaskId) -> Task:
+async def find_task(request: AnyRequest, task_id: TaskId) -> Task:
     """Return a task by its id; raise NotFound also if it is outside the key's bounds."""
     if is_task_id(task_id):
         where = request.caller.visible(Filter(ids=(task_id,)))
-        found = await request.service.app.operator.find(where, Page(limit=1))
+        found = await request.operator().find(where, Page(limit=1))
         if found.items:
             return found.items[0]
     raise NotFound(f"there is no task {quoted(task_id)}: it was never enqueued, or its record was pruned")

@@ -6,7 +6,7 @@ The policy is the same as for workers in Python.
 import random
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -35,7 +35,7 @@ from ..app import App
 from ..errors import InvalidPayload
 from .auth import Caller
 from .input_fields import Value
-from .operation import ApiRequest
+from .operation import AnyRequest
 
 OutcomeName = Literal["returned", "failed", "snoozed", "timedout", "interrupted", "stopped", "unhandled"]
 
@@ -63,9 +63,7 @@ class OutcomeInput(Struct, kw_only=True, forbid_unknown_fields=True):
 _UNSPECIFIED = ErrorDocument(type="Failed", message="the worker reported no error details")
 
 
-async def settle_outcomes(
-    request: ApiRequest[Any, Any], outcomes: Sequence[OutcomeInput]
-) -> Sequence[Receipt]:
+async def settle_outcomes(request: AnyRequest, outcomes: Sequence[OutcomeInput]) -> Sequence[Receipt]:
     """Settle each task by its lease; return a receipt for each, LOST for tasks that are not the caller's."""
     tasks = await own_tasks(request, [one.id for one in outcomes])
     known = [one for one in outcomes if one.id in tasks]
@@ -74,7 +72,7 @@ async def settle_outcomes(
     return [next(receipts) if one.id in tasks else Receipt.LOST for one in outcomes]
 
 
-async def own_tasks(request: ApiRequest[Any, Any], ids: Iterable[TaskId]) -> dict[TaskId, Task]:
+async def own_tasks(request: AnyRequest, ids: Iterable[TaskId]) -> dict[TaskId, Task]:
     """Return the tasks that the caller may settle: with a bound key, only those that it claimed."""
     caller = request.caller
     wanted = tuple(dict.fromkeys(ids))

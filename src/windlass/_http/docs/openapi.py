@@ -131,8 +131,7 @@ def _described(one: Operation, names: set[str], schemas: Schemas) -> Json:
 def _statuses(one: Operation) -> list[int]:
     """List every status that an operation may return."""
     more = (_WITH_KEY if one.scope is not None else ()) + (_WITH_BODY if one.body is not None else ())
-    missing = (404,) if "{" in one.path else ()
-    return sorted({one.status, *one.statuses, *_COMMON, *more, *missing})
+    return sorted({one.status, *one.statuses, *_COMMON, *more})
 
 
 def _parameters(one: Operation, schemas: Schemas) -> Iterator[Json]:

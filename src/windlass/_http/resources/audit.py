@@ -22,11 +22,11 @@ class PageQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     newest_first: bool = True
 
 
-@audit("GET", "/audit", scope=Scope.READ, query=PageQuery, response=AuditPage)
-async def list_audit(request: ApiRequest[PageQuery, None]) -> ApiResponse:
+@audit("GET", "/audit", Scope.READ)
+async def list_audit(request: ApiRequest[PageQuery, None]) -> ApiResponse[AuditPage]:
     """List the audit log: who did what, and why. Newest first unless `newest_first` is false."""
     query = request.query
     page = Page(limit=query.limit, cursor=checked_cursor(query.cursor), newest_first=query.newest_first)
-    found = await request.service.app.operator.audit(page)
+    found = await request.operator().audit(page)
     value = AuditPage(items=[audit_document(entry) for entry in found.items], cursor=found.cursor)
     return ApiResponse(value=value, headers=next_link(request, found))

@@ -38,13 +38,13 @@ class DiscardQuery(ReasonQuery, frozen=True, kw_only=True, forbid_unknown_fields
     why: RequiredReason
 
 
-@dead("GET", "/dead", scope=Scope.READ, bound=True, query=TaskListQuery, response=TaskPage)
-async def list_dead(request: ApiRequest[TaskListQuery, None]) -> ApiResponse:
+@dead("GET", "/dead", Scope.READ, bound=True)
+async def list_dead(request: ApiRequest[TaskListQuery, None]) -> ApiResponse[TaskPage]:
     """List dead letters, oldest first unless `newest_first`."""
     return await task_page(request, State.DEAD)
 
 
-@dead("POST", "/dead/replay", scope=Scope.OPERATE, bound=True, body=BulkReplayInput, response=TaskCount)
+@dead("POST", "/dead/replay", Scope.OPERATE, bound=True)
 async def replay_dead(request: ApiRequest[NoQuery, BulkReplayInput]) -> TaskCount:
     """Replay dead letters. With `per_second`, the response is sent after the last one, within 60 seconds."""
     body = request.body
@@ -53,38 +53,27 @@ async def replay_dead(request: ApiRequest[NoQuery, BulkReplayInput]) -> TaskCoun
         return await count_matching(request, where)
     if body.per_second is not None and body.limit > body.per_second * _MAX_SECONDS:
         raise Problem(
-            422,
             "invalid-option",
             f"limit / per_second exceeds {_MAX_SECONDS} seconds; lower limit or raise per_second",
         )
-    done = await request.service.app.operator.replay(
+    done = await request.operator().replay(
         where, by=request.by(body.why), limit=body.limit, per_second=body.per_second
     )
     return TaskCount(number=done)
 
 
-@dead("POST", "/dead/discard", scope=Scope.OPERATE, bound=True, body=BulkDiscardInput, response=TaskCount)
+@dead("POST", "/dead/discard", Scope.OPERATE, bound=True)
 async def discard_dead(request: ApiRequest[NoQuery, BulkDiscardInput]) -> TaskCount:
     """Delete dead letters. The audit log records why."""
     where = filter_for(request.caller, request.body.where, State.DEAD)
     if request.body.dry_run:
         return await count_matching(request, where)
     by = request.by(request.body.why)
-    return TaskCount(
-        number=await request.service.app.operator.discard(where, by=by, limit=request.body.limit)
-    )
+    return TaskCount(number=await request.operator().discard(where, by=by, limit=request.body.limit))
 
 
-@dead(
-    "DELETE",
-    "/dead/{id}",
-    scope=Scope.OPERATE,
-    bound=True,
-    query=DiscardQuery,
-    status=204,
-    statuses=(404, 409),
-)
+@dead("DELETE", "/dead/{id}", Scope.OPERATE, bound=True, status=204, statuses=(409,))
 async def discard_dead_letter(request: ApiRequest[DiscardQuery, None]) -> None:
     """Delete a dead letter. The audit log records why."""
     task = await task_in_path(request)
-    await request.service.app.operator.discard_one(task.id, by=request.by(request.query.why))
+    await request.operator().discard_one(task.id, by=request.by(request.query.why))

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from ..._model.key import Scope
 from ..._model.task import NewTask
 from ...errors import InvalidOption, InvalidPayload, NotFound, Refused, UsageError, WindlassError
-from ..operation import ApiRequest, ApiResponse, NoQuery, Operations, decode_body
+from ..operation import AnyRequest, ApiRequest, ApiResponse, NoQuery, Operations, decode_body
 from ..task_input import (
     EnqueuedTask,
     InputBuilder,
@@ -57,16 +57,14 @@ class LineResult(Struct, kw_only=True):
 @enqueues(
     "POST",
     "/tasks",
-    scope=Scope.ENQUEUE,
+    Scope.ENQUEUE,
     bound=True,
-    body=TaskInput,
-    response=EnqueuedTask,
     status=201,
     statuses=(200, 409),
     request_headers=("Idempotency-Key",),
     response_headers=("Location", "Idempotency-Replayed"),
 )
-async def enqueue(request: ApiRequest[NoQuery, TaskInput]) -> ApiResponse:
+async def enqueue(request: ApiRequest[NoQuery, TaskInput]) -> ApiResponse[EnqueuedTask]:
     """Enqueue a task.
 
     The response is sent once the task is durable. With the header `Idempotency-Key` a repeat gets the same
@@ -83,16 +81,14 @@ async def enqueue(request: ApiRequest[NoQuery, TaskInput]) -> ApiResponse:
 @enqueues(
     "POST",
     "/tasks/batch",
-    scope=Scope.ENQUEUE,
+    Scope.ENQUEUE,
     bound=True,
-    body=BatchInput,
-    response=EnqueuedBatch,
     status=201,
     statuses=(404, 409),
     request_headers=("Idempotency-Key",),
     response_headers=("Idempotency-Replayed",),
 )
-async def enqueue_batch(request: ApiRequest[NoQuery, BatchInput]) -> ApiResponse:
+async def enqueue_batch(request: ApiRequest[NoQuery, BatchInput]) -> ApiResponse[EnqueuedBatch]:
     """Enqueue up to 10,000 tasks, all or none.
 
     `Idempotency-Key` applies to the whole batch. Tasks that exist already by their own `idempotency_key` are
@@ -119,14 +115,14 @@ async def enqueue_batch(request: ApiRequest[NoQuery, BatchInput]) -> ApiResponse
 @enqueues(
     "POST",
     "/tasks/stream",
-    scope=Scope.ENQUEUE,
+    Scope.ENQUEUE,
     bound=True,
     body=TaskInput,
     body_type=NDJSON,
     response=LineResult,
     response_type=NDJSON,
 )
-async def enqueue_stream(request: ApiRequest[NoQuery, None]) -> DuplexResponse:
+async def enqueue_stream(request: AnyRequest) -> DuplexResponse:
     """Enqueue any number of tasks, one JSON object per line (NDJSON).
 
     Each line is answered with a line once its task is durable: read the response while sending. The first
@@ -136,14 +132,13 @@ async def enqueue_stream(request: ApiRequest[NoQuery, None]) -> DuplexResponse:
     """
     if "idempotency-key" in request.http.headers:
         raise Problem(
-            422,
             "invalid-option",
             "the header Idempotency-Key does not apply to streams; give each line an idempotency_key",
         )
     return DuplexResponse(_line_results(request, LineReader(request.http)), media_type=NDJSON)
 
 
-async def _line_results(request: ApiRequest[NoQuery, None], lines: LineReader) -> AsyncIterator[bytes]:
+async def _line_results(request: AnyRequest, lines: LineReader) -> AsyncIterator[bytes]:
     """Enqueue lines that arrive together in one batch, or one by one if the batch is refused."""
     builder = InputBuilder(request.service.app, request.caller, request.http)
     number = 0
@@ -174,9 +169,7 @@ def _build(builder: InputBuilder, lines: list[bytes]) -> tuple[list[NewTask], Ex
     return batch, None
 
 
-async def _enqueue_lines(
-    request: ApiRequest[NoQuery, None], batch: list[NewTask]
-) -> AsyncIterator[list[EnqueuedTask]]:
+async def _enqueue_lines(request: AnyRequest, batch: list[NewTask]) -> AsyncIterator[list[EnqueuedTask]]:
     if not batch:
         return
     try:

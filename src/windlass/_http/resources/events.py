@@ -16,7 +16,7 @@ from ..._model.state import ENDED
 from ..._observe.overview import Overview
 from ..._timers import wait_for_event
 from ...errors import WindlassError
-from ..operation import ApiRequest, NoQuery, Operations
+from ..operation import AnyRequest, Operations
 from ..task_query import task_in_path
 from ..web.problems import Problem
 
@@ -27,14 +27,14 @@ POLL_SECONDS = 1.0
 PING_SECONDS = 10.0
 
 
-@events("GET", "/overview", scope=Scope.READ, bound=True, response=OverviewDocument)
-async def get_overview(request: ApiRequest[NoQuery, None]) -> OverviewDocument:
+@events("GET", "/overview", Scope.READ, bound=True)
+async def get_overview(request: AnyRequest) -> OverviewDocument:
     """Show queues, workers and slots. At most a few seconds old."""
     return _document(request, await _overview(request))
 
 
-@events("GET", "/events", scope=Scope.READ, bound=True, response=OverviewDocument, response_type=EVENT_STREAM)
-async def watch_overview(request: ApiRequest[NoQuery, None]) -> StreamingResponse:
+@events("GET", "/events", Scope.READ, bound=True, response=OverviewDocument, response_type=EVENT_STREAM)
+async def watch_overview(request: AnyRequest) -> StreamingResponse:
     """Watch the overview: an event `overview` now and after each change."""
     closing, live = request.service.closing, _LiveOverview(request)
     await live.read()  # an error can be reported only before the response has begun
@@ -42,15 +42,9 @@ async def watch_overview(request: ApiRequest[NoQuery, None]) -> StreamingRespons
 
 
 @events(
-    "GET",
-    "/tasks/{id}/events",
-    scope=Scope.READ,
-    bound=True,
-    response=TaskDocument,
-    response_type=EVENT_STREAM,
-    statuses=(404,),
+    "GET", "/tasks/{id}/events", Scope.READ, bound=True, response=TaskDocument, response_type=EVENT_STREAM
 )
-async def watch_task(request: ApiRequest[NoQuery, None]) -> StreamingResponse:
+async def watch_task(request: AnyRequest) -> StreamingResponse:
     """Watch a task: an event `task` now and after each change, until it has ended."""
     task = await task_in_path(request)
     waiter, closing = request.service.waiter, request.service.closing
@@ -70,7 +64,7 @@ async def watch_task(request: ApiRequest[NoQuery, None]) -> StreamingResponse:
 
 
 async def _events(
-    request: ApiRequest[Any, Any],
+    request: AnyRequest,
     name: str,
     read: Callable[[], Awaitable[Any]],
     pause: Callable[[], Awaitable[Any]],
@@ -102,7 +96,7 @@ def _stream(lines: AsyncIterator[bytes]) -> StreamingResponse:
 class _LiveOverview:
     """The overview for one client: the same document until something other than the time changes."""
 
-    def __init__(self, request: ApiRequest[Any, Any]) -> None:
+    def __init__(self, request: AnyRequest) -> None:
         self._request = request
         self._overview: Overview | None = None
         self._document: OverviewDocument | None = None
@@ -116,11 +110,11 @@ class _LiveOverview:
         return self._document
 
 
-async def _overview(request: ApiRequest[Any, Any]) -> Overview:
+async def _overview(request: AnyRequest) -> Overview:
     """Return what the caller may see; callers with equal bounds share one query."""
     return await request.service.overviews.get(request.caller.visible(Filter()))
 
 
-def _document(request: ApiRequest[Any, Any], overview: Overview) -> OverviewDocument:
+def _document(request: AnyRequest, overview: Overview) -> OverviewDocument:
     caller = request.caller
     return overview_document(overview, with_workers=not caller.is_bound, with_settings=caller.tenant is None)

@@ -13,12 +13,17 @@ from ..._model.record import Session
 from ..._store.protocol import Durability, all_records
 from ...errors import StoreError
 from ..docs import openapi, page
-from ..operation import ApiRequest, NoQuery, Operations
+from ..operation import AnyRequest, Operations
 from ..web.problems import Problem
 
 health = Operations("this server")
 
 TIMEOUT_SECONDS = 2.0
+_CONDITIONAL: dict[str, Any] = {
+    "statuses": (304,),
+    "request_headers": ("If-None-Match",),
+    "response_headers": ("ETag",),
+}
 
 
 class HealthDocument(Struct, kw_only=True):
@@ -38,15 +43,15 @@ class ReadinessDocument(Struct, kw_only=True):
     now: Instant
 
 
-@health("GET", "/healthz", scope=None, bound=True, response=HealthDocument)
-async def healthz(request: ApiRequest[NoQuery, None]) -> HealthDocument:
+@health("GET", "/healthz", scope=None, bound=True)
+async def healthz(request: AnyRequest) -> HealthDocument:
     """Check that the process responds, and how durable its store is."""
     promise = request.service.store.promise
     return HealthDocument(durability=promise.durability, why=promise.why)
 
 
-@health("GET", "/readyz", scope=None, bound=True, response=ReadinessDocument)
-async def readyz(request: ApiRequest[NoQuery, None]) -> ReadinessDocument:
+@health("GET", "/readyz", scope=None, bound=True)
+async def readyz(request: AnyRequest) -> ReadinessDocument:
     """Check that the server can serve: the store responds and has the expected schema.
 
     A missing keeper is reported but does not make the server unready: tasks can still be enqueued.
@@ -60,37 +65,18 @@ async def readyz(request: ApiRequest[NoQuery, None]) -> ReadinessDocument:
             sessions = await all_records(store, Session)
     except (StoreError, TimeoutError) as error:  # its message may name hosts and files
         code = error.code if isinstance(error, StoreError) else "store-unavailable"
-        raise Problem(503, code, "the store is not usable; see the server's log") from None
+        raise Problem(code, "the store is not usable; see the server's log", status=503) from None
     keeper = any(one.worker.keeper and one.expires_at > now for one in sessions)
     return ReadinessDocument(durability=store.promise.durability, keeper=keeper, now=now)
 
 
-@health(
-    "GET",
-    "/openapi.json",
-    scope=None,
-    bound=True,
-    response=dict[str, Any],
-    statuses=(304,),
-    request_headers=("If-None-Match",),
-    response_headers=("ETag",),
-)
-async def openapi_document(request: ApiRequest[NoQuery, None]) -> Response:
+@health("GET", "/openapi.json", scope=None, bound=True, response=dict[str, Any], **_CONDITIONAL)
+async def openapi_document(request: AnyRequest) -> Response:
     """Return this document: OpenAPI 3.1."""
     return openapi.response(request.service.operations, request.http)
 
 
-@health(
-    "GET",
-    "/docs",
-    scope=None,
-    bound=True,
-    response=str,
-    response_type="text/html",
-    statuses=(304,),
-    request_headers=("If-None-Match",),
-    response_headers=("ETag",),
-)
-async def docs_page(request: ApiRequest[NoQuery, None]) -> Response:
+@health("GET", "/docs", scope=None, bound=True, response=str, response_type="text/html", **_CONDITIONAL)
+async def docs_page(request: AnyRequest) -> Response:
     """Return this document as a self-contained HTML page."""
     return page.response(request.service.operations, request.http)

@@ -9,7 +9,7 @@ from ..._model.key import Scope
 from ..._policy import api_key
 from ..._policy.input.options import MAX_DELAY
 from ..input_fields import Name, Why
-from ..operation import ApiRequest, NoQuery, Operations
+from ..operation import AnyRequest, ApiRequest, NoQuery, Operations
 from .tasks import ReasonQuery
 
 keys = Operations("keys")
@@ -29,13 +29,13 @@ class KeyInput(Struct, kw_only=True, forbid_unknown_fields=True):
     why: Why = ""
 
 
-@keys("GET", "/keys", scope=Scope.ADMIN, response=KeyList)
-async def list_keys(request: ApiRequest[NoQuery, None]) -> KeyList:
+@keys("GET", "/keys", Scope.ADMIN)
+async def list_keys(request: AnyRequest) -> KeyList:
     """List keys, without their secrets."""
-    return KeyList(items=[key_document(key) for key in await request.service.app.operator.keys.list()])
+    return KeyList(items=[key_document(key) for key in await request.operator().keys.list()])
 
 
-@keys("POST", "/keys", scope=Scope.ADMIN, body=KeyInput, response=NewKeyDocument, status=201)
+@keys("POST", "/keys", Scope.ADMIN, status=201)
 async def create_key(request: ApiRequest[NoQuery, KeyInput]) -> NewKeyDocument:
     """Create a key. Only this response contains its secret.
 
@@ -53,7 +53,7 @@ async def create_key(request: ApiRequest[NoQuery, KeyInput]) -> NewKeyDocument:
     return new_key_document(made.key, made.text)
 
 
-@keys("DELETE", "/keys/{key}", scope=Scope.ADMIN, query=ReasonQuery, status=204, statuses=(404,))
+@keys("DELETE", "/keys/{key}", Scope.ADMIN, status=204)
 async def revoke_key(request: ApiRequest[ReasonQuery, None]) -> None:
     """Revoke a key. Every server refuses it within a second."""
     await request.operator(request.query.why).keys.revoke(request.path("key"))

@@ -1,6 +1,6 @@
 """Limits on running tasks and on rates of starts, and their use."""
 
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -9,8 +9,8 @@ from ..._documents.limits import LimitDocument, LimitList, limit_document, limit
 from ..._model.key import Scope
 from ..._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING
 from ..._policy.order.limit_options import LimitOptions, changed_limit, new_limit
-from ..input_fields import Name, Why
-from ..operation import ApiRequest, NoQuery, Operations
+from ..input_fields import Name, Why, given_fields
+from ..operation import AnyRequest, ApiRequest, NoQuery, Operations
 from .tasks import ReasonQuery
 
 limits = Operations("limits")
@@ -48,62 +48,45 @@ class LimitChangesInput(Struct, kw_only=True, forbid_unknown_fields=True):
     why: Why = ""
 
 
-@limits("GET", "/limits", scope=Scope.READ, response=LimitList)
-async def list_limits(request: ApiRequest[NoQuery, None]) -> LimitList:
+@limits("GET", "/limits", Scope.READ)
+async def list_limits(request: AnyRequest) -> LimitList:
     """List limits and their use."""
-    found = request.service.app.operator.limits
+    found = request.operator().limits
     return LimitList(items=limit_documents(await found.list(), await found.usages()))
 
 
-@limits("GET", "/limits/{name}", scope=Scope.READ, response=LimitDocument, statuses=(404,))
-async def get_limit(request: ApiRequest[NoQuery, None]) -> LimitDocument:
+@limits("GET", "/limits/{name}", Scope.READ)
+async def get_limit(request: AnyRequest) -> LimitDocument:
     """Show a limit and its use."""
-    return await _show(request)
+    found = request.operator().limits
+    limit = await found.get(request.path("name"))
+    return limit_document(limit, await found.usages(limit.name))
 
 
-@limits("PUT", "/limits/{name}", scope=Scope.OPERATE, body=LimitInput, response=LimitDocument)
+@limits("PUT", "/limits/{name}", Scope.OPERATE)
 async def put_limit(request: ApiRequest[NoQuery, LimitInput]) -> LimitDocument:
     """Create or replace a limit. It applies from the next claim on."""
     name, options = request.path("name"), _options(request.body)
     check_limit(new_limit(name, options), request.service.app.types)
     await request.operator(request.body.why).limits.set(name, **options)
-    return await _show(request)
+    return await get_limit(request)
 
 
-@limits(
-    "PATCH",
-    "/limits/{name}",
-    scope=Scope.OPERATE,
-    body=LimitChangesInput,
-    response=LimitDocument,
-    statuses=(404,),
-)
+@limits("PATCH", "/limits/{name}", Scope.OPERATE)
 async def change_limit(request: ApiRequest[NoQuery, LimitChangesInput]) -> LimitDocument:
     """Change some fields of an existing limit."""
-    name, options, found = (
-        request.path("name"),
-        _options(request.body),
-        request.operator(request.body.why).limits,
-    )
+    name, options = request.path("name"), _options(request.body)
+    found = request.operator(request.body.why).limits
     check_limit(changed_limit(await found.get(name), options), request.service.app.types)
     await found.change(name, **options)
-    return await _show(request)
+    return await get_limit(request)
 
 
-@limits("DELETE", "/limits/{name}", scope=Scope.OPERATE, query=ReasonQuery, status=204, statuses=(404,))
+@limits("DELETE", "/limits/{name}", Scope.OPERATE, status=204)
 async def remove_limit(request: ApiRequest[ReasonQuery, None]) -> None:
     """Remove a limit."""
     await request.operator(request.query.why).limits.remove(request.path("name"))
 
 
-async def _show(request: ApiRequest[Any, Any]) -> LimitDocument:
-    found = request.service.app.operator.limits
-    limit = await found.get(request.path("name"))
-    return limit_document(limit, await found.usages(limit.name))
-
-
-def _options(given: LimitInput | LimitChangesInput) -> LimitOptions:
-    options: Any = {  # its readers check each by name
-        name: value for name in LimitOptions.__annotations__ if (value := getattr(given, name)) is not UNSET
-    }
-    return cast("LimitOptions", options)
+def _options(body: LimitInput | LimitChangesInput) -> LimitOptions:
+    return cast("LimitOptions", given_fields(body, LimitOptions.__annotations__))

@@ -4,15 +4,15 @@ from starlette.responses import Response
 
 from ..._model.key import Scope
 from ...errors import NotSupported
-from ..operation import ApiRequest, NoQuery, Operations
+from ..operation import AnyRequest, Operations
 
 metrics = Operations("metrics")
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
-@metrics("GET", "/metrics", scope=Scope.READ, response=str, response_type=TEXT, statuses=(501,))
-async def get_metrics(request: ApiRequest[NoQuery, None]) -> Response:
+@metrics("GET", "/metrics", Scope.READ, response=str, response_type=TEXT, statuses=(501,))
+async def get_metrics(request: AnyRequest) -> Response:
     """Return metrics in the format of Prometheus: of this server, and of what is in the store."""
     if request.service.metrics is None:
         raise NotSupported("metrics need an extra on the server: pip install 'windlass[metrics]'")

@@ -1,19 +1,20 @@
 """Queues: counts, pause and resume, settings."""
 
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import asdict
 
 from ..._documents.fields import Seconds
 from ..._documents.queues import QueueDocument, QueueList, RetentionDocument, queue_documents
 from ..._model.filter import Filter
 from ..._model.key import Scope
-from ..._model.queue import MAX_STRIPES, MAX_WEIGHT, Fairness, Level, QueueSettings, Retention
+from ..._model.queue import MAX_STRIPES, MAX_WEIGHT, Fairness, Level, Retention
 from ..._policy.order.queue_options import QueueChanges
 from ...errors import NotFound
-from ..input_fields import Why
-from ..operation import ApiRequest, NoQuery, Operations
+from ..input_fields import Why, given_fields
+from ..operation import AnyRequest, ApiRequest, NoQuery, Operations
 from .tasks import ReasonQuery
 
 queues = Operations("queues")
@@ -35,75 +36,15 @@ class QueueChangesInput(Struct, kw_only=True, forbid_unknown_fields=True):
     why: Why = ""
 
 
-@queues("GET", "/queues", scope=Scope.READ, bound=True, response=QueueList)
-async def list_queues(request: ApiRequest[NoQuery, None]) -> QueueList:
+@queues("GET", "/queues", Scope.READ, bound=True)
+async def list_queues(request: AnyRequest) -> QueueList:
     """List queues, with the number of tasks in each state."""
     return QueueList(items=await _documents(request))
 
 
-@queues("GET", "/queues/{queue}", scope=Scope.READ, bound=True, response=QueueDocument, statuses=(404,))
-async def get_queue(request: ApiRequest[NoQuery, None]) -> QueueDocument:
+@queues("GET", "/queues/{queue}", Scope.READ, bound=True)
+async def get_queue(request: AnyRequest) -> QueueDocument:
     """Show a queue."""
-    return await _show(request)
-
-
-@queues(
-    "PATCH",
-    "/queues/{queue}",
-    scope=Scope.OPERATE,
-    bound=True,
-    body=QueueChangesInput,
-    response=QueueDocument,
-    statuses=(404,),
-)
-async def set_queue(request: ApiRequest[NoQuery, QueueChangesInput]) -> QueueDocument:
-    """Change settings of a queue. Omitted fields stay as they are. Programs notice within seconds."""
-    body, queue = request.body, _controlled_queue(request)
-    changes, paused = _changes(body), None if body.paused is UNSET else body.paused
-    if changes or paused is not None:
-        await request.operator(body.why).set_queue(queue, paused=paused, **changes)
-    return await _show(request)
-
-
-@queues(
-    "POST",
-    "/queues/{queue}/pause",
-    scope=Scope.OPERATE,
-    bound=True,
-    query=ReasonQuery,
-    response=QueueDocument,
-    statuses=(404,),
-)
-async def pause_queue(request: ApiRequest[ReasonQuery, None]) -> QueueDocument:
-    """Pause a queue: no task starts until it is resumed; running tasks continue."""
-    await request.operator(request.query.why).pause(_controlled_queue(request))
-    return await _show(request)
-
-
-@queues(
-    "POST",
-    "/queues/{queue}/resume",
-    scope=Scope.OPERATE,
-    bound=True,
-    query=ReasonQuery,
-    response=QueueDocument,
-    statuses=(404,),
-)
-async def resume_queue(request: ApiRequest[ReasonQuery, None]) -> QueueDocument:
-    """Resume a queue."""
-    await request.operator(request.query.why).resume(_controlled_queue(request))
-    return await _show(request)
-
-
-def _controlled_queue(request: ApiRequest[Any, Any]) -> str:
-    """Return the queue in the path; raise 403 unless the key may change it."""
-    queue = request.path("queue")
-    request.caller.require_queue_control(queue)
-    return queue
-
-
-async def _show(request: ApiRequest[Any, Any]) -> QueueDocument:
-    """Return the queue in the path, with cached counts and current settings."""
     queue = request.path("queue")
     for one in await _documents(request):
         if one.queue == queue:
@@ -111,39 +52,57 @@ async def _show(request: ApiRequest[Any, Any]) -> QueueDocument:
     raise NotFound(f"there is no queue {queue[:200]!r}: it has no tasks, settings or workers")
 
 
-async def _documents(request: ApiRequest[Any, Any]) -> list[QueueDocument]:
+@queues("PATCH", "/queues/{queue}", Scope.OPERATE, bound=True)
+async def set_queue(request: ApiRequest[NoQuery, QueueChangesInput]) -> QueueDocument:
+    """Change settings of a queue. Omitted fields stay as they are. Programs notice within seconds."""
+    body, queue = request.body, _controlled_queue(request)
+    changes, paused = _changes(body), None if body.paused is UNSET else body.paused
+    if changes or paused is not None:
+        await request.operator(body.why).set_queue(queue, paused=paused, **changes)
+    return await get_queue(request)
+
+
+@queues("POST", "/queues/{queue}/pause", Scope.OPERATE, bound=True)
+async def pause_queue(request: ApiRequest[ReasonQuery, None]) -> QueueDocument:
+    """Pause a queue: no task starts until it is resumed; running tasks continue."""
+    await request.operator(request.query.why).pause(_controlled_queue(request))
+    return await get_queue(request)
+
+
+@queues("POST", "/queues/{queue}/resume", Scope.OPERATE, bound=True)
+async def resume_queue(request: ApiRequest[ReasonQuery, None]) -> QueueDocument:
+    """Resume a queue."""
+    await request.operator(request.query.why).resume(_controlled_queue(request))
+    return await get_queue(request)
+
+
+def _controlled_queue(request: AnyRequest) -> str:
+    """Return the queue in the path; raise 403 unless the key may change it."""
+    queue = request.path("queue")
+    request.caller.require_queue_control(queue)
+    return queue
+
+
+async def _documents(request: AnyRequest) -> list[QueueDocument]:
+    """Return the queues that the caller may see, with cached counts and current settings."""
     overview = await request.service.overviews.get(request.caller.visible(Filter()))
+    visible = request.caller.queues
+    settings = [one for one in await request.operator().queues() if visible is None or one.name in visible]
     return queue_documents(
         overview,
-        await _settings(request),
+        settings,
         with_workers=not request.caller.is_bound,
         with_settings=request.caller.tenant is None,
     )
 
 
-async def _settings(request: ApiRequest[Any, Any]) -> list[QueueSettings]:
-    visible = request.caller.queues
-    found = await request.service.app.operator.queues()
-    return [one for one in found if visible is None or one.name in visible]
-
-
 def _changes(body: QueueChangesInput) -> QueueChanges:
-    given: Any = {
-        name: value for name in QueueChanges.__annotations__ if (value := getattr(body, name)) is not UNSET
-    }
+    given = given_fields(body, QueueChanges.__annotations__)
     if isinstance(body.retention, RetentionDocument):
-        given["retention"] = _retention(body.retention)
-    changes: QueueChanges = given
-    return changes
-
-
-def _retention(given: RetentionDocument) -> Retention:
-    return Retention(
-        completed=_duration(given.completed),
-        cancelled=_duration(given.cancelled),
-        dead=_duration(given.dead),
-    )
-
-
-def _duration(seconds: float | None) -> timedelta | None:
-    return None if seconds is None else timedelta(seconds=seconds)
+        given["retention"] = Retention(
+            **{
+                state: None if seconds is None else timedelta(seconds=seconds)
+                for state, seconds in asdict(body.retention).items()
+            }
+        )
+    return cast("QueueChanges", given)

@@ -1,6 +1,6 @@
 """Schedules: list, put, pause, resume, trigger and remove them."""
 
-from typing import Annotated, Any
+from typing import Annotated, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -11,8 +11,8 @@ from ..._documents.schedules import ScheduleDocument, ScheduleList, Ticks, sched
 from ..._model.key import Scope
 from ..._model.schedule import Missed, Overlap, ScheduleOptions
 from ..._policy.schedule import MAX_AT_MOST, MAX_JITTER
-from ..input_fields import Attempts, Name, Payload, Priority, Why
-from ..operation import ApiRequest, ApiResponse, NoQuery, Operations
+from ..input_fields import Attempts, Name, Payload, Priority, Why, given_fields
+from ..operation import AnyRequest, ApiRequest, ApiResponse, NoQuery, Operations
 from .tasks import ReasonQuery
 
 schedules = Operations("schedules")
@@ -58,92 +58,67 @@ class TriggeredTask(Struct, kw_only=True):
     id: Id
 
 
-@schedules("GET", "/schedules", scope=Scope.READ, response=ScheduleList)
-async def list_schedules(request: ApiRequest[NoQuery, None]) -> ScheduleList:
+@schedules("GET", "/schedules", Scope.READ)
+async def list_schedules(request: AnyRequest) -> ScheduleList:
     """List schedules."""
-    return ScheduleList(
-        items=[schedule_document(one) for one in await request.service.app.operator.schedules.list()]
-    )
+    return ScheduleList(items=[schedule_document(one) for one in await request.operator().schedules.list()])
 
 
-@schedules("GET", "/schedules/{name}", scope=Scope.READ, response=ScheduleDocument, statuses=(404,))
-async def get_schedule(request: ApiRequest[NoQuery, None]) -> ScheduleDocument:
+@schedules("GET", "/schedules/{name}", Scope.READ)
+async def get_schedule(request: AnyRequest) -> ScheduleDocument:
     """Show a schedule."""
-    return await _show(request)
+    return schedule_document(await request.operator().schedules.get(request.path("name")))
 
 
-@schedules(
-    "GET", "/schedules/{name}/ticks", scope=Scope.READ, query=TicksQuery, response=Ticks, statuses=(404,)
-)
+@schedules("GET", "/schedules/{name}/ticks", Scope.READ)
 async def list_ticks(request: ApiRequest[TicksQuery, None]) -> Ticks:
     """List the next ticks of a schedule."""
-    found = request.service.app.operator.schedules
+    found = request.operator().schedules
     return Ticks(items=[*await found.upcoming(request.path("name"), request.query.number)])
 
 
-@schedules("PUT", "/schedules/{name}", scope=Scope.OPERATE, body=ScheduleInput, response=ScheduleDocument)
+@schedules("PUT", "/schedules/{name}", Scope.OPERATE)
 async def put_schedule(request: ApiRequest[NoQuery, ScheduleInput]) -> ScheduleDocument:
     """Create or replace a schedule. Ticks before now are not fired."""
     body = request.body
     spec = request.service.app.types.get(body.type)
     payload = checked_payload(b"{}" if body.payload is UNSET else bytes(body.payload), spec)
-    options: Any = {
-        name: value for name in ScheduleOptions.__annotations__ if (value := getattr(body, name)) is not UNSET
-    }
+    options = cast("ScheduleOptions", given_fields(body, ScheduleOptions.__annotations__))
     found = request.operator(body.why).schedules
     made = await found.make(request.path("name"), body.type, body.rule, payload, spec, **options)
     await found.put(made, instead=True)
-    return await _show(request)
+    return await get_schedule(request)
 
 
-@schedules("DELETE", "/schedules/{name}", scope=Scope.OPERATE, query=ReasonQuery, status=204, statuses=(404,))
+@schedules("DELETE", "/schedules/{name}", Scope.OPERATE, status=204)
 async def remove_schedule(request: ApiRequest[ReasonQuery, None]) -> None:
     """Remove a schedule. Tasks that it has enqueued stay."""
     await request.operator(request.query.why).schedules.remove(request.path("name"))
 
 
-@schedules(
-    "POST",
-    "/schedules/{name}/pause",
-    scope=Scope.OPERATE,
-    query=ReasonQuery,
-    response=ScheduleDocument,
-    statuses=(404,),
-)
+@schedules("POST", "/schedules/{name}/pause", Scope.OPERATE)
 async def pause_schedule(request: ApiRequest[ReasonQuery, None]) -> ScheduleDocument:
     """Pause a schedule. Ticks that pass meanwhile are not fired later."""
     await request.operator(request.query.why).schedules.pause(request.path("name"))
-    return await _show(request)
+    return await get_schedule(request)
 
 
-@schedules(
-    "POST",
-    "/schedules/{name}/resume",
-    scope=Scope.OPERATE,
-    query=ReasonQuery,
-    response=ScheduleDocument,
-    statuses=(404,),
-)
+@schedules("POST", "/schedules/{name}/resume", Scope.OPERATE)
 async def resume_schedule(request: ApiRequest[ReasonQuery, None]) -> ScheduleDocument:
     """Resume a schedule with its next tick."""
     await request.operator(request.query.why).schedules.resume(request.path("name"))
-    return await _show(request)
+    return await get_schedule(request)
 
 
 @schedules(
     "POST",
     "/schedules/{name}/trigger",
-    scope=Scope.OPERATE,
-    response=TriggeredTask,
+    Scope.OPERATE,
     status=201,
-    statuses=(404, 409),
+    statuses=(409,),
     response_headers=("Location",),
 )
-async def trigger_schedule(request: ApiRequest[NoQuery, None]) -> ApiResponse:
+async def trigger_schedule(request: AnyRequest) -> ApiResponse[TriggeredTask]:
     """Enqueue the task of a schedule now. Its ticks are not affected; `enqueued_by` names the key."""
     task_id = await request.operator().schedules.trigger(request.path("name"))
     return ApiResponse(value=TriggeredTask(id=task_id), headers=request.location(task_id))
-
-
-async def _show(request: ApiRequest[Any, Any]) -> ScheduleDocument:
-    return schedule_document(await request.service.app.operator.schedules.get(request.path("name")))

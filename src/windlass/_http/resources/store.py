@@ -41,7 +41,7 @@ async def call_verb(service: Service, caller: Caller, request: Request) -> Respo
     name = request.path_params["verb"]
     kind = REQUESTS.get(name)
     if kind is None:
-        raise Problem(404, "not-found", f"there is no such verb; the verbs are {', '.join(REQUESTS)}")
+        raise Problem("not-found", f"there is no such verb; the verbs are {', '.join(REQUESTS)}")
     caller.require_scope(kind.scope)
     caller.require_unbound()
     body = await read_body(request)

@@ -1,6 +1,6 @@
 """Tasks: list, show, wait for, cancel and replay them."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -11,7 +11,7 @@ from ..._model.key import Scope
 from ..._model.state import ENDED, State
 from ..input_fields import Payload, Why
 from ..long_poll import disconnected
-from ..operation import ApiRequest, ApiResponse, NoQuery, Operations
+from ..operation import AnyRequest, ApiRequest, ApiResponse, NoQuery, Operations
 from ..task_query import TaskFilter, TaskListQuery, filter_for, task_in_path, task_page
 
 tasks = Operations("tasks")
@@ -65,21 +65,13 @@ class TaskStateDocument(Struct, kw_only=True):
     state: State
 
 
-@tasks("GET", "/tasks", scope=Scope.READ, bound=True, query=TaskListQuery, response=TaskPage)
-async def list_tasks(request: ApiRequest[TaskListQuery, None]) -> ApiResponse:
+@tasks("GET", "/tasks", Scope.READ, bound=True)
+async def list_tasks(request: ApiRequest[TaskListQuery, None]) -> ApiResponse[TaskPage]:
     """List matching tasks, oldest first unless `newest_first`."""
     return await task_page(request)
 
 
-@tasks(
-    "GET",
-    "/tasks/{id}",
-    scope=Scope.READ,
-    bound=True,
-    query=WaitQuery,
-    response=TaskDocument,
-    statuses=(404,),
-)
+@tasks("GET", "/tasks/{id}", Scope.READ, bound=True)
 async def get_task(request: ApiRequest[WaitQuery, None]) -> TaskDocument:
     """Show a task. With `wait`, respond when it has ended or the time is up."""
     task = await task_in_path(request)
@@ -92,66 +84,49 @@ async def get_task(request: ApiRequest[WaitQuery, None]) -> TaskDocument:
     return task_document(task, request.caller.may_see)
 
 
-@tasks("GET", "/tasks/{id}/attempts", scope=Scope.READ, bound=True, response=AttemptList, statuses=(404,))
-async def list_attempts(request: ApiRequest[NoQuery, None]) -> AttemptList:
+@tasks("GET", "/tasks/{id}/attempts", Scope.READ, bound=True)
+async def list_attempts(request: AnyRequest) -> AttemptList:
     """List a task's settled attempts."""
     task = await task_in_path(request)
-    found = await request.service.app.operator.attempts(task.id)
+    found = await request.operator().attempts(task.id)
     return AttemptList(items=[attempt_document(attempt) for attempt in found])
 
 
-@tasks(
-    "DELETE",
-    "/tasks/{id}",
-    scope=Scope.OPERATE,
-    bound=True,
-    query=ReasonQuery,
-    response=TaskStateDocument,
-    statuses=(202, 404, 409),
-)
-async def cancel_task(request: ApiRequest[ReasonQuery, None]) -> ApiResponse:
+@tasks("DELETE", "/tasks/{id}", Scope.OPERATE, bound=True, statuses=(202, 409))
+async def cancel_task(request: ApiRequest[ReasonQuery, None]) -> ApiResponse[TaskStateDocument]:
     """Cancel a task.
 
     A task that is not running is cancelled at once (200). A running one is asked to stop (202). One that has
     ended is refused (409).
     """
     task = await task_in_path(request)
-    state = await request.service.app.operator.cancel_one(task.id, by=request.by(request.query.why))
+    state = await request.operator().cancel_one(task.id, by=request.by(request.query.why))
     return ApiResponse(
         value=TaskStateDocument(id=task.id, state=state), status=200 if state in ENDED else 202
     )
 
 
-@tasks(
-    "POST",
-    "/tasks/{id}/replay",
-    scope=Scope.OPERATE,
-    bound=True,
-    body=ReplayInput,
-    requires_body=False,
-    response=TaskStateDocument,
-    statuses=(404, 409),
-)
+@tasks("POST", "/tasks/{id}/replay", Scope.OPERATE, bound=True, requires_body=False, statuses=(409,))
 async def replay_task(request: ApiRequest[NoQuery, ReplayInput]) -> TaskStateDocument:
     """Replay a dead or cancelled task, optionally with a new payload. Its attempts count from 0 again."""
     task = await task_in_path(request)
     payload = request.body.payload
     edited = None if payload is UNSET else bytes(payload)
-    await request.service.app.operator.replay_one(task.id, by=request.by(request.body.why), payload=edited)
+    await request.operator().replay_one(task.id, by=request.by(request.body.why), payload=edited)
     return TaskStateDocument(id=task.id, state=State.READY)
 
 
-@tasks("POST", "/tasks/cancel", scope=Scope.OPERATE, bound=True, body=BulkInput, response=TaskCount)
+@tasks("POST", "/tasks/cancel", Scope.OPERATE, bound=True)
 async def cancel_tasks(request: ApiRequest[NoQuery, BulkInput]) -> TaskCount:
     """Cancel matching tasks that have not ended; running ones are asked to stop."""
     where = filter_for(request.caller, request.body.where, *(state for state in State if state not in ENDED))
     if request.body.dry_run:
         return await count_matching(request, where)
     by = request.by(request.body.why)
-    return TaskCount(number=await request.service.app.operator.cancel(where, by=by, limit=request.body.limit))
+    return TaskCount(number=await request.operator().cancel(where, by=by, limit=request.body.limit))
 
 
-async def count_matching(request: ApiRequest[Any, Any], where: Filter) -> TaskCount:
+async def count_matching(request: AnyRequest, where: Filter) -> TaskCount:
     """Count the tasks that match."""
-    counts = await request.service.app.operator.count(where)
+    counts = await request.operator().count(where)
     return TaskCount(number=sum(one.number for one in counts), exact=all(one.exact for one in counts))

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta, Raw, Struct, field
 
@@ -20,7 +20,7 @@ from ...errors import SessionLost
 from ...signals import Fatal
 from ..input_fields import Name
 from ..long_poll import WakeListener
-from ..operation import ApiRequest, NoQuery, Operations
+from ..operation import AnyRequest, ApiRequest, NoQuery, Operations
 from ..worker_outcomes import OutcomeInput, own_tasks, settle_outcomes, settlement
 
 work = Operations("work")
@@ -148,15 +148,7 @@ class SettledTasks(Struct, kw_only=True):
     tasks: list[SettledTask]
 
 
-@work(
-    "POST",
-    "/work/sessions",
-    scope=Scope.WORK,
-    bound=True,
-    body=WorkerInput,
-    response=SessionDocument,
-    status=201,
-)
+@work("POST", "/work/sessions", Scope.WORK, bound=True, status=201)
 async def open_session(request: ApiRequest[NoQuery, WorkerInput]) -> SessionDocument:
     """Open a session, which holds the leases of all tasks that this worker claims."""
     request.caller.require_work_on(request.body.queues)
@@ -168,23 +160,15 @@ async def open_session(request: ApiRequest[NoQuery, WorkerInput]) -> SessionDocu
     return SessionDocument(session=session, lease=lease, heartbeat=lease / 3, now=now)
 
 
-@work("DELETE", "/work/sessions/{name}", scope=Scope.WORK, bound=True, status=204, statuses=(410,))
-async def end_session(request: ApiRequest[NoQuery, None]) -> None:
+@work("DELETE", "/work/sessions/{name}", Scope.WORK, bound=True, status=204, statuses=(410,))
+async def end_session(request: AnyRequest) -> None:
     """End a session. Tasks that it still holds are rescued at once and may run again."""
     session = _own_session(request, request.path("name"))
     if not await request.service.store.remove(Session, session):
         raise SessionLost("the session has expired or was never opened")
 
 
-@work(
-    "POST",
-    "/work/heartbeat",
-    scope=Scope.WORK,
-    bound=True,
-    body=HeartbeatInput,
-    response=HeartbeatResponse,
-    statuses=(410,),
-)
+@work("POST", "/work/heartbeat", Scope.WORK, bound=True, statuses=(410,))
 async def heartbeat(request: ApiRequest[NoQuery, HeartbeatInput]) -> HeartbeatResponse:
     """Renew the leases of a session. Returns which leases are lost and which tasks to cancel.
 
@@ -194,15 +178,7 @@ async def heartbeat(request: ApiRequest[NoQuery, HeartbeatInput]) -> HeartbeatRe
     return await _beat(request, request.body)
 
 
-@work(
-    "POST",
-    "/work/claim",
-    scope=Scope.WORK,
-    bound=True,
-    body=ClaimInput,
-    response=ClaimedTasks,
-    statuses=(410,),
-)
+@work("POST", "/work/claim", Scope.WORK, bound=True, statuses=(410,))
 async def claim(request: ApiRequest[NoQuery, ClaimInput]) -> ClaimedTasks:
     """Claim up to `limit` ready tasks. With `wait`, respond as soon as there are any."""
     body = request.body
@@ -221,7 +197,7 @@ async def claim(request: ApiRequest[NoQuery, ClaimInput]) -> ClaimedTasks:
     return ClaimedTasks(tasks=delivered)
 
 
-@work("POST", "/work/settle", scope=Scope.WORK, bound=True, body=SettleInput, response=SettledTasks)
+@work("POST", "/work/settle", Scope.WORK, bound=True)
 async def settle(request: ApiRequest[NoQuery, SettleInput]) -> SettledTasks:
     """Settle tasks by their outcomes. Repeating a request is harmless; a lost lease changes nothing.
 
@@ -234,9 +210,7 @@ async def settle(request: ApiRequest[NoQuery, SettleInput]) -> SettledTasks:
     return SettledTasks(tasks=[SettledTask(id=one.id, receipt=receipt) for one, receipt in pairs])
 
 
-async def _beat(
-    request: ApiRequest[Any, Any], beat: HeartbeatInput, *, opening: bool = False
-) -> HeartbeatResponse:
+async def _beat(request: AnyRequest, beat: HeartbeatInput, *, opening: bool = False) -> HeartbeatResponse:
     worker = beat.worker
     session = _own_session(request, beat.session)
     leases, others = await _held(request, beat)
@@ -274,7 +248,7 @@ def _progress(given: ProgressDocument) -> Progress:
 
 
 async def _held(
-    request: ApiRequest[Any, Any], beat: HeartbeatInput
+    request: AnyRequest, beat: HeartbeatInput
 ) -> tuple[dict[Lease, ProgressDocument | None], Sequence[Lease]]:
     """Return the caller's own leases with their progress, and those that are not its own."""
     held = {Lease(one.id, one.fence): one.progress for one in beat.held}
@@ -305,7 +279,7 @@ async def _claim_when_ready(request: ApiRequest[NoQuery, ClaimInput], wanted: Cl
             await request.recheck_key()
 
 
-async def _claimed_task(request: ApiRequest[Any, Any], task: Task) -> ClaimedTask | None:
+async def _claimed_task(request: AnyRequest, task: Task) -> ClaimedTask | None:
     """Return the task with its predecessors' results; bury it and return None if these are gone."""
     try:
         payload = await payload_with_results(request.service.store, task)
@@ -317,7 +291,7 @@ async def _claimed_task(request: ApiRequest[Any, Any], task: Task) -> ClaimedTas
     return build_document(ClaimedTask, task, payload=Raw(payload))
 
 
-def _own_session(request: ApiRequest[Any, Any], session: str) -> str:
+def _own_session(request: AnyRequest, session: str) -> str:
     """Return the session id; raise SessionLost if a bound key did not open it."""
     if request.caller.is_bound and not session.startswith(request.caller.session_prefix):
         raise SessionLost("the session has expired or was never opened; open a new one")

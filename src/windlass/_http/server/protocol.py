@@ -25,9 +25,9 @@ STALL_SECONDS = 30.0
 
 MAX_HEAD = 16 * 1024
 
-_BUSY = Problem(503, "busy", "too many connections; retry")
-_MALFORMED = Problem(400, "malformed", "not a valid HTTP/1.1 request")
-_HEAD_TOO_LARGE = Problem(431, "head-too-large", f"the request head is larger than {MAX_HEAD:,} bytes")
+_BUSY = Problem("busy", "too many connections; retry")
+_MALFORMED = Problem("malformed", "not a valid HTTP/1.1 request")
+_HEAD_TOO_LARGE = Problem("head-too-large", f"the request head is larger than {MAX_HEAD:,} bytes")
 
 
 class GuardedProtocol(HttpToolsProtocol):

@@ -22,9 +22,9 @@ async def read_body(request: Request, *, optional: bool = False) -> bytes:
         return b""
     kind = header(request, b"content-type")
     if kind != "application/json" and kind.partition(";")[0].strip().lower() != "application/json":
-        raise Problem(415, "unsupported-media-type", "send JSON, with Content-Type: application/json")
+        raise Problem("unsupported-media-type", "send JSON, with Content-Type: application/json")
     if header(request, b"content-encoding", "identity").strip().lower() != "identity":
-        raise Problem(415, "unsupported-media-type", "compressed bodies are not supported")
+        raise Problem("unsupported-media-type", "compressed bodies are not supported")
     length = header(request, b"content-length")
     if length.isdigit() and int(length) > MAX_BODY:
         raise _too_large()
@@ -34,7 +34,7 @@ async def read_body(request: Request, *, optional: bool = False) -> bytes:
         async with asyncio.timeout(MAX_SECONDS):
             return _utf8(await _chunks(request))
     except TimeoutError:
-        raise Problem(408, "too-slow", f"the body did not arrive within {MAX_SECONDS:g} seconds") from None
+        raise Problem("too-slow", f"the body did not arrive within {MAX_SECONDS:g} seconds") from None
 
 
 def header(request: Request, name: bytes, default: str = "") -> str:
@@ -88,15 +88,15 @@ def unreadable(error: Exception) -> Problem:
     """Return the problem for a body that cannot be decoded."""
     match error:
         case UnicodeDecodeError():
-            return Problem(422, "invalid-request", f"the body is not UTF-8 at byte {error.start}")
+            return Problem("invalid-request", f"the body is not UTF-8 at byte {error.start}")
         case RecursionError():
-            return Problem(422, "invalid-request", "the body is nested too deeply")
+            return Problem("invalid-request", "the body is nested too deeply")
         case _:
-            return Problem(422, "invalid-request", str(error))
+            return Problem("invalid-request", str(error))
 
 
 def _too_large() -> Problem:
-    return Problem(413, "too-large", f"the body is larger than {MAX_BODY:,} bytes")
+    return Problem("too-large", f"the body is larger than {MAX_BODY:,} bytes")
 
 
 def _utf8(body: bytes) -> bytes:
@@ -105,5 +105,5 @@ def _utf8(body: bytes) -> bytes:
         try:
             body.decode()
         except UnicodeDecodeError as error:
-            raise Problem(422, "invalid-request", f"the body is not UTF-8 at byte {error.start}") from None
+            raise Problem("invalid-request", f"the body is not UTF-8 at byte {error.start}") from None
     return body

@@ -27,7 +27,7 @@ def refuse_duplicate_names(body: bytes) -> None:
     if end is not None:
         path = _path(body, end)
         code = "invalid-payload" if any(part in _OPAQUE for part in path) else "invalid-request"
-        raise Problem(422, code, f"an object has the same name twice - at `{_place(path)}`")
+        raise Problem(code, f"an object has the same name twice - at `{_place(path)}`")
 
 
 def _may_have_duplicates(body: bytes) -> bool:

@@ -23,9 +23,9 @@ class LineReader:
     def __init__(self, request: Request) -> None:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != NDJSON:
-            raise Problem(415, "unsupported-media-type", f"send JSON lines, with Content-Type: {NDJSON}")
+            raise Problem("unsupported-media-type", f"send JSON lines, with Content-Type: {NDJSON}")
         if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
-            raise Problem(415, "unsupported-media-type", "compressed bodies are not supported")
+            raise Problem("unsupported-media-type", "compressed bodies are not supported")
         self._stream = request.stream()
 
     async def __aiter__(self) -> AsyncIterator[list[bytes]]:
@@ -35,7 +35,7 @@ class LineReader:
             for batch in _batches(lines):  # complete lines are processed even if the next is too long
                 yield batch
             if len(rest) > MAX_LINE:
-                raise Problem(413, "too-large", f"a line is longer than {MAX_LINE:,} bytes")
+                raise Problem("too-large", f"a line is longer than {MAX_LINE:,} bytes")
         for batch in _batches([rest]):
             yield batch
 
@@ -44,7 +44,7 @@ class LineReader:
             async with asyncio.timeout(SILENCE_SECONDS):
                 return await anext(self._stream, None)
         except TimeoutError:
-            raise Problem(408, "too-slow", f"no data arrived for {SILENCE_SECONDS:g} seconds") from None
+            raise Problem("too-slow", f"no data arrived for {SILENCE_SECONDS:g} seconds") from None
 
 
 def _batches(lines: list[bytes]) -> list[list[bytes]]:

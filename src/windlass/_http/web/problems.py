@@ -7,23 +7,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response
 
-from ...errors import (
-    DuplicateTask,
-    IdempotencyConflict,
-    InvalidPayload,
-    LeaseLost,
-    NotFinished,
-    NotFound,
-    NotSupported,
-    Refused,
-    SchemaMismatch,
-    SessionLost,
-    StoreError,
-    StoreUnavailable,
-    TaskFinished,
-    UsageError,
-    WindlassError,
-)
+from ...errors import StoreError, WindlassError
 
 TYPE = "application/problem+json"
 
@@ -34,23 +18,6 @@ SAFE_HEADERS = {
     "x-content-type-options": "nosniff",
 }
 """Security headers on every response."""
-
-_STATUS: tuple[tuple[type[WindlassError], int], ...] = (
-    (IdempotencyConflict, 422),
-    (NotSupported, 501),
-    (UsageError, 422),
-    (DuplicateTask, 409),
-    (TaskFinished, 409),
-    (LeaseLost, 409),
-    (SessionLost, 410),
-    (Refused, 409),
-    (NotFound, 404),
-    (NotFinished, 408),
-    (StoreUnavailable, 503),
-    (SchemaMismatch, 503),
-    (StoreError, 500),
-    (WindlassError, 500),
-)
 
 TITLES = {
     400: "malformed request",
@@ -98,6 +65,8 @@ CODES: dict[int, tuple[str, ...]] = {
 }
 """The stable codes of problems, by status."""
 
+_STATUSES = {"usage": 422, **{code: status for status, codes in CODES.items() for code in codes}}
+
 
 class ProblemDocument(Struct, kw_only=True):
     """A problem (RFC 9457). `code` is stable for programs; `detail` is for people and may change."""
@@ -114,19 +83,19 @@ class ProblemDocument(Struct, kw_only=True):
 
 
 class Problem(Exception):
-    """Raised to respond with a problem document."""
+    """Raised to respond with a problem document, with the status of its code unless one is given."""
 
     def __init__(
         self,
-        status: int,
         code: str,
         detail: str,
         *,
+        status: int | None = None,
         headers: Mapping[str, str] | None = None,
         **more: Any,
     ) -> None:
         super().__init__(detail)
-        self.status = status
+        self.status = status or _STATUSES.get(code, 500)
         self.code = code
         self.detail = detail
         self.headers = headers or {}
@@ -135,20 +104,14 @@ class Problem(Exception):
 
 def problem_from(error: WindlassError) -> Problem:
     """Return the problem of one of our errors."""
-    status = next(status for kind, status in _STATUS if isinstance(error, kind))
-    more: dict[str, Any] = {}
-    if isinstance(error, DuplicateTask | IdempotencyConflict):
-        more["standing"] = error.standing
-    if isinstance(error, InvalidPayload):
-        more["pointer"] = error.pointer
-    return Problem(status, error.code, str(error), **more)
+    more = {name: getattr(error, name) for name in ("standing", "pointer") if hasattr(error, name)}
+    return Problem(error.code, str(error), **more)
 
 
 def store_problem(error: StoreError) -> Problem:
     """Return the problem of a store error without its message, which may name hosts and files."""
-    known = problem_from(error)
     hint = "retry" if error.transient else "see the server's log"
-    return Problem(known.status, known.code, f"the store failed; {hint}")
+    return Problem(error.code, f"the store failed; {hint}")
 
 
 def problem_document(problem: Problem) -> ProblemDocument:

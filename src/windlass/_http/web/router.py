@@ -54,7 +54,7 @@ class Router:
                 known = known or routes
         if known:
             return _route(known, method), {}
-        raise Problem(404, "not-found", "there is no such path")
+        raise Problem("not-found", "there is no such path")
 
 
 def path_within(connection: Mapping[str, Any]) -> str:
@@ -72,7 +72,7 @@ def mount_path(connection: Mapping[str, Any]) -> str:
 def _route(routes: Routes, method: str) -> Route:
     if method not in routes:
         allowed = {"Allow": ", ".join(sorted(routes))}
-        raise Problem(405, "method-not-allowed", f"allowed methods: {allowed['Allow']}", headers=allowed)
+        raise Problem("method-not-allowed", f"allowed methods: {allowed['Allow']}", headers=allowed)
     return routes[method]
 
 

@@ -1,13 +1,14 @@
 """The verbs of the seam as messages: the requests and responses between an HTTP store and its server.
 
-A request class names its verb, the scope that a key needs for it, and the type of the response; its fields
-are the parameters of the verb. Joining or opening a transaction and migrating have no
-message: they need a connection to the database.
+A request class is named after its verb and has the scope that a key needs for it and the type of the
+response; its fields are the parameters of the verb. Joining or opening a transaction and migrating have no
+message: they need a connection to the database. `RemoteStore` has the verbs as methods that send these.
 """
 
-from collections.abc import Coroutine
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Generic, TypeVar, get_args
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, get_args
 
 import msgspec
 from msgspec import Struct
@@ -22,9 +23,10 @@ from .._model.record import KINDS, Audit, Record, Session
 from .._model.task import Enqueued, NewTask, Task, TaskId
 from .._model.verdict import Settled, Settlement
 from ..errors import InvalidOption
-from .json_codec import Decoder
+from .json_codec import Decoder, encode
 from .protocol import Finding, Promise, Promoted, Store
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -33,6 +35,9 @@ class Request(Struct, Generic[T], frozen=True):
 
     verb: ClassVar[str]
     scope: ClassVar[Scope]
+
+    def __init_subclass__(cls) -> None:
+        cls.verb = cls.__name__.removesuffix("Request").lower()
 
     def call(self, store: Store) -> Coroutine[Any, Any, Any]:
         """Call the verb on a store, with the fields as its arguments."""
@@ -56,7 +61,6 @@ class StoreInfo(Struct, frozen=True, kw_only=True):
 
 
 class AboutRequest(Request[StoreInfo], frozen=True):
-    verb = "about"
     scope = Scope.READ
 
     async def call(self, store: Store) -> StoreInfo:
@@ -66,59 +70,50 @@ class AboutRequest(Request[StoreInfo], frozen=True):
 
 
 class EnqueueRequest(Request[tuple[Enqueued, ...]], frozen=True):
-    verb = "enqueue"
     scope = Scope.ENQUEUE
     batch: tuple[NewTask, ...]
 
 
 class ClaimRequest(Request[tuple[Claimed, ...]], frozen=True):
-    verb = "claim"
     scope = Scope.WORK
     claim: Claim
 
 
 class SettleRequest(Request[Settled], frozen=True):
-    verb = "settle"
     scope = Scope.WORK
     batch: tuple[Settlement, ...] = ()
     claim: Claim | None = None
 
 
 class HeartbeatRequest(Request[HeartbeatReply], frozen=True):
-    verb = "heartbeat"
     scope = Scope.WORK
     beat: Heartbeat
 
 
 class OnceRequest(Request[bool], frozen=True):
-    verb = "once"
     scope = Scope.WORK
     lease: Lease
     key: str
 
 
 class LeadRequest(Request[bool], frozen=True):
-    verb = "lead"
     scope = Scope.WORK
     holder: str
     lease_for: timedelta
 
 
 class PromoteRequest(Request[Promoted], frozen=True):
-    verb = "promote"
     scope = Scope.WORK
     limit: int
 
 
 class RescueRequest(Request[tuple[Claimed, ...]], frozen=True):
-    verb = "rescue"
     scope = Scope.WORK
     session: str
     limit: int
 
 
 class PruneRequest(Request[int], frozen=True):
-    verb = "prune"
     scope = Scope.OPERATE
     retention: Retention
     limit: int
@@ -126,27 +121,23 @@ class PruneRequest(Request[int], frozen=True):
 
 
 class FindRequest(Request[Slice[Task]], frozen=True):
-    verb = "find"
     scope = Scope.READ
     where: Filter
     page: Page
 
 
 class CountRequest(Request[tuple[Count, ...]], frozen=True):
-    verb = "count"
     scope = Scope.READ
     where: Filter
     by: tuple[Dimension, ...] = ()
 
 
 class AttemptsRequest(Request[tuple[Attempt, ...]], frozen=True):
-    verb = "attempts"
     scope = Scope.READ
     task_id: TaskId
 
 
 class ApplyRequest(Request[tuple[TaskId, ...]], frozen=True):
-    verb = "apply"
     scope = Scope.OPERATE
     action: Action
     where: Filter
@@ -154,7 +145,6 @@ class ApplyRequest(Request[tuple[TaskId, ...]], frozen=True):
 
 
 class PutRequest(Request[None], frozen=True):
-    verb = "put"
     scope = Scope.OPERATE
     kind: str
     record: bytes
@@ -167,7 +157,6 @@ class PutRequest(Request[None], frozen=True):
 class RecordsRequest(Request[Any], frozen=True):
     """The response is a `Slice` of the kind asked for, which only the caller can decode."""
 
-    verb = "records"
     scope = Scope.READ
     kind: str
     page: Page
@@ -177,7 +166,6 @@ class RecordsRequest(Request[Any], frozen=True):
 
 
 class RemoveRequest(Request[bool], frozen=True):
-    verb = "remove"
     scope = Scope.OPERATE
     kind: str
     name: str
@@ -188,8 +176,56 @@ class RemoveRequest(Request[bool], frozen=True):
 
 
 class CheckRequest(Request[tuple[Finding, ...]], frozen=True):
-    verb = "check"
     scope = Scope.READ
+
+
+def _sent(
+    request: Callable[P, Request[T]],
+) -> Callable[Concatenate["RemoteStore", P], Coroutine[Any, Any, T]]:
+    """Return the verb of a request class as a method that takes its fields and sends it."""
+
+    def send(self: "RemoteStore", /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        return self.request(request(*args, **kwargs))
+
+    return send
+
+
+class RemoteStore(ABC):
+    """A store elsewhere: the verbs that have a message, sent by `request`.
+
+    Left to the subclass: `records`, whose response only the caller can decode, and what has no message.
+    """
+
+    @abstractmethod
+    def request(self, request: Request[T]) -> Coroutine[Any, Any, T]:
+        """Send a request to the store and return its response. Raises what the store raised."""
+
+    claim = _sent(ClaimRequest)
+    heartbeat = _sent(HeartbeatRequest)
+    once = _sent(OnceRequest)
+    lead = _sent(LeadRequest)
+    promote = _sent(PromoteRequest)
+    rescue = _sent(RescueRequest)
+    prune = _sent(PruneRequest)
+    find = _sent(FindRequest)
+    attempts = _sent(AttemptsRequest)
+    apply = _sent(ApplyRequest)
+    check = _sent(CheckRequest)
+
+    def enqueue(self, batch: Sequence[NewTask]) -> Coroutine[Any, Any, Sequence[Enqueued]]:
+        return self.request(EnqueueRequest(tuple(batch)))
+
+    def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Coroutine[Any, Any, Settled]:
+        return self.request(SettleRequest(tuple(batch), claim))
+
+    def count(self, where: Filter, by: Sequence[Dimension]) -> Coroutine[Any, Any, Sequence[Count]]:
+        return self.request(CountRequest(where, tuple(by)))
+
+    def put(self, record: Record, by: By | None = None) -> Coroutine[Any, Any, None]:
+        return self.request(PutRequest(record_name(type(record)), encode(record), by))
+
+    def remove(self, kind: type[Record], name: str, by: By | None = None) -> Coroutine[Any, Any, bool]:
+        return self.request(RemoveRequest(record_name(kind), name, by))
 
 
 REQUESTS: dict[str, type[Request[Any]]] = {kind.verb: kind for kind in Request.__subclasses__()}

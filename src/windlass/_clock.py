@@ -9,7 +9,6 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """Return the current time as an aware datetime in UTC."""
-        ...
 
 
 class SystemClock:

@@ -5,7 +5,6 @@ from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
-from ._client.alerts import DeclaredAlerts
 from ._client.builder import TaskBuilder
 from ._client.client import Client, LoopThread
 from ._client.declarations import Declarations
@@ -86,7 +85,6 @@ class App:
             None if webhook_secret is None else checked_secret(webhook_secret)
         )
         self._declarations = Declarations()
-        self._alerts = DeclaredAlerts()
         self.schedules = DeclaredSchedules()
         who = identity or process_identity()
         self._loop = LoopThread()
@@ -294,7 +292,7 @@ class App:
         options = AlertOptions(
             type=type_name, queue=queue, count=count, window=window, hold=hold, webhook=webhook
         )
-        self._alerts.add(new_alert(name, **options))
+        self._declarations.alert(new_alert(name, **options))
 
     def on_alert(self, listener: Callable[[AlertEvent], None]) -> Callable[[AlertEvent], None]:
         """Call this function with each alert event, in the worker that leads. It must not block."""
@@ -325,7 +323,6 @@ class App:
     async def publish(self) -> None:
         """Write to the store what is declared and new or changed; learn how the store orders its queues."""
         await self._declarations.publish(self.store, self.types)
-        await self._alerts.publish(self.store)
         await self.schedules.publish(self.store, self.builder.ordering)
 
     def use_store(self, store: str | Store) -> Store:

@@ -8,14 +8,13 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from ._policy.input.options import checked_name, parse_duration
-from ._policy.input.quote import quoted
+from ._policy.input.quote import quoted, suggestion
 from ._policy.input.trace import RELATIONS
 from .alerts import Secret, checked_secret
 from .errors import InvalidOption
@@ -120,7 +119,7 @@ class _Reader:
             if key in _FIELDS:
                 self.take(key, value, variable)
             else:  # a warning only: it may belong to another program
-                self.warnings.append(f"{variable} is not a setting of windlass; {_hint(key)}")
+                self.warnings.append(f"{variable} is not a setting of windlass{_hint(key)}")
 
     def take(self, key: str, value: object, source: str) -> None:
         try:
@@ -133,7 +132,7 @@ class _Reader:
             if key in _FIELDS:
                 self.take(key, value, f"{source}, {key}")
             else:
-                self.errors.append(f"{source}: there is no setting {quoted(key)}; {_hint(key)}")
+                self.errors.append(f"{source}: there is no setting {quoted(key)}{_hint(key)}")
 
     def _table(self, path: Path) -> dict[str, Any] | None:
         tool = (self._document(path) or {}).get("tool")
@@ -151,8 +150,7 @@ class _Reader:
 
 
 def _hint(key: str) -> str:
-    close = get_close_matches(key.lower().replace("-", "_"), _FIELDS, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"the settings are {', '.join(_FIELDS)}"
+    return suggestion(key.lower().replace("-", "_"), _FIELDS, f"the settings are {', '.join(_FIELDS)}")
 
 
 def _text(value: object, key: str) -> str:

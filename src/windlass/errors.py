@@ -22,8 +22,10 @@
        └─ SchemaMismatch      its schema is newer or older than this version
 
 Each class has one `code`: the HTTP problem type, the word in the CLI's error line, the anchor in the docs.
+It is the name of the class in kebab case, `invalid-payload`; subclasses elsewhere keep that of their parent.
 """
 
+import re
 from typing import ClassVar
 
 
@@ -31,6 +33,10 @@ class WindlassError(Exception):
     """The root of all errors that windlass raises."""
 
     code: ClassVar[str] = "error"
+
+    def __init_subclass__(cls) -> None:
+        if cls.__module__ == __name__ and "code" not in vars(cls):
+            cls.code = re.sub(r"(?<!^)([A-Z])", r"-\1", cls.__name__).lower()
 
 
 class UsageError(WindlassError):
@@ -42,8 +48,6 @@ class UsageError(WindlassError):
 class InvalidPayload(UsageError):
     """Not valid as JSON. `pointer` is the JSON Pointer (RFC 6901) of the invalid value."""
 
-    code = "invalid-payload"
-
     def __init__(self, message: str, *, pointer: str = "") -> None:
         super().__init__(message)
         self.pointer = pointer
@@ -52,31 +56,21 @@ class InvalidPayload(UsageError):
 class InvalidOption(UsageError):
     """An option, a name, a duration or a setting is invalid."""
 
-    code = "invalid-option"
-
 
 class UnknownTaskType(UsageError):
     """The app declares no task type of that name."""
-
-    code = "unknown-task-type"
 
 
 class NotSupported(UsageError):
     """This store lacks the capability."""
 
-    code = "not-supported"
-
 
 class Refused(WindlassError):
     """Valid, but not possible in the present state."""
 
-    code = "refused"
-
 
 class DuplicateTask(Refused):
     """A task with the same fingerprint has not ended yet; `standing` is its id."""
-
-    code = "duplicate-task"
 
     def __init__(self, message: str, *, standing: str) -> None:
         super().__init__(message)
@@ -86,8 +80,6 @@ class DuplicateTask(Refused):
 class IdempotencyConflict(Refused):
     """The idempotency key already belongs to a different request; `standing` is that task's id."""
 
-    code = "idempotency-conflict"
-
     def __init__(self, message: str, *, standing: str) -> None:
         super().__init__(message)
         self.standing = standing
@@ -96,66 +88,46 @@ class IdempotencyConflict(Refused):
 class TaskFinished(Refused):
     """The task has already ended."""
 
-    code = "task-finished"
-
 
 class LeaseLost(Refused):
     """The lease is no longer valid; nothing was changed."""
-
-    code = "lease-lost"
 
 
 class SessionLost(Refused):
     """The worker's session has expired or was never opened; other workers may hold its leases."""
 
-    code = "session-lost"
-
 
 class NotFound(WindlassError):
     """The store has no such task, queue, worker or record."""
-
-    code = "not-found"
 
 
 class NoResult(WindlassError):
     """The task has no result."""
 
-    code = "no-result"
-
 
 class TaskDead(NoResult):
     """The task died; the message is its last error."""
-
-    code = "task-dead"
 
 
 class TaskCancelled(NoResult):
     """The task was cancelled before it could complete."""
 
-    code = "task-cancelled"
-
 
 class NotFinished(NoResult, TimeoutError):
     """The task did not end within the timeout; it continues."""
-
-    code = "not-finished"
 
 
 class StoreError(WindlassError):
     """The store failed. `transient` says whether a retry can help."""
 
-    code = "store-error"
     transient: ClassVar[bool] = False
 
 
 class StoreUnavailable(StoreError):
     """The store is unreachable, busy or full; retry later."""
 
-    code = "store-unavailable"
     transient = True
 
 
 class SchemaMismatch(StoreError):
     """The store's schema does not match this version: migrate the store or upgrade windlass."""
-
-    code = "schema-mismatch"

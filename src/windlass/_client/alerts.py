@@ -1,23 +1,20 @@
 """Alerts on dead letters: declare, list, add, remove and test them."""
 
 from collections.abc import Sequence
-from hashlib import sha256
 from typing import Unpack
 
-import msgspec
 from msgspec import Struct
 
 from .._ids import new_id
 from .._model.alert import Alert, AlertState
 from .._model.filter import By
-from .._model.record import Declaration
 from .._policy.alerts import AlertOptions, dead_letter_filter, new_alert
 from .._policy.input.quote import quoted
 from .._store.protocol import Store
 from .._webhook import WebhookResponse, deliver, trial_message
 from ..alerts import checked_secret
 from ..errors import InvalidOption, NotFound
-from .declarations import list_records, published_declarations
+from .declarations import list_records
 
 
 class AlertStatus(Struct, frozen=True, kw_only=True):
@@ -87,36 +84,7 @@ class Alerts:
         counts = await self._store.count(dead_letter_filter(alert, await self._store.now()), ())
         return AlertStatus(
             alert=alert,
-            alarm=AlertState(name=alert.name) if alarm is None else alarm,
+            alarm=alarm or AlertState(name=alert.name),
             number=sum(count.number for count in counts),
             exact=all(count.exact for count in counts),
         )
-
-
-class DeclaredAlerts:
-    """The alerts that a program declares.
-
-    One is stored when it is new or its declaration has changed; until then an operator's changes stay.
-    """
-
-    def __init__(self) -> None:
-        self._alerts: dict[str, Alert] = {}
-
-    def add(self, alert: Alert) -> None:
-        """Declare an alert; raises InvalidOption if the name is taken by another."""
-        if self._alerts.setdefault(alert.name, alert) != alert:
-            raise InvalidOption(
-                f"the alert {alert.name!r} is already declared on this app; choose another name"
-            )
-
-    async def publish(self, store: Store) -> None:
-        """Store what is new or has changed."""
-        if not self._alerts:
-            return
-        published = await published_declarations(store)
-        for alert in self._alerts.values():
-            # A digest: the webhook's URL may hold a secret, and is stored with the alert already.
-            digest = sha256(msgspec.json.encode(alert)).hexdigest()
-            if published.get(f"alert/{alert.name}") != digest:
-                await store.put(alert)
-                await store.put(Declaration(name=f"alert/{alert.name}", body=digest))

@@ -1,16 +1,18 @@
-"""The queues and limits that a program declares, and how they are published to the store.
+"""The queues, limits and alerts that a program declares, and how they are published to the store.
 
 What the store holds applies. A declaration is stored when it is new or has changed since it was last stored;
 until then an operator's changes stay. So restarting a worker undoes nothing, and deploying a new number does.
 """
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import asdict
 
 from .._handler.spec import HandlerSpec
+from .._model.alert import Alert
 from .._model.limit import Limit
 from .._model.queue import Ordering, QueueSettings
 from .._model.record import Declaration, Record
@@ -24,11 +26,12 @@ R = TypeVar("R", bound=Record)
 
 
 class Declarations:
-    """The queues and limits that a program declares."""
+    """The queues, limits and alerts that a program declares."""
 
     def __init__(self) -> None:
         self._queues: dict[str, QueueChanges] = {}
         self._limits: dict[str, Limit] = {}
+        self._alerts: dict[str, Alert] = {}
         self.orderings: dict[str, Ordering] = {}  # as declared, then as the store has them
 
     def queue(self, name: str, options: QueueChanges) -> None:
@@ -40,31 +43,40 @@ class Declarations:
     def limit(self, name: str, options: LimitOptions, types: Mapping[str, HandlerSpec]) -> None:
         """Declare a limit; raises InvalidOption if it is invalid or the name is taken by another."""
         limit = new_limit(name, options)
-        if name in self._limits and self._limits[name] != limit:
+        if self._limits.get(name, limit) != limit:
             raise InvalidOption(f"the limit {name!r} is already declared on this app; choose another name")
         check_limit(limit, types)
         self._limits[name] = limit
+
+    def alert(self, alert: Alert) -> None:
+        """Declare an alert; raises InvalidOption if the name is taken by another."""
+        if self._alerts.setdefault(alert.name, alert) != alert:
+            raise InvalidOption(
+                f"the alert {alert.name!r} is already declared on this app; choose another name"
+            )
 
     async def publish(self, store: Store, types: Mapping[str, HandlerSpec]) -> None:
         """Store what is new or has changed, and learn how the store orders its queues."""
         for limit in self._limits.values():
             check_limit(limit, types)  # its type may have been declared after it
         queues = {settings.name: settings for settings in await list_records(store, QueueSettings)}
-        if self._queues or self._limits:
-            published = await published_declarations(store)
+        if self._queues or self._limits or self._alerts:
+            published = {one.name: one.body for one in await list_records(store, Declaration)}
+            declared: dict[str, tuple[Record, str]] = {}
             for name, options in self._queues.items():
-                settings = queues.get(name) or QueueSettings(name=name)
                 key, body = f"queue/{name}", _body(options)
+                queues.setdefault(name, QueueSettings(name=name))
                 if published.get(key) != body:
-                    settings = merged(settings, options, published.get(key))
-                    await store.put(settings)
-                    await store.put(Declaration(name=key, body=body))
-                queues[name] = settings
+                    queues[name] = merged(queues[name], options, published.get(key))
+                declared[key] = queues[name], body
             for limit in self._limits.values():
-                key = f"limit/{limit.name}"
-                body = _body({option: value for option, value in asdict(limit).items() if value is not None})
+                given = {option: value for option, value in asdict(limit).items() if value is not None}
+                declared[f"limit/{limit.name}"] = limit, _body(given)
+            for alert in self._alerts.values():
+                declared[f"alert/{alert.name}"] = alert, digest_of(alert)
+            for key, (record, body) in declared.items():
                 if published.get(key) != body:
-                    await store.put(limit)
+                    await store.put(record)
                     await store.put(Declaration(name=key, body=body))
         self.orderings |= {name: settings.ordering for name, settings in queues.items()}
 
@@ -95,15 +107,15 @@ def merged(settings: QueueSettings, options: QueueChanges, before: str | None) -
         return changed_queue(QueueSettings(name=settings.name, paused=settings.paused), options)
 
 
-async def published_declarations(store: Store) -> dict[str, str]:
-    """Return what was last stored of each declaration, by its kind and name."""
-    return {one.name: one.body for one in await list_records(store, Declaration)}
-
-
 async def list_records(store: Store, kind: type[R]) -> Sequence[R]:
     """Open the store and return all records of a kind, by name."""
     await store.open()
     return await all_records(store, kind)
+
+
+def digest_of(record: Record) -> str:
+    """Return what to store of a declared record: it may hold a secret, such as the URL of a webhook."""
+    return sha256(msgspec.json.encode(record)).hexdigest()
 
 
 def _body(options: Mapping[str, Any]) -> str:

@@ -1,12 +1,11 @@
 """Limits: list, set and remove them. What the store holds applies, whatever a program declared."""
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Unpack
 
 from .._model.filter import By
 from .._model.limit import Limit, Usage
-from .._policy.input.quote import quoted
+from .._policy.input.quote import quoted, suggestion
 from .._policy.order.limit_options import LimitOptions, changed_limit, new_limit
 from .._store.protocol import Store
 from ..errors import NotFound
@@ -28,9 +27,7 @@ class Limits:
         """Return a limit; raises NotFound if there is none."""
         found = {limit.name: limit for limit in await self.list()}
         if name not in found:
-            close = get_close_matches(name, found, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise NotFound(f"there is no limit {quoted(name)}{hint}")
+            raise NotFound(f"there is no limit {quoted(name)}{suggestion(name, found)}")
         return found[name]
 
     async def set(self, name: str, **options: Unpack[LimitOptions]) -> Limit:

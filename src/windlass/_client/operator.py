@@ -1,7 +1,7 @@
 """Operator: inspect what is in the store, and act on it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 from typing import Unpack
 
@@ -29,8 +29,9 @@ from .._policy.input.options import checked_name
 from .._policy.input.payload import parse_payload
 from .._policy.order.queue_options import QueueChanges, changed_queue
 from .._store.protocol import Finding, Migration, Promise, Store
-from ..errors import InvalidOption, NotFound, Refused, TaskFinished
+from ..errors import InvalidOption, Refused
 from .alerts import Alerts
+from .client import Handle
 from .declarations import list_records
 from .keys import Keys
 from .limits import Limits
@@ -64,12 +65,7 @@ class Operator:
 
     async def task(self, task_id: TaskId) -> Task:
         """Return one task; raises NotFound if there is none."""
-        found = await self.find(Filter(ids=(task_id,)), Page(limit=1))
-        if not found.items:
-            raise NotFound(
-                f"there is no task {task_id}: it was never enqueued here, or its record was pruned"
-            )
-        return found.items[0]
+        return await Handle(self._store, task_id).task()
 
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
         """List the attempts of a task that have ended, oldest first. An unknown task has none."""
@@ -197,10 +193,7 @@ class Operator:
 
         Raises NotFound if there is none, TaskFinished if it has already ended.
         """
-        await self._store.open()
-        if not await self._store.apply(CancelTasks(by=by), Filter(ids=(task_id,)), 1):
-            task = await self.task(task_id)
-            raise TaskFinished(f"task {task_id} has already ended: it is {task.state}")
+        await Handle(self._store, task_id).cancel(by=by.who, why=by.why)
         return (await self.task(task_id)).state
 
     async def pause(self, queue: str) -> None:
@@ -216,7 +209,7 @@ class Operator:
 
         Programs notice within seconds. Tasks in former stripes are still claimed.
         """
-        await self._set(queue, lambda settings: replace(settings, stripes=stripes))
+        await self.set_queue(queue, stripes=stripes)
 
     async def set_queue(
         self, queue: str, *, paused: bool | None = None, **changes: Unpack[QueueChanges]
@@ -229,12 +222,13 @@ class Operator:
         the queue in the same step; None leaves that as it is. See `App.queue` for the settings.
         Raises InvalidOption.
         """
-
-        def change(settings: QueueSettings) -> QueueSettings:
-            changed = changed_queue(settings, changes)
-            return changed if paused is None else replace(changed, paused=paused)
-
-        return await self._set(queue, change)
+        checked_name(queue, "queue")
+        known = {settings.name: settings for settings in await self.queues()}
+        settings = changed_queue(known.get(queue) or QueueSettings(name=queue), changes)
+        if paused is not None:
+            settings = replace(settings, paused=paused)
+        await self._store.put(settings, self._by)
+        return settings
 
     async def prune(self, retention: Retention) -> int:
         """Delete ended tasks that are past this retention, or their queue's own. Returns how many."""
@@ -300,10 +294,3 @@ class Operator:
             batch = tuple(ids[start : start + _BATCH])
             done += len(await self._store.apply(action, Filter(ids=batch), len(batch)))
         return done
-
-    async def _set(self, queue: str, change: Callable[[QueueSettings], QueueSettings]) -> QueueSettings:
-        checked_name(queue, "queue")
-        known = {settings.name: settings for settings in await self.queues()}
-        settings = change(known.get(queue) or QueueSettings(name=queue))
-        await self._store.put(settings, self._by)
-        return settings

@@ -2,12 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from difflib import get_close_matches
-from hashlib import sha256
 from itertools import islice
 from typing import Any, Unpack, cast
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -21,14 +18,14 @@ from .._model.schedule import Schedule, ScheduleOptions, ScheduleTiming, Tick
 from .._model.task import TaskId
 from .._policy.input.chain import Step
 from .._policy.input.payload import encode_payload
-from .._policy.input.quote import quoted
+from .._policy.input.quote import quoted, suggestion
 from .._policy.order.priority import boost
 from .._policy.schedule import new_schedule, same_rule, triggered_task
 from .._policy.ticks import next_tick, ticks
 from .._store.protocol import Store
 from ..errors import DuplicateTask, InvalidOption, NotFound, Refused
 from .builder import TaskBuilder
-from .declarations import list_records, published_declarations
+from .declarations import digest_of, list_records
 
 MAX_UPCOMING = 1_000
 
@@ -66,9 +63,9 @@ class Schedules:
         for one in found:
             if one.schedule.name == name:
                 return one
-        close = get_close_matches(str(name)[:200], [one.schedule.name for one in found], n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "`windlass schedules list` shows all schedules"
-        raise NotFound(f"there is no schedule {quoted(name)}; {hint}")
+        names = [one.schedule.name for one in found]
+        hint = suggestion(str(name)[:200], names, "`windlass schedules list` shows all schedules")
+        raise NotFound(f"there is no schedule {quoted(name)}{hint}")
 
     async def add(
         self,
@@ -186,22 +183,21 @@ class DeclaredSchedules:
         """Declare a schedule; raises InvalidOption if it is invalid or the name is taken."""
         _check(timing, ScheduleTiming.__annotations__)
         schedule = new_schedule(name, step, rule, timing, declared=True)
-        if name in self._schedules:
+        if self._schedules.setdefault(name, schedule) is not schedule:
             raise InvalidOption(f"the schedule {name!r} is already declared on this app; choose another name")
-        self._schedules[name] = schedule
 
     async def publish(self, store: Store, ordering: Callable[[str], Ordering]) -> None:
         """Store what is new or has changed. Schedules that other programs declared stay as they are."""
         if not self._schedules:
             return
-        published = await published_declarations(store)
+        published = await list_records(store, Declaration)
         schedules = Schedules(store)
         for declared in self._schedules.values():
             schedule = replace(declared, boost=boost(declared.priority, ordering(declared.queue)))
-            digest = sha256(msgspec.json.encode(schedule)).hexdigest()
-            if published.get(f"schedule/{schedule.name}") != digest:
+            declaration = Declaration(name=f"schedule/{schedule.name}", body=digest_of(schedule))
+            if declaration not in published:
                 await schedules.put(schedule, instead=True)
-                await store.put(Declaration(name=f"schedule/{schedule.name}", body=digest))
+                await store.put(declaration)
 
 
 def _status(schedule: Schedule, tick: Tick | None, now: datetime) -> ScheduleStatus:
@@ -222,10 +218,8 @@ def _status(schedule: Schedule, tick: Tick | None, now: datetime) -> ScheduleSta
 def _check(options: Mapping[str, Any], known: Mapping[str, Any]) -> None:
     """Raise InvalidOption for a name that is no option, with the one that was probably meant."""
     for given in options:
-        if given in known:
-            continue
-        close = get_close_matches(given, known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"the options are {', '.join(known)}"
-        if given in ScheduleOptions.__annotations__:
-            hint = f"it is an option of the task: use .using({given}=…).step(…)"
-        raise InvalidOption(f"a schedule has no option {given!r}; {hint}")
+        if given not in known:
+            hint = suggestion(given, known, f"the options are {', '.join(known)}")
+            if given in ScheduleOptions.__annotations__:
+                hint = f"; it is an option of the task: use .using({given}=…).step(…)"
+            raise InvalidOption(f"a schedule has no option {given!r}{hint}")

@@ -46,11 +46,9 @@ class Effects(Protocol):
 
     def transaction(self, result: object) -> Transaction:
         """Return a transaction that completes the task."""
-        ...
 
     def once(self, key: str) -> Once:
         """Return whether this run is the first to ask for the key."""
-        ...
 
 
 class NoEffects:

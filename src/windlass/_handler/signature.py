@@ -3,13 +3,13 @@
 import inspect
 import typing
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Any, get_type_hints
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from .._policy.input.payload import encode_payload
+from .._policy.input.quote import suggestion
 from ..errors import InvalidOption, InvalidPayload
 from .context import Context
 
@@ -101,8 +101,7 @@ class Signature:
             raise InvalidOption(f"{self.context_name} is passed by the worker; do not enqueue it")
         if not self._open_ended and (unknown := set(kwargs) - self.names):
             wrong = min(unknown)
-            close = get_close_matches(wrong, self.names, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
+            hint = suggestion(wrong, self.names)
             raise InvalidPayload(f"{self.type_name}{self._shown()} has no parameter {wrong!r}{hint}")
         try:
             parameters = self._parameters

@@ -78,15 +78,11 @@ class Retention(Struct, frozen=True, gc=False, kw_only=True):
 
     def horizon(self, state: State, now: datetime) -> datetime | None:
         """Tasks that ended in this state before this instant may be pruned; None: never."""
-        match state:
-            case State.COMPLETED:
-                kept = self.completed
-            case State.CANCELLED:
-                kept = self.cancelled
-            case State.DEAD:
-                kept = self.dead
-            case _:
-                return None
+        kept = {
+            State.COMPLETED: self.completed,
+            State.CANCELLED: self.cancelled,
+            State.DEAD: self.dead,
+        }.get(state)
         try:
             return None if kept is None else now - kept
         except OverflowError:  # before year 1

@@ -49,11 +49,9 @@ class Sink(Protocol):
 
     def wants(self, name: EventName) -> bool:
         """Whether to make events of this name now; called once per batch."""
-        ...
 
     def take(self, event: Event) -> None:
         """Receive one event."""
-        ...
 
 
 class Timer(Protocol):
@@ -61,15 +59,12 @@ class Timer(Protocol):
 
     def took(self, verb: str, seconds: float) -> None:
         """Record how long a call took, whether it returned or raised."""
-        ...
 
     def failed(self, verb: str, code: str) -> None:
         """Count a call that failed in the store. An error that the caller caused is not a failure."""
-        ...
 
     def batch(self, size: int) -> None:
         """Record how many tasks were settled in one call."""
-        ...
 
 
 class TimingSink(Sink, Timer, Protocol):

@@ -111,7 +111,6 @@ class Join(Protocol):
 
     def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued] | Awaitable[Sequence[Enqueued]]:
         """Enqueue the batch in the transaction. Awaitable if the driver is async."""
-        ...
 
     def settle(self, batch: Sequence[Settlement]) -> Sequence[Receipt] | Awaitable[Sequence[Receipt]]:
         """Settle in the transaction each task whose lease still holds. Awaitable if the driver is async.
@@ -119,7 +118,6 @@ class Join(Protocol):
         Returns a receipt for each, as `WorkStore.settle` does. Roll back the transaction unless all are
         APPLIED: REPEATED means that the lease was settled outside this transaction.
         """
-        ...
 
 
 class Transaction(Protocol):
@@ -156,11 +154,9 @@ class EnqueueStore(Protocol):
         `created=False`. Raises DuplicateTask if an open task has the same fingerprint, IdempotencyConflict if
         the key was used for a different task, NotFound for an unknown predecessor.
         """
-        ...
 
     def join(self, connection: object) -> Join:
         """Join the caller's own transaction on `connection`. Raises NotSupported if this store cannot."""
-        ...
 
 
 class WorkStore(Protocol):
@@ -171,7 +167,6 @@ class WorkStore(Protocol):
 
         Skips paused queues and tasks at a limit. Raises SessionLost if the session has expired.
         """
-        ...
 
     async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
         """Apply the verdict of each task whose lease still holds and, in the same round trip, claim.
@@ -180,7 +175,6 @@ class WorkStore(Protocol):
         has the task, or it was settled otherwise); only APPLIED changes anything. If the claim's session has
         expired the settlements are applied all the same and nothing is claimed.
         """
-        ...
 
     async def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:
         """Open or renew a session, store progress, and take back tasks that were granted but not received.
@@ -188,14 +182,12 @@ class WorkStore(Protocol):
         Returns which leases are lost and which tasks are to be cancelled; `alive=False` if the session has
         expired.
         """
-        ...
 
     def transaction(self) -> Transaction:
         """Return a transaction on a connection of the store, not yet begun. Raises NotSupported without JOIN.
 
         A transaction that stays open longer than the store allows is rolled back, and leaving it raises.
         """
-        ...
 
     async def once(self, lease: Lease, key: str) -> bool:
         """Mark a key on the lease's task; return whether this lease is the one that marked it.
@@ -203,11 +195,9 @@ class WorkStore(Protocol):
         Of all leases on a task at most one gets True for a key; repeated by the same lease, it gets the same.
         Marks last as long as the task is stored, replays included. Raises LeaseLost.
         """
-        ...
 
     def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
         """Yield a hint when a claim may succeed. Hints may be late, repeated, wrong or lost."""
-        ...
 
 
 class KeepStore(Protocol):
@@ -219,11 +209,9 @@ class KeepStore(Protocol):
         At most one holder leads. A lead that would last longer than `lease_for` is ignored, as it was granted
         before the clock was set back; so all keepers must ask for the same time.
         """
-        ...
 
     async def promote(self, limit: int) -> Promoted:
         """Make up to `limit` due tasks ready, earliest first."""
-        ...
 
     async def rescue(self, session: str, limit: int) -> Sequence[Claimed]:
         """Lease up to `limit` running tasks of expired sessions to this session, raising their fences.
@@ -231,7 +219,6 @@ class KeepStore(Protocol):
         Attempts are not counted again, and each task still names its former worker. The order is undefined.
         Expired sessions that hold nothing are deleted. Raises SessionLost if this session has expired.
         """
-        ...
 
     async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
         """Delete up to `limit` ended tasks past their queue's retention, or `retention`; return how many.
@@ -240,7 +227,6 @@ class KeepStore(Protocol):
         one waits for is kept, unless it is dead: then its successors are cancelled. With `by`, it is audited
         before anything is deleted, as it may take several steps.
         """
-        ...
 
 
 class AskStore(Protocol):
@@ -248,15 +234,12 @@ class AskStore(Protocol):
 
     async def find(self, where: Filter, page: Page) -> Slice[Task]:
         """Return a page of the tasks that match, ordered by id."""
-        ...
 
     async def count(self, where: Filter, by: Sequence[Dimension]) -> Sequence[Count]:
         """Count the tasks that match, grouped by these dimensions and ordered by their values."""
-        ...
 
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
         """Return the recorded attempts of a task, oldest first; at most the newest `MAX_RECORDED`."""
-        ...
 
     async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:
         """Cancel, replay or discard up to `limit` tasks that match, oldest first; return their ids.
@@ -264,22 +247,18 @@ class AskStore(Protocol):
         Skips tasks in other states, and does not replay one whose fingerprint an open task has. Audited in
         the same transaction.
         """
-        ...
 
     async def put(self, record: Record, by: By | None = None) -> None:
         """Insert a record or replace the one of the same kind and name.
 
         With `by`, it is audited in the same transaction; programs and keepers pass None.
         """
-        ...
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
         """Return a page of the records of a kind, ordered by name."""
-        ...
 
     async def remove(self, kind: type[Record], name: str, by: By | None = None) -> bool:
         """Delete a record; return whether it existed. Audited as `put` is, if it did."""
-        ...
 
 
 class AdminStore(Protocol):
@@ -287,15 +266,12 @@ class AdminStore(Protocol):
 
     async def migrations(self) -> Sequence[Migration]:
         """Return every migration that this code or the store knows, in order."""
-        ...
 
     async def migrate(self, target: int | None = None) -> Sequence[Migration]:
         """Migrate up or down to `target` (None: newest); return the steps taken. One process at a time."""
-        ...
 
     async def check(self) -> Sequence[Finding]:
         """Check settings, schema and data; return findings, good and bad."""
-        ...
 
 
 class Store(EnqueueStore, WorkStore, KeepStore, AskStore, AdminStore, Protocol):
@@ -304,28 +280,22 @@ class Store(EnqueueStore, WorkStore, KeepStore, AskStore, AdminStore, Protocol):
     @property
     def capabilities(self) -> Capability:
         """What this store can do that not every store can. Final once it is open."""
-        ...
 
     @property
     def promise(self) -> Promise:
         """What an acknowledged write survives here."""
-        ...
 
     async def open(self) -> None:
         """Connect, and create the schema if there is none. May be called again."""
-        ...
 
     async def close(self) -> None:
         """Close all connections. May be called again."""
-        ...
 
     def another(self) -> "Store":
         """Return a further handle on the same store, not yet open, for another thread and event loop."""
-        ...
 
     async def now(self) -> datetime:
         """Return the store's current time."""
-        ...
 
 
 async def all_records(store: AskStore, kind: type[R]) -> list[R]:

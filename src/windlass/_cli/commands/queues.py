@@ -1,7 +1,6 @@
 """`windlass queues`: list, pause, resume and configure queues."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +10,7 @@ from ..._documents.queues import QueueDocument, SettingsDocument, queue_document
 from ..._model.filter import Dimension
 from ..._model.queue import MAX_STRIPES, Fairness
 from ..._observe.overview import COUNTED, read_overview
-from ..._policy.input.quote import counted
+from ..._policy.input.quote import counted, suggestion
 from ..command import Cli, Commands, pass_cli
 from ..operator_actions import audit_options
 from ..options import STRICT, ageing, name_and_number
@@ -182,9 +181,7 @@ async def _used_queues(app: "App") -> list[str]:
 
 def _warn_if_unknown(cli: Cli, queue: str, used: list[str]) -> None:
     if queue not in used:
-        close = get_close_matches(queue, used, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        cli.output.note(f"queue {queue} has no tasks{hint}", warning=True)
+        cli.output.note(f"queue {queue} has no tasks{suggestion(queue, used)}", warning=True)
 
 
 def _settings(queue: QueueDocument) -> SettingsDocument:

@@ -25,19 +25,15 @@ class Display(Protocol):
 
     def __enter__(self) -> Self:
         """Start."""
-        ...
 
     def __exit__(self, *_: object) -> None:
         """Restore the terminal."""
-        ...
 
     def tell(self, seconds: float, text: str) -> None:
         """Show an event."""
-        ...
 
     def show(self, snapshot: Snapshot, pool: "WorkerPool") -> None:
         """Show the state."""
-        ...
 
 
 class Plain:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from difflib import get_close_matches
 from typing import Any
 
 from msgspec import Raw, Struct
@@ -16,7 +15,7 @@ from ..order.priority import boost, parse_priority
 from . import keys
 from .chain import Step, encode_steps
 from .options import checked_instant, checked_name, parse_duration
-from .quote import quoted
+from .quote import quoted, suggestion
 from .trace import checked_trace
 
 _NAMES = tuple(Options.__annotations__)
@@ -34,9 +33,8 @@ def check_options(options: Mapping[str, object]) -> None:
     """Raise InvalidOption for an unknown option, and suggest the one that was probably meant."""
     for given in options:
         if given not in _NAMES:
-            close = get_close_matches(given, _NAMES, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"the options are {', '.join(_NAMES)}"
-            raise InvalidOption(f"unknown option {quoted(given)}; {hint}")
+            hint = suggestion(given, _NAMES, f"the options are {', '.join(_NAMES)}")
+            raise InvalidOption(f"unknown option {quoted(given)}{hint}")
 
 
 def check_first_options(options: Mapping[str, object]) -> None:

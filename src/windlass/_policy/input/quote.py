@@ -1,5 +1,8 @@
 """Format values for error messages: short, printable, and never raising."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 _MAX_QUOTED = 80
 
 
@@ -25,6 +28,13 @@ def kind_of(value: object) -> str:
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Return a number and its noun: "1 task", "2 tasks", "1,000 queries" (`plural` if it is irregular)."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def suggestion(given: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Return the end of a message about an unknown name: "; did you mean 'x'?", or else "; {otherwise}"."""
+    close = get_close_matches(given, [*known], n=1)
+    hint = f"did you mean {close[0]!r}?" if close else otherwise
+    return f"; {hint}" if hint else ""
 
 
 def shorten(text: str, limit: int = _MAX_QUOTED) -> str:

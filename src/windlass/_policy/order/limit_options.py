@@ -1,7 +1,6 @@
 """Validate the options of limits; parse and format rates."""
 
 import re
-from difflib import get_close_matches
 from math import isfinite
 from typing import Any, TypedDict
 
@@ -10,7 +9,7 @@ from msgspec.structs import asdict
 from ..._model.limit import COLUMNS, Limit
 from ...errors import InvalidOption
 from ..input.options import checked_name
-from ..input.quote import quoted
+from ..input.quote import quoted, suggestion
 
 _MAX_FIELD = 128
 _RATE = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(?:/([smh]))?", re.ASCII)
@@ -36,9 +35,8 @@ def new_limit(name: str, options: LimitOptions) -> Limit:
     known = tuple(LimitOptions.__annotations__)
     for key in given:
         if key not in known:
-            close = get_close_matches(key, known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"the options are {', '.join(known)}"
-            raise InvalidOption(f"unknown option {quoted(key)} of limit {name!r}; {hint}")
+            hint = suggestion(key, known, f"the options are {', '.join(known)}")
+            raise InvalidOption(f"unknown option {quoted(key)} of limit {name!r}{hint}")
     for key, value in given.items():
         _check(name, key, value)
     by, rate = options.get("by"), options.get("rate")
@@ -91,10 +89,9 @@ def check_field(limit: Limit, fields: frozenset[str] | None, secret: tuple[str, 
     if limit.by is None or limit.by in COLUMNS:
         return
     if fields is not None and limit.by not in fields:
-        close = get_close_matches(limit.by, fields, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
         raise InvalidOption(
-            f"limit {limit.name!r} counts by {limit.by!r}, but {limit.type} has no such parameter{hint}"
+            f"limit {limit.name!r} counts by {limit.by!r}, but {limit.type} has no such parameter"
+            f"{suggestion(limit.by, fields)}"
         )
     if limit.by in secret:
         raise InvalidOption(

@@ -27,15 +27,12 @@ class Changes(Protocol):
 
     def move(self, task: Task, verb: Verb, state: State, **changes: Any) -> Task:
         """Change the state of a task by a valid transition, and wake the listeners of its queue."""
-        ...
 
     def update(self, task: Task, **changes: Any) -> Task:
         """Change a task that keeps its state."""
-        ...
 
     def note_outcome(self, task_id: TaskId, outcome: str) -> None:
         """Keep the outcome of a task that is about to complete; its last attempt is recorded in the task."""
-        ...
 
 
 # -- questions about tasks ---------------------------------------------------------------------------

@@ -32,11 +32,9 @@ class CallerConnection(Protocol):
     @property
     def is_autocommit(self) -> bool:
         """Whether the next statement would commit by itself."""
-        ...
 
     def fetch(self, sql: str, parameters: Sequence[Any]) -> Sequence[Row]:
         """Run one statement and return its rows."""
-        ...
 
 
 class AsyncCallerConnection(Protocol):
@@ -47,11 +45,9 @@ class AsyncCallerConnection(Protocol):
     @property
     def is_autocommit(self) -> bool:
         """Whether the next statement would commit by itself."""
-        ...
 
     async def fetch(self, sql: str, parameters: Sequence[Any]) -> Sequence[Row]:
         """Run one statement and return its rows."""
-        ...
 
 
 def enqueue(

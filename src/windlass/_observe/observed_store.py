@@ -5,7 +5,6 @@ from itertools import islice
 from time import perf_counter
 from typing import Any, ParamSpec, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from .._model.filter import Action, Filter, Page
@@ -30,17 +29,7 @@ _POSTPONED = {
 }
 _ACTIONS = {"cancel": EventName.CANCELLED, "replay": EventName.REPLAYED, "discard": EventName.DISCARDED}
 _MAX_CLAIMED = 20_000
-
-
-class _ClaimedTask(Struct, frozen=True, gc=False):
-    """What the event of a settlement needs from the claimed task. Does not keep the payload alive."""
-
-    type: str
-    queue: str
-    tenant: str
-    attempt: int
-    worker: str | None
-    trace: str | None
+_SMALL = 500  # bytes of a payload that may stay in memory until its task is settled
 
 
 class _Receivers(dict[EventName, list[Callable[[Event], None]]]):
@@ -63,7 +52,7 @@ class ObservedStore(ForwardingStore):
         super().__init__(inner)
         self._timers = timers
         self._sinks: Sequence[Sink] = (LogSink(),) if sinks is None else sinks
-        self._claimed_tasks: dict[TaskId, _ClaimedTask] = {}  # claimed through this handle, not settled yet
+        self._claimed_tasks: dict[TaskId, Task] = {}  # claimed through this handle, not settled yet
         self._open_writes: dict[int, Writes] = {}  # of open transactions, by the id of their connection
 
     def attach(self, sink: TimingSink) -> None:
@@ -172,9 +161,8 @@ class ObservedStore(ForwardingStore):
         known = self._claimed_tasks
         for one in claimed:
             task = one.task
-            known[task.id] = _ClaimedTask(
-                task.type, task.queue, task.tenant, task.attempt, task.worker, task.trace
-            )
+            is_small = len(task.payload) <= _SMALL and task.next is None
+            known[task.id] = task if is_small else replace(task, payload=b"", next=None)
         if len(known) > _MAX_CLAIMED:  # lost leases are never settled here; drop the oldest
             for task_id in [*islice(known, len(known) - _MAX_CLAIMED)]:
                 del known[task_id]
@@ -199,10 +187,11 @@ class ObservedStore(ForwardingStore):
     def _emit_settled(self, batch: Sequence[Settlement], receipts: Sequence[Receipt]) -> None:
         receivers = _Receivers(self._receivers)
         quiet = not receivers[EventName.COMPLETED] and not receivers[EventName.ENQUEUED]
+        applied, forget = Receipt.APPLIED, self._claimed_tasks.pop
         for settlement, receipt in zip(batch, receipts, strict=True):
             # The common case of a busy worker: a task completed, and no sink wants that.
-            if quiet and receipt is Receipt.APPLIED and type(settlement.verdict) is Complete:
-                self._claimed_tasks.pop(settlement.lease.task_id, None)
+            if quiet and receipt is applied and type(settlement.verdict) is Complete:
+                forget(settlement.lease.task_id, None)
             else:
                 self._emit_settlement(settlement, receipt, receivers)
 

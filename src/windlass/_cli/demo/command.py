@@ -13,7 +13,7 @@ import click
 from ..command import cancel_on
 
 if TYPE_CHECKING:
-    from .display import Display
+    from .display import Plain
     from .proof import Proof
 
 _TASKS, _WORKERS, _SECONDS = click.IntRange(100, 50_000), click.IntRange(2, 16), click.IntRange(5, 3600)
@@ -55,7 +55,7 @@ def demo(tasks: int, workers: int, seconds: int, plain: bool, keep: bool) -> Non
     raise click.exceptions.Exit(0 if proof.holds else 1)
 
 
-async def _run(folder: Path, display: "Display", *, tasks: int, workers: int, limit: int) -> "Proof":
+async def _run(folder: Path, display: "Plain", *, tasks: int, workers: int, limit: int) -> "Proof":
     """Run the scenario on the shop's app, for at most `limit` seconds, and prove its outcome."""
     from . import shop
     from .monitor import Monitor

@@ -1,6 +1,6 @@
 """Progress of the demo: a live picture on a terminal, or plain lines in a pipe."""
 
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from ... import State
 from ..._policy.input.quote import counted
@@ -11,29 +11,12 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from .worker_pool import WorkerPool
+    from .workers import WorkerPool
 
 PLAIN_INTERVAL = 2.0  # seconds between lines
-_STATES = tuple(State)
 _STYLES = {State.RUNNING: "cyan", State.COMPLETED: "green", State.CANCELLED: "yellow", State.DEAD: "red"}
 _STATUS_LINES = 16  # lines above the events
 _BAR_WIDTH = 30
-
-
-class Display(Protocol):
-    """Shows the events and the state of the demo while it runs."""
-
-    def __enter__(self) -> Self:
-        """Start."""
-
-    def __exit__(self, *_: object) -> None:
-        """Restore the terminal."""
-
-    def tell(self, seconds: float, text: str) -> None:
-        """Show an event."""
-
-    def show(self, snapshot: Snapshot, pool: "WorkerPool") -> None:
-        """Show the state."""
 
 
 class Plain:
@@ -44,59 +27,51 @@ class Plain:
         self._shown_at = 0.0
 
     def __enter__(self) -> Self:
-        """Do nothing."""
+        """Start."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Do nothing."""
+        """Restore the terminal."""
 
     def tell(self, seconds: float, text: str) -> None:
-        """Print the event."""
-        self._line(seconds, text)
+        """Show an event."""
+        self._console.print(f"{seconds:5.1f} s  {text}", markup=False, highlight=False, soft_wrap=True)
 
     def show(self, snapshot: Snapshot, pool: "WorkerPool") -> None:
-        """Print the state, unless it was printed a moment ago."""
+        """Show the state; here, unless it was shown a moment ago."""
         if snapshot.seconds - self._shown_at < PLAIN_INTERVAL:
             return
         self._shown_at = snapshot.seconds
-        states = ", ".join(f"{number:,} {state}" for state in _STATES if (number := snapshot.count(state)))
-        self._line(
-            snapshot.seconds, f"  {states}; {snapshot.rate:,.0f}/s; {counted(len(pool.names), 'worker')}"
-        )
-
-    def _line(self, seconds: float, text: str) -> None:
-        self._console.print(f"{seconds:5.1f} s  {text}", markup=False, highlight=False, soft_wrap=True)
+        states = ", ".join(f"{number:,} {state}" for state in State if (number := snapshot.count(state)))
+        workers = counted(len(pool.names), "worker")
+        self.tell(snapshot.seconds, f"  {states}; {snapshot.rate:,.0f}/s; {workers}")
 
 
-class Live:
+class Live(Plain):
     """Redraws the state several times a second, with the latest events below it."""
 
     def __init__(self, console: "Console") -> None:
         from rich import live
 
-        self._console = console
+        super().__init__(console)
         self._live = live.Live(console=console, refresh_per_second=8, transient=True)
         self._events: list[tuple[float, str]] = []
         self._state: tuple[Snapshot, WorkerPool] | None = None
 
     def __enter__(self) -> Self:
-        """Start drawing."""
         self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop drawing and print the events as plain lines."""
         self._live.stop()
         for seconds, text in self._events:
             self._console.print(_event(seconds, text))
 
     def tell(self, seconds: float, text: str) -> None:
-        """Add an event and redraw."""
         self._events.append((seconds, text))
         self._draw()
 
     def show(self, snapshot: Snapshot, pool: "WorkerPool") -> None:
-        """Redraw with this state."""
         self._state = (snapshot, pool)
         self._draw()
 
@@ -118,10 +93,10 @@ def _counts(snapshot: Snapshot) -> "Table":
 
     table = Table(box=None, padding=(0, 1), header_style="bold", show_footer=True, footer_style="bold")
     table.add_column("queue", "all", min_width=8)
-    for state in _STATES:
+    for state in State:
         table.add_column(state, f"{snapshot.count(state):,}", justify="right", style=_STYLES.get(state, ""))
     for queue in sorted({queue for queue, _ in snapshot.counts}):
-        numbers = [snapshot.counts[queue, state] for state in _STATES]
+        numbers = [snapshot.counts[queue, state] for state in State]
         table.add_row(queue, *(f"{number:,}" if number else "[dim]·[/]" for number in numbers))
     return table
 

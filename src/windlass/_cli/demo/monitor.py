@@ -12,7 +12,7 @@ from ... import App, Dimension, Filter, State
 from ..._model.state import ENDED
 
 EVERY = 0.25
-RATE_WINDOW = 2.0  # seconds over which the rate is measured
+RATE_SNAPSHOTS = 8  # over which the rate is measured
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -44,45 +44,41 @@ class Monitor:
     def __init__(self, app: App, show: Callable[[Snapshot], None]) -> None:
         self._app = app
         self._show = show
-        self._changed = asyncio.Condition()
-        self._history: deque[tuple[float, int]] = deque()
-        self.began = time.monotonic()
+        self._history: deque[Snapshot] = deque(maxlen=RATE_SNAPSHOTS)
+        self._taken = asyncio.Event()  # set by the next snapshot
+        self._began = time.monotonic()
         self.latest = Snapshot(seconds=0.0, counts=Counter(), running=Counter())
 
     @property
     def seconds(self) -> float:
         """Seconds since the demo began."""
-        return time.monotonic() - self.began
+        return time.monotonic() - self._began
 
     async def run(self) -> None:
         """Take and show snapshots, for ever."""
+        running = Filter(states=(State.RUNNING,))
         while True:
-            self.latest = await self._snapshot()
+            counted = await self._app.operator.count(by=(Dimension.QUEUE, Dimension.STATE))
+            workers = [task.worker or "" async for task in self._app.operator.every(running)]
+            snapshot = Snapshot(
+                seconds=self.seconds,
+                counts=Counter({(count.values[0], count.values[1]): count.number for count in counted}),
+                running=Counter(workers),
+            )
+            self.latest = replace(snapshot, rate=self._rate(snapshot))
             self._show(self.latest)
-            async with self._changed:
-                self._changed.notify_all()
+            self._taken.set()
+            self._taken = asyncio.Event()
             await asyncio.sleep(EVERY)
 
-    async def until(self, condition: Callable[[Snapshot], bool]) -> Snapshot:
+    async def until(self, condition: Callable[[Snapshot], bool]) -> None:
         """Wait for a snapshot, taken from now on, that meets the condition."""
-        async with self._changed:
-            await self._changed.wait()
-            while not condition(self.latest):
-                await self._changed.wait()
-        return self.latest
-
-    async def _snapshot(self) -> Snapshot:
-        counted = await self._app.operator.count(by=(Dimension.QUEUE, Dimension.STATE))
-        running = Counter(
-            [task.worker or "" async for task in self._app.operator.every(Filter(states=(State.RUNNING,)))]
-        )
-        counts = Counter({(count.values[0], count.values[1]): count.number for count in counted})
-        snapshot = Snapshot(seconds=self.seconds, counts=counts, running=running)
-        return replace(snapshot, rate=self._rate(snapshot))
+        await self._taken.wait()
+        while not condition(self.latest):
+            await self._taken.wait()
 
     def _rate(self, snapshot: Snapshot) -> float:
-        self._history.append((snapshot.seconds, snapshot.ended))
-        while snapshot.seconds - self._history[0][0] > RATE_WINDOW:
-            self._history.popleft()
-        (first_at, first), (last_at, last) = self._history[0], self._history[-1]
-        return (last - first) / (last_at - first_at) if last_at > first_at else 0.0
+        self._history.append(snapshot)
+        first = self._history[0]
+        elapsed = snapshot.seconds - first.seconds
+        return (snapshot.ended - first.ended) / elapsed if elapsed else 0.0

@@ -4,12 +4,11 @@ The records are: the ids whose enqueue was acknowledged (the ledger); what the s
 audit log); and what handlers and workers logged themselves (executions, settlements).
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from ... import App, Page, State, Task
 from ..._model.attempt import Attempt
@@ -21,7 +20,7 @@ from .shop import EXECUTIONS, SETTLEMENTS
 
 FAILED, RESCUED, RELEASED = "failed", "rescued after a kill", "released by a worker"
 REPLAYED, UNEXPLAINED = "replayed by an operator", "no reason found"
-ENDS, LOST = ("completed", "buried", "cancelled"), "lost"
+ENDS = ("completed", "buried", "cancelled")
 _REASONS = {"failed": FAILED, "crashed": RESCUED, "interrupted": RELEASED}
 
 
@@ -34,7 +33,7 @@ class Execution(Struct, frozen=True):
 
 
 class Settlement(Struct, frozen=True):
-    """One settlement that the store confirmed or rejected, as the worker logged it."""
+    """One end of a task that the store confirmed, as the worker logged it."""
 
     task_id: TaskId
     event: str
@@ -63,12 +62,10 @@ class Proof(Struct, frozen=True, kw_only=True):
     lost: int
     unknown: int  # in the store or executed, but never enqueued
     settled_twice: int
-    refused: int  # settlements that came after the lease had passed on
     started_twice: int  # two starts under one lease
     executions: int
     executed: int  # tasks that ran at least once
     reasons: Mapping[str, int]  # of repeated executions
-    replayed: int
 
     @property
     def repeated(self) -> int:
@@ -76,22 +73,11 @@ class Proof(Struct, frozen=True, kw_only=True):
         return self.executions - self.executed
 
     @property
-    def adds_up(self) -> bool:
-        """Whether every task that was enqueued is in exactly one of the ends."""
-        return self.enqueued == self.completed + self.cancelled + self.dead + self.discarded
-
-    @property
     def holds(self) -> bool:
-        """Whether the promise was kept."""
-        faults = (
-            self.unended,
-            self.lost,
-            self.unknown,
-            self.settled_twice,
-            self.started_twice,
-            self.reasons.get(UNEXPLAINED, 0),
-        )
-        return self.adds_up and not any(faults)
+        """Whether the promise was kept: every task enqueued is in exactly one of the ends; no faults."""
+        faults = self.unended + self.lost + self.unknown + self.settled_twice + self.started_twice
+        ended = self.completed + self.cancelled + self.dead + self.discarded
+        return self.enqueued == ended and not faults and not self.reasons.get(UNEXPLAINED)
 
 
 async def gather(
@@ -100,11 +86,12 @@ async def gather(
     """Read all records. `discarded` holds the attempts of discarded tasks, read before they were deleted."""
     tasks = {task.id: task async for task in app.operator.every()}
     attempts = {task_id: await app.operator.attempts(task_id) for task_id in tasks}
+    audits = await app.operator.audit(Page(limit=MAX_PAGE))  # the scenario makes about 40 entries
     return Evidence(
         ledger=ledger,
         tasks=tasks,
         attempts={**discarded, **attempts},
-        audits=await _audits(app),
+        audits=audits.items,
         executions=[
             Execution(task_id, int(fence), int(attempt))
             for task_id, fence, attempt in _words(folder / EXECUTIONS)
@@ -118,28 +105,12 @@ def _words(path: Path) -> list[list[str]]:
     return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
 
 
-async def _audits(app: App) -> list[Audit]:
-    found: list[Audit] = []
-    page = Page(limit=MAX_PAGE)
-    while True:
-        part = await app.operator.audit(page)
-        found += part.items
-        if part.cursor is None:
-            return found
-        page = replace(page, cursor=part.cursor)
-
-
 def prove(evidence: Evidence) -> Proof:
     """Compare the records with each other."""
-    tasks, ledger = evidence.tasks, evidence.ledger
+    tasks, ledger, executions = evidence.tasks, evidence.ledger, evidence.executions
     discarded = {audit.task_id for audit in evidence.audits if audit.action == "discard"}
     states = Counter(task.state for task_id, task in tasks.items() if task_id in ledger)
-    starts: defaultdict[TaskId, list[Execution]] = defaultdict(list)
-    for execution in evidence.executions:
-        starts[execution.task_id].append(execution)
-    reasons: Counter[str] = Counter()
-    for task_id, several in starts.items():
-        reasons.update(_reasons(several, evidence.attempts.get(task_id, ())))
+    executed = {execution.task_id for execution in executions}
     return Proof(
         enqueued=len(ledger),
         completed=states[State.COMPLETED],
@@ -148,31 +119,27 @@ def prove(evidence: Evidence) -> Proof:
         discarded=len(discarded & ledger - tasks.keys()),
         unended=sum(number for state, number in states.items() if state not in ENDED),
         lost=len(ledger - tasks.keys() - discarded),
-        unknown=len(tasks.keys() - ledger) + len(starts.keys() - ledger),
+        unknown=len(tasks.keys() - ledger) + len(executed - ledger),
         settled_twice=len(_settled_twice(evidence)),
-        refused=sum(settlement.event == LOST for settlement in evidence.settlements),
-        started_twice=len(evidence.executions) - len({(e.task_id, e.fence) for e in evidence.executions}),
-        executions=len(evidence.executions),
-        executed=len(starts),
-        reasons=dict(reasons),
-        replayed=sum(audit.action == "replay" for audit in evidence.audits),
+        started_twice=len(executions) - len({(one.task_id, one.fence) for one in executions}),
+        executions=len(executions),
+        executed=len(executed),
+        reasons=Counter(_reasons(evidence)),
     )
 
 
-def _reasons(starts: Sequence[Execution], attempts: Sequence[Attempt]) -> list[str]:
-    """Why each start but the first happened: the outcome of the lease before it."""
-    ordered = sorted(starts, key=lambda start: start.fence)
-    return [_reason(start, attempts) for start in ordered[1:]]
-
-
-def _reason(start: Execution, attempts: Sequence[Attempt]) -> str:
-    before = [attempt for attempt in attempts if attempt.fence < start.fence]
-    if not before:
-        return UNEXPLAINED
-    last = max(before, key=lambda attempt: attempt.fence)
-    if last.outcome == "failed" and start.attempt == 1:  # only a replay counts attempts from 1 again
-        return REPLAYED
-    return _REASONS.get(last.outcome, UNEXPLAINED)
+def _reasons(evidence: Evidence) -> Iterator[str]:
+    """Why each start of a task but the first happened: the outcome of the lease before it."""
+    started: set[TaskId] = set()
+    for start in sorted(evidence.executions, key=lambda start: start.fence):
+        if start.task_id in started:
+            attempts = evidence.attempts.get(start.task_id, ())
+            before = {attempt.fence: attempt.outcome for attempt in attempts if attempt.fence < start.fence}
+            outcome = before[max(before)] if before else ""
+            # Only a replay counts attempts from 1 again.
+            replayed = outcome == "failed" and start.attempt == 1
+            yield REPLAYED if replayed else _REASONS.get(outcome, UNEXPLAINED)
+        started.add(start.task_id)
 
 
 def _settled_twice(evidence: Evidence) -> set[TaskId]:
@@ -186,10 +153,7 @@ def _settled_twice(evidence: Evidence) -> set[TaskId]:
 
 def _contradicts(task: Task, attempts: Sequence[Attempt]) -> bool:
     """Whether a lease has two attempts, or a return is not the last attempt of a completed task."""
-    ordered = sorted(attempts, key=lambda attempt: attempt.fence)
-    returned = [attempt.fence for attempt in ordered if attempt.outcome == "returned"]
-    if len({attempt.fence for attempt in ordered}) != len(ordered):
-        return True
-    if task.state is State.COMPLETED:
-        return returned != [ordered[-1].fence] if ordered else True
-    return bool(returned)
+    fences = [attempt.fence for attempt in attempts]
+    returned = [attempt.fence for attempt in attempts if attempt.outcome == "returned"]
+    expected = [max(fences, default=None)] if task.state is State.COMPLETED else []
+    return len(set(fences)) != len(fences) or returned != expected

@@ -23,6 +23,12 @@ def log_execution(ctx: Context) -> None:
     append(EXECUTIONS, f"{ctx.task_id} {ctx.fence} {ctx.attempt}")
 
 
+async def work_for(seconds: float, ctx: Context) -> None:
+    """Log this execution, then wait, as most tasks wait for something."""
+    log_execution(ctx)
+    await asyncio.sleep(seconds)
+
+
 def append(name: str, line: str) -> None:
     """Append a line in one system call, so that lines of several processes do not mix."""
     log = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -38,9 +44,8 @@ class ProviderDown(Exception):
 
 @app.task(name="send_receipt", queue="mail")
 async def send_receipt(order: int, *, ctx: Context = INJECTED) -> None:
-    """Wait for a mail server, as most tasks wait for something."""
-    log_execution(ctx)
-    await asyncio.sleep(0.05 + order % 7 * 0.02)
+    """Wait for a mail server."""
+    await work_for(0.05 + order % 7 * 0.02, ctx)
 
 
 @app.task(name="resize_photo", queue="photos")
@@ -55,16 +60,14 @@ def resize_photo(photo: int, *, ctx: Context = INJECTED) -> str:
 @app.task(name="sync_inventory", queue="stock", priority="low")
 async def sync_inventory(item: int, *, ctx: Context = INJECTED) -> int:
     """Query a slow warehouse."""
-    log_execution(ctx)
-    await asyncio.sleep(0.1 + item % 9 * 0.03)
+    await work_for(0.1 + item % 9 * 0.03, ctx)
     return item % 40
 
 
 @app.task(name="charge_card", queue="payments", priority="high")
 async def charge_card(order: int, *, ctx: Context = INJECTED) -> str:
     """Fail at first for every fourth order, for some twice."""
-    log_execution(ctx)
-    await asyncio.sleep(0.03)
+    await work_for(0.03, ctx)
     failures = 2 if order % 12 == 0 else 1 if order % 4 == 0 else 0
     if ctx.attempt <= failures:
         raise ProviderDown(f"no response for order {order}")
@@ -74,40 +77,35 @@ async def charge_card(order: int, *, ctx: Context = INJECTED) -> str:
 @app.task(name="import_row", queue="imports")
 async def import_row(row: int, price: str, *, ctx: Context = INJECTED) -> float:
     """Fail in every attempt if the price is not a number."""
-    log_execution(ctx)
-    await asyncio.sleep(0.02 + row % 3 * 0.01)
+    await work_for(0.02 + row % 3 * 0.01, ctx)
     return round(float(price), 2)
 
 
 @app.task(name="collect_sales", queue="office")
 async def collect_sales(week: int, *, ctx: Context = INJECTED) -> list[int]:
     """Begin a chain of three."""
-    log_execution(ctx)
-    await asyncio.sleep(0.1)
+    await work_for(0.1, ctx)
     return [week * 100 + day for day in range(7)]
 
 
 @app.task(name="build_report", queue="office")
 async def build_report(sales: list[int], *, ctx: Context = INJECTED) -> dict[str, int]:
     """Take the result of collect_sales."""
-    log_execution(ctx)
-    await asyncio.sleep(0.1)
+    await work_for(0.1, ctx)
     return {"days": len(sales), "total": sum(sales)}
 
 
 @app.task(name="mail_report", queue="mail")
 async def mail_report(report: dict[str, int], *, ctx: Context = INJECTED) -> str:
     """Take the result of build_report."""
-    log_execution(ctx)
-    await asyncio.sleep(0.05)
+    await work_for(0.05, ctx)
     return f"{report['total']} sold in {report['days']} days"
 
 
 @app.task(name="publish_album", queue="photos")
 async def publish_album(photos: list[str], *, ctx: Context = INJECTED) -> int:
     """Run once all photos of the album are resized, with their names."""
-    log_execution(ctx)
-    await asyncio.sleep(0.05)
+    await work_for(0.05, ctx)
     return len(photos)
 
 
@@ -142,12 +140,10 @@ async def export_orders(year: int, *, ctx: Context = INJECTED) -> None:
 @app.task(name="send_newsletter", queue="mail", priority="low")
 async def send_newsletter(reader: int, *, ctx: Context = INJECTED) -> None:
     """Run tomorrow; it is cancelled today."""
-    log_execution(ctx)
-    await asyncio.sleep(0.05 + reader % 3 * 0.01)
+    await work_for(0.05 + reader % 3 * 0.01, ctx)
 
 
 @app.task(name="clean_up", queue="office")
 async def clean_up(*, ctx: Context = INJECTED) -> None:
     """Run a few seconds into the demo: the nightly cleanup."""
-    log_execution(ctx)
-    await asyncio.sleep(0.05)
+    await work_for(0.05, ctx)

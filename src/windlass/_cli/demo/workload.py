@@ -1,90 +1,70 @@
 """The tasks that the shop enqueues: many types, tenants and priorities, as lists of steps."""
 
 from collections.abc import Iterator
-from itertools import cycle, islice
-from typing import Protocol
+from itertools import cycle
 
 from msgspec import Struct
 
 from ... import RESULT, Step, chain
-from ..._model.task import TaskId
 from . import shop
 
 TENANTS = ("acme", "globex", "initech", "umbra")
 LEAVING = "umbra"
-NIGHT = "6s"
-POISON = "n/a"
-
-
-class Acknowledged(Protocol):
-    """The handle of an acknowledged enqueue."""
-
-    id: TaskId
+POISONED = 5
+ALBUM_PHOTOS = 5
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """The number of tasks of each kind."""
+    """The number of tasks of each kind that varies with the total."""
 
     receipts: int
     photos: int
     items: int
     charges: int
     rows: int
-    poisoned: int = 5
-    chains: int = 12
-    albums: int = 8
-    album_photos: int = 5
-    letters: int = 40
+    chains: int
+    albums: int
+    letters: int
 
     @classmethod
     def of(cls, tasks: int) -> "Plan":
         """Divide about `tasks` tasks among the kinds."""
         small = min(1.0, tasks / 1_000)
-        fixed = cls(
-            receipts=0,
-            photos=0,
-            items=0,
-            charges=0,
-            rows=0,
-            chains=max(1, round(12 * small)),
-            albums=max(1, round(8 * small)),
-            letters=max(3, round(40 * small)),
-        )
-        rest = max(tasks - fixed.extra, 40)
-        return Plan(
+        chains, albums, letters = round(12 * small), round(8 * small), max(3, round(40 * small))
+        rest = max(40, tasks - POISONED - 3 * chains - albums * (ALBUM_PHOTOS + 1) - letters - 4)
+        return cls(
             receipts=rest * 42 // 100,
             photos=rest * 20 // 100,
             items=rest * 15 // 100,
             charges=rest * 15 // 100,
             rows=rest - rest * 92 // 100,
-            chains=fixed.chains,
-            albums=fixed.albums,
-            letters=fixed.letters,
+            chains=chains,
+            albums=albums,
+            letters=letters,
         )
-
-    @property
-    def extra(self) -> int:
-        """The number of tasks that does not grow with the total."""
-        return self.poisoned + 3 * self.chains + self.albums * (self.album_photos + 1) + self.letters + 4
 
 
 def backlog(plan: Plan) -> list[Step]:
-    """The tasks of the start, types and tenants mixed."""
+    """The tasks of the start: types and tenants mixed, then rows that fail in every attempt."""
     tenants = cycle(TENANTS)
+    row = shop.import_row.using(tenant="acme")
     piles: list[list[Step]] = [
         [shop.send_receipt.using(tenant=next(tenants)).step(order=n) for n in range(plan.receipts)],
         [shop.resize_photo.using(tenant=next(tenants)).step(photo=n) for n in range(plan.photos)],
         [shop.sync_inventory.using(tenant=next(tenants)).step(item=n) for n in range(plan.items)],
-        [shop.import_row.using(tenant="acme").step(row=n, price=f"{n}.95") for n in range(plan.rows)],
+        [row.step(row=n, price=f"{n}.95") for n in range(plan.rows)],
     ]
-    return [*_merged(piles), *poisoned(plan)]
+    return [*_merged(piles), *(row.step(row=10_000 + n, price="n/a") for n in range(POISONED))]
 
 
-def poisoned(plan: Plan) -> list[Step]:
-    """Rows that fail in every attempt."""
-    return [
-        shop.import_row.using(tenant="acme").step(row=10_000 + n, price=POISON) for n in range(plan.poisoned)
+def _merged(piles: list[list[Step]]) -> list[Step]:
+    """Merge the piles, each spread evenly over the whole length."""
+    spread = [
+        (position / len(pile), number, step)
+        for number, pile in enumerate(piles)
+        for position, step in enumerate(pile)
     ]
+    return [step for _, _, step in sorted(spread, key=lambda entry: entry[:2])]
 
 
 def reports(plan: Plan) -> list[Step]:
@@ -101,42 +81,18 @@ def reports(plan: Plan) -> list[Step]:
 
 def albums(plan: Plan) -> Iterator[tuple[list[Step], Step]]:
     """Groups: photos, and the task that waits for all of them."""
+    photo, publish = shop.resize_photo.using(tenant="globex"), shop.publish_album.using(tenant="globex")
     for album in range(plan.albums):
-        photos = [
-            shop.resize_photo.using(tenant="globex").step(photo=100 * album + n)
-            for n in range(plan.album_photos)
-        ]
-        yield photos, shop.publish_album.using(tenant="globex").step(photos=RESULT)
+        photos = [photo.step(photo=100 * album + n) for n in range(ALBUM_PHOTOS)]
+        yield photos, publish.step(photos=RESULT)
 
 
-def special_tasks() -> list[Step]:
-    """A delayed cleanup, a CPU-bound task, and a long one that is cancelled."""
+def special_tasks(plan: Plan) -> list[Step]:
+    """A delayed cleanup, a CPU-bound task, a long one and newsletters for tomorrow, which are cancelled."""
+    letter = shop.send_newsletter.using(delay="1d", tenant=LEAVING)
     return [
-        shop.clean_up.using(delay=NIGHT).step(),
+        shop.clean_up.using(delay="6s").step(),
         shop.reprice_catalogue.step(rounds=800_000),
         shop.export_orders.using(tenant=LEAVING, priority="high").step(year=2025),
+        *(letter.step(reader=n) for n in range(plan.letters)),
     ]
-
-
-def letters(plan: Plan) -> list[Step]:
-    """Newsletters for tomorrow, which are cancelled before."""
-    return [
-        shop.send_newsletter.using(delay="1d", tenant=LEAVING).step(reader=n) for n in range(plan.letters)
-    ]
-
-
-def _merged(piles: list[list[Step]]) -> list[Step]:
-    """Merge the piles, each spread evenly over the whole length."""
-    spread = [
-        (position / max(len(pile), 1), number, step)
-        for number, pile in enumerate(piles)
-        for position, step in enumerate(pile)
-    ]
-    return [step for _, _, step in sorted(spread, key=lambda entry: entry[:2])]
-
-
-def parts(steps: list[Step], size: int) -> Iterator[list[Step]]:
-    """Split the list into pieces of at most `size`."""
-    pieces = iter(steps)
-    while piece := list(islice(pieces, size)):
-        yield piece

@@ -1,14 +1,25 @@
-"""The worker processes of the demo: started, killed, stopped, and none left behind."""
+"""The worker processes of the demo: started, killed, stopped, and none left behind.
+
+Each runs `python -m windlass._cli.demo.workers NAME` in the demo's folder. It ends on SIGTERM, and when the
+demo ends for any reason: its standard input is a pipe from the demo, which is closed then.
+"""
 
 import asyncio
+import logging
 import signal
 import sys
+import threading
 from asyncio.subprocess import PIPE, Process
+from datetime import timedelta
 from pathlib import Path
 
+from ... import WorkerSettings
 from ...errors import StoreError
-from .worker_process import READY
+from .proof import ENDS
+from .shop import SETTLEMENTS, app, append
 
+_READY = "ready"
+_LEASE = timedelta(seconds=3)
 _STOP_TIMEOUT = 6.0  # seconds for a worker to stop before it is killed
 
 
@@ -31,12 +42,10 @@ class WorkerPool:
         """Start a worker and return its name once it claims tasks."""
         self._started += 1
         name = f"worker-{self._started}"
-        with (self._folder / f"{name}.log").open("wb") as log:
+        path = self._folder / f"{name}.log"
+        with path.open("wb") as log:
             process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "windlass._cli.demo.worker_process",
-                name,
+                *(sys.executable, "-m", "windlass._cli.demo.workers", name),
                 cwd=self._folder,
                 stdin=PIPE,
                 stdout=PIPE,
@@ -45,13 +54,10 @@ class WorkerPool:
             )
         self._processes[name] = process
         assert process.stdout is not None
-        if (await process.stdout.readline()).decode().strip() != READY:
-            raise StoreError(f"{name} did not start: {self._last_line(name)}")
+        if (await process.stdout.readline()).decode().strip() != _READY:
+            lines = path.read_text(errors="replace").strip().splitlines()
+            raise StoreError(f"{name} did not start: {lines[-1] if lines else 'its log is empty'}")
         return name
-
-    def _last_line(self, name: str) -> str:
-        lines = (self._folder / f"{name}.log").read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "its log is empty"
 
     async def kill(self, name: str) -> int:
         """Kill a worker with SIGKILL and return its process id."""
@@ -83,3 +89,43 @@ async def _stop(process: Process) -> None:
     finally:
         if process.returncode is None:
             process.kill()
+
+
+class Receipts(logging.Handler):
+    """Logs every end of a task that the store confirmed to this worker, outside the store."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Append settlements that end a task."""
+        if (event := getattr(record, "event", "")) in ENDS:
+            append(SETTLEMENTS, f"{getattr(record, 'task_id', '')} {event}")
+
+
+async def _work(name: str) -> None:
+    """Run a worker until it is stopped, or the demo has ended."""
+    settings = WorkerSettings(
+        name=name,
+        slots=8,
+        processes=1,
+        lease=_LEASE,
+        heartbeat=_LEASE / 4,
+        grace=timedelta(seconds=0.5),
+        poll=timedelta(seconds=1),
+    )
+    worker = app.worker(settings)
+    loop = asyncio.get_running_loop()
+
+    def stop_with_demo() -> None:
+        sys.stdin.buffer.read()
+        loop.call_soon_threadsafe(lambda: worker.stop(at_once=True))
+
+    threading.Thread(target=stop_with_demo, daemon=True).start()
+    await worker.run(signals=True, ready=lambda: print(_READY, flush=True))
+    await app.close()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    events = logging.getLogger("windlass.events")
+    events.propagate = False
+    events.addHandler(Receipts())
+    asyncio.run(_work(sys.argv[1]))

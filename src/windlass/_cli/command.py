@@ -3,9 +3,9 @@
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Iterator
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import click
 
@@ -13,10 +13,12 @@ from ..errors import InvalidOption, NotFound
 from .output import Output
 
 if TYPE_CHECKING:
+    from .._client.operator import Operator
     from .._model.filter import By
     from ..app import App
     from ..config import Settings
 
+P = ParamSpec("P")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,9 +60,14 @@ class Cli:
             app.alert_notifier.secret = settings.webhook_secret
         return app
 
+    @property
+    def operator(self) -> "Operator":
+        """The operator of the app; within `run` it acts as `by`."""
+        return self.app.operator
+
     def run(
         self,
-        work: Callable[["App"], Awaitable[T]],
+        work: Callable[[], Awaitable[T]],
         *,
         create: bool = False,
         private: bool = False,
@@ -87,7 +94,7 @@ class Cli:
             try:
                 if not create:
                     await _require_existing(app)
-                return await work(app)
+                return await work()
             finally:
                 await app.close()
 
@@ -153,36 +160,17 @@ class Commands(click.Group):
 
 def shared_options() -> Iterator[click.Option]:
     """The options that every command takes."""
-    yield click.Option(
-        ["--store"],
-        metavar="URL",
-        help="Store to use  [default: the app's, else sqlite:///windlass.db]",
-        callback=_keep_setting,
-        expose_value=False,
-    )
-    yield click.Option(
-        ["--app"],
-        metavar="MODULE:NAME",
-        help="App whose store and task types to use",
-        callback=_keep_setting,
-        expose_value=False,
-    )
-    yield click.Option(
-        ["--config"],
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Settings file  [default: windlass.toml or pyproject.toml in this folder]",
-        callback=_keep_file,
-        expose_value=False,
-    )
-    yield click.Option(
-        ["--json"],
-        is_flag=True,
-        help="Print JSON, one object per line",
-        callback=_keep_json,
-        expose_value=False,
-    )
-    yield click.Option(["--debug"], is_flag=True, help="Show tracebacks of errors", expose_value=False)
+
+    def option(name: str, text: str, keep: Callable[..., None] | None, **attributes: Any) -> click.Option:
+        return click.Option([name], help=text, callback=keep, expose_value=False, **attributes)
+
+    store = "Store to use  [default: the app's, else sqlite:///windlass.db]"
+    file = "Settings file  [default: windlass.toml or pyproject.toml in this folder]"
+    yield option("--store", store, _keep_setting, metavar="URL")
+    yield option("--app", "App whose store and task types to use", _keep_setting, metavar="MODULE:NAME")
+    yield option("--config", file, _keep_file, type=click.Path(path_type=Path), metavar="FILE")
+    yield option("--json", "Print JSON, one object per line", _keep_json, is_flag=True)
+    yield option("--debug", "Show tracebacks of errors", None, is_flag=True)
 
 
 def setting_option(*names: str, **attributes: Any) -> Callable[[F], F]:
@@ -206,3 +194,13 @@ def _keep_json(context: click.Context, _: click.Parameter, value: bool) -> None:
 
 
 pass_cli = click.make_pass_decorator(Cli, ensure=True)
+
+
+def on_store(command: Callable[Concatenate[Cli, P], Awaitable[None]]) -> Callable[P, None]:
+    """Run an async command on the store, which must exist; it takes the Cli first, as with `pass_cli`."""
+
+    @wraps(command)
+    def run(cli: Cli, /, *args: P.args, **options: P.kwargs) -> None:
+        cli.run(lambda: command(cli, *args, **options))
+
+    return pass_cli(run)

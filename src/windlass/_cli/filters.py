@@ -1,101 +1,84 @@
 """The options that select tasks, as `tasks` and `dead` share them: filters, and pages of a list."""
 
 from collections.abc import Callable
-from datetime import datetime
-from typing import Any, TypedDict, TypeVar
+from functools import wraps
+from typing import Any, TypeAlias
 
 import click
+from msgspec import Struct
 
 from .._model.filter import Filter, Page
 from .._model.state import State
-from .options import MAX_LISTED, stacked, task_id, when
+from .options import MAX_LISTED, choice_of, number_option, stacked, task_id, when
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-class FilterOptions(TypedDict):
-    """The values of `filter_options`."""
-
-    types: tuple[str, ...]
-    queues: tuple[str, ...]
-    tenants: tuple[str, ...]
-    root: str | None
-    key: str | None
-    error: str | None
-    since: datetime | None
-    until: datetime | None
+Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-class PageOptions(TypedDict):
-    """The values of `page_options`."""
+def collected(name: str, kind: type[Struct], *options: Decorator) -> Decorator:
+    """Combine options that are fields of `kind`: the command takes one value of that kind, as `name`."""
 
-    limit: int
-    cursor: str | None
-    oldest: bool
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def call(*args: Any, **given: Any) -> Any:
+            fields = {field: given.pop(field) for field in kind.__struct_fields__ if field in given}
+            value = kind(**{field: None if value == () else value for field, value in fields.items()})
+            return command(*args, **given, **{name: value})
+
+        return stacked(*options)(call)
+
+    return decorate
 
 
-def filter_options(past: str) -> Callable[[F], F]:
-    """The options of a filter; `past` says what --since and --until are about: "created", "died"."""
-    past = past.capitalize()
+def _filter_options(past: str, field: str) -> Decorator:
+    """The options of a filter; --since and --until are about when tasks were created or died."""
+
+    def repeatable(name: str, *names: str) -> Decorator:
+        metavar, text = name.upper(), f"Only this {name} (repeatable)"
+        return click.option(f"--{name}", *names, f"{name}s", multiple=True, metavar=metavar, help=text)
+
+    instant = "this instant, or this long ago (2h)"
     return stacked(
-        click.option("--type", "types", multiple=True, metavar="TYPE", help="Only this type (repeatable)"),
-        click.option(
-            "--queue", "-q", "queues", multiple=True, metavar="QUEUE", help="Only this queue (repeatable)"
-        ),
-        click.option(
-            "--tenant", "tenants", multiple=True, metavar="TENANT", help="Only this tenant (repeatable)"
-        ),
+        repeatable("type"),
+        repeatable("queue", "-q"),
+        repeatable("tenant"),
         click.option("--root", type=task_id, help="Only the chain or group that began with this task"),
-        click.option("--key", metavar="KEY", help="Only this idempotency key"),
+        click.option("--key", "idempotency_key", metavar="KEY", help="Only this idempotency key"),
         click.option("--error", metavar="TEXT", help="Only tasks whose last error contains this text"),
-        click.option("--since", type=when, help=f"{past} at or after this instant, or this long ago (2h)"),
-        click.option("--until", type=when, help=f"{past} before this instant, or this long ago (2h)"),
+        click.option("--since", f"{field}_after", type=when, help=f"{past} at or after {instant}"),
+        click.option("--until", f"{field}_before", type=when, help=f"{past} before {instant}"),
     )
 
 
-page_options = stacked(
+filter_options = collected(
+    "where",
+    Filter,
     click.option(
-        "--limit",
-        type=click.IntRange(1, MAX_LISTED),
-        default=50,
-        show_default=True,
-        metavar="N",
-        help="At most N tasks",
+        "--state",
+        "states",
+        type=choice_of(State),
+        multiple=True,
+        callback=lambda _, __, given: tuple(State(state) for state in given),
+        help="Only this state (repeatable)",
     ),
-    click.option("--cursor", type=task_id, metavar="ID", help="Start after this task, the last one listed"),
-    click.option("--oldest", is_flag=True, help="Oldest first  [default: newest first]"),
+    _filter_options("Created", "created"),
 )
+"""The options of a filter, which the command takes as `where`."""
 
+dead_filter_options = collected("where", Filter, _filter_options("Died", "finished"))
+"""The options of a filter of dead letters, which the command takes as `where`."""
 
-def page_of(options: PageOptions) -> Page:
-    """The page that these options ask for."""
-    return Page(limit=options["limit"], cursor=options["cursor"], newest_first=not options["oldest"])
-
-
-def created_filter(options: FilterOptions, states: tuple[State, ...] = ()) -> Filter:
-    """A filter whose --since and --until are about when tasks were created."""
-    return Filter(**_common(options, states), created_after=options["since"], created_before=options["until"])
-
-
-def finished_filter(options: FilterOptions, states: tuple[State, ...] = ()) -> Filter:
-    """A filter whose --since and --until are about when tasks ended."""
-    return Filter(
-        **_common(options, states), finished_after=options["since"], finished_before=options["until"]
-    )
-
-
-def is_filtered(options: FilterOptions) -> bool:
-    """Whether any option of the filter was given."""
-    return any(options.get(name) for name in FilterOptions.__annotations__)
-
-
-def _common(options: FilterOptions, states: tuple[State, ...]) -> dict[str, Any]:
-    return {
-        "states": states or None,
-        "types": options["types"] or None,
-        "queues": options["queues"] or None,
-        "tenants": options["tenants"] or None,
-        "root": options["root"],
-        "idempotency_key": options["key"],
-        "error": options["error"],
-    }
+page_options = collected(
+    "page",
+    Page,
+    number_option("--limit", most=MAX_LISTED, default=50, help="At most N tasks"),
+    click.option("--cursor", type=task_id, metavar="ID", help="Start after this task, the last one listed"),
+    click.option(
+        "--oldest",
+        "newest_first",
+        is_flag=True,
+        flag_value=False,
+        default=True,
+        help="Oldest first  [default: newest first]",
+    ),
+)
+"""The options of a page of a list, which the command takes as `page`."""

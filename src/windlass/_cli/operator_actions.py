@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from .._model.filter import By, Filter
+from .._model.state import State
 from .._policy.input.quote import counted
 from ..errors import NotFound, Refused
-from .command import Cli
+from .command import Cli, on_store
 from .exit_codes import ExitCode, report
-from .filters import FilterOptions
 from .options import stacked, task_id
 from .output import Document
 
 if TYPE_CHECKING:
     from .._client.operator import Operator
-    from ..app import App
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,21 +28,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 class TaskAction(Struct, frozen=True, kw_only=True):
     """What an operator does to tasks: to one, which raises if it cannot be done, or to all that match.
 
-    `one` may return a remark. `many` takes the largest number of tasks to touch, None for any.
+    `one` may return the state of the task. `many` takes the largest number of tasks to touch, None for any.
+    `states` are those it applies to if the filter names none.
     """
 
     verb: str
     past: str
-    one: Callable[["Operator", str, By], Awaitable[str | None]]
+    states: tuple[State, ...]
+    one: Callable[["Operator", str, By], Awaitable[State | None]]
     many: Callable[["Operator", Filter, By, int | None], Awaitable[int]]
-
-
-class TaskSelection(FilterOptions):
-    """The options of `action_options` and `filter_options` together."""
-
-    ids: tuple[str, ...]
-    everything: bool
-    yes: bool
 
 
 def _keep_by(context: click.Context, option: click.Parameter, value: str | None) -> None:
@@ -63,7 +56,7 @@ audit_options = stacked(who_option, _by_option("--why", "TEXT", "Reason, kept in
 
 
 def action_options(verb: str, *, why_required: bool = False) -> Callable[[F], F]:
-    """The options of a command that acts on tasks."""
+    """The options of a command that acts on tasks; it needs the options of a filter, too."""
     why = "Reason, kept in the audit log" + ("  [required]" if why_required else "")
     return stacked(
         click.argument("ids", nargs=-1, type=task_id, metavar="[ID]..."),
@@ -76,53 +69,53 @@ def action_options(verb: str, *, why_required: bool = False) -> Callable[[F], F]
     )
 
 
-def apply_action(
-    cli: Cli, action: TaskAction, selection: TaskSelection, where: Filter, *, filtered: bool
-) -> None:
+def apply_action(cli: Cli, action: TaskAction, where: Filter, *, everything: bool, yes: bool) -> None:
     """Apply the action to the ids given, or to the tasks that match once the user confirms their number.
 
-    `filtered`: whether an option of the filter was given; without ids, filter and --all it is a usage error.
+    It is a usage error to give ids and a filter, or neither of them nor --all (`everything`).
     """
     context = click.get_current_context()
-    ids, by_filter = selection["ids"], selection["everything"] or filtered
+    ids, by_filter = where.ids, everything or any(asdict(replace(where, ids=None)).values())
     if ids and by_filter:
         raise click.UsageError("Give ids or filters, not both", context)
     if not ids and not by_filter:
         raise click.UsageError(f"Give task ids, filters, or --all to {action.verb} every task", context)
     if ids:
-        cli.run(lambda app: _apply_to_each(cli, app, action, ids))
+        cli.run(lambda: _apply_to_each(cli, action, ids))
     else:
-        cli.run(lambda app: _apply_to_matching(cli, app, action, where, yes=selection["yes"]))
+        where = replace(where, states=where.states or action.states)
+        cli.run(lambda: _apply_to_matching(cli, action, where, yes=yes))
 
 
-async def _apply_to_each(cli: Cli, app: "App", action: TaskAction, ids: tuple[str, ...]) -> None:
+async def _apply_to_each(cli: Cli, action: TaskAction, ids: tuple[str, ...]) -> None:
     """Apply the action to one id after the other; of several, report those refused and do the rest."""
     assert cli.by is not None
     refused = False
     for one in ids:
         try:
-            remark = await action.one(app.operator, one, cli.by)
+            state = await action.one(cli.operator, one, cli.by)
         except (Refused, NotFound) as error:
             if len(ids) == 1:
                 raise
             report(error.code, str(error), as_json=cli.as_json)
             refused = True
         else:
-            cli.output.say(f"{action.past} {one}{remark or ''}", {"id": one, "done": action.past})
+            remark = " (running: it was asked to stop)" if state is State.RUNNING else ""
+            cli.output.say(f"{action.past} {one}{remark}", {"id": one, "done": action.past})
     if refused:
         raise click.exceptions.Exit(ExitCode.REFUSED)
 
 
-async def _apply_to_matching(cli: Cli, app: "App", action: TaskAction, where: Filter, *, yes: bool) -> None:
+async def _apply_to_matching(cli: Cli, action: TaskAction, where: Filter, *, yes: bool) -> None:
     assert cli.by is not None
-    counts = await app.operator.count(where)
+    counts = await cli.operator.count(where)
     found, exact = sum(count.number for count in counts), all(count.exact for count in counts)
     about = f"{'' if exact else 'about '}{counted(found, 'task')}"
     if found and not yes and not confirmed(f"{action.verb} {about}?"):
         raise Refused(f"not confirmed; {about} left unchanged (--yes skips the question)")
     # No more than were confirmed, should others match by now.
     limit = found if exact else None
-    done = await action.many(app.operator, where, cli.by, limit) if found else 0
+    done = await action.many(cli.operator, where, cli.by, limit) if found else 0
     cli.output.say(f"{action.past} {counted(done, 'task')}", {"done": action.past, "number": done})
     if exact and done < found:
         cli.output.note(
@@ -138,16 +131,25 @@ def confirmed(question: str) -> bool:
         return False
 
 
-def for_each_name(
-    cli: Cli, names: tuple[str, ...], past: str, act: Callable[["App", str], Awaitable[Document]]
-) -> None:
-    """Act on one name after the other, say so, and print the document that `act` returns with --json."""
+def name_command(
+    group: click.Group, verb: str, past: str, *, metavar: str = "NAME...", nargs: int = -1
+) -> Callable[[Callable[[Cli, str], Awaitable[Document]]], click.Command]:
+    """Make an audited command of `act`: it acts on one name after the other and prints that, or with --json
+    the document that `act` returns.
+    """
 
-    async def work(app: "App") -> None:
-        for name in names:
-            cli.output.say(f"{past} {name}", await act(app, name))
+    def decorate(act: Callable[[Cli, str], Awaitable[Document]]) -> click.Command:
+        @group.command(verb, help=act.__doc__)
+        @click.argument("names", nargs=nargs, required=True, metavar=metavar)
+        @audit_options
+        @on_store
+        async def run(cli: Cli, names: str | tuple[str, ...]) -> None:
+            for name in (names,) if isinstance(names, str) else names:
+                cli.output.say(f"{past} {name}", await act(cli, name))
 
-    cli.run(work)
+        return run
+
+    return decorate
 
 
 def _user_at_host() -> str:

@@ -6,6 +6,7 @@ Each function is a click type; the help shows its name in capitals.
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Any, TypeVar
 
 import click
@@ -112,6 +113,17 @@ def name_and_number(value: str) -> tuple[str, int | None]:
 def priority(value: str) -> int | str:
     """A whole number as int, a name such as "high" as text; the app checks both."""
     return int(value) if _WHOLE.fullmatch(value) else value
+
+
+def number_option(*names: str, most: int, default: int | None = None, **attributes: Any) -> Callable[[F], F]:
+    """An option whose value is a whole number from 1 to `most`."""
+    number, shown = click.IntRange(1, most), default is not None
+    return click.option(*names, type=number, default=default, show_default=shown, metavar="N", **attributes)
+
+
+def choice_of(enum: type[StrEnum]) -> "click.Choice[str]":
+    """The values of an enum as a click type."""
+    return click.Choice([one.value for one in enum])
 
 
 def stacked(*decorators: Callable[[F], F]) -> Callable[[F], F]:

@@ -5,7 +5,6 @@ import signal
 
 import pytest
 
-from windlass import App
 from windlass._cli.command import Cli
 from windlass._cli.exit_codes import ExitCode, guarded
 
@@ -20,7 +19,7 @@ def cli() -> Cli:
 def test_an_interrupt_cancels_between_callbacks_and_not_within_one(cli: Cli) -> None:
     requests: list[int] = []
 
-    async def work(_: App) -> None:
+    async def work() -> None:
         task = asyncio.current_task()
         assert task is not None
         signal.raise_signal(signal.SIGINT)
@@ -32,7 +31,7 @@ def test_an_interrupt_cancels_between_callbacks_and_not_within_one(cli: Cli) -> 
 
 
 def test_a_second_interrupt_ends_a_command_that_does_not_stop(cli: Cli) -> None:
-    async def work(_: App) -> None:
+    async def work() -> None:
         signal.raise_signal(signal.SIGINT)
         try:
             await asyncio.wait_for(asyncio.Event().wait(), 10)

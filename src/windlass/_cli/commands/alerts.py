@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -10,15 +10,12 @@ from ..._client.alerts import AlertStatus
 from ..._documents.alerts import alert_document
 from ..._model.alert import HOLD, MAX_COUNT
 from ..._policy.alerts import webhook_origin
-from ..command import Cli, Commands, pass_cli
+from ..command import Cli, Commands, on_store
 from ..exit_codes import ExitCode
-from ..operator_actions import audit_options, for_each_name
-from ..options import duration, option_text
-from ..output import Column, Styled
+from ..operator_actions import audit_options, name_command
+from ..options import duration, number_option, option_text
+from ..output import Column, Document, Styled
 from ..text import ago, duration_text
-
-if TYPE_CHECKING:
-    from ...app import App
 
 
 @click.group(cls=Commands)
@@ -28,31 +25,20 @@ def alerts() -> None:
 
 @alerts.command("list")
 @click.option("--reveal", is_flag=True, help="Show webhook URLs with path and query")
-@pass_cli
-def list_alerts(cli: Cli, reveal: bool) -> None:
+@on_store
+async def list_alerts(cli: Cli, reveal: bool) -> None:
     """List alerts with their state and number of dead letters."""
-
-    async def work(app: "App") -> None:
-        found = await app.operator.alerts.list()
-        columns = _columns(await app.operator.now(), reveal=reveal)
-        none = "there are no alerts; `windlass alerts add NAME --count 10 --window 5m` adds one"
-        cli.output.items(found, columns, lambda one: alert_document(one, reveal=reveal), none=none)
-
-    cli.run(work)
+    found = await cli.operator.alerts.list()
+    columns = _columns(await cli.operator.now(), reveal=reveal)
+    none = "there are no alerts; `windlass alerts add NAME --count 10 --window 5m` adds one"
+    cli.output.items(found, columns, lambda one: alert_document(one, reveal=reveal), none=none)
 
 
 @alerts.command("add")
 @click.argument("name")
 @click.option("--type", metavar="TYPE", help="Count only dead letters of this type  [default: any]")
 @click.option("--queue", "-q", metavar="QUEUE", help="Count only dead letters of this queue  [default: any]")
-@click.option(
-    "--count",
-    type=click.IntRange(1, MAX_COUNT),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Raise the alert at N dead letters",
-)
+@number_option("--count", most=MAX_COUNT, default=1, help="Raise the alert at N dead letters")
 @click.option("--window", type=duration, help="Count only tasks that died within this time  [default: any]")
 @click.option(
     "--hold",
@@ -61,66 +47,51 @@ def list_alerts(cli: Cli, reveal: bool) -> None:
 )
 @click.option("--webhook", metavar="URL", help="URL to post messages to  [default: only log them]")
 @audit_options
-@pass_cli
-def add(cli: Cli, /, *, name: str, **options: Any) -> None:
+@on_store
+async def add(cli: Cli, /, *, name: str, **options: Any) -> None:
     """Add an alert, or replace the one of the same name.
 
     The keeper applies it within seconds.
     """
-
-    async def work(app: "App") -> None:
-        alert = await app.operator.alerts.add(name, **options)
-        cli.output.say(f"added {name}", alert_document(await app.operator.alerts.get(name)))
-        if alert.webhook is not None and app.alert_notifier.secret is None:
-            unsigned = "messages are not signed unless workers have WINDLASS_WEBHOOK_SECRET"
-            cli.output.note(unsigned, warning=True)
-
-    cli.run(work)
+    alert = await cli.operator.alerts.add(name, **options)
+    cli.output.say(f"added {name}", alert_document(await cli.operator.alerts.get(name)))
+    if alert.webhook is not None and cli.app.alert_notifier.secret is None:
+        unsigned = "messages are not signed unless workers have WINDLASS_WEBHOOK_SECRET"
+        cli.output.note(unsigned, warning=True)
 
 
-@alerts.command("remove")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@audit_options
-@pass_cli
-def remove(cli: Cli, names: tuple[str, ...]) -> None:
+@name_command(alerts, "remove", "removed")
+async def remove(cli: Cli, name: str) -> Document:
     """Remove alerts.
 
     If one is raised, no "cleared" message is sent for it.
     """
-
-    async def remove_one(app: "App", name: str) -> dict[str, Any]:
-        await app.operator.alerts.remove(name)
-        return {"name": name, "removed": True}
-
-    for_each_name(cli, names, "removed", remove_one)
+    await cli.operator.alerts.remove(name)
+    return {"name": name, "removed": True}
 
 
 @alerts.command("test")
 @click.argument("name")
-@pass_cli
-def test(cli: Cli, name: str) -> None:
+@on_store
+async def test(cli: Cli, name: str) -> None:
     """Post a test message to an alert's webhook.
 
     It is sent from this machine, in state "test". Exits with 1 if the webhook does not accept it.
     """
-
-    async def work(app: "App") -> bool:
-        secret = app.alert_notifier.secret
-        answer = await app.operator.alerts.test(name, secret=secret)
-        signed = "signed" if secret is not None else "unsigned"
-        cli.output.say(
-            f"{'accepted' if answer.taken else 'not accepted'} ({signed}): {answer.reason}",
-            {
-                "name": name,
-                "taken": answer.taken,
-                "signed": secret is not None,
-                "status": answer.status,
-                "reason": answer.reason,
-            },
-        )
-        return answer.taken
-
-    if not cli.run(work):
+    secret = cli.app.alert_notifier.secret
+    answer = await cli.operator.alerts.test(name, secret=secret)
+    signed = secret is not None
+    cli.output.say(
+        f"{'accepted' if answer.taken else 'not accepted'} ({'' if signed else 'un'}signed): {answer.reason}",
+        {
+            "name": name,
+            "taken": answer.taken,
+            "signed": signed,
+            "status": answer.status,
+            "reason": answer.reason,
+        },
+    )
+    if not answer.taken:
         raise click.exceptions.Exit(ExitCode.NEGATIVE)
 
 

@@ -2,46 +2,32 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import click
 
 from ..._documents.audit import audit_document
 from ..._model.filter import MAX_PAGE, Page
 from ..._model.record import Audit
-from ..command import Cli, Command, pass_cli
+from ..command import Cli, Command, on_store
+from ..options import number_option
 from ..output import Column
 from ..text import ago
 
-if TYPE_CHECKING:
-    from ...app import App
-
 
 @click.command("audit", cls=Command)
-@click.option(
-    "--limit",
-    type=click.IntRange(1, MAX_PAGE),
-    default=50,
-    show_default=True,
-    metavar="N",
-    help="At most N entries",
-)
+@number_option("--limit", most=MAX_PAGE, default=50, help="At most N entries")
 @click.option("--cursor", metavar="ID", help="Start after this entry, the last one listed")
-@pass_cli
-def audit(cli: Cli, limit: int, cursor: str | None) -> None:
+@on_store
+async def audit(cli: Cli, limit: int, cursor: str | None) -> None:
     """List the audit log, newest first.
 
     It records who changed which task, queue, limit, schedule, alert or key, and why.
     """
-
-    async def work(app: "App") -> None:
-        found = await app.operator.audit(Page(limit=limit, cursor=cursor, newest_first=True))
-        now = await app.operator.now()
-        cli.output.items(found.items, _columns(now), audit_document, none="the audit log is empty")
-        if found.cursor is not None:
-            cli.output.note(f"there are more entries; --cursor {found.cursor} lists the next ones")
-
-    cli.run(work)
+    found = await cli.operator.audit(Page(limit=limit, cursor=cursor, newest_first=True))
+    now = await cli.operator.now()
+    cli.output.items(found.items, _columns(now), audit_document, none="the audit log is empty")
+    if found.cursor is not None:
+        cli.output.note(f"there are more entries; --cursor {found.cursor} lists the next ones")
 
 
 def _columns(now: datetime) -> Sequence[Column[Audit]]:

@@ -43,7 +43,7 @@ def check(cli: Cli) -> None:
     findings = [_finding(Severity.WARNING, "settings", text) for text in reading.warnings]
     findings += [_finding(Severity.ERROR, "settings", text) for text in reading.errors]
     if not reading.errors:
-        findings += cli.run(_check_store)
+        findings += cli.run(lambda: _check_store(cli.app))
     cli.output.items(findings, _COLUMNS, finding_document, none="nothing was checked")
     if any(finding.severity is Severity.ERROR for finding in findings):
         raise click.exceptions.Exit(ExitCode.NEGATIVE)

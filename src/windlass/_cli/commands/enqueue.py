@@ -97,8 +97,8 @@ def enqueue(
     spec = declared_type(cli, type, undeclared=undeclared)
     batch = [_task(cli.app, type, spec, options, text, where) for where, text in texts]
 
-    async def work(app: "App") -> None:
-        handles = await app.client.enqueue_tasks(batch)
+    async def work() -> None:
+        handles = await cli.app.client.enqueue_tasks(batch)
         if waits:
             await _print_result(cli, handles[0], wait_at_most, reveal=reveal)
             return

@@ -1,20 +1,16 @@
 """`windlass keys`: create, list and revoke API keys."""
 
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from ..._documents.keys import key_document, new_key_document
 from ..._model.key import ApiKey, Scope
-from ..command import Cli, Commands, pass_cli
-from ..operator_actions import audit_options
-from ..options import duration
-from ..output import Column
+from ..command import Cli, Commands, on_store, pass_cli
+from ..operator_actions import audit_options, name_command
+from ..options import choice_of, duration
+from ..output import Column, Document
 from ..text import iso
-
-if TYPE_CHECKING:
-    from ...app import App
 
 
 @click.group(cls=Commands)
@@ -29,7 +25,7 @@ def keys() -> None:
     "scopes",
     multiple=True,
     required=True,
-    type=click.Choice([scope.value for scope in Scope]),
+    type=choice_of(Scope),
     help="What the key allows (repeatable)",
 )
 @click.option("--tenant", metavar="TENANT", help="Only this tenant  [default: any]")
@@ -42,56 +38,32 @@ def keys() -> None:
     help="Only this queue (repeatable)  [default: any]",
 )
 @click.option("--rate", type=float, metavar="N", help="Requests per second and server  [default: unlimited]")
-@click.option("--expires", type=duration, help="Time until the key expires  [default: never]")
+@click.option("--expires", "expires_in", type=duration, help="Time until the key expires  [default: never]")
 @audit_options
 @pass_cli
-def create(
-    cli: Cli,
-    /,
-    *,
-    label: str,
-    scopes: tuple[str, ...],
-    tenant: str | None,
-    queues: tuple[str, ...],
-    rate: float | None,
-    expires: timedelta | None,
-) -> None:
+def create(cli: Cli, /, *, label: str, queues: tuple[str, ...], **options: Any) -> None:
     """Create a key and print it, this once."""
 
-    async def work(app: "App") -> None:
-        made = await app.operator.keys.create(
-            label, scopes=scopes, tenant=tenant, queues=queues or None, rate=rate, expires_in=expires
-        )
+    async def work() -> None:
+        made = await cli.operator.keys.create(label, queues=queues or None, **options)
         cli.output.say(made.text, new_key_document(made.key, made.text))
 
     cli.run(work, create=True)
 
 
 @keys.command("list")
-@pass_cli
-def list_keys(cli: Cli) -> None:
+@on_store
+async def list_keys(cli: Cli) -> None:
     """List keys by id, without their secrets."""
-
-    async def work(app: "App") -> None:
-        found = await app.operator.keys.list()
-        none = "there are no keys; `windlass keys create LABEL --scope enqueue` creates one"
-        cli.output.items(found, _COLUMNS, key_document, none=none)
-
-    cli.run(work)
+    none = "there are no keys; `windlass keys create LABEL --scope enqueue` creates one"
+    cli.output.items(await cli.operator.keys.list(), _COLUMNS, key_document, none=none)
 
 
-@keys.command("revoke")
-@click.argument("key_id", metavar="ID")
-@audit_options
-@pass_cli
-def revoke(cli: Cli, key_id: str) -> None:
+@name_command(keys, "revoke", "revoked", metavar="ID", nargs=1)
+async def revoke(cli: Cli, key_id: str) -> Document:
     """Revoke a key; servers reject it within a second."""
-
-    async def work(app: "App") -> None:
-        await app.operator.keys.revoke(key_id)
-        cli.output.say(f"revoked {key_id}", {"id": key_id, "revoked": True})
-
-    cli.run(work)
+    await cli.operator.keys.revoke(key_id)
+    return {"id": key_id, "revoked": True}
 
 
 _COLUMNS: list[Column[ApiKey]] = [

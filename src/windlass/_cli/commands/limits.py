@@ -2,22 +2,19 @@
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from msgspec import Struct
 
-from ..._documents.limits import LimitDocument, limit_document
+from ..._documents.limits import limit_document
 from ..._model.limit import Limit, Usage
 from ..._policy.input.quote import shorten
 from ..._policy.order.limit_options import format_rate
-from ..command import Cli, Commands, pass_cli
-from ..operator_actions import audit_options
+from ..command import Cli, Commands, on_store, pass_cli
+from ..operator_actions import audit_options, name_command
 from ..options import stacked, start_rate
-from ..output import Column, Styled
-
-if TYPE_CHECKING:
-    from ...app import App
+from ..output import Column, Document, Styled
 
 _BUSIEST = 3
 _MAX_VALUE = 24  # characters of a value in the table
@@ -46,11 +43,6 @@ class LimitUse(Struct, frozen=True, kw_only=True):
     limit: Limit
     usages: list[Usage]
 
-    @property
-    def document(self) -> LimitDocument:
-        """The document of the limit."""
-        return limit_document(self.limit, self.usages)
-
 
 @click.group(cls=Commands)
 def limits() -> None:
@@ -58,52 +50,48 @@ def limits() -> None:
 
 
 @limits.command("list")
-@pass_cli
-def list_limits(cli: Cli) -> None:
+@on_store
+async def list_limits(cli: Cli) -> None:
     """List limits and how much of each is in use."""
-
-    async def work(app: "App") -> None:
-        found = await app.operator.limits.list()
-        usages: dict[str, list[Usage]] = defaultdict(list)
-        for usage in await app.operator.limits.usages() if found else ():
-            usages[usage.limit].append(usage)
-        uses = [LimitUse(limit=one, usages=one.busiest(usages[one.name])) for one in found]
-        cli.output.items(uses, _COLUMNS, lambda use: use.document, none="there are no limits")
-
-    cli.run(work)
+    found = await cli.operator.limits.list()
+    usages: dict[str, list[Usage]] = defaultdict(list)
+    for usage in await cli.operator.limits.usages() if found else ():
+        usages[usage.limit].append(usage)
+    cli.output.items(
+        [LimitUse(limit=one, usages=one.busiest(usages[one.name])) for one in found],
+        _COLUMNS,
+        lambda use: limit_document(use.limit, use.usages),
+        none="there are no limits",
+    )
 
 
 @limits.command("show")
 @click.argument("name")
-@pass_cli
-def show(cli: Cli, name: str) -> None:
+@on_store
+async def show(cli: Cli, name: str) -> None:
     """Show a limit and each value that uses it."""
-
-    async def work(app: "App") -> None:
-        limit = await app.operator.limits.get(name)
-        use = LimitUse(limit=limit, usages=limit.busiest(await app.operator.limits.usages(name)))
-        if cli.as_json:
-            cli.output.document(use.document)
-            return
-        cli.output.fields(
-            [
-                ("name", limit.name),
-                ("applies to", _scope(limit)),
-                ("by", limit.by or ""),
-                ("running", "" if limit.running is None else f"at most {limit.running:,}"),
-                ("rate", "" if limit.rate is None else _rate(limit)),
-            ]
+    limit = await cli.operator.limits.get(name)
+    usages = limit.busiest(await cli.operator.limits.usages(name))
+    if cli.as_json:
+        cli.output.document(limit_document(limit, usages))
+        return
+    cli.output.fields(
+        [
+            ("name", limit.name),
+            ("applies to", _scope(limit)),
+            ("by", limit.by or ""),
+            ("running", "" if limit.running is None else f"at most {limit.running:,}"),
+            ("rate", _rate(limit)),
+        ]
+    )
+    if usages:
+        cli.output.heading("in use")
+        columns = (
+            Column[Usage](limit.by or "", lambda usage: usage.value, elastic=True),
+            Column[Usage]("running", lambda usage: _of(usage.running, limit.running), right=True),
+            Column[Usage]("starts left", lambda usage: _left(limit, usage), right=True, optional=True),
         )
-        if use.usages:
-            cli.output.heading("in use")
-            columns = (
-                Column[Usage](limit.by or "", lambda usage: usage.value, elastic=True),
-                Column[Usage]("running", lambda usage: _of(usage.running, limit.running), right=True),
-                Column[Usage]("starts left", lambda usage: _left(limit, usage), right=True, optional=True),
-            )
-            cli.output.items(use.usages, columns, none="")
-
-    cli.run(work)
+        cli.output.items(usages, columns, none="")
 
 
 @limits.command("set")
@@ -116,7 +104,7 @@ def set_limit(cli: Cli, /, *, name: str, **given: Any) -> None:
 
     It applies from the next claim on. A limit that an app declares is reset when its declaration changes.
     """
-    cli.run(lambda app: _print_result(cli, app.operator.limits.set, name, _options(given)), create=True)
+    cli.run(lambda: _print_result(cli, cli.operator.limits.set, name, _options(given)), create=True)
 
 
 @limits.command("change")
@@ -132,21 +120,14 @@ def change(cli: Cli, /, *, name: str, **given: Any) -> None:
     options = _options(given)
     if not options:
         raise click.UsageError("Give at least one option to change", click.get_current_context())
-    cli.run(lambda app: _print_result(cli, app.operator.limits.change, name, options))
+    cli.run(lambda: _print_result(cli, cli.operator.limits.change, name, options))
 
 
-@limits.command("remove")
-@click.argument("name")
-@audit_options
-@pass_cli
-def remove(cli: Cli, name: str) -> None:
+@name_command(limits, "remove", "removed", metavar="NAME", nargs=1)
+async def remove(cli: Cli, name: str) -> Document:
     """Remove a limit; tasks it held back can start."""
-
-    async def work(app: "App") -> None:
-        await app.operator.limits.remove(name)
-        cli.output.say(f"removed {name}", {"name": name, "removed": True})
-
-    cli.run(work)
+    await cli.operator.limits.remove(name)
+    return {"name": name, "removed": True}
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
@@ -162,7 +143,7 @@ async def _print_result(
         _scope(limit),
         f"per {limit.by}" if limit.by else "",
         "" if limit.running is None else f"{limit.running:,} at once",
-        "" if limit.rate is None else _rate(limit),
+        _rate(limit),
     )
     text = ", ".join(part for part in parts if part)
     cli.output.say(f"limit {limit.name}: {text}", limit_document(limit, ()))
@@ -176,7 +157,7 @@ def _scope(limit: Limit) -> str:
 
 
 def _rate(limit: Limit) -> str:
-    return f"{format_rate(limit.rate or 0)}, burst {limit.capacity:,}"
+    return "" if limit.rate is None else f"{format_rate(limit.rate)}, burst {limit.capacity:,}"
 
 
 def _of(number: int, maximum: int | None) -> Styled:

@@ -1,7 +1,6 @@
 """`windlass migrate`: upgrade or downgrade the store's schema."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
@@ -11,10 +10,8 @@ from ..._store.protocol import Migration, Phase
 from ...errors import InvalidOption, Refused
 from ..command import Cli, Command, pass_cli
 from ..operator_actions import confirmed
+from ..options import choice_of
 from ..output import Column
-
-if TYPE_CHECKING:
-    from ...app import App
 
 _COLUMNS = (
     Column[Migration]("number", lambda step: f"{step.number:04d}", right=True),
@@ -34,7 +31,7 @@ _COLUMNS = (
 )
 @click.option(
     "--phase",
-    type=click.Choice([phase.value for phase in Phase]),
+    type=choice_of(Phase),
     help="Take only the steps that are safe before the deployment of this version, or those left for after",
 )
 @click.option("--list", "only_list", is_flag=True, help="List the steps and change nothing")
@@ -49,16 +46,16 @@ def migrate(cli: Cli, target: int | None, phase: str | None, only_list: bool, ye
     if phase is not None and target is not None:
         raise InvalidOption("--to and --phase exclude each other")
 
-    async def work(app: "App") -> None:
-        steps = await app.operator.migrations()
+    async def work() -> None:
+        steps = await cli.operator.migrations()
         if only_list:
             cli.output.items(steps, _COLUMNS, migration_document, none="this store has no schema")
             return
         if not steps:
-            cli.output.say(f"the store {app.store_name} has no schema to migrate")
+            cli.output.say(f"the store {cli.app.store_name} has no schema to migrate")
             return
         _check_target(steps, target, yes=yes)
-        taken = await app.operator.migrate(target if phase is None else _target_of(steps, Phase(phase)))
+        taken = await cli.operator.migrate(target if phase is None else _target_of(steps, Phase(phase)))
         cli.output.items(taken, _COLUMNS, migration_document, none="the schema is up to date")
 
     cli.run(work, create=True)

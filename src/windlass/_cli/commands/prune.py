@@ -1,7 +1,6 @@
 """`windlass prune`: delete ended tasks by retention now, without waiting for the keeper."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import click
 
@@ -11,9 +10,6 @@ from ...errors import InvalidOption
 from ..command import Cli, Command, pass_cli
 from ..operator_actions import audit_options
 from ..options import duration
-
-if TYPE_CHECKING:
-    from ...app import App
 
 
 @click.command("prune", cls=Command)
@@ -36,9 +32,9 @@ def prune(cli: Cli, completed: timedelta | None, cancelled: timedelta | None, de
             "the retention is unknown; name the app with --app, or give ages, as in --completed 7d --dead 30d"
         )
 
-    async def work(app: "App") -> None:
-        await app.open()
-        number = await app.operator.prune(app.retention if given == keep_all else given)
+    async def work() -> None:
+        await cli.app.open()
+        number = await cli.operator.prune(cli.app.retention if given == keep_all else given)
         cli.output.say(f"pruned {counted(number, 'record')}", {"pruned": number})
 
     cli.run(work)

@@ -11,15 +11,14 @@ from ..._model.filter import Dimension
 from ..._model.queue import MAX_STRIPES, Fairness
 from ..._observe.overview import COUNTED, read_overview
 from ..._policy.input.quote import counted, suggestion
-from ..command import Cli, Commands, pass_cli
+from ..command import Cli, Commands, on_store, pass_cli
 from ..operator_actions import audit_options
-from ..options import STRICT, ageing, name_and_number
+from ..options import STRICT, ageing, choice_of, name_and_number, number_option
 from ..output import Column, Styled
 from ..text import json_text, span
 
 if TYPE_CHECKING:
     from ..._model.state import State
-    from ...app import App
 
 
 @click.group(cls=Commands)
@@ -28,59 +27,53 @@ def queues() -> None:
 
 
 @queues.command("list")
-@pass_cli
-def list_queues(cli: Cli) -> None:
+@on_store
+async def list_queues(cli: Cli) -> None:
     """List queues with their tasks by state.
 
     `oldest` is how long the oldest ready task has been due.
     """
-
-    async def work(app: "App") -> None:
-        overview = await read_overview(app.store)
-        found = queue_documents(overview, overview.settings)
-        cli.output.items(found, _COLUMNS, none="there are no queues yet")
-
-    cli.run(work)
+    overview = await read_overview(cli.app.store)
+    found = queue_documents(overview, overview.settings)
+    cli.output.items(found, _COLUMNS, none="there are no queues yet")
 
 
 @queues.command("pause")
 @click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
 @audit_options
-@pass_cli
-def pause(cli: Cli, queues: tuple[str, ...]) -> None:
+@on_store
+async def pause(cli: Cli, queues: tuple[str, ...]) -> None:
     """Stop starting tasks of these queues; running tasks continue."""
-    _change(cli, queues, lambda app, queue: app.operator.pause(queue), lambda queue: f"paused {queue.queue}")
+    await _change(cli, queues, cli.operator.pause, lambda queue: f"paused {queue.queue}")
 
 
 @queues.command("resume")
 @click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
 @audit_options
-@pass_cli
-def resume(cli: Cli, queues: tuple[str, ...]) -> None:
+@on_store
+async def resume(cli: Cli, queues: tuple[str, ...]) -> None:
     """Start tasks of these queues again."""
-    _change(
-        cli, queues, lambda app, queue: app.operator.resume(queue), lambda queue: f"resumed {queue.queue}"
-    )
+    await _change(cli, queues, cli.operator.resume, lambda queue: f"resumed {queue.queue}")
 
 
 @queues.command("stripe")
 @click.argument("queue")
 @click.argument("stripes", type=click.IntRange(1, MAX_STRIPES), metavar="N")
 @audit_options
-@pass_cli
-def stripe(cli: Cli, queue: str, stripes: int) -> None:
+@on_store
+async def stripe(cli: Cli, queue: str, stripes: int) -> None:
     """Spread new tasks of a queue over N stripes.
 
     Many workers then contend less. Order holds only within a stripe; with 1 the queue is in order again.
     Programs notice within seconds. An app that declares the number resets it when its declaration changes.
     """
     text = f"{queue} has {counted(stripes, 'stripe')}"
-    _change(cli, [queue], lambda app, queue: app.operator.stripe(queue, stripes), lambda _: text)
+    await _change(cli, [queue], lambda queue: cli.operator.stripe(queue, stripes), lambda _: text)
 
 
 @queues.command("set")
 @click.argument("queue")
-@click.option("--fairness", type=click.Choice([one.value for one in Fairness]), help="Order between tenants")
+@click.option("--fairness", type=choice_of(Fairness), help="Order between tenants")
 @click.option(
     "--weight",
     "weights",
@@ -100,12 +93,7 @@ def stripe(cli: Cli, queue: str, stripes: int) -> None:
 @click.option(
     "--ageing", type=ageing, metavar="DURATION", help="Wait that outweighs one priority level; or `strict`"
 )
-@click.option(
-    "--stripes",
-    type=click.IntRange(1, MAX_STRIPES),
-    metavar="N",
-    help=f"Stripes to spread new tasks over, 1 to {MAX_STRIPES}",
-)
+@number_option("--stripes", most=MAX_STRIPES, help=f"Stripes to spread new tasks over, 1 to {MAX_STRIPES}")
 @audit_options
 @pass_cli
 def set_queue(cli: Cli, /, *, queue: str, **given: Any) -> None:
@@ -122,60 +110,51 @@ def set_queue(cli: Cli, /, *, queue: str, **given: Any) -> None:
             changes[key] = dict(changes[key])
     if changes.get("ageing") == STRICT:
         changes["ageing"] = None
-    _change(
-        cli,
-        [queue],
-        lambda app, queue: app.operator.set_queue(queue, **changes),
-        lambda queue: f"{queue.queue}: {_settings_text(queue) or 'fifo'}",
-    )
+
+    def text(changed: QueueDocument) -> str:
+        return f"{changed.queue}: {_settings_text(changed) or 'fifo'}"
+
+    cli.run(lambda: _change(cli, [queue], lambda queue: cli.operator.set_queue(queue, **changes), text))
 
 
 @queues.command("show")
 @click.argument("queue")
-@pass_cli
-def show(cli: Cli, queue: str) -> None:
+@on_store
+async def show(cli: Cli, queue: str) -> None:
     """Show the settings of a queue."""
-
-    async def work(app: "App") -> None:
-        found = await _queue(app, queue)
-        if cli.as_json:
-            cli.output.document(found)
-        else:
-            cli.output.fields(_fields(found))
-        _warn_if_unknown(cli, queue, await _used_queues(app))
-
-    cli.run(work)
+    found = await _queue(cli, queue)
+    if cli.as_json:
+        cli.output.document(found)
+    else:
+        cli.output.fields(_fields(found))
+    _warn_if_unknown(cli, queue, await _used_queues(cli))
 
 
-def _change(
+async def _change(
     cli: Cli,
     queues: Sequence[str],
-    change: Callable[["App", str], Awaitable[object]],
+    change: Callable[[str], Awaitable[object]],
     text: Callable[[QueueDocument], str],
 ) -> None:
     """Change one queue after the other and print each, with a warning if no task has ever been in it."""
-
-    async def work(app: "App") -> None:
-        used = await _used_queues(app)
-        for queue in queues:
-            await change(app, queue)
-            document = await _queue(app, queue)
-            cli.output.say(text(document), document)
-            _warn_if_unknown(cli, queue, used)
-
-    cli.run(work)
+    used = await _used_queues(cli)
+    for queue in queues:
+        await change(queue)
+        document = await _queue(cli, queue)
+        cli.output.say(text(document), document)
+        _warn_if_unknown(cli, queue, used)
 
 
-async def _queue(app: "App", name: str) -> QueueDocument:
+async def _queue(cli: Cli, name: str) -> QueueDocument:
     """The document of one queue; an unknown one is empty and has the default settings."""
-    overview = await read_overview(app.store)
+    overview = await read_overview(cli.app.store)
     overview = replace(overview, queues=tuple({*overview.queues, name}))
     return next(one for one in queue_documents(overview, overview.settings) if one.queue == name)
 
 
-async def _used_queues(app: "App") -> list[str]:
+async def _used_queues(cli: Cli) -> list[str]:
     """The queues that hold tasks in any state."""
-    counts = await app.operator.count(None, (Dimension.QUEUE,))
+    counts = await cli.operator.count(None, (Dimension.QUEUE,))
     return [count.values[0] for count in counts]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import click
@@ -10,18 +10,15 @@ import click
 from ..._client.builder import checked_payload
 from ..._client.schedules import MAX_UPCOMING, ScheduleStatus
 from ..._documents.fields import shown_json
-from ..._documents.schedules import ScheduleDocument, schedule_document
+from ..._documents.schedules import schedule_document
 from ..._model.schedule import Missed, Overlap, Schedule
 from ..._policy.schedule import MAX_AT_MOST, rule_text
-from ..command import Cli, Commands, pass_cli
-from ..operator_actions import audit_options, for_each_name, who_option
-from ..options import duration
-from ..output import Column, Styled
+from ..command import Cli, Commands, on_store, pass_cli
+from ..operator_actions import audit_options, name_command, who_option
+from ..options import choice_of, duration, number_option
+from ..output import Column, Document, Styled
 from ..text import ago, duration_text, iso, json_text, stamp
 from .enqueue import declared_type, task_options
-
-if TYPE_CHECKING:
-    from ...app import App
 
 
 @click.group(cls=Commands)
@@ -30,40 +27,32 @@ def schedules() -> None:
 
 
 @schedules.command("list")
-@pass_cli
-def list_schedules(cli: Cli) -> None:
+@on_store
+async def list_schedules(cli: Cli) -> None:
     """List schedules with their rule, next and last tick."""
-
-    async def work(app: "App") -> None:
-        found = await app.operator.schedules.list()
-        now = await app.operator.now()
-        none = "there are no schedules; `windlass schedules add NAME TYPE '0 3 * * *'` adds one"
-        cli.output.items(found, _columns(now), schedule_document, none=none)
-        undeclared = [one.schedule.name for one in found if _is_undeclared(app, one.schedule)]
-        if undeclared:
-            cli.output.note(
-                f"declared in code, but not by this app: {', '.join(undeclared)}; "
-                f"if no other app declares them, remove them with `windlass schedules remove`"
-            )
-
-    cli.run(work)
+    found = await cli.operator.schedules.list()
+    none = "there are no schedules; `windlass schedules add NAME TYPE '0 3 * * *'` adds one"
+    cli.output.items(found, _columns(await cli.operator.now()), schedule_document, none=none)
+    declared = [one.schedule.name for one in found if one.schedule.declared] if cli.app.types else []
+    undeclared = [name for name in declared if name not in cli.app.schedules.names]
+    if undeclared:
+        cli.output.note(
+            f"declared in code, but not by this app: {', '.join(undeclared)}; "
+            f"if no other app declares them, remove them with `windlass schedules remove`"
+        )
 
 
 @schedules.command("show")
 @click.argument("name")
 @click.option("--reveal", is_flag=True, help="Show secret fields of the payload")
-@pass_cli
-def show(cli: Cli, name: str, reveal: bool) -> None:
+@on_store
+async def show(cli: Cli, name: str, reveal: bool) -> None:
     """Show a schedule."""
-
-    async def work(app: "App") -> None:
-        status = await app.operator.schedules.get(name)
-        if cli.as_json:
-            cli.output.document(schedule_document(status, reveal=reveal))
-        else:
-            cli.output.fields(_fields(status, await app.operator.now(), reveal=reveal))
-
-    cli.run(work)
+    status = await cli.operator.schedules.get(name)
+    if cli.as_json:
+        cli.output.document(schedule_document(status, reveal=reveal))
+    else:
+        cli.output.fields(_fields(status, await cli.operator.now(), reveal=reveal))
 
 
 @schedules.command("add")
@@ -74,20 +63,15 @@ def show(cli: Cli, name: str, reveal: bool) -> None:
 @click.option("--zone", default="UTC", show_default=True, help="Time zone of a cron expression")
 @click.option(
     "--missed",
-    type=click.Choice([str(one) for one in Missed]),
+    type=choice_of(Missed),
     default=str(Missed.SKIP),
     show_default=True,
     help="Ticks missed while no keeper ran: skip them, fire the last one once, or fire all",
 )
-@click.option(
-    "--at-most",
-    type=click.IntRange(1, MAX_AT_MOST),
-    metavar="N",
-    help="With --missed all: only the last N ticks  [default: 100]",
-)
+@number_option("--at-most", most=MAX_AT_MOST, help="With --missed all: only the last N ticks  [default: 100]")
 @click.option(
     "--overlap",
-    type=click.Choice([str(one) for one in Overlap]),
+    type=choice_of(Overlap),
     default=str(Overlap.ALLOW),
     show_default=True,
     help="Ticks while the task of an earlier tick has not ended: fire them, or skip them",
@@ -118,8 +102,8 @@ def add(
     spec = declared_type(cli, type, undeclared=undeclared)
     data = checked_payload(payload or "{}", spec)
 
-    async def work(app: "App") -> None:
-        operator = app.operator.schedules
+    async def work() -> None:
+        operator = cli.operator.schedules
         made = await operator.make(name, type, rule, data, spec, **options)
         await operator.put(made, instead=instead)
         status = await operator.get(name)
@@ -134,112 +118,70 @@ def add(
     cli.run(work, create=True)
 
 
-@schedules.command("pause")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@audit_options
-@pass_cli
-def pause(cli: Cli, names: tuple[str, ...]) -> None:
+@name_command(schedules, "pause", "paused")
+async def pause(cli: Cli, name: str) -> Document:
     """Pause schedules; tasks they have enqueued are not affected."""
-
-    async def pause_one(app: "App", name: str) -> ScheduleDocument:
-        await app.operator.schedules.pause(name)
-        return schedule_document(await app.operator.schedules.get(name))
-
-    for_each_name(cli, names, "paused", pause_one)
+    await cli.operator.schedules.pause(name)
+    return schedule_document(await cli.operator.schedules.get(name))
 
 
-@schedules.command("resume")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@audit_options
-@pass_cli
-def resume(cli: Cli, names: tuple[str, ...]) -> None:
+@name_command(schedules, "resume", "resumed")
+async def resume(cli: Cli, name: str) -> Document:
     """Resume schedules with their next tick.
 
     Ticks that came while they were paused are not fired.
     """
-
-    async def resume_one(app: "App", name: str) -> ScheduleDocument:
-        await app.operator.schedules.resume(name)
-        return schedule_document(await app.operator.schedules.get(name))
-
-    for_each_name(cli, names, "resumed", resume_one)
+    await cli.operator.schedules.resume(name)
+    return schedule_document(await cli.operator.schedules.get(name))
 
 
 @schedules.command("trigger")
 @click.argument("name")
 @who_option
-@pass_cli
-def trigger(cli: Cli, name: str) -> None:
+@on_store
+async def trigger(cli: Cli, name: str) -> None:
     """Enqueue the task of a schedule now and print its id.
 
     The ticks of the schedule are not affected.
     """
-
-    async def work(app: "App") -> None:
-        task_id = await app.operator.schedules.trigger(name)
-        cli.output.say(task_id, {"id": task_id})
-
-    cli.run(work)
+    task_id = await cli.operator.schedules.trigger(name)
+    cli.output.say(task_id, {"id": task_id})
 
 
-@schedules.command("remove")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@audit_options
-@pass_cli
-def remove(cli: Cli, names: tuple[str, ...]) -> None:
+@name_command(schedules, "remove", "removed")
+async def remove(cli: Cli, name: str) -> Document:
     """Remove schedules; tasks they have enqueued stay."""
-
-    async def remove_one(app: "App", name: str) -> dict[str, Any]:
-        status = await app.operator.schedules.get(name)
-        await app.operator.schedules.remove(name)
-        if status.schedule.declared:
-            note = f"{name} is declared in code; it is added again when its declaration changes"
-            cli.output.note(note, warning=True)
-        return {"name": name, "removed": True}
-
-    for_each_name(cli, names, "removed", remove_one)
+    status = await cli.operator.schedules.get(name)
+    await cli.operator.schedules.remove(name)
+    if status.schedule.declared:
+        note = f"{name} is declared in code; it is added again when its declaration changes"
+        cli.output.note(note, warning=True)
+    return {"name": name, "removed": True}
 
 
 @schedules.command("next")
 @click.argument("name")
-@click.option(
-    "-n",
-    "number",
-    type=click.IntRange(1, MAX_UPCOMING),
-    default=5,
-    show_default=True,
-    metavar="N",
-    help="Number of ticks",
-)
-@pass_cli
-def upcoming(cli: Cli, name: str, number: int) -> None:
+@number_option("-n", "number", most=MAX_UPCOMING, default=5, help="Number of ticks")
+@on_store
+async def upcoming(cli: Cli, name: str, number: int) -> None:
     """List the next ticks of a schedule.
 
     They are shown in its time zone and in UTC.
     """
-
-    async def work(app: "App") -> None:
-        schedule = (await app.operator.schedules.get(name)).schedule
-        now = await app.operator.now()
-        cli.output.items(
-            await app.operator.schedules.upcoming(name, number),
-            (
-                Column("tick", lambda tick: _local_time(schedule, tick)),
-                Column("utc", iso),
-                Column("", lambda tick: ago(tick, now)),
-            ),
-            lambda tick: {"name": name, "at": tick},
-            none=f"{name} has no more ticks",
-        )
-        if schedule.paused:
-            cli.output.note(f"{name} is paused; these ticks are not fired", warning=True)
-
-    cli.run(work)
-
-
-def _is_undeclared(app: "App", schedule: Schedule) -> bool:
-    """Whether the schedule was declared in code, but the app at hand does not declare it."""
-    return bool(app.types) and schedule.declared and schedule.name not in app.schedules.names
+    schedule = (await cli.operator.schedules.get(name)).schedule
+    now = await cli.operator.now()
+    cli.output.items(
+        await cli.operator.schedules.upcoming(name, number),
+        (
+            Column("tick", lambda tick: _local_time(schedule, tick)),
+            Column("utc", iso),
+            Column("", lambda tick: ago(tick, now)),
+        ),
+        lambda tick: {"name": name, "at": tick},
+        none=f"{name} has no more ticks",
+    )
+    if schedule.paused:
+        cli.output.note(f"{name} is paused; these ticks are not fired", warning=True)
 
 
 def _columns(now: datetime) -> Sequence[Column[ScheduleStatus]]:

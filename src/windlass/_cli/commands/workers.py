@@ -2,32 +2,24 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import click
 
 from ..._documents.workers import worker_document
 from ..._model.record import Session
-from ..command import Cli, Command, pass_cli
+from ..command import Cli, Command, on_store
 from ..output import Column, Styled
 from ..text import ago
 
-if TYPE_CHECKING:
-    from ...app import App
-
 
 @click.command("workers", cls=Command)
-@pass_cli
-def workers(cli: Cli) -> None:
+@on_store
+async def workers(cli: Cli) -> None:
     """List workers with their busy slots and last heartbeats."""
-
-    async def work(app: "App") -> None:
-        sessions = await app.operator.workers()
-        now = await app.operator.now()
-        none = "no workers; `windlass worker APP` starts one"
-        cli.output.items(sessions, _columns(now), lambda session: worker_document(session, now), none=none)
-
-    cli.run(work)
+    sessions = await cli.operator.workers()
+    now = await cli.operator.now()
+    none = "no workers; `windlass worker APP` starts one"
+    cli.output.items(sessions, _columns(now), lambda session: worker_document(session, now), none=none)
 
 
 def _columns(now: datetime) -> Sequence[Column[Session]]:

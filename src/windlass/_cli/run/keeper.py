@@ -4,16 +4,12 @@ import asyncio
 import logging
 import os
 import socket
-from typing import TYPE_CHECKING
 
 import click
 
 from ..._worker.process import stopped_by_signals
 from ..command import Cli, Command, pass_cli
 from .logs import log_options, set_up_logging
-
-if TYPE_CHECKING:
-    from ...app import App
 
 logger = logging.getLogger("windlass.keeper")
 
@@ -29,7 +25,8 @@ def keeper(cli: Cli) -> None:
     """
     set_up_logging(cli.settings)
 
-    async def work(app: "App") -> None:
+    async def work() -> None:
+        app = cli.app
         await app.open()
         running = asyncio.ensure_future(app.keeper(name=f"{socket.gethostname()}-{os.getpid()}").run())
         logger.info("keeper started for %s", app.store_name)

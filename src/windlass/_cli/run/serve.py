@@ -4,7 +4,6 @@ import asyncio
 import logging
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,9 +12,6 @@ from ...errors import InvalidOption
 from ..command import Cli, Command, pass_cli
 from ..options import stacked
 from .logs import log_options, set_up_logging
-
-if TYPE_CHECKING:
-    from ...app import App
 
 logger = logging.getLogger("windlass.http")
 
@@ -53,7 +49,8 @@ def serve(
     http = http_server()
     set_up_logging(cli.settings)
 
-    async def work(app: "App") -> None:
+    async def work() -> None:
+        app = cli.app
         await app.open()
         server = await http.new_server(
             app, host=host, insecure=insecure, keeper=not no_keeper, origins=origins

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 
 import click
 
@@ -11,9 +10,6 @@ from ..command import Cli, Command, pass_cli
 from .logs import log_options, set_up_logging
 from .serve import http_server, server_options
 from .worker import app_argument, slots_option, worker_settings
-
-if TYPE_CHECKING:
-    from ...app import App
 
 logger = logging.getLogger("windlass.up")
 
@@ -36,7 +32,8 @@ def up(cli: Cli, /, *, target: str | None, host: str, port: int, insecure: bool)
     set_up_logging(settings)
     http = http_server()
 
-    async def work(app: "App") -> None:
+    async def work() -> None:
+        app = cli.app
         await app.open()
         worker = app.worker(worker_settings(settings)) if app.types else None
         server = await http.new_server(app, host=host, insecure=insecure, keeper=worker is None)

@@ -89,6 +89,16 @@ async def test_a_lock_held_by_another_is_not_waited_for(made: Connections) -> No
     assert await partitions.existing(made) == [TODAY + n * DAY for n in (-1, 0, 1, 2, 3)]
 
 
+async def test_a_row_type_that_another_process_has_just_created_is_not_an_error(made: Connections) -> None:
+    """Two processes that create the same day collide at its row type if the first has not committed yet."""
+    await run(made, f"CREATE TYPE {{schema}}.history_{TODAY + 3 * DAY:%Y%m%d} AS (n int)")
+
+    assert await partitions.prepare(made, NOON + DAY) == 0
+
+    await run(made, f"DROP TYPE {{schema}}.history_{TODAY + 3 * DAY:%Y%m%d}")
+    assert await partitions.prepare(made, NOON + DAY) == 1
+
+
 async def test_settling_goes_on_while_a_day_is_made(made: Connections) -> None:
     """Who holds the history for inserting is no hindrance, nor is he hindered."""
     other = await made.unpooled()

@@ -13,12 +13,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    MultipleResults,
-    multiple,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import MultipleResults, multiple, rule, run_state_machine_as_test
 
 from .._model.filter import CancelTasks, Discard, Replay
 from .._model.lease import Lease

@@ -9,36 +9,16 @@ from ..._model.filter import Filter
 from ..._model.queue import Retention
 from ..._model.state import State
 from ..._model.task import Task
-from ..._store.protocol import Store
 from ...errors import DuplicateTask, IdempotencyConflict, NotFound
-from ..clock import ManualClock
-from .steps import (
-    a_task,
-    all_tasks,
-    bury,
-    cancel,
-    complete,
-    discard,
-    dump,
-    enqueue_and_claim,
-    enqueue_one,
-    exists,
-    load,
-    replay,
-    retry,
-    settle_now,
-    some_tasks,
-    state_of,
-    worker_on,
-)
+from .steps import ManualWorker, StoreTest, a_task, bury, complete, retry, some_tasks
 
 AT_ONCE = Retention(completed=timedelta(0), cancelled=timedelta(0), dead=timedelta(0))
 
 
-class TestEnqueue:
-    async def test_every_field_is_returned_as_it_was_given(self, store: Store, clock: ManualClock) -> None:
-        root = await enqueue_one(store)
-        clock.advance(timedelta(microseconds=123_457))
+class TestEnqueue(StoreTest):
+    async def test_every_field_is_returned_as_it_was_given(self) -> None:
+        root = await self.enqueue_one()
+        self.clock.advance(timedelta(microseconds=123_457))
         new = a_task(
             type="reports.weekly",
             payload=b'{"n": 1,"s":"\\u00e9"}',
@@ -47,7 +27,7 @@ class TestEnqueue:
             tenant="acme",
             priority=-3,
             boost=-180_000,
-            run_at=clock.now() + timedelta(microseconds=654_321),
+            run_at=self.clock.now() + timedelta(microseconds=654_321),
             max_attempts=3,
             timeout=timedelta(seconds=1.5),
             idempotency_key="key",
@@ -61,178 +41,171 @@ class TestEnqueue:
             enqueued_by="web",
         )
 
-        await store.enqueue([new])
+        await self.store.enqueue([new])
 
-        assert await load(store, new.id) == Task(
+        assert await self.load(new.id) == Task(
             state=State.WAITING,
             attempt=0,
             fence=0,
-            run_at=clock.now() + timedelta(microseconds=654_321),
-            created_at=clock.now(),
+            run_at=self.clock.now() + timedelta(microseconds=654_321),
+            created_at=self.clock.now(),
             **{name: getattr(new, name) for name in Task.__struct_fields__ if name in _GIVEN},
         )
 
-    async def test_results_are_in_the_order_of_the_tasks(self, store: Store) -> None:
+    async def test_results_are_in_the_order_of_the_tasks(self) -> None:
         batch = some_tasks(5)[::-1]
 
-        results = await store.enqueue(batch)
+        results = await self.store.enqueue(batch)
 
         assert [(result.id, result.created) for result in results] == [(new.id, True) for new in batch]
 
-    async def test_an_empty_batch_is_harmless(self, store: Store) -> None:
-        assert list(await store.enqueue([])) == []
+    async def test_an_empty_batch_is_harmless(self) -> None:
+        assert list(await self.store.enqueue([])) == []
 
-    async def test_a_large_batch_is_enqueued_whole(self, store: Store) -> None:
+    async def test_a_large_batch_is_enqueued_whole(self) -> None:
         batch = some_tasks(1000)
 
-        await store.enqueue(batch)
+        await self.store.enqueue(batch)
 
-        assert [task.id for task in await all_tasks(store)] == [new.id for new in batch]
+        assert [task.id for task in await self.all_tasks()] == [new.id for new in batch]
 
-    async def test_due_now_is_ready_and_due_later_is_scheduled(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        due = await enqueue_one(store, run_at=clock.now())
-        past = await enqueue_one(store, run_at=clock.now() - timedelta(days=1))
-        zero = await enqueue_one(store, delay=timedelta(0))
-        later = await enqueue_one(store, delay=timedelta(seconds=1))
-        dated = await enqueue_one(store, run_at=clock.now() + timedelta(microseconds=1))
+    async def test_due_now_is_ready_and_due_later_is_scheduled(self) -> None:
+        due = await self.enqueue_one(run_at=self.clock.now())
+        past = await self.enqueue_one(run_at=self.clock.now() - timedelta(days=1))
+        zero = await self.enqueue_one(delay=timedelta(0))
+        later = await self.enqueue_one(delay=timedelta(seconds=1))
+        dated = await self.enqueue_one(run_at=self.clock.now() + timedelta(microseconds=1))
 
-        assert [await state_of(store, task_id) for task_id in (due, past, zero)] == [State.READY] * 3
-        assert [await state_of(store, task_id) for task_id in (later, dated)] == [State.SCHEDULED] * 2
+        assert [await self.state_of(task_id) for task_id in (due, past, zero)] == [State.READY] * 3
+        assert [await self.state_of(task_id) for task_id in (later, dated)] == [State.SCHEDULED] * 2
 
-    async def test_a_delay_counts_from_the_stores_now(self, store: Store, clock: ManualClock) -> None:
-        clock.advance(3600)
+    async def test_a_delay_counts_from_the_stores_now(self) -> None:
+        self.clock.advance(3600)
 
-        task_id = await enqueue_one(store, delay=timedelta(minutes=5))
+        task_id = await self.enqueue_one(delay=timedelta(minutes=5))
 
-        assert (await load(store, task_id)).run_at == clock.now() + timedelta(minutes=5)
-        assert await store.now() == clock.now()
+        assert (await self.load(task_id)).run_at == self.clock.now() + timedelta(minutes=5)
+        assert await self.store.now() == self.clock.now()
 
-    async def test_repeating_an_enqueue_is_harmless(self, store: Store, clock: ManualClock) -> None:
+    async def test_repeating_an_enqueue_is_harmless(self) -> None:
         batch = some_tasks(3, delay=timedelta(seconds=5), fingerprint=None)
-        await store.enqueue(batch)
-        before = await dump(store)
-        clock.advance(1)
+        await self.store.enqueue(batch)
+        before = await self.dump()
+        self.clock.advance(1)
 
-        results = await store.enqueue(batch)
+        results = await self.store.enqueue(batch)
 
         assert [(result.id, result.created) for result in results] == [(new.id, False) for new in batch]
-        assert await dump(store) == before
+        assert await self.dump() == before
 
-    async def test_the_same_id_twice_in_a_batch_is_kept_once(self, store: Store) -> None:
+    async def test_the_same_id_twice_in_a_batch_is_kept_once(self) -> None:
         new = a_task()
 
-        results = await store.enqueue([new, new])
+        results = await self.store.enqueue([new, new])
 
         assert [result.created for result in results] == [True, False]
-        assert len(await all_tasks(store)) == 1
+        assert len(await self.all_tasks()) == 1
 
-    async def test_an_unknown_predecessor_is_refused(self, store: Store) -> None:
-        before = await dump(store)
+    async def test_an_unknown_predecessor_is_refused(self) -> None:
+        before = await self.dump()
 
         with pytest.raises(NotFound):
-            await store.enqueue([a_task(), a_task(after=(new_id(),)), a_task()])
+            await self.store.enqueue([a_task(), a_task(after=(new_id(),)), a_task()])
 
-        assert await dump(store) == before
+        assert await self.dump() == before
 
 
 _GIVEN = frozenset(a_task().__struct_fields__) - {"run_at"}
 
 
-class TestIdempotencyKeys:
-    async def test_a_repeated_request_returns_the_first_task(self, store: Store) -> None:
-        first = await enqueue_one(store, idempotency_key="k", idempotency_digest="d")
-        before = await dump(store)
+class TestIdempotencyKeys(StoreTest):
+    async def test_a_repeated_request_returns_the_first_task(self) -> None:
+        first = await self.enqueue_one(idempotency_key="k", idempotency_digest="d")
+        before = await self.dump()
 
-        (result,) = await store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
+        (result,) = await self.store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
 
         assert (result.id, result.created) == (first, False)
-        assert await dump(store) == before
+        assert await self.dump() == before
 
-    async def test_a_repeat_within_a_batch_is_kept_once(self, store: Store) -> None:
+    async def test_a_repeat_within_a_batch_is_kept_once(self) -> None:
         batch = some_tasks(2, idempotency_key="k", idempotency_digest="d")
 
-        results = await store.enqueue(batch)
+        results = await self.store.enqueue(batch)
 
         assert [(result.id, result.created) for result in results] == [
             (batch[0].id, True),
             (batch[0].id, False),
         ]
-        assert [task.id for task in await all_tasks(store)] == [batch[0].id]
+        assert [task.id for task in await self.all_tasks()] == [batch[0].id]
 
-    async def test_another_request_with_the_same_key_is_refused(self, store: Store) -> None:
-        first = await enqueue_one(store, idempotency_key="k", idempotency_digest="d")
-        before = await dump(store)
+    async def test_another_request_with_the_same_key_is_refused(self) -> None:
+        first = await self.enqueue_one(idempotency_key="k", idempotency_digest="d")
+        before = await self.dump()
 
         with pytest.raises(IdempotencyConflict) as refusal:
-            await store.enqueue([a_task(), a_task(idempotency_key="k", idempotency_digest="other"), a_task()])
+            await self.store.enqueue(
+                [a_task(), a_task(idempotency_key="k", idempotency_digest="other"), a_task()]
+            )
 
         assert refusal.value.standing == first
-        assert await dump(store) == before
+        assert await self.dump() == before
 
-    async def test_a_conflict_within_a_batch_stores_nothing(self, store: Store) -> None:
+    async def test_a_conflict_within_a_batch_stores_nothing(self) -> None:
         batch = [a_task(idempotency_key="k", idempotency_digest=digest) for digest in ("d", "e")]
 
         with pytest.raises(IdempotencyConflict):
-            await store.enqueue(batch)
+            await self.store.enqueue(batch)
 
-        assert await all_tasks(store) == []
+        assert await self.all_tasks() == []
 
-    async def test_a_refused_batch_leaves_its_keys_free(self, store: Store) -> None:
+    async def test_a_refused_batch_leaves_its_keys_free(self) -> None:
         with pytest.raises(NotFound):
-            await store.enqueue(
+            await self.store.enqueue(
                 [a_task(idempotency_key="k", idempotency_digest="d"), a_task(after=(new_id(),))]
             )
 
-        (result,) = await store.enqueue([a_task(idempotency_key="k", idempotency_digest="other")])
+        (result,) = await self.store.enqueue([a_task(idempotency_key="k", idempotency_digest="other")])
 
         assert result.created
 
-    async def test_each_tenant_has_keys_of_its_own(self, store: Store) -> None:
+    async def test_each_tenant_has_keys_of_its_own(self) -> None:
         batch = [
             a_task(tenant=tenant, idempotency_key="k", idempotency_digest=tenant) for tenant in ("", "a", "b")
         ]
 
-        results = await store.enqueue(batch)
+        results = await self.store.enqueue(batch)
 
         assert [result.created for result in results] == [True, True, True]
 
-    async def test_a_key_outlives_the_end_of_its_task(self, store: Store) -> None:
-        worker = await worker_on(store)
-        claimed = await enqueue_and_claim(store, worker, idempotency_key="k", idempotency_digest="d")
-        await settle_now(store, complete(claimed))
+    async def test_a_key_outlives_the_end_of_its_task(self, worker: ManualWorker) -> None:
+        claimed = await self.enqueue_and_claim(worker, idempotency_key="k", idempotency_digest="d")
+        await self.settle_now(complete(claimed))
 
-        (result,) = await store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
+        (result,) = await self.store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
 
         assert (result.id, result.created) == (claimed.task.id, False)
 
-    async def test_a_key_without_a_lifetime_is_deleted_with_its_task(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        worker = await worker_on(store)
-        claimed = await enqueue_and_claim(store, worker, idempotency_key="k", idempotency_digest="d")
-        await settle_now(store, complete(claimed))
-        clock.advance(1)
-        assert await store.prune(AT_ONCE, limit=10) == 1
+    async def test_a_key_without_a_lifetime_is_deleted_with_its_task(self, worker: ManualWorker) -> None:
+        claimed = await self.enqueue_and_claim(worker, idempotency_key="k", idempotency_digest="d")
+        await self.settle_now(complete(claimed))
+        self.clock.advance(1)
+        assert await self.store.prune(AT_ONCE, limit=10) == 1
 
-        (result,) = await store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
+        (result,) = await self.store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
 
         assert result.created
 
-    async def test_a_key_lives_on_after_its_task_is_pruned_or_discarded(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        worker = await worker_on(store)
+    async def test_a_key_lives_on_after_its_task_is_pruned_or_discarded(self, worker: ManualWorker) -> None:
         term = {"idempotency_digest": "d", "idempotency_for": timedelta(hours=1)}
-        pruned = await enqueue_and_claim(store, worker, idempotency_key="pruned", **term)
-        discarded = await enqueue_and_claim(store, worker, idempotency_key="discarded", **term)
-        await settle_now(store, complete(pruned), bury(discarded))
-        await discard(store, discarded.task.id)
-        clock.advance(timedelta(hours=1) - timedelta(microseconds=1))
-        assert await store.prune(AT_ONCE, limit=10) == 1
+        pruned = await self.enqueue_and_claim(worker, idempotency_key="pruned", **term)
+        discarded = await self.enqueue_and_claim(worker, idempotency_key="discarded", **term)
+        await self.settle_now(complete(pruned), bury(discarded))
+        await self.discard(discarded.task.id)
+        self.clock.advance(timedelta(hours=1) - timedelta(microseconds=1))
+        assert await self.store.prune(AT_ONCE, limit=10) == 1
 
-        results = await store.enqueue(
+        results = await self.store.enqueue(
             [a_task(idempotency_key=key, **term) for key in ("pruned", "discarded")]
         )
 
@@ -240,118 +213,112 @@ class TestIdempotencyKeys:
             (pruned.task.id, False),
             (discarded.task.id, False),
         ]
-        assert await all_tasks(store) == []
+        assert await self.all_tasks() == []
 
-    async def test_a_key_is_free_after_its_lifetime(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_key_is_free_after_its_lifetime(self) -> None:
         term = {"idempotency_key": "k", "idempotency_for": timedelta(hours=1)}
-        first = await enqueue_one(store, idempotency_digest="d", **term)
-        clock.advance(timedelta(hours=1))
+        first = await self.enqueue_one(idempotency_digest="d", **term)
+        self.clock.advance(timedelta(hours=1))
 
-        (result,) = await store.enqueue([a_task(idempotency_digest="other", **term)])
+        (result,) = await self.store.enqueue([a_task(idempotency_digest="other", **term)])
 
         assert result.created
-        found = await all_tasks(store, Filter(idempotency_key="k"))
+        found = await self.all_tasks(Filter(idempotency_key="k"))
         assert [task.id for task in found] == [first, result.id]
 
-    async def test_pruning_the_old_task_does_not_free_a_reused_key(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        worker = await worker_on(store)
-        old = await enqueue_and_claim(
-            store, worker, idempotency_key="k", idempotency_digest="d", idempotency_for=timedelta(seconds=1)
+    async def test_pruning_the_old_task_does_not_free_a_reused_key(self, worker: ManualWorker) -> None:
+        old = await self.enqueue_and_claim(
+            worker, idempotency_key="k", idempotency_digest="d", idempotency_for=timedelta(seconds=1)
         )
-        await settle_now(store, complete(old))
-        clock.advance(2)
-        second = await enqueue_one(store, idempotency_key="k", idempotency_digest="d")
-        assert await store.prune(AT_ONCE, limit=10) == 1
+        await self.settle_now(complete(old))
+        self.clock.advance(2)
+        second = await self.enqueue_one(idempotency_key="k", idempotency_digest="d")
+        assert await self.store.prune(AT_ONCE, limit=10) == 1
 
-        (result,) = await store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
+        (result,) = await self.store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
 
         assert (result.id, result.created) == (second, False)
 
 
-class TestFingerprints:
-    async def test_a_duplicate_is_refused_and_names_the_existing_task(self, store: Store) -> None:
-        first = await enqueue_one(store, fingerprint="f")
-        before = await dump(store)
+class TestFingerprints(StoreTest):
+    async def test_a_duplicate_is_refused_and_names_the_existing_task(self) -> None:
+        first = await self.enqueue_one(fingerprint="f")
+        before = await self.dump()
 
         with pytest.raises(DuplicateTask) as refusal:
-            await store.enqueue([a_task(), a_task(fingerprint="f"), a_task()])
+            await self.store.enqueue([a_task(), a_task(fingerprint="f"), a_task()])
 
         assert refusal.value.standing == first
-        assert await dump(store) == before
+        assert await self.dump() == before
 
-    async def test_two_in_a_batch_are_refused_together(self, store: Store) -> None:
+    async def test_two_in_a_batch_are_refused_together(self) -> None:
         with pytest.raises(DuplicateTask):
-            await store.enqueue([a_task(fingerprint="f"), a_task(fingerprint="f")])
+            await self.store.enqueue([a_task(fingerprint="f"), a_task(fingerprint="f")])
 
-        assert await all_tasks(store) == []
+        assert await self.all_tasks() == []
 
-    async def test_repeating_the_first_itself_is_harmless(self, store: Store) -> None:
+    async def test_repeating_the_first_itself_is_harmless(self) -> None:
         new = a_task(fingerprint="f", idempotency_key="k", idempotency_digest="d")
-        await store.enqueue([new])
+        await self.store.enqueue([new])
 
-        by_id = await store.enqueue([new])
-        by_key = await store.enqueue([a_task(fingerprint="f", idempotency_key="k", idempotency_digest="d")])
+        by_id = await self.store.enqueue([new])
+        by_key = await self.store.enqueue(
+            [a_task(fingerprint="f", idempotency_key="k", idempotency_digest="d")]
+        )
 
         assert [(result.id, result.created) for result in (*by_id, *by_key)] == [(new.id, False)] * 2
 
-    async def test_a_fingerprint_is_held_until_the_task_ends(self, store: Store) -> None:
-        worker = await worker_on(store)
-        claimed = await enqueue_and_claim(store, worker, fingerprint="f")
+    async def test_a_fingerprint_is_held_until_the_task_ends(self, worker: ManualWorker) -> None:
+        claimed = await self.enqueue_and_claim(worker, fingerprint="f")
         with pytest.raises(DuplicateTask):
-            await store.enqueue([a_task(fingerprint="f")])
-        await settle_now(store, retry(claimed, timedelta(seconds=5)))
+            await self.store.enqueue([a_task(fingerprint="f")])
+        await self.settle_now(retry(claimed, timedelta(seconds=5)))
 
         with pytest.raises(DuplicateTask):
-            await store.enqueue([a_task(fingerprint="f")])
+            await self.store.enqueue([a_task(fingerprint="f")])
 
     @pytest.mark.parametrize("end", ["completed", "dead", "cancelled"])
-    async def test_a_fingerprint_is_free_after_the_end(self, store: Store, end: str) -> None:
-        worker = await worker_on(store)
-        claimed = await enqueue_and_claim(store, worker, fingerprint="f")
+    async def test_a_fingerprint_is_free_after_the_end(self, worker: ManualWorker, end: str) -> None:
+        claimed = await self.enqueue_and_claim(worker, fingerprint="f")
         if end == "cancelled":
-            await cancel(store, claimed.task.id)
-            await settle_now(store, retry(claimed))
+            await self.cancel(claimed.task.id)
+            await self.settle_now(retry(claimed))
         else:
-            await settle_now(store, complete(claimed) if end == "completed" else bury(claimed))
-        assert await state_of(store, claimed.task.id) == end
+            await self.settle_now(complete(claimed) if end == "completed" else bury(claimed))
+        assert await self.state_of(claimed.task.id) == end
 
-        (result,) = await store.enqueue([a_task(fingerprint="f")])
+        (result,) = await self.store.enqueue([a_task(fingerprint="f")])
 
         assert result.created
 
-    async def test_a_replay_is_refused_while_a_duplicate_has_not_ended(self, store: Store) -> None:
-        worker = await worker_on(store)
-        dead = await enqueue_and_claim(store, worker, fingerprint="f")
-        await settle_now(store, bury(dead))
-        await enqueue_one(store, fingerprint="f")
-        before = await dump(store)
+    async def test_a_replay_is_refused_while_a_duplicate_has_not_ended(self, worker: ManualWorker) -> None:
+        dead = await self.enqueue_and_claim(worker, fingerprint="f")
+        await self.settle_now(bury(dead))
+        await self.enqueue_one(fingerprint="f")
+        before = await self.dump()
 
-        done = await replay(store, dead.task.id)
+        done = await self.replay(dead.task.id)
 
         assert list(done) == []
-        assert await dump(store) == before
+        assert await self.dump() == before
 
-    async def test_of_two_dead_duplicates_only_the_older_is_replayed(self, store: Store) -> None:
-        worker = await worker_on(store)
+    async def test_of_two_dead_duplicates_only_the_older_is_replayed(self, worker: ManualWorker) -> None:
         twins = []
         for _ in range(2):
-            twins.append(await enqueue_and_claim(store, worker, fingerprint="f"))
-            await settle_now(store, bury(twins[-1]))
+            twins.append(await self.enqueue_and_claim(worker, fingerprint="f"))
+            await self.settle_now(bury(twins[-1]))
 
-        done = await replay(store, *(twin.task.id for twin in twins))
+        done = await self.replay(*(twin.task.id for twin in twins))
 
         assert list(done) == [twins[0].task.id]
 
-    async def test_a_replayed_task_holds_its_fingerprint_again(self, store: Store) -> None:
-        worker = await worker_on(store)
-        dead = await enqueue_and_claim(store, worker, fingerprint="f")
-        await settle_now(store, bury(dead))
-        await replay(store, dead.task.id)
+    async def test_a_replayed_task_holds_its_fingerprint_again(self, worker: ManualWorker) -> None:
+        dead = await self.enqueue_and_claim(worker, fingerprint="f")
+        await self.settle_now(bury(dead))
+        await self.replay(dead.task.id)
 
         with pytest.raises(DuplicateTask) as refusal:
-            await store.enqueue([a_task(fingerprint="f")])
+            await self.store.enqueue([a_task(fingerprint="f")])
 
         assert refusal.value.standing == dead.task.id
-        assert await exists(store, dead.task.id)
+        assert await self.exists(dead.task.id)

@@ -4,110 +4,107 @@ from contextlib import suppress
 
 import pytest
 
+from ..._model.lease import Claimed
 from ..._model.state import State
-from ..._store.protocol import Capability, Durability, Severity, Store, require
+from ..._store.protocol import Capability, Durability, Severity, require
 from ...errors import NotSupported
-from ..clock import ManualClock
-from .steps import complete, dump, enqueue_and_claim, enqueue_one, load, settle_now, state_of, worker_on
+from .steps import StoreTest, complete, dump, settle_now
 
 
-class TestHandles:
-    async def test_opening_and_closing_twice_is_harmless(self, store: Store) -> None:
-        task_id = await enqueue_one(store)
-        await store.open()
-        assert await state_of(store, task_id) is State.READY
+class TestHandles(StoreTest):
+    async def test_opening_and_closing_twice_is_harmless(self) -> None:
+        task_id = await self.enqueue_one()
+        await self.store.open()
+        assert await self.state_of(task_id) is State.READY
 
-        await store.close()
-        await store.close()
+        await self.store.close()
+        await self.store.close()
 
-    async def test_another_handle_sees_the_same_tasks(self, store: Store) -> None:
-        task_id = await enqueue_one(store)
-        other = store.another()
+    async def test_another_handle_sees_the_same_tasks(self) -> None:
+        task_id = await self.enqueue_one()
+        other = self.store.another()
         await other.open()
 
         seen = await dump(other)
         await other.close()
 
-        assert seen == await dump(store)
+        assert seen == await self.dump()
         assert [task.id for task in seen.tasks] == [task_id]
 
-    async def test_a_lease_is_settled_through_any_handle(self, store: Store) -> None:
-        held = await enqueue_and_claim(store, await worker_on(store))
-        other = store.another()
+    async def test_a_lease_is_settled_through_any_handle(self, held: Claimed) -> None:
+        other = self.store.another()
         await other.open()
 
         await settle_now(other, complete(held))
         await other.close()
 
-        assert await state_of(store, held.task.id) is State.COMPLETED
+        assert await self.state_of(held.task.id) is State.COMPLETED
 
-    async def test_closing_one_handle_leaves_the_others_open(self, store: Store) -> None:
-        other = store.another()
+    async def test_closing_one_handle_leaves_the_others_open(self) -> None:
+        other = self.store.another()
         await other.open()
         await other.close()
 
-        assert (await load(store, await enqueue_one(store))).state is State.READY
+        assert (await self.load(await self.enqueue_one())).state is State.READY
 
-    async def test_handles_share_the_clock(self, store: Store, clock: ManualClock) -> None:
-        other = store.another()
+    async def test_handles_share_the_clock(self) -> None:
+        other = self.store.another()
         await other.open()
-        clock.advance(1)
+        self.clock.advance(1)
 
-        assert await other.now() == await store.now() == clock.now()
+        assert await other.now() == await self.store.now() == self.clock.now()
         await other.close()
 
 
-class TestCheck:
-    async def test_a_fresh_store_has_no_errors(self, store: Store) -> None:
-        findings = await store.check()
+class TestCheck(StoreTest):
+    async def test_a_fresh_store_has_no_errors(self) -> None:
+        findings = await self.store.check()
 
         assert [finding for finding in findings if finding.severity is Severity.ERROR] == []
         assert all(finding.subject and finding.message for finding in findings)
 
 
-class TestCapabilities:
-    async def test_a_foreign_connection_cannot_be_joined(self, store: Store) -> None:
+class TestCapabilities(StoreTest):
+    async def test_a_foreign_connection_cannot_be_joined(self) -> None:
         """Whether or not the store supports joins, this is not its connection."""
         with pytest.raises(NotSupported):
-            store.join(object())
+            self.store.join(object())
 
-    async def test_a_store_without_transactions_refuses_one(self, store: Store) -> None:
-        if Capability.JOIN in store.capabilities:
-            async with store.transaction() as connection:
-                store.join(connection)
+    async def test_a_store_without_transactions_refuses_one(self) -> None:
+        if Capability.JOIN in self.store.capabilities:
+            async with self.store.transaction() as connection:
+                self.store.join(connection)
         else:
             with pytest.raises(NotSupported):
-                store.transaction()
+                self.store.transaction()
 
-    async def test_a_store_without_a_schema_has_no_migrations(self, store: Store) -> None:
-        if Capability.MIGRATE in store.capabilities:
-            assert [step for step in await store.migrations() if not step.applied] == []
-            assert list(await store.migrate()) == []
+    async def test_a_store_without_a_schema_has_no_migrations(self) -> None:
+        if Capability.MIGRATE in self.store.capabilities:
+            assert [step for step in await self.store.migrations() if not step.applied] == []
+            assert list(await self.store.migrate()) == []
         else:
-            assert list(await store.migrations()) == []
+            assert list(await self.store.migrations()) == []
             with pytest.raises(NotSupported):
-                await store.migrate()
+                await self.store.migrate()
 
     @pytest.mark.parametrize("capability", list(Capability), ids=lambda one: str(one.name).lower())
-    async def test_require_refuses_capabilities_that_the_store_lacks(
-        self, store: Store, capability: Capability
-    ) -> None:
-        if capability in store.capabilities:
-            require(store, capability, "be refused")
+    async def test_require_refuses_capabilities_that_the_store_lacks(self, capability: Capability) -> None:
+        if capability in self.store.capabilities:
+            require(self.store, capability, "be refused")
         else:
             with pytest.raises(NotSupported, match="this store cannot"):
-                require(store, capability, "do that")
+                require(self.store, capability, "do that")
 
-    async def test_a_refusal_changes_nothing(self, store: Store) -> None:
-        before = await dump(store)
+    async def test_a_refusal_changes_nothing(self) -> None:
+        before = await self.dump()
 
         with suppress(NotSupported):
-            store.join(object())
+            self.store.join(object())
         with suppress(NotSupported):
-            await store.migrate()
+            await self.store.migrate()
 
-        assert await dump(store) == before
+        assert await self.dump() == before
 
-    async def test_a_store_declares_the_durability_of_its_writes(self, store: Store) -> None:
-        assert store.promise.durability in Durability
-        assert store.promise.why
+    async def test_a_store_declares_the_durability_of_its_writes(self) -> None:
+        assert self.store.promise.durability in Durability
+        assert self.store.promise.why

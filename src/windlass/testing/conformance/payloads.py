@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ..._model.task import Error
 from ..._store.protocol import Store
-from .steps import bury, complete, enqueue_and_claim, enqueue_one, load, replay, settle_now, worker_on
+from .steps import StoreTest, bury, complete, enqueue_and_claim, load, settle_now, worker_on
 
 HOSTILE = [
     "",
@@ -41,45 +41,45 @@ async def comes_back(store: Store, payload: bytes) -> None:
     assert claimed.task.payload == task.payload == task.result == payload
 
 
-class TestPayloads:
+class TestPayloads(StoreTest):
     @given(document=documents, spaced=st.booleans(), ascii_only=st.booleans())
     @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     async def test_any_json_object_is_returned_byte_for_byte(
-        self, store: Store, document: dict[str, object], *, spaced: bool, ascii_only: bool
+        self, document: dict[str, object], *, spaced: bool, ascii_only: bool
     ) -> None:
         text = json.dumps(document, ensure_ascii=ascii_only, indent=1 if spaced else None)
 
-        await comes_back(store, text.encode())
+        await comes_back(self.store, text.encode())
 
     @pytest.mark.parametrize("size", [0, 1 << 10, 1 << 16, 1 << 20], ids=lambda size: f"{size}-bytes")
-    async def test_payloads_up_to_one_mebibyte_are_returned(self, store: Store, size: int) -> None:
-        await comes_back(store, b'{"x":"%s"}' % ("é" * (size // 2)).encode())
+    async def test_payloads_up_to_one_mebibyte_are_returned(self, size: int) -> None:
+        await comes_back(self.store, b'{"x":"%s"}' % ("é" * (size // 2)).encode())
 
     @pytest.mark.parametrize("text", HOSTILE)
-    async def test_special_characters_in_names_are_harmless(self, store: Store, text: str) -> None:
+    async def test_special_characters_in_names_are_harmless(self, text: str) -> None:
         names = {"type": f"t{text}", "tenant": text, "idempotency_key": f"k{text}", "enqueued_by": text}
         error = Error(type=f"E{text}", message=text, traceback=text)
-        worker = await worker_on(store, f"w{text}")
+        worker = await self.new_worker(f"w{text}")
 
-        claimed = await enqueue_and_claim(store, worker, queue=f"q{text}", **names)
-        await settle_now(store, bury(claimed, error))
+        claimed = await self.enqueue_and_claim(worker, queue=f"q{text}", **names)
+        await self.settle_now(bury(claimed, error))
 
-        task = await load(store, claimed.task.id)
+        task = await self.load(claimed.task.id)
         assert {name: getattr(task, name) for name in names} == names
         assert (task.queue, task.error, task.worker) == (f"q{text}", error, f"w{text}")
 
-    async def test_a_replaced_payload_is_returned(self, store: Store) -> None:
+    async def test_a_replaced_payload_is_returned(self) -> None:
         edited = json.dumps({"x": HOSTILE}, ensure_ascii=False).encode()
-        held = await enqueue_and_claim(store, await worker_on(store))
-        await settle_now(store, bury(held))
+        held = await self.enqueue_and_claim(await self.new_worker())
+        await self.settle_now(bury(held))
 
-        await replay(store, held.task.id, payload=edited)
+        await self.replay(held.task.id, payload=edited)
 
-        assert (await load(store, held.task.id)).payload == edited
+        assert (await self.load(held.task.id)).payload == edited
 
-    async def test_following_steps_are_returned(self, store: Store) -> None:
+    async def test_following_steps_are_returned(self) -> None:
         steps = json.dumps([{"payload": {"x": HOSTILE}}], ensure_ascii=False).encode()
 
-        task_id = await enqueue_one(store, next=steps)
+        task_id = await self.enqueue_one(next=steps)
 
-        assert (await load(store, task_id)).next == steps
+        assert (await self.load(task_id)).next == steps

@@ -14,24 +14,18 @@ from ..._model.state import State
 from ..._model.task import Error, TaskId
 from ..._model.verdict import Settlement
 from ..._store.protocol import Store
-from ..clock import ManualClock
 from .steps import (
     BOOM,
     OPERATOR,
+    ManualWorker,
+    StoreTest,
     a_task,
     all_tasks,
     bury,
     complete,
-    enqueue_and_claim,
-    enqueue_one,
-    load,
-    replay,
     retry,
-    settle_now,
     snooze,
     some_tasks,
-    state_of,
-    worker_on,
 )
 
 
@@ -40,142 +34,137 @@ async def found(store: Store, **fields: object) -> list[TaskId]:
     return [task.id for task in await all_tasks(store, Filter(**fields))]  # type: ignore[arg-type]  # by name
 
 
-class TestFind:
-    async def test_an_empty_filter_matches_all(self, store: Store) -> None:
-        ids = [await enqueue_one(store) for _ in range(3)]
+class TestFind(StoreTest):
+    async def test_an_empty_filter_matches_all(self) -> None:
+        ids = [await self.enqueue_one() for _ in range(3)]
 
-        assert await found(store) == ids
+        assert await found(self.store) == ids
 
-    async def test_by_ids(self, store: Store) -> None:
-        ids = [await enqueue_one(store) for _ in range(3)]
+    async def test_by_ids(self) -> None:
+        ids = [await self.enqueue_one() for _ in range(3)]
 
-        assert await found(store, ids=(ids[2], ids[0], "no such id")) == [ids[0], ids[2]]
+        assert await found(self.store, ids=(ids[2], ids[0], "no such id")) == [ids[0], ids[2]]
 
-    async def test_by_many_ids(self, store: Store) -> None:
+    async def test_by_many_ids(self) -> None:
         batch = some_tasks(1200)
-        await store.enqueue(batch)
+        await self.store.enqueue(batch)
 
-        assert len(await found(store, ids=tuple(new.id for new in batch))) == 1200
+        assert len(await found(self.store, ids=tuple(new.id for new in batch))) == 1200
 
     @pytest.mark.parametrize("field", ["ids", "states", "types", "queues", "tenants"])
-    async def test_an_empty_list_matches_nothing(self, store: Store, field: str) -> None:
-        before = await enqueue_one(store)
+    async def test_an_empty_list_matches_nothing(self, field: str) -> None:
+        before = await self.enqueue_one()
         nothing = Filter(**{field: ()})  # type: ignore[arg-type]  # by name
 
-        assert await found(store, **{field: ()}) == []
-        assert [count.number for count in await store.count(nothing, ())] == [0]
-        assert list(await store.count(nothing, (Dimension.QUEUE,))) == []
-        assert list(await store.apply(CancelTasks(by=OPERATOR), nothing, limit=10)) == []
-        assert await state_of(store, before) is State.READY
+        assert await found(self.store, **{field: ()}) == []
+        assert [count.number for count in await self.store.count(nothing, ())] == [0]
+        assert list(await self.store.count(nothing, (Dimension.QUEUE,))) == []
+        assert list(await self.store.apply(CancelTasks(by=OPERATOR), nothing, limit=10)) == []
+        assert await self.state_of(before) is State.READY
 
-    async def test_by_state(self, store: Store) -> None:
-        worker = await worker_on(store)
-        ready = await enqueue_one(store)
-        scheduled = await enqueue_one(store, delay=timedelta(seconds=9))
-        held = (await enqueue_and_claim(store, worker)).task.id
+    async def test_by_state(self, worker: ManualWorker) -> None:
+        ready = await self.enqueue_one()
+        scheduled = await self.enqueue_one(delay=timedelta(seconds=9))
+        held = (await self.enqueue_and_claim(worker)).task.id
 
-        assert await found(store, states=(State.READY,)) == [ready]
-        assert await found(store, states=(State.RUNNING, State.SCHEDULED)) == [scheduled, held]
-        assert await found(store, states=(State.DEAD,)) == []
+        assert await found(self.store, states=(State.READY,)) == [ready]
+        assert await found(self.store, states=(State.RUNNING, State.SCHEDULED)) == [scheduled, held]
+        assert await found(self.store, states=(State.DEAD,)) == []
 
     @pytest.mark.parametrize(
         ("field", "name"), [("types", "type"), ("queues", "queue"), ("tenants", "tenant")]
     )
-    async def test_by_type_queue_and_tenant(self, store: Store, field: str, name: str) -> None:
-        ids = [await enqueue_one(store, **{name: value}) for value in ("a", "b", "c", "a", "A", "a%")]
+    async def test_by_type_queue_and_tenant(self, field: str, name: str) -> None:
+        ids = [await self.enqueue_one(**{name: value}) for value in ("a", "b", "c", "a", "A", "a%")]
 
-        assert await found(store, **{field: ("a",)}) == [ids[0], ids[3]]
-        assert await found(store, **{field: ("b", "c")}) == [ids[1], ids[2]]
-        assert await found(store, **{field: ("d",)}) == []
+        assert await found(self.store, **{field: ("a",)}) == [ids[0], ids[3]]
+        assert await found(self.store, **{field: ("b", "c")}) == [ids[1], ids[2]]
+        assert await found(self.store, **{field: ("d",)}) == []
 
-    async def test_by_no_tenant(self, store: Store) -> None:
-        ids = [await enqueue_one(store, tenant=tenant) for tenant in ("", "acme")]
+    async def test_by_no_tenant(self) -> None:
+        ids = [await self.enqueue_one(tenant=tenant) for tenant in ("", "acme")]
 
-        assert await found(store, tenants=("",)) == [ids[0]]
+        assert await found(self.store, tenants=("",)) == [ids[0]]
 
-    async def test_by_root(self, store: Store) -> None:
-        root = await enqueue_one(store)
-        step = await enqueue_one(store, root=root)
-        await enqueue_one(store)
+    async def test_by_root(self) -> None:
+        root = await self.enqueue_one()
+        step = await self.enqueue_one(root=root)
+        await self.enqueue_one()
 
-        assert await found(store, root=root) == [root, step]
+        assert await found(self.store, root=root) == [root, step]
 
-    async def test_by_idempotency_key(self, store: Store) -> None:
+    async def test_by_idempotency_key(self) -> None:
         ids = [
-            await enqueue_one(store, tenant=tenant, idempotency_key=key)
+            await self.enqueue_one(tenant=tenant, idempotency_key=key)
             for tenant, key in (("", "k"), ("a", "k"), ("", "other"))
         ]
 
-        assert await found(store, idempotency_key="k") == ids[:2]
+        assert await found(self.store, idempotency_key="k") == ids[:2]
 
-    async def test_by_a_part_of_the_error(self, store: Store) -> None:
-        worker = await worker_on(store)
+    async def test_by_a_part_of_the_error(self, worker: ManualWorker) -> None:
         ids = []
         for error in (
             Error(type="ValueError", message="100% of it_is gone"),
             Error(type="KeyError", message="100 of it is gone"),
         ):
-            claimed = await enqueue_and_claim(store, worker)
-            await settle_now(store, bury(claimed, error))
+            claimed = await self.enqueue_and_claim(worker)
+            await self.settle_now(bury(claimed, error))
             ids.append(claimed.task.id)
-        await enqueue_one(store)
+        await self.enqueue_one()
 
-        assert await found(store, error="Error") == ids
-        assert await found(store, error="ValueErr") == [ids[0]]
-        assert await found(store, error="gone") == ids
-        assert await found(store, error="GONE") == ids
-        assert await found(store, error="0% o") == [ids[0]]
-        assert await found(store, error="t_i") == [ids[0]]
-        assert await found(store, error="nothing of it") == []
+        assert await found(self.store, error="Error") == ids
+        assert await found(self.store, error="ValueErr") == [ids[0]]
+        assert await found(self.store, error="gone") == ids
+        assert await found(self.store, error="GONE") == ids
+        assert await found(self.store, error="0% o") == [ids[0]]
+        assert await found(self.store, error="t_i") == [ids[0]]
+        assert await found(self.store, error="nothing of it") == []
 
-    async def test_by_creation(self, store: Store, clock: ManualClock) -> None:
+    async def test_by_creation(self) -> None:
         ids = []
         for _ in range(4):
-            ids.append(await enqueue_one(store))
-            clock.advance(1)
-        second, last = (await load(store, ids[1])).created_at, (await load(store, ids[3])).created_at
+            ids.append(await self.enqueue_one())
+            self.clock.advance(1)
+        second, last = (await self.load(ids[1])).created_at, (await self.load(ids[3])).created_at
 
-        assert await found(store, created_after=second) == ids[1:]
-        assert await found(store, created_before=last) == ids[:3]
-        assert await found(store, created_after=second, created_before=last) == ids[1:3]
-        assert await found(store, created_before=second, created_after=last) == []
+        assert await found(self.store, created_after=second) == ids[1:]
+        assert await found(self.store, created_before=last) == ids[:3]
+        assert await found(self.store, created_after=second, created_before=last) == ids[1:3]
+        assert await found(self.store, created_before=second, created_after=last) == []
 
-    async def test_by_finish(self, store: Store, clock: ManualClock) -> None:
-        worker = await worker_on(store)
-        await enqueue_one(store)
+    async def test_by_finish(self, worker: ManualWorker) -> None:
+        await self.enqueue_one()
         ids, ends = [], []
         for _ in range(3):
-            claimed = await enqueue_and_claim(store, worker)
-            clock.advance(1)
-            await settle_now(store, complete(claimed))
+            claimed = await self.enqueue_and_claim(worker)
+            self.clock.advance(1)
+            await self.settle_now(complete(claimed))
             ids.append(claimed.task.id)
-            ends.append(clock.now())
+            ends.append(self.clock.now())
 
-        assert await found(store, finished_after=ends[1]) == ids[1:]
-        assert await found(store, finished_before=ends[1]) == ids[:1]
-        assert await found(store, finished_after=ends[0], finished_before=ends[2]) == ids[:2]
+        assert await found(self.store, finished_after=ends[1]) == ids[1:]
+        assert await found(self.store, finished_before=ends[1]) == ids[:1]
+        assert await found(self.store, finished_after=ends[0], finished_before=ends[2]) == ids[:2]
 
-    async def test_every_field_must_match(self, store: Store) -> None:
-        both = await enqueue_one(store, queue="a", tenant="t")
-        await enqueue_one(store, queue="a")
-        await enqueue_one(store, tenant="t")
+    async def test_every_field_must_match(self) -> None:
+        both = await self.enqueue_one(queue="a", tenant="t")
+        await self.enqueue_one(queue="a")
+        await self.enqueue_one(tenant="t")
 
-        assert await found(store, queues=("a",), tenants=("t",), states=(State.READY,)) == [both]
-        assert await found(store, queues=("a",), tenants=("t",), states=(State.DEAD,)) == []
+        assert await found(self.store, queues=("a",), tenants=("t",), states=(State.READY,)) == [both]
+        assert await found(self.store, queues=("a",), tenants=("t",), states=(State.DEAD,)) == []
 
 
-class TestPages:
+class TestPages(StoreTest):
     @pytest.mark.parametrize("newest_first", [False, True])
     @pytest.mark.parametrize("limit", [1, 3, 7, 10, 11])
-    async def test_pages_are_complete_and_without_duplicates(
-        self, store: Store, limit: int, *, newest_first: bool
-    ) -> None:
+    async def test_pages_are_complete_and_without_duplicates(self, limit: int, *, newest_first: bool) -> None:
         batch = some_tasks(10)
-        await store.enqueue(batch[::-1])
+        await self.store.enqueue(batch[::-1])
         page = Page(limit=limit, newest_first=newest_first)
-        pages = [await store.find(Filter(), page)]
+        pages = [await self.store.find(Filter(), page)]
         while pages[-1].cursor is not None:
-            pages.append(await store.find(Filter(), replace(page, cursor=pages[-1].cursor)))
+            pages.append(await self.store.find(Filter(), replace(page, cursor=pages[-1].cursor)))
 
         ids = [task.id for part in pages for task in part.items]
         assert ids == sorted((new.id for new in batch), reverse=newest_first)
@@ -184,80 +173,78 @@ class TestPages:
 
     @pytest.mark.parametrize("newest_first", [False, True])
     async def test_tasks_enqueued_meanwhile_neither_hide_nor_repeat_others(
-        self, store: Store, *, newest_first: bool
+        self, *, newest_first: bool
     ) -> None:
         batch = some_tasks(10)
-        await store.enqueue(batch)
+        await self.store.enqueue(batch)
         page, ids = Page(limit=3, newest_first=newest_first), []
         while True:
-            part = await store.find(Filter(), page)
+            part = await self.store.find(Filter(), page)
             ids += [task.id for task in part.items]
             if part.cursor is None:
                 break
             if len(ids) < 10:
-                await enqueue_one(store)
+                await self.enqueue_one()
             page = replace(page, cursor=part.cursor)
 
         assert len(ids) == len(set(ids))
         assert set(ids) >= {new.id for new in batch}
         assert ids == sorted(ids, reverse=newest_first)
 
-    async def test_pages_of_a_filter_contain_only_matches(self, store: Store) -> None:
+    async def test_pages_of_a_filter_contain_only_matches(self) -> None:
         batch = [a_task(queue="ab"[n % 2]) for n in range(10)]
-        await store.enqueue(batch)
+        await self.store.enqueue(batch)
 
-        assert await all_tasks(store, Filter(queues=("b",)), limit=2) == [
-            await load(store, new.id) for new in batch[1::2]
+        assert await self.all_tasks(Filter(queues=("b",)), limit=2) == [
+            await self.load(new.id) for new in batch[1::2]
         ]
 
 
-class TestCount:
-    async def test_nothing_counts_as_zero(self, store: Store) -> None:
-        assert list(await store.count(Filter(), ())) == [Count(values=(), number=0)]
-        assert list(await store.count(Filter(), (Dimension.STATE,))) == []
+class TestCount(StoreTest):
+    async def test_nothing_counts_as_zero(self) -> None:
+        assert list(await self.store.count(Filter(), ())) == [Count(values=(), number=0)]
+        assert list(await self.store.count(Filter(), (Dimension.STATE,))) == []
 
-    async def test_counts_report_when_the_first_task_was_due(self, store: Store, clock: ManualClock) -> None:
+    async def test_counts_report_when_the_first_task_was_due(self) -> None:
         """Whatever the order in which they were enqueued, or would be claimed."""
-        start = await store.now()
+        start = await self.store.now()
         later = start + timedelta(seconds=30)
-        await enqueue_one(store, queue="a", delay=timedelta(seconds=30))
-        clock.advance(10)
-        await enqueue_one(store, queue="a", priority=9, boost=9_000)
-        await enqueue_one(
-            store, queue="b", run_at=start - timedelta(days=1)
+        await self.enqueue_one(queue="a", delay=timedelta(seconds=30))
+        self.clock.advance(10)
+        await self.enqueue_one(queue="a", priority=9, boost=9_000)
+        await self.enqueue_one(
+            queue="b", run_at=start - timedelta(days=1)
         )  # The waiting time starts at its creation.
-        clock.advance(50)
-        await store.promote(10)
-        await enqueue_one(store, queue="a")
+        self.clock.advance(50)
+        await self.store.promote(10)
+        await self.enqueue_one(queue="a")
 
         by_queue = {
             count.values[0]: count.oldest_at
-            for count in await store.count(Filter(states=(State.READY,)), (Dimension.QUEUE,))
+            for count in await self.store.count(Filter(states=(State.READY,)), (Dimension.QUEUE,))
         }
-        (late,) = await store.count(Filter(created_before=start + timedelta(seconds=1)), ())
-        (none,) = await store.count(Filter(states=(State.DEAD,)), ())
+        (late,) = await self.store.count(Filter(created_before=start + timedelta(seconds=1)), ())
+        (none,) = await self.store.count(Filter(states=(State.DEAD,)), ())
 
         assert by_queue == {"a": start + timedelta(seconds=10), "b": start + timedelta(seconds=10)}
         assert late.oldest_at == later
         assert none.oldest_at is None
 
-    async def test_a_retried_task_counts_from_when_it_is_due(self, store: Store, clock: ManualClock) -> None:
-        worker = await worker_on(store)
-        claimed = await enqueue_and_claim(store, worker)
-        clock.advance(100)
-        await settle_now(store, retry(claimed, timedelta(seconds=5)))
-        clock.advance(7)
-        await store.promote(10)
+    async def test_a_retried_task_counts_from_when_it_is_due(self, held: Claimed) -> None:
+        self.clock.advance(100)
+        await self.settle_now(retry(held, timedelta(seconds=5)))
+        self.clock.advance(7)
+        await self.store.promote(10)
 
-        (count,) = await store.count(Filter(states=(State.READY,)), ())
+        (count,) = await self.store.count(Filter(states=(State.READY,)), ())
 
-        assert count.oldest_at == await store.now() - timedelta(seconds=2)
+        assert count.oldest_at == await self.store.now() - timedelta(seconds=2)
 
-    async def test_without_dimensions_all_matches_are_counted_together(self, store: Store) -> None:
-        await store.enqueue([a_task(queue=queue) for queue in "aab"])
+    async def test_without_dimensions_all_matches_are_counted_together(self) -> None:
+        await self.store.enqueue([a_task(queue=queue) for queue in "aab"])
 
-        (all_of_them,) = await store.count(Filter(), ())
-        (some,) = await store.count(Filter(queues=("a",)), ())
+        (all_of_them,) = await self.store.count(Filter(), ())
+        (some,) = await self.store.count(Filter(queues=("a",)), ())
 
         assert (all_of_them.values, all_of_them.number, some.number) == ((), 3, 2)
 
@@ -266,26 +253,26 @@ class TestCount:
         [by for size in range(1, 5) for by in permutations(Dimension, size)],
         ids="-".join,
     )
-    async def test_by_every_combination_of_dimensions(self, store: Store, by: tuple[Dimension, ...]) -> None:
-        await store.enqueue(
+    async def test_by_every_combination_of_dimensions(self, by: tuple[Dimension, ...]) -> None:
+        await self.store.enqueue(
             [
                 a_task(queue="ab"[n % 2], type="xyz"[n % 3], tenant=("", "t")[n // 4 % 2], delay=_delay(n))
                 for n in range(12)
             ]
         )
         expected: dict[tuple[str, ...], int] = {}
-        for task in await all_tasks(store):
+        for task in await self.all_tasks():
             values = tuple(str(getattr(task, dimension.value)) for dimension in by)
             expected[values] = expected.get(values, 0) + 1
 
-        counts = await store.count(Filter(), by)
+        counts = await self.store.count(Filter(), by)
 
         assert [(count.values, count.number) for count in counts] == sorted(expected.items())
 
-    async def test_only_matching_tasks_are_counted(self, store: Store) -> None:
-        await store.enqueue([a_task(queue=queue, tenant=tenant) for queue in "ab" for tenant in "stt"])
+    async def test_only_matching_tasks_are_counted(self) -> None:
+        await self.store.enqueue([a_task(queue=queue, tenant=tenant) for queue in "ab" for tenant in "stt"])
 
-        counts = await store.count(Filter(tenants=("t",)), (Dimension.QUEUE,))
+        counts = await self.store.count(Filter(tenants=("t",)), (Dimension.QUEUE,))
 
         assert [(count.values, count.number) for count in counts] == [(("a",), 2), (("b",), 2)]
 
@@ -294,17 +281,17 @@ def _delay(n: int) -> timedelta | None:
     return timedelta(seconds=9) if n % 5 == 0 else None
 
 
-class TestAttempts:
-    async def test_every_settled_lease_is_recorded(self, store: Store, clock: ManualClock) -> None:
-        worker = await worker_on(store, "w7")
+class TestAttempts(StoreTest):
+    async def test_every_settled_lease_is_recorded(self) -> None:
+        worker = await self.new_worker("w7")
         trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-        claimed = await enqueue_and_claim(store, worker, trace=trace)
+        claimed = await self.enqueue_and_claim(worker, trace=trace)
         expected = []
         for number, ending in ((1, retry), (2, snooze), (2, complete)):
-            claimed_at = clock.now()
-            clock.advance(1)
+            claimed_at = self.clock.now()
+            self.clock.advance(1)
             done = ending(claimed)
-            await settle_now(store, done)
+            await self.settle_now(done)
             expected.append(
                 Attempt(
                     task_id=claimed.task.id,
@@ -312,7 +299,7 @@ class TestAttempts:
                     fence=claimed.task.fence,
                     worker="w7",
                     claimed_at=claimed_at,
-                    finished_at=clock.now(),
+                    finished_at=self.clock.now(),
                     duration=0.25,
                     outcome=done.outcome,
                     error=BOOM if ending is retry else None,
@@ -322,55 +309,51 @@ class TestAttempts:
             if ending is not complete:
                 claimed = await worker.claim_one(claimed.task.queue)
 
-        assert list(await store.attempts(claimed.task.id)) == expected
+        assert list(await self.store.attempts(claimed.task.id)) == expected
 
-    async def test_a_task_that_never_ran_has_no_attempts(self, store: Store) -> None:
-        assert list(await store.attempts(await enqueue_one(store))) == []
+    async def test_a_task_that_never_ran_has_no_attempts(self) -> None:
+        assert list(await self.store.attempts(await self.enqueue_one())) == []
 
-    async def test_an_unknown_task_has_no_attempts(self, store: Store) -> None:
-        assert list(await store.attempts(a_task().id)) == []
+    async def test_an_unknown_task_has_no_attempts(self) -> None:
+        assert list(await self.store.attempts(a_task().id)) == []
 
-    async def test_postponing_for_want_of_a_handler_is_not_recorded(self, store: Store) -> None:
-        worker = await worker_on(store)
-        claimed = await enqueue_and_claim(store, worker)
-        await settle_now(store, replace(snooze(claimed), outcome="unhandled"))
-        again = await worker.claim_one(claimed.task.queue)
-        assert list(await store.attempts(claimed.task.id)) == []
+    async def test_postponing_for_want_of_a_handler_is_not_recorded(
+        self, worker: ManualWorker, held: Claimed
+    ) -> None:
+        await self.settle_now(replace(snooze(held), outcome="unhandled"))
+        again = await worker.claim_one(held.task.queue)
+        assert list(await self.store.attempts(held.task.id)) == []
 
-        await settle_now(store, replace(bury(again), outcome="unhandled"))
+        await self.settle_now(replace(bury(again), outcome="unhandled"))
 
-        (line,) = await store.attempts(claimed.task.id)
+        (line,) = await self.store.attempts(held.task.id)
         assert (line.fence, line.error) == (again.task.fence, BOOM)
 
     @pytest.mark.parametrize("ending", [complete, bury])
     async def test_only_the_newest_attempts_are_kept(
-        self, store: Store, ending: Callable[[Claimed], Settlement]
+        self, worker: ManualWorker, held: Claimed, ending: Callable[[Claimed], Settlement]
     ) -> None:
-        worker = await worker_on(store)
-        claimed = await enqueue_and_claim(store, worker)
-        fences = [claimed.task.fence]
+        fences = [held.task.fence]
         for _ in range(MAX_RECORDED + 5):
-            await settle_now(store, snooze(claimed))
-            claimed = await worker.claim_one(claimed.task.queue)
-            fences.append(claimed.task.fence)
-        await settle_now(store, ending(claimed))
+            await self.settle_now(snooze(held))
+            held = await worker.claim_one(held.task.queue)
+            fences.append(held.task.fence)
+        await self.settle_now(ending(held))
 
-        lines = await store.attempts(claimed.task.id)
+        lines = await self.store.attempts(held.task.id)
 
         assert [line.fence for line in lines] == fences[-MAX_RECORDED:]
-        assert lines[-1].outcome == ending(claimed).outcome
+        assert lines[-1].outcome == ending(held).outcome
 
-    async def test_attempts_outlive_a_replay(self, store: Store) -> None:
-        worker = await worker_on(store)
-        claimed = await enqueue_and_claim(store, worker)
-        await settle_now(store, bury(claimed))
-        await replay(store, claimed.task.id)
-        again = await worker.claim_one(claimed.task.queue)
-        await settle_now(store, complete(again))
+    async def test_attempts_outlive_a_replay(self, worker: ManualWorker, held: Claimed) -> None:
+        await self.settle_now(bury(held))
+        await self.replay(held.task.id)
+        again = await worker.claim_one(held.task.queue)
+        await self.settle_now(complete(again))
 
-        lines = await store.attempts(claimed.task.id)
+        lines = await self.store.attempts(held.task.id)
 
         assert [(line.number, line.fence) for line in lines] == [
-            (1, claimed.task.fence),
+            (1, held.task.fence),
             (1, again.task.fence),
         ]

@@ -1,9 +1,12 @@
 """Helpers of the scenarios: new tasks, a manual worker, settlements, and a dump of the whole store."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
+import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -251,3 +254,45 @@ async def dump(store: Store, skip: Collection[Task] = ()) -> Dump:
         sessions=await all_records(store, Session),
         audits=await all_records(store, Audit),
     )
+
+
+class StoreTest:
+    """Base of the test classes: the store and the clock of a test, and the steps on that store."""
+
+    @pytest.fixture(autouse=True)
+    def _given(self, store: Store, clock: ManualClock) -> None:
+        self.store = store
+        self.clock = clock
+        self.act = partial(act, store)
+        self.all_records = partial(all_records, store)
+        self.all_tasks = partial(all_tasks, store)
+        self.cancel = partial(cancel, store)
+        self.discard = partial(discard, store)
+        self.dump = partial(dump, store)
+        self.enqueue_and_claim = partial(enqueue_and_claim, store)
+        self.enqueue_one = partial(enqueue_one, store)
+        self.exists = partial(exists, store)
+        self.load = partial(load, store)
+        self.new_worker = partial(worker_on, store)
+        self.replay = partial(replay, store)
+        self.settle = partial(settle, store)
+        self.settle_now = partial(settle_now, store)
+        self.state_of = partial(state_of, store)
+        self.take_over = partial(take_over, store, clock)
+
+    @pytest.fixture
+    async def worker(self, store: Store) -> ManualWorker:
+        """A worker with an open session."""
+        return await worker_on(store)
+
+    @pytest.fixture
+    async def held(self, store: Store, worker: ManualWorker) -> Claimed:
+        """A task that `worker` has claimed."""
+        return await enqueue_and_claim(store, worker)
+
+    @asynccontextmanager
+    async def unchanged(self) -> AsyncIterator[None]:
+        """Assert that the block changes nothing visible in the store."""
+        before = await self.dump()
+        yield
+        assert await self.dump() == before

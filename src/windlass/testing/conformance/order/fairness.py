@@ -10,20 +10,7 @@ from msgspec.structs import replace
 from ...._model.queue import Fairness, Level, Ordering, QueueSettings
 from ...._model.task import NewTask
 from ...._store.protocol import Store
-from ...clock import ManualClock
-from ..steps import (
-    ManualWorker,
-    a_task,
-    bury,
-    cancel,
-    complete,
-    enqueue_one,
-    replay,
-    retry,
-    settle_now,
-    some_tasks,
-    worker_on,
-)
+from ..steps import ManualWorker, StoreTest, a_task, bury, complete, retry, some_tasks, worker_on
 
 ROUND_ROBIN = QueueSettings(name="q", fairness=Fairness.ROUND_ROBIN)
 RANDOM = QueueSettings(name="q", fairness=Fairness.RANDOM)
@@ -62,39 +49,38 @@ async def levels(worker: ManualWorker, number: int, at_once: int = 10) -> Counte
     return found
 
 
-class TestFairness:
-    async def test_without_fairness_the_first_enqueued_is_first(self, store: Store) -> None:
-        await fill(store, ada=5, bob=5)
-        worker = await worker_on(store)
+class TestFairness(StoreTest):
+    async def test_without_fairness_the_first_enqueued_is_first(self, worker: ManualWorker) -> None:
+        await fill(self.store, ada=5, bob=5)
 
         assert await picks(worker, 10) == ["ada"] * 5 + ["bob"] * 5
 
-    async def test_a_burst_of_one_tenant_does_not_delay_others(self, store: Store) -> None:
+    async def test_a_burst_of_one_tenant_does_not_delay_others(self, worker: ManualWorker) -> None:
         """After a burst of 10,000 tasks, 50 tenants add 10 each, and are done within two fair rounds."""
-        await store.put(ROUND_ROBIN)
-        await fill(store, burst=10_000)
+        await self.store.put(ROUND_ROBIN)
+        await fill(self.store, burst=10_000)
         others = {f"tenant-{number}": 10 for number in range(50)}
-        await fill(store, **others)
-        worker = await worker_on(store)
+        await fill(self.store, **others)
 
         first = Counter(await picks(worker, 2 * 51 * 10, at_once=60))
 
         assert {tenant: first[tenant] for tenant in others} == others
 
     @pytest.mark.parametrize("at_once", [1, 3, 50])
-    async def test_tenants_get_equal_turns_whatever_the_batch_size(self, store: Store, at_once: int) -> None:
-        await store.put(ROUND_ROBIN)
-        await fill(store, ada=60, bob=60, eve=60)
-        worker = await worker_on(store)
+    async def test_tenants_get_equal_turns_whatever_the_batch_size(
+        self, worker: ManualWorker, at_once: int
+    ) -> None:
+        await self.store.put(ROUND_ROBIN)
+        await fill(self.store, ada=60, bob=60, eve=60)
 
         first = Counter(await picks(worker, 90, at_once))
 
         assert max(first.values()) - min(first.values()) <= 1
 
-    async def test_two_workers_are_fair_together(self, store: Store) -> None:
-        await store.put(ROUND_ROBIN)
-        await fill(store, ada=200, bob=20, eve=20)
-        workers = [await worker_on(store), await worker_on(store.another())]
+    async def test_two_workers_are_fair_together(self) -> None:
+        await self.store.put(ROUND_ROBIN)
+        await fill(self.store, ada=200, bob=20, eve=20)
+        workers = [await self.new_worker(), await worker_on(self.store.another())]
 
         first = Counter(
             [tenant for _ in range(6) for worker in workers for tenant in await picks(worker, 5, 1)]
@@ -104,122 +90,113 @@ class TestFairness:
         assert first["eve"] >= 16
         await workers[1].store.close()
 
-    async def test_weights_set_the_share_of_each_tenant(self, store: Store) -> None:
-        await store.put(replace(ROUND_ROBIN, weights={"two": 2, "four": 4}))
-        await fill(store, one=6_000, two=6_000, four=6_000)
-        worker = await worker_on(store)
+    async def test_weights_set_the_share_of_each_tenant(self, worker: ManualWorker) -> None:
+        await self.store.put(replace(ROUND_ROBIN, weights={"two": 2, "four": 4}))
+        await fill(self.store, one=6_000, two=6_000, four=6_000)
 
         first = Counter(await picks(worker, 10_000, at_once=97))
 
         for tenant, weight in {"one": 1, "two": 2, "four": 4}.items():
             assert first[tenant] == pytest.approx(10_000 * weight / 7, rel=0.05)
 
-    async def test_changed_weights_apply_to_waiting_tasks(self, store: Store) -> None:
-        await store.put(ROUND_ROBIN)
-        await fill(store, ada=500, bob=500)
-        worker = await worker_on(store)
+    async def test_changed_weights_apply_to_waiting_tasks(self, worker: ManualWorker) -> None:
+        await self.store.put(ROUND_ROBIN)
+        await fill(self.store, ada=500, bob=500)
         await picks(worker, 50)
 
-        await store.put(replace(ROUND_ROBIN, weights={"bob": 9}))
+        await self.store.put(replace(ROUND_ROBIN, weights={"bob": 9}))
         then = Counter(await picks(worker, 100))
 
         assert then["bob"] == pytest.approx(90, abs=9)
 
-    async def test_the_share_of_an_idle_tenant_goes_to_the_others(self, store: Store) -> None:
-        await store.put(replace(ROUND_ROBIN, weights={"absent": 50}))
-        await fill(store, ada=100, bob=3)
-        worker = await worker_on(store)
+    async def test_the_share_of_an_idle_tenant_goes_to_the_others(self, worker: ManualWorker) -> None:
+        await self.store.put(replace(ROUND_ROBIN, weights={"absent": 50}))
+        await fill(self.store, ada=100, bob=3)
 
         assert Counter(await picks(worker, 80, at_once=80)) == {"ada": 77, "bob": 3}
 
-    async def test_fairness_applies_to_tasks_that_are_already_waiting(self, store: Store) -> None:
-        await fill(store, ada=300, bob=20)
-        worker = await worker_on(store)
+    async def test_fairness_applies_to_tasks_that_are_already_waiting(self, worker: ManualWorker) -> None:
+        await fill(self.store, ada=300, bob=20)
 
-        await store.put(ROUND_ROBIN)
+        await self.store.put(ROUND_ROBIN)
         first = Counter(await picks(worker, 60))
 
         assert first["bob"] == 20
 
     @pytest.mark.parametrize("settings", [ROUND_ROBIN, RANDOM], ids=lambda one: one.fairness.value)
-    async def test_switching_fairness_loses_no_task(self, store: Store, settings: QueueSettings) -> None:
+    async def test_switching_fairness_loses_no_task(
+        self, worker: ManualWorker, settings: QueueSettings
+    ) -> None:
         new = [a_task(queue="q", tenant=f"t{number % 7}") for number in range(140)]
-        worker = await worker_on(store)
         claimed: list[str] = []
         for step, some in enumerate([new[:50], new[50:90], new[90:]]):
-            await store.put(settings if step % 2 else QueueSettings(name="q"))
-            await store.enqueue(some)
+            await self.store.put(settings if step % 2 else QueueSettings(name="q"))
+            await self.store.enqueue(some)
             claimed += [one.task.id for one in await worker.claim(20, "q")]
-        await store.remove(QueueSettings, "q")
+        await self.store.remove(QueueSettings, "q")
 
         while more := await worker.claim(50, "q"):
             claimed += [one.task.id for one in more]
 
         assert sorted(claimed) == sorted(task.id for task in new)
 
-    async def test_within_a_tenant_priority_and_age_decide(self, store: Store) -> None:
-        await store.put(ROUND_ROBIN)
-        first = await enqueue_one(store, queue="q", tenant="ada")
-        second = await enqueue_one(store, queue="q", tenant="ada")
-        urgent = await enqueue_one(store, queue="q", tenant="ada", priority=HIGH, boost=HIGH * STRICT)
-        worker = await worker_on(store)
+    async def test_within_a_tenant_priority_and_age_decide(self, worker: ManualWorker) -> None:
+        await self.store.put(ROUND_ROBIN)
+        first = await self.enqueue_one(queue="q", tenant="ada")
+        second = await self.enqueue_one(queue="q", tenant="ada")
+        urgent = await self.enqueue_one(queue="q", tenant="ada", priority=HIGH, boost=HIGH * STRICT)
 
         assert [(await worker.claim_one("q")).task.id for _ in range(3)] == [urgent, first, second]
 
-    async def test_a_retried_task_takes_turns_again(self, store: Store, clock: ManualClock) -> None:
-        await store.put(ROUND_ROBIN)
-        await fill(store, ada=2, bob=1)
-        worker = await worker_on(store)
+    async def test_a_retried_task_takes_turns_again(self, worker: ManualWorker) -> None:
+        await self.store.put(ROUND_ROBIN)
+        await fill(self.store, ada=2, bob=1)
         claimed = await worker.claim(3, "q")
-        await settle_now(store, *[retry(one, timedelta(seconds=5)) for one in claimed])
+        await self.settle_now(*[retry(one, timedelta(seconds=5)) for one in claimed])
 
-        clock.advance(timedelta(seconds=5))
-        await store.promote(10)
+        self.clock.advance(timedelta(seconds=5))
+        await self.store.promote(10)
 
         assert Counter(await picks(worker, 3)) == {"ada": 2, "bob": 1}
 
-    async def test_a_replayed_or_unblocked_task_takes_turns_again(self, store: Store) -> None:
-        await store.put(ROUND_ROBIN)
+    async def test_a_replayed_or_unblocked_task_takes_turns_again(self, worker: ManualWorker) -> None:
+        await self.store.put(ROUND_ROBIN)
         first = a_task(queue="q", tenant="ada")
         second = a_task(queue="q", tenant="bob", after=(first.id,))
-        await store.enqueue([first, second])
-        dead = await enqueue_one(store, queue="q", tenant="eve")
-        cancelled = await enqueue_one(store, queue="q", tenant="eve")
-        await cancel(store, cancelled)
-        worker = await worker_on(store)
+        await self.store.enqueue([first, second])
+        dead = await self.enqueue_one(queue="q", tenant="eve")
+        cancelled = await self.enqueue_one(queue="q", tenant="eve")
+        await self.cancel(cancelled)
         for one in await worker.claim(5, "q"):
-            await settle_now(store, bury(one) if one.task.id == dead else complete(one))
-        await replay(store, dead, cancelled)
+            await self.settle_now(bury(one) if one.task.id == dead else complete(one))
+        await self.replay(dead, cancelled)
 
         claimed = [one.task.id for _ in range(3) for one in await worker.claim(1, "q")]
 
         assert sorted(claimed) == sorted([second.id, dead, cancelled])
 
-    async def test_random_fairness_favours_tenants_with_more_waiting(self, store: Store) -> None:
-        await store.put(RANDOM)
-        await fill(store, much=900, little=300)
-        worker = await worker_on(store)
+    async def test_random_fairness_favours_tenants_with_more_waiting(self, worker: ManualWorker) -> None:
+        await self.store.put(RANDOM)
+        await fill(self.store, much=900, little=300)
 
         first = Counter(await picks(worker, 400, at_once=20))
 
         assert first["much"] > first["little"] > 40  # The expectation is 100, the standard deviation 9.
 
-    async def test_each_of_many_tenants_gets_a_turn(self, store: Store) -> None:
-        await store.put(ROUND_ROBIN)
+    async def test_each_of_many_tenants_gets_a_turn(self, worker: ManualWorker) -> None:
+        await self.store.put(ROUND_ROBIN)
         tenants = [f"tenant-{number:04}" for number in range(2_000)]
-        await store.enqueue([a_task(queue="q", tenant=tenant) for tenant in tenants for _ in range(2)])
-        await fill(store, burst=2_000)
-        worker = await worker_on(store)
+        await self.store.enqueue([a_task(queue="q", tenant=tenant) for tenant in tenants for _ in range(2)])
+        await fill(self.store, burst=2_000)
 
         first = Counter(await picks(worker, 2_001, at_once=150))
 
         assert len(first) == 2_001
 
-    async def test_fair_and_other_queues_take_turns(self, store: Store) -> None:
-        await store.put(ROUND_ROBIN)
-        await fill(store, ada=100)
-        await store.enqueue(some_tasks(100, queue="plain"))
-        worker = await worker_on(store)
+    async def test_fair_and_other_queues_take_turns(self, worker: ManualWorker) -> None:
+        await self.store.put(ROUND_ROBIN)
+        await fill(self.store, ada=100)
+        await self.store.enqueue(some_tasks(100, queue="plain"))
 
         found: Counter[str] = Counter()
         for _ in range(10):
@@ -228,39 +205,35 @@ class TestFairness:
         assert found["q"] == pytest.approx(30, abs=6)
         assert found.total() == 60
 
-    async def test_a_paused_fair_queue_is_not_claimed_from(self, store: Store) -> None:
-        await store.put(replace(ROUND_ROBIN, paused=True))
-        await fill(store, ada=3)
-        worker = await worker_on(store)
+    async def test_a_paused_fair_queue_is_not_claimed_from(self, worker: ManualWorker) -> None:
+        await self.store.put(replace(ROUND_ROBIN, paused=True))
+        await fill(self.store, ada=3)
 
         assert not await worker.claim(3, "q")
-        await store.put(ROUND_ROBIN)
+        await self.store.put(ROUND_ROBIN)
         assert len(await worker.claim(3, "q")) == 3
 
 
-class TestShares:
-    async def test_strict_order_starves_low_priority(self, store: Store) -> None:
+class TestShares(StoreTest):
+    async def test_strict_order_starves_low_priority(self, worker: ManualWorker) -> None:
         """Shows what shares prevent."""
-        await store.enqueue(of_level(LOW, 50) + of_level(HIGH, 100))
-        worker = await worker_on(store)
+        await self.store.enqueue(of_level(LOW, 50) + of_level(HIGH, 100))
 
         assert await levels(worker, 100) == {HIGH: 100}
 
     @pytest.mark.parametrize("at_once", [1, 7, 100])
-    async def test_a_level_gets_its_share(self, store: Store, at_once: int) -> None:
-        await store.put(QueueSettings(name="q", ordering=Ordering(shares={Level.LOW: 20})))
-        await store.enqueue(of_level(LOW, 200) + of_level(HIGH, 400))
-        worker = await worker_on(store)
+    async def test_a_level_gets_its_share(self, worker: ManualWorker, at_once: int) -> None:
+        await self.store.put(QueueSettings(name="q", ordering=Ordering(shares={Level.LOW: 20})))
+        await self.store.enqueue(of_level(LOW, 200) + of_level(HIGH, 400))
 
         first = await levels(worker, 200, at_once)
 
         assert first[LOW] == pytest.approx(40, abs=2)
 
-    async def test_no_level_starves(self, store: Store) -> None:
+    async def test_no_level_starves(self, worker: ManualWorker) -> None:
         shares = {Level.HIGH: 80, Level.MEDIUM: 15, Level.LOW: 5}
-        await store.put(QueueSettings(name="q", ordering=Ordering(shares=shares)))
-        await store.enqueue(of_level(LOW, 100) + of_level(0, 100) + of_level(HIGH, 400))
-        worker = await worker_on(store)
+        await self.store.put(QueueSettings(name="q", ordering=Ordering(shares=shares)))
+        await self.store.enqueue(of_level(LOW, 100) + of_level(0, 100) + of_level(HIGH, 400))
 
         first = await levels(worker, 300)
 
@@ -268,40 +241,36 @@ class TestShares:
         assert first[0] == pytest.approx(45, abs=3)
         assert first[LOW] == pytest.approx(15, abs=3)
 
-    async def test_the_share_of_an_empty_level_goes_to_the_others(self, store: Store) -> None:
-        await store.put(QueueSettings(name="q", ordering=Ordering(shares={Level.HIGH: 80})))
-        await store.enqueue(of_level(LOW, 10))
-        worker = await worker_on(store)
+    async def test_the_share_of_an_empty_level_goes_to_the_others(self, worker: ManualWorker) -> None:
+        await self.store.put(QueueSettings(name="q", ordering=Ordering(shares={Level.HIGH: 80})))
+        await self.store.enqueue(of_level(LOW, 10))
 
         assert len(await worker.claim(10, "q")) == 10
 
-    async def test_an_idle_level_saves_up_no_picks(self, store: Store) -> None:
-        await store.put(QueueSettings(name="q", ordering=Ordering(shares={Level.LOW: 20})))
-        await store.enqueue(of_level(HIGH, 500))
-        worker = await worker_on(store)
+    async def test_an_idle_level_saves_up_no_picks(self, worker: ManualWorker) -> None:
+        await self.store.put(QueueSettings(name="q", ordering=Ordering(shares={Level.LOW: 20})))
+        await self.store.enqueue(of_level(HIGH, 500))
         await levels(worker, 300)
 
-        await store.enqueue(of_level(LOW, 100))
+        await self.store.enqueue(of_level(LOW, 100))
 
         assert (await levels(worker, 50))[LOW] == pytest.approx(10, abs=2)
 
-    async def test_shares_apply_to_tasks_that_are_already_waiting(self, store: Store) -> None:
-        await store.enqueue(of_level(LOW, 50) + of_level(HIGH, 200))
-        worker = await worker_on(store)
+    async def test_shares_apply_to_tasks_that_are_already_waiting(self, worker: ManualWorker) -> None:
+        await self.store.enqueue(of_level(LOW, 50) + of_level(HIGH, 200))
 
-        await store.put(QueueSettings(name="q", ordering=Ordering(shares={Level.LOW: 50})))
+        await self.store.put(QueueSettings(name="q", ordering=Ordering(shares={Level.LOW: 50})))
 
         assert (await levels(worker, 60))[LOW] == pytest.approx(30, abs=2)
 
-    async def test_shares_and_fairness_apply_together(self, store: Store) -> None:
+    async def test_shares_and_fairness_apply_together(self, worker: ManualWorker) -> None:
         settings = replace(ROUND_ROBIN, ordering=Ordering(shares={Level.LOW: 25}))
-        await store.put(settings)
+        await self.store.put(settings)
         for priority in (HIGH, LOW):
             for tenant, number in {"ada": 200, "bob": 40}.items():
-                await store.enqueue(
+                await self.store.enqueue(
                     some_tasks(number, queue="q", tenant=tenant, priority=priority, boost=priority * STRICT)
                 )
-        worker = await worker_on(store)
 
         claimed = [one.task for _ in range(8) for one in await worker.claim(10, "q")]
 
@@ -309,7 +278,7 @@ class TestShares:
         assert Counter(task.tenant for task in claimed)["bob"] == pytest.approx(40, abs=2)
 
 
-class TestLevels:
+class TestLevels(StoreTest):
     """Claims for one level, as workers with reserved slots send them."""
 
     @pytest.mark.parametrize(
@@ -322,12 +291,11 @@ class TestLevels:
         ids=["plain", "fair", "shared"],
     )
     async def test_a_claim_for_a_level_gets_its_tasks_in_order(
-        self, store: Store, settings: QueueSettings
+        self, worker: ManualWorker, settings: QueueSettings
     ) -> None:
-        await store.put(settings)
+        await self.store.put(settings)
         low, high = of_level(LOW, 3), of_level(HIGH, 30)
-        await store.enqueue([*high, *of_level(0, 30), *low])
-        worker = await worker_on(store)
+        await self.store.enqueue([*high, *of_level(0, 30), *low])
 
         first = await _claim_level(worker, Level.LOW, 2)
         rest = await _claim_level(worker, Level.LOW, 5)
@@ -337,37 +305,33 @@ class TestLevels:
         assert rest == [low[2].id]
         assert of_high == [task.id for task in high[:2]]
 
-    async def test_other_levels_keep_their_order(self, store: Store) -> None:
+    async def test_other_levels_keep_their_order(self, worker: ManualWorker) -> None:
         new = [*of_level(HIGH, 3), *of_level(0, 3), *of_level(LOW, 3)]
-        await store.enqueue(new)
-        worker = await worker_on(store)
+        await self.store.enqueue(new)
 
         first = await _claim_level(worker, Level.LOW, 1)
         rest = [one.task.id for one in await worker.claim(20, "q")]
 
         assert [*first, *rest] == [new[6].id, *[task.id for task in new if task.id != new[6].id]]
 
-    async def test_medium_is_priority_zero(self, store: Store) -> None:
+    async def test_medium_is_priority_zero(self, worker: ManualWorker) -> None:
         medium = of_level(0, 2)
-        await store.enqueue([*of_level(HIGH, 2), *medium, *of_level(LOW, 2)])
-        worker = await worker_on(store)
+        await self.store.enqueue([*of_level(HIGH, 2), *medium, *of_level(LOW, 2)])
 
         assert await _claim_level(worker, Level.MEDIUM, 5) == [task.id for task in medium]
 
-    async def test_a_paused_queue_is_not_claimed_from(self, store: Store) -> None:
-        await store.put(QueueSettings(name="q", paused=True))
-        await store.enqueue(of_level(LOW, 2))
-        worker = await worker_on(store)
+    async def test_a_paused_queue_is_not_claimed_from(self, worker: ManualWorker) -> None:
+        await self.store.put(QueueSettings(name="q", paused=True))
+        await self.store.enqueue(of_level(LOW, 2))
 
         assert await _claim_level(worker, Level.LOW, 5) == []
 
-    async def test_a_settle_can_claim_for_a_level(self, store: Store) -> None:
+    async def test_a_settle_can_claim_for_a_level(self, worker: ManualWorker) -> None:
         low = of_level(LOW, 2)
-        await store.enqueue(low)
-        worker = await worker_on(store)
+        await self.store.enqueue(low)
         claimed = await worker.claim(1, "q")
 
-        settled = await store.settle(
+        settled = await self.store.settle(
             [complete(claimed[0])], replace(worker.next_claim(5, "q"), level=Level.LOW)
         )
 

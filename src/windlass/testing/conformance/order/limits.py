@@ -10,20 +10,7 @@ from msgspec.structs import replace
 from ...._model.limit import Limit
 from ...._model.queue import Fairness, Level, QueueSettings
 from ...._model.record import Session
-from ...._store.protocol import Store
-from ...clock import ManualClock
-from ..steps import (
-    ENDINGS,
-    LEASE,
-    ManualWorker,
-    a_task,
-    complete,
-    enqueue_one,
-    release,
-    settle_now,
-    some_tasks,
-    worker_on,
-)
+from ..steps import ENDINGS, LEASE, ManualWorker, StoreTest, a_task, complete, release, some_tasks, worker_on
 
 ONE = Limit(name="one", queue="q", running=1)
 BY_ACCOUNT = Limit(name="account", type="ledger.post", by="account", running=1)
@@ -40,49 +27,44 @@ async def started(worker: ManualWorker, limit: int = 100, *queues: str) -> int:
     return len(await worker.claim(limit, *(queues or ("q",))))
 
 
-class TestCaps:
-    async def test_a_cap_on_a_queue(self, store: Store) -> None:
-        await store.put(replace(ONE, running=3))
-        await store.enqueue(some_tasks(10, queue="q"))
-        worker = await worker_on(store)
+class TestCaps(StoreTest):
+    async def test_a_cap_on_a_queue(self, worker: ManualWorker) -> None:
+        await self.store.put(replace(ONE, running=3))
+        await self.store.enqueue(some_tasks(10, queue="q"))
 
         assert [await started(worker), await started(worker)] == [3, 0]
 
-    async def test_a_cap_on_a_type(self, store: Store) -> None:
-        await store.put(Limit(name="mail", type="mail.send", running=2))
-        await store.enqueue([a_task(queue=queue) for queue in ("q", "p") for _ in range(3)])
-        await store.enqueue(some_tasks(3, queue="q", type="other"))
-        worker = await worker_on(store)
+    async def test_a_cap_on_a_type(self, worker: ManualWorker) -> None:
+        await self.store.put(Limit(name="mail", type="mail.send", running=2))
+        await self.store.enqueue([a_task(queue=queue) for queue in ("q", "p") for _ in range(3)])
+        await self.store.enqueue(some_tasks(3, queue="q", type="other"))
 
         claimed = await worker.claim(100, "q", "p")
 
         assert Counter(one.task.type for one in claimed) == {"mail.send": 2, "other": 3}
 
-    async def test_a_cap_on_one_tenant(self, store: Store) -> None:
-        await store.put(Limit(name="bob", tenant="bob", running=1))
+    async def test_a_cap_on_one_tenant(self, worker: ManualWorker) -> None:
+        await self.store.put(Limit(name="bob", tenant="bob", running=1))
         for tenant in ("bob", "ada"):
-            await store.enqueue(some_tasks(4, queue="q", tenant=tenant))
-        worker = await worker_on(store)
+            await self.store.enqueue(some_tasks(4, queue="q", tenant=tenant))
 
         assert Counter(one.task.tenant for one in await worker.claim(100, "q")) == {"bob": 1, "ada": 4}
 
     @pytest.mark.parametrize("fairness", list(Fairness), ids=lambda one: one.value)
-    async def test_a_cap_on_each_tenant(self, store: Store, fairness: Fairness) -> None:
-        await store.put(QueueSettings(name="q", fairness=fairness))
-        await store.put(Limit(name="each", by="tenant", running=2))
+    async def test_a_cap_on_each_tenant(self, worker: ManualWorker, fairness: Fairness) -> None:
+        await self.store.put(QueueSettings(name="q", fairness=fairness))
+        await self.store.put(Limit(name="each", by="tenant", running=2))
         for number in range(5):
-            await store.enqueue(some_tasks(4, queue="q", tenant=f"t{number}"))
-        worker = await worker_on(store)
+            await self.store.enqueue(some_tasks(4, queue="q", tenant=f"t{number}"))
 
         claimed = [*await worker.claim(100, "q"), *await worker.claim(100, "q")]
 
         assert Counter(one.task.tenant for one in claimed) == {f"t{number}": 2 for number in range(5)}
 
-    async def test_a_cap_on_each_value_of_a_payload_field(self, store: Store) -> None:
-        await store.put(BY_ACCOUNT)
+    async def test_a_cap_on_each_value_of_a_payload_field(self, worker: ManualWorker) -> None:
+        await self.store.put(BY_ACCOUNT)
         accounts = ["a", "b", 7, None, "x" * 500, {"deep": [1]}]
-        await store.enqueue([posting(account) for account in accounts for _ in range(3)])
-        worker = await worker_on(store)
+        await self.store.enqueue([posting(account) for account in accounts for _ in range(3)])
 
         first = await worker.claim(100, "q")
         paid = [msgspec.json.decode(one.task.payload)["account"] for one in first]
@@ -90,21 +72,19 @@ class TestCaps:
         assert sorted(map(str, paid)) == sorted(map(str, accounts))
         assert await started(worker) == 0
 
-    async def test_tasks_without_the_field_are_counted_together(self, store: Store) -> None:
-        await store.put(BY_ACCOUNT)
-        await store.enqueue(some_tasks(3, queue="q", type="ledger.post", payload=b"{}"))
-        worker = await worker_on(store)
+    async def test_tasks_without_the_field_are_counted_together(self, worker: ManualWorker) -> None:
+        await self.store.put(BY_ACCOUNT)
+        await self.store.enqueue(some_tasks(3, queue="q", type="ledger.post", payload=b"{}"))
 
         assert await started(worker) == 1
 
-    async def test_several_limits_apply_together(self, store: Store) -> None:
-        await store.put(Limit(name="all", queue="q", running=4))
-        await store.put(Limit(name="each", queue="q", by="tenant", running=3))
-        await store.put(BY_ACCOUNT)
-        await store.enqueue([posting("same", tenant="ada") for _ in range(5)])
-        await store.enqueue(some_tasks(5, queue="q", tenant="ada"))
-        await store.enqueue(some_tasks(5, queue="q", tenant="bob"))
-        worker = await worker_on(store)
+    async def test_several_limits_apply_together(self, worker: ManualWorker) -> None:
+        await self.store.put(Limit(name="all", queue="q", running=4))
+        await self.store.put(Limit(name="each", queue="q", by="tenant", running=3))
+        await self.store.put(BY_ACCOUNT)
+        await self.store.enqueue([posting("same", tenant="ada") for _ in range(5)])
+        await self.store.enqueue(some_tasks(5, queue="q", tenant="ada"))
+        await self.store.enqueue(some_tasks(5, queue="q", tenant="bob"))
 
         claimed = await worker.claim(100, "q")
 
@@ -113,73 +93,69 @@ class TestCaps:
         assert Counter(one.task.type for one in claimed)["ledger.post"] <= 1
 
     @pytest.mark.parametrize("ending", ENDINGS)
-    async def test_every_verdict_returns_the_permit(self, store: Store, ending: str) -> None:
-        await store.put(ONE)
-        await store.enqueue(some_tasks(2, queue="q"))
-        worker = await worker_on(store)
+    async def test_every_verdict_returns_the_permit(self, worker: ManualWorker, ending: str) -> None:
+        await self.store.put(ONE)
+        await self.store.enqueue(some_tasks(2, queue="q"))
         (first,) = await worker.claim(5, "q")
 
-        await settle_now(store, ENDINGS[ending](first))
+        await self.settle_now(ENDINGS[ending](first))
 
         assert await started(worker) == 1
 
-    async def test_permits_of_tasks_settled_in_the_same_call_are_free(self, store: Store) -> None:
-        await store.put(ONE)
-        await store.enqueue(some_tasks(2, queue="q"))
-        worker = await worker_on(store)
+    async def test_permits_of_tasks_settled_in_the_same_call_are_free(self, worker: ManualWorker) -> None:
+        await self.store.put(ONE)
+        await self.store.enqueue(some_tasks(2, queue="q"))
         (first,) = await worker.claim(5, "q")
 
-        settled = await store.settle([complete(first)], worker.next_claim(5, "q"))
+        settled = await self.store.settle([complete(first)], worker.next_claim(5, "q"))
 
         assert len(settled.claimed) == 1
 
-    async def test_a_stale_settlement_returns_no_permit(self, store: Store, clock: ManualClock) -> None:
-        await store.put(ONE)
-        await store.enqueue(some_tasks(2, queue="q"))
-        worker = await worker_on(store)
+    async def test_a_stale_settlement_returns_no_permit(self, worker: ManualWorker) -> None:
+        await self.store.put(ONE)
+        await self.store.enqueue(some_tasks(2, queue="q"))
         (stale,) = await worker.claim(1, "q")
-        clock.advance(LEASE)
-        rescuer = await worker_on(store, "rescuer")
-        (rescued,) = await store.rescue(rescuer.session, limit=10)
+        self.clock.advance(LEASE)
+        rescuer = await self.new_worker("rescuer")
+        (rescued,) = await self.store.rescue(rescuer.session, limit=10)
 
-        await store.settle([complete(stale)])
+        await self.store.settle([complete(stale)])
         before = await started(rescuer)
-        await settle_now(store, complete(rescued))
+        await self.settle_now(complete(rescued))
 
         assert [before, await started(rescuer)] == [0, 1]
 
-    async def test_a_dead_workers_permit_is_returned_after_its_rescue(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        await store.put(ONE)
-        await store.enqueue(some_tasks(2, queue="q"))
-        lost = await worker_on(store)
+    async def test_a_dead_workers_permit_is_returned_after_its_rescue(self) -> None:
+        await self.store.put(ONE)
+        await self.store.enqueue(some_tasks(2, queue="q"))
+        lost = await self.new_worker()
         await lost.claim(1, "q")
-        clock.advance(LEASE)
-        worker = await worker_on(store, "worker 2")
+        self.clock.advance(LEASE)
+        worker = await self.new_worker("worker 2")
 
         before = await started(worker)  # It may still be running.
-        (rescued,) = await store.rescue(worker.session, limit=10)
+        (rescued,) = await self.store.rescue(worker.session, limit=10)
         still = await started(worker)
-        await settle_now(store, release(rescued))
+        await self.settle_now(release(rescued))
 
         assert [before, still, await started(worker)] == [0, 0, 1]
 
-    async def test_a_forgotten_session_still_holds_its_permits(self, store: Store) -> None:
-        await store.put(ONE)
-        await store.enqueue(some_tasks(2, queue="q"))
-        lost = await worker_on(store)
+    async def test_a_forgotten_session_still_holds_its_permits(self) -> None:
+        await self.store.put(ONE)
+        await self.store.enqueue(some_tasks(2, queue="q"))
+        lost = await self.new_worker()
         await lost.claim(1, "q")
-        worker = await worker_on(store, "worker 2")
+        worker = await self.new_worker("worker 2")
 
-        await store.remove(Session, lost.session)
+        await self.store.remove(Session, lost.session)
 
         assert await started(worker) == 0
 
-    async def test_a_claim_whose_reply_was_lost_is_released_with_its_permit(self, store: Store) -> None:
-        await store.put(ONE)
-        await store.enqueue(some_tasks(2, queue="q"))
-        worker = await worker_on(store)
+    async def test_a_claim_whose_reply_was_lost_is_released_with_its_permit(
+        self, worker: ManualWorker
+    ) -> None:
+        await self.store.put(ONE)
+        await self.store.enqueue(some_tasks(2, queue="q"))
         await worker.claim(1, "q")  # The reply is lost.
 
         await worker.beat(through=worker.claims)
@@ -187,80 +163,74 @@ class TestCaps:
         assert await started(worker) == 1
 
 
-class TestLimitChanges:
-    async def test_a_lowered_cap_applies_at_once(self, store: Store) -> None:
-        await store.put(replace(ONE, running=3))
-        await store.enqueue(some_tasks(10, queue="q"))
-        worker = await worker_on(store)
+class TestLimitChanges(StoreTest):
+    async def test_a_lowered_cap_applies_at_once(self, worker: ManualWorker) -> None:
+        await self.store.put(replace(ONE, running=3))
+        await self.store.enqueue(some_tasks(10, queue="q"))
         claimed = await worker.claim(5, "q")
 
-        await store.put(replace(ONE, running=2))
-        await settle_now(store, complete(claimed[0]))
+        await self.store.put(replace(ONE, running=2))
+        await self.settle_now(complete(claimed[0]))
         full = await started(worker)
-        await settle_now(store, complete(claimed[1]))
+        await self.settle_now(complete(claimed[1]))
 
         assert [len(claimed), full, await started(worker)] == [3, 0, 1]
 
-    async def test_raising_or_removing_a_cap_applies_at_once(self, store: Store) -> None:
-        await store.put(ONE)
-        await store.enqueue(some_tasks(10, queue="q"))
-        worker = await worker_on(store)
+    async def test_raising_or_removing_a_cap_applies_at_once(self, worker: ManualWorker) -> None:
+        await self.store.put(ONE)
+        await self.store.enqueue(some_tasks(10, queue="q"))
         numbers = [await started(worker)]
 
-        await store.put(replace(ONE, running=4))
+        await self.store.put(replace(ONE, running=4))
         numbers.append(await started(worker))
-        await store.remove(Limit, "one")
+        await self.store.remove(Limit, "one")
 
         assert [*numbers, await started(worker)] == [1, 3, 6]
 
-    async def test_a_cap_of_zero_stops_everything(self, store: Store) -> None:
-        await store.put(replace(ONE, running=0))
-        await enqueue_one(store, queue="q")
-        worker = await worker_on(store)
+    async def test_a_cap_of_zero_stops_everything(self, worker: ManualWorker) -> None:
+        await self.store.put(replace(ONE, running=0))
+        await self.enqueue_one(queue="q")
 
         assert await started(worker) == 0
 
-    async def test_a_new_limit_counts_tasks_that_are_already_running(self, store: Store) -> None:
-        await store.enqueue(some_tasks(10, queue="q"))
-        worker = await worker_on(store)
+    async def test_a_new_limit_counts_tasks_that_are_already_running(self, worker: ManualWorker) -> None:
+        await self.store.enqueue(some_tasks(10, queue="q"))
         claimed = await worker.claim(3, "q")
 
-        await store.put(replace(ONE, running=2))
+        await self.store.put(replace(ONE, running=2))
         numbers = [await started(worker)]
-        await settle_now(store, *map(complete, claimed[:2]))
+        await self.settle_now(*map(complete, claimed[:2]))
         numbers.append(await started(worker))
-        await settle_now(store, complete(claimed[2]))
+        await self.settle_now(complete(claimed[2]))
 
         assert [*numbers, await started(worker)] == [0, 1, 1]
 
-    async def test_a_new_limit_applies_to_tasks_that_are_already_waiting(self, store: Store) -> None:
-        await store.enqueue([posting("a") for _ in range(50)] + [posting("b") for _ in range(2)])
-        worker = await worker_on(store)
+    async def test_a_new_limit_applies_to_tasks_that_are_already_waiting(self, worker: ManualWorker) -> None:
+        await self.store.enqueue([posting("a") for _ in range(50)] + [posting("b") for _ in range(2)])
 
-        await store.put(BY_ACCOUNT)
+        await self.store.put(BY_ACCOUNT)
         claimed = await worker.claim(100, "q")
 
         assert len(claimed) == 2
 
-    async def test_a_limit_set_through_one_handle_applies_to_another(self, store: Store) -> None:
-        other = store.another()
+    async def test_a_limit_set_through_one_handle_applies_to_another(self) -> None:
+        other = self.store.another()
         await other.open()
         worker = await worker_on(other)
-        await store.enqueue(some_tasks(10, queue="q"))
+        await self.store.enqueue(some_tasks(10, queue="q"))
         before = await started(worker, 1)
 
-        await store.put(replace(ONE, running=2))
+        await self.store.put(replace(ONE, running=2))
 
         assert [before, await started(worker)] == [1, 1]
         await other.close()
 
-    async def test_removing_a_limit_loses_no_waiting_task(self, store: Store) -> None:
-        await store.put(BY_ACCOUNT)
+    async def test_removing_a_limit_loses_no_waiting_task(self, worker: ManualWorker) -> None:
+        await self.store.put(BY_ACCOUNT)
         new = [posting(number % 3) for number in range(30)]
-        await store.enqueue(new)
-        worker = await worker_on(store)
+        await self.store.enqueue(new)
         claimed = [one.task.id for one in await worker.claim(100, "q")]
-        await store.remove(Limit, BY_ACCOUNT.name)
+        await self.store.remove(Limit, BY_ACCOUNT.name)
 
         while more := await worker.claim(7, "q"):
             claimed += [one.task.id for one in more]
@@ -268,31 +238,29 @@ class TestLimitChanges:
         assert sorted(claimed) == sorted(task.id for task in new)
 
 
-class TestOthersUnaffected:
+class TestOthersUnaffected(StoreTest):
     """Tasks that a limit holds up do not block others."""
 
-    async def test_other_tasks_of_the_queue_are_claimed(self, store: Store) -> None:
-        await store.put(BY_ACCOUNT)
-        await store.enqueue([posting("a") for _ in range(300)])
+    async def test_other_tasks_of_the_queue_are_claimed(self, worker: ManualWorker) -> None:
+        await self.store.put(BY_ACCOUNT)
+        await self.store.enqueue([posting("a") for _ in range(300)])
         others = some_tasks(5, queue="q")
-        await store.enqueue([*others, posting("b")])
-        worker = await worker_on(store)
+        await self.store.enqueue([*others, posting("b")])
 
         claimed = {one.task.id for one in await worker.claim(10, "q")}
 
         assert len(claimed) == 7
         assert {task.id for task in others} <= claimed
 
-    async def test_many_limited_tasks_do_not_hide_one_that_may_start(self, store: Store) -> None:
-        await store.put(BY_ACCOUNT)
-        await store.enqueue([posting(number) for number in range(200)])
-        worker = await worker_on(store)
+    async def test_many_limited_tasks_do_not_hide_one_that_may_start(self, worker: ManualWorker) -> None:
+        await self.store.put(BY_ACCOUNT)
+        await self.store.enqueue([posting(number) for number in range(200)])
         running = 0
         while running < 200:
             running += len(claimed := await worker.claim(100, "q"))
             assert claimed
-        await store.enqueue([posting(number) for number in range(200)])
-        free = await enqueue_one(store, queue="q", type="ledger.post", payload=b'{"account":"new"}')
+        await self.store.enqueue([posting(number) for number in range(200)])
+        free = await self.enqueue_one(queue="q", type="ledger.post", payload=b'{"account":"new"}')
 
         claimed = await worker.claim(5, "q")
         for _ in range(5):  # A claim may examine only some of them.
@@ -300,27 +268,24 @@ class TestOthersUnaffected:
 
         assert [one.task.id for one in claimed] == [free]
 
-    async def test_other_queues_are_claimed(self, store: Store) -> None:
-        await store.put(replace(ONE, running=0))
-        await store.enqueue([*some_tasks(50, queue="q"), *some_tasks(5, queue="p")])
-        worker = await worker_on(store)
+    async def test_other_queues_are_claimed(self, worker: ManualWorker) -> None:
+        await self.store.put(replace(ONE, running=0))
+        await self.store.enqueue([*some_tasks(50, queue="q"), *some_tasks(5, queue="p")])
 
         assert await started(worker, 100, "q", "p") == 5
 
-    async def test_the_oldest_task_that_may_start_is_claimed_first(self, store: Store) -> None:
-        await store.put(BY_ACCOUNT)
+    async def test_the_oldest_task_that_may_start_is_claimed_first(self, worker: ManualWorker) -> None:
+        await self.store.put(BY_ACCOUNT)
         order = [posting(account) for account in "abab"]
-        await store.enqueue(order)
-        worker = await worker_on(store)
+        await self.store.enqueue(order)
 
         claimed = await worker.claim(10, "q")
 
         assert [one.task.id for one in claimed] == [order[0].id, order[1].id]
 
-    async def test_claims_for_a_level_respect_limits(self, store: Store) -> None:
-        await store.put(ONE)
-        await store.enqueue(some_tasks(3, queue="q", priority=-5))
-        worker = await worker_on(store)
+    async def test_claims_for_a_level_respect_limits(self, worker: ManualWorker) -> None:
+        await self.store.put(ONE)
+        await self.store.enqueue(some_tasks(3, queue="q", priority=-5))
         claims = [replace(worker.next_claim(5, "q"), level=Level.LOW) for _ in range(2)]
 
-        assert [len(await store.claim(one)) for one in claims] == [1, 0]
+        assert [len(await self.store.claim(one)) for one in claims] == [1, 0]

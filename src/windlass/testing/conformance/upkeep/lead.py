@@ -3,74 +3,69 @@
 import asyncio
 from datetime import timedelta
 
-from ...._store.protocol import Store
-from ...clock import ManualClock
+from ..steps import StoreTest
 
 TERM = timedelta(seconds=10)
 NOTHING = timedelta(0)
 
 
-class TestLead:
-    async def test_only_one_holder_leads(self, store: Store) -> None:
-        assert await store.lead("a", TERM)
-        assert not await store.lead("b", TERM)
-        assert await store.lead("a", TERM)
+class TestLead(StoreTest):
+    async def test_only_one_holder_leads(self) -> None:
+        assert await self.store.lead("a", TERM)
+        assert not await self.store.lead("b", TERM)
+        assert await self.store.lead("a", TERM)
 
-    async def test_the_lead_expires(self, store: Store, clock: ManualClock) -> None:
-        await store.lead("a", TERM)
-        clock.advance(TERM - timedelta(microseconds=1))
-        assert not await store.lead("b", TERM)
-        clock.advance(timedelta(microseconds=1))
+    async def test_the_lead_expires(self) -> None:
+        await self.store.lead("a", TERM)
+        self.clock.advance(TERM - timedelta(microseconds=1))
+        assert not await self.store.lead("b", TERM)
+        self.clock.advance(timedelta(microseconds=1))
 
-        assert await store.lead("b", TERM)
-        assert not await store.lead("a", TERM)
+        assert await self.store.lead("b", TERM)
+        assert not await self.store.lead("a", TERM)
 
-    async def test_leading_again_renews_the_lead(self, store: Store, clock: ManualClock) -> None:
-        await store.lead("a", TERM)
-        clock.advance(TERM / 2)
-        await store.lead("a", TERM)
-        clock.advance(TERM / 2)
+    async def test_leading_again_renews_the_lead(self) -> None:
+        await self.store.lead("a", TERM)
+        self.clock.advance(TERM / 2)
+        await self.store.lead("a", TERM)
+        self.clock.advance(TERM / 2)
 
-        assert not await store.lead("b", TERM)
+        assert not await self.store.lead("b", TERM)
 
-    async def test_releasing_the_lead_frees_it_at_once(self, store: Store) -> None:
-        await store.lead("a", TERM)
+    async def test_releasing_the_lead_frees_it_at_once(self) -> None:
+        await self.store.lead("a", TERM)
 
-        assert not await store.lead("a", NOTHING)
-        assert await store.lead("b", TERM)
+        assert not await self.store.lead("a", NOTHING)
+        assert await self.store.lead("b", TERM)
 
-    async def test_only_the_leader_can_release_the_lead(self, store: Store) -> None:
-        await store.lead("a", TERM)
+    async def test_only_the_leader_can_release_the_lead(self) -> None:
+        await self.store.lead("a", TERM)
 
-        assert not await store.lead("b", NOTHING)
-        assert not await store.lead("c", TERM)
-        assert await store.lead("a", TERM)
+        assert not await self.store.lead("b", NOTHING)
+        assert not await self.store.lead("c", TERM)
+        assert await self.store.lead("a", TERM)
 
-    async def test_releasing_a_lead_that_is_free_is_harmless(self, store: Store) -> None:
-        assert not await store.lead("a", NOTHING)
-        assert await store.lead("b", TERM)
+    async def test_releasing_a_lead_that_is_free_is_harmless(self) -> None:
+        assert not await self.store.lead("a", NOTHING)
+        assert await self.store.lead("b", TERM)
 
-    async def test_a_clock_that_was_set_back_does_not_prolong_a_lead(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        await store.lead("a", TERM)
-        clock.advance(timedelta(hours=-1))
+    async def test_a_clock_that_was_set_back_does_not_prolong_a_lead(self) -> None:
+        await self.store.lead("a", TERM)
+        self.clock.advance(timedelta(hours=-1))
 
-        assert not await store.lead("b", NOTHING)
-        assert await store.lead("b", TERM)
-        assert not await store.lead("a", TERM)
+        assert not await self.store.lead("b", NOTHING)
+        assert await self.store.lead("b", TERM)
+        assert not await self.store.lead("a", TERM)
 
-    async def test_a_leader_keeps_its_lead_when_the_clock_is_set_back(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        await store.lead("a", TERM)
-        clock.advance(timedelta(hours=-1))
+    async def test_a_leader_keeps_its_lead_when_the_clock_is_set_back(self) -> None:
+        await self.store.lead("a", TERM)
+        self.clock.advance(timedelta(hours=-1))
 
-        assert await store.lead("a", TERM)
-        assert not await store.lead("b", TERM)
+        assert await self.store.lead("a", TERM)
+        assert not await self.store.lead("b", TERM)
 
-    async def test_only_one_of_many_concurrent_candidates_leads(self, store: Store) -> None:
-        handles = [store.another() for _ in range(5)]
+    async def test_only_one_of_many_concurrent_candidates_leads(self) -> None:
+        handles = [self.store.another() for _ in range(5)]
         for handle in handles:
             await handle.open()
 

@@ -11,28 +11,13 @@ from typing import TypeVar
 
 import pytest
 
+from ...._model.lease import Claimed
 from ...._model.state import State
 from ...._model.task import NewTask
 from ...._model.verdict import Receipt, Settlement
 from ...._store.protocol import Capability, Store, Wake
 from ....errors import DuplicateTask
-from ...clock import ManualClock
-from ..steps import (
-    ENDINGS,
-    a_task,
-    complete,
-    dump,
-    enqueue_and_claim,
-    enqueue_one,
-    exists,
-    load,
-    release,
-    settle,
-    settle_now,
-    state_of,
-    take_over,
-    worker_on,
-)
+from ..steps import ENDINGS, ManualWorker, StoreTest, a_task, complete, release
 from .wakes import wakes_up
 
 T = TypeVar("T")
@@ -79,151 +64,138 @@ async def transact(
         return receipts
 
 
-class TestTransactions:
+class TestTransactions(StoreTest):
     @pytest.fixture(autouse=True)
     def _able(self, store: Store) -> None:
         if Capability.JOIN not in store.capabilities:
             pytest.skip("this store has no transactions; TestCapabilities sees to it that it says so")
 
     @each_way
-    async def test_a_completion_commits_with_the_other_writes(self, store: Store, *, blocking: bool) -> None:
-        held = await enqueue_and_claim(store, await worker_on(store))
+    async def test_a_completion_commits_with_the_other_writes(self, held: Claimed, *, blocking: bool) -> None:
         other = a_task()
 
-        receipts = await transact(store, complete(held, b'"done"'), beside=[other], blocking=blocking)
+        receipts = await transact(self.store, complete(held, b'"done"'), beside=[other], blocking=blocking)
 
-        task = await load(store, held.task.id)
+        task = await self.load(held.task.id)
         assert receipts == (Receipt.APPLIED,)
         assert (task.state, task.result, task.session) == (State.COMPLETED, b'"done"', None)
         assert task.finished_at is not None
-        assert await state_of(store, other.id) is State.READY
+        assert await self.state_of(other.id) is State.READY
 
     @each_way
-    async def test_an_exception_rolls_back_both(self, store: Store, *, blocking: bool) -> None:
-        held = await enqueue_and_claim(store, await worker_on(store))
-        await enqueue_one(store, after=(held.task.id,))
-        before = await dump(store)
+    async def test_an_exception_rolls_back_both(self, held: Claimed, *, blocking: bool) -> None:
+        await self.enqueue_one(after=(held.task.id,))
+        before = await self.dump()
 
         with pytest.raises(Undone):
             await transact(
-                store, complete(held, b"1", a_task()), beside=[a_task()], blocking=blocking, undone=True
+                self.store, complete(held, b"1", a_task()), beside=[a_task()], blocking=blocking, undone=True
             )
 
-        assert await dump(store) == before
-        await settle_now(store, complete(held))
+        assert await self.dump() == before
+        await self.settle_now(complete(held))
 
-    async def test_nothing_is_visible_before_the_commit(self, store: Store) -> None:
-        held = await enqueue_and_claim(store, await worker_on(store))
+    async def test_nothing_is_visible_before_the_commit(self, held: Claimed) -> None:
         other = a_task()
 
-        async with store.transaction() as connection:
-            joined = store.join(connection)
+        async with self.store.transaction() as connection:
+            joined = self.store.join(connection)
             await awaited(joined.enqueue([other]))
             await awaited(joined.settle([complete(held)]))
-            seen = (await state_of(store, held.task.id), await exists(store, other.id))
+            seen = (await self.state_of(held.task.id), await self.exists(other.id))
 
         assert seen == (State.RUNNING, False)
-        assert await state_of(store, held.task.id) is State.COMPLETED
+        assert await self.state_of(held.task.id) is State.COMPLETED
 
-    async def test_an_empty_transaction_changes_nothing(self, store: Store) -> None:
-        before = await dump(store)
+    async def test_an_empty_transaction_changes_nothing(self) -> None:
+        before = await self.dump()
 
-        async with store.transaction():
+        async with self.store.transaction():
             pass
 
-        assert await dump(store) == before
+        assert await self.dump() == before
 
     @pytest.mark.parametrize("ending", ENDINGS)
-    async def test_a_transaction_settles_like_the_store(self, store: Store, ending: str) -> None:
-        worker = await worker_on(store)
-        here, there = await enqueue_and_claim(store, worker), await enqueue_and_claim(store, worker)
+    async def test_a_transaction_settles_like_the_store(self, worker: ManualWorker, ending: str) -> None:
+        here, there = await self.enqueue_and_claim(worker), await self.enqueue_and_claim(worker)
 
-        assert await transact(store, ENDINGS[ending](here)) == (Receipt.APPLIED,)
-        await settle_now(store, ENDINGS[ending](there))
+        assert await transact(self.store, ENDINGS[ending](here)) == (Receipt.APPLIED,)
+        await self.settle_now(ENDINGS[ending](there))
 
-        one, other = await load(store, here.task.id), await load(store, there.task.id)
+        one, other = await self.load(here.task.id), await self.load(there.task.id)
         assert (one.state, one.attempt, one.fence, one.error) == (
             other.state,
             other.attempt,
             other.fence,
             other.error,
         )
-        (line,) = await store.attempts(one.id)
-        assert line.outcome == (await store.attempts(other.id))[0].outcome
+        (line,) = await self.store.attempts(one.id)
+        assert line.outcome == (await self.store.attempts(other.id))[0].outcome
 
-    async def test_successors_and_dependents_commit_with_it(self, store: Store) -> None:
-        held = await enqueue_and_claim(store, await worker_on(store))
-        waiting = await enqueue_one(store, after=(held.task.id,))
+    async def test_successors_and_dependents_commit_with_it(self, held: Claimed) -> None:
+        waiting = await self.enqueue_one(after=(held.task.id,))
         successor = a_task(root=held.task.id)
 
-        await transact(store, complete(held, b"1", successor))
+        await transact(self.store, complete(held, b"1", successor))
 
-        assert await state_of(store, waiting) is State.READY
-        assert await state_of(store, successor.id) is State.READY
+        assert await self.state_of(waiting) is State.READY
+        assert await self.state_of(successor.id) is State.READY
 
     @pytest.mark.parametrize("ending", ENDINGS)
-    async def test_a_lost_lease_settles_nothing_in_a_transaction(
-        self, store: Store, clock: ManualClock, ending: str
-    ) -> None:
-        stalled = await enqueue_and_claim(store, await worker_on(store))
-        await take_over(store, clock, stalled)
-        before = await dump(store)
+    async def test_a_lost_lease_settles_nothing_in_a_transaction(self, held: Claimed, ending: str) -> None:
+        await self.take_over(held)
+        before = await self.dump()
 
-        assert await transact(store, ENDINGS[ending](stalled)) == (Receipt.LOST,)
-        assert await dump(store) == before
+        assert await transact(self.store, ENDINGS[ending](held)) == (Receipt.LOST,)
+        assert await self.dump() == before
 
-    async def test_a_lease_settled_elsewhere_is_not_applied(self, store: Store) -> None:
+    async def test_a_lease_settled_elsewhere_is_not_applied(self, held: Claimed) -> None:
         """Its worker released the task: the transaction must fail, as its other writes must not commit."""
-        held = await enqueue_and_claim(store, await worker_on(store))
-        await settle_now(store, release(held))
-        before = await dump(store)
+        await self.settle_now(release(held))
+        before = await self.dump()
 
-        assert await transact(store, complete(held)) == (Receipt.REPEATED,)
-        assert await dump(store) == before
+        assert await transact(self.store, complete(held)) == (Receipt.REPEATED,)
+        assert await self.dump() == before
 
-    async def test_settling_again_afterwards_is_harmless(self, store: Store) -> None:
-        held = await enqueue_and_claim(store, await worker_on(store))
-        await transact(store, complete(held, b"1", a_task()))
-        before = await dump(store)
+    async def test_settling_again_afterwards_is_harmless(self, held: Claimed) -> None:
+        await transact(self.store, complete(held, b"1", a_task()))
+        before = await self.dump()
 
         for ending in ENDINGS.values():
-            assert await settle(store, ending(held)) == (Receipt.REPEATED,)
+            assert await self.settle(ending(held)) == (Receipt.REPEATED,)
 
-        assert await dump(store) == before
+        assert await self.dump() == before
 
-    async def test_a_refused_enqueue_does_not_affect_the_rest(self, store: Store) -> None:
-        held = await enqueue_and_claim(store, await worker_on(store))
-        await enqueue_one(store, fingerprint="f")
+    async def test_a_refused_enqueue_does_not_affect_the_rest(self, held: Claimed) -> None:
+        await self.enqueue_one(fingerprint="f")
 
-        async with store.transaction() as connection:
-            joined = store.join(connection)
+        async with self.store.transaction() as connection:
+            joined = self.store.join(connection)
             with pytest.raises(DuplicateTask):
                 await awaited(joined.enqueue([a_task(), a_task(fingerprint="f")]))
             await awaited(joined.settle([complete(held)]))
 
-        assert await state_of(store, held.task.id) is State.COMPLETED
+        assert await self.state_of(held.task.id) is State.COMPLETED
 
-    async def test_many_concurrent_transactions_all_finish(self, store: Store) -> None:
-        worker = await worker_on(store)
-        held = [await enqueue_and_claim(store, worker) for _ in range(8)]
+    async def test_many_concurrent_transactions_all_finish(self, worker: ManualWorker) -> None:
+        held = [await self.enqueue_and_claim(worker) for _ in range(8)]
 
         receipts = await asyncio.gather(
             *(
-                transact(store, complete(one), beside=[a_task()], blocking=bool(n % 2))
+                transact(self.store, complete(one), beside=[a_task()], blocking=bool(n % 2))
                 for n, one in enumerate(held)
             )
         )
 
         assert set(receipts) == {(Receipt.APPLIED,)}
-        assert {await state_of(store, one.task.id) for one in held} == {State.COMPLETED}
+        assert {await self.state_of(one.task.id) for one in held} == {State.COMPLETED}
 
-    async def test_an_abandoned_transaction_blocks_nothing(self, store: Store) -> None:
-        held = await enqueue_and_claim(store, await worker_on(store))
+    async def test_an_abandoned_transaction_blocks_nothing(self, held: Claimed) -> None:
         entered, never = asyncio.Event(), asyncio.Event()
 
         async def linger() -> None:
-            async with store.transaction() as connection:
-                await awaited(store.join(connection).settle([complete(held)]))
+            async with self.store.transaction() as connection:
+                await awaited(self.store.join(connection).settle([complete(held)]))
                 entered.set()
                 await never.wait()
 
@@ -233,13 +205,13 @@ class TestTransactions:
         await asyncio.wait([lingering])
 
         assert lingering.cancelled()
-        assert await state_of(store, held.task.id) is State.RUNNING
-        await settle_now(store, complete(held))
+        assert await self.state_of(held.task.id) is State.RUNNING
+        await self.settle_now(complete(held))
 
-    async def test_a_commit_wakes(self, store: Store) -> None:
-        worker = await worker_on(store)
-
+    async def test_a_commit_wakes(self, worker: ManualWorker) -> None:
         async def cause() -> None:
-            await transact(store, complete(await enqueue_and_claim(store, worker), None, a_task(queue="q")))
+            await transact(
+                self.store, complete(await self.enqueue_and_claim(worker), None, a_task(queue="q"))
+            )
 
-        assert await wakes_up(store, Wake.READY, cause)
+        assert await wakes_up(self.store, Wake.READY, cause)

@@ -8,19 +8,7 @@ from datetime import timedelta
 from ...._ids import new_id
 from ...._model.queue import QueueSettings
 from ...._store.protocol import Store, Wake
-from ...clock import ManualClock
-from ..steps import (
-    LEASE,
-    ManualWorker,
-    bury,
-    complete,
-    enqueue_and_claim,
-    enqueue_one,
-    release,
-    replay,
-    settle_now,
-    worker_on,
-)
+from ..steps import LEASE, ManualWorker, StoreTest, bury, complete, release
 
 DEADLINE_SECONDS = 10.0
 NUDGE_SECONDS = 0.2
@@ -60,89 +48,84 @@ async def _receive(store: Store, wanted: Wake, queue: str) -> bool:
     return False
 
 
-class TestWakes:
-    async def test_an_enqueued_task_wakes(self, store: Store) -> None:
-        assert await wakes_up(store, Wake.READY, lambda: enqueue_one(store, queue="q"))
+class TestWakes(StoreTest):
+    async def test_an_enqueued_task_wakes(self) -> None:
+        assert await wakes_up(self.store, Wake.READY, lambda: self.enqueue_one(queue="q"))
 
-    async def test_a_scheduled_task_wakes_the_keeper(self, store: Store) -> None:
+    async def test_a_scheduled_task_wakes_the_keeper(self) -> None:
         assert await wakes_up(
-            store, Wake.SCHEDULED, lambda: enqueue_one(store, queue="q", delay=timedelta(seconds=1))
+            self.store, Wake.SCHEDULED, lambda: self.enqueue_one(queue="q", delay=timedelta(seconds=1))
         )
 
-    async def test_a_promoted_task_wakes(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_promoted_task_wakes(self) -> None:
         async def promote() -> None:
-            await enqueue_one(store, queue="q", delay=timedelta(seconds=1))
-            clock.advance(1)
-            await store.promote(limit=10)
+            await self.enqueue_one(queue="q", delay=timedelta(seconds=1))
+            self.clock.advance(1)
+            await self.store.promote(limit=10)
 
-        assert await wakes_up(store, Wake.READY, promote)
+        assert await wakes_up(self.store, Wake.READY, promote)
 
-    async def test_a_resumed_queue_wakes(self, store: Store) -> None:
-        await store.put(QueueSettings(name="q", paused=True))
-        await enqueue_one(store, queue="q")
+    async def test_a_resumed_queue_wakes(self) -> None:
+        await self.store.put(QueueSettings(name="q", paused=True))
+        await self.enqueue_one(queue="q")
 
-        assert await wakes_up(store, Wake.READY, lambda: store.put(QueueSettings(name="q")))
+        assert await wakes_up(self.store, Wake.READY, lambda: self.store.put(QueueSettings(name="q")))
 
-    async def test_removing_a_paused_queues_settings_wakes(self, store: Store) -> None:
-        await enqueue_one(store, queue="q")
+    async def test_removing_a_paused_queues_settings_wakes(self) -> None:
+        await self.enqueue_one(queue="q")
 
         async def resume() -> None:
-            await store.put(QueueSettings(name="q", paused=True))
-            await store.remove(QueueSettings, "q")
+            await self.store.put(QueueSettings(name="q", paused=True))
+            await self.store.remove(QueueSettings, "q")
 
-        assert await wakes_up(store, Wake.READY, resume)
+        assert await wakes_up(self.store, Wake.READY, resume)
 
-    async def test_a_released_task_wakes(self, store: Store) -> None:
-        worker = await worker_on(store)
-        await enqueue_one(store, queue="q")
+    async def test_a_released_task_wakes(self, worker: ManualWorker) -> None:
+        await self.enqueue_one(queue="q")
 
         async def hand_back() -> None:
-            await settle_now(store, release(await worker.claim_one("q")))
+            await self.settle_now(release(await worker.claim_one("q")))
 
-        assert await wakes_up(store, Wake.READY, hand_back)
+        assert await wakes_up(self.store, Wake.READY, hand_back)
 
-    async def test_a_task_released_by_a_heartbeat_wakes(self, store: Store) -> None:
-        worker = await worker_on(store)
-        await enqueue_one(store, queue="q")
+    async def test_a_task_released_by_a_heartbeat_wakes(self, worker: ManualWorker) -> None:
+        await self.enqueue_one(queue="q")
 
         async def lose_a_reply() -> None:
             await worker.claim_one("q")
             await worker.beat(through=worker.claims)
 
-        assert await wakes_up(store, Wake.READY, lose_a_reply)
+        assert await wakes_up(self.store, Wake.READY, lose_a_reply)
 
-    async def test_a_replayed_task_wakes(self, store: Store) -> None:
-        worker = await worker_on(store)
-        await enqueue_one(store, queue="q")
+    async def test_a_replayed_task_wakes(self, worker: ManualWorker) -> None:
+        await self.enqueue_one(queue="q")
 
         async def bring_back() -> None:
             claimed = await worker.claim_one("q")
-            await settle_now(store, bury(claimed))
-            await replay(store, claimed.task.id)
+            await self.settle_now(bury(claimed))
+            await self.replay(claimed.task.id)
 
-        assert await wakes_up(store, Wake.READY, bring_back)
+        assert await wakes_up(self.store, Wake.READY, bring_back)
 
-    async def test_an_unblocked_task_wakes(self, store: Store) -> None:
-        worker = await worker_on(store)
-
+    async def test_an_unblocked_task_wakes(self, worker: ManualWorker) -> None:
         async def unblock() -> None:
-            held = await enqueue_and_claim(store, worker)
-            await enqueue_one(store, queue="q", after=(held.task.id,))
-            await settle_now(store, complete(held))
+            held = await self.enqueue_and_claim(worker)
+            await self.enqueue_one(queue="q", after=(held.task.id,))
+            await self.settle_now(complete(held))
 
-        assert await wakes_up(store, Wake.READY, unblock)
+        assert await wakes_up(self.store, Wake.READY, unblock)
 
-    async def test_wakes_reach_other_handles(self, store: Store) -> None:
-        other = store.another()
+    async def test_wakes_reach_other_handles(self) -> None:
+        other = self.store.another()
         await other.open()
         try:
-            assert await wakes_up(other, Wake.READY, lambda: enqueue_one(store, queue="q"))
+            assert await wakes_up(other, Wake.READY, lambda: self.enqueue_one(queue="q"))
         finally:
             await other.close()
 
-    async def test_a_woken_worker_finds_the_task(self, store: Store) -> None:
-        worker: ManualWorker = await worker_on(store, lease_for=LEASE * 100)
+    async def test_a_woken_worker_finds_the_task(self) -> None:
+        worker: ManualWorker = await self.new_worker(lease_for=LEASE * 100)
         queue = new_id()
 
-        assert await wakes_up(store, Wake.READY, lambda: enqueue_one(store, queue=queue), queue)
+        assert await wakes_up(self.store, Wake.READY, lambda: self.enqueue_one(queue=queue), queue)
         assert len(await worker.claim(1, queue)) == 1

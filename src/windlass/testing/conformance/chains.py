@@ -51,18 +51,16 @@ class TestSuccessors(StoreTest):
     async def test_a_lost_settle_has_no_successors(self, held: Claimed) -> None:
         self.clock.advance(LEASE)
         rescuer = await self.new_worker()
-        await self.store.rescue(rescuer.session, limit=10)
-        before = await self.dump()
+        await rescuer.rescue()
 
-        assert await self.settle(complete(held, b"1", a_task())) == (Receipt.LOST,)
-        assert await self.dump() == before
+        async with self.unchanged():
+            assert await self.settle(complete(held, b"1", a_task())) == (Receipt.LOST,)
 
     async def test_a_repeated_settle_does_not_double_its_successors(self, held: Claimed) -> None:
         await self.settle_now(complete(held, b"1", a_task()))
-        before = await self.dump()
 
-        assert await self.settle(complete(held, b"1", a_task())) == (Receipt.REPEATED,)
-        assert await self.dump() == before
+        async with self.unchanged():
+            assert await self.settle(complete(held, b"1", a_task())) == (Receipt.REPEATED,)
 
     async def test_a_repeated_settle_does_not_bring_back_a_successor_that_ended(
         self, worker: ManualWorker, held: Claimed

@@ -8,11 +8,13 @@ from ..._ids import new_id
 from ..._model.filter import Filter
 from ..._model.queue import Retention
 from ..._model.state import State
-from ..._model.task import Task
+from ..._model.task import Enqueued, Task
 from ...errors import DuplicateTask, IdempotencyConflict, NotFound
 from .steps import ManualWorker, StoreTest, a_task, bury, complete, retry, some_tasks
 
 AT_ONCE = Retention(completed=timedelta(0), cancelled=timedelta(0), dead=timedelta(0))
+KEY = {"idempotency_key": "k", "idempotency_digest": "d"}
+REUSED = {"idempotency_key": "k", "idempotency_digest": "other"}
 
 
 class TestEnqueue(StoreTest):
@@ -57,7 +59,7 @@ class TestEnqueue(StoreTest):
 
         results = await self.store.enqueue(batch)
 
-        assert [(result.id, result.created) for result in results] == [(new.id, True) for new in batch]
+        assert list(results) == [Enqueued(id=new.id, created=True) for new in batch]
 
     async def test_an_empty_batch_is_harmless(self) -> None:
         assert list(await self.store.enqueue([])) == []
@@ -90,13 +92,12 @@ class TestEnqueue(StoreTest):
     async def test_repeating_an_enqueue_is_harmless(self) -> None:
         batch = some_tasks(3, delay=timedelta(seconds=5), fingerprint=None)
         await self.store.enqueue(batch)
-        before = await self.dump()
-        self.clock.advance(1)
 
-        results = await self.store.enqueue(batch)
+        async with self.unchanged():
+            self.clock.advance(1)
+            results = await self.store.enqueue(batch)
 
-        assert [(result.id, result.created) for result in results] == [(new.id, False) for new in batch]
-        assert await self.dump() == before
+        assert list(results) == [Enqueued(id=new.id, created=False) for new in batch]
 
     async def test_the_same_id_twice_in_a_batch_is_kept_once(self) -> None:
         new = a_task()
@@ -107,12 +108,8 @@ class TestEnqueue(StoreTest):
         assert len(await self.all_tasks()) == 1
 
     async def test_an_unknown_predecessor_is_refused(self) -> None:
-        before = await self.dump()
-
-        with pytest.raises(NotFound):
+        async with self.refused(NotFound):
             await self.store.enqueue([a_task(), a_task(after=(new_id(),)), a_task()])
-
-        assert await self.dump() == before
 
 
 _GIVEN = frozenset(a_task().__struct_fields__) - {"run_at"}
@@ -120,87 +117,66 @@ _GIVEN = frozenset(a_task().__struct_fields__) - {"run_at"}
 
 class TestIdempotencyKeys(StoreTest):
     async def test_a_repeated_request_returns_the_first_task(self) -> None:
-        first = await self.enqueue_one(idempotency_key="k", idempotency_digest="d")
-        before = await self.dump()
+        first = await self.enqueue_one(**KEY)
 
-        (result,) = await self.store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
-
-        assert (result.id, result.created) == (first, False)
-        assert await self.dump() == before
+        async with self.unchanged():
+            assert list(await self.store.enqueue([a_task(**KEY)])) == [Enqueued(id=first, created=False)]
 
     async def test_a_repeat_within_a_batch_is_kept_once(self) -> None:
-        batch = some_tasks(2, idempotency_key="k", idempotency_digest="d")
+        batch = some_tasks(2, **KEY)
 
         results = await self.store.enqueue(batch)
 
-        assert [(result.id, result.created) for result in results] == [
-            (batch[0].id, True),
-            (batch[0].id, False),
-        ]
+        assert list(results) == [Enqueued(id=batch[0].id, created=created) for created in (True, False)]
         assert [task.id for task in await self.all_tasks()] == [batch[0].id]
 
     async def test_another_request_with_the_same_key_is_refused(self) -> None:
-        first = await self.enqueue_one(idempotency_key="k", idempotency_digest="d")
-        before = await self.dump()
+        first = await self.enqueue_one(**KEY)
 
-        with pytest.raises(IdempotencyConflict) as refusal:
-            await self.store.enqueue(
-                [a_task(), a_task(idempotency_key="k", idempotency_digest="other"), a_task()]
-            )
+        async with self.refused(IdempotencyConflict) as refusal:
+            await self.store.enqueue([a_task(), a_task(**REUSED), a_task()])
 
         assert refusal.value.standing == first
-        assert await self.dump() == before
 
     async def test_a_conflict_within_a_batch_stores_nothing(self) -> None:
-        batch = [a_task(idempotency_key="k", idempotency_digest=digest) for digest in ("d", "e")]
-
-        with pytest.raises(IdempotencyConflict):
-            await self.store.enqueue(batch)
-
-        assert await self.all_tasks() == []
+        async with self.refused(IdempotencyConflict):
+            await self.store.enqueue([a_task(**KEY), a_task(**REUSED)])
 
     async def test_a_refused_batch_leaves_its_keys_free(self) -> None:
         with pytest.raises(NotFound):
-            await self.store.enqueue(
-                [a_task(idempotency_key="k", idempotency_digest="d"), a_task(after=(new_id(),))]
-            )
+            await self.store.enqueue([a_task(**KEY), a_task(after=(new_id(),))])
 
-        (result,) = await self.store.enqueue([a_task(idempotency_key="k", idempotency_digest="other")])
+        (result,) = await self.store.enqueue([a_task(**REUSED)])
 
         assert result.created
 
     async def test_each_tenant_has_keys_of_its_own(self) -> None:
-        batch = [
-            a_task(tenant=tenant, idempotency_key="k", idempotency_digest=tenant) for tenant in ("", "a", "b")
-        ]
+        tenants = ("", "a", "b")
 
-        results = await self.store.enqueue(batch)
+        results = await self.store.enqueue(
+            [a_task(tenant=tenant, idempotency_key="k", idempotency_digest=tenant) for tenant in tenants]
+        )
 
         assert [result.created for result in results] == [True, True, True]
 
     async def test_a_key_outlives_the_end_of_its_task(self, worker: ManualWorker) -> None:
-        claimed = await self.enqueue_and_claim(worker, idempotency_key="k", idempotency_digest="d")
-        await self.settle_now(complete(claimed))
+        ended = (await self.enqueue_and_settle(worker, complete, **KEY)).task.id
 
-        (result,) = await self.store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
-
-        assert (result.id, result.created) == (claimed.task.id, False)
+        assert list(await self.store.enqueue([a_task(**KEY)])) == [Enqueued(id=ended, created=False)]
 
     async def test_a_key_without_a_lifetime_is_deleted_with_its_task(self, worker: ManualWorker) -> None:
-        claimed = await self.enqueue_and_claim(worker, idempotency_key="k", idempotency_digest="d")
-        await self.settle_now(complete(claimed))
+        await self.enqueue_and_settle(worker, complete, **KEY)
         self.clock.advance(1)
         assert await self.store.prune(AT_ONCE, limit=10) == 1
 
-        (result,) = await self.store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
+        (result,) = await self.store.enqueue([a_task(**KEY)])
 
         assert result.created
 
     async def test_a_key_lives_on_after_its_task_is_pruned_or_discarded(self, worker: ManualWorker) -> None:
         term = {"idempotency_digest": "d", "idempotency_for": timedelta(hours=1)}
-        pruned = await self.enqueue_and_claim(worker, idempotency_key="pruned", **term)
-        discarded = await self.enqueue_and_claim(worker, idempotency_key="discarded", **term)
-        await self.settle_now(complete(pruned), bury(discarded))
+        pruned = await self.enqueue_and_settle(worker, complete, idempotency_key="pruned", **term)
+        discarded = await self.enqueue_and_settle(worker, bury, idempotency_key="discarded", **term)
         await self.discard(discarded.task.id)
         self.clock.advance(timedelta(hours=1) - timedelta(microseconds=1))
         assert await self.store.prune(AT_ONCE, limit=10) == 1
@@ -209,10 +185,7 @@ class TestIdempotencyKeys(StoreTest):
             [a_task(idempotency_key=key, **term) for key in ("pruned", "discarded")]
         )
 
-        assert [(result.id, result.created) for result in results] == [
-            (pruned.task.id, False),
-            (discarded.task.id, False),
-        ]
+        assert list(results) == [Enqueued(id=one.task.id, created=False) for one in (pruned, discarded)]
         assert await self.all_tasks() == []
 
     async def test_a_key_is_free_after_its_lifetime(self) -> None:
@@ -227,55 +200,42 @@ class TestIdempotencyKeys(StoreTest):
         assert [task.id for task in found] == [first, result.id]
 
     async def test_pruning_the_old_task_does_not_free_a_reused_key(self, worker: ManualWorker) -> None:
-        old = await self.enqueue_and_claim(
-            worker, idempotency_key="k", idempotency_digest="d", idempotency_for=timedelta(seconds=1)
-        )
-        await self.settle_now(complete(old))
+        await self.enqueue_and_settle(worker, complete, idempotency_for=timedelta(seconds=1), **KEY)
         self.clock.advance(2)
-        second = await self.enqueue_one(idempotency_key="k", idempotency_digest="d")
+        second = await self.enqueue_one(**KEY)
         assert await self.store.prune(AT_ONCE, limit=10) == 1
 
-        (result,) = await self.store.enqueue([a_task(idempotency_key="k", idempotency_digest="d")])
-
-        assert (result.id, result.created) == (second, False)
+        assert list(await self.store.enqueue([a_task(**KEY)])) == [Enqueued(id=second, created=False)]
 
 
 class TestFingerprints(StoreTest):
     async def test_a_duplicate_is_refused_and_names_the_existing_task(self) -> None:
         first = await self.enqueue_one(fingerprint="f")
-        before = await self.dump()
 
-        with pytest.raises(DuplicateTask) as refusal:
+        async with self.refused(DuplicateTask) as refusal:
             await self.store.enqueue([a_task(), a_task(fingerprint="f"), a_task()])
 
         assert refusal.value.standing == first
-        assert await self.dump() == before
 
     async def test_two_in_a_batch_are_refused_together(self) -> None:
-        with pytest.raises(DuplicateTask):
-            await self.store.enqueue([a_task(fingerprint="f"), a_task(fingerprint="f")])
-
-        assert await self.all_tasks() == []
+        async with self.refused(DuplicateTask):
+            await self.store.enqueue(some_tasks(2, fingerprint="f"))
 
     async def test_repeating_the_first_itself_is_harmless(self) -> None:
-        new = a_task(fingerprint="f", idempotency_key="k", idempotency_digest="d")
+        new, other = some_tasks(2, fingerprint="f", **KEY)
         await self.store.enqueue([new])
 
-        by_id = await self.store.enqueue([new])
-        by_key = await self.store.enqueue(
-            [a_task(fingerprint="f", idempotency_key="k", idempotency_digest="d")]
-        )
-
-        assert [(result.id, result.created) for result in (*by_id, *by_key)] == [(new.id, False)] * 2
+        for repeated in (new, other):  # By id and by key.
+            assert list(await self.store.enqueue([repeated])) == [Enqueued(id=new.id, created=False)]
 
     async def test_a_fingerprint_is_held_until_the_task_ends(self, worker: ManualWorker) -> None:
         claimed = await self.enqueue_and_claim(worker, fingerprint="f")
         with pytest.raises(DuplicateTask):
-            await self.store.enqueue([a_task(fingerprint="f")])
+            await self.enqueue_one(fingerprint="f")
         await self.settle_now(retry(claimed, timedelta(seconds=5)))
 
         with pytest.raises(DuplicateTask):
-            await self.store.enqueue([a_task(fingerprint="f")])
+            await self.enqueue_one(fingerprint="f")
 
     @pytest.mark.parametrize("end", ["completed", "dead", "cancelled"])
     async def test_a_fingerprint_is_free_after_the_end(self, worker: ManualWorker, end: str) -> None:
@@ -292,33 +252,23 @@ class TestFingerprints(StoreTest):
         assert result.created
 
     async def test_a_replay_is_refused_while_a_duplicate_has_not_ended(self, worker: ManualWorker) -> None:
-        dead = await self.enqueue_and_claim(worker, fingerprint="f")
-        await self.settle_now(bury(dead))
+        dead = await self.enqueue_and_settle(worker, bury, fingerprint="f")
         await self.enqueue_one(fingerprint="f")
-        before = await self.dump()
 
-        done = await self.replay(dead.task.id)
-
-        assert list(done) == []
-        assert await self.dump() == before
+        async with self.unchanged():
+            assert list(await self.replay(dead.task.id)) == []
 
     async def test_of_two_dead_duplicates_only_the_older_is_replayed(self, worker: ManualWorker) -> None:
-        twins = []
-        for _ in range(2):
-            twins.append(await self.enqueue_and_claim(worker, fingerprint="f"))
-            await self.settle_now(bury(twins[-1]))
+        ids = [(await self.enqueue_and_settle(worker, bury, fingerprint="f")).task.id for _ in range(2)]
 
-        done = await self.replay(*(twin.task.id for twin in twins))
-
-        assert list(done) == [twins[0].task.id]
+        assert list(await self.replay(*ids)) == ids[:1]
 
     async def test_a_replayed_task_holds_its_fingerprint_again(self, worker: ManualWorker) -> None:
-        dead = await self.enqueue_and_claim(worker, fingerprint="f")
-        await self.settle_now(bury(dead))
+        dead = await self.enqueue_and_settle(worker, bury, fingerprint="f")
         await self.replay(dead.task.id)
 
         with pytest.raises(DuplicateTask) as refusal:
-            await self.store.enqueue([a_task(fingerprint="f")])
+            await self.enqueue_one(fingerprint="f")
 
         assert refusal.value.standing == dead.task.id
         assert await self.exists(dead.task.id)

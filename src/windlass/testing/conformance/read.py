@@ -1,7 +1,8 @@
 """Find, count and attempts."""
 
-from collections.abc import Callable
+from collections import Counter
 from datetime import timedelta
+from functools import partial
 from itertools import permutations
 
 import pytest
@@ -12,15 +13,14 @@ from ..._model.filter import CancelTasks, Count, Dimension, Filter, Page
 from ..._model.lease import Claimed
 from ..._model.state import State
 from ..._model.task import Error, TaskId
-from ..._model.verdict import Settlement
-from ..._store.protocol import Store
 from .steps import (
     BOOM,
     OPERATOR,
+    Ending,
     ManualWorker,
     StoreTest,
     a_task,
-    all_tasks,
+    all_pages,
     bury,
     complete,
     retry,
@@ -29,34 +29,33 @@ from .steps import (
 )
 
 
-async def found(store: Store, **fields: object) -> list[TaskId]:
-    """Return the ids of matching tasks, oldest first."""
-    return [task.id for task in await all_tasks(store, Filter(**fields))]  # type: ignore[arg-type]  # by name
-
-
 class TestFind(StoreTest):
+    async def found(self, **fields: object) -> list[TaskId]:
+        """Return the ids of matching tasks, oldest first."""
+        return [task.id for task in await self.all_tasks(Filter(**fields))]  # type: ignore[arg-type]  # by name
+
     async def test_an_empty_filter_matches_all(self) -> None:
         ids = [await self.enqueue_one() for _ in range(3)]
 
-        assert await found(self.store) == ids
+        assert await self.found() == ids
 
     async def test_by_ids(self) -> None:
         ids = [await self.enqueue_one() for _ in range(3)]
 
-        assert await found(self.store, ids=(ids[2], ids[0], "no such id")) == [ids[0], ids[2]]
+        assert await self.found(ids=(ids[2], ids[0], "no such id")) == [ids[0], ids[2]]
 
     async def test_by_many_ids(self) -> None:
         batch = some_tasks(1200)
         await self.store.enqueue(batch)
 
-        assert len(await found(self.store, ids=tuple(new.id for new in batch))) == 1200
+        assert len(await self.found(ids=tuple(new.id for new in batch))) == 1200
 
     @pytest.mark.parametrize("field", ["ids", "states", "types", "queues", "tenants"])
     async def test_an_empty_list_matches_nothing(self, field: str) -> None:
         before = await self.enqueue_one()
         nothing = Filter(**{field: ()})  # type: ignore[arg-type]  # by name
 
-        assert await found(self.store, **{field: ()}) == []
+        assert await self.found(**{field: ()}) == []
         assert [count.number for count in await self.store.count(nothing, ())] == [0]
         assert list(await self.store.count(nothing, (Dimension.QUEUE,))) == []
         assert list(await self.store.apply(CancelTasks(by=OPERATOR), nothing, limit=10)) == []
@@ -67,9 +66,9 @@ class TestFind(StoreTest):
         scheduled = await self.enqueue_one(delay=timedelta(seconds=9))
         held = (await self.enqueue_and_claim(worker)).task.id
 
-        assert await found(self.store, states=(State.READY,)) == [ready]
-        assert await found(self.store, states=(State.RUNNING, State.SCHEDULED)) == [scheduled, held]
-        assert await found(self.store, states=(State.DEAD,)) == []
+        assert await self.found(states=(State.READY,)) == [ready]
+        assert await self.found(states=(State.RUNNING, State.SCHEDULED)) == [scheduled, held]
+        assert await self.found(states=(State.DEAD,)) == []
 
     @pytest.mark.parametrize(
         ("field", "name"), [("types", "type"), ("queues", "queue"), ("tenants", "tenant")]
@@ -77,21 +76,21 @@ class TestFind(StoreTest):
     async def test_by_type_queue_and_tenant(self, field: str, name: str) -> None:
         ids = [await self.enqueue_one(**{name: value}) for value in ("a", "b", "c", "a", "A", "a%")]
 
-        assert await found(self.store, **{field: ("a",)}) == [ids[0], ids[3]]
-        assert await found(self.store, **{field: ("b", "c")}) == [ids[1], ids[2]]
-        assert await found(self.store, **{field: ("d",)}) == []
+        assert await self.found(**{field: ("a",)}) == [ids[0], ids[3]]
+        assert await self.found(**{field: ("b", "c")}) == [ids[1], ids[2]]
+        assert await self.found(**{field: ("d",)}) == []
 
     async def test_by_no_tenant(self) -> None:
         ids = [await self.enqueue_one(tenant=tenant) for tenant in ("", "acme")]
 
-        assert await found(self.store, tenants=("",)) == [ids[0]]
+        assert await self.found(tenants=("",)) == [ids[0]]
 
     async def test_by_root(self) -> None:
         root = await self.enqueue_one()
         step = await self.enqueue_one(root=root)
         await self.enqueue_one()
 
-        assert await found(self.store, root=root) == [root, step]
+        assert await self.found(root=root) == [root, step]
 
     async def test_by_idempotency_key(self) -> None:
         ids = [
@@ -99,26 +98,21 @@ class TestFind(StoreTest):
             for tenant, key in (("", "k"), ("a", "k"), ("", "other"))
         ]
 
-        assert await found(self.store, idempotency_key="k") == ids[:2]
+        assert await self.found(idempotency_key="k") == ids[:2]
 
     async def test_by_a_part_of_the_error(self, worker: ManualWorker) -> None:
         ids = []
-        for error in (
-            Error(type="ValueError", message="100% of it_is gone"),
-            Error(type="KeyError", message="100 of it is gone"),
-        ):
+        for name, message in (("ValueError", "100% of it_is gone"), ("KeyError", "100 of it is gone")):
             claimed = await self.enqueue_and_claim(worker)
-            await self.settle_now(bury(claimed, error))
+            await self.settle_now(bury(claimed, Error(type=name, message=message)))
             ids.append(claimed.task.id)
         await self.enqueue_one()
 
-        assert await found(self.store, error="Error") == ids
-        assert await found(self.store, error="ValueErr") == [ids[0]]
-        assert await found(self.store, error="gone") == ids
-        assert await found(self.store, error="GONE") == ids
-        assert await found(self.store, error="0% o") == [ids[0]]
-        assert await found(self.store, error="t_i") == [ids[0]]
-        assert await found(self.store, error="nothing of it") == []
+        for part in ("Error", "gone", "GONE"):
+            assert await self.found(error=part) == ids
+        for part in ("ValueErr", "0% o", "t_i"):
+            assert await self.found(error=part) == [ids[0]]
+        assert await self.found(error="nothing of it") == []
 
     async def test_by_creation(self) -> None:
         ids = []
@@ -127,10 +121,10 @@ class TestFind(StoreTest):
             self.clock.advance(1)
         second, last = (await self.load(ids[1])).created_at, (await self.load(ids[3])).created_at
 
-        assert await found(self.store, created_after=second) == ids[1:]
-        assert await found(self.store, created_before=last) == ids[:3]
-        assert await found(self.store, created_after=second, created_before=last) == ids[1:3]
-        assert await found(self.store, created_before=second, created_after=last) == []
+        assert await self.found(created_after=second) == ids[1:]
+        assert await self.found(created_before=last) == ids[:3]
+        assert await self.found(created_after=second, created_before=last) == ids[1:3]
+        assert await self.found(created_before=second, created_after=last) == []
 
     async def test_by_finish(self, worker: ManualWorker) -> None:
         await self.enqueue_one()
@@ -142,17 +136,17 @@ class TestFind(StoreTest):
             ids.append(claimed.task.id)
             ends.append(self.clock.now())
 
-        assert await found(self.store, finished_after=ends[1]) == ids[1:]
-        assert await found(self.store, finished_before=ends[1]) == ids[:1]
-        assert await found(self.store, finished_after=ends[0], finished_before=ends[2]) == ids[:2]
+        assert await self.found(finished_after=ends[1]) == ids[1:]
+        assert await self.found(finished_before=ends[1]) == ids[:1]
+        assert await self.found(finished_after=ends[0], finished_before=ends[2]) == ids[:2]
 
     async def test_every_field_must_match(self) -> None:
         both = await self.enqueue_one(queue="a", tenant="t")
         await self.enqueue_one(queue="a")
         await self.enqueue_one(tenant="t")
 
-        assert await found(self.store, queues=("a",), tenants=("t",), states=(State.READY,)) == [both]
-        assert await found(self.store, queues=("a",), tenants=("t",), states=(State.DEAD,)) == []
+        assert await self.found(queues=("a",), tenants=("t",), states=(State.READY,)) == [both]
+        assert await self.found(queues=("a",), tenants=("t",), states=(State.DEAD,)) == []
 
 
 class TestPages(StoreTest):
@@ -161,14 +155,12 @@ class TestPages(StoreTest):
     async def test_pages_are_complete_and_without_duplicates(self, limit: int, *, newest_first: bool) -> None:
         batch = some_tasks(10)
         await self.store.enqueue(batch[::-1])
-        page = Page(limit=limit, newest_first=newest_first)
-        pages = [await self.store.find(Filter(), page)]
-        while pages[-1].cursor is not None:
-            pages.append(await self.store.find(Filter(), replace(page, cursor=pages[-1].cursor)))
 
-        ids = [task.id for part in pages for task in part.items]
+        pages = await all_pages(partial(self.store.find, Filter()), limit=limit, newest_first=newest_first)
+
+        ids = [task.id for part in pages for task in part]
         assert ids == sorted((new.id for new in batch), reverse=newest_first)
-        assert [len(part.items) for part in pages[:-1]] == [limit] * (len(pages) - 1)
+        assert [len(part) for part in pages[:-1]] == [limit] * (len(pages) - 1)
         assert len(pages) == -(-10 // limit)
 
     @pytest.mark.parametrize("newest_first", [False, True])
@@ -208,13 +200,11 @@ class TestCount(StoreTest):
     async def test_counts_report_when_the_first_task_was_due(self) -> None:
         """Whatever the order in which they were enqueued, or would be claimed."""
         start = await self.store.now()
-        later = start + timedelta(seconds=30)
         await self.enqueue_one(queue="a", delay=timedelta(seconds=30))
         self.clock.advance(10)
         await self.enqueue_one(queue="a", priority=9, boost=9_000)
-        await self.enqueue_one(
-            queue="b", run_at=start - timedelta(days=1)
-        )  # The waiting time starts at its creation.
+        # The waiting time starts at its creation.
+        await self.enqueue_one(queue="b", run_at=start - timedelta(days=1))
         self.clock.advance(50)
         await self.store.promote(10)
         await self.enqueue_one(queue="a")
@@ -227,7 +217,7 @@ class TestCount(StoreTest):
         (none,) = await self.store.count(Filter(states=(State.DEAD,)), ())
 
         assert by_queue == {"a": start + timedelta(seconds=10), "b": start + timedelta(seconds=10)}
-        assert late.oldest_at == later
+        assert late.oldest_at == start + timedelta(seconds=30)
         assert none.oldest_at is None
 
     async def test_a_retried_task_counts_from_when_it_is_due(self, held: Claimed) -> None:
@@ -249,21 +239,18 @@ class TestCount(StoreTest):
         assert (all_of_them.values, all_of_them.number, some.number) == ((), 3, 2)
 
     @pytest.mark.parametrize(
-        "by",
-        [by for size in range(1, 5) for by in permutations(Dimension, size)],
-        ids="-".join,
+        "by", [by for size in range(1, 5) for by in permutations(Dimension, size)], ids="-".join
     )
     async def test_by_every_combination_of_dimensions(self, by: tuple[Dimension, ...]) -> None:
-        await self.store.enqueue(
-            [
-                a_task(queue="ab"[n % 2], type="xyz"[n % 3], tenant=("", "t")[n // 4 % 2], delay=_delay(n))
-                for n in range(12)
-            ]
+        delays = [None if n % 5 else timedelta(seconds=9) for n in range(12)]
+        batch = [
+            a_task(queue="ab"[n % 2], type="xyz"[n % 3], tenant=("", "t")[n // 4 % 2], delay=delay)
+            for n, delay in enumerate(delays)
+        ]
+        await self.store.enqueue(batch)
+        expected = Counter(
+            tuple(str(getattr(task, dimension.value)) for dimension in by) for task in await self.all_tasks()
         )
-        expected: dict[tuple[str, ...], int] = {}
-        for task in await self.all_tasks():
-            values = tuple(str(getattr(task, dimension.value)) for dimension in by)
-            expected[values] = expected.get(values, 0) + 1
 
         counts = await self.store.count(Filter(), by)
 
@@ -277,10 +264,6 @@ class TestCount(StoreTest):
         assert [(count.values, count.number) for count in counts] == [(("a",), 2), (("b",), 2)]
 
 
-def _delay(n: int) -> timedelta | None:
-    return timedelta(seconds=9) if n % 5 == 0 else None
-
-
 class TestAttempts(StoreTest):
     async def test_every_settled_lease_is_recorded(self) -> None:
         worker = await self.new_worker("w7")
@@ -292,20 +275,19 @@ class TestAttempts(StoreTest):
             self.clock.advance(1)
             done = ending(claimed)
             await self.settle_now(done)
-            expected.append(
-                Attempt(
-                    task_id=claimed.task.id,
-                    number=number,
-                    fence=claimed.task.fence,
-                    worker="w7",
-                    claimed_at=claimed_at,
-                    finished_at=self.clock.now(),
-                    duration=0.25,
-                    outcome=done.outcome,
-                    error=BOOM if ending is retry else None,
-                    trace=trace,
-                )
+            line = Attempt(
+                task_id=claimed.task.id,
+                number=number,
+                fence=claimed.task.fence,
+                worker="w7",
+                claimed_at=claimed_at,
+                finished_at=self.clock.now(),
+                duration=0.25,
+                outcome=done.outcome,
+                error=BOOM if ending is retry else None,
+                trace=trace,
             )
+            expected.append(line)
             if ending is not complete:
                 claimed = await worker.claim_one(claimed.task.queue)
 
@@ -330,9 +312,8 @@ class TestAttempts(StoreTest):
         assert (line.fence, line.error) == (again.task.fence, BOOM)
 
     @pytest.mark.parametrize("ending", [complete, bury])
-    async def test_only_the_newest_attempts_are_kept(
-        self, worker: ManualWorker, held: Claimed, ending: Callable[[Claimed], Settlement]
-    ) -> None:
+    async def test_only_the_newest_attempts_are_kept(self, worker: ManualWorker, ending: Ending) -> None:
+        held = await self.enqueue_and_claim(worker)
         fences = [held.task.fence]
         for _ in range(MAX_RECORDED + 5):
             await self.settle_now(snooze(held))
@@ -353,7 +334,5 @@ class TestAttempts(StoreTest):
 
         lines = await self.store.attempts(held.task.id)
 
-        assert [(line.number, line.fence) for line in lines] == [
-            (1, held.task.fence),
-            (1, again.task.fence),
-        ]
+        fences = [held.task.fence, again.task.fence]
+        assert [(line.number, line.fence) for line in lines] == [(1, fence) for fence in fences]

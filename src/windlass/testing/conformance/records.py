@@ -1,19 +1,20 @@
 """Records: put, remove and list; and the sessions and audit entries that the store writes itself."""
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from msgspec.structs import replace
 
 from ..._model.alert import Alert, AlertState
-from ..._model.filter import By, Page
+from ..._model.filter import By
 from ..._model.key import ApiKey, Scope
 from ..._model.limit import Limit
 from ..._model.queue import Fairness, Ordering, QueueSettings, Retention
 from ..._model.record import Audit, Session, StoredRecord, Worker
 from ..._model.schedule import Schedule, Tick
 from ...errors import NotSupported
-from .steps import OPERATOR, ManualWorker, StoreTest
+from .steps import OPERATOR, ManualWorker, StoreTest, all_pages
 
 FULL = QueueSettings(
     name="reports/ünï",
@@ -23,7 +24,8 @@ FULL = QueueSettings(
 )
 
 
-KEPT = (
+KEPT: tuple[QueueSettings | StoredRecord, ...] = (
+    FULL,
     Limit(name="mail", queue="mail", by="tenant", running=3, rate=0.5, burst=7),
     Schedule(
         name="nightly", type="report", payload=b'{"a":"\xc3\xbc"}', cron="0 3 * * *", zone="Europe/Zurich"
@@ -34,15 +36,26 @@ KEPT = (
 )
 
 
+HASH = "0f" * 32
+KEY = ApiKey(
+    name="k1", label="web", hash=HASH, scopes=(Scope.READ,), created_at=datetime(2026, 1, 1, tzinfo=UTC)
+)
+
+every_kind = pytest.mark.parametrize("record", KEPT, ids=lambda record: type(record).__name__)
+every_audited_kind = pytest.mark.parametrize("record", (*KEPT, KEY), ids=lambda record: type(record).__name__)
+
+
 class TestStoredRecords(StoreTest):
-    @pytest.mark.parametrize("record", KEPT, ids=lambda record: type(record).__name__)
-    async def test_a_record_is_returned_as_it_was_put(self, record: StoredRecord) -> None:
+    @every_kind
+    async def test_a_record_is_returned_as_it_was_put(self, record: QueueSettings | StoredRecord) -> None:
         await self.store.put(record)
 
         assert await self.all_records(type(record)) == (record,)
 
-    @pytest.mark.parametrize("record", KEPT, ids=lambda record: type(record).__name__)
-    async def test_a_record_is_replaced_and_removed_by_name(self, record: StoredRecord) -> None:
+    @every_kind
+    async def test_a_record_is_replaced_and_removed_by_name(
+        self, record: QueueSettings | StoredRecord
+    ) -> None:
         other, changed = replace(record, name="other"), replace(record)
         for one in (record, other, changed):
             await self.store.put(one)
@@ -58,34 +71,24 @@ class TestStoredRecords(StoreTest):
 
         await self.store.remove(Limit, "same")
 
-        assert [len(await self.all_records(type(record))) for record in KEPT] == [0, 1, 1, 1, 1]
+        assert [len(await self.all_records(type(record))) for record in KEPT] == [1, 0, 1, 1, 1, 1]
 
     @pytest.mark.parametrize("newest_first", [False, True])
-    async def test_pages_are_complete_and_in_order(self, *, newest_first: bool) -> None:
-        names = [f"limit-{letter}" for letter in "dbeac"]
+    @every_kind
+    async def test_pages_are_complete_and_in_order(
+        self, record: QueueSettings | StoredRecord, *, newest_first: bool
+    ) -> None:
+        names = [f"name-{letter}" for letter in "dbeac"]
         for name in names:
-            await self.store.put(Limit(name=name, running=1))
-        page = Page(limit=2, newest_first=newest_first)
+            await self.store.put(replace(record, name=name))
 
-        found: list[str] = []
-        while True:
-            part = await self.store.records(Limit, page)
-            found += [limit.name for limit in part.items]
-            if part.cursor is None:
-                break
-            page = replace(page, cursor=part.cursor)
+        pages = await all_pages(partial(self.store.records, type(record)), limit=2, newest_first=newest_first)
 
-        assert found == sorted(names, reverse=newest_first)
+        assert [one.name for part in pages for one in part] == sorted(names, reverse=newest_first)
+        assert [len(part) for part in pages] == [2, 2, 1]
 
 
 class TestRecords(StoreTest):
-    async def test_queue_settings_are_returned_as_they_were_put(self) -> None:
-        plain = QueueSettings(name="plain")
-        await self.store.put(FULL)
-        await self.store.put(plain)
-
-        assert await self.all_records(QueueSettings) == (plain, FULL)
-
     async def test_putting_again_replaces(self) -> None:
         await self.store.put(FULL)
         changed = replace(FULL, paused=False, retention=None)
@@ -94,42 +97,17 @@ class TestRecords(StoreTest):
 
         assert await self.all_records(QueueSettings) == (changed,)
 
-    async def test_removing_says_whether_there_was_one(self) -> None:
-        await self.store.put(FULL)
-
-        assert [await self.store.remove(QueueSettings, FULL.name) for _ in range(2)] == [True, False]
-        assert await self.all_records(QueueSettings) == ()
-
     async def test_removing_a_session_says_whether_there_was_one(self, worker: ManualWorker) -> None:
         assert [await self.store.remove(Session, worker.session) for _ in range(2)] == [True, False]
         assert await self.all_records(Session) == ()
 
-    @pytest.mark.parametrize("newest_first", [False, True])
-    async def test_pages_of_records_are_complete_and_in_order(self, *, newest_first: bool) -> None:
-        names = [f"queue-{letter}" for letter in "dbeac"]
-        for name in names:
-            await self.store.put(QueueSettings(name=name))
-        page = Page(limit=2, newest_first=newest_first)
-        pages = [await self.store.records(QueueSettings, page)]
-        while (cursor := pages[-1].cursor) is not None:
-            pages.append(await self.store.records(QueueSettings, replace(page, cursor=cursor)))
-
-        found = [settings.name for part in pages for settings in part.items]
-        assert found == sorted(names, reverse=newest_first)
-        assert [len(part.items) for part in pages] == [2, 2, 1]
-
     async def test_the_store_alone_writes_sessions_and_audits(self) -> None:
         now = self.clock.now()
-        before = await self.dump()
+        session = Session(id="s", worker=Worker(name="w"), started_at=now, beat_at=now, expires_at=now)
 
-        with pytest.raises(NotSupported):
-            await self.store.put(
-                Session(id="s", worker=Worker(name="w"), started_at=now, beat_at=now, expires_at=now)
-            )
-        with pytest.raises(NotSupported):
-            await self.store.put(Audit(id="a", at=now, who="eve", why="", action="cancel", task_id="t"))
-
-        assert await self.dump() == before
+        for record in (session, Audit(id="a", at=now, who="eve", why="", action="cancel", task_id="t")):
+            async with self.refused(NotSupported):
+                await self.store.put(record)
 
     async def test_the_audit_log_cannot_be_shortened(self) -> None:
         await self.cancel(await self.enqueue_one())
@@ -141,20 +119,10 @@ class TestRecords(StoreTest):
         assert await self.all_records(Audit) == (line,)
 
 
-HASH = "0f" * 32
-CHANGED = (
-    QueueSettings(name="mail", paused=True),
-    *KEPT,
-    ApiKey(
-        name="k1", label="web", hash=HASH, scopes=(Scope.READ,), created_at=datetime(2026, 1, 1, tzinfo=UTC)
-    ),
-)
-
-
 class TestAuditedRecords(StoreTest):
     """Operators' changes to records are logged in the same transaction; those of programs are not."""
 
-    @pytest.mark.parametrize("record", CHANGED, ids=lambda record: type(record).__name__)
+    @every_audited_kind
     async def test_put_and_remove_by_an_operator_are_logged(
         self, record: QueueSettings | StoredRecord
     ) -> None:
@@ -181,7 +149,7 @@ class TestAuditedRecords(StoreTest):
         assert '"paused":true' in paused.detail
         assert '"by":"tenant","rate":0.5' in limited.detail
 
-    @pytest.mark.parametrize("record", CHANGED, ids=lambda record: type(record).__name__)
+    @every_audited_kind
     async def test_changes_without_an_operator_are_not_logged(
         self, record: QueueSettings | StoredRecord
     ) -> None:
@@ -190,7 +158,7 @@ class TestAuditedRecords(StoreTest):
 
         assert await self.all_records(Audit) == ()
 
-    @pytest.mark.parametrize("kind", [Session, *map(type, CHANGED)], ids=lambda kind: kind.__name__)
+    @pytest.mark.parametrize("kind", [Session, *map(type, KEPT), ApiKey], ids=lambda kind: kind.__name__)
     async def test_removing_nothing_is_not_logged(self, kind: type[QueueSettings]) -> None:
         assert not await self.store.remove(kind, "nothing", OPERATOR)
 
@@ -214,7 +182,7 @@ class TestAuditedRecords(StoreTest):
 
     async def test_entries_contain_no_secrets(self) -> None:
         secrets = (HASH, "s3cret", "p4th", "qu3ry", "us3r")
-        await self.store.put(CHANGED[-1], OPERATOR)
+        await self.store.put(KEY, OPERATOR)
         await self.store.put(
             Schedule(name="s", type="t", payload=b'{"card":"s3cret"}', secret=("card",)), OPERATOR
         )
@@ -254,13 +222,10 @@ class TestAuditedRecords(StoreTest):
         for number, task_id in enumerate(ids):
             await self.cancel(task_id)
             await self.store.put(QueueSettings(name=f"q{number}"), OPERATOR)
-        page = Page(limit=2, newest_first=newest_first)
 
-        pages = [await self.store.records(Audit, page)]
-        while (cursor := pages[-1].cursor) is not None:
-            pages.append(await self.store.records(Audit, replace(page, cursor=cursor)))
+        pages = await all_pages(partial(self.store.records, Audit), limit=2, newest_first=newest_first)
 
-        subjects = [line.task_id or line.subject for part in pages for line in part.items]
+        subjects = [line.task_id or line.subject for part in pages for line in part]
         expected = [about for number, task_id in enumerate(ids) for about in (task_id, f"queue q{number}")]
         assert subjects == (expected[::-1] if newest_first else expected)
-        assert [len(part.items) for part in pages] == [2, 2, 2]
+        assert [len(part) for part in pages] == [2, 2, 2]

@@ -1,6 +1,6 @@
 """Helpers of the scenarios: new tasks, a manual worker, settlements, and a dump of the whole store."""
 
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -20,9 +20,12 @@ from ..._model.state import State
 from ..._model.task import DEFAULT_QUEUE, Error, NewTask, Task, TaskId
 from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settled, Settlement, Verdict
 from ..._store.protocol import Store
+from ...errors import WindlassError
 from ..clock import ManualClock
 
+E = TypeVar("E", bound=WindlassError)
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 
 LEASE = timedelta(seconds=30)
 NO_DELAY = timedelta(0)
@@ -101,6 +104,10 @@ class ManualWorker:
         assert len(claimed) == 1, "nothing was ready to claim"
         return claimed[0]
 
+    async def rescue(self, limit: int = 10) -> Sequence[Claimed]:
+        """Take over tasks of expired sessions."""
+        return await self.store.rescue(self.session, limit)
+
 
 async def worker_on(store: Store, name: str = "worker", lease_for: timedelta = LEASE) -> ManualWorker:
     """Return a worker with an open session."""
@@ -155,7 +162,9 @@ def stop(of: Claimed | Lease) -> Settlement:
     return settlement(of, Cancel(), "stopped")
 
 
-ENDINGS: dict[str, Callable[[Claimed | Lease], Settlement]] = {
+Ending = Callable[[Claimed | Lease], Settlement]
+
+ENDINGS: dict[str, Ending] = {
     "complete": complete,
     "retry": retry,
     "snooze": snooze,
@@ -178,11 +187,18 @@ async def settle_now(store: Store, *batch: Settlement) -> None:
     assert set(await settle(store, *batch)) <= {Receipt.APPLIED}
 
 
+async def enqueue_and_settle(store: Store, worker: ManualWorker, ending: Ending, **changes: Any) -> Claimed:
+    """Enqueue one task, claim it and settle it; return it as it was claimed."""
+    claimed = await enqueue_and_claim(store, worker, **changes)
+    await settle_now(store, ending(claimed))
+    return claimed
+
+
 async def take_over(store: Store, clock: ManualClock, stalled: Claimed) -> tuple[ManualWorker, Claimed]:
     """Let the stalled worker's lease expire and another worker take the task over."""
     clock.advance(LEASE)
     rescuer = await worker_on(store, "rescuer")
-    (rescued,) = await store.rescue(rescuer.session, limit=10)
+    (rescued,) = await rescuer.rescue()
     assert rescued.task.id == stalled.task.id
     return rescuer, rescued
 
@@ -207,28 +223,25 @@ async def discard(store: Store, *ids: TaskId) -> Sequence[TaskId]:
     return await act(store, Discard(by=OPERATOR), *ids)
 
 
+async def all_pages(
+    read: Callable[[Page], Awaitable[Slice[T]]], *, limit: int = 1000, newest_first: bool = False
+) -> list[Sequence[T]]:
+    """Return the items of every page."""
+    page = Page(limit=limit, newest_first=newest_first)
+    parts = [await read(page)]
+    while (cursor := parts[-1].cursor) is not None:
+        parts.append(await read(replace(page, cursor=cursor)))
+    return [part.items for part in parts]
+
+
 async def all_tasks(store: Store, where: Filter = EVERYTHING, *, limit: int = 1000) -> list[Task]:
     """Return every matching task, oldest first, page by page."""
-    found: list[Task] = []
-    page = Page(limit=limit)
-    while True:
-        part: Slice[Task] = await store.find(where, page)
-        found += part.items
-        if part.cursor is None:
-            return found
-        page = replace(page, cursor=part.cursor)
+    return [task for part in await all_pages(partial(store.find, where), limit=limit) for task in part]
 
 
 async def all_records(store: Store, kind: type[R]) -> tuple[R, ...]:
     """Return every record of a kind, by name."""
-    found: list[R] = []
-    page = Page(limit=1000)
-    while True:
-        part = await store.records(kind, page)
-        found += part.items
-        if part.cursor is None:
-            return tuple(found)
-        page = replace(page, cursor=part.cursor)
+    return tuple(record for part in await all_pages(partial(store.records, kind)) for record in part)
 
 
 class Dump(Struct, frozen=True, kw_only=True):
@@ -270,6 +283,7 @@ class StoreTest:
         self.discard = partial(discard, store)
         self.dump = partial(dump, store)
         self.enqueue_and_claim = partial(enqueue_and_claim, store)
+        self.enqueue_and_settle = partial(enqueue_and_settle, store)
         self.enqueue_one = partial(enqueue_one, store)
         self.exists = partial(exists, store)
         self.load = partial(load, store)
@@ -296,3 +310,10 @@ class StoreTest:
         before = await self.dump()
         yield
         assert await self.dump() == before
+
+    @asynccontextmanager
+    async def refused(self, error: type[E]) -> AsyncIterator[pytest.ExceptionInfo[E]]:
+        """Assert that the block raises this error and changes nothing."""
+        async with self.unchanged():
+            with pytest.raises(error) as refusal:
+                yield refusal

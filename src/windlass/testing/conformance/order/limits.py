@@ -117,7 +117,7 @@ class TestCaps(StoreTest):
         (stale,) = await worker.claim(1, "q")
         self.clock.advance(LEASE)
         rescuer = await self.new_worker("rescuer")
-        (rescued,) = await self.store.rescue(rescuer.session, limit=10)
+        (rescued,) = await rescuer.rescue()
 
         await self.store.settle([complete(stale)])
         before = await started(rescuer)
@@ -134,7 +134,7 @@ class TestCaps(StoreTest):
         worker = await self.new_worker("worker 2")
 
         before = await started(worker)  # It may still be running.
-        (rescued,) = await self.store.rescue(worker.session, limit=10)
+        (rescued,) = await worker.rescue()
         still = await started(worker)
         await self.settle_now(release(rescued))
 

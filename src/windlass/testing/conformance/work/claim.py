@@ -67,29 +67,26 @@ class TestClaim(StoreTest):
         self.clock.advance(LEASE)
         rescuer = await self.new_worker()
 
-        (rescued,) = await self.store.rescue(rescuer.session, limit=10)
+        (rescued,) = await rescuer.rescue()
 
         assert rescued.task.attempt == 1
 
     async def test_an_unknown_session_claims_nothing(self) -> None:
         await self.enqueue_one()
-        before = await self.dump()
-        unknown = ManualWorker(self.store)
 
-        with pytest.raises(SessionLost):
-            await unknown.claim()
+        async with self.unchanged():
+            unknown = ManualWorker(self.store)
 
-        assert await self.dump() == before
+            with pytest.raises(SessionLost):
+                await unknown.claim()
 
     async def test_an_expired_session_claims_nothing(self, worker: ManualWorker) -> None:
         await self.enqueue_one()
         self.clock.advance(LEASE)
-        before = await self.dump()
 
-        with pytest.raises(SessionLost):
-            await worker.claim()
-
-        assert await self.dump() == before
+        async with self.unchanged():
+            with pytest.raises(SessionLost):
+                await worker.claim()
 
     async def test_a_session_claims_until_the_very_end_of_its_lease(self, worker: ManualWorker) -> None:
         await self.enqueue_one()

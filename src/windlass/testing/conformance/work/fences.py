@@ -26,65 +26,48 @@ class TestFences(StoreTest):
     @every_ending
     async def test_a_stalled_workers_late_settle_changes_nothing(self, held: Claimed, ending: str) -> None:
         await self.take_over(held)
-        before = await self.dump()
 
-        receipts = await self.settle(ENDINGS[ending](held))
-
-        assert receipts == (Receipt.LOST,)
-        assert await self.dump() == before
+        async with self.unchanged():
+            assert await self.settle(ENDINGS[ending](held)) == (Receipt.LOST,)
 
     @every_ending
     async def test_a_late_settle_does_not_affect_the_next_attempt(self, held: Claimed, ending: str) -> None:
         rescuer, rescued = await self.take_over(held)
         await self.settle_now(retry(rescued))
         await rescuer.claim_one(held.task.queue)
-        before = await self.dump()
 
-        assert await self.settle(ENDINGS[ending](held), ENDINGS[ending](rescued)) == (Receipt.LOST,) * 2
-        assert await self.dump() == before
+        async with self.unchanged():
+            assert await self.settle(ENDINGS[ending](held), ENDINGS[ending](rescued)) == (Receipt.LOST,) * 2
 
     @every_ending
     async def test_an_old_lease_is_invalid_after_a_snooze(self, worker: ManualWorker, ending: str) -> None:
-        snoozed = await self.enqueue_and_claim(worker)
-        await self.settle_now(snooze(snoozed))
+        snoozed = await self.enqueue_and_settle(worker, snooze)
         again = await worker.claim_one(snoozed.task.queue)
         assert again.task.attempt == snoozed.task.attempt
-        before = await self.dump()
 
-        receipts = await self.settle(ENDINGS[ending](snoozed))
-
-        assert receipts == (Receipt.LOST,)
-        assert await self.dump() == before
+        async with self.unchanged():
+            assert await self.settle(ENDINGS[ending](snoozed)) == (Receipt.LOST,)
 
     @every_ending
     async def test_an_old_lease_is_invalid_after_a_replay(self, worker: ManualWorker, ending: str) -> None:
-        buried = await self.enqueue_and_claim(worker)
-        await self.settle_now(bury(buried))
+        buried = await self.enqueue_and_settle(worker, bury)
         await self.replay(buried.task.id)
         again = await worker.claim_one(buried.task.queue)
         assert again.task.attempt == buried.task.attempt
-        before = await self.dump()
 
-        receipts = await self.settle(ENDINGS[ending](buried))
-
-        assert receipts == (Receipt.LOST,)
-        assert await self.dump() == before
+        async with self.unchanged():
+            assert await self.settle(ENDINGS[ending](buried)) == (Receipt.LOST,)
 
     @every_ending
     async def test_repeating_a_settle_is_harmless(self, held: Claimed, ending: str) -> None:
         await self.settle_now(ENDINGS[ending](held))
-        before = await self.dump()
-        self.clock.advance(1)
 
-        receipts = await self.settle(ENDINGS[ending](held), ENDINGS[ending](held))
-
-        assert receipts == (Receipt.REPEATED, Receipt.REPEATED)
-        assert await self.dump() == before
+        async with self.unchanged():
+            self.clock.advance(1)
+            assert await self.settle(*[ENDINGS[ending](held)] * 2) == (Receipt.REPEATED,) * 2
 
     async def test_the_same_settlement_twice_in_a_batch_applies_once(self, held: Claimed) -> None:
-        receipts = await self.settle(retry(held), retry(held))
-
-        assert receipts == (Receipt.APPLIED, Receipt.REPEATED)
+        assert await self.settle(retry(held), retry(held)) == (Receipt.APPLIED, Receipt.REPEATED)
         assert len(await self.store.attempts(held.task.id)) == 1
 
     @pytest.mark.parametrize("first", ["complete", "bury", "cancel"])
@@ -93,30 +76,20 @@ class TestFences(StoreTest):
         self, held: Claimed, first: str, ending: str
     ) -> None:
         await self.settle_now(ENDINGS[first](held))
-        before = await self.dump()
 
-        receipts = await self.settle(ENDINGS[ending](held))
-
-        assert receipts == (Receipt.REPEATED,)
-        assert await self.dump() == before
+        async with self.unchanged():
+            assert await self.settle(ENDINGS[ending](held)) == (Receipt.REPEATED,)
 
     @every_ending
     async def test_an_unknown_fence_settles_nothing(self, held: Claimed, ending: str) -> None:
-        before = await self.dump()
-
-        for fence in (held.task.fence - 1, held.task.fence + 1):
-            receipts = await self.settle(ENDINGS[ending](Lease(held.task.id, fence)))
-            assert receipts == (Receipt.LOST,)
-
-        assert await self.dump() == before
+        async with self.unchanged():
+            for fence in (held.task.fence - 1, held.task.fence + 1):
+                assert await self.settle(ENDINGS[ending](Lease(held.task.id, fence))) == (Receipt.LOST,)
 
     async def test_settling_a_deleted_task_changes_nothing(self) -> None:
-        before = await self.dump()
-
-        (receipt,) = await self.settle(complete(Lease(a_task().id, 1), None, a_task()))
-
-        assert receipt is not Receipt.APPLIED
-        assert await self.dump() == before
+        async with self.unchanged():
+            (receipt,) = await self.settle(complete(Lease(a_task().id, 1), None, a_task()))
+            assert receipt is not Receipt.APPLIED
 
     async def test_an_expired_session_can_settle_tasks_not_taken_over(self, held: Claimed) -> None:
         self.clock.advance(LEASE * 2)
@@ -125,18 +98,16 @@ class TestFences(StoreTest):
         assert await self.state_of(held.task.id) is State.COMPLETED
 
     async def test_fences_only_rise(self, worker: ManualWorker) -> None:
-        fences = [(claimed := await self.enqueue_and_claim(worker)).task.fence]
-        queue = claimed.task.queue
+        leases = [await self.enqueue_and_claim(worker)]
+        queue = leases[0].task.queue
         for ending in (snooze, release, retry, bury, stop):
-            await self.settle_now(ending(claimed))
-            await self.replay(claimed.task.id)
-            claimed = await worker.claim_one(queue)
-            fences.append(claimed.task.fence)
+            await self.settle_now(ending(leases[-1]))
+            await self.replay(leases[0].task.id)
+            leases.append(await worker.claim_one(queue))
         await worker.beat(through=worker.claims)
-        fences.append((await worker.claim_one(queue)).task.fence)
-        self.clock.advance(LEASE)
-        rescuer = await self.new_worker()
-        fences += [one.task.fence for one in await self.store.rescue(rescuer.session, limit=10)]
+        leases.append(await worker.claim_one(queue))
+        _, rescued = await self.take_over(leases[-1])
 
+        fences = [one.task.fence for one in (*leases, rescued)]
         assert len(fences) == 8
         assert fences == sorted(set(fences))

@@ -41,21 +41,15 @@ class TestSessions(StoreTest):
         assert (await worker.beat(*leases, through=worker.claims)).alive
         self.clock.advance(LEASE - timedelta(seconds=1))
 
-        assert list(await self.store.rescue(other.session, limit=10)) == []
+        assert list(await other.rescue()) == []
         assert set(await self.settle(*(complete(lease) for lease in leases))) == {Receipt.APPLIED}
 
     async def test_an_unknown_session_is_not_alive_and_not_made(self) -> None:
-        before = await self.dump()
-
-        reply = await ManualWorker(self.store).beat()
-
-        assert not reply.alive
-        assert await self.dump() == before
+        async with self.unchanged():
+            assert not (await ManualWorker(self.store).beat()).alive
 
     async def test_a_deleted_session_is_not_alive(self, worker: ManualWorker, held: Claimed) -> None:
-        self.clock.advance(LEASE)
-        rescuer = await self.new_worker()
-        await self.store.rescue(rescuer.session, limit=10)
+        await self.take_over(held)
 
         assert not (await worker.beat(held.lease)).alive
 
@@ -68,14 +62,14 @@ class TestSessions(StoreTest):
 
         assert (reply.alive, reply.lost) == (True, ())
         rescuer = await self.new_worker()
-        assert list(await self.store.rescue(rescuer.session, limit=10)) == []
+        assert list(await rescuer.rescue()) == []
 
     async def test_a_heartbeat_may_shorten_the_lease(self, worker: ManualWorker) -> None:
         await worker.beat(lease_for=timedelta(seconds=1))
         self.clock.advance(1)
         rescuer = await self.new_worker()
 
-        await self.store.rescue(rescuer.session, limit=10)
+        await rescuer.rescue()
 
         assert not (await worker.beat()).alive
 
@@ -84,9 +78,7 @@ class TestHeartbeatReplies(StoreTest):
     async def test_lost_leases_are_named(self, worker: ManualWorker) -> None:
         lost, ended = await self.enqueue_and_claim(worker), await self.enqueue_and_claim(worker)
         await self.settle_now(complete(ended))
-        self.clock.advance(LEASE)
-        rescuer = await self.new_worker()
-        await self.store.rescue(rescuer.session, limit=10)
+        await self.take_over(lost)
         await worker.beat(opening=True)
         kept = await self.enqueue_and_claim(worker)
 
@@ -110,15 +102,12 @@ class TestHeartbeatReplies(StoreTest):
 
         assert (await self.load(held.task.id)).progress == half
 
-    async def test_progress_under_a_stale_lease_changes_nothing(self, worker: ManualWorker) -> None:
-        stale = await self.enqueue_and_claim(worker)
-        self.clock.advance(LEASE)
-        rescuer = await self.new_worker()
-        (rescued,) = await self.store.rescue(rescuer.session, limit=10)
+    async def test_progress_under_a_stale_lease_changes_nothing(self, held: Claimed) -> None:
+        rescuer, rescued = await self.take_over(held)
 
-        await rescuer.report(ProgressReport(stale.lease, Progress(fraction=0.9)), held=[rescued.lease])
+        await rescuer.report(ProgressReport(held.lease, Progress(fraction=0.9)), held=[rescued.lease])
 
-        assert await self.load(stale.task.id) == rescued.task
+        assert await self.load(held.task.id) == rescued.task
 
     async def test_progress_is_reset_at_the_next_claim(self, worker: ManualWorker, held: Claimed) -> None:
         await worker.report(ProgressReport(held.lease, Progress(fraction=0.5)), held=[held.lease])
@@ -135,8 +124,7 @@ class TestLostReplies(StoreTest):
     async def test_unacknowledged_claims_are_released_uncounted_with_a_new_fence(
         self, worker: ManualWorker
     ) -> None:
-        unacknowledged = await self.enqueue_and_claim(worker)
-        known = await self.enqueue_and_claim(worker)
+        unacknowledged, known = [await self.enqueue_and_claim(worker) for _ in range(2)]
 
         reply = await worker.beat(known.lease, through=worker.claims)
 
@@ -149,10 +137,9 @@ class TestLostReplies(StoreTest):
     async def test_a_released_task_cannot_be_settled_with_the_old_lease(self, worker: ManualWorker) -> None:
         unacknowledged = await self.enqueue_and_claim(worker)
         await worker.beat(through=worker.claims)
-        before = await self.dump()
 
-        assert await self.settle(complete(unacknowledged)) == (Receipt.LOST,)
-        assert await self.dump() == before
+        async with self.unchanged():
+            assert await self.settle(complete(unacknowledged)) == (Receipt.LOST,)
 
     async def test_a_task_released_by_a_heartbeat_keeps_its_rank(self, worker: ManualWorker) -> None:
         first = await self.enqueue_one()
@@ -208,19 +195,16 @@ class TestLostReplies(StoreTest):
         task = await self.load(unacknowledged.task.id)
         assert (task.state, task.finished_at, task.session) == (State.CANCELLED, self.clock.now(), None)
 
-    async def test_other_sessions_tasks_are_left_alone(self) -> None:
-        worker, other = await self.new_worker(), await self.new_worker()
-        theirs = await self.enqueue_and_claim(other)
+    async def test_other_sessions_tasks_are_left_alone(self, held: Claimed) -> None:
+        worker = await self.new_worker()
 
         reply = await worker.beat(through=1000)
 
         assert reply == await worker.beat(through=1000)
-        assert await self.load(theirs.task.id) == theirs.task
+        assert await self.load(held.task.id) == held.task
 
     async def test_a_rescue_whose_reply_was_lost_keeps_its_attempt_counted(self, held: Claimed) -> None:
-        self.clock.advance(LEASE)
-        rescuer = await self.new_worker()
-        (rescued,) = await self.store.rescue(rescuer.session, limit=10)
+        rescuer, rescued = await self.take_over(held)
 
         await rescuer.beat()
 

@@ -85,14 +85,17 @@ class TestTransactions(StoreTest):
     @each_way
     async def test_an_exception_rolls_back_both(self, held: Claimed, *, blocking: bool) -> None:
         await self.enqueue_one(after=(held.task.id,))
-        before = await self.dump()
 
-        with pytest.raises(Undone):
-            await transact(
-                self.store, complete(held, b"1", a_task()), beside=[a_task()], blocking=blocking, undone=True
-            )
+        async with self.unchanged():
+            with pytest.raises(Undone):
+                await transact(
+                    self.store,
+                    complete(held, b"1", a_task()),
+                    beside=[a_task()],
+                    blocking=blocking,
+                    undone=True,
+                )
 
-        assert await self.dump() == before
         await self.settle_now(complete(held))
 
     async def test_nothing_is_visible_before_the_commit(self, held: Claimed) -> None:
@@ -108,12 +111,8 @@ class TestTransactions(StoreTest):
         assert await self.state_of(held.task.id) is State.COMPLETED
 
     async def test_an_empty_transaction_changes_nothing(self) -> None:
-        before = await self.dump()
-
-        async with self.store.transaction():
+        async with self.unchanged(), self.store.transaction():
             pass
-
-        assert await self.dump() == before
 
     @pytest.mark.parametrize("ending", ENDINGS)
     async def test_a_transaction_settles_like_the_store(self, worker: ManualWorker, ending: str) -> None:
@@ -144,27 +143,23 @@ class TestTransactions(StoreTest):
     @pytest.mark.parametrize("ending", ENDINGS)
     async def test_a_lost_lease_settles_nothing_in_a_transaction(self, held: Claimed, ending: str) -> None:
         await self.take_over(held)
-        before = await self.dump()
 
-        assert await transact(self.store, ENDINGS[ending](held)) == (Receipt.LOST,)
-        assert await self.dump() == before
+        async with self.unchanged():
+            assert await transact(self.store, ENDINGS[ending](held)) == (Receipt.LOST,)
 
     async def test_a_lease_settled_elsewhere_is_not_applied(self, held: Claimed) -> None:
         """Its worker released the task: the transaction must fail, as its other writes must not commit."""
         await self.settle_now(release(held))
-        before = await self.dump()
 
-        assert await transact(self.store, complete(held)) == (Receipt.REPEATED,)
-        assert await self.dump() == before
+        async with self.unchanged():
+            assert await transact(self.store, complete(held)) == (Receipt.REPEATED,)
 
     async def test_settling_again_afterwards_is_harmless(self, held: Claimed) -> None:
         await transact(self.store, complete(held, b"1", a_task()))
-        before = await self.dump()
 
-        for ending in ENDINGS.values():
-            assert await self.settle(ending(held)) == (Receipt.REPEATED,)
-
-        assert await self.dump() == before
+        async with self.unchanged():
+            for ending in ENDINGS.values():
+                assert await self.settle(ending(held)) == (Receipt.REPEATED,)
 
     async def test_a_refused_enqueue_does_not_affect_the_rest(self, held: Claimed) -> None:
         await self.enqueue_one(fingerprint="f")

@@ -1,16 +1,14 @@
 """Apply: operators' actions on tasks, and the audit log."""
 
-from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 
-from ..._model.filter import Action, By, CancelTasks, Discard, Filter, Replay
+from ..._model.filter import By, CancelTasks, Discard, Filter, Replay
 from ..._model.lease import Claimed
 from ..._model.record import Audit
 from ..._model.state import State
-from ..._model.verdict import Settlement
-from .steps import OPERATOR, ManualWorker, StoreTest, a_task, bury, complete, some_tasks, stop
+from .steps import OPERATOR, Ending, ManualWorker, StoreTest, a_task, bury, complete, some_tasks, stop
 
 
 class TestCancel(StoreTest):
@@ -41,14 +39,10 @@ class TestCancel(StoreTest):
         assert (await worker.beat(held.lease, through=worker.claims)).cancel == (held.task.id,)
 
     async def test_ended_tasks_are_untouched(self, worker: ManualWorker) -> None:
-        ids = []
-        for ending in (complete, bury, stop):
-            claimed = await self.enqueue_and_claim(worker)
-            await self.settle_now(ending(claimed))
-            ids.append(claimed.task.id)
+        ended = [await self.enqueue_and_settle(worker, ending) for ending in (complete, bury, stop)]
 
         async with self.unchanged():
-            assert list(await self.cancel(*ids)) == []
+            assert list(await self.cancel(*(one.task.id for one in ended))) == []
 
     async def test_a_replay_clears_the_request_to_stop(self, worker: ManualWorker, held: Claimed) -> None:
         await self.cancel(held.task.id)
@@ -63,7 +57,7 @@ class TestCancel(StoreTest):
 class TestReplay(StoreTest):
     @pytest.mark.parametrize("ending", [bury, stop])
     async def test_dead_and_cancelled_tasks_are_replayed_with_all_their_attempts(
-        self, held: Claimed, ending: Callable[[Claimed], Settlement]
+        self, held: Claimed, ending: Ending
     ) -> None:
         await self.settle_now(ending(held))
         self.clock.advance(1)
@@ -106,11 +100,9 @@ class TestDiscard(StoreTest):
         assert list(await self.store.attempts(held.task.id)) == []
 
     async def test_only_dead_tasks_can_be_discarded(self, worker: ManualWorker) -> None:
-        ids = [await self.enqueue_one(), (await self.enqueue_and_claim(worker)).task.id]
-        for ending in (complete, stop):
-            claimed = await self.enqueue_and_claim(worker)
-            await self.settle_now(ending(claimed))
-            ids.append(claimed.task.id)
+        running = await self.enqueue_and_claim(worker)
+        ended = [await self.enqueue_and_settle(worker, ending) for ending in (complete, stop)]
+        ids = [await self.enqueue_one(), *(one.task.id for one in (running, *ended))]
 
         async with self.unchanged():
             assert list(await self.discard(*ids)) == []
@@ -140,7 +132,7 @@ class TestFilters(StoreTest):
         self, worker: ManualWorker
     ) -> None:
         for _ in range(3):
-            await self.settle_now(complete(await self.enqueue_and_claim(worker)))
+            await self.enqueue_and_settle(worker, complete)
         pending = await self.enqueue_one()
 
         done = await self.store.apply(CancelTasks(by=OPERATOR), Filter(), limit=1)
@@ -159,22 +151,16 @@ class TestFilters(StoreTest):
 
 
 class TestAudit(StoreTest):
-    @pytest.mark.parametrize(
-        ("action", "word"),
-        [
-            (CancelTasks(by=By(who="ada", why="by mistake")), "cancel"),
-            (Replay(by=By(who="ada", why="by mistake")), "replay"),
-            (Discard(by=By(who="ada", why="by mistake")), "discard"),
-        ],
-    )
+    @pytest.mark.parametrize("word", ["cancel", "replay", "discard"])
     async def test_the_audit_log_records_who_did_what_to_which_task_and_why(
-        self, held: Claimed, action: Action, word: str
+        self, held: Claimed, word: str
     ) -> None:
+        action = {"cancel": CancelTasks, "replay": Replay, "discard": Discard}[word]
         if word != "cancel":
             await self.settle_now(bury(held))
         self.clock.advance(1)
 
-        await self.act(action, held.task.id)
+        await self.act(action(by=By(who="ada", why="by mistake")), held.task.id)
 
         (line,) = await self.all_records(Audit)
         assert (line.who, line.why, line.action) == ("ada", "by mistake", word)

@@ -8,25 +8,9 @@ from ..._model.filter import Filter
 from ..._model.lease import Claimed
 from ..._model.queue import Retention
 from ..._model.state import State
+from ..._model.task import TaskId
 from ..._model.verdict import Receipt
-from ..._store.protocol import Store
-from ..clock import ManualClock
-from .steps import (
-    LEASE,
-    ManualWorker,
-    StoreTest,
-    a_task,
-    all_tasks,
-    bury,
-    cancel,
-    complete,
-    discard,
-    exists,
-    retry,
-    settle_now,
-    some_tasks,
-    stop,
-)
+from .steps import ManualWorker, StoreTest, a_task, bury, complete, retry, some_tasks, stop
 
 LONG = timedelta(days=100)
 
@@ -39,19 +23,14 @@ class TestSuccessors(StoreTest):
 
         await self.settle_now(complete(held, b"1", now, later))
 
-        assert [task.id for task in await self.all_tasks(Filter(root=held.task.id))] == [
-            held.task.id,
-            now.id,
-            later.id,
-        ]
+        chain = [task.id for task in await self.all_tasks(Filter(root=held.task.id))]
+        assert chain == [held.task.id, now.id, later.id]
         assert await self.state_of(now.id) is State.READY
         assert (await self.load(later.id)).run_at == self.clock.now() + timedelta(seconds=5)
         assert await self.state_of(later.id) is State.SCHEDULED
 
     async def test_a_lost_settle_has_no_successors(self, held: Claimed) -> None:
-        self.clock.advance(LEASE)
-        rescuer = await self.new_worker()
-        await rescuer.rescue()
+        await self.take_over(held)
 
         async with self.unchanged():
             assert await self.settle(complete(held, b"1", a_task())) == (Receipt.LOST,)
@@ -72,13 +51,6 @@ class TestSuccessors(StoreTest):
 
         assert await self.settle(settled) == (Receipt.REPEATED,)
         assert await self.state_of(successor.id) is State.COMPLETED
-
-
-async def fail(store: Store, worker: ManualWorker, queue: str) -> str:
-    """Claim and bury the next task of the queue; return its id."""
-    claimed = await worker.claim_one(queue)
-    await settle_now(store, bury(claimed))
-    return claimed.task.id
 
 
 class TestGroups(StoreTest):
@@ -158,30 +130,21 @@ class TestGroups(StoreTest):
         assert await self.state_of(early) is State.SCHEDULED
         assert await self.state_of(due) is State.READY
 
+    @pytest.mark.parametrize("enqueued", ["while it ran", "after its end"])
     async def test_a_task_waits_for_a_dead_predecessor_until_its_replay(
-        self, worker: ManualWorker, held: Claimed
+        self, worker: ManualWorker, held: Claimed, enqueued: str
     ) -> None:
-        last = await self.enqueue_one(after=(held.task.id,))
-        await self.settle_now(bury(held))
-        assert await self.state_of(last) is State.WAITING
+        last = a_task(after=(held.task.id,))
+        steps = [self.store.enqueue([last]), self.settle_now(bury(held))]
+        for step in steps if enqueued == "while it ran" else reversed(steps):
+            await step
+        assert await self.state_of(last.id) is State.WAITING
         await self.replay(held.task.id)
-        assert await self.state_of(last) is State.WAITING
+        assert await self.state_of(last.id) is State.WAITING
 
         await self.settle_now(complete(await worker.claim_one(held.task.queue)))
 
-        assert await self.state_of(last) is State.READY
-
-    async def test_a_task_enqueued_after_a_dead_one_waits_for_its_replay(
-        self, worker: ManualWorker, held: Claimed
-    ) -> None:
-        await self.settle_now(bury(held))
-        last = await self.enqueue_one(after=(held.task.id,))
-        assert await self.state_of(last) is State.WAITING
-        await self.replay(held.task.id)
-
-        await self.settle_now(complete(await worker.claim_one(held.task.queue)))
-
-        assert await self.state_of(last) is State.READY
+        assert await self.state_of(last.id) is State.READY
 
     @pytest.mark.parametrize("how", ["operator", "holder", "flag", "hand-back", "discard", "prune"])
     async def test_tasks_that_can_never_start_are_cancelled(self, how: str) -> None:
@@ -192,13 +155,33 @@ class TestGroups(StoreTest):
         grandchild = await self.enqueue_one(after=(child,))
         self.clock.advance(1)
 
-        ended_at = await _lose(self.store, self.clock, worker, how)
+        await self._lose(task_id, worker, how)
 
         for waiting in (child, grandchild):
             task = await self.load(waiting)
-            assert (task.state, task.finished_at) == (State.CANCELLED, ended_at)
+            assert (task.state, task.finished_at) == (State.CANCELLED, self.clock.now())
             assert task.error is not None
         assert await self.state_of(other) is State.READY
+
+    async def _lose(self, task_id: TaskId, worker: ManualWorker, how: str) -> None:
+        """End the task of queue `q` without completing it."""
+        if how == "operator":
+            await self.cancel(task_id)
+            return
+        claimed = await worker.claim_one("q")
+        if how in {"flag", "hand-back"}:
+            await self.cancel(task_id)
+        if how == "hand-back":
+            await worker.beat(through=worker.claims)
+        else:
+            ending = {"holder": stop, "flag": retry}.get(how, bury)
+            await self.settle_now(ending(claimed))
+        if how == "discard":
+            await self.discard(task_id)
+        if how == "prune":
+            self.clock.advance(timedelta(days=15))
+            assert await self.store.prune(Retention(), limit=10) == 1
+        assert await self.exists(task_id) == (how not in {"discard", "prune"})
 
     async def test_a_task_enqueued_after_a_cancelled_one_is_cancelled_at_once(self) -> None:
         gone = await self.enqueue_one()
@@ -248,32 +231,11 @@ class TestGroups(StoreTest):
         both = a_task(queue="x", after=(first.id, second.id))
         one = a_task(queue="x", after=(second.id,))
         await self.store.enqueue([first, second, both, one])
-        assert await fail(self.store, worker, "q") == first.id
+        failing = await worker.claim_one("q")
+        assert failing.task.id == first.id
+        await self.settle_now(bury(failing))
 
         await self.settle_now(complete(await worker.claim_one("q")))
 
         assert await self.state_of(both.id) is State.WAITING
         assert await self.state_of(one.id) is State.READY
-
-
-async def _lose(store: Store, clock: ManualClock, worker: ManualWorker, how: str) -> object:
-    """End the task of queue `q` without completing it; return the state its successors should have."""
-    if how == "operator":
-        (task,) = await all_tasks(store, Filter(queues=("q",)))
-        await cancel(store, task.id)
-        return clock.now()
-    claimed = await worker.claim_one("q")
-    if how in {"flag", "hand-back"}:
-        await cancel(store, claimed.task.id)
-    if how == "hand-back":
-        await worker.beat(through=worker.claims)
-    else:
-        ending = {"holder": stop, "flag": retry}.get(how, bury)
-        await settle_now(store, ending(claimed))
-    if how == "discard":
-        await discard(store, claimed.task.id)
-    if how == "prune":
-        clock.advance(timedelta(days=15))
-        assert await store.prune(Retention(), limit=10) == 1
-    assert await exists(store, claimed.task.id) == (how not in {"discard", "prune"})
-    return clock.now()

@@ -6,7 +6,7 @@ import pytest
 
 from ..._model.lease import Claimed
 from ..._model.state import State
-from ..._store.protocol import Capability, Durability, Severity, require
+from ..._store.protocol import Capability, Durability, Severity, Store, require
 from ...errors import NotSupported
 from .steps import StoreTest, complete, dump, settle_now
 
@@ -20,40 +20,28 @@ class TestHandles(StoreTest):
         await self.store.close()
         await self.store.close()
 
-    async def test_another_handle_sees_the_same_tasks(self) -> None:
+    async def test_another_handle_sees_the_same_tasks(self, other: Store) -> None:
         task_id = await self.enqueue_one()
-        other = self.store.another()
-        await other.open()
 
         seen = await dump(other)
-        await other.close()
 
         assert seen == await self.dump()
         assert [task.id for task in seen.tasks] == [task_id]
 
-    async def test_a_lease_is_settled_through_any_handle(self, held: Claimed) -> None:
-        other = self.store.another()
-        await other.open()
-
+    async def test_a_lease_is_settled_through_any_handle(self, held: Claimed, other: Store) -> None:
         await settle_now(other, complete(held))
-        await other.close()
 
         assert await self.state_of(held.task.id) is State.COMPLETED
 
-    async def test_closing_one_handle_leaves_the_others_open(self) -> None:
-        other = self.store.another()
-        await other.open()
+    async def test_closing_one_handle_leaves_the_others_open(self, other: Store) -> None:
         await other.close()
 
         assert (await self.load(await self.enqueue_one())).state is State.READY
 
-    async def test_handles_share_the_clock(self) -> None:
-        other = self.store.another()
-        await other.open()
+    async def test_handles_share_the_clock(self, other: Store) -> None:
         self.clock.advance(1)
 
         assert await other.now() == await self.store.now() == self.clock.now()
-        await other.close()
 
 
 class TestCheck(StoreTest):

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ..._model.lease import Claimed
 from ..._model.task import Error
-from ..._store.protocol import Store
-from .steps import StoreTest, bury, complete, enqueue_and_claim, load, settle_now, worker_on
+from .steps import StoreTest, bury, complete
 
 HOSTILE = [
     "",
@@ -30,18 +30,13 @@ values = st.recursive(
 documents = st.dictionaries(strings | st.sampled_from(HOSTILE), values | st.sampled_from(HOSTILE), max_size=5)
 
 
-async def comes_back(store: Store, payload: bytes) -> None:
-    """Send a payload through enqueue, claim, settle (as the result) and find."""
-    worker = await worker_on(store)
-
-    claimed = await enqueue_and_claim(store, worker, payload=payload)
-    await settle_now(store, complete(claimed, payload))
-
-    task = await load(store, claimed.task.id)
-    assert claimed.task.payload == task.payload == task.result == payload
-
-
 class TestPayloads(StoreTest):
+    async def comes_back(self, payload: bytes) -> None:
+        """Send a payload through enqueue, claim, settle (as the result) and find."""
+        claimed = await self.enqueue_and_claim(await self.new_worker(), payload=payload)
+        task = await self.settled(complete(claimed, payload))
+        assert claimed.task.payload == task.payload == task.result == payload
+
     @given(document=documents, spaced=st.booleans(), ascii_only=st.booleans())
     @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     async def test_any_json_object_is_returned_byte_for_byte(
@@ -49,11 +44,11 @@ class TestPayloads(StoreTest):
     ) -> None:
         text = json.dumps(document, ensure_ascii=ascii_only, indent=1 if spaced else None)
 
-        await comes_back(self.store, text.encode())
+        await self.comes_back(text.encode())
 
     @pytest.mark.parametrize("size", [0, 1 << 10, 1 << 16, 1 << 20], ids=lambda size: f"{size}-bytes")
     async def test_payloads_up_to_one_mebibyte_are_returned(self, size: int) -> None:
-        await comes_back(self.store, b'{"x":"%s"}' % ("é" * (size // 2)).encode())
+        await self.comes_back(b'{"x":"%s"}' % ("é" * (size // 2)).encode())
 
     @pytest.mark.parametrize("text", HOSTILE)
     async def test_special_characters_in_names_are_harmless(self, text: str) -> None:
@@ -62,15 +57,13 @@ class TestPayloads(StoreTest):
         worker = await self.new_worker(f"w{text}")
 
         claimed = await self.enqueue_and_claim(worker, queue=f"q{text}", **names)
-        await self.settle_now(bury(claimed, error))
+        task = await self.settled(bury(claimed, error))
 
-        task = await self.load(claimed.task.id)
         assert {name: getattr(task, name) for name in names} == names
         assert (task.queue, task.error, task.worker) == (f"q{text}", error, f"w{text}")
 
-    async def test_a_replaced_payload_is_returned(self) -> None:
+    async def test_a_replaced_payload_is_returned(self, held: Claimed) -> None:
         edited = json.dumps({"x": HOSTILE}, ensure_ascii=False).encode()
-        held = await self.enqueue_and_claim(await self.new_worker())
         await self.settle_now(bury(held))
 
         await self.replay(held.task.id, payload=edited)

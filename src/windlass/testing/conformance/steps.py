@@ -20,10 +20,9 @@ from ..._model.state import State
 from ..._model.task import DEFAULT_QUEUE, Error, NewTask, Task, TaskId
 from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settled, Settlement, Verdict
 from ..._store.protocol import Store
-from ...errors import WindlassError
 from ..clock import ManualClock
 
-E = TypeVar("E", bound=WindlassError)
+E = TypeVar("E", bound=Exception)
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 
@@ -103,6 +102,10 @@ class ManualWorker:
         claimed = await self.claim(1, *queues)
         assert len(claimed) == 1, "nothing was ready to claim"
         return claimed[0]
+
+    async def claim_ids(self, limit: int = 1, *queues: str) -> list[TaskId]:
+        """Claim up to `limit` tasks; return their ids, in order."""
+        return [claimed.task.id for claimed in await self.claim(limit, *queues)]
 
     async def rescue(self, limit: int = 10) -> Sequence[Claimed]:
         """Take over tasks of expired sessions."""
@@ -303,6 +306,19 @@ class StoreTest:
     async def held(self, store: Store, worker: ManualWorker) -> Claimed:
         """A task that `worker` has claimed."""
         return await enqueue_and_claim(store, worker)
+
+    @pytest.fixture
+    async def other(self, store: Store) -> AsyncIterator[Store]:
+        """Another open handle of the store."""
+        other = store.another()
+        await other.open()
+        yield other
+        await other.close()
+
+    async def settled(self, by: Settlement) -> Task:
+        """Settle a task; return it as stored then."""
+        await self.settle_now(by)
+        return await self.load(by.lease.task_id)
 
     @asynccontextmanager
     async def unchanged(self) -> AsyncIterator[None]:

@@ -8,16 +8,20 @@ from msgspec.structs import replace
 
 from ...._model.limit import Limit, Usage
 from ...._store.protocol import Wake
-from ..steps import ManualWorker, StoreTest, complete, release, some_tasks
+from ..steps import ManualWorker, complete, release, some_tasks
 from ..work.wakes import wakes_up
-from .limits import ONE, started
+from .limits import ONE, LimitTest, started
 
 
-class TestRates(StoreTest):
+def rated(rate: float, burst: int | None = None) -> Limit:
+    """Return a limit on the rate of queue q."""
+    return Limit(name="r", queue="q", rate=rate, burst=burst)
+
+
+class TestRates(LimitTest):
     async def test_a_burst_and_then_the_rate(self, worker: ManualWorker) -> None:
         """Never more than burst + rate * t, and exactly that at the end."""
-        await self.store.put(Limit(name="r", queue="q", rate=10, burst=5))
-        await self.store.enqueue(some_tasks(300, queue="q"))
+        await self.limit(rated(10, burst=5), tasks=300)
         total, seconds = 0, 0.0
         for _ in range(80):
             claimed = await worker.claim(3, "q") if seconds else await worker.claim(100, "q")
@@ -32,8 +36,7 @@ class TestRates(StoreTest):
         assert total >= 0.95 * (5 + 10 * seconds)
 
     async def test_idle_time_saves_up_no_more_than_the_burst(self, worker: ManualWorker) -> None:
-        await self.store.put(Limit(name="r", queue="q", rate=2, burst=4))
-        await self.store.enqueue(some_tasks(50, queue="q"))
+        await self.limit(rated(2, burst=4), tasks=50)
         await started(worker)
 
         self.clock.advance(timedelta(hours=5))
@@ -42,8 +45,7 @@ class TestRates(StoreTest):
         assert await started(worker) == 4
 
     async def test_the_default_burst_is_the_rate_of_one_second(self, worker: ManualWorker) -> None:
-        await self.store.put(Limit(name="r", queue="q", rate=2.5))
-        await self.store.enqueue(some_tasks(50, queue="q"))
+        await self.limit(rated(2.5), tasks=50)
 
         assert await started(worker) == 3
 
@@ -55,8 +57,7 @@ class TestRates(StoreTest):
         assert Counter(one.task.tenant for one in await worker.claim(100, "q")) == {"ada": 2, "bob": 2}
 
     async def test_a_clock_set_back_adds_no_tokens(self, worker: ManualWorker) -> None:
-        await self.store.put(Limit(name="r", queue="q", rate=1, burst=1))
-        await self.store.enqueue(some_tasks(50, queue="q"))
+        await self.limit(rated(1, burst=1), tasks=50)
         numbers = [await started(worker)]
 
         self.clock.advance(timedelta(seconds=-20))
@@ -67,54 +68,48 @@ class TestRates(StoreTest):
         assert [*numbers, await started(worker)] == [1, 0, 1]
 
     async def test_a_lowered_rate_applies_at_once(self, worker: ManualWorker) -> None:
-        await self.store.put(Limit(name="r", queue="q", rate=100, burst=100))
-        await self.store.enqueue(some_tasks(500, queue="q"))
+        await self.limit(rated(100, burst=100), tasks=500)
         await worker.claim(10, "q")
 
-        await self.store.put(Limit(name="r", queue="q", rate=1, burst=2))
+        await self.store.put(rated(1, burst=2))
         numbers = [await started(worker)]
         self.clock.advance(timedelta(seconds=1))
 
         assert [*numbers, await started(worker)] == [2, 1]
 
     @pytest.mark.parametrize(
-        "then",
-        [Limit(name="r", queue="q", rate=10, burst=20), Limit(name="r", queue="q", running=90)],
-        ids=["raised", "dropped"],
+        "then", [rated(10, burst=20), Limit(name="r", queue="q", running=90)], ids=["raised", "dropped"]
     )
     async def test_time_before_a_change_counts_at_the_old_rate(
         self, worker: ManualWorker, then: Limit
     ) -> None:
-        await self.store.put(Limit(name="r", queue="q", rate=0.5, burst=20))
-        await self.store.enqueue(some_tasks(100, queue="q"))
+        await self.limit(rated(0.5, burst=20), tasks=100)
         numbers = [await started(worker)]
 
         self.clock.advance(timedelta(seconds=4))
         await self.store.put(then)
-        await self.store.put(Limit(name="r", queue="q", rate=10, burst=20))
+        await self.store.put(rated(10, burst=20))
         numbers.append(await started(worker))
         self.clock.advance(timedelta(seconds=1))
 
         assert [*numbers, await started(worker)] == [20, 2, 10]
 
     async def test_a_larger_burst_adds_no_tokens_for_the_past(self, worker: ManualWorker) -> None:
-        await self.store.put(Limit(name="r", queue="q", rate=1, burst=2))
-        await self.store.enqueue(some_tasks(100, queue="q"))
+        await self.limit(rated(1, burst=2), tasks=100)
         numbers = [await started(worker)]
 
         self.clock.advance(timedelta(seconds=10))
-        await self.store.put(Limit(name="r", queue="q", rate=1, burst=50))
+        await self.store.put(rated(1, burst=50))
 
         assert [*numbers, await started(worker)] == [2, 2]
 
     async def test_a_limit_removed_and_put_back_keeps_its_tokens(self, worker: ManualWorker) -> None:
-        await self.store.put(Limit(name="r", queue="q", rate=0.5, burst=20))
-        await self.store.enqueue(some_tasks(100, queue="q"))
+        await self.limit(rated(0.5, burst=20), tasks=100)
         numbers = [await started(worker)]
 
         self.clock.advance(timedelta(seconds=4))
         await self.store.remove(Limit, "r")
-        await self.store.put(Limit(name="r", queue="q", rate=10, burst=20))
+        await self.store.put(rated(10, burst=20))
 
         assert [*numbers, await started(worker)] == [20, 2]
 
@@ -134,8 +129,7 @@ class TestRates(StoreTest):
         assert numbers == {"ada": 4, "bob": 5}
 
     async def test_retries_count_as_starts(self, worker: ManualWorker) -> None:
-        await self.store.put(Limit(name="r", queue="q", rate=1, burst=2))
-        await self.enqueue_one(queue="q")
+        await self.limit(rated(1, burst=2), tasks=1)
         for _ in range(2):
             (claimed,) = await worker.claim(1, "q")
             await self.settle_now(release(claimed))
@@ -143,8 +137,7 @@ class TestRates(StoreTest):
         assert await started(worker) == 0
 
     async def test_a_cap_and_a_rate_apply_together(self, worker: ManualWorker) -> None:
-        await self.store.put(Limit(name="both", queue="q", running=2, rate=1, burst=3))
-        await self.store.enqueue(some_tasks(50, queue="q"))
+        await self.limit(Limit(name="both", queue="q", running=2, rate=1, burst=3), tasks=50)
         first = await worker.claim(10, "q")
         await self.settle_now(*map(complete, first))
         then = await worker.claim(10, "q")
@@ -153,7 +146,7 @@ class TestRates(StoreTest):
         assert [len(first), len(then), await started(worker)] == [2, 1, 1]
 
 
-class TestUsage(StoreTest):
+class TestUsage(LimitTest):
     async def test_usage_reports_running_tasks_and_tokens(self, worker: ManualWorker) -> None:
         await self.store.put(Limit(name="each", by="tenant", running=3, rate=2, burst=4))
         await self.store.enqueue(some_tasks(5, queue="q", tenant="ada"))
@@ -167,8 +160,7 @@ class TestUsage(StoreTest):
         assert usage.tokens == pytest.approx(2.0)
 
     async def test_a_cap_alone_has_no_tokens(self, worker: ManualWorker) -> None:
-        await self.store.put(ONE)
-        await self.enqueue_one(queue="q")
+        await self.limit(ONE, tasks=1)
         await worker.claim(1, "q")
 
         (usage,) = await self.all_records(Usage)
@@ -176,8 +168,7 @@ class TestUsage(StoreTest):
         assert (usage.limit, usage.value, usage.running, usage.tokens) == ("one", "", 1, None)
 
     async def test_a_removed_limit_has_no_usage(self, worker: ManualWorker) -> None:
-        await self.store.put(ONE)
-        await self.enqueue_one(queue="q")
+        await self.limit(ONE, tasks=1)
         await worker.claim(1, "q")
 
         await self.store.remove(Limit, "one")
@@ -185,10 +176,9 @@ class TestUsage(StoreTest):
         assert await self.all_records(Usage) == ()
 
 
-class TestLimitWakes(StoreTest):
+class TestLimitWakes(LimitTest):
     async def test_a_returned_permit_wakes_waiting_workers(self, worker: ManualWorker) -> None:
-        await self.store.put(ONE)
-        await self.store.enqueue(some_tasks(100, queue="q"))
+        await self.limit(ONE, tasks=100)
 
         async def finish() -> None:
             await self.settle_now(*map(complete, await worker.claim(1, "q")))
@@ -196,14 +186,12 @@ class TestLimitWakes(StoreTest):
         assert await wakes_up(self.store, Wake.READY, finish)
 
     async def test_the_next_token_wakes_waiting_workers(self, worker: ManualWorker) -> None:
-        await self.store.put(Limit(name="r", queue="q", rate=20, burst=1))
-        await self.store.enqueue(some_tasks(100, queue="q"))
+        await self.limit(rated(20, burst=1), tasks=100)
 
         assert await wakes_up(self.store, Wake.READY, lambda: worker.claim(5, "q"))
 
     async def test_a_changed_limit_wakes_workers(self) -> None:
-        await self.store.put(replace(ONE, running=0))
-        await self.enqueue_one(queue="q")
+        await self.limit(replace(ONE, running=0), tasks=1)
 
         assert await wakes_up(self.store, Wake.READY, lambda: self.store.put(replace(ONE, running=5)))
 

@@ -1,7 +1,6 @@
 """Claim: order, due times, pauses; no task is claimed twice."""
 
 import asyncio
-from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -9,9 +8,20 @@ import pytest
 from ...._model.lease import Claimed
 from ...._model.queue import QueueSettings
 from ...._model.state import State
-from ...._model.verdict import Settlement
+from ...._model.task import TaskId
 from ....errors import SessionLost
-from ..steps import LEASE, ManualWorker, StoreTest, a_task, bury, release, retry, some_tasks, worker_on
+from ..steps import (
+    LEASE,
+    Ending,
+    ManualWorker,
+    StoreTest,
+    a_task,
+    bury,
+    release,
+    retry,
+    some_tasks,
+    worker_on,
+)
 
 
 class TestClaim(StoreTest):
@@ -44,16 +54,11 @@ class TestClaim(StoreTest):
         batch = [a_task(queue=queue) for queue in ("a", "b", "c", "a")]
         await self.store.enqueue(batch)
 
-        claimed = await worker.claim(10, "a", "c", "nowhere", "a")
-
-        assert [one.task.id for one in claimed] == [batch[0].id, batch[2].id, batch[3].id]
+        assert await worker.claim_ids(10, "a", "c", "nowhere", "a") == [batch[0].id, batch[2].id, batch[3].id]
 
     @pytest.mark.parametrize("end", [release, retry, bury])
-    async def test_every_claim_counts_and_fences_only_rise(
-        self, worker: ManualWorker, end: Callable[[Claimed], Settlement]
-    ) -> None:
-        first = await self.enqueue_and_claim(worker)
-        await self.settle_now(end(first))
+    async def test_every_claim_counts_and_fences_only_rise(self, worker: ManualWorker, end: Ending) -> None:
+        first = await self.enqueue_and_settle(worker, end)
         await self.replay(first.task.id)
 
         second = await worker.claim_one(first.task.queue)
@@ -61,32 +66,23 @@ class TestClaim(StoreTest):
         assert second.task.fence > first.task.fence
         assert second.task.attempt == (2 if end is retry else 1)
 
-    async def test_a_crash_counts_because_the_claim_did(self) -> None:
-        doomed = await self.new_worker()
-        await self.enqueue_and_claim(doomed)
-        self.clock.advance(LEASE)
-        rescuer = await self.new_worker()
-
-        (rescued,) = await rescuer.rescue()
+    async def test_a_crash_counts_because_the_claim_did(self, held: Claimed) -> None:
+        _, rescued = await self.take_over(held)
 
         assert rescued.task.attempt == 1
 
     async def test_an_unknown_session_claims_nothing(self) -> None:
         await self.enqueue_one()
 
-        async with self.unchanged():
-            unknown = ManualWorker(self.store)
-
-            with pytest.raises(SessionLost):
-                await unknown.claim()
+        async with self.refused(SessionLost):
+            await ManualWorker(self.store).claim()
 
     async def test_an_expired_session_claims_nothing(self, worker: ManualWorker) -> None:
         await self.enqueue_one()
         self.clock.advance(LEASE)
 
-        async with self.unchanged():
-            with pytest.raises(SessionLost):
-                await worker.claim()
+        async with self.refused(SessionLost):
+            await worker.claim()
 
     async def test_a_session_claims_until_the_very_end_of_its_lease(self, worker: ManualWorker) -> None:
         await self.enqueue_one()
@@ -101,19 +97,18 @@ class TestClaim(StoreTest):
             await handle.open()
         workers = [await worker_on(handle) for handle in handles for _ in range(2)]
 
-        async def drain(worker: ManualWorker) -> list[str]:
-            got: list[str] = []
+        got: list[TaskId] = []
+
+        async def drain(worker: ManualWorker) -> None:
             while claimed := await worker.claim(7):
                 assert {one.task.session for one in claimed} == {worker.session}
-                got += [one.task.id for one in claimed]
+                got.extend(one.task.id for one in claimed)
                 await asyncio.sleep(0)
-            return got
 
-        shares = await asyncio.gather(*(drain(worker) for worker in workers))
+        await asyncio.gather(*(drain(worker) for worker in workers))
         for handle in handles:
             await handle.close()
 
-        got = [task_id for share in shares for task_id in share]
         assert len(got) == len(set(got)) == 300
         assert {(task.attempt, task.fence) for task in await self.all_tasks()} == {(1, 1)}
 
@@ -124,39 +119,29 @@ class TestOrder(StoreTest):
         await self.store.enqueue(batch[10:])
         await self.store.enqueue(batch[:10])
 
-        claimed = [*await worker.claim(7), *await worker.claim(20)]
+        claimed = [*await worker.claim_ids(7), *await worker.claim_ids(20)]
 
-        assert [one.task.id for one in claimed] == [new.id for new in batch]
+        assert claimed == [new.id for new in batch]
 
     async def test_the_earlier_due_goes_first_whatever_its_id(self, worker: ManualWorker) -> None:
         late, early = some_tasks(2)
         await self.store.enqueue([a_task(id=early.id, run_at=self.clock.now() - timedelta(seconds=1)), late])
 
-        claimed = await worker.claim(2)
-
-        assert [one.task.id for one in claimed] == [early.id, late.id]
+        assert await worker.claim_ids(2) == [early.id, late.id]
 
     async def test_within_a_millisecond_the_id_decides(self, worker: ManualWorker) -> None:
-        older, newer = some_tasks(2)
         early = self.clock.now() - timedelta(seconds=1)
-        await self.store.enqueue(
-            [
-                a_task(id=older.id, run_at=early + timedelta(microseconds=900)),
-                a_task(id=newer.id, run_at=early + timedelta(microseconds=100)),
-            ]
-        )
+        older, newer = (a_task(run_at=early + timedelta(microseconds=part)) for part in (900, 100))
+        await self.store.enqueue([older, newer])
 
-        claimed = await worker.claim(2)
-
-        assert [one.task.id for one in claimed] == [older.id, newer.id]
+        assert await worker.claim_ids(2) == [older.id, newer.id]
 
     async def test_a_higher_boost_goes_first(self, worker: ManualWorker) -> None:
         low, plain, high = (a_task(priority=p, boost=p * (1 << 44)) for p in (-100, 0, 100))
         await self.store.enqueue([low, plain, high])
 
-        claimed = [await worker.claim_one() for _ in range(3)]
-
-        assert [one.task.id for one in claimed] == [high.id, plain.id, low.id]
+        for expected in (high, plain, low):
+            assert await worker.claim_ids() == [expected.id]
 
     async def test_timers_makes_up_for_priority_when_a_queue_ages(self, worker: ManualWorker) -> None:
         await worker.beat(lease_for=timedelta(hours=1))
@@ -166,9 +151,7 @@ class TestOrder(StoreTest):
         self.clock.advance(2)
         too_late = await self.enqueue_one(priority=1, boost=60_000)
 
-        claimed = await worker.claim(3)
-
-        assert [one.task.id for one in claimed] == [overtaking, old, too_late]
+        assert await worker.claim_ids(3) == [overtaking, old, too_late]
 
     async def test_several_queues_are_claimed_in_one_order(self, worker: ManualWorker) -> None:
         expected = []
@@ -177,9 +160,9 @@ class TestOrder(StoreTest):
             self.clock.advance(1)
         first = await self.enqueue_one(queue="b", boost=60_000)
 
-        claimed = [*await worker.claim(4, "a", "b"), *await worker.claim(9, "b", "a")]
+        claimed = [*await worker.claim_ids(4, "a", "b"), *await worker.claim_ids(9, "b", "a")]
 
-        assert [one.task.id for one in claimed] == [first, *expected]
+        assert claimed == [first, *expected]
 
     async def test_a_released_task_keeps_its_rank(self, worker: ManualWorker) -> None:
         first = await self.enqueue_one()
@@ -200,7 +183,7 @@ class TestOrder(StoreTest):
 
         await self.settle_now(retry(claimed))
 
-        assert [one.task.id for one in await worker.claim(2)] == [second, first]
+        assert await worker.claim_ids(2) == [second, first]
 
 
 class TestDue(StoreTest):

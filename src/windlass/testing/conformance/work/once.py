@@ -5,9 +5,7 @@ import pytest
 from ...._model.lease import Claimed, Lease
 from ...._model.queue import Retention
 from ....errors import LeaseLost
-from ..steps import NO_DELAY, ManualWorker, StoreTest, a_task, bury, complete, release, retry, snooze
-
-WAYS_BACK = {"retry": retry, "snooze": snooze, "release": release}
+from ..steps import ENDINGS, NO_DELAY, ManualWorker, StoreTest, a_task, bury, complete, release
 
 
 class TestOnce(StoreTest):
@@ -15,12 +13,13 @@ class TestOnce(StoreTest):
         assert await self.store.once(held.lease, "charge")
         assert await self.store.once(held.lease, "mail")
 
-    @pytest.mark.parametrize("way", WAYS_BACK)
-    async def test_the_next_attempt_is_not_the_first(self, worker: ManualWorker, way: str) -> None:
-        first = await self.enqueue_and_claim(worker)
-        await self.store.once(first.lease, "charge")
-        await self.settle_now(WAYS_BACK[way](first))
-        second = await worker.claim_one(first.task.queue)
+    @pytest.mark.parametrize("way", ["retry", "snooze", "release"])
+    async def test_the_next_attempt_is_not_the_first(
+        self, worker: ManualWorker, held: Claimed, way: str
+    ) -> None:
+        await self.store.once(held.lease, "charge")
+        await self.settle_now(ENDINGS[way](held))
+        second = await worker.claim_one(held.task.queue)
 
         assert not await self.store.once(second.lease, "charge")
         assert await self.store.once(second.lease, "mail")
@@ -44,19 +43,17 @@ class TestOnce(StoreTest):
     async def test_a_stalled_worker_can_mark_nothing(self, held: Claimed) -> None:
         _, rescued = await self.take_over(held)
 
-        async with self.unchanged():
-            with pytest.raises(LeaseLost):
-                await self.store.once(held.lease, "charge")
+        async with self.refused(LeaseLost):
+            await self.store.once(held.lease, "charge")
 
         assert await self.store.once(rescued.lease, "charge")
 
     async def test_a_lease_that_has_ended_marks_nothing(self, held: Claimed) -> None:
         await self.settle_now(complete(held))
 
-        with pytest.raises(LeaseLost):
-            await self.store.once(held.lease, "charge")
-        with pytest.raises(LeaseLost):
-            await self.store.once(Lease(a_task().id, 1), "charge")
+        for lease in (held.lease, Lease(a_task().id, 1)):
+            with pytest.raises(LeaseLost):
+                await self.store.once(lease, "charge")
 
     async def test_a_replay_does_not_make_it_the_first_time_again(self, worker: ManualWorker) -> None:
         first = await self.enqueue_and_claim(worker)
@@ -69,7 +66,7 @@ class TestOnce(StoreTest):
 
     @pytest.mark.parametrize("way", ["discard", "prune"])
     async def test_marks_go_with_the_tasks_record(self, worker: ManualWorker, way: str) -> None:
-        await self.settle_now(release(first := await self.enqueue_and_claim(worker)))
+        first = await self.enqueue_and_settle(worker, release)
         second = await worker.claim_one(first.task.queue)  # A fence that a new task does not start with.
         await self.store.once(second.lease, "charge")
         await self.settle_now(bury(second))

@@ -86,15 +86,10 @@ class TestTransactions(StoreTest):
     async def test_an_exception_rolls_back_both(self, held: Claimed, *, blocking: bool) -> None:
         await self.enqueue_one(after=(held.task.id,))
 
-        async with self.unchanged():
-            with pytest.raises(Undone):
-                await transact(
-                    self.store,
-                    complete(held, b"1", a_task()),
-                    beside=[a_task()],
-                    blocking=blocking,
-                    undone=True,
-                )
+        settled = complete(held, b"1", a_task())
+
+        async with self.refused(Undone):
+            await transact(self.store, settled, beside=[a_task()], blocking=blocking, undone=True)
 
         await self.settle_now(complete(held))
 
@@ -116,20 +111,16 @@ class TestTransactions(StoreTest):
 
     @pytest.mark.parametrize("ending", ENDINGS)
     async def test_a_transaction_settles_like_the_store(self, worker: ManualWorker, ending: str) -> None:
-        here, there = await self.enqueue_and_claim(worker), await self.enqueue_and_claim(worker)
+        here = await self.enqueue_and_claim(worker)
+        there = await self.enqueue_and_settle(worker, ENDINGS[ending])
 
         assert await transact(self.store, ENDINGS[ending](here)) == (Receipt.APPLIED,)
-        await self.settle_now(ENDINGS[ending](there))
 
         one, other = await self.load(here.task.id), await self.load(there.task.id)
-        assert (one.state, one.attempt, one.fence, one.error) == (
-            other.state,
-            other.attempt,
-            other.fence,
-            other.error,
-        )
-        (line,) = await self.store.attempts(one.id)
-        assert line.outcome == (await self.store.attempts(other.id))[0].outcome
+        for field in ("state", "attempt", "fence", "error"):
+            assert getattr(one, field) == getattr(other, field)
+        (line,), (like,) = await self.store.attempts(one.id), await self.store.attempts(other.id)
+        assert line.outcome == like.outcome
 
     async def test_successors_and_dependents_commit_with_it(self, held: Claimed) -> None:
         waiting = await self.enqueue_one(after=(held.task.id,))
@@ -175,14 +166,12 @@ class TestTransactions(StoreTest):
     async def test_many_concurrent_transactions_all_finish(self, worker: ManualWorker) -> None:
         held = [await self.enqueue_and_claim(worker) for _ in range(8)]
 
-        receipts = await asyncio.gather(
-            *(
-                transact(self.store, complete(one), beside=[a_task()], blocking=bool(n % 2))
-                for n, one in enumerate(held)
-            )
-        )
+        under_way = [
+            transact(self.store, complete(one), beside=[a_task()], blocking=bool(n % 2))
+            for n, one in enumerate(held)
+        ]
 
-        assert set(receipts) == {(Receipt.APPLIED,)}
+        assert set(await asyncio.gather(*under_way)) == {(Receipt.APPLIED,)}
         assert {await self.state_of(one.task.id) for one in held} == {State.COMPLETED}
 
     async def test_an_abandoned_transaction_blocks_nothing(self, held: Claimed) -> None:
@@ -205,8 +194,7 @@ class TestTransactions(StoreTest):
 
     async def test_a_commit_wakes(self, worker: ManualWorker) -> None:
         async def cause() -> None:
-            await transact(
-                self.store, complete(await self.enqueue_and_claim(worker), None, a_task(queue="q"))
-            )
+            held = await self.enqueue_and_claim(worker)
+            await transact(self.store, complete(held, None, a_task(queue="q")))
 
         assert await wakes_up(self.store, Wake.READY, cause)

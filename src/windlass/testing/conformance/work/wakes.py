@@ -8,7 +8,7 @@ from datetime import timedelta
 from ...._ids import new_id
 from ...._model.queue import QueueSettings
 from ...._store.protocol import Store, Wake
-from ..steps import LEASE, ManualWorker, StoreTest, bury, complete, release
+from ..steps import ManualWorker, StoreTest, bury, complete, release
 
 DEADLINE_SECONDS = 10.0
 NUDGE_SECONDS = 0.2
@@ -115,16 +115,10 @@ class TestWakes(StoreTest):
 
         assert await wakes_up(self.store, Wake.READY, unblock)
 
-    async def test_wakes_reach_other_handles(self) -> None:
-        other = self.store.another()
-        await other.open()
-        try:
-            assert await wakes_up(other, Wake.READY, lambda: self.enqueue_one(queue="q"))
-        finally:
-            await other.close()
+    async def test_wakes_reach_other_handles(self, other: Store) -> None:
+        assert await wakes_up(other, Wake.READY, lambda: self.enqueue_one(queue="q"))
 
-    async def test_a_woken_worker_finds_the_task(self) -> None:
-        worker: ManualWorker = await self.new_worker(lease_for=LEASE * 100)
+    async def test_a_woken_worker_finds_the_task(self, worker: ManualWorker) -> None:
         queue = new_id()
 
         assert await wakes_up(self.store, Wake.READY, lambda: self.enqueue_one(queue=queue), queue)

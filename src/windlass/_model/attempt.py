@@ -4,8 +4,8 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from .task import Error, TaskId
-from .verdict import Postpone, Settlement
+from .task import Error, Task, TaskId
+from .verdict import Complete, Postpone, Settlement
 
 MAX_RECORDED = 100
 """Attempts kept for each task, the newest: a task that snoozes for ever must not fill the disk."""
@@ -32,3 +32,19 @@ class Attempt(Struct, frozen=True, gc=False, kw_only=True):
     outcome: str
     error: Error | None = None
     trace: str | None = None
+
+
+def attempt_of(task: Task, settlement: Settlement, now: datetime) -> Attempt:
+    """Return the record of a running task's attempt that is settled now."""
+    return Attempt(
+        task_id=task.id,
+        number=task.attempt,
+        fence=task.fence,
+        worker=task.worker,
+        claimed_at=task.claimed_at or now,
+        finished_at=now,
+        duration=settlement.duration,
+        outcome=settlement.outcome,
+        error=None if isinstance(settlement.verdict, Complete) else settlement.verdict.error,
+        trace=task.trace,
+    )

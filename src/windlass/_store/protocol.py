@@ -251,14 +251,18 @@ class AskStore(Protocol):
     async def put(self, record: Record, by: By | None = None) -> None:
         """Insert a record or replace the one of the same kind and name.
 
-        With `by`, it is audited in the same transaction; programs and keepers pass None.
+        With `by`, it is audited in the same transaction; programs and keepers pass None. Raises NotSupported
+        for a kind that only the store itself writes.
         """
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
         """Return a page of the records of a kind, ordered by name."""
 
     async def remove(self, kind: type[Record], name: str, by: By | None = None) -> bool:
-        """Delete a record; return whether it existed. Audited as `put` is, if it did."""
+        """Delete a record; return whether it existed. Audited as `put` is, if it did.
+
+        The tasks of a removed session become rescuable.
+        """
 
 
 class AdminStore(Protocol):

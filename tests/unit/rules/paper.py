@@ -87,7 +87,7 @@ class Paper:
         assert len(picked) <= room
         for one in picked:
             self._start(one)
-        self._buckets |= {key: (tokens, self.now) for key, tokens in self.planner.tokens.items()}
+        self._buckets |= {key: (tokens, self.now) for key, tokens in self.planner.ledger.tokens.items()}
         self._check_locks()
         return [one.head for one in picked]
 

@@ -117,9 +117,7 @@ _ANSWERS: dict[type, Callable[[Tables, Any], Any]] = {
     questions.EndedFences: lambda tables, asked: {
         i: tables.tasks[i].fence for i in asked.ids if i in tables.tasks
     },
-    questions.Dependents: lambda tables, asked: [
-        s for p, s in tables.dependencies if p in asked.predecessors
-    ],
+    questions.Dependents: lambda tables, asked: [s for p, s in tables.dependencies if p in asked.ids],
     questions.StillWaiting: Tables.still_waiting,
     questions.TakenKeys: lambda tables, asked: {
         (new.tenant, new.idempotency_key): tables.keys[new.tenant, new.idempotency_key]

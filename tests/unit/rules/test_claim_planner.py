@@ -312,10 +312,10 @@ def test_where_time_alone_helps_the_wait_is_as_long_as_it_takes() -> None:
     assert paper.planner.wait == 0.25
     paper.later(0.25)
     assert len(paper.claim(4)) == 1
-    assert not paper.planner.is_rewound
+    assert not paper.planner.ledger.is_rewound
     paper.later(-1)
     assert not paper.claim(4)
-    assert paper.planner.is_rewound
+    assert paper.planner.ledger.is_rewound
 
 
 def test_where_a_cap_holds_things_up_waiting_is_in_vain() -> None:

@@ -4,7 +4,7 @@ Stores evaluate these inside the transaction that claims, with the counts that t
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -164,18 +164,18 @@ class Ledger:
     """What permits allow, minus what one claim has taken."""
 
     def __init__(self, now: datetime) -> None:
-        self.now = now
+        self.now = now  # the instant of the last count, which may have waited for a lock
         self._running: dict[str, int] = {}
-        self._tokens: dict[str, float] = {}
+        self.tokens: dict[str, float] = {}  # left under each key of a metered limit
         self.wait: float | None = None
-        self.is_rewound = False  # the clock was set back: a count is later than now
+        self.is_rewound = False  # the clock was set back, before a count: all tokens must be written again
 
     def enter(self, permit: Permit, use: PermitUsage) -> None:
         """Record the count of a permit, made under its lock."""
         self.now = use.now or self.now
         self._running[permit.key] = use.running
         if permit.limit.is_metered:
-            self._tokens[permit.key] = tokens_at(permit.limit, use, self.now)
+            self.tokens[permit.key] = tokens_at(permit.limit, use, self.now)
             self.is_rewound |= use.at is not None and use.at > self.now
 
     def knows(self, permit: Permit) -> bool:
@@ -191,9 +191,9 @@ class Ledger:
         room = most if limit.running is None else min(limit.running - self._running[key], most)
         if limit.rate is None:
             return room
-        whole = int(self._tokens[key])
+        whole = int(self.tokens[key])
         if whole < room:  # The rate is the bottleneck: note when the next token arrives.
-            seconds = (whole + 1 - self._tokens[key]) / limit.rate
+            seconds = (whole + 1 - self.tokens[key]) / limit.rate
             self.wait = seconds if self.wait is None else min(self.wait, seconds)
         return min(room, whole)
 
@@ -204,12 +204,7 @@ class Ledger:
             return False
         for permit in needed:
             self._running[permit.key] += 1
-            if permit.key in self._tokens:
-                self._tokens[permit.key] -= 1.0
+            if permit.key in self.tokens:
+                self.tokens[permit.key] -= 1.0
                 self._room(permit, 1)  # Taking the last token notes when the next one arrives.
         return True
-
-    @property
-    def tokens(self) -> Mapping[str, float]:
-        """The tokens left under each key of a metered limit."""
-        return self._tokens

@@ -1,5 +1,6 @@
 """Claims, settlements and the usage of limits."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import assert_never
@@ -7,7 +8,7 @@ from typing import assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..._model.attempt import MAX_RECORDED, Attempt, is_recorded
+from ..._model.attempt import MAX_RECORDED, attempt_of, is_recorded
 from ..._model.lease import RESCUED, Claim, Claimed, Heartbeat, Lease
 from ..._model.limit import Limit, Usage
 from ..._model.state import State, Verb
@@ -39,7 +40,7 @@ def grant(tables: Tables, claim: Claim, rotation: Rotation, now: datetime) -> Gr
     running = [tables.tasks[task_id] for held in tables.held.values() for task_id in held]
     answers = Answers(tables.ready, running, tables.buckets)
     picked = play(planner.pick(max(claim.limit, 0), claim.level), answers.answer)
-    tables.buckets.update({key: (tokens, now) for key, tokens in planner.tokens.items()})
+    tables.buckets.update({key: (tokens, now) for key, tokens in planner.ledger.tokens.items()})
     chosen = [one.head.row for one in picked]
     for task in answers.taken.values():  # The others are still ready.
         tables.keep(task)
@@ -89,7 +90,10 @@ def settle_one(tables: Tables, settlement: Settlement, now: datetime) -> Receipt
         return Receipt.REPEATED
     tables.release(task)
     _apply(tables, task, settlement, now)
-    _record(tables, task, settlement, now)
+    if is_recorded(settlement):
+        recorded = tables.attempts.setdefault(task.id, [])
+        recorded.append(attempt_of(task, settlement, now))
+        del recorded[:-MAX_RECORDED]
     return Receipt.APPLIED
 
 
@@ -153,44 +157,20 @@ def _apply(tables: Tables, task: Task, settlement: Settlement, now: datetime) ->
             assert_never(verdict)
 
 
-def _record(tables: Tables, task: Task, settlement: Settlement, now: datetime) -> None:
-    if not is_recorded(settlement):
-        return
-    attempt = Attempt(
-        task_id=task.id,
-        number=task.attempt,
-        fence=task.fence,
-        worker=task.worker,
-        claimed_at=task.claimed_at or now,
-        finished_at=now,
-        duration=settlement.duration,
-        outcome=settlement.outcome,
-        error=None if isinstance(settlement.verdict, Complete) else settlement.verdict.error,
-        trace=task.trace,
-    )
-    recorded = tables.attempts.setdefault(task.id, [])
-    recorded.append(attempt)
-    del recorded[:-MAX_RECORDED]
-
-
 # -- limits ------------------------------------------------------------------------------------------
 
 
 def usages(tables: Tables, now: datetime) -> list[Usage]:
     """Return the usage of every limited value in use."""
-    running: dict[str, int] = {}
-    used: dict[str, Limit] = {}
     limits = {limit.name: limit for limit in tables.limits}
-    for held in tables.held.values():
-        for task_id in held:
-            for permit in permits_of(limits.values(), subject_of(tables.tasks[task_id])):
-                used[permit.key] = permit.limit
-                running[permit.key] = running.get(permit.key, 0) + 1
-    for key in tables.buckets:
-        name, _ = split_key(key)
-        if name in limits:
-            used[key] = limits[name]
+    running = Counter(
+        permit.key
+        for held in tables.held.values()
+        for task_id in held
+        for permit in permits_of(limits.values(), subject_of(tables.tasks[task_id]))
+    )
     return [
-        usage_of(key, limit, PermitUsage(running.get(key, 0), *tables.buckets.get(key, (None, None))), now)
-        for key, limit in used.items()
+        usage_of(key, limit, PermitUsage(running[key], *tables.buckets.get(key, (None, None))), now)
+        for key in {*running, *tables.buckets}
+        if (limit := limits.get(split_key(key)[0])) is not None
     ]

@@ -62,17 +62,14 @@ class MemoryStore:
         """Do nothing: there is no connection."""
 
     def another(self) -> "MemoryStore":
-        """Return another handle on the same tables."""
         return MemoryStore(clock=self.clock, _tables=self._tables)
 
     async def now(self) -> datetime:
-        """Return the current time of the clock."""
         return self.clock.now()
 
     # -- enqueue -------------------------------------------------------------------------------------
 
     async def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
-        """Insert all of the batch or none of it."""
         with self._tables.lock:
             enqueued = self._tables.admit(batch, self.clock.now())
             self._tables.wake(new.id for new in batch)
@@ -85,14 +82,12 @@ class MemoryStore:
     # -- work ----------------------------------------------------------------------------------------
 
     async def claim(self, claim: Claim) -> Sequence[Claimed]:
-        """Lease ready tasks to a live session."""
         with self._tables.lock:
             now = self.clock.now()
             self._alive(claim.session, now)
             return self._grant(claim, now)
 
     async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
-        """Apply the verdicts whose leases hold, then claim."""
         with self._tables.lock:
             now = self.clock.now()
             receipts = tuple([settle_one(self._tables, settlement, now) for settlement in batch])
@@ -109,7 +104,6 @@ class MemoryStore:
         return given.claimed
 
     async def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:
-        """Renew the session and release unacknowledged claims; report lost leases and requests to stop."""
         tables = self._tables
         with tables.lock:
             now = self.clock.now()
@@ -140,7 +134,6 @@ class MemoryStore:
         raise NotSupported("the memory store has no transactions to complete a task in; use sqlite:///…")
 
     async def once(self, lease: Lease, key: str) -> bool:
-        """Mark the key; return whether this lease was the first to."""
         with self._tables.lock:
             if leased(self._tables, lease) is None:
                 raise refusals.lease_lost(lease, key)
@@ -149,7 +142,6 @@ class MemoryStore:
             )
 
     async def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
-        """Yield a hint for every change that may matter to these queues; concurrent ones are merged."""
         loop = asyncio.get_running_loop()
         hints: set[Wake] = set()
         changed = asyncio.Event()
@@ -181,7 +173,6 @@ class MemoryStore:
     # -- keep ----------------------------------------------------------------------------------------
 
     async def lead(self, holder: str, lease_for: timedelta) -> bool:
-        """Take, renew or give up the lead."""
         with self._tables.lock:
             now = self.clock.now()
             leader = self._tables.leader
@@ -196,7 +187,6 @@ class MemoryStore:
             return bool(lease_for)
 
     async def promote(self, limit: int) -> Promoted:
-        """Make due tasks ready."""
         with self._tables.lock:
             now = self.clock.now()
             promoted: list[TaskId] = []
@@ -209,7 +199,6 @@ class MemoryStore:
             return Promoted(number=len(promoted), next_at=None if task is None else task.run_at)
 
     async def rescue(self, session: str, limit: int) -> Sequence[Claimed]:
-        """Take over the running tasks of sessions that have expired."""
         tables = self._tables
         with tables.lock:
             now = self.clock.now()
@@ -229,7 +218,6 @@ class MemoryStore:
             return rescued
 
     async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
-        """Delete what has passed its retention."""
         tables = self._tables
         with tables.lock:
             now = self.clock.now()
@@ -254,14 +242,12 @@ class MemoryStore:
     # -- ask -----------------------------------------------------------------------------------------
 
     async def find(self, where: Filter, page: Page) -> Slice[Task]:
-        """Return the tasks that match, by id."""
         with self._tables.lock:
             return page_of(
                 [t for t in self._tables.tasks.values() if matches(t, where)], page, lambda t: t.id
             )
 
     async def count(self, where: Filter, by: Sequence[Dimension]) -> Sequence[Count]:
-        """Count the matches, by the values of each dimension."""
         due: dict[tuple[str, ...], list[datetime]] = {} if by else {(): []}
         with self._tables.lock:
             for task in self._tables.tasks.values():
@@ -274,12 +260,10 @@ class MemoryStore:
         ]
 
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
-        """Return the recorded attempts of a task."""
         with self._tables.lock:
             return tuple(self._tables.attempts.get(task_id, ()))
 
     async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:
-        """Apply an action to the tasks that match and permit it."""
         with self._tables.lock:
             now = self.clock.now()
             done: list[TaskId] = []
@@ -298,7 +282,6 @@ class MemoryStore:
             return done
 
     async def put(self, record: Record, by: By | None = None) -> None:
-        """Store a record, replacing the one of the same name. Some kinds are written only by the store."""
         with self._tables.lock:
             if isinstance(record, QueueSettings):
                 self._tables.queues[record.name] = record
@@ -314,7 +297,6 @@ class MemoryStore:
                 self._tables.audits.append(audited_put(record, by, self.clock.now()))
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
-        """Return the records of a kind, by name."""
         with self._tables.lock:
             kinds: dict[object, Iterable[Any]] = {
                 QueueSettings: self._tables.queues.values(),
@@ -326,7 +308,6 @@ class MemoryStore:
             return page_of(list(kinds[kind]), page, _name)
 
     async def remove(self, kind: type[Record], name: str, by: By | None = None) -> bool:
-        """Delete a record. The tasks of a deleted session become rescuable."""
         with self._tables.lock:
             if kind is QueueSettings:
                 removed = self._tables.queues.pop(name, None) is not None

@@ -19,6 +19,9 @@ from ..._store.protocol import Wake
 from ..rules import refusals
 from .ready import Bucket, Ready
 
+_GIVEN = {*NewTask.__struct_fields__} & {*Task.__struct_fields__} - {"run_at"}
+"""Fields of a new task that it keeps as they are."""
+
 
 class Key(Struct, frozen=True):
     """The task of an idempotency key, and until when (None: as long as the task is kept)."""
@@ -149,33 +152,8 @@ class Tables:
             self.predecessors[new.id] = set(pending)
         cancelled = any(self.tasks[p].state is State.CANCELLED for p in pending)
         state = State.WAITING if pending else State.SCHEDULED if run_at > now else State.READY
-        self.keep(
-            Task(
-                id=new.id,
-                type=new.type,
-                payload=new.payload,
-                root=new.root,
-                queue=new.queue,
-                tenant=new.tenant,
-                priority=new.priority,
-                boost=new.boost,
-                state=state,
-                attempt=0,
-                max_attempts=new.max_attempts,
-                fence=0,
-                run_at=run_at,
-                created_at=now,
-                timeout=new.timeout,
-                idempotency_key=new.idempotency_key,
-                fingerprint=new.fingerprint,
-                next=new.next,
-                after=new.after,
-                result_into=new.result_into,
-                secret=new.secret,
-                trace=new.trace,
-                enqueued_by=new.enqueued_by,
-            )
-        )
+        given = {name: getattr(new, name) for name in _GIVEN}
+        self.keep(Task(**given, state=state, attempt=0, fence=0, run_at=run_at, created_at=now))
         if cancelled:
             self.cancel_pending(self.tasks[new.id], now, "a predecessor had been cancelled")
 

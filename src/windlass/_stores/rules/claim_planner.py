@@ -155,7 +155,7 @@ class ClaimPlanner:
     def __init__(self, rules: ClaimRules, rotation: Rotation, now: datetime) -> None:
         self._rules = rules
         self._rotation = rotation
-        self._ledger = Ledger(now)
+        self.ledger = Ledger(now)
         self._counted = False
         self.unfinished = False  # There may be more tasks than were looked at.
 
@@ -163,24 +163,9 @@ class ClaimPlanner:
     def wait(self) -> float | None:
         """Seconds until another claim is worthwhile, if time alone lets more tasks start; else None."""
         if not self.unfinished:
-            return self._ledger.wait
+            return self.ledger.wait
         soon = min(_MIN_WAIT * 2**self._rotation.fruitless, _MAX_WAIT) if self._rotation.fruitless else 0.0
-        return soon if self._ledger.wait is None else min(soon, self._ledger.wait)
-
-    @property
-    def is_rewound(self) -> bool:
-        """Whether the clock was set back, so that the tokens of rate limits must be written again."""
-        return self._ledger.is_rewound
-
-    @property
-    def now(self) -> datetime:
-        """The instant of the claim: that of the last count, which may have waited for a lock."""
-        return self._ledger.now
-
-    @property
-    def tokens(self) -> Mapping[str, float]:
-        """The starts left under each key of a rate limit."""
-        return self._ledger.tokens
+        return soon if self.ledger.wait is None else min(soon, self.ledger.wait)
 
     def pick(self, room: int, level: Level | None = None) -> Plan[list[Picked]]:
         """Pick up to `room` tasks: from all queues in turn, or those of one level in their order."""
@@ -322,7 +307,7 @@ class ClaimPlanner:
                 break
             permits = permits_of(self._rules.limits, head.subject)
             yield from self._count(permits)
-            if all(map(self._ledger.knows, permits)) and self._ledger.start(permits):
+            if all(map(self.ledger.knows, permits)) and self.ledger.start(permits):
                 picked.append(Picked(head, permits))
         return picked
 
@@ -339,8 +324,8 @@ class ClaimPlanner:
         room = dict(quotas)
         for head in sorted(heads, key=lambda head: (head.rank, head.id)):
             permits = needed[head.id]
-            if room[head.lane] and all(map(self._ledger.knows, permits)):
-                number = self._ledger.room(permits, room[head.lane])
+            if room[head.lane] and all(map(self.ledger.knows, permits)):
+                number = self.ledger.room(permits, room[head.lane])
                 if number:
                     numbers[head.lane, head.key] = number
                     room[head.lane] -= number
@@ -364,14 +349,14 @@ class ClaimPlanner:
         Only the first count may wait for locks: they are taken in the order of their keys, and a second set
         is out of order with the first, so waiting could deadlock.
         """
-        new = {permit.key: permit for permit in permits if not self._ledger.knows(permit)}
+        new = {permit.key: permit for permit in permits if not self.ledger.knows(permit)}
         if new:
             wanted = [new[key] for key in sorted(new)]
             uses: Mapping[str, PermitUsage] = yield Counts(wanted, wait=not self._counted)
             self._counted = True
             self.unfinished |= len(uses) < len(wanted)  # Others have locked some, and may not use them up.
             for key, use in uses.items():
-                self._ledger.enter(new[key], use)
+                self.ledger.enter(new[key], use)
 
 
 def first_keys(keys: Sequence[str], after: str) -> list[str]:

@@ -35,40 +35,34 @@ class Changes(Protocol):
         """Keep the outcome of a task that is about to complete; its last attempt is recorded in the task."""
 
 
+class _OfTasks(Struct, frozen=True):
+    ids: Sequence[TaskId]
+
+
 # -- questions about tasks ---------------------------------------------------------------------------
 
 
-class LoadTasks(Struct, frozen=True):
+class LoadTasks(_OfTasks, frozen=True):
     """Lock these tasks. Answer: Mapping[TaskId, Task] of those that exist.
 
     A store may leave out tasks that completed or were cancelled.
     """
 
-    ids: Sequence[TaskId]
 
-
-class States(Struct, frozen=True):
+class States(_OfTasks, frozen=True):
     """Answer: Mapping[TaskId, str], the state of each of these tasks that exists, ended or not."""
 
-    ids: Sequence[TaskId]
 
-
-class EndedFences(Struct, frozen=True):
+class EndedFences(_OfTasks, frozen=True):
     """Answer: Mapping[TaskId, int], the fences of ended tasks that `LoadTasks` left out."""
 
-    ids: Sequence[TaskId]
 
-
-class Dependents(Struct, frozen=True):
+class Dependents(_OfTasks, frozen=True):
     """Answer: Sequence[TaskId], the tasks that wait for any of these, in the order of the predecessors."""
 
-    predecessors: Sequence[TaskId]
 
-
-class StillWaiting(Struct, frozen=True):
+class StillWaiting(_OfTasks, frozen=True):
     """Answer: Collection[TaskId], those of these tasks with a predecessor that has not completed."""
-
-    ids: Sequence[TaskId]
 
 
 # -- questions about new tasks -----------------------------------------------------------------------
@@ -96,10 +90,8 @@ class TakenFingerprints(Struct, frozen=True):
     fingerprints: Sequence[str]
 
 
-class LockPredecessors(Struct, frozen=True):
+class LockPredecessors(_OfTasks, frozen=True):
     """Keep these tasks from ending before the transaction does. Answer: as that of `States`."""
-
-    ids: Sequence[TaskId]
 
 
 # -- writes ------------------------------------------------------------------------------------------
@@ -116,10 +108,8 @@ class InsertTasks(Struct, frozen=True):
     dependencies: Sequence[tuple[TaskId, TaskId]]
 
 
-class DropDependencies(Struct, frozen=True):
+class DropDependencies(_OfTasks, frozen=True):
     """Delete whatever these tasks wait for."""
-
-    ids: Sequence[TaskId]
 
 
 class RecordAttempts(Struct, frozen=True):

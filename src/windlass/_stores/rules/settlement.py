@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, assert_never
 
-from ..._model.attempt import Attempt, is_recorded
+from ..._model.attempt import Attempt, attempt_of, is_recorded
 from ..._model.state import State, Verb
 from ..._model.task import Task, TaskId
 from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settlement
@@ -42,8 +42,7 @@ def settled(task: Task, settlement: Settlement, now: datetime) -> tuple[Verb, St
 
 def settle(changes: Changes, batch: Sequence[Settlement]) -> Rule[tuple[Receipt, ...]]:
     """Apply each verdict whose lease holds, then what follows from it; return a receipt for each."""
-    settling = _Settlements(changes)
-    return (yield from settling.settle(batch))
+    return (yield from _Settlements(changes).settle(batch))
 
 
 def follow_up(changes: Changes, completed: Sequence[TaskId], applied: Sequence[Settlement]) -> Rule[None]:
@@ -100,23 +99,8 @@ class _Settlements:
         if isinstance(settlement.verdict, Complete):
             self._changes.note_outcome(task.id, settlement.outcome)
         elif is_recorded(settlement):
-            self._attempts.append(_attempt(task, settlement, self._changes.now))
+            self._attempts.append(attempt_of(task, settlement, self._changes.now))
         self._tasks[task.id] = self._changes.move(task, verb, state, **fields)
         self._applied.append(settlement)
         if state is State.CANCELLED:
             self._cancelled.append(task.id)
-
-
-def _attempt(task: Task, settlement: Settlement, now: datetime) -> Attempt:
-    return Attempt(
-        task_id=task.id,
-        number=task.attempt,
-        fence=task.fence,
-        worker=task.worker,
-        claimed_at=task.claimed_at or now,
-        finished_at=now,
-        duration=settlement.duration,
-        outcome=settlement.outcome,
-        error=None if isinstance(settlement.verdict, Complete) else settlement.verdict.error,
-        trace=task.trace,
-    )

@@ -75,6 +75,11 @@ def listed(values: Iterable[object]) -> str:
     return _encoder.encode(list(values)).decode()
 
 
+def listed_or_none(texts: Sequence[str]) -> str | None:
+    """Encode texts for one column; None if there are none."""
+    return _encoder.encode(texts).decode() if texts else None
+
+
 # -- instants ----------------------------------------------------------------------------------------
 
 
@@ -167,7 +172,8 @@ def new_row(new: NewTask, state: State, run_at: datetime, now: int, lane_and_key
     return (
         new.id, new.type, new.payload, new.root, new.queue, new.tenant, new.priority, new.boost, state.value,
         0, new.max_attempts, 0, instant(run_at), rank_of(run_at, new.boost), now, duration(new.timeout),
-        new.idempotency_key, new.fingerprint, new.next, _list(new.after), new.result_into, _list(new.secret),
+        new.idempotency_key, new.fingerprint, new.next, listed_or_none(new.after), new.result_into,
+        listed_or_none(new.secret),
         new.trace, new.enqueued_by, *lane_and_key,
     )  # fmt: skip
 
@@ -198,11 +204,7 @@ def changed_row(task: Task, lane_and_key: tuple[str, str]) -> dict[str, Any]:
 
 def error_row(error: Error | None) -> dict[str, str | None]:
     """Return the three columns of an error."""
-    return {
-        "error_type": None if error is None else error.type,
-        "error_message": None if error is None else error.message,
-        "error_traceback": None if error is None else error.traceback,
-    }
+    return {f"error_{name}": getattr(error, name, None) for name in ("type", "message", "traceback")}
 
 
 def read_permits(text: str) -> tuple[str, ...]:
@@ -217,11 +219,6 @@ def read_running(rows: Sequence[Row]) -> "Counter[str]":
         for key in read_permits(text):
             numbers[key] += number
     return numbers
-
-
-def permits_row(keys: Sequence[str]) -> str | None:
-    """Encode a list of permits; None if it is empty."""
-    return _encoder.encode(keys).decode() if keys else None
 
 
 def read_attempt(task_id: TaskId, row: Row) -> Attempt:
@@ -243,7 +240,3 @@ def read_attempt(task_id: TaskId, row: Row) -> Attempt:
 
 def _error(type_: str | None, message: str | None, traceback: str | None) -> Error | None:
     return None if type_ is None else Error(type=type_, message=message or "", traceback=traceback)
-
-
-def _list(texts: tuple[str, ...]) -> str | None:
-    return _encoder.encode(texts).decode() if texts else None

@@ -15,7 +15,7 @@ from ..rules import questions
 from ..rules.admission import admit, is_plain
 from ..rules.questions import Rule, play
 from .claim.queue_rules import NO_LANE
-from .rows import Row, error_row, instant, listed, new_row
+from .rows import Row, error_row, instant, listed, new_row, read_tasks
 from .transaction import Transaction
 
 T = TypeVar("T")
@@ -49,10 +49,10 @@ def _answer(tx: Transaction, question: questions.Question | questions.Write) -> 
     match question:
         case questions.States(ids) | questions.LockPredecessors(ids):
             return dict(tx.rows("existing", {"ids": listed(ids)}))
-        case questions.Dependents(predecessors):
-            return [row[1] for row in tx.rows("dependents", {"ids": listed(predecessors)})]
+        case questions.Dependents(ids):
+            return [row[1] for row in tx.rows("dependents", {"ids": listed(ids)})]
         case questions.LoadTasks(ids):
-            return {task_id: task for task_id in ids if (task := tx.get(task_id)) is not None}
+            return {task.id: task for one in ids for task in read_tasks(tx.rows("get", {"id": one}))}
         case questions.EndedFences():
             return {}  # questions.LoadTasks leaves out no ended task.
         case questions.StillWaiting(ids):

@@ -106,16 +106,13 @@ def _complete(tx: Transaction, batch: Sequence[Settlement]) -> bool:
     """Complete all of these if every lease holds, as it nearly always does; otherwise change nothing."""
     ids = [settlement.lease.task_id for settlement in batch]
     held = tx.caps_held(ids)
-    tx.set_savepoint()
     given = {
         s.lease.task_id: (s.lease.fence, s.duration, s.outcome, _text(s.verdict.result))
         for s in batch
         if isinstance(s.verdict, Complete)
     }
-    if tx.run("complete", {"now": tx.at, "settlements": as_json(given)}) != len(batch):
-        tx.roll_back()
+    if not tx.run_exactly(len(batch), "complete", {"now": tx.at, "settlements": as_json(given)}):
         return False
-    tx.release_savepoint()
     tx.wakes.freed.update(held)
     has_successors = any(isinstance(s.verdict, Complete) and s.verdict.successors for s in batch)
     if has_successors or tx.value("any_dependency") is not None:

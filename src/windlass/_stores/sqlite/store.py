@@ -92,7 +92,6 @@ class SQLiteStore:
         return SQLiteStore(self.path, clock=self.clock)
 
     async def now(self) -> datetime:
-        """Return the current time of the clock."""
         return self.clock.now()
 
     # -- open and close ------------------------------------------------------------------------------
@@ -158,7 +157,6 @@ class SQLiteStore:
     # -- enqueue -------------------------------------------------------------------------------------
 
     async def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
-        """Insert all of the batch or none of it."""
         return await self._write(lambda tx: enqueue(tx, batch))
 
     def join(self, connection: object) -> Join:
@@ -168,15 +166,12 @@ class SQLiteStore:
     # -- work ----------------------------------------------------------------------------------------
 
     async def claim(self, claim: Claim) -> Sequence[Claimed]:
-        """Lease ready tasks to a live session."""
         return await self._write(lambda tx: settle.claim(tx, claim, self._rotation))
 
     async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
-        """Apply the verdicts whose leases hold, then claim."""
         return await self._write(lambda tx: settle.settle(tx, batch, claim, self._rotation))
 
     async def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:
-        """Renew the session and release unacknowledged claims; report lost leases and requests to stop."""
         return await self._write(lambda tx: sessions.heartbeat(tx, beat))
 
     def transaction(self) -> OwnTransaction:
@@ -186,11 +181,9 @@ class SQLiteStore:
         return begun
 
     async def once(self, lease: Lease, key: str) -> bool:
-        """Mark the key; return whether this lease was the first to."""
         return await self._write(lambda tx: settle.once(tx, lease, key))
 
     async def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
-        """Yield a hint for every change that may matter to these queues; concurrent ones are merged."""
         with self._wake_hub.listen(queues) as listener:
             while True:
                 for wake in await listener.hints(self._read):
@@ -199,15 +192,12 @@ class SQLiteStore:
     # -- keep ----------------------------------------------------------------------------------------
 
     async def lead(self, holder: str, lease_for: timedelta) -> bool:
-        """Take, renew or give up the lead."""
         return await self._write(lambda tx: upkeep.lead(tx, holder, lease_for))
 
     async def promote(self, limit: int) -> Promoted:
-        """Make due tasks ready."""
         return await self._write(lambda tx: upkeep.promote(tx, limit))
 
     async def rescue(self, session: str, limit: int) -> Sequence[Claimed]:
-        """Take over the running tasks of sessions that have expired."""
         return await self._write(lambda tx: sessions.rescue(tx, session, limit))
 
     async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
@@ -224,7 +214,6 @@ class SQLiteStore:
     # -- ask -----------------------------------------------------------------------------------------
 
     async def find(self, where: Filter, page: Page) -> Slice[Task]:
-        """Return the tasks that match, by id."""
         return await self._read(lambda reader: reader.find(where, page))
 
     async def count(self, where: Filter, by: Sequence[Dimension]) -> Sequence[Count]:
@@ -232,7 +221,6 @@ class SQLiteStore:
         return await self._read(lambda reader: reader.count(where, by))
 
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
-        """Return the recorded attempts of a task."""
         return await self._read(lambda reader: tuple(reader.attempts(task_id)))
 
     async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:
@@ -258,7 +246,6 @@ class SQLiteStore:
                 return done
 
     async def put(self, record: Record, by: By | None = None) -> None:
-        """Store a record, replacing the one of the same name. Some kinds are written only by the store."""
         if not isinstance(record, QueueSettings | StoredRecord):
             raise refusals.written_by_itself(record)
         await self._finish_relayout(more=await self._write(lambda tx: upkeep.put(tx, record, by)))
@@ -269,14 +256,12 @@ class SQLiteStore:
             more = await self._write(relayout.continue_relayout)
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
-        """Return the records of a kind, by name."""
         if kind is Usage:
             now = self.clock.now()
             return cast("Slice[R]", await self._read(lambda reader: reader.usages(page, now)))
         return await self._read(lambda reader: reader.records(kind, page))
 
     async def remove(self, kind: type[Record], name: str, by: By | None = None) -> bool:
-        """Delete a record. The tasks of a deleted session become rescuable."""
         if kind not in KINDS and kind not in (QueueSettings, Session):
             raise refusals.not_removed(kind)
         removed, more = await self._write(lambda tx: upkeep.remove(tx, kind, name, by))
@@ -286,7 +271,6 @@ class SQLiteStore:
     # -- admin ---------------------------------------------------------------------------------------
 
     async def migrations(self) -> Sequence[Migration]:
-        """Return every migration known to this code or the file."""
         return await asyncio.to_thread(schema.listed, self.path)
 
     async def migrate(self, target: int | None = None) -> Sequence[Migration]:

@@ -14,7 +14,7 @@ from ..._model.task import Task, TaskId
 from ..._policy.order.limits import Subject, split_key
 from .claim.queue_rules import NO_LANE, QueueRules, read_rules
 from .connection.open import has_wal_fix, set_journal
-from .rows import Row, changed_row, instant, listed, read_permits, statement, task_reader
+from .rows import Row, changed_row, instant, listed, read_permits, statement
 
 
 class Wakes:
@@ -89,6 +89,15 @@ class Transaction:
         """Execute a statement; return the number of rows changed."""
         return self._cursor.execute(statement(name), parameters or {}).rowcount
 
+    def run_exactly(self, number: int, name: str, parameters: Mapping[str, object]) -> bool:
+        """Execute a statement if it changes this number of rows, otherwise undo it; return whether it did."""
+        self._cursor.execute("SAVEPOINT windlass_point")
+        is_done = self.run(name, parameters) == number
+        if not is_done:
+            self._cursor.execute("ROLLBACK TO windlass_point")
+        self._cursor.execute("RELEASE windlass_point")
+        return is_done
+
     def run_many(self, name: str, rows: Sequence[Row] | Sequence[Mapping[str, object]]) -> int:
         """Execute a statement for each row of parameters; return the number of rows changed in all."""
         return self._cursor.executemany(statement(name), rows).rowcount if rows else 0
@@ -106,13 +115,7 @@ class Transaction:
         row = self._cursor.execute(statement(name), parameters or {}).fetchone()
         return None if row is None else row[0]
 
-    def get(self, task_id: TaskId) -> Task | None:
-        """Read a task."""
-        found = self.rows("get", {"id": task_id})
-        return task_reader()(found[0]) if found else None
-
     def move(self, task: Task, verb: Verb, state: State, **changes: Any) -> Task:
-        """Change the state of a task by a valid transition, and wake the listeners of its queue."""
         assert state in targets(task.state, verb), f"{task.state} -> {verb} -> {state} is not in the table"
         if state in ENDED:
             changes["unhandled_since"] = None
@@ -136,7 +139,6 @@ class Transaction:
         return changed
 
     def note_outcome(self, task_id: TaskId, outcome: str) -> None:
-        """Keep the outcome of a task that is about to complete, to be written with the task."""
         self._outcomes[task_id] = outcome
 
     def _place(self, task: Task) -> tuple[str, str]:
@@ -153,16 +155,3 @@ class Transaction:
             return Counter()
         found = (read_permits(text) for (text,) in self.rows("permitted", {"ids": listed(ids)}))
         return Counter(key for permits in found for key in permits if split_key(key)[0] in capped)
-
-    def set_savepoint(self) -> None:
-        """Set a savepoint."""
-        self._cursor.execute("SAVEPOINT windlass_point")
-
-    def roll_back(self) -> None:
-        """Roll back to the savepoint and drop it."""
-        self._cursor.execute("ROLLBACK TO windlass_point")
-        self.release_savepoint()
-
-    def release_savepoint(self) -> None:
-        """Drop the savepoint and keep what was done since."""
-        self._cursor.execute("RELEASE windlass_point")

@@ -14,7 +14,6 @@ from ..._store.protocol import Promoted
 from ..rules.audit import audited_prune, audited_put, audited_removal
 from ..rules.successors import abandon
 from .claim import relayout
-from .claim.queue_rules import read_limit, read_settings
 from .rows import Row, instant, listed, moment
 from .rule_player import delete, run, write_audit
 from .transaction import Transaction
@@ -87,9 +86,8 @@ def prune_keys(tx: Transaction) -> bool:
 
 def prune_buckets(tx: Transaction, after: str) -> str | None:
     """Delete redundant buckets from a page of them; return the key to continue after, None at the end."""
-    limits = {limit.name: limit for limit in tx.queue_rules.limits}
     found = tx.rows("some_buckets", {"after": after, "limit": BUCKETS_AT_ONCE})
-    gone = [row[0] for row in found if _says_nothing(tx, limits.get(split_key(row[0])[0]), row)]
+    gone = [row[0] for row in found if _says_nothing(tx, tx.queue_rules.limit(split_key(row[0])[0]), row)]
     if gone:
         tx.run("forget_buckets", {"keys": listed(gone)})
     return found[-1][0] if len(found) == BUCKETS_AT_ONCE else None
@@ -125,56 +123,26 @@ def put(tx: Transaction, record: QueueSettings | StoredRecord, by: By | None) ->
     """Store a record, replacing the old one; return whether a relayout is unfinished."""
     if by is not None:
         write_audit(tx, [audited_put(record, by, tx.now)])
-    return _put_queue(tx, record) if isinstance(record, QueueSettings) else _put_record(tx, record)
+    name, body, rules = record.name, _encoder.encode(record).decode(), tx.queue_rules
+    if isinstance(record, QueueSettings):
+        tx.run("put_queue", {"name": name, "paused": int(record.paused), "settings": body})
+        return relayout.after_settings(tx, name, rules.settings.get(name), record)
+    tx.run("put_record", {"kind": KINDS[type(record)], "name": name, "body": body})
+    return isinstance(record, Limit) and relayout.after_limit(tx, rules.limit(name), record)
 
 
 def remove(tx: Transaction, kind: type[Record], name: str, by: By | None) -> tuple[bool, bool]:
     """Delete a record; return whether it existed, and whether a relayout is unfinished."""
+    rules, more = tx.queue_rules, False
     if kind is Session:
-        removed, more = tx.run("remove_session", {"name": name}) > 0, False
+        removed = tx.run("remove_session", {"name": name}) > 0
     elif kind is QueueSettings:
-        removed, more = _remove_queue(tx, name)
+        removed = tx.run("remove_queue", {"name": name}) > 0
+        more = relayout.after_settings(tx, name, rules.settings.get(name), None)
     else:
-        removed, more = _remove_record(tx, kind, name)
+        removed = tx.run("remove_record", {"kind": KINDS[kind], "name": name}) > 0
+        if removed and kind is Limit:
+            more = relayout.after_limit(tx, rules.limit(name), None)
     if removed and by is not None:
         write_audit(tx, [audited_removal(kind, name, by, tx.now)])
     return removed, more
-
-
-def _put_record(tx: Transaction, record: StoredRecord) -> bool:
-    named = {"kind": KINDS[type(record)], "name": record.name}
-    before = _limit(tx, record.name) if isinstance(record, Limit) else None
-    tx.run("put_record", {**named, "body": _encoder.encode(record).decode()})
-    return relayout.after_limit(tx, before, record) if isinstance(record, Limit) else False
-
-
-def _remove_record(tx: Transaction, kind: type[Record], name: str) -> tuple[bool, bool]:
-    before = _limit(tx, name) if kind is Limit else None
-    removed = tx.run("remove_record", {"kind": KINDS[kind], "name": name}) > 0
-    return removed, before is not None and relayout.after_limit(tx, before, None)
-
-
-def _limit(tx: Transaction, name: str) -> Limit | None:
-    found = tx.value("one_record", {"kind": KINDS[Limit], "name": name})
-    return None if found is None else read_limit(found)
-
-
-# -- queues ------------------------------------------------------------------------------------------
-
-
-def _put_queue(tx: Transaction, settings: QueueSettings) -> bool:
-    before = _settings(tx, settings.name)
-    text = _encoder.encode(settings).decode()
-    tx.run("put_queue", {"name": settings.name, "paused": int(settings.paused), "settings": text})
-    return relayout.after_settings(tx, settings.name, before, settings)
-
-
-def _remove_queue(tx: Transaction, name: str) -> tuple[bool, bool]:
-    before = _settings(tx, name)
-    removed = tx.run("remove_queue", {"name": name}) > 0
-    return removed, relayout.after_settings(tx, name, before, None)
-
-
-def _settings(tx: Transaction, name: str) -> QueueSettings | None:
-    found = tx.value("queue", {"name": name})
-    return None if found is None else read_settings(found)

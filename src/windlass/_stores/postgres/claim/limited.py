@@ -67,7 +67,7 @@ def claim(env: Environment, turns: Rotation, claim: Claim, queues: Sequence[str]
     is_outdated = claim.level is None and bool(state.fifo)
     claimed = (
         (yield from _lease(state, claim, picked, planner, requests.locked))
-        if picked or planner.is_rewound
+        if picked or planner.ledger.is_rewound
         else []
     )
     wait = 0.0 if is_outdated else planner.wait
@@ -99,10 +99,10 @@ def _lease(
     state: ClaimState, claim: Claim, picked: Sequence[Picked], planner: ClaimPlanner, locked: set[str]
 ) -> Script[list[Claimed]]:
     permits = sorted((permit.key, one.head.id) for one in picked for permit in one.permits)
-    tokens = sorted((key, left) for key, left in planner.tokens.items() if key in locked)
+    tokens = sorted((key, left) for key, left in planner.ledger.tokens.items() if key in locked)
     rows = yield from ask(
         "lease",
-        planner.now,
+        planner.ledger.now,
         claim.session,
         claim.number,
         state.worker,

@@ -29,7 +29,7 @@ from ...rules.claim_planner import (
     Sizes,
 )
 from ...rules.questions import play
-from ..rows import Row, listed, moment, permits_row, read_running
+from ..rows import Row, listed, listed_or_none, moment, read_running
 from ..transaction import Transaction
 
 COUNTED = 20_000
@@ -58,7 +58,7 @@ def pick(tx: Transaction, queues: Sequence[str], wish: Claim, rotation: LaneRota
     planner = ClaimPlanner(rules, rotation, tx.now)
     answers = _Answers(tx, rotation)
     picked = play(planner.pick(max(wish.limit, 0), wish.level), answers.answer)
-    _write_permits(tx, picked, planner.tokens, answers.ahead)
+    _write_permits(tx, picked, planner.ledger.tokens, answers.ahead)
     tx.wakes.wait = planner.wait
     return [one.head.row for one in picked]
 
@@ -73,7 +73,7 @@ def _write_permits(
         keys = [permit.key for permit in one.permits]
         if keys:
             taken.update(keys)
-            limited.append((permits_row(keys), one.head.row))
+            limited.append((listed_or_none(keys), one.head.row))
     tx.run_many("permit", limited)
     tx.wakes.freed.subtract(taken)
     # After the clock was set back, a bucket in the future would not refill until the clock catches up.

@@ -15,8 +15,8 @@ LaneAndKey: TypeAlias = tuple[str, str]
 
 NO_LANE: LaneAndKey = ("", "")
 
-read_settings = msgspec.json.Decoder(QueueSettings).decode
-read_limit = msgspec.json.Decoder(Limit).decode
+_read_settings = msgspec.json.Decoder(QueueSettings).decode
+_read_limit = msgspec.json.Decoder(Limit).decode
 
 
 class QueueRules:
@@ -49,6 +49,10 @@ class QueueRules:
         """Whether no limit applies to its tasks."""
         return not self.limits or not limits_in_queue(self.limits, queue)
 
+    def limit(self, name: str) -> Limit | None:
+        """Return the limit of this name."""
+        return next((limit for limit in self.limits if limit.name == name), None)
+
     def lane_and_key(self, task: Subject, priority: int) -> LaneAndKey:
         """Return the lane and the key that a ready task belongs to."""
         limits = limits_in_queue(self.limits, task.queue)
@@ -59,7 +63,7 @@ class QueueRules:
 @lru_cache(maxsize=16)
 def read_rules(rows: tuple[tuple[str | None, str | None, str | None], ...]) -> QueueRules:
     """Decode the rows of rules.sql. Cached: every transaction reads them, and they seldom change."""
-    settings = [read_settings(text) for text, _, _ in rows if text is not None]
-    limits = [read_limit(text) for _, text, _ in rows if text is not None]
+    settings = [_read_settings(text) for text, _, _ in rows if text is not None]
+    limits = [_read_limit(text) for _, text, _ in rows if text is not None]
     relayouts = frozenset(queue for _, _, queue in rows if queue is not None)
     return QueueRules({one.name: one for one in settings}, limits, relayouts)

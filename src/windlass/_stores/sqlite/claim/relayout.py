@@ -12,7 +12,7 @@ from ...._model.queue import QueueSettings
 from ...._policy.order import lanes, limits
 from ...._policy.order.limits import Subject, permits_of
 from ...rules.usage import refilled
-from ..rows import Row, moment, permits_row
+from ..rows import Row, listed_or_none, moment
 from ..transaction import Transaction
 from .queries import fill_buckets
 from .queue_rules import NO_LANE
@@ -52,7 +52,7 @@ def _count_running(tx: Transaction) -> None:
     changed: list[Row] = []
     for queue, type_, tenant, payload, rowid, text in tx.rows("running"):
         permits = permits_of(tx.queue_rules.limits, Subject(queue, type_, tenant, payload))
-        due = permits_row([permit.key for permit in permits])
+        due = listed_or_none([permit.key for permit in permits])
         if due != text:
             changed.append((due, rowid))
     tx.run_many("permit", changed)

@@ -26,6 +26,7 @@ class _IdSource:
         self._last = 0  # Unix milliseconds and a 12-bit counter, as one number.
 
     def next(self) -> str:
+        """Make an id that sorts after every id this process made before."""
         with self._lock:
             if self._used >= len(self._pool):
                 self._pool, self._used = os.urandom(_POOL_BYTES), 0
@@ -35,6 +36,7 @@ class _IdSource:
         return _uuid7(timestamp, noise)
 
     def several(self, number: int) -> list[str]:
+        """Make several ids in rising order: quicker than one by one."""
         with self._lock:
             first = self._next_timestamp()
             self._last = first + number - 1
@@ -55,16 +57,7 @@ def _uuid7(timestamp: int, noise: int) -> str:
 
 _source = _IdSource()
 os.register_at_fork(after_in_child=_source.reset)
-
-
-def new_id() -> str:
-    """Make an id that sorts after every id this process made before."""
-    return _source.next()
-
-
-def new_ids(number: int) -> list[str]:
-    """Make several ids in rising order: quicker than one by one."""
-    return _source.several(number)
+new_id, new_ids = _source.next, _source.several
 
 
 def process_identity() -> str:

@@ -5,7 +5,6 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -48,35 +47,30 @@ class WebhookResponse(Struct, frozen=True, kw_only=True):
         return self.status == HTTPStatus.GONE
 
 
-def alert_message(alert: Alert, notice: AlertNotice) -> Message:
-    """Build the message of a notice. It holds the types of errors, but no payloads and no error texts."""
-    cleared = notice.turn is Turn.CLEARED
-    return _encoded(
-        alert,
-        notice.id,
-        "cleared" if cleared else "raised",
-        notice.at,
-        {
-            "reminder": notice.turn is Turn.REMINDED,
-            "number": notice.number,
-            "raised_at": _iso(notice.raised_at),
-            "dead_letters": [
-                {"id": one.id, "type": one.type, "queue": one.queue, "error_type": one.error}
-                for one in notice.letters
-            ],
-        },
-    )
+def alert_message(alert: Alert, notice: AlertNotice, *, is_trial: bool = False) -> Message:
+    """Build the message of a notice. It holds the types of errors, but no payloads and no error texts.
 
-
-def trial_message(alert: Alert, notice_id: str, number: int, at: datetime) -> Message:
-    """Build a message in state "test", for trying a webhook."""
-    details: dict[str, object] = {
-        "reminder": False,
-        "number": number,
-        "raised_at": None,
-        "dead_letters": [],
+    A trial is in state "test", whatever the notice says.
+    """
+    state = "test" if is_trial else "cleared" if notice.turn is Turn.CLEARED else "raised"
+    data = {
+        "id": notice.id,
+        "alert": alert.name,
+        "state": state,
+        "type": alert.type,
+        "queue": alert.queue,
+        "count": alert.count,
+        "window": None if alert.window is None else alert.window.total_seconds(),
+        "reminder": notice.turn is Turn.REMINDED,
+        "number": notice.number,
+        "raised_at": None if is_trial else _iso(notice.raised_at),
+        "dead_letters": [
+            {"id": one.id, "type": one.type, "queue": one.queue, "error_type": one.error}
+            for one in notice.letters
+        ],
     }
-    return _encoded(alert, notice_id, "test", at, details)
+    whole = {"type": f"windlass.alert.{state}", "timestamp": _iso(notice.at), "data": data}
+    return Message(notice.id, json.dumps(whole).encode())
 
 
 async def deliver(url: str, sent: Message, secret: str | None) -> WebhookResponse:
@@ -144,23 +138,6 @@ class _Post:
         if self._secret is not None:
             named = sign(self._secret, self._sent.body, message_id=self._sent.id, at=at)
         return {**named, "Content-Type": "application/json", "User-Agent": "windlass", "Connection": "close"}
-
-
-def _encoded(
-    alert: Alert, notice_id: str, state: str, at: datetime, details: Mapping[str, object]
-) -> Message:
-    data = {
-        "id": notice_id,
-        "alert": alert.name,
-        "state": state,
-        "type": alert.type,
-        "queue": alert.queue,
-        "count": alert.count,
-        "window": None if alert.window is None else alert.window.total_seconds(),
-        **details,
-    }
-    whole = {"type": f"windlass.alert.{state}", "timestamp": _iso(at), "data": data}
-    return Message(notice_id, json.dumps(whole).encode())
 
 
 def _iso(instant: datetime) -> str:

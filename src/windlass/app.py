@@ -170,20 +170,16 @@ class App:
             spec = HandlerSpec(
                 handler, name=name, defaults=defaults, backoff=delay, fatal=fatal, process=process
             )
-            made: TaskType[Any, Any, Any] = TaskType(self._added(spec), handler, self)
+            if spec.name in self.types:
+                taken = f"the task type {spec.name!r} is already declared on this app"
+                raise InvalidOption(f"{taken}; choose another name (name=…)")
+            self.types = {**self.types, spec.name: spec}
+            made: TaskType[Any, Any, Any] = TaskType(spec, handler, self)
             if schedule is not None:
                 self.schedule(spec.name, made, schedule)
             return made
 
         return declare if function is None else declare(function)
-
-    def _added(self, spec: HandlerSpec) -> HandlerSpec:
-        if spec.name in self.types:
-            raise InvalidOption(
-                f"the task type {spec.name!r} is already declared on this app; choose another name (name=…)"
-            )
-        self.types = {**self.types, spec.name: spec}
-        return spec
 
     def schedule(
         self,

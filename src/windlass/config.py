@@ -167,10 +167,6 @@ def _address(value: object, key: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
 
 
-def _secret(value: object, _: str) -> Secret:
-    return checked_secret(value)
-
-
 def _whole(value: Any, key: str) -> int:
     found = int(value) if _is_number(value) else value
     if isinstance(found, bool) or not isinstance(found, int):
@@ -235,7 +231,7 @@ _FIELDS: dict[str, Callable[[object, str], Any]] = {
     "tracing": _choice,
     "log_level": _choice,
     "log_format": _choice,
-    "webhook_secret": _secret,
+    "webhook_secret": lambda value, _: checked_secret(value),
     "metrics": _address,
 }
 

@@ -41,7 +41,7 @@ def moment_of(id: str) -> int:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A clock that stands at its only item, in nanoseconds; ids start afresh with it."""
     now = [1_767_225_600_123_456_789]
-    monkeypatch.setattr(_ids, "_source", _ids._IdSource())
+    monkeypatch.setattr(_ids._source, "_last", 0)
     monkeypatch.setattr(_ids.time, "time_ns", lambda: now[0])
     return now
 

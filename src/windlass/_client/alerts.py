@@ -6,12 +6,12 @@ from typing import Unpack
 from msgspec import Struct
 
 from .._ids import new_id
-from .._model.alert import Alert, AlertState
+from .._model.alert import Alert, AlertNotice, AlertState, Turn
 from .._model.filter import By
 from .._policy.alerts import AlertOptions, dead_letter_filter, new_alert
 from .._policy.input.quote import quoted
 from .._store.protocol import Store
-from .._webhook import WebhookResponse, deliver, trial_message
+from .._webhook import WebhookResponse, alert_message, deliver
 from ..alerts import checked_secret
 from ..errors import InvalidOption, NotFound
 from .declarations import list_records
@@ -77,7 +77,9 @@ class Alerts:
         if status.alert.webhook is None:
             raise InvalidOption(f"the alert {name!r} has no webhook to test; it is only logged")
         key = None if secret is None else checked_secret(secret)
-        sent = trial_message(status.alert, new_id(), status.number, await self._store.now())
+        now = await self._store.now()
+        notice = AlertNotice(id=new_id(), turn=Turn.RAISED, number=status.number, at=now, raised_at=now)
+        sent = alert_message(status.alert, notice, is_trial=True)
         return await deliver(status.alert.webhook, sent, key)
 
     async def _status(self, alert: Alert, alarm: AlertState | None) -> AlertStatus:

@@ -169,7 +169,7 @@ def request_key(request: Request, body: bytes) -> RequestKey | None:
     text = given[0].strip()
     if len(text) >= 2 and text[0] == text[-1] == '"':
         text = text[1:-1]
-    key = keys.idempotency_key(text)
+    key = keys.checked_key(text)
     if len(key.encode()) > MAX_REQUEST_KEY:
         raise Problem("invalid-option", f"the Idempotency-Key is longer than {MAX_REQUEST_KEY} bytes")
     return RequestKey(key, path_within(request.scope), body)  # the same wherever the API is mounted

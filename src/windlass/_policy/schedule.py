@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -14,10 +13,8 @@ from ..errors import InvalidOption
 from .cron import EXAMPLE, parse_cron
 from .input import keys
 from .input.chain import Step, decode_steps, encode_steps, with_fresh_ids
-from .input.options import checked_name, parse_duration
+from .input.options import checked_name, parse_choice, parse_duration
 from .input.quote import quoted
-
-E = TypeVar("E", bound=StrEnum)
 
 MIN_EVERY = timedelta(seconds=1)
 MAX_AT_MOST = 1_000
@@ -51,9 +48,9 @@ def new_schedule(
         cron=cron,
         zone=zone,
         every=every,
-        missed=_chosen(Missed, timing.get("missed", Missed.SKIP), "missed"),
+        missed=parse_choice(Missed, timing.get("missed", Missed.SKIP), "missed"),
         at_most=_at_most(timing.get("at_most", 100)),
-        overlap=_chosen(Overlap, timing.get("overlap", Overlap.ALLOW), "overlap"),
+        overlap=parse_choice(Overlap, timing.get("overlap", Overlap.ALLOW), "overlap"),
         jitter=jitter,
         queue=step.queue,
         tenant=step.tenant,
@@ -156,13 +153,6 @@ def _rule(rule: timedelta | float | str, zone: str) -> tuple[str | None, timedel
     if zone != "UTC":
         raise InvalidOption("zone is for cron expressions; intervals are counted from 1970 in UTC")
     return None, every
-
-
-def _chosen(kind: type[E], value: str, what: str) -> E:
-    try:
-        return kind(value)
-    except ValueError:
-        raise InvalidOption(f"{what} must be one of {', '.join(kind)}, got {quoted(value)}") from None
 
 
 def _at_most(value: object) -> int:

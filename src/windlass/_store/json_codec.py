@@ -51,18 +51,10 @@ def _filled(generic: Any, arguments: Sequence[Any]) -> dict[str, Any]:
     def fill(kind: Any) -> Any:
         if kind in known:
             return known[kind]
-        parts = get_args(kind)
-        return (
-            get_origin(kind)[tuple(fill(part) for part in parts)]
-            if parts and get_origin(kind) is tuple
-            else kind
-        )
+        origin = get_origin(kind)
+        return origin[tuple(map(fill, get_args(kind)))] if origin is tuple else kind
 
     return {name: fill(kind) for name, kind in get_type_hints(generic).items()}
-
-
-def _named(kind: type, arguments: tuple[type, ...]) -> str:
-    return kind.__name__ + "".join(f"Of{one.__name__}" for one in arguments)
 
 
 def _wire_struct(kind: Any, hints: dict[str, Any], arguments: tuple[Any, ...] = ()) -> Any:
@@ -79,7 +71,7 @@ def _wire_struct(kind: Any, hints: dict[str, Any], arguments: tuple[Any, ...] = 
             fields.append((field.name, declared, _default(field.default, declared)))
     tag = kind.__struct_config__.tag
     return msgspec.defstruct(
-        _named(kind, arguments),
+        kind.__name__ + "".join(f"Of{one.__name__}" for one in arguments),
         fields,
         kw_only=True,
         forbid_unknown_fields=True,

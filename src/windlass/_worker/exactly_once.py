@@ -18,7 +18,7 @@ from .._handler.context import Once
 from .._model.lease import Lease
 from .._model.outcome import Returned, name_of
 from .._model.verdict import Receipt, Settlement
-from .._policy.input.keys import once_key
+from .._policy.input.keys import checked_key
 from .._policy.verdict import completion
 from .._store.protocol import Capability, Store, require
 from ..errors import LeaseLost, Refused, StoreUnavailable, TaskFinished, UsageError
@@ -119,7 +119,7 @@ class Effects:
 
     def once(self, key: str) -> Once:
         """Mark a key: true for one run of the task only."""
-        key = once_key(key)
+        key = checked_key(key, "key of ctx.once")
         if _is_on_a_loop():
             return Once(lambda: self._once(key))
         return Once(answer=self._wait_for(self._once(key)))

@@ -6,10 +6,9 @@ from hypothesis import strategies as st
 
 from windlass._policy.input.keys import (
     MAX_KEY_BYTES,
+    checked_key,
     external_key,
     fingerprint,
-    idempotency_key,
-    once_key,
     request_digest,
 )
 from windlass.errors import InvalidOption
@@ -21,8 +20,7 @@ words = st.text("ab|:/", max_size=4)
     "key", ["a", "order-1", "ключ", "a b", "x" * MAX_KEY_BYTES, "é" * (MAX_KEY_BYTES // 2)]
 )
 def test_plain_text_is_a_key_as_it_is(key: str) -> None:
-    assert idempotency_key(key) == key
-    assert once_key(key) == key
+    assert checked_key(key) == key
 
 
 @pytest.mark.parametrize(
@@ -43,11 +41,11 @@ def test_plain_text_is_a_key_as_it_is(key: str) -> None:
 )
 def test_what_a_store_could_not_keep_is_no_key(key: object, message: str) -> None:
     with pytest.raises(InvalidOption, match=message) as caught:
-        idempotency_key(key)
+        checked_key(key)
 
     assert str(caught.value).isprintable()
     with pytest.raises(InvalidOption, match=rf"ctx\.once.*{message}"):
-        once_key(key)
+        checked_key(key, "key of ctx.once")
     assert len(str(caught.value)) < 300
 
 

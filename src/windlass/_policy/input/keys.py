@@ -9,17 +9,8 @@ from .quote import quoted
 MAX_KEY_BYTES = 255
 
 
-def idempotency_key(key: str) -> str:
-    """Check an idempotency key: printable text, short enough for every store's index."""
-    return _checked(key, "idempotency key")
-
-
-def once_key(key: str) -> str:
-    """Check a key of `ctx.once`, likewise."""
-    return _checked(key, "key of ctx.once")
-
-
-def _checked(key: str, what: str) -> str:
+def checked_key(key: str, what: str = "idempotency key") -> str:
+    """Check a key: printable text, short enough for every store's index. `what` names it in errors."""
     if not isinstance(key, str) or not key:
         raise InvalidOption(f"the {what} must be a non-empty string, got {quoted(key)}")
     if not key.isprintable():

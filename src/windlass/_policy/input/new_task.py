@@ -67,7 +67,7 @@ def new_task(step: Step, options: Options, origin: Origin) -> NewTask:
         delay=step.delay,
         max_attempts=step.max_attempts,
         timeout=step.timeout,
-        idempotency_key=None if key is None else keys.idempotency_key(key),
+        idempotency_key=None if key is None else keys.checked_key(key),
         idempotency_digest="" if key is None else keys.request_digest(step.type, payload),
         idempotency_for=_optional(options.get("idempotency_for"), "idempotency_for"),
         fingerprint=keys.fingerprint(step.type, payload, step.priority, step.tenant) if is_unique else None,

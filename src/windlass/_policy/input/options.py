@@ -3,9 +3,13 @@
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import TypeVar
 
 from ...errors import InvalidOption
 from .quote import quoted
+
+E = TypeVar("E", bound=StrEnum)
 
 MAX_DELAY = timedelta(days=3660)
 _MAX_TEXT = 100
@@ -47,6 +51,14 @@ def checked_instant(value: datetime, what: str) -> datetime:
         return value.astimezone(UTC)
     except OverflowError:
         raise InvalidOption(f"{what} {value!s} is outside the years 1 to 9999 in UTC") from None
+
+
+def parse_choice(kind: type[E], value: str, what: str) -> E:
+    """Parse one of the values of an enumeration."""
+    try:
+        return kind(value)
+    except ValueError:
+        raise InvalidOption(f"{what} must be one of {', '.join(kind)}, got {quoted(value)}") from None
 
 
 def checked_name(value: str, what: str) -> str:

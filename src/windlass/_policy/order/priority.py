@@ -7,7 +7,7 @@ Strict order is a huge A.
 
 from datetime import timedelta
 
-from ..._model.queue import STRICT_MS, Level, Ordering
+from ..._model.queue import STRICT_MS, Ordering
 from ...errors import InvalidOption
 from ..input.quote import quoted
 
@@ -34,11 +34,3 @@ def boost(priority: int, ordering: Ordering) -> int:
     """Return the head start of a priority in milliseconds, under a queue's ordering."""
     step = STRICT_MS if ordering.ageing is None else ordering.ageing // _MILLISECOND
     return priority * step
-
-
-def parse_level(value: str) -> Level:
-    """Parse a level of priority."""
-    try:
-        return Level(value)
-    except ValueError:
-        raise InvalidOption(f"a level must be one of {', '.join(Level)}, got {quoted(value)}") from None

@@ -8,14 +8,11 @@ from msgspec.structs import replace
 
 from ..._model.queue import Fairness, Level, Ordering, QueueSettings, Retention
 from ...errors import InvalidOption
-from ..input.options import checked_name, parse_duration
+from ..input.options import checked_name, parse_choice, parse_duration
 from ..input.quote import quoted
-from .priority import parse_level
 
 FairnessName: TypeAlias = Literal["fifo", "round_robin", "random"]
 LevelName: TypeAlias = Literal["high", "medium", "low"]
-
-_FAIR = ", ".join(Fairness)
 
 
 class QueueChanges(TypedDict, total=False):
@@ -38,35 +35,21 @@ def changed_queue(settings: QueueSettings, changes: QueueChanges) -> QueueSettin
     if unknown:
         known = ", ".join(QueueChanges.__annotations__)
         raise InvalidOption(f"unknown queue option {quoted(unknown[0])}; the options are {known}")
-    fairness = parse_fairness(changes.get("fairness", settings.fairness))
+    given = changes.get("fairness", settings.fairness)
+    fairness = Fairness.FIFO if given is None else parse_choice(Fairness, given, "fairness")
+    retention = changes.get("retention", settings.retention)
+    if retention is not None and not isinstance(retention, Retention):
+        raise InvalidOption(f"retention must be a Retention, got {quoted(retention)}")
+    stripes = changes.get("stripes", settings.stripes)
     held = settings.weights if fairness is Fairness.ROUND_ROBIN else {}
     return replace(
         settings,
         fairness=fairness,
         weights=_merged(held, changes, "weights"),
         ordering=_ordering(settings.ordering, changes),
-        retention=checked_retention(changes.get("retention", settings.retention)),
-        stripes=_stripes(changes.get("stripes", settings.stripes)),
+        retention=retention,
+        stripes=1 if stripes is None else stripes,
     )
-
-
-def _stripes(value: int | None) -> int:
-    return 1 if value is None else value
-
-
-def parse_fairness(value: str | None) -> Fairness:
-    """Parse a fairness; None is the default."""
-    try:
-        return Fairness.FIFO if value is None else Fairness(value)
-    except ValueError:
-        raise InvalidOption(f"fairness must be one of {_FAIR}, got {quoted(value)}") from None
-
-
-def checked_retention(value: Retention | None) -> Retention | None:
-    """Check a retention; None is the app's."""
-    if value is not None and not isinstance(value, Retention):
-        raise InvalidOption(f"retention must be a Retention, got {quoted(value)}")
-    return value
 
 
 def _ordering(ordering: Ordering, changes: QueueChanges) -> Ordering:
@@ -76,7 +59,8 @@ def _ordering(ordering: Ordering, changes: QueueChanges) -> Ordering:
         ageing = parse_duration(ageing, "ageing")
         if not ageing:
             raise InvalidOption("ageing must be greater than 0; use None for strict priority")
-    return Ordering(ageing=ageing, shares={parse_level(level): share for level, share in shares.items()})
+    levels = {parse_choice(Level, level, "a level"): share for level, share in shares.items()}
+    return Ordering(ageing=ageing, shares=levels)
 
 
 def _merged(

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from ..._model.queue import Level
 from ...errors import InvalidOption
+from ..input.options import parse_choice
 from ..input.quote import counted, quoted
-from .priority import parse_level
 
 
 class Reserve(Struct, frozen=True):
@@ -50,7 +50,7 @@ def new_reserve(slots: int, levels: Mapping[Any, int]) -> Reserve:
     """Return the reserve of a worker, from numbers of slots by level. Raises InvalidOption."""
     if not isinstance(levels, Mapping):
         raise InvalidOption(f"reserve must map levels to numbers of slots, got {quoted(levels)}")
-    reserve = {parse_level(level): number for level, number in levels.items()}
+    reserve = {parse_choice(Level, level, "a level"): number for level, number in levels.items()}
     for level, number in reserve.items():
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise InvalidOption(f"the slots reserved for {level} must be 1 or more, got {quoted(number)}")

@@ -18,15 +18,13 @@ from .resources.audit import audit
 from .resources.dead import dead
 from .resources.enqueue import enqueues
 from .resources.events import events
-from .resources.health import health
+from .resources.health import health, metrics
 from .resources.keys import keys
 from .resources.limits import limits
-from .resources.metrics import metrics
 from .resources.queues import queues
 from .resources.schedules import schedules
 from .resources.tasks import tasks
-from .resources.work import work
-from .resources.workers import workers
+from .resources.work import work, workers
 from .service import Service
 from .web.cors import with_cors
 from .web.problems import SAFE_HEADERS, Problem, problem_from, problem_response, store_problem

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
+from functools import cache
 from types import NoneType
 from typing import Any, Generic, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
@@ -21,7 +22,7 @@ from .web.problems import Problem
 from .web.router import mount_path
 
 Q = TypeVar("Q")
-B = TypeVar("B")
+B_co = TypeVar("B_co", covariant=True)
 R = TypeVar("R")
 H = TypeVar("H", bound="Handler")
 
@@ -32,14 +33,14 @@ class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """No query parameters."""
 
 
-class ApiRequest(Struct, Generic[Q, B], frozen=True, kw_only=True):
+class ApiRequest(Struct, Generic[Q, B_co], frozen=True, kw_only=True):
     """A request that has been authorised and decoded; `http` is Starlette's."""
 
     service: Service
     caller: Caller
     http: Request
     query: Q
-    body: B
+    body: B_co
     raw: bytes = b""
 
     def path(self, name: str) -> str:
@@ -107,7 +108,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """The operationId."""
-        return self.handler.__name__.strip("_")
+        return self.handler.__name__
 
     @property
     def description(self) -> tuple[str, str]:
@@ -217,18 +218,16 @@ def read_query(request: Request, kind: Any) -> Any:
     return query
 
 
+@cache
 def _list_parameters(kind: Any) -> frozenset[str]:
     """Return the parameters that may be given more than once."""
-    if kind not in _lists:
-        info = msgspec.inspect.type_info(kind)
-        assert isinstance(info, msgspec.inspect.StructType)
-        _lists[kind] = frozenset(
-            field.encode_name for field in info.fields if isinstance(field.type, msgspec.inspect.ListType)
-        )
-    return _lists[kind]
+    info = msgspec.inspect.type_info(kind)
+    assert isinstance(info, msgspec.inspect.StructType)
+    return frozenset(
+        field.encode_name for field in info.fields if isinstance(field.type, msgspec.inspect.ListType)
+    )
 
 
 _NO_QUERY = NoQuery()
-_lists: dict[Any, frozenset[str]] = {}
 _decoders: dict[Any, Any] = {}
 _encoder = msgspec.json.Encoder()

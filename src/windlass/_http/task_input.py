@@ -9,18 +9,16 @@ from starlette.requests import Request
 
 from .._client.builder import TaskBuilder, checked_payload
 from .._documents.fields import Id, Instant, Seconds
-from .._model.filter import MAX_PAGE, Filter, Page
 from .._model.options import Options
 from .._model.task import NewTask, Task, TaskId
 from .._policy.input import keys
 from .._policy.input.chain import Step, all_ids, check_levels, decode_steps
 from .._policy.input.new_task import group, later_step
 from .._policy.input.trace import trace_from_header
-from ..app import App
 from ..errors import DuplicateTask, IdempotencyConflict, InvalidOption, InvalidPayload
-from .auth import Caller
 from .input_fields import Attempts, Key, Name, Parameter, Payload, Priority, given_fields
 from .operation import AnyRequest
+from .task_query import visible_tasks
 from .web.body import header
 from .web.problems import Problem
 from .web.router import path_within
@@ -84,17 +82,18 @@ class EnqueuedTask(Struct, kw_only=True):
 class InputBuilder:
     """Builds tasks from request bodies, within the bounds of the caller's key."""
 
-    def __init__(self, app: App, caller: Caller, request: Request) -> None:
+    def __init__(self, request: AnyRequest) -> None:
+        app = request.service.app
         self._types = app.types
-        self._caller = caller
-        trace = trace_from_header(header(request, b"traceparent")) or app.builder.origin().trace
-        self._builder = TaskBuilder(app.builder.orderings, enqueued_by=caller.name, trace=trace)
+        self._caller = request.caller
+        trace = trace_from_header(header(request.http, b"traceparent")) or app.builder.origin().trace
+        self._builder = TaskBuilder(app.builder.orderings, enqueued_by=self._caller.name, trace=trace)
 
     def task(self, body: TaskInput) -> NewTask:
         """Build a task with the chain that follows it."""
         check_levels(body.next)
         options = self._options(body, _TASK_OPTIONS)
-        task = self._builder.first(self._step(body, options, body.next), options)
+        task = self._builder.first(self._step(body, options), options)
         if self._caller.queues is not None and task.idempotency_key is not None:
             # Idempotency keys belong to a tenant. One used in a queue the caller cannot see must conflict.
             digest = keys.request_digest(f"{task.type} in {task.queue}", task.payload)
@@ -108,23 +107,16 @@ class InputBuilder:
 
     def _later(self, body: StepInput) -> Step:
         options = self._options(body, _STEP_OPTIONS)
-        step = self._step(body, options, body.next, complete=body.result_into is None)
+        step = self._step(body, options, complete=body.result_into is None)
         return later_step(step, options, body.result_into)
 
-    def _step(
-        self,
-        body: TaskInput | StepInput,
-        options: Options,
-        then: list[StepInput],
-        *,
-        complete: bool = True,
-    ) -> Step:
+    def _step(self, body: TaskInput | StepInput, options: Options, *, complete: bool = True) -> Step:
         spec = self._types.get(body.type)
         text = b"{}" if body.payload is UNSET else bytes(body.payload)
         payload = checked_payload(text, spec if complete else None)
         step = self._builder.step(body.type, payload, options, spec)
         self._caller.require_within(step.queue, step.tenant)
-        return step.then(*[self._later(below) for below in then])
+        return step.then(*[self._later(below) for below in body.next])
 
     def _options(self, body: TaskInput | StepInput, names: Sequence[str]) -> Options:
         """Collect the options given; the tenant defaults to the one that the key is bound to."""
@@ -134,33 +126,11 @@ class InputBuilder:
         return cast("Options", given)
 
 
-class RequestKey:
-    """The Idempotency-Key of a whole request: a repeat gets the response of the first."""
+def request_key(request: Request) -> str | None:
+    """Return the request's Idempotency-Key, if any: bare, or in quotes as the header's draft has it.
 
-    def __init__(self, key: str, path: str, body: bytes) -> None:
-        self._key = key
-        self._digest = keys.request_digest(path, body)
-
-    def apply(self, batch: Sequence[NewTask]) -> list[NewTask]:
-        """Give the tasks keys derived from this one; the store keeps key and task in one step.
-
-        The first task has the key itself, so that a different request with this key conflicts, however many
-        tasks it has.
-        """
-        if any(task.idempotency_key is not None for task in batch):
-            raise Problem("invalid-option", "give Idempotency-Key or idempotency_key, not both")
-        return [
-            replace(
-                task,
-                idempotency_key=f"{self._key}#{number}" if number else self._key,
-                idempotency_digest=self._digest,
-            )
-            for number, task in enumerate(batch)
-        ]
-
-
-def request_key(request: Request, body: bytes) -> RequestKey | None:
-    """Return the request's Idempotency-Key, if any: bare, or in quotes as the header's draft has it."""
+    It identifies the whole request: a repeat gets the response of the first.
+    """
     given = [value.decode("latin-1") for name, value in request.scope["headers"] if name == _KEY_HEADER]
     if not given:
         return None
@@ -172,7 +142,23 @@ def request_key(request: Request, body: bytes) -> RequestKey | None:
     key = keys.checked_key(text)
     if len(key.encode()) > MAX_REQUEST_KEY:
         raise Problem("invalid-option", f"the Idempotency-Key is longer than {MAX_REQUEST_KEY} bytes")
-    return RequestKey(key, path_within(request.scope), body)  # the same wherever the API is mounted
+    return key
+
+
+def _with_key(request: AnyRequest, batch: Sequence[NewTask], key: str) -> list[NewTask]:
+    """Give the tasks keys derived from the request's; the store keeps key and task in one step.
+
+    The first task has the key itself, so that a different request with this key conflicts, however many
+    tasks it has.
+    """
+    if any(task.idempotency_key is not None for task in batch):
+        raise Problem("invalid-option", "give Idempotency-Key or idempotency_key, not both")
+    # The path below the mount point: the digest is the same wherever the API is mounted.
+    digest = keys.request_digest(path_within(request.http.scope), request.raw)
+    return [
+        replace(task, idempotency_key=f"{key}#{number}" if number else key, idempotency_digest=digest)
+        for number, task in enumerate(batch)
+    ]
 
 
 def with_task_number(error: InvalidPayload | InvalidOption, number: int) -> InvalidPayload | InvalidOption:
@@ -183,23 +169,23 @@ def with_task_number(error: InvalidPayload | InvalidOption, number: int) -> Inva
 
 
 async def enqueue_tasks(
-    request: AnyRequest, batch: Sequence[NewTask], key: RequestKey | None
+    request: AnyRequest, batch: Sequence[NewTask], key: str | None = None
 ) -> tuple[list[EnqueuedTask], bool]:
     """Enqueue all or none. Returns the tasks, and whether the whole request is a repeat of an earlier one.
 
     Conflicts with tasks outside the key's bounds do not reveal them.
     """
     if key is not None:
-        batch = key.apply(batch)
+        batch = _with_key(request, batch, key)
     try:
         handles = await request.service.app.client.enqueue_tasks(batch)
     except (DuplicateTask, IdempotencyConflict) as error:
-        if error.standing in await _visible_tasks(request, [error.standing]):
+        if error.standing in await visible_tasks(request, [error.standing]):
             raise
         detail = "an equal task, or this idempotency key, exists outside this key's bounds"
         raise Problem(error.code, detail) from None
     existing = [handle.id for handle in handles if not handle.created]
-    seen = await _visible_tasks(request, existing) if existing else {}
+    seen = await visible_tasks(request, existing) if existing else {}
     is_repeat = key is not None and bool(existing)
     return [
         EnqueuedTask(id=handle.id, created=True, following=list(handle.following))
@@ -213,13 +199,3 @@ def _existing_task(task_id: TaskId, task: Task | None, *, created: bool) -> Enqu
     """Describe a task that existed before. Its key may outlive its record."""
     following = () if task is None else all_ids(decode_steps(task.next))
     return EnqueuedTask(id=task_id, created=created, following=list(following))
-
-
-async def _visible_tasks(request: AnyRequest, ids: Sequence[TaskId]) -> dict[TaskId, Task]:
-    found: dict[TaskId, Task] = {}
-    for start in range(0, len(ids), MAX_PAGE):
-        part = tuple(ids[start : start + MAX_PAGE])
-        where = request.caller.visible(Filter(ids=part))
-        page = await request.operator().find(where, Page(limit=len(part)))
-        found |= {task.id: task for task in page.items}
-    return found

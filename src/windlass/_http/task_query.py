@@ -1,5 +1,6 @@
 """Find tasks for a request: filters, pages and single tasks, all within the bounds of the caller's key."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -9,7 +10,7 @@ from starlette.datastructures import URL
 
 from .._documents.fields import Id, Instant
 from .._documents.tasks import TaskPage, task_document
-from .._model.filter import Filter, Page, Slice
+from .._model.filter import MAX_PAGE, Filter, Page, Slice
 from .._model.state import State
 from .._model.task import Task, TaskId, is_task_id
 from .._policy.input.options import checked_instant
@@ -102,17 +103,22 @@ def next_link(request: AnyRequest, found: Slice[Any]) -> dict[str, str]:
 
 async def task_in_path(request: AnyRequest) -> Task:
     """Return the task whose id is in the path; raise NotFound also if it is outside the key's bounds."""
-    return await find_task(request, request.path("id"))
+    task_id = request.path("id")
+    found = await visible_tasks(request, [task_id]) if is_task_id(task_id) else {}
+    if task_id not in found:
+        raise NotFound(f"there is no task {quoted(task_id)}: it was never enqueued, or its record was pruned")
+    return found[task_id]
 
 
-async def find_task(request: AnyRequest, task_id: TaskId) -> Task:
-    """Return a task by its id; raise NotFound also if it is outside the key's bounds."""
-    if is_task_id(task_id):
-        where = request.caller.visible(Filter(ids=(task_id,)))
-        found = await request.operator().find(where, Page(limit=1))
-        if found.items:
-            return found.items[0]
-    raise NotFound(f"there is no task {quoted(task_id)}: it was never enqueued, or its record was pruned")
+async def visible_tasks(request: AnyRequest, ids: Sequence[TaskId]) -> dict[TaskId, Task]:
+    """Return those of the tasks that exist within the key's bounds."""
+    found: dict[TaskId, Task] = {}
+    for start in range(0, len(ids), MAX_PAGE):
+        part = tuple(ids[start : start + MAX_PAGE])
+        where = request.caller.visible(Filter(ids=part))
+        page = await request.operator().find(where, Page(limit=len(part)))
+        found |= {task.id: task for task in page.items}
+    return found
 
 
 def _utc(value: datetime | None) -> datetime | None:

@@ -13,7 +13,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from .._documents.fields import Id, Seconds
 from .._documents.tasks import ErrorDocument
 from .._handler.failure import bounded_error
-from .._model.filter import MAX_PAGE, Filter, Page
 from .._model.lease import Lease
 from .._model.outcome import (
     Failed,
@@ -36,6 +35,7 @@ from ..errors import InvalidPayload
 from .auth import Caller
 from .input_fields import Value
 from .operation import AnyRequest
+from .task_query import visible_tasks
 
 OutcomeName = Literal["returned", "failed", "snoozed", "timedout", "interrupted", "stopped", "unhandled"]
 
@@ -65,7 +65,7 @@ _UNSPECIFIED = ErrorDocument(type="Failed", message="the worker reported no erro
 
 async def settle_outcomes(request: AnyRequest, outcomes: Sequence[OutcomeInput]) -> Sequence[Receipt]:
     """Settle each task by its lease; return a receipt for each, LOST for tasks that are not the caller's."""
-    tasks = await own_tasks(request, [one.id for one in outcomes])
+    tasks = await own_tasks(request, (one.id for one in outcomes))
     known = [one for one in outcomes if one.id in tasks]
     batch = [settlement(request.service.app, tasks[one.id], one) for one in known]
     receipts = iter((await request.service.store.settle(batch)).receipts if batch else ())
@@ -74,14 +74,8 @@ async def settle_outcomes(request: AnyRequest, outcomes: Sequence[OutcomeInput])
 
 async def own_tasks(request: AnyRequest, ids: Iterable[TaskId]) -> dict[TaskId, Task]:
     """Return the tasks that the caller may settle: with a bound key, only those that it claimed."""
-    caller = request.caller
-    wanted = tuple(dict.fromkeys(ids))
-    found: dict[TaskId, Task] = {}
-    for start in range(0, len(wanted), MAX_PAGE):
-        part = wanted[start : start + MAX_PAGE]
-        page = await request.service.store.find(caller.visible(Filter(ids=part)), Page(limit=len(part)))
-        found |= {task.id: task for task in page.items if _is_own(caller, task)}
-    return found
+    found = await visible_tasks(request, [*dict.fromkeys(ids)])
+    return {id: task for id, task in found.items() if _is_own(request.caller, task)}
 
 
 def _is_own(caller: Caller, task: Task) -> bool:

@@ -153,46 +153,31 @@ RESPONSES: dict[str, Any] = {
     "settle": {"tasks": [{"id": _TASK, "receipt": "applied"}, {"id": _NEXT, "receipt": "lost"}]},
 }
 
+
+def _header(description: str, *, type: str = "string", **schema: Any) -> dict[str, Any]:
+    return {"description": description, "schema": {"type": type, **schema}}
+
+
 HEADERS: dict[str, dict[str, Any]] = {
-    "ETag": {
-        "description": "Identifies this version; send it as `If-None-Match`.",
-        "schema": {"type": "string"},
-    },
+    "ETag": _header("Identifies this version; send it as `If-None-Match`."),
     "Idempotency-Key": {
-        "description": "Identifies this request, bare or in quotes; a repeat gets the response of the first.",
-        "schema": {"type": "string", "minLength": 1, "maxLength": MAX_REQUEST_KEY},
+        **_header(
+            "Identifies this request, bare or in quotes; a repeat gets the response of the first.",
+            minLength=1,
+            maxLength=MAX_REQUEST_KEY,
+        ),
         "example": "order-7731",
     },
-    "Idempotency-Replayed": {
-        "description": "`true` if the request is a repeat and this is the response of the first.",
-        "schema": {"type": "string", "enum": ["true"]},
-    },
-    "If-None-Match": {
-        "description": "The `ETag` of your copy; 304 if it is current.",
-        "schema": {"type": "string"},
-    },
-    "Link": {
-        "description": 'The next page (RFC 8288): `<…>; rel="next"`. Absent on the last page.',
-        "schema": {"type": "string"},
-    },
-    "Location": {
-        "description": "The path of the task.",
-        "schema": {"type": "string", "format": "uri-reference"},
-    },
-    "RateLimit": {
-        "description": 'Requests left, and the seconds until the full quota is back: `"key";r=0;t=1`.',
-        "schema": {"type": "string"},
-    },
-    "RateLimit-Policy": {
-        "description": 'The rate limit of the key as quota and window in seconds: `"key";q=100;w=1`.',
-        "schema": {"type": "string"},
-    },
-    "Retry-After": {
-        "description": "Seconds to wait before a retry.",
-        "schema": {"type": "integer", "minimum": 0},
-    },
-    "WWW-Authenticate": {
-        "description": "The authentication scheme: Bearer.",
-        "schema": {"type": "string"},
-    },
+    "Idempotency-Replayed": _header(
+        "`true` if the request is a repeat and this is the response of the first.", enum=["true"]
+    ),
+    "If-None-Match": _header("The `ETag` of your copy; 304 if it is current."),
+    "Link": _header('The next page (RFC 8288): `<…>; rel="next"`. Absent on the last page.'),
+    "Location": _header("The path of the task.", format="uri-reference"),
+    "RateLimit": _header('Requests left, and the seconds until the full quota is back: `"key";r=0;t=1`.'),
+    "RateLimit-Policy": _header(
+        'The rate limit of the key as quota and window in seconds: `"key";q=100;w=1`.'
+    ),
+    "Retry-After": _header("Seconds to wait before a retry.", type="integer", minimum=0),
+    "WWW-Authenticate": _header("The authentication scheme: Bearer."),
 }

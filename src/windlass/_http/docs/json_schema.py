@@ -19,13 +19,11 @@ class Schemas:
 
     def __init__(self, kinds: Iterable[Any]) -> None:
         wanted = [*dict.fromkeys(kinds)]
-        self._made: dict[Any, Json]
-        self._components: dict[str, Json]
-        made, self._components = msgspec.json.schema_components(
+        made, components = msgspec.json.schema_components(
             wanted, schema_hook=_any, ref_template=_PREFIX + "{name}"
         )
-        made, self._components = _portable(made), _portable(self._components)
-        self._made = dict(zip(wanted, made, strict=True))
+        self._made: dict[Any, Json] = dict(zip(wanted, _portable(made), strict=True))
+        self._components: dict[str, Json] = _portable(components)
         for one in self._components.values():
             if "description" in one:
                 one["description"] = cleandoc(one["description"])

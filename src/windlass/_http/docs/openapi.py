@@ -45,19 +45,14 @@ _PROBLEM_HEADERS = {
     503: ("Retry-After",),
 }
 
-_LINKS: dict[
-    str, dict[str, tuple[str, str]]
-] = {  # operation -> linked operation: (parameter, JSON pointer into the response)
-    "enqueue": {
-        "get_task": ("id", "/id"),
-        "list_attempts": ("id", "/id"),
-        "cancel_task": ("id", "/id"),
-    },
-    "enqueue_batch": {"get_task": ("id", "/tasks/0/id"), "cancel_task": ("id", "/tasks/0/id")},
-    "list_tasks": {"get_task": ("id", "/items/0/id"), "cancel_task": ("id", "/items/0/id")},
-    "list_dead": {"replay_task": ("id", "/items/0/id"), "discard_dead_letter": ("id", "/items/0/id")},
-    "cancel_task": {"replay_task": ("id", "/id"), "get_task": ("id", "/id")},
-    "open_session": {"end_session": ("name", "/session")},
+# operation: JSON pointer into its response, parameter of the linked operations, and these
+_LINKS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "enqueue": ("/id", "id", ("get_task", "list_attempts", "cancel_task")),
+    "enqueue_batch": ("/tasks/0/id", "id", ("get_task", "cancel_task")),
+    "list_tasks": ("/items/0/id", "id", ("get_task", "cancel_task")),
+    "list_dead": ("/items/0/id", "id", ("replay_task", "discard_dead_letter")),
+    "cancel_task": ("/id", "id", ("replay_task", "get_task")),
+    "open_session": ("/session", "name", ("end_session",)),
 }
 
 
@@ -75,10 +70,9 @@ def document(operations: tuple[Operation, ...], root: str = "") -> Json:
     """Build the document for the API mounted at `root`."""
     kinds = [kind for one in operations for kind in (one.query, one.body, one.response) if kind is not None]
     schemas = Schemas([*kinds, Id, ProblemDocument])
-    names = {one.name for one in operations}
     paths: dict[str, Json] = {}
     for one in operations:
-        paths.setdefault(one.path, {})[one.method.lower()] = _described(one, names, schemas)
+        paths.setdefault(one.path, {})[one.method.lower()] = _described(one, schemas)
     problems = {f"problem-{status}": _problem(status, schemas) for status in CODES if status != 405}
     return {
         "openapi": "3.1.0",
@@ -106,7 +100,7 @@ def document(operations: tuple[Operation, ...], root: str = "") -> Json:
     }
 
 
-def _described(one: Operation, names: set[str], schemas: Schemas) -> Json:
+def _described(one: Operation, schemas: Schemas) -> Json:
     summary, description = one.description
     made: Json = {
         "operationId": one.name,
@@ -118,13 +112,12 @@ def _described(one: Operation, names: set[str], schemas: Schemas) -> Json:
         "responses": {str(status): _response(one, status, schemas) for status in _statuses(one)},
         "security": [] if one.scope is None else [{"key": [one.scope.value]}],
     }
-    links = {
-        name: {"operationId": name, "parameters": {parameter: f"$response.body#{place}"}}
-        for name, (parameter, place) in _LINKS.get(one.name, {}).items()
-        if name in names
-    }
-    if links:
-        made["responses"][str(one.status)]["links"] = links
+    if one.name in _LINKS:
+        place, parameter, linked = _LINKS[one.name]
+        made["responses"][str(one.status)]["links"] = {
+            name: {"operationId": name, "parameters": {parameter: f"$response.body#{place}"}}
+            for name in linked
+        }
     return {name: value for name, value in made.items() if value or name == "security"}
 
 
@@ -162,17 +155,12 @@ def _response(one: Operation, status: int, schemas: Schemas) -> Json:
     if status >= 400:
         return {"$ref": f"#/components/responses/problem-{status}"}
     made: Json = {"description": HTTPStatus(status).phrase}
-    if headers := _headers((*one.response_headers, *_page_headers(one, schemas))):
-        made["headers"] = headers
+    is_page = one.response is not None and "cursor" in schemas.whole(one.response).get("properties", ())
+    if names := (*one.response_headers, *(("Link",) if is_page else ())):
+        made["headers"] = {name: HEADERS[name] for name in names}
     if one.response is not None and status not in (204, 304):
         made["content"] = _content(one.response, one.response_type, RESPONSES.get(one.name), schemas)
     return made
-
-
-def _page_headers(one: Operation, schemas: Schemas) -> tuple[str, ...]:
-    """Return the headers that pages have in addition."""
-    has_more = one.response is not None and "cursor" in schemas.whole(one.response).get("properties", ())
-    return ("Link",) if has_more else ()
 
 
 def _content(kind: Any, media_type: str, example: Any, schemas: Schemas) -> Json:
@@ -191,10 +179,6 @@ def _problem(status: int, schemas: Schemas) -> Json:
         "description": f"{TITLES[status][0].upper()}{TITLES[status][1:]}: {codes}.",
         "content": _content(ProblemDocument, TYPE, None, schemas),
     }
-    if headers := _headers(_PROBLEM_HEADERS.get(status, ())):
-        made["headers"] = headers
+    if status in _PROBLEM_HEADERS:
+        made["headers"] = {name: HEADERS[name] for name in _PROBLEM_HEADERS[status]}
     return made
-
-
-def _headers(names: tuple[str, ...]) -> Json:
-    return {name: HEADERS[name] for name in names}

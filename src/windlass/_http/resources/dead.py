@@ -1,5 +1,6 @@
 """Dead letters: list, replay and discard them."""
 
+from functools import partial
 from typing import Annotated
 
 from msgspec import Meta
@@ -9,9 +10,9 @@ from ..._model.key import Scope
 from ..._model.state import State
 from ..input_fields import Why
 from ..operation import ApiRequest, ApiResponse, NoQuery, Operations
-from ..task_query import TaskListQuery, filter_for, task_in_path, task_page
+from ..task_query import TaskListQuery, task_in_path, task_page
 from ..web.problems import Problem
-from .tasks import BulkInput, ReasonQuery, TaskCount, count_matching
+from .tasks import BulkInput, ReasonQuery, TaskCount, act_on
 
 dead = Operations("dead letters")
 
@@ -48,28 +49,19 @@ async def list_dead(request: ApiRequest[TaskListQuery, None]) -> ApiResponse[Tas
 async def replay_dead(request: ApiRequest[NoQuery, BulkReplayInput]) -> TaskCount:
     """Replay dead letters. With `per_second`, the response is sent after the last one, within 60 seconds."""
     body = request.body
-    where = filter_for(request.caller, body.where, State.DEAD)
-    if body.dry_run:
-        return await count_matching(request, where)
-    if body.per_second is not None and body.limit > body.per_second * _MAX_SECONDS:
+    if not body.dry_run and body.per_second is not None and body.limit > body.per_second * _MAX_SECONDS:
         raise Problem(
             "invalid-option",
             f"limit / per_second exceeds {_MAX_SECONDS} seconds; lower limit or raise per_second",
         )
-    done = await request.operator().replay(
-        where, by=request.by(body.why), limit=body.limit, per_second=body.per_second
-    )
-    return TaskCount(number=done)
+    replay = partial(request.operator().replay, per_second=body.per_second)
+    return await act_on(request, replay, State.DEAD)
 
 
 @dead("POST", "/dead/discard", Scope.OPERATE, bound=True)
 async def discard_dead(request: ApiRequest[NoQuery, BulkDiscardInput]) -> TaskCount:
     """Delete dead letters. The audit log records why."""
-    where = filter_for(request.caller, request.body.where, State.DEAD)
-    if request.body.dry_run:
-        return await count_matching(request, where)
-    by = request.by(request.body.why)
-    return TaskCount(number=await request.operator().discard(where, by=by, limit=request.body.limit))
+    return await act_on(request, request.operator().discard, State.DEAD)
 
 
 @dead("DELETE", "/dead/{id}", Scope.OPERATE, bound=True, status=204, statuses=(409,))

@@ -72,8 +72,8 @@ async def enqueue(request: ApiRequest[NoQuery, TaskInput]) -> ApiResponse[Enqueu
     repeat returns the existing task (200). A `unique` task that equals one that has not ended is refused
     (409).
     """
-    new = InputBuilder(request.service.app, request.caller, request.http).task(request.body)
-    (task,), is_repeat = await enqueue_tasks(request, [new], request_key(request.http, request.raw))
+    new = InputBuilder(request).task(request.body)
+    (task,), is_repeat = await enqueue_tasks(request, [new], request_key(request.http))
     headers = request.location(task.id) | _replay_header(is_repeat)
     return ApiResponse(value=task, status=201 if task.created else 200, headers=headers)
 
@@ -94,7 +94,7 @@ async def enqueue_batch(request: ApiRequest[NoQuery, BatchInput]) -> ApiResponse
     `Idempotency-Key` applies to the whole batch. Tasks that exist already by their own `idempotency_key` are
     returned with `created: false`; `then` cannot wait for those (404).
     """
-    builder = InputBuilder(request.service.app, request.caller, request.http)
+    builder = InputBuilder(request)
     batch: list[NewTask] = []
     checked = 0
     for number, one in enumerate(request.body.tasks):
@@ -108,7 +108,7 @@ async def enqueue_batch(request: ApiRequest[NoQuery, BatchInput]) -> ApiResponse
             await asyncio.sleep(0)
     if not isinstance(request.body.then, UnsetType):
         batch = [*builder.group(batch, request.body.then)]
-    tasks, is_repeat = await enqueue_tasks(request, batch, request_key(request.http, request.raw))
+    tasks, is_repeat = await enqueue_tasks(request, batch, request_key(request.http))
     return ApiResponse(value=EnqueuedBatch(tasks=tasks), headers=_replay_header(is_repeat))
 
 
@@ -140,7 +140,7 @@ async def enqueue_stream(request: AnyRequest) -> DuplexResponse:
 
 async def _line_results(request: AnyRequest, lines: LineReader) -> AsyncIterator[bytes]:
     """Enqueue lines that arrive together in one batch, or one by one if the batch is refused."""
-    builder = InputBuilder(request.service.app, request.caller, request.http)
+    builder = InputBuilder(request)
     number = 0
     try:
         async for part in lines:
@@ -173,7 +173,7 @@ async def _enqueue_lines(request: AnyRequest, batch: list[NewTask]) -> AsyncIter
     if not batch:
         return
     try:
-        tasks, _ = await enqueue_tasks(request, batch, None)
+        tasks, _ = await enqueue_tasks(request, batch)
     except (Problem, UsageError, Refused, NotFound):
         if len(batch) == 1:
             raise
@@ -181,7 +181,7 @@ async def _enqueue_lines(request: AnyRequest, batch: list[NewTask]) -> AsyncIter
         yield tasks
         return
     for one in batch:
-        tasks, _ = await enqueue_tasks(request, [one], None)
+        tasks, _ = await enqueue_tasks(request, [one])
         yield tasks
 
 

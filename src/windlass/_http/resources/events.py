@@ -30,15 +30,26 @@ PING_SECONDS = 10.0
 @events("GET", "/overview", Scope.READ, bound=True)
 async def get_overview(request: AnyRequest) -> OverviewDocument:
     """Show queues, workers and slots. At most a few seconds old."""
-    return _document(request, await _overview(request))
+    return _document(request, await visible_overview(request))
 
 
 @events("GET", "/events", Scope.READ, bound=True, response=OverviewDocument, response_type=EVENT_STREAM)
 async def watch_overview(request: AnyRequest) -> StreamingResponse:
     """Watch the overview: an event `overview` now and after each change."""
-    closing, live = request.service.closing, _LiveOverview(request)
-    await live.read()  # an error can be reported only before the response has begun
-    return _stream(_events(request, "overview", live.read, lambda: wait_for_event(closing, POLL_SECONDS)))
+    closing = request.service.closing
+    overview = await visible_overview(request)  # an error can be reported only before the response has begun
+    document = _document(request, overview)
+
+    async def read() -> OverviewDocument:
+        """Return the same document until something other than the time changes."""
+        nonlocal overview, document
+        if (latest := await visible_overview(request)) is not overview:
+            overview, seen = latest, _document(request, latest)
+            if replace(seen, at=document.at) != document:
+                document = seen
+        return document
+
+    return _stream(_events(request, "overview", read, lambda: wait_for_event(closing, POLL_SECONDS)))
 
 
 @events(
@@ -93,24 +104,7 @@ def _stream(lines: AsyncIterator[bytes]) -> StreamingResponse:
     return StreamingResponse(lines, media_type=EVENT_STREAM, headers={"X-Accel-Buffering": "no"})
 
 
-class _LiveOverview:
-    """The overview for one client: the same document until something other than the time changes."""
-
-    def __init__(self, request: AnyRequest) -> None:
-        self._request = request
-        self._overview: Overview | None = None
-        self._document: OverviewDocument | None = None
-
-    async def read(self) -> OverviewDocument:
-        overview = await _overview(self._request)
-        if self._document is None or overview is not self._overview:
-            self._overview, seen = overview, _document(self._request, overview)
-            if self._document is None or replace(seen, at=self._document.at) != self._document:
-                self._document = seen
-        return self._document
-
-
-async def _overview(request: AnyRequest) -> Overview:
+async def visible_overview(request: AnyRequest) -> Overview:
     """Return what the caller may see; callers with equal bounds share one query."""
     return await request.service.overviews.get(request.caller.visible(Filter()))
 

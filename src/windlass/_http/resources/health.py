@@ -1,4 +1,4 @@
-"""Health, readiness and API documentation. No key is needed: nothing here reveals tasks."""
+"""The server itself: health, readiness and API documentation, which need no key, and metrics."""
 
 import asyncio
 from typing import Any, Literal
@@ -8,17 +8,20 @@ from starlette.responses import Response
 
 from ..._documents.fields import Instant
 from ..._model.filter import Page
+from ..._model.key import Scope
 from ..._model.queue import QueueSettings
 from ..._model.record import Session
 from ..._store.protocol import Durability, all_records
-from ...errors import StoreError
+from ...errors import NotSupported, StoreError
 from ..docs import openapi, page
 from ..operation import AnyRequest, Operations
 from ..web.problems import Problem
 
 health = Operations("this server")
+metrics = Operations("metrics")
 
 TIMEOUT_SECONDS = 2.0
+_METRICS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _CONDITIONAL: dict[str, Any] = {
     "statuses": (304,),
     "request_headers": ("If-None-Match",),
@@ -80,3 +83,13 @@ async def openapi_document(request: AnyRequest) -> Response:
 async def docs_page(request: AnyRequest) -> Response:
     """Return this document as a self-contained HTML page."""
     return page.response(request.service.operations, request.http)
+
+
+@metrics("GET", "/metrics", Scope.READ, response=str, response_type=_METRICS_TEXT, statuses=(501,))
+async def get_metrics(request: AnyRequest) -> Response:
+    """Return metrics in the format of Prometheus: of this server, and of what is in the store."""
+    if request.service.metrics is None:
+        raise NotSupported("metrics need an extra on the server: pip install 'windlass[metrics]'")
+    accept = request.http.headers.get("accept", "")
+    body, kind = await request.service.metrics.exposition(accept)
+    return Response(body, headers={"Content-Type": kind})

@@ -8,13 +8,13 @@ from msgspec.structs import asdict
 
 from ..._documents.fields import Seconds
 from ..._documents.queues import QueueDocument, QueueList, RetentionDocument, queue_documents
-from ..._model.filter import Filter
 from ..._model.key import Scope
 from ..._model.queue import MAX_STRIPES, MAX_WEIGHT, Fairness, Level, Retention
 from ..._policy.order.queue_options import QueueChanges
 from ...errors import NotFound
 from ..input_fields import Why, given_fields
 from ..operation import AnyRequest, ApiRequest, NoQuery, Operations
+from .events import visible_overview
 from .tasks import ReasonQuery
 
 queues = Operations("queues")
@@ -85,14 +85,11 @@ def _controlled_queue(request: AnyRequest) -> str:
 
 async def _documents(request: AnyRequest) -> list[QueueDocument]:
     """Return the queues that the caller may see, with cached counts and current settings."""
-    overview = await request.service.overviews.get(request.caller.visible(Filter()))
-    visible = request.caller.queues
-    settings = [one for one in await request.operator().queues() if visible is None or one.name in visible]
+    caller, overview = request.caller, await visible_overview(request)
+    found = await request.operator().queues()
+    settings = [one for one in found if caller.queues is None or one.name in caller.queues]
     return queue_documents(
-        overview,
-        settings,
-        with_workers=not request.caller.is_bound,
-        with_settings=request.caller.tenant is None,
+        overview, settings, with_workers=not caller.is_bound, with_settings=caller.tenant is None
     )
 
 

@@ -1,12 +1,12 @@
 """Tasks: list, show, wait for, cancel and replay them."""
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from ..._documents.fields import Id
 from ..._documents.tasks import AttemptList, TaskDocument, TaskPage, attempt_document, task_document
-from ..._model.filter import Filter
 from ..._model.key import Scope
 from ..._model.state import ENDED, State
 from ..input_fields import Payload, Why
@@ -101,9 +101,8 @@ async def cancel_task(request: ApiRequest[ReasonQuery, None]) -> ApiResponse[Tas
     """
     task = await task_in_path(request)
     state = await request.operator().cancel_one(task.id, by=request.by(request.query.why))
-    return ApiResponse(
-        value=TaskStateDocument(id=task.id, state=state), status=200 if state in ENDED else 202
-    )
+    value = TaskStateDocument(id=task.id, state=state)
+    return ApiResponse(value=value, status=200 if state in ENDED else 202)
 
 
 @tasks("POST", "/tasks/{id}/replay", Scope.OPERATE, bound=True, requires_body=False, statuses=(409,))
@@ -119,14 +118,16 @@ async def replay_task(request: ApiRequest[NoQuery, ReplayInput]) -> TaskStateDoc
 @tasks("POST", "/tasks/cancel", Scope.OPERATE, bound=True)
 async def cancel_tasks(request: ApiRequest[NoQuery, BulkInput]) -> TaskCount:
     """Cancel matching tasks that have not ended; running ones are asked to stop."""
-    where = filter_for(request.caller, request.body.where, *(state for state in State if state not in ENDED))
-    if request.body.dry_run:
-        return await count_matching(request, where)
-    by = request.by(request.body.why)
-    return TaskCount(number=await request.operator().cancel(where, by=by, limit=request.body.limit))
+    return await act_on(request, request.operator().cancel, *(state for state in State if state not in ENDED))
 
 
-async def count_matching(request: AnyRequest, where: Filter) -> TaskCount:
-    """Count the tasks that match."""
-    counts = await request.operator().count(where)
-    return TaskCount(number=sum(one.number for one in counts), exact=all(one.exact for one in counts))
+async def act_on(
+    request: ApiRequest[NoQuery, BulkInput], action: Callable[..., Awaitable[int]], *states: State
+) -> TaskCount:
+    """Act on the tasks in these states that match; on a dry run, only count them."""
+    body = request.body
+    where = filter_for(request.caller, body.where, *states)
+    if body.dry_run:
+        counts = await request.operator().count(where)
+        return TaskCount(number=sum(one.number for one in counts), exact=all(one.exact for one in counts))
+    return TaskCount(number=await action(where, by=request.by(body.why), limit=body.limit))

@@ -9,6 +9,7 @@ from msgspec import Meta, Raw, Struct, field
 
 from ..._documents.fields import Id, Instant, build_document
 from ..._documents.tasks import ErrorDocument, ProgressDocument
+from ..._documents.workers import WorkerList, worker_document
 from ..._handler.predecessors import payload_with_results
 from ..._ids import new_id
 from ..._model.key import Scope
@@ -24,6 +25,7 @@ from ..operation import AnyRequest, ApiRequest, NoQuery, Operations
 from ..worker_outcomes import OutcomeInput, own_tasks, settle_outcomes, settlement
 
 work = Operations("work")
+workers = Operations("workers")
 
 MAX_AT_ONCE = 1_000
 MAX_WAIT = 30
@@ -208,6 +210,14 @@ async def settle(request: ApiRequest[NoQuery, SettleInput]) -> SettledTasks:
     receipts = await settle_outcomes(request, request.body.tasks)
     pairs = zip(request.body.tasks, receipts, strict=True)
     return SettledTasks(tasks=[SettledTask(id=one.id, receipt=receipt) for one, receipt in pairs])
+
+
+@workers("GET", "/workers", Scope.READ)
+async def list_workers(request: AnyRequest) -> WorkerList:
+    """List workers with their slots and how many are busy."""
+    operator = request.operator()
+    now = await operator.now()
+    return WorkerList(items=[worker_document(one, now) for one in await operator.workers()])
 
 
 async def _beat(request: AnyRequest, beat: HeartbeatInput, *, opening: bool = False) -> HeartbeatResponse:

@@ -52,7 +52,6 @@ class GuardedProtocol(HttpToolsProtocol):
         )
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop all timers."""
         self._stop_deadline()
         self.resume_writing()
         self._unset_keepalive_if_required()
@@ -72,19 +71,16 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse(_HEAD_TOO_LARGE)
 
     def on_message_begin(self) -> None:
-        """Note that a head begins."""
         self._head = 0
         self._in_head = True
         self._in_body = False
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """Count the bytes of the URL."""
         self._grow(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Count the bytes of a header or trailer."""
         self._grow(len(name) + len(value))
         super().on_header(name, value)
 
@@ -94,11 +90,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._in_head = False
         self._in_body = True
         self._unread = 0
-        app = self.app
-        if (
-            self._max_connections is not None
-            and max(len(self.connections), len(self.tasks)) >= self._max_connections
-        ):
+        app, most = self.app, self._max_connections
+        if most is not None and max(len(self.connections), len(self.tasks)) >= most:
             self.app = _busy
         try:
             super().on_headers_complete()
@@ -118,28 +111,24 @@ class GuardedProtocol(HttpToolsProtocol):
             self._start_deadline(LINGER_SECONDS, self.transport.close)
 
     def pause_writing(self) -> None:
-        """Start the stall timer: the client does not read."""
         super().pause_writing()
         if self._stall is None:
             self._stall = self.loop.call_later(STALL_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Stop the stall timer: the client reads again."""
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  uvicorn's text is not a problem document
-        """Respond with a problem document instead of uvicorn's text."""
         self._refuse(_HEAD_TOO_LARGE if self._head > MAX_HEAD else _MALFORMED)
 
     def _refuse(self, problem: Problem) -> None:
         self._stop_deadline()
         cycle = self.cycle
-        if (
-            cycle is None or cycle.response_complete or not cycle.response_started
-        ):  # within another response it would be read as part of that
+        # within another response it would be read as part of that
+        if cycle is None or cycle.response_complete or not cycle.response_started:
             self.transport.write(_as_bytes(problem, self.server_state.default_headers))
         self.transport.close()
 
@@ -151,9 +140,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def _head_timed_out(self) -> None:
         self._deadline = None
         if self.cycle is not None and not self.cycle.response_complete:
-            self._start_deadline(
-                HEAD_SECONDS, self._head_timed_out
-            )  # our response is due first; reading may be paused
+            # our response is due first; reading may be paused
+            self._start_deadline(HEAD_SECONDS, self._head_timed_out)
         else:
             self.transport.close()
 

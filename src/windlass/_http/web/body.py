@@ -20,11 +20,7 @@ async def read_body(request: Request, *, optional: bool = False) -> bytes:
     """Read a JSON body; raise a Problem if it is too large, too slow, or not JSON in UTF-8."""
     if optional and _is_empty(request):
         return b""
-    kind = header(request, b"content-type")
-    if kind != "application/json" and kind.partition(";")[0].strip().lower() != "application/json":
-        raise Problem("unsupported-media-type", "send JSON, with Content-Type: application/json")
-    if header(request, b"content-encoding", "identity").strip().lower() != "identity":
-        raise Problem("unsupported-media-type", "compressed bodies are not supported")
+    require_media_type(request, "application/json", "JSON")
     length = header(request, b"content-length")
     if length.isdigit() and int(length) > MAX_BODY:
         raise _too_large()
@@ -35,6 +31,15 @@ async def read_body(request: Request, *, optional: bool = False) -> bytes:
             return _utf8(await _chunks(request))
     except TimeoutError:
         raise Problem("too-slow", f"the body did not arrive within {MAX_SECONDS:g} seconds") from None
+
+
+def require_media_type(request: Request, kind: str, name: str) -> None:
+    """Raise 415 unless the body is of this type, and not compressed."""
+    sent = header(request, b"content-type")
+    if sent != kind and sent.partition(";")[0].strip().lower() != kind:
+        raise Problem("unsupported-media-type", f"send {name}, with Content-Type: {kind}")
+    if header(request, b"content-encoding", "identity").strip().lower() != "identity":
+        raise Problem("unsupported-media-type", "compressed bodies are not supported")
 
 
 def header(request: Request, name: bytes, default: str = "") -> str:
@@ -105,5 +110,5 @@ def _utf8(body: bytes) -> bytes:
         try:
             body.decode()
         except UnicodeDecodeError as error:
-            raise Problem("invalid-request", f"the body is not UTF-8 at byte {error.start}") from None
+            raise unreadable(error) from None
     return body

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from starlette.requests import Request
 
 from ..._policy.input.payload import MAX_BYTES
+from .body import require_media_type
 from .problems import Problem
 
 NDJSON = "application/x-ndjson"
@@ -21,11 +22,7 @@ class LineReader:
     """Yields the non-blank lines of a request in batches, as they arrive."""
 
     def __init__(self, request: Request) -> None:
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != NDJSON:
-            raise Problem("unsupported-media-type", f"send JSON lines, with Content-Type: {NDJSON}")
-        if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
-            raise Problem("unsupported-media-type", "compressed bodies are not supported")
+        require_media_type(request, NDJSON, "JSON lines")
         self._stream = request.stream()
 
     async def __aiter__(self) -> AsyncIterator[list[bytes]]:

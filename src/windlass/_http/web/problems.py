@@ -19,50 +19,29 @@ SAFE_HEADERS = {
 }
 """Security headers on every response."""
 
-TITLES = {
-    400: "malformed request",
-    401: "authentication required",
-    403: "forbidden",
-    404: "not found",
-    405: "method not allowed",
-    408: "timed out",
-    409: "conflict",
-    410: "gone",
-    411: "length required",
-    413: "request too large",
-    415: "unsupported media type",
-    422: "invalid request",
-    429: "too many requests",
-    431: "request headers too large",
-    500: "internal error",
-    501: "not supported",
-    503: "temporarily unavailable; retry",
-}
-
-CODES: dict[int, tuple[str, ...]] = {
-    400: ("malformed", "incomplete"),
-    401: ("unauthorized",),
-    403: ("forbidden",),
-    404: ("not-found",),
-    405: ("method-not-allowed",),
-    408: ("too-slow", "not-finished"),
-    409: ("duplicate-task", "task-finished", "lease-lost", "refused"),
-    410: ("session-lost",),
-    413: ("too-large",),
-    415: ("unsupported-media-type",),
+_PROBLEMS: dict[int, tuple[str, tuple[str, ...]]] = {
+    400: ("malformed request", ("malformed", "incomplete")),
+    401: ("authentication required", ("unauthorized",)),
+    403: ("forbidden", ("forbidden",)),
+    404: ("not found", ("not-found",)),
+    405: ("method not allowed", ("method-not-allowed",)),
+    408: ("timed out", ("too-slow", "not-finished")),
+    409: ("conflict", ("duplicate-task", "task-finished", "lease-lost", "refused")),
+    410: ("gone", ("session-lost",)),
+    413: ("request too large", ("too-large",)),
+    415: ("unsupported media type", ("unsupported-media-type",)),
     422: (
-        "invalid-request",
-        "invalid-payload",
-        "invalid-option",
-        "unknown-task-type",
-        "idempotency-conflict",
+        "invalid request",
+        ("invalid-request", "invalid-payload", "invalid-option", "unknown-task-type", "idempotency-conflict"),
     ),
-    429: ("too-many-requests",),
-    431: ("head-too-large",),
-    500: ("internal", "store-error"),
-    501: ("not-supported",),
-    503: ("busy", "store-unavailable", "schema-mismatch"),
+    429: ("too many requests", ("too-many-requests",)),
+    431: ("request headers too large", ("head-too-large",)),
+    500: ("internal error", ("internal", "store-error")),
+    501: ("not supported", ("not-supported",)),
+    503: ("temporarily unavailable; retry", ("busy", "store-unavailable", "schema-mismatch")),
 }
+TITLES = {status: title for status, (title, _) in _PROBLEMS.items()}
+CODES = {status: codes for status, (_, codes) in _PROBLEMS.items()}
 """The stable codes of problems, by status."""
 
 _STATUSES = {"usage": 422, **{code: status for status, codes in CODES.items() for code in codes}}
@@ -118,7 +97,7 @@ def problem_document(problem: Problem) -> ProblemDocument:
     """Build the document of a problem."""
     return ProblemDocument(
         type=f"urn:windlass:problem:{problem.code}",
-        title=TITLES.get(problem.status, "error"),
+        title=TITLES[problem.status],
         status=problem.status,
         detail=problem.detail,
         code=problem.code,

@@ -28,10 +28,7 @@ class Message(Struct, frozen=True):
 
 
 class WebhookResponse(Struct, frozen=True, kw_only=True):
-    """The outcome of a delivery: the HTTP status, or why there is none.
-
-    It holds nothing of the URL or of the response's body, which may be secret.
-    """
+    """The HTTP status of a delivery, or why there is none; nothing of the URL or body: they may be secret."""
 
     status: int | None = None
     reason: str
@@ -48,10 +45,7 @@ class WebhookResponse(Struct, frozen=True, kw_only=True):
 
 
 def alert_message(alert: Alert, notice: AlertNotice, *, is_trial: bool = False) -> Message:
-    """Build the message of a notice. It holds the types of errors, but no payloads and no error texts.
-
-    A trial is in state "test", whatever the notice says.
-    """
+    """Build the message of a notice, or a trial in state "test". It has the types of errors, no texts."""
     state = "test" if is_trial else "cleared" if notice.turn is Turn.CLEARED else "raised"
     data = {
         "id": notice.id,

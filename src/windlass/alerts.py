@@ -63,10 +63,7 @@ class AlertEvent(Struct, frozen=True, kw_only=True):
 
 
 def sign(secret: str | Sequence[str], body: bytes, *, message_id: str, at: int) -> dict[str, str]:
-    """Return the three headers that sign a message sent at this Unix time, with each of the secrets.
-
-    Raises InvalidOption for an unusable id or secret.
-    """
+    """Return headers that sign a message sent at this Unix time with each secret. Raises InvalidOption."""
     if not _ID.fullmatch(message_id):
         raise InvalidOption("message_id must be 1 to 256 visible ASCII characters without a full stop")
     macs = [_mac(key, message_id, str(at), body) for key in _keys(secret)]

@@ -44,10 +44,7 @@ class Prepared(Generic[P, R]):
         return self._app.sync_client.enqueue_tasks(batch, result_type=result_type, within=self._within)[0]
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
-        """Enqueue a task with these arguments from async code; returns a handle once the task is durable.
-
-        See `enqueue` for what it takes and raises.
-        """
+        """Enqueue a task from async code; returns a handle once the task is durable. See `enqueue`."""
         result_type = self.spec.signature.result_type
         batch = [self._task(args, kwargs)]
         return (await self._app.client.enqueue_tasks(batch, result_type=result_type, within=self._within))[0]

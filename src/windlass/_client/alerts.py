@@ -52,10 +52,7 @@ class Alerts:
         raise NotFound(f"there is no alert {quoted(name)}; `windlass alerts list` shows all alerts")
 
     async def add(self, name: str, **options: Unpack[AlertOptions]) -> Alert:
-        """Add an alert, in place of one of the same name.
-
-        See `App.alert` for the options. Raises InvalidOption.
-        """
+        """Add an alert, or replace the one of that name. Options: see `App.alert`. Raises InvalidOption."""
         alert = new_alert(name, **options)
         await self._store.open()
         await self._store.put(alert, self._by)

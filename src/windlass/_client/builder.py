@@ -1,7 +1,4 @@
-"""Build tasks from what a caller gives: a type, a payload and options.
-
-Every way in uses it: `enqueue`, `send` by name, `POST /tasks`, `windlass enqueue` and schedules.
-"""
+"""Build tasks from a type, a payload and options, for every caller: programs, HTTP, CLI and schedules."""
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,10 +23,7 @@ _NO_DEFAULTS = Defaults()
 
 
 def checked_payload(text: str | bytes, spec: HandlerSpec | None) -> bytes:
-    """Parse a payload that arrived as JSON; check it against the handler's parameters if these are known.
-
-    Raises InvalidPayload, with a JSON pointer to what is wrong.
-    """
+    """Parse a payload from JSON; check it against the handler, if known. Raises InvalidPayload."""
     payload = parse_payload(text)
     if spec is not None:
         spec.signature.arguments(payload)
@@ -87,10 +81,7 @@ class TaskBuilder:
         return new_task(with_fresh_ids(step, new_id) if step.next else step, options, self.origin())
 
     def plain(self, spec: HandlerSpec, payload: bytes) -> NewTask:
-        """Build a task of a declared type without options.
-
-        Most tasks are like this and differ only in id, payload and trace, so the rest is built once.
-        """
+        """Build a task of a declared type without options: all but id, payload and trace is built once."""
         ordering = self.ordering(spec.defaults.queue)
         known = self._plain.get(spec.name)
         if known is None or known[0] is not ordering:  # An operator may change how the queue is ordered.
@@ -100,10 +91,7 @@ class TaskBuilder:
         return _copy(known[1], new_id(), payload, self._current_trace())
 
     def more_like(self, first: NewTask, payloads: Sequence[bytes]) -> list[NewTask]:
-        """Build more tasks of the same request, which differ from the first in id and payload alone.
-
-        The first must have neither an idempotency key nor a chain.
-        """
+        """Build tasks like the first, which has neither key nor chain, with other ids and payloads."""
         ids = new_ids(len(payloads))
         return [_copy(first, id, payload, first.trace) for id, payload in zip(ids, payloads, strict=True)]
 

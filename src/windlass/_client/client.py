@@ -128,10 +128,7 @@ class Handle(Generic[R]):
         return result
 
     async def cancel(self, *, by: str = "client", why: str = "") -> None:
-        """Cancel the task; if it is running, ask its handler to stop.
-
-        `by` and `why` are for the audit log. Raises TaskFinished if it has already ended.
-        """
+        """Cancel the task; ask a running one to stop. `by`, `why`: for the audit log. Raises TaskFinished."""
         await self._store.open()
         action = CancelTasks(by=By(who=by, why=why))
         if not await self._store.apply(action, Filter(ids=(self.id,)), 1):
@@ -178,6 +175,14 @@ class LoopThread:
                 self._end = weakref.finalize(self, self._loop.call_soon_threadsafe, self._loop.stop)
                 self._end.atexit = False
             return self._loop
+
+
+class Twin(Generic[T]):
+    """The blocking twin of an async object, whose coroutines it runs in a loop thread."""
+
+    def __init__(self, inner: T, loop: LoopThread) -> None:
+        self._inner = inner
+        self._loop = loop
 
 
 class Client:

@@ -189,10 +189,7 @@ class Operator:
             raise Refused(f"task {task_id} is {task.state}; only dead tasks can be discarded")
 
     async def cancel_one(self, task_id: TaskId, *, by: By) -> State:
-        """Cancel one task and return its state; RUNNING means that it has been asked to stop.
-
-        Raises NotFound if there is none, TaskFinished if it has already ended.
-        """
+        """Cancel one task; returns its state, RUNNING if asked to stop. Raises NotFound, TaskFinished."""
         await Handle(self._store, task_id).cancel(by=by.who, why=by.why)
         return (await self.task(task_id)).state
 

@@ -21,10 +21,7 @@ class Turn(StrEnum):
 
 
 class Alert(Struct, frozen=True, gc=False, kw_only=True):
-    """Raised at `count` dead letters of this type and queue (None: any), in all or within `window`.
-
-    Cleared once there have been fewer for as long as `hold`.
-    """
+    """Raised at `count` dead letters of this type and queue (None: any); cleared after fewer for `hold`."""
 
     name: str
     type: str | None = None

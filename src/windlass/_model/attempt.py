@@ -17,10 +17,7 @@ def is_recorded(settlement: Settlement) -> bool:
 
 
 class Attempt(Struct, frozen=True, gc=False, kw_only=True):
-    """One lease from claim to settlement. A snooze or release is recorded, but does not raise `number`.
-
-    Only the newest `MAX_RECORDED` of a task are kept.
-    """
+    """One lease from claim to settlement. A snooze or release is recorded, but does not raise `number`."""
 
     task_id: TaskId
     number: int

@@ -70,10 +70,7 @@ class Limit(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Usage(Struct, frozen=True, gc=False, kw_only=True):
-    """What one value of a limit's `by` uses: the tasks running, and the starts left of its rate.
-
-    `name` is the store's key for the pair of limit and value.
-    """
+    """What one value of a limit's `by` uses. `name` is the store's key for the pair of limit and value."""
 
     name: str
     limit: str

@@ -13,11 +13,7 @@ _RECONNECT_AFTER = 1.0  # seconds
 async def listen_for_wakes(
     store: Store, queues: Sequence[str], on_wake: Callable[[Wake], None], logger: logging.Logger
 ) -> None:
-    """Call `on_wake` for every wake until cancelled.
-
-    A lost connection is logged and replaced. Then every kind of wake is passed on, as one may have been
-    missed.
-    """
+    """Call `on_wake` for every wake until cancelled; after a reconnect for each kind: one may be missed."""
     while True:
         try:
             async for wake in store.wakes(queues):

@@ -4,19 +4,19 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Generic, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 from ..._model.options import Options
 from ..._model.state import State
 from ..._model.task import NewTask, Progress, Task, TaskId
 from ..._policy.input.chain import Step
 from ..._policy.input.new_task import check_first_options
-from ..client import Client, Handle, LoopThread
+from ..client import Client, Handle, Twin
 
 R = TypeVar("R")
 
 
-class SyncHandle(Generic[R]):
+class SyncHandle(Twin[Handle[R]]):
     """One task, for the program that enqueued it.
 
     Methods block until the store has responded; `Handle` is for async code.
@@ -27,39 +27,35 @@ class SyncHandle(Generic[R]):
     Every method reads from the store.
     """
 
-    def __init__(self, handle: Handle[R], loop: LoopThread) -> None:
-        self._handle = handle
-        self._loop = loop
-
     @property
     def id(self) -> TaskId:
         """The task's id."""
-        return self._handle.id
+        return self._inner.id
 
     @property
     def created(self) -> bool:
         """False if the task existed before: it was enqueued earlier with the same idempotency key."""
-        return self._handle.created
+        return self._inner.created
 
     @property
     def following(self) -> tuple[TaskId, ...]:
         """The ids of the tasks that follow in its chain; each exists once the one before it has completed."""
-        return self._handle.following
+        return self._inner.following
 
     def __repr__(self) -> str:
-        return repr(self._handle)
+        return repr(self._inner)
 
     def task(self) -> Task:
         """Return the task as it is now; raises NotFound once its record has been pruned."""
-        return self._loop.run(self._handle.task())
+        return self._loop.run(self._inner.task())
 
     def state(self) -> State:
         """Return the task's state; raises NotFound once its record has been pruned."""
-        return self._loop.run(self._handle.state())
+        return self._loop.run(self._inner.state())
 
     def progress(self) -> Progress | None:
         """Return what the handler last reported with `ctx.progress`; None if it has reported nothing."""
-        return self._loop.run(self._handle.progress())
+        return self._loop.run(self._inner.progress())
 
     def wait(self, timeout: timedelta | float | str | None = None) -> Task:
         """Wait until the task has ended and return it: completed, dead or cancelled.
@@ -67,7 +63,7 @@ class SyncHandle(Generic[R]):
         `timeout`: seconds, a timedelta or text such as "30s" [default: wait for ever]. Raises NotFinished
         when it is over; the task continues.
         """
-        return self._loop.run(self._handle.wait(timeout))
+        return self._loop.run(self._inner.wait(timeout))
 
     def result(self, timeout: timedelta | float | str | None = None) -> R:
         """Wait for the task to complete and return what its handler returned.
@@ -75,17 +71,14 @@ class SyncHandle(Generic[R]):
         `timeout`: as in `wait`. Raises TaskDead if it died, TaskCancelled if it was cancelled, NotFinished
         if it has not ended in time.
         """
-        return self._loop.run(self._handle.result(timeout))
+        return self._loop.run(self._inner.result(timeout))
 
     def cancel(self, *, by: str = "client", why: str = "") -> None:
-        """Cancel the task; if it is running, ask its handler to stop.
-
-        `by` and `why` are for the audit log. Raises TaskFinished if it has already ended.
-        """
-        self._loop.run(self._handle.cancel(by=by, why=why))
+        """Cancel the task; ask a running one to stop. `by`, `why`: for the audit log. Raises TaskFinished."""
+        self._loop.run(self._inner.cancel(by=by, why=why))
 
 
-class SyncClient:
+class SyncClient(Twin[Client]):
     """Enqueue tasks and follow them: `app.sync_client`. It can be used from any thread.
 
     Methods block until the store has responded; `Client` is for async code.
@@ -93,10 +86,6 @@ class SyncClient:
     An enqueue returns once the tasks are durable. If the store does not respond the call is repeated once,
     which cannot enqueue anything twice; then it raises StoreUnavailable.
     """
-
-    def __init__(self, client: Client, loop: LoopThread) -> None:
-        self._client = client
-        self._loop = loop
 
     def enqueue(
         self, step: Step, *, within: object | None = None, **options: Unpack[Options]
@@ -112,11 +101,11 @@ class SyncClient:
         Raises InvalidOption, DuplicateTask, IdempotencyConflict or StoreUnavailable.
         """
         check_first_options(options)
-        return self.enqueue_tasks([self._client.builder.task(step, options)], within=within)[0]
+        return self.enqueue_tasks([self._inner.builder.task(step, options)], within=within)[0]
 
     def enqueue_many(self, steps: Iterable[Step], *, within: object | None = None) -> list[SyncHandle[Any]]:
         """Enqueue several steps, all or none, at most 100,000; returns their handles in the same order."""
-        return self.enqueue_tasks([self._client.builder.task(step) for step in steps], within=within)
+        return self.enqueue_tasks([self._inner.builder.task(step) for step in steps], within=within)
 
     def enqueue_group(
         self, steps: Iterable[Step], then: Step, *, within: object | None = None
@@ -126,7 +115,7 @@ class SyncClient:
         Returns their handles, that of `then` last. A parameter of `then` that is given as `RESULT` receives
         the list of their results.
         """
-        return self.enqueue_tasks(self._client.builder.group(steps, then), within=within)
+        return self.enqueue_tasks(self._inner.builder.group(steps, then), within=within)
 
     def send(
         self,
@@ -143,11 +132,11 @@ class SyncClient:
         Neither the payload nor the name is checked against a declaration, and the type's own defaults do not
         apply: without options the task goes into the queue "default", with 8 attempts and no timeout.
         """
-        return self.enqueue_tasks([self._client.builder.named(type, payload, options)], within=within)[0]
+        return self.enqueue_tasks([self._inner.builder.named(type, payload, options)], within=within)[0]
 
     def get(self, task_id: TaskId) -> SyncHandle[Any]:
         """Return a handle on a task that was enqueued before; raises NotFound if there is none."""
-        return SyncHandle(self._loop.run(self._client.get(task_id)), self._loop)
+        return SyncHandle(self._loop.run(self._inner.get(task_id)), self._loop)
 
     def enqueue_tasks(
         self, batch: Sequence[NewTask], *, result_type: Any = Any, within: object | None = None
@@ -155,7 +144,7 @@ class SyncClient:
         """Enqueue tasks that are already built, all or none."""
         return [
             SyncHandle(one, self._loop)
-            for one in self._client.enqueue_tasks_sync(
+            for one in self._inner.enqueue_tasks_sync(
                 self._loop, batch, result_type=result_type, within=within
             )
         ]

@@ -16,12 +16,12 @@ from ..._model.state import State
 from ..._model.task import Task, TaskId
 from ..._policy.order.queue_options import QueueChanges
 from ..._store.protocol import Finding, Migration, Promise
-from ..client import LoopThread
+from ..client import LoopThread, Twin
 from ..operator import DEAD, Operator
 from .records import SyncAlerts, SyncKeys, SyncLimits, SyncSchedules
 
 
-class SyncOperator:
+class SyncOperator(Twin[Operator]):
     """Inspect a store and act on what is in it: `app.sync_operator`. Changes go into the audit log.
 
     Methods block until the store has responded; `Operator` is for async code.
@@ -31,25 +31,24 @@ class SyncOperator:
     `keys`, `limits`, `alerts` and `schedules` manage these.
     """
 
-    def __init__(self, operator: Operator, loop: LoopThread) -> None:
-        self._operator = operator
-        self._loop = loop
-        self.keys = SyncKeys(operator.keys, loop)
-        self.limits = SyncLimits(operator.limits, loop)
-        self.alerts = SyncAlerts(operator.alerts, loop)
-        self.schedules = SyncSchedules(operator.schedules, loop)
+    def __init__(self, inner: Operator, loop: LoopThread) -> None:
+        super().__init__(inner, loop)
+        self.keys = SyncKeys(inner.keys, loop)
+        self.limits = SyncLimits(inner.limits, loop)
+        self.alerts = SyncAlerts(inner.alerts, loop)
+        self.schedules = SyncSchedules(inner.schedules, loop)
 
     def acting_as(self, by: By) -> "SyncOperator":
         """Return an operator on the same store whose changes are recorded as made by `by`."""
-        return SyncOperator(self._operator.acting_as(by), self._loop)
+        return SyncOperator(self._inner.acting_as(by), self._loop)
 
     def task(self, task_id: TaskId) -> Task:
         """Return one task; raises NotFound if there is none."""
-        return self._loop.run(self._operator.task(task_id))
+        return self._loop.run(self._inner.task(task_id))
 
     def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
         """List the attempts of a task that have ended, oldest first. An unknown task has none."""
-        return self._loop.run(self._operator.attempts(task_id))
+        return self._loop.run(self._inner.attempts(task_id))
 
     def find(self, where: Filter | None = None, page: Page | None = None) -> Slice[Task]:
         """Return a page of the tasks that match, oldest first unless `page` says otherwise.
@@ -57,7 +56,7 @@ class SyncOperator:
         `where`: [default: all tasks]. `page`: at most 1,000 tasks [default: the first 100]; with the `cursor`
         of the page before, the next one. The cursor of the last page is None.
         """
-        return self._loop.run(self._operator.find(where, page))
+        return self._loop.run(self._inner.find(where, page))
 
     def every(self, where: Filter | None = None) -> Iterator[Task]:
         """Iterate over all tasks that match, oldest first, read a page at a time."""
@@ -71,19 +70,19 @@ class SyncOperator:
 
     def count(self, where: Filter | None = None, by: Sequence[Dimension] = ()) -> Sequence[Count]:
         """Count the tasks that match, in groups by these dimensions; without any, in one group."""
-        return self._loop.run(self._operator.count(where, by))
+        return self._loop.run(self._inner.count(where, by))
 
     def workers(self) -> Sequence[Session]:
         """List the sessions of workers; expired ones are listed until their tasks have been rescued."""
-        return self._loop.run(self._operator.workers())
+        return self._loop.run(self._inner.workers())
 
     def queues(self) -> Sequence[QueueSettings]:
         """List the settings of the queues that have any, by name."""
-        return self._loop.run(self._operator.queues())
+        return self._loop.run(self._inner.queues())
 
     def audit(self, page: Page | None = None) -> Slice[Audit]:
         """Return a page of the audit log, newest first: who did what to which task or record, and why."""
-        return self._loop.run(self._operator.audit(page))
+        return self._loop.run(self._inner.audit(page))
 
     def cancel(self, where: Filter, *, by: By, limit: int | None = None) -> int:
         """Cancel the tasks that match and have not ended; running ones are asked to stop.
@@ -91,7 +90,7 @@ class SyncOperator:
         `by` is for the audit log. Cancels at most `limit` tasks [default: all]. Returns how many were
         cancelled or asked to stop.
         """
-        return self._loop.run(self._operator.cancel(where, by=by, limit=limit))
+        return self._loop.run(self._inner.cancel(where, by=by, limit=limit))
 
     def replay(
         self,
@@ -109,7 +108,7 @@ class SyncOperator:
         this. `limit`: at most this many [default: all]. Returns how many were replayed. Raises InvalidOption.
         """
         return self._loop.run(
-            self._operator.replay(where, by=by, payload=payload, per_second=per_second, limit=limit)
+            self._inner.replay(where, by=by, payload=payload, per_second=per_second, limit=limit)
         )
 
     def discard(self, where: Filter, *, by: By, limit: int | None = None) -> int:
@@ -118,37 +117,34 @@ class SyncOperator:
         `by.why` must give a reason. Deletes at most `limit` tasks [default: all]. Returns how many.
         Raises InvalidOption without a reason.
         """
-        return self._loop.run(self._operator.discard(where, by=by, limit=limit))
+        return self._loop.run(self._inner.discard(where, by=by, limit=limit))
 
     def replay_one(self, task_id: TaskId, *, by: By, payload: bytes | None = None) -> None:
         """Replay one task; raises NotFound if there is none, Refused if it cannot be replayed."""
-        self._loop.run(self._operator.replay_one(task_id, by=by, payload=payload))
+        self._loop.run(self._inner.replay_one(task_id, by=by, payload=payload))
 
     def discard_one(self, task_id: TaskId, *, by: By) -> None:
         """Discard one task; raises NotFound if there is none, Refused if it is not dead."""
-        self._loop.run(self._operator.discard_one(task_id, by=by))
+        self._loop.run(self._inner.discard_one(task_id, by=by))
 
     def cancel_one(self, task_id: TaskId, *, by: By) -> State:
-        """Cancel one task and return its state; RUNNING means that it has been asked to stop.
-
-        Raises NotFound if there is none, TaskFinished if it has already ended.
-        """
-        return self._loop.run(self._operator.cancel_one(task_id, by=by))
+        """Cancel one task; returns its state, RUNNING if asked to stop. Raises NotFound, TaskFinished."""
+        return self._loop.run(self._inner.cancel_one(task_id, by=by))
 
     def pause(self, queue: str) -> None:
         """Pause a queue: no task of it is claimed until it is resumed. Running ones continue."""
-        self._loop.run(self._operator.pause(queue))
+        self._loop.run(self._inner.pause(queue))
 
     def resume(self, queue: str) -> None:
         """Resume a paused queue."""
-        self._loop.run(self._operator.resume(queue))
+        self._loop.run(self._inner.resume(queue))
 
     def stripe(self, queue: str, stripes: int) -> None:
         """Spread the queue's new tasks over this many stripes, 1 to 64; order holds within each.
 
         Programs notice within seconds. Tasks in former stripes are still claimed.
         """
-        self._loop.run(self._operator.stripe(queue, stripes))
+        self._loop.run(self._inner.stripe(queue, stripes))
 
     def set_queue(
         self, queue: str, *, paused: bool | None = None, **changes: Unpack[QueueChanges]
@@ -161,29 +157,29 @@ class SyncOperator:
         the queue in the same step; None leaves that as it is. See `App.queue` for the settings.
         Raises InvalidOption.
         """
-        return self._loop.run(self._operator.set_queue(queue, paused=paused, **changes))
+        return self._loop.run(self._inner.set_queue(queue, paused=paused, **changes))
 
     def prune(self, retention: Retention) -> int:
         """Delete ended tasks that are past this retention, or their queue's own. Returns how many."""
-        return self._loop.run(self._operator.prune(retention))
+        return self._loop.run(self._inner.prune(retention))
 
     @property
     def promise(self) -> Promise:
         """What an acknowledged write survives in this store: durable, relaxed or volatile, and why."""
-        return self._operator.promise
+        return self._inner.promise
 
     def now(self) -> datetime:
         """Return the time of the store's clock, which sets all instants of tasks."""
-        return self._loop.run(self._operator.now())
+        return self._loop.run(self._inner.now())
 
     def check(self) -> Sequence[Finding]:
         """Check the store's health and return what was found."""
-        return self._loop.run(self._operator.check())
+        return self._loop.run(self._inner.check())
 
     def migrations(self) -> Sequence[Migration]:
         """List the migrations of the store's schema, applied or not."""
-        return self._loop.run(self._operator.migrations())
+        return self._loop.run(self._inner.migrations())
 
     def migrate(self, target: int | None = None) -> Sequence[Migration]:
         """Migrate the schema up or down to a version [default: the newest]; returns the steps taken."""
-        return self._loop.run(self._operator.migrate(target))
+        return self._loop.run(self._inner.migrate(target))

@@ -15,21 +15,17 @@ from ..._policy.alerts import AlertOptions
 from ..._policy.order.limit_options import LimitOptions
 from ..._webhook import WebhookResponse
 from ..alerts import Alerts, AlertStatus
-from ..client import LoopThread
+from ..client import Twin
 from ..keys import Keys, NewKey
 from ..limits import Limits
 from ..schedules import Schedules, ScheduleStatus
 
 
-class SyncKeys:
+class SyncKeys(Twin[Keys]):
     """Create, list and revoke the API keys of a store: `app.sync_operator.keys`.
 
     Methods block until the store has responded; `Keys` is for async code.
     """
-
-    def __init__(self, keys: Keys, loop: LoopThread) -> None:
-        self._keys = keys
-        self._loop = loop
 
     def create(
         self,
@@ -53,37 +49,33 @@ class SyncKeys:
         Raises InvalidOption.
         """
         return self._loop.run(
-            self._keys.create(
+            self._inner.create(
                 label, scopes=scopes, tenant=tenant, queues=queues, expires_in=expires_in, rate=rate
             )
         )
 
     def list(self) -> Sequence[ApiKey]:
         """List all keys, by id, without their texts."""
-        return self._loop.run(self._keys.list())
+        return self._loop.run(self._inner.list())
 
     def revoke(self, key_id: str) -> None:
         """Revoke a key; servers refuse it within a second. Raises NotFound if there is none."""
-        self._loop.run(self._keys.revoke(key_id))
+        self._loop.run(self._inner.revoke(key_id))
 
 
-class SyncLimits:
+class SyncLimits(Twin[Limits]):
     """List limits and what is in use of them; set, change and remove them: `app.sync_operator.limits`.
 
     Methods block until the store has responded; `Limits` is for async code.
     """
 
-    def __init__(self, limits: Limits, loop: LoopThread) -> None:
-        self._limits = limits
-        self._loop = loop
-
     def list(self) -> Sequence[Limit]:
         """List all limits, by name."""
-        return self._loop.run(self._limits.list())
+        return self._loop.run(self._inner.list())
 
     def get(self, name: str) -> Limit:
         """Return a limit; raises NotFound if there is none."""
-        return self._loop.run(self._limits.get(name))
+        return self._loop.run(self._inner.get(name))
 
     def set(self, name: str, **options: Unpack[LimitOptions]) -> Limit:
         """Set a limit, in place of one of the same name. It applies from the next claim on.
@@ -92,59 +84,52 @@ class SyncLimits:
 
         See `App.limit` for the options. Raises InvalidOption.
         """
-        return self._loop.run(self._limits.set(name, **options))
+        return self._loop.run(self._inner.set(name, **options))
 
     def change(self, name: str, **options: Unpack[LimitOptions]) -> Limit:
         """Change the given options of a limit; None removes one. Raises NotFound or InvalidOption."""
-        return self._loop.run(self._limits.change(name, **options))
+        return self._loop.run(self._inner.change(name, **options))
 
     def remove(self, name: str) -> None:
         """Remove a limit; raises NotFound if there is none."""
-        self._loop.run(self._limits.remove(name))
+        self._loop.run(self._inner.remove(name))
 
     def usages(self, name: str | None = None) -> Sequence[Usage]:
         """List what is in use of a limit [default: of all], for each value of its `by` that has been used."""
-        return self._loop.run(self._limits.usages(name))
+        return self._loop.run(self._inner.usages(name))
 
 
-class SyncAlerts:
+class SyncAlerts(Twin[Alerts]):
     """List, add, remove and test alerts: `app.sync_operator.alerts`.
 
     Methods block until the store has responded; `Alerts` is for async code.
     """
 
-    def __init__(self, alerts: Alerts, loop: LoopThread) -> None:
-        self._alerts = alerts
-        self._loop = loop
-
     def list(self) -> Sequence[AlertStatus]:
         """List all alerts, by name."""
-        return self._loop.run(self._alerts.list())
+        return self._loop.run(self._inner.list())
 
     def get(self, name: str) -> AlertStatus:
         """Return an alert; raises NotFound if there is none."""
-        return self._loop.run(self._alerts.get(name))
+        return self._loop.run(self._inner.get(name))
 
     def add(self, name: str, **options: Unpack[AlertOptions]) -> Alert:
-        """Add an alert, in place of one of the same name.
-
-        See `App.alert` for the options. Raises InvalidOption.
-        """
-        return self._loop.run(self._alerts.add(name, **options))
+        """Add an alert, or replace the one of that name. Options: see `App.alert`. Raises InvalidOption."""
+        return self._loop.run(self._inner.add(name, **options))
 
     def remove(self, name: str) -> None:
         """Remove an alert, raised or not; nothing more is sent. Raises NotFound if there is none."""
-        self._loop.run(self._alerts.remove(name))
+        self._loop.run(self._inner.remove(name))
 
     def test(self, name: str, *, secret: str | None = None) -> WebhookResponse:
         """Send a message in state "test" to the alert's webhook, from this process, and return the response.
 
         `secret` signs the message. Raises NotFound, or InvalidOption if the alert has no webhook.
         """
-        return self._loop.run(self._alerts.test(name, secret=secret))
+        return self._loop.run(self._inner.test(name, secret=secret))
 
 
-class SyncSchedules:
+class SyncSchedules(Twin[Schedules]):
     """List, add, pause, trigger and remove schedules: `app.sync_operator.schedules`.
 
     Methods block until the store has responded; `Schedules` is for async code.
@@ -152,17 +137,13 @@ class SyncSchedules:
     The keeper that leads notices changes within seconds.
     """
 
-    def __init__(self, schedules: Schedules, loop: LoopThread) -> None:
-        self._schedules = schedules
-        self._loop = loop
-
     def list(self) -> Sequence[ScheduleStatus]:
         """List all schedules, by name."""
-        return self._loop.run(self._schedules.list())
+        return self._loop.run(self._inner.list())
 
     def get(self, name: str) -> ScheduleStatus:
         """Return a schedule; raises NotFound if there is none."""
-        return self._loop.run(self._schedules.get(name))
+        return self._loop.run(self._inner.get(name))
 
     def add(
         self,
@@ -182,27 +163,27 @@ class SyncSchedules:
         `timeout` are those of its tasks. `instead` replaces a schedule of the same name.
         Raises Refused if the name is taken, InvalidOption.
         """
-        return self._loop.run(self._schedules.add(name, type, rule, payload, instead=instead, **options))
+        return self._loop.run(self._inner.add(name, type, rule, payload, instead=instead, **options))
 
     def pause(self, name: str) -> None:
         """Pause a schedule: ticks until it is resumed are dropped. Raises NotFound if there is none."""
-        self._loop.run(self._schedules.pause(name))
+        self._loop.run(self._inner.pause(name))
 
     def resume(self, name: str) -> None:
         """Resume a paused schedule with its next tick; raises NotFound if there is none."""
-        self._loop.run(self._schedules.resume(name))
+        self._loop.run(self._inner.resume(name))
 
     def trigger(self, name: str) -> TaskId:
         """Enqueue a schedule's task now and return its id. Works while it is paused; its ticks do not change.
 
         Raises NotFound if there is none, DuplicateTask if its tasks must not overlap and one has not ended.
         """
-        return self._loop.run(self._schedules.trigger(name))
+        return self._loop.run(self._inner.trigger(name))
 
     def remove(self, name: str) -> None:
         """Remove a schedule; tasks that it has enqueued stay. Raises NotFound if there is none."""
-        self._loop.run(self._schedules.remove(name))
+        self._loop.run(self._inner.remove(name))
 
     def upcoming(self, name: str, number: int = 5) -> Sequence[datetime]:
         """List the next ticks of a schedule, 1 to 1,000, as if it were not paused."""
-        return self._loop.run(self._schedules.upcoming(name, number))
+        return self._loop.run(self._inner.upcoming(name, number))

@@ -50,10 +50,7 @@ def parse_payload(text: str | bytes, *, max_bytes: int = MAX_BYTES) -> bytes:
 
 
 def _is_our_encoding(text: bytes) -> bool:
-    """Whether this is, to the byte, how we would encode the payload: then it is valid.
-
-    Most requests are. The parser that explains what is wrong takes four times as long.
-    """
+    """Whether this is to the byte how we encode a payload, so valid: four times as fast as to parse it."""
     try:
         value = msgspec.json.decode(text)
         return isinstance(value, dict) and encode_payload(value) == text

@@ -33,13 +33,10 @@ class Permit(Struct, frozen=True):
 
 
 class PermitUsage(Struct, frozen=True):
-    """What is in use under a permit's key: tasks running, and tokens left at `at` (None: never used).
-
-    `now` is the instant of the count, if it had to wait for a lock.
-    """
+    """What is in use under a permit's key. `now` is the instant of the count, if it waited for a lock."""
 
     running: int
-    tokens: float | None = None
+    tokens: float | None = None  # left at `at`; None: never used
     at: datetime | None = None
     now: datetime | None = None
 
@@ -148,10 +145,7 @@ def usage_of(key: str, limit: Limit, use: PermitUsage, now: datetime) -> Usage:
 
 
 def needs_lock(permit: Permit, use: PermitUsage) -> bool:
-    """Whether a permit, by a count without a lock, might let a task start, or must be corrected.
-
-    A permit with nothing left need not be locked.
-    """
+    """Whether a permit, counted without a lock, may let a task start or must be corrected: then lock it."""
     assert use.now is not None
     if permit.limit.running is not None and use.running >= permit.limit.running:
         return False

@@ -1,7 +1,4 @@
-"""Slots of a worker that are reserved for levels of priority.
-
-Tasks of a level use its reserved slots first, and then the shared ones.
-"""
+"""Slots of a worker that are reserved for levels of priority, whose tasks use them before the shared ones."""
 
 from collections.abc import Mapping
 from typing import Any

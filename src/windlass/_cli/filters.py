@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from .._model.filter import Filter, Page
 from .._model.state import State
-from .options import MAX_LISTED, choice_of, number_option, stacked, task_id, when
+from .options import MAX_LISTED, choice_option, number_option, stacked, task_id, when
 
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -52,10 +52,10 @@ def _filter_options(past: str, field: str) -> Decorator:
 filter_options = collected(
     "where",
     Filter,
-    click.option(
+    choice_option(
         "--state",
         "states",
-        type=choice_of(State),
+        of=State,
         multiple=True,
         callback=lambda _, __, given: tuple(State(state) for state in given),
         help="Only this state (repeatable)",

@@ -4,12 +4,13 @@ import getpass
 import os
 import socket
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from .._client.operator import Operator
 from .._model.filter import By, Filter
 from .._model.state import State
 from .._policy.input.quote import counted
@@ -18,9 +19,6 @@ from .command import Cli, on_store
 from .exit_codes import ExitCode, report
 from .options import stacked, task_id
 from .output import Document
-
-if TYPE_CHECKING:
-    from .._client.operator import Operator
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,8 +33,8 @@ class TaskAction(Struct, frozen=True, kw_only=True):
     verb: str
     past: str
     states: tuple[State, ...]
-    one: Callable[["Operator", str, By], Awaitable[State | None]]
-    many: Callable[["Operator", Filter, By, int | None], Awaitable[int]]
+    one: Callable[[Operator, str, By], Awaitable[State | None]]
+    many: Callable[[Operator, Filter, By, int | None], Awaitable[int]]
 
 
 def _keep_by(context: click.Context, option: click.Parameter, value: str | None) -> None:
@@ -132,20 +130,28 @@ def confirmed(question: str) -> bool:
 
 
 def name_command(
-    group: click.Group, verb: str, past: str, *, metavar: str = "NAME...", nargs: int = -1
+    group: click.Group,
+    verb: str,
+    past: str,
+    *,
+    metavar: str = "NAME...",
+    after: Callable[[Cli, str], Awaitable[None]] | None = None,
 ) -> Callable[[Callable[[Cli, str], Awaitable[Document]]], click.Command]:
-    """Make an audited command of `act`: it acts on one name after the other and prints that, or with --json
-    the document that `act` returns.
+    """Make an audited command of `act`, which acts on a name, or on several if the metavar ends in "...".
+
+    Prints each name, or with --json the document that `act` returns; then calls `after`.
     """
 
     def decorate(act: Callable[[Cli, str], Awaitable[Document]]) -> click.Command:
         @group.command(verb, help=act.__doc__)
-        @click.argument("names", nargs=nargs, required=True, metavar=metavar)
+        @click.argument("names", nargs=-1 if metavar.endswith("...") else 1, required=True, metavar=metavar)
         @audit_options
         @on_store
         async def run(cli: Cli, names: str | tuple[str, ...]) -> None:
             for name in (names,) if isinstance(names, str) else names:
                 cli.output.say(f"{past} {name}", await act(cli, name))
+                if after is not None:
+                    await after(cli, name)
 
         return run
 

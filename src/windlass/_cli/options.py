@@ -115,15 +115,22 @@ def priority(value: str) -> int | str:
     return int(value) if _WHOLE.fullmatch(value) else value
 
 
-def number_option(*names: str, most: int, default: int | None = None, **attributes: Any) -> Callable[[F], F]:
-    """An option whose value is a whole number from 1 to `most`."""
-    number, shown = click.IntRange(1, most), default is not None
+def number_option(
+    *names: str, least: int = 1, most: int, default: int | None = None, **attributes: Any
+) -> Callable[[F], F]:
+    """An option whose value is a whole number from `least` to `most`."""
+    number, shown = click.IntRange(least, most), default is not None
     return click.option(*names, type=number, default=default, show_default=shown, metavar="N", **attributes)
 
 
-def choice_of(enum: type[StrEnum]) -> "click.Choice[str]":
-    """The values of an enum as a click type."""
-    return click.Choice([one.value for one in enum])
+def choice_option(
+    *names: str, of: type[StrEnum], default: StrEnum | None = None, **attributes: Any
+) -> Callable[[F], F]:
+    """An option whose value is one of an enum's, as text."""
+    choice, shown = click.Choice([one.value for one in of]), default is not None
+    return click.option(
+        *names, type=choice, default=default and str(default), show_default=shown, **attributes
+    )
 
 
 def stacked(*decorators: Callable[[F], F]) -> Callable[[F], F]:

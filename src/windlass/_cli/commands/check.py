@@ -1,8 +1,5 @@
 """`windlass check`: report problems with the settings, the store and its queues."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 import click
 
 from ..._documents.queues import queue_documents
@@ -14,9 +11,6 @@ from ...config import read_settings
 from ..command import Cli, Command, pass_cli
 from ..exit_codes import ExitCode
 from ..output import Column, Styled
-
-if TYPE_CHECKING:
-    from ...app import App
 
 _STYLES = {Severity.OK: "green", Severity.WARNING: "yellow", Severity.ERROR: "bold red"}
 
@@ -40,49 +34,33 @@ def check(cli: Cli) -> None:
     Exits with 1 if there is an error.
     """
     reading = read_settings(cli.file, flags=cli.flags)
-    findings = [_finding(Severity.WARNING, "settings", text) for text in reading.warnings]
-    findings += [_finding(Severity.ERROR, "settings", text) for text in reading.errors]
+    findings = [_finding("settings", text) for text in reading.warnings]
+    findings += [_finding("settings", text, Severity.ERROR) for text in reading.errors]
     if not reading.errors:
-        findings += cli.run(lambda: _check_store(cli.app))
+        findings += cli.run(lambda: _check_store(cli))
     cli.output.items(findings, _COLUMNS, finding_document, none="nothing was checked")
     if any(finding.severity is Severity.ERROR for finding in findings):
         raise click.exceptions.Exit(ExitCode.NEGATIVE)
 
 
-async def _check_store(app: "App") -> list[Finding]:
-    await app.store.open()
-    promise = app.operator.promise
+async def _check_store(cli: Cli) -> list[Finding]:
+    """Check the store; warn of queues that no live worker serves, and of webhooks without a signature."""
+    await cli.app.store.open()
+    promise = cli.operator.promise
     severity = Severity.OK if promise.durability == "durable" else Severity.WARNING
-    return [
-        _finding(severity, "durability", f"{promise.durability}: {promise.why}"),
-        *await app.operator.check(),
-        *await _unserved_queues(app),
-        *await _unsigned_webhooks(app),
-    ]
+    durability = _finding("durability", f"{promise.durability}: {promise.why}", severity)
+    findings = [durability, *await cli.operator.check()]
+    overview = await read_overview(cli.app.store)
+    for queue in queue_documents(overview, overview.settings):
+        if queue.counts["ready"] and not queue.workers:
+            ready = counted(queue.counts["ready"], "ready task")
+            findings.append(_finding("workers", f"no live worker serves queue {queue.queue} ({ready})"))
+    if cli.app.alert_notifier.secret is None:
+        unsigned = "messages to the webhook of alert {} are not signed; set WINDLASS_WEBHOOK_SECRET"
+        alerts = [status.alert for status in await cli.operator.alerts.list()]
+        findings += [_finding("alerts", unsigned.format(one.name)) for one in alerts if one.webhook]
+    return findings
 
 
-async def _unserved_queues(app: "App") -> Sequence[Finding]:
-    """Queues with ready tasks that no live worker serves."""
-    overview = await read_overview(app.store)
-    return [
-        _finding(
-            Severity.WARNING,
-            "workers",
-            f"no live worker serves queue {one.queue} ({counted(one.counts['ready'], 'ready task')})",
-        )
-        for one in queue_documents(overview, overview.settings)
-        if one.counts["ready"] and not one.workers
-    ]
-
-
-async def _unsigned_webhooks(app: "App") -> Sequence[Finding]:
-    """Webhooks whose receiver cannot tell who sent a message."""
-    if app.alert_notifier.secret is not None:
-        return []
-    message = "messages to the webhook of alert {} are not signed; set WINDLASS_WEBHOOK_SECRET"
-    alerts = [status.alert for status in await app.operator.alerts.list()]
-    return [_finding(Severity.WARNING, "alerts", message.format(one.name)) for one in alerts if one.webhook]
-
-
-def _finding(severity: Severity, subject: str, message: str) -> Finding:
+def _finding(subject: str, message: str, severity: Severity = Severity.WARNING) -> Finding:
     return Finding(severity=severity, subject=subject, message=message)

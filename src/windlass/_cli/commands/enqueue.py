@@ -3,14 +3,15 @@
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import click
 
 from ..._client.builder import checked_payload
-from ..._client.client import MAX_BATCH
+from ..._client.client import MAX_BATCH, Handle
 from ..._documents.fields import shown_json
 from ..._documents.tasks import task_document
+from ..._handler.spec import HandlerSpec
 from ..._model.options import Defaults, Options
 from ..._model.state import State
 from ..._policy.input.payload import MAX_BYTES
@@ -19,34 +20,22 @@ from ..command import Cli, Command, pass_cli
 from ..exit_codes import ExitCode
 from ..options import duration, instant, priority, stacked
 
-if TYPE_CHECKING:
-    from ..._client.client import Handle
-    from ..._handler.spec import HandlerSpec
-    from ..._model.task import NewTask
-    from ...app import App
-
 _DEFAULTS = Defaults()
 
+
+def _default(value: object) -> str:
+    return f"  [default: the type's, else {value}]"
+
+
+_PRIORITY = f"-100 to 100, or high, medium, low; higher first{_default(_DEFAULTS.priority)}"
+_ATTEMPTS = f"Bury after N failed attempts{_default(_DEFAULTS.max_attempts)}"
+
 task_options = stacked(
-    click.option(
-        "--queue", "-q", metavar="QUEUE", help=f"Queue  [default: the type's, else {_DEFAULTS.queue}]"
-    ),
+    click.option("--queue", "-q", metavar="QUEUE", help=f"Queue{_default(_DEFAULTS.queue)}"),
     click.option("--tenant", metavar="TENANT", help="Tenant  [default: none]"),
-    click.option(
-        "--priority",
-        type=priority,
-        help=f"-100 to 100, or high, medium, low; higher first"
-        f"  [default: the type's, else {_DEFAULTS.priority}]",
-    ),
-    click.option(
-        "--max-attempts",
-        type=int,
-        metavar="N",
-        help=f"Bury after N failed attempts  [default: the type's, else {_DEFAULTS.max_attempts}]",
-    ),
-    click.option(
-        "--timeout", type=duration, help="Time limit of an attempt  [default: the type's, else none]"
-    ),
+    click.option("--priority", type=priority, help=_PRIORITY),
+    click.option("--max-attempts", type=int, metavar="N", help=_ATTEMPTS),
+    click.option("--timeout", type=duration, help=f"Time limit of an attempt{_default('none')}"),
     click.option("--undeclared", is_flag=True, help="Allow a type that the app does not declare"),
 )
 """The options of a command that defines a task."""
@@ -95,7 +84,8 @@ def enqueue(
         raise InvalidOption("--stdin excludes a payload argument, --key and --wait")
     texts = _stdin_lines() if from_stdin else iter([("", payload or "{}")])
     spec = declared_type(cli, type, undeclared=undeclared)
-    batch = [_task(cli.app, type, spec, options, text, where) for where, text in texts]
+    build = cli.app.builder.build
+    batch = [build(type, _payload(text, spec, where), options, spec) for where, text in texts]
 
     async def work() -> None:
         handles = await cli.app.client.enqueue_tasks(batch)
@@ -110,7 +100,7 @@ def enqueue(
     cli.run(work, create=True)
 
 
-def declared_type(cli: Cli, type: str, *, undeclared: bool) -> "HandlerSpec | None":
+def declared_type(cli: Cli, type: str, *, undeclared: bool) -> HandlerSpec | None:
     """The type as the app declares it; None without an app, or if `undeclared` types are allowed."""
     return None if undeclared or not cli.app.types else cli.app.declared(type)
 
@@ -126,23 +116,15 @@ def _stdin_lines() -> Iterator[tuple[str, str | bytes]]:
             yield f"line {number}: ", line
 
 
-def _task(
-    app: "App",
-    type_name: str,
-    spec: "HandlerSpec | None",
-    options: Options,
-    text: str | bytes,
-    where: str,
-) -> "NewTask":
-    """Make and check one task; `where` names its line in the message of InvalidPayload."""
+def _payload(text: str | bytes, spec: HandlerSpec | None, where: str) -> bytes:
+    """Check a payload; `where` names its line in the message of InvalidPayload."""
     try:
-        data = checked_payload(text, spec)
+        return checked_payload(text, spec)
     except InvalidPayload as error:
         raise InvalidPayload(f"{where}{error}", pointer=error.pointer) from None
-    return app.builder.build(type_name, data, options, spec)
 
 
-async def _print_result(cli: Cli, handle: "Handle[Any]", at_most: timedelta | None, *, reveal: bool) -> None:
+async def _print_result(cli: Cli, handle: Handle[Any], at_most: timedelta | None, *, reveal: bool) -> None:
     """Wait for the end of a task and print its result; any other end than completion exits with 1."""
     cli.output.note(f"enqueued {handle.id}")
     task = await handle.wait(at_most)

@@ -8,7 +8,7 @@ from ..._documents.keys import key_document, new_key_document
 from ..._model.key import ApiKey, Scope
 from ..command import Cli, Commands, on_store, pass_cli
 from ..operator_actions import audit_options, name_command
-from ..options import choice_of, duration
+from ..options import choice_option, duration
 from ..output import Column, Document
 from ..text import iso
 
@@ -20,13 +20,8 @@ def keys() -> None:
 
 @keys.command("create")
 @click.argument("label")
-@click.option(
-    "--scope",
-    "scopes",
-    multiple=True,
-    required=True,
-    type=choice_of(Scope),
-    help="What the key allows (repeatable)",
+@choice_option(
+    "--scope", "scopes", multiple=True, required=True, of=Scope, help="What the key allows (repeatable)"
 )
 @click.option("--tenant", metavar="TENANT", help="Only this tenant  [default: any]")
 @click.option(
@@ -59,7 +54,7 @@ async def list_keys(cli: Cli) -> None:
     cli.output.items(await cli.operator.keys.list(), _COLUMNS, key_document, none=none)
 
 
-@name_command(keys, "revoke", "revoked", metavar="ID", nargs=1)
+@name_command(keys, "revoke", "revoked", metavar="ID")
 async def revoke(cli: Cli, key_id: str) -> Document:
     """Revoke a key; servers reject it within a second."""
     await cli.operator.keys.revoke(key_id)

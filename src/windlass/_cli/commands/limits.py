@@ -123,7 +123,7 @@ def change(cli: Cli, /, *, name: str, **given: Any) -> None:
     cli.run(lambda: _print_result(cli, cli.operator.limits.change, name, options))
 
 
-@name_command(limits, "remove", "removed", metavar="NAME", nargs=1)
+@name_command(limits, "remove", "removed", metavar="NAME")
 async def remove(cli: Cli, name: str) -> Document:
     """Remove a limit; tasks it held back can start."""
     await cli.operator.limits.remove(name)
@@ -193,9 +193,8 @@ def _busiest(use: LimitUse) -> str:
 def _starts_left(use: LimitUse) -> str:
     if use.limit.by is None:
         return _left(use.limit, use.usages[0] if use.usages else None)
-    if use.limit.rate is None or not use.usages:
-        return ""
-    return _left(use.limit, min(use.usages, key=lambda usage: usage.tokens or 0.0))
+    fewest = min(use.usages, key=lambda usage: usage.tokens or 0.0, default=None)
+    return "" if fewest is None else _left(use.limit, fewest)
 
 
 _COLUMNS = (

@@ -10,7 +10,7 @@ from ..._store.protocol import Migration, Phase
 from ...errors import InvalidOption, Refused
 from ..command import Cli, Command, pass_cli
 from ..operator_actions import confirmed
-from ..options import choice_of
+from ..options import choice_option
 from ..output import Column
 
 _COLUMNS = (
@@ -29,9 +29,9 @@ _COLUMNS = (
     metavar="N",
     help="Migrate up or down to this step  [default: newest]",
 )
-@click.option(
+@choice_option(
     "--phase",
-    type=choice_of(Phase),
+    of=Phase,
     help="Take only the steps that are safe before the deployment of this version, or those left for after",
 )
 @click.option("--list", "only_list", is_flag=True, help="List the steps and change nothing")

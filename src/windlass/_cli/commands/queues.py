@@ -1,7 +1,6 @@
 """`windlass queues`: list, pause, resume and configure queues."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from msgspec.structs import replace
@@ -9,16 +8,14 @@ from msgspec.structs import replace
 from ..._documents.queues import QueueDocument, SettingsDocument, queue_documents
 from ..._model.filter import Dimension
 from ..._model.queue import MAX_STRIPES, Fairness
+from ..._model.state import State
 from ..._observe.overview import COUNTED, read_overview
 from ..._policy.input.quote import counted, suggestion
 from ..command import Cli, Commands, on_store, pass_cli
-from ..operator_actions import audit_options
-from ..options import STRICT, ageing, choice_of, name_and_number, number_option
-from ..output import Column, Styled
+from ..operator_actions import audit_options, name_command
+from ..options import STRICT, ageing, choice_option, name_and_number, number_option
+from ..output import Column, Document, Styled
 from ..text import json_text, span
-
-if TYPE_CHECKING:
-    from ..._model.state import State
 
 
 @click.group(cls=Commands)
@@ -38,22 +35,25 @@ async def list_queues(cli: Cli) -> None:
     cli.output.items(found, _COLUMNS, none="there are no queues yet")
 
 
-@queues.command("pause")
-@click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
-@audit_options
-@on_store
-async def pause(cli: Cli, queues: tuple[str, ...]) -> None:
+async def _warn_if_unused(cli: Cli, queue: str) -> None:
+    """Warn if the queue holds no task in any state, and suggest one that does."""
+    used = [count.values[0] for count in await cli.operator.count(None, (Dimension.QUEUE,))]
+    if queue not in used:
+        cli.output.note(f"queue {queue} has no tasks{suggestion(queue, used)}", warning=True)
+
+
+@name_command(queues, "pause", "paused", metavar="QUEUE...", after=_warn_if_unused)
+async def pause(cli: Cli, queue: str) -> Document:
     """Stop starting tasks of these queues; running tasks continue."""
-    await _change(cli, queues, cli.operator.pause, lambda queue: f"paused {queue.queue}")
+    await cli.operator.pause(queue)
+    return await _queue(cli, queue)
 
 
-@queues.command("resume")
-@click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
-@audit_options
-@on_store
-async def resume(cli: Cli, queues: tuple[str, ...]) -> None:
+@name_command(queues, "resume", "resumed", metavar="QUEUE...", after=_warn_if_unused)
+async def resume(cli: Cli, queue: str) -> Document:
     """Start tasks of these queues again."""
-    await _change(cli, queues, cli.operator.resume, lambda queue: f"resumed {queue.queue}")
+    await cli.operator.resume(queue)
+    return await _queue(cli, queue)
 
 
 @queues.command("stripe")
@@ -67,13 +67,14 @@ async def stripe(cli: Cli, queue: str, stripes: int) -> None:
     Many workers then contend less. Order holds only within a stripe; with 1 the queue is in order again.
     Programs notice within seconds. An app that declares the number resets it when its declaration changes.
     """
-    text = f"{queue} has {counted(stripes, 'stripe')}"
-    await _change(cli, [queue], lambda queue: cli.operator.stripe(queue, stripes), lambda _: text)
+    await cli.operator.stripe(queue, stripes)
+    cli.output.say(f"{queue} has {counted(stripes, 'stripe')}", await _queue(cli, queue))
+    await _warn_if_unused(cli, queue)
 
 
 @queues.command("set")
 @click.argument("queue")
-@click.option("--fairness", type=choice_of(Fairness), help="Order between tenants")
+@choice_option("--fairness", of=Fairness, help="Order between tenants")
 @click.option(
     "--weight",
     "weights",
@@ -111,10 +112,13 @@ def set_queue(cli: Cli, /, *, queue: str, **given: Any) -> None:
     if changes.get("ageing") == STRICT:
         changes["ageing"] = None
 
-    def text(changed: QueueDocument) -> str:
-        return f"{changed.queue}: {_settings_text(changed) or 'fifo'}"
+    async def work() -> None:
+        await cli.operator.set_queue(queue, **changes)
+        document = await _queue(cli, queue)
+        cli.output.say(f"{queue}: {_settings_text(document) or 'fifo'}", document)
+        await _warn_if_unused(cli, queue)
 
-    cli.run(lambda: _change(cli, [queue], lambda queue: cli.operator.set_queue(queue, **changes), text))
+    cli.run(work)
 
 
 @queues.command("show")
@@ -127,22 +131,7 @@ async def show(cli: Cli, queue: str) -> None:
         cli.output.document(found)
     else:
         cli.output.fields(_fields(found))
-    _warn_if_unknown(cli, queue, await _used_queues(cli))
-
-
-async def _change(
-    cli: Cli,
-    queues: Sequence[str],
-    change: Callable[[str], Awaitable[object]],
-    text: Callable[[QueueDocument], str],
-) -> None:
-    """Change one queue after the other and print each, with a warning if no task has ever been in it."""
-    used = await _used_queues(cli)
-    for queue in queues:
-        await change(queue)
-        document = await _queue(cli, queue)
-        cli.output.say(text(document), document)
-        _warn_if_unknown(cli, queue, used)
+    await _warn_if_unused(cli, queue)
 
 
 async def _queue(cli: Cli, name: str) -> QueueDocument:
@@ -150,17 +139,6 @@ async def _queue(cli: Cli, name: str) -> QueueDocument:
     overview = await read_overview(cli.app.store)
     overview = replace(overview, queues=tuple({*overview.queues, name}))
     return next(one for one in queue_documents(overview, overview.settings) if one.queue == name)
-
-
-async def _used_queues(cli: Cli) -> list[str]:
-    """The queues that hold tasks in any state."""
-    counts = await cli.operator.count(None, (Dimension.QUEUE,))
-    return [count.values[0] for count in counts]
-
-
-def _warn_if_unknown(cli: Cli, queue: str, used: list[str]) -> None:
-    if queue not in used:
-        cli.output.note(f"queue {queue} has no tasks{suggestion(queue, used)}", warning=True)
 
 
 def _settings(queue: QueueDocument) -> SettingsDocument:
@@ -196,7 +174,7 @@ def _fields(queue: QueueDocument) -> list[tuple[str, str | Styled]]:
     ]
 
 
-def _count_column(state: "State") -> Column[QueueDocument]:
+def _count_column(state: State) -> Column[QueueDocument]:
     style = "bold red" if state == "dead" else ""
 
     def cell(queue: QueueDocument) -> Styled:

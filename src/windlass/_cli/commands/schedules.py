@@ -15,7 +15,7 @@ from ..._model.schedule import Missed, Overlap, Schedule
 from ..._policy.schedule import MAX_AT_MOST, rule_text
 from ..command import Cli, Commands, on_store, pass_cli
 from ..operator_actions import audit_options, name_command, who_option
-from ..options import choice_of, duration, number_option
+from ..options import choice_option, duration, number_option
 from ..output import Column, Document, Styled
 from ..text import ago, duration_text, iso, json_text, stamp
 from .enqueue import declared_type, task_options
@@ -61,19 +61,17 @@ async def show(cli: Cli, name: str, reveal: bool) -> None:
 @click.argument("rule")
 @click.argument("payload", required=False, metavar="[JSON]")
 @click.option("--zone", default="UTC", show_default=True, help="Time zone of a cron expression")
-@click.option(
+@choice_option(
     "--missed",
-    type=choice_of(Missed),
-    default=str(Missed.SKIP),
-    show_default=True,
+    of=Missed,
+    default=Missed.SKIP,
     help="Ticks missed while no keeper ran: skip them, fire the last one once, or fire all",
 )
 @number_option("--at-most", most=MAX_AT_MOST, help="With --missed all: only the last N ticks  [default: 100]")
-@click.option(
+@choice_option(
     "--overlap",
-    type=choice_of(Overlap),
-    default=str(Overlap.ALLOW),
-    show_default=True,
+    of=Overlap,
+    default=Overlap.ALLOW,
     help="Ticks while the task of an earlier tick has not ended: fire them, or skip them",
 )
 @click.option("--jitter", type=duration, help="Delay each task by a random time up to this  [default: none]")

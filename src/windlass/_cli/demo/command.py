@@ -11,24 +11,17 @@ from typing import TYPE_CHECKING
 import click
 
 from ..command import cancel_on
+from ..options import number_option
 
 if TYPE_CHECKING:
     from .display import Plain
     from .proof import Proof
 
-_TASKS, _WORKERS, _SECONDS = click.IntRange(100, 50_000), click.IntRange(2, 16), click.IntRange(5, 3600)
-
 
 @click.command()
-@click.option(
-    "--tasks", default=3_000, show_default=True, type=_TASKS, metavar="N", help="Approximate number of tasks"
-)
-@click.option(
-    "--workers", default=3, show_default=True, type=_WORKERS, metavar="N", help="Number of worker processes"
-)
-@click.option(
-    "--seconds", default=120, show_default=True, type=_SECONDS, metavar="N", help="Time limit in seconds"
-)
+@number_option("--tasks", least=100, most=50_000, default=3_000, help="Approximate number of tasks")
+@number_option("--workers", least=2, most=16, default=3, help="Number of worker processes")
+@number_option("--seconds", least=5, most=3600, default=120, help="Time limit in seconds")
 @click.option("--plain", is_flag=True, help="Print plain lines, even on a terminal")
 @click.option("--keep", is_flag=True, help="Keep the folder with the store and the logs")
 def demo(tasks: int, workers: int, seconds: int, plain: bool, keep: bool) -> None:
@@ -39,16 +32,15 @@ def demo(tasks: int, workers: int, seconds: int, plain: bool, keep: bool) -> Non
     a new SQLite file in a temporary folder.
     """
     from ..output import stdout
-    from . import report
-    from .display import Live, Plain
+    from .display import Live, Plain, show_next, show_proof
 
     console = stdout()
     display = Plain(console) if plain or not console.is_terminal else Live(console)
     folder = Path(tempfile.mkdtemp(prefix="windlass-demo-"))
     try:
         proof = asyncio.run(_run(folder, display, tasks=tasks, workers=workers, limit=seconds))
-        report.show(console, proof)
-        report.show_next(console, folder if keep else None)
+        show_proof(console, proof)
+        show_next(console, folder if keep else None)
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)

@@ -1,17 +1,19 @@
-"""Progress of the demo: a live picture on a terminal, or plain lines in a pipe."""
+"""What the demo prints: a live picture on a terminal or plain lines in a pipe, and the report at the end."""
 
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
+
+from rich import live
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from ... import State
 from ..._policy.input.quote import counted
 from .monitor import Snapshot
-
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.table import Table
-    from rich.text import Text
-
-    from .workers import WorkerPool
+from .proof import FAILED, RELEASED, REPLAYED, RESCUED, UNEXPLAINED, Proof
+from .shop import STORE
+from .workers import WorkerPool
 
 PLAIN_INTERVAL = 2.0  # seconds between lines
 _STYLES = {State.RUNNING: "cyan", State.COMPLETED: "green", State.CANCELLED: "yellow", State.DEAD: "red"}
@@ -22,7 +24,7 @@ _BAR_WIDTH = 30
 class Plain:
     """Prints a line for each event, and one for the state every few seconds."""
 
-    def __init__(self, console: "Console") -> None:
+    def __init__(self, console: Console) -> None:
         self._console = console
         self._shown_at = 0.0
 
@@ -37,7 +39,7 @@ class Plain:
         """Show an event."""
         self._console.print(f"{seconds:5.1f} s  {text}", markup=False, highlight=False, soft_wrap=True)
 
-    def show(self, snapshot: Snapshot, pool: "WorkerPool") -> None:
+    def show(self, snapshot: Snapshot, pool: WorkerPool) -> None:
         """Show the state; here, unless it was shown a moment ago."""
         if snapshot.seconds - self._shown_at < PLAIN_INTERVAL:
             return
@@ -50,9 +52,7 @@ class Plain:
 class Live(Plain):
     """Redraws the state several times a second, with the latest events below it."""
 
-    def __init__(self, console: "Console") -> None:
-        from rich import live
-
+    def __init__(self, console: Console) -> None:
         super().__init__(console)
         self._live = live.Live(console=console, refresh_per_second=8, transient=True)
         self._events: list[tuple[float, str]] = []
@@ -71,14 +71,11 @@ class Live(Plain):
         self._events.append((seconds, text))
         self._draw()
 
-    def show(self, snapshot: Snapshot, pool: "WorkerPool") -> None:
+    def show(self, snapshot: Snapshot, pool: WorkerPool) -> None:
         self._state = (snapshot, pool)
         self._draw()
 
     def _draw(self) -> None:
-        from rich.console import Group
-        from rich.text import Text
-
         parts: list[RenderableType] = []
         if self._state is not None:
             snapshot, pool = self._state
@@ -88,9 +85,7 @@ class Live(Plain):
         self._live.update(Group(*parts))
 
 
-def _counts(snapshot: Snapshot) -> "Table":
-    from rich.table import Table
-
+def _counts(snapshot: Snapshot) -> Table:
     table = Table(box=None, padding=(0, 1), header_style="bold", show_footer=True, footer_style="bold")
     table.add_column("queue", "all", min_width=8)
     for state in State:
@@ -101,9 +96,7 @@ def _counts(snapshot: Snapshot) -> "Table":
     return table
 
 
-def _progress(snapshot: Snapshot) -> "Text":
-    from rich.text import Text
-
+def _progress(snapshot: Snapshot) -> Text:
     share = snapshot.ended / snapshot.total if snapshot.total else 0.0
     filled = round(share * _BAR_WIDTH)
     return Text.assemble(
@@ -114,9 +107,7 @@ def _progress(snapshot: Snapshot) -> "Text":
     )
 
 
-def _workers(snapshot: Snapshot, pool: "WorkerPool") -> "Text":
-    from rich.text import Text
-
+def _workers(snapshot: Snapshot, pool: WorkerPool) -> Text:
     text = Text(" ")
     for name in pool.names:
         text.append(f"{name} ", "cyan").append(f"{snapshot.running[name]}  ")
@@ -129,7 +120,60 @@ def _workers(snapshot: Snapshot, pool: "WorkerPool") -> "Text":
     return text
 
 
-def _event(seconds: float, text: str) -> "Text":
-    from rich.text import Text
-
+def _event(seconds: float, text: str) -> Text:
     return Text.assemble((f"{seconds:5.1f} s  ", "dim"), text, no_wrap=True, overflow="ellipsis")
+
+
+def show_proof(console: Console, proof: Proof) -> None:
+    """Print the figures and whether the promise held."""
+
+    def line(name: str, number: int, remark: str = "", style: str = "none") -> None:
+        text = Text.assemble(f"  {name:<30}", (f"{number:>7,}", style), (f"   {remark}", "dim"))
+        text.rstrip()
+        console.print(text, soft_wrap=True)
+
+    def fault(name: str, number: int, remark: str = "") -> None:
+        """Print a line whose number must be zero."""
+        line(name, number, remark, "bold red" if number else "green")
+
+    console.print()
+    line("enqueued", proof.enqueued, "each acknowledged as durable")
+    line("= completed", proof.completed)
+    line("+ cancelled", proof.cancelled)
+    line("+ dead", proof.dead, "dead letters, kept for an operator")
+    line("+ discarded", proof.discarded, "by an operator, in the audit log")
+    fault("lost", proof.lost, "enqueued, but not in the store")
+    fault("settled twice", proof.settled_twice, "by worker receipts and attempt log")
+    fault("unknown", proof.unknown, "in the store, but never enqueued")
+    if proof.unended:
+        fault("not ended", proof.unended, "when the time ran out; see --seconds")
+    console.print()
+    line("executions", proof.executions, f"of {counted(proof.executed, 'task')}, by the handlers' own log")
+    line("- repeated", proof.repeated, "why, by the attempt log:")
+    for reason in (FAILED, RESCUED, RELEASED, REPLAYED):
+        line(f"    {reason}", proof.reasons.get(reason, 0))
+    fault(f"    {UNEXPLAINED}", proof.reasons.get(UNEXPLAINED, 0))
+    fault("- twice under one lease", proof.started_twice)
+    console.print()
+    if proof.holds:
+        end = f"[bold green]The promise held:[/] {counted(proof.enqueued, 'task')}, each ended exactly once."
+    elif proof.unended:
+        end = "[bold yellow]Not finished:[/] some tasks had not ended when the time ran out."
+    else:
+        end = "[bold red]The promise is broken.[/] Please report it with the folder that demo --keep keeps."
+    console.print(end)
+
+
+def show_next(console: Console, kept: Path | None) -> None:
+    """Print commands to try next."""
+    if kept:
+        store = f"--store sqlite:///{kept / STORE}"
+        lines = [f"windlass dead list {store}", f"windlass tasks list {store}"]
+    else:
+        lines = [
+            "windlass demo --keep    keep this store to explore it",
+            "windlass --help         all commands",
+        ]
+    console.print("\nTry next:")
+    for line in (*lines, "windlass worker APP     run a worker for your own app"):
+        console.print(f"  {line}", markup=False, soft_wrap=True)

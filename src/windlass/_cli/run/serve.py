@@ -55,10 +55,7 @@ def serve(
         server = await http.new_server(
             app, host=host, insecure=insecure, keeper=not no_keeper, origins=origins
         )
-        with (
-            http.listen(host, port) as listener,
-            stopped_by_signals(asyncio.get_running_loop(), server.stop),
-        ):
+        with http.listen(host, port) as listener, stopped_by_signals(asyncio.get_running_loop(), server.stop):
             logger.info("%s", http.start_line(host, port, app.store_name, app.operator.promise))
             await server.run(listener)
         logger.info("the server has stopped")

@@ -50,9 +50,7 @@ class Twins(RandomSteps):
     @rule(target=leases, ending=endings, first=st.none() | endings)
     def stall_be_rescued_settle_late(self, ending: str, first: str | None) -> MultipleResults[Lease]:
         """The rescuer may settle first, and the task may then be running again."""
-        lane, (new,) = self._lane()
-        self._open("s1")
-        (stale,) = self._claim("s1", 1, lane)
+        lane, (new,), stale = self._start()
         self.pair.clock.advance(LEASE)
         self._open("s2")
         rescued = self._rescue("s2")
@@ -65,9 +63,7 @@ class Twins(RandomSteps):
     @rule(target=leases, way=st.sampled_from(["snooze", "release", "retry", "bury"]), ending=endings)
     def come_back_and_settle_with_the_old_lease(self, way: str, ending: str) -> MultipleResults[Lease]:
         """After a snooze or replay the attempt has the same number, but another fence."""
-        lane, (new,) = self._lane()
-        self._open("s1")
-        (stale,) = self._claim("s1", 1, lane)
+        lane, (new,), stale = self._start()
         self._settle(stale, way)
         self._apply(Replay(by=OPERATOR), new.id)
         again = self._claim("s1", 1, lane)
@@ -77,9 +73,7 @@ class Twins(RandomSteps):
     @rule(target=leases, way=st.sampled_from(["snooze", "retry", "bury", "complete"]), stale=st.booleans())
     def mark_come_back_and_mark_again(self, way: str, *, stale: bool) -> MultipleResults[Lease]:
         """Only the first lease is first, also after a replay; a stale one is refused."""
-        lane, (new,) = self._lane()
-        self._open("s1")
-        (first,) = self._claim("s1", 1, lane)
+        lane, (new,), first = self._start()
         self.pair.both(lambda store: store.once(first, "mail"))
         self._settle(first, way)
         self._apply(Replay(by=OPERATOR), new.id)
@@ -108,9 +102,7 @@ class Twins(RandomSteps):
     @rule(ending=endings, waiting=st.booleans())
     def cancel_while_running(self, ending: str, *, waiting: bool) -> None:
         """The request to stop is reported, and turns a postponement into a cancellation."""
-        lane, (new, *_) = self._lane(3 if waiting else 1)
-        self._open("s1")
-        (lease,) = self._claim("s1", 1, lane)
+        _, (new, *_), lease = self._start(3 if waiting else 1)
         self._apply(CancelTasks(by=OPERATOR), new.id)
         self._open("s1")
         self._settle(lease, ending, ending)
@@ -118,9 +110,7 @@ class Twins(RandomSteps):
     @rule(target=leases, fate=st.sampled_from(["replay", "discard", "prune", "cancel a successor"]))
     def kill_a_predecessor(self, fate: str) -> MultipleResults[Lease]:
         """Its successors wait for a replay; if none is possible, they are cancelled."""
-        lane, (first, second, _) = self._lane(3)
-        self._open("s1")
-        (lease,) = self._claim("s1", 1, lane)
+        lane, (first, second, _), lease = self._start(3)
         self._settle(lease, "bury")
         if fate == "discard":
             self._apply(Discard(by=OPERATOR), first.id)
@@ -203,19 +193,12 @@ class Twins(RandomSteps):
         common=retentions,
     )
     def end_be_pruned_and_come_again(
-        self,
-        ending: str,
-        term: timedelta | None,
-        wait: int,
-        own: Retention | None,
-        common: Retention,
+        self, ending: str, term: timedelta | None, wait: int, own: Retention | None, common: Retention
     ) -> None:
         """Reuse a key and a fingerprint after the task ended, and after its record was pruned."""
         key = f"key-{self.lanes}"
-        lane, (new,) = self._lane(idempotency_key=key, idempotency_for=term, fingerprint=key)
+        lane, (new,), lease = self._start(idempotency_key=key, idempotency_for=term, fingerprint=key)
         self.pair.both(lambda store: store.put(QueueSettings(name=lane, retention=own)))
-        self._open("s1")
-        (lease,) = self._claim("s1", 1, lane)
         self._settle(lease, ending)
         self.pair.clock.advance(wait)
         self.pair.both(lambda store: store.prune(common, EVERY))

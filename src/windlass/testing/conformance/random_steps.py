@@ -113,6 +113,13 @@ class RandomSteps(RuleBasedStateMachine):
         self._enqueue(*batch)
         return lane, batch
 
+    def _start(self, number: int = 1, **fields: Any) -> tuple[str, list[NewTask], Lease]:
+        """Fill a new queue as `_lane` does, and let worker s1 claim the first task."""
+        lane, batch = self._lane(number, **fields)
+        self._open("s1")
+        (lease,) = self._claim("s1", 1, lane)
+        return lane, batch, lease
+
     def _open(self, session: str) -> None:
         self._beat(session, tuple(self.held[session].values()), opening=True)
 
@@ -167,9 +174,8 @@ class RandomSteps(RuleBasedStateMachine):
     @initialize(target=leases)
     def begin(self) -> Lease:
         """Enqueue a task and claim it."""
-        self._open("s1")
-        lane, _ = self._lane()
-        return self._claim("s1", 1, lane)[0]
+        _, _, lease = self._start()
+        return lease
 
     @rule(batch=st.lists(new_tasks, min_size=1, max_size=4), behind=st.integers(0, 50), chained=st.booleans())
     def enqueue(self, batch: list[dict[str, Any]], behind: int, *, chained: bool) -> None:
@@ -195,7 +201,6 @@ class RandomSteps(RuleBasedStateMachine):
 
     @rule(target=leases, session=sessions, queues=queue_sets, limit=st.integers(1, 4))
     def claim(self, session: str, queues: tuple[str, ...], limit: int) -> MultipleResults[Lease]:
-        """Claim some ready tasks."""
         return multiple(*self._claim(session, limit, *queues))
 
     @rule(lease=leases, ending=endings)
@@ -222,12 +227,10 @@ class RandomSteps(RuleBasedStateMachine):
 
     @rule(by=seconds)
     def advance(self, by: float) -> None:
-        """Advance the clock."""
         self.pair.clock.advance(by)
 
     @rule(limit=st.integers(1, 3))
     def promote(self, limit: int) -> None:
-        """Promote due tasks."""
         self.pair.both(lambda store: store.promote(limit))
 
     @rule(target=leases, session=sessions)

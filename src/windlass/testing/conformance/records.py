@@ -91,7 +91,7 @@ class TestStoredRecords(StoreTest):
 class TestRecords(StoreTest):
     async def test_putting_again_replaces(self) -> None:
         await self.store.put(FULL)
-        changed = replace(FULL, paused=False, retention=None)
+        changed = QueueSettings(name=FULL.name)
 
         await self.store.put(changed)
 

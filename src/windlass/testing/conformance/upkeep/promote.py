@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from ...._model.state import State
+from ...._store.protocol import Promoted
 from ..steps import StoreTest, a_task, retry
 
 
@@ -14,8 +15,7 @@ class TestPromote(StoreTest):
 
         promoted = await self.store.promote(limit=10)
 
-        assert promoted.number == 2
-        assert promoted.next_at == self.clock.now() + timedelta(seconds=1)
+        assert promoted == Promoted(number=2, next_at=self.clock.now() + timedelta(seconds=1))
         assert [await self.state_of(task_id) for task_id in due] == [State.READY, State.READY]
         assert await self.state_of(later) is State.SCHEDULED
 
@@ -24,16 +24,12 @@ class TestPromote(StoreTest):
         await self.enqueue_one(run_at=run_at)
         self.clock.advance(timedelta(seconds=1) - timedelta(microseconds=1))
 
-        promoted = await self.store.promote(limit=10)
-
-        assert (promoted.number, promoted.next_at) == (0, run_at)
+        assert await self.store.promote(limit=10) == Promoted(number=0, next_at=run_at)
 
     async def test_without_scheduled_tasks_there_is_no_next(self) -> None:
         await self.enqueue_one()
 
-        promoted = await self.store.promote(limit=10)
-
-        assert (promoted.number, promoted.next_at) == (0, None)
+        assert await self.store.promote(limit=10) == Promoted(number=0, next_at=None)
 
     async def test_the_limit_promotes_the_earliest_and_returns_the_next(self) -> None:
         start = self.clock.now()
@@ -45,9 +41,9 @@ class TestPromote(StoreTest):
         ready = [task.run_at for task in await self.all_tasks() if task.state is State.READY]
         second = await self.store.promote(limit=2)
 
-        assert (first.number, first.next_at) == (2, start + timedelta(seconds=3))
+        assert first == Promoted(number=2, next_at=start + timedelta(seconds=3))
         assert sorted(ready) == [start + timedelta(seconds=1), start + timedelta(seconds=2)]
-        assert (second.number, second.next_at) == (2, None)
+        assert second == Promoted(number=2)
 
     async def test_a_promoted_task_keeps_its_due_time_and_so_its_rank(self) -> None:
         worker = await self.new_worker(lease_for=timedelta(days=1))
@@ -74,7 +70,5 @@ class TestPromote(StoreTest):
         self.clock.advance(5)
         before = await self.load(task_id)
 
-        promoted = await self.store.promote(limit=10)
-
-        assert (promoted.number, promoted.next_at) == (0, None)
+        assert await self.store.promote(limit=10) == Promoted(number=0, next_at=None)
         assert await self.load(task_id) == before

@@ -8,56 +8,52 @@ from msgspec.structs import replace
 from ...._model.lease import Claimed
 from ...._model.queue import QueueSettings, Retention
 from ...._model.state import ENDED, State
-from ...._store.protocol import Store
-from ..steps import ManualWorker, StoreTest, a_task, bury, complete, enqueue_and_claim, settle_now, stop
+from ...._model.task import Enqueued, TaskId
+from ..steps import ManualWorker, StoreTest, a_task, bury, complete, stop
 
 HOUR = timedelta(hours=1)
+AN_HOUR = Retention(completed=HOUR, cancelled=HOUR, dead=HOUR)
 FOR_EVER = Retention(completed=None, cancelled=None, dead=None)
 ENDS = {State.COMPLETED: complete, State.CANCELLED: stop, State.DEAD: bury}
 every_end = pytest.mark.parametrize("state", sorted(ENDED))
 
 
-async def ended(store: Store, worker: ManualWorker, state: State, queue: str = "q") -> str:
-    """Return a task that has ended in this state."""
-    claimed = await enqueue_and_claim(store, worker, queue=queue)
-    await settle_now(store, ENDS[state](claimed))
-    return claimed.task.id
-
-
 class TestPrune(StoreTest):
+    async def ended(self, worker: ManualWorker, state: State, queue: str = "q") -> TaskId:
+        """Return a task that has ended in this state."""
+        return (await self.enqueue_and_settle(worker, ENDS[state], queue=queue)).task.id
+
     @every_end
     async def test_each_state_has_its_own_retention(self, worker: ManualWorker, state: State) -> None:
-        ids = {end: await ended(self.store, worker, end) for end in ENDS}
+        ids = {end: await self.ended(worker, end) for end in ENDS}
         self.clock.advance(HOUR + timedelta(microseconds=1))
 
-        pruned = await self.store.prune(replace(FOR_EVER, **{state.value: HOUR}), limit=10)
-
-        assert pruned == 1
+        assert await self.store.prune(replace(FOR_EVER, **{state.value: HOUR}), limit=10) == 1
         assert {end for end, task_id in ids.items() if not await self.exists(task_id)} == {state}
         assert list(await self.store.attempts(ids[state])) == []
 
     @every_end
-    async def test_nothing_is_pruned_before_its_retention_ends(self, state: State) -> None:
-        await ended(self.store, await self.new_worker(), state)
+    async def test_nothing_is_pruned_before_its_retention_ends(self, held: Claimed, state: State) -> None:
+        await self.settle_now(ENDS[state](held))
         self.clock.advance(HOUR - timedelta(microseconds=1))
 
         async with self.unchanged():
-            assert await self.store.prune(Retention(completed=HOUR, cancelled=HOUR, dead=HOUR), limit=10) == 0
+            assert await self.store.prune(AN_HOUR, limit=10) == 0
 
     async def test_without_retention_tasks_are_kept_for_ever(self, worker: ManualWorker) -> None:
         for state in ENDS:
-            await ended(self.store, worker, state)
+            await self.ended(worker, state)
         self.clock.advance(timedelta(days=36500))
 
         async with self.unchanged():
             assert await self.store.prune(FOR_EVER, limit=10) == 0
 
     @every_end
-    async def test_retention_beyond_the_calendar_keeps_for_ever(self, state: State) -> None:
-        task_id = await ended(self.store, await self.new_worker(), state)
+    async def test_retention_beyond_the_calendar_keeps_for_ever(self, held: Claimed, state: State) -> None:
+        await self.settle_now(ENDS[state](held))
 
         assert await self.store.prune(replace(FOR_EVER, **{state.value: timedelta.max}), limit=10) == 0
-        assert await self.exists(task_id)
+        assert await self.exists(held.task.id)
 
     async def test_expired_keys_are_pruned_whatever_the_limit_on_tasks(self) -> None:
         keys = [f"k{n}" for n in range(7)]
@@ -71,8 +67,8 @@ class TestPrune(StoreTest):
         self.clock.advance(-HOUR * 2)  # A key that was not deleted would be valid again.
         answers = await self.store.enqueue([a_task(idempotency_key=key) for key in keys])
         assert [answer.created for answer in answers] == [True] * len(keys)
-        (answer,) = await self.store.enqueue([a_task(idempotency_key="lasting")])
-        assert (answer.id, answer.created) == (lasting, False)
+        again = await self.store.enqueue([a_task(idempotency_key="lasting")])
+        assert list(again) == [Enqueued(id=lasting, created=False)]
 
     async def test_unfinished_tasks_are_never_pruned(self, held: Claimed) -> None:
         await self.enqueue_one()
@@ -80,8 +76,9 @@ class TestPrune(StoreTest):
         await self.enqueue_one(after=(held.task.id,))
         self.clock.advance(timedelta(days=365))
 
+        zero = timedelta(0)
+
         async with self.unchanged():
-            zero = timedelta(0)
             assert await self.store.prune(Retention(completed=zero, cancelled=zero, dead=zero), limit=10) == 0
 
     async def test_a_queues_retention_overrides_the_keepers(self, worker: ManualWorker) -> None:
@@ -89,24 +86,19 @@ class TestPrune(StoreTest):
         await self.store.put(QueueSettings(name="short", retention=replace(FOR_EVER, completed=HOUR)))
         await self.store.put(QueueSettings(name="plain", paused=False))
         kept = [
-            await ended(self.store, worker, State.COMPLETED, "long"),
-            await ended(self.store, worker, State.DEAD, "short"),
+            await self.ended(worker, State.COMPLETED, "long"),
+            await self.ended(worker, State.DEAD, "short"),
         ]
-        gone = [
-            await ended(self.store, worker, State.COMPLETED, "short"),
-            await ended(self.store, worker, State.COMPLETED, "plain"),
-            await ended(self.store, worker, State.COMPLETED, "unknown"),
-        ]
+        for queue in ("short", "plain", "unknown"):
+            await self.ended(worker, State.COMPLETED, queue)
         self.clock.advance(HOUR * 2)
 
-        assert await self.store.prune(Retention(completed=HOUR, cancelled=HOUR, dead=HOUR), limit=10) == len(
-            gone
-        )
+        assert await self.store.prune(AN_HOUR, limit=10) == 3
         assert [task.id for task in await self.all_tasks()] == kept
 
     async def test_no_more_than_the_limit(self, worker: ManualWorker) -> None:
         for _ in range(5):
-            await ended(self.store, worker, State.COMPLETED)
+            await self.ended(worker, State.COMPLETED)
         self.clock.advance(HOUR * 2)
         retention = replace(FOR_EVER, completed=HOUR)
 

@@ -34,7 +34,8 @@ from ._policy.order.queue_options import FairnessName, LevelName, QueueChanges
 from ._store.protocol import Store
 from ._stores import open_store, store_name
 from ._worker.process import run_process
-from ._worker.worker import Worker, WorkerSettings
+from ._worker.settings import WorkerSettings
+from ._worker.worker import Worker
 from .alerts import AlertEvent, checked_secret
 from .config import api_key
 from .errors import InvalidOption, UnknownTaskType

@@ -104,11 +104,11 @@ MUTANTS = [
         "a crash does not count",
         (
             (
-                "_keeper/chores.py",
+                "_keeper/keeper.py",
                 re.escape('Crashed(error=Error(type="WorkerLost", message=message))'),
                 "Interrupted()",
             ),
-            ("_keeper/chores.py", "import Crashed, Outcome", "import Crashed, Interrupted, Outcome"),
+            ("_keeper/keeper.py", "import Crashed, Outcome", "import Crashed, Interrupted, Outcome"),
         ),
         kill_them,
     ),

@@ -22,7 +22,6 @@ from tests.loops.workers import (
     working,
 )
 from windlass import App, Backoff, Context, Retention, State
-from windlass._keeper import chores as chores_module
 from windlass._keeper import keeper as keeper_module
 from windlass._keeper.keeper import Keeper
 from windlass._policy.backoff import Delay
@@ -292,8 +291,8 @@ async def test_a_chore_with_a_bug_does_not_keep_the_others_from_being_done(
 
 
 async def test_more_than_one_round_can_prune_is_pruned_soon_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chores_module, "PRUNE_BATCH", 2)
-    monkeypatch.setattr(chores_module, "_MAX_PRUNE_BATCHES", 2)
+    monkeypatch.setattr(keeper_module, "PRUNE_BATCH", 2)
+    monkeypatch.setattr(keeper_module, "_MAX_PRUNE_BATCHES", 2)
     monkeypatch.setattr(keeper_module, "_PRUNE_AGAIN_AFTER", 0.02)
     app = App("memory://")
 

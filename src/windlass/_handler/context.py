@@ -44,11 +44,9 @@ class Once:
 class Effects(Protocol):
     """What a context needs of the worker that runs its task."""
 
-    def transaction(self, result: object) -> Transaction:
-        """Return a transaction that completes the task."""
+    def transaction(self, result: object) -> Transaction: ...
 
-    def once(self, key: str) -> Once:
-        """Return whether this run is the first to ask for the key."""
+    def once(self, key: str) -> Once: ...
 
 
 class NoEffects:
@@ -122,7 +120,15 @@ class Context:
     @property
     def logger(self) -> "logging.LoggerAdapter[logging.Logger]":
         """A logger whose records carry the task's id, type, attempt and trace."""
-        return _TaskLogger(logger, _labels(self.task))
+        labels = {
+            "task_id": self.task.id,
+            "task_type": self.task.type,
+            "queue": self.task.queue,
+            "tenant": self.task.tenant,
+            "attempt": self.task.attempt,
+            "trace": self.task.trace,
+        }
+        return _TaskLogger(logger, labels)
 
     def idempotency_key(self, name: str = "") -> str:
         """Return a key for an external API: the same in all attempts, and different for each `name`."""
@@ -179,17 +185,6 @@ class _TaskLogger(logging.LoggerAdapter[logging.Logger]):
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         labels = cast(Mapping[str, object], self.extra or {})
         return msg, {**kwargs, "extra": {**labels, **(kwargs.get("extra") or {})}}
-
-
-def _labels(task: Task) -> dict[str, object]:
-    return {
-        "task_id": task.id,
-        "task_type": task.type,
-        "queue": task.queue,
-        "tenant": task.tenant,
-        "attempt": task.attempt,
-        "trace": task.trace,
-    }
 
 
 class _Injected:

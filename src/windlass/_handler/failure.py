@@ -16,12 +16,8 @@ MAX_TRACEBACK = 16_000
 
 def describe(error: BaseException, secrets: Iterable[str] = ()) -> Error:
     """Describe an exception by type, message and traceback, without local variables."""
-    secrets = tuple(secrets)
-    return Error(
-        type=_clean(_type_name(error), secrets, 200),
-        message=_clean(_message(error), secrets, MAX_MESSAGE),
-        traceback=_clean(_traceback(error), secrets, MAX_TRACEBACK),
-    )
+    described = Error(type=_type_name(error), message=_message(error), traceback=_traceback(error))
+    return bounded_error(described, tuple(secrets))
 
 
 def bounded_error(error: Error, secrets: tuple[str, ...] = ()) -> Error:
@@ -40,11 +36,8 @@ def whereabouts(error: BaseException) -> str:
 
 def _type_name(error: BaseException) -> str:
     kind = type(error)
-    return (
-        kind.__qualname__
-        if kind.__module__ in {"builtins", "__main__"}
-        else f"{kind.__module__}.{kind.__qualname__}"
-    )
+    module = "" if kind.__module__ in {"builtins", "__main__"} else f"{kind.__module__}."
+    return f"{module}{kind.__qualname__}"
 
 
 def _message(error: BaseException) -> str:

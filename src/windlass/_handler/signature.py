@@ -2,7 +2,7 @@
 
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, get_type_hints
 
 import msgspec
@@ -15,7 +15,6 @@ from .context import Context
 
 RESULT: Any = type("RESULT", (), {"__repr__": lambda _: "RESULT"})()
 """An argument of a step that stands for the result of the task before it (in a group: all results)."""
-
 
 _BY_POSITION = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
 
@@ -32,7 +31,7 @@ class Signature:
         self._open_ended = False
         self._fields = self._field_list(hints)
         self.names = frozenset(field[0] for field in self._fields)
-        self._decoder = msgspec.json.Decoder(self._struct())
+        self._decoder = _decoder(self._fields)
         self._has_defaults = any(len(field) == 3 for field in self._fields)
         self._needed = frozenset(field[0] for field in self._fields if len(field) == 2)
 
@@ -48,34 +47,19 @@ class Signature:
         """
         bound = self._bind(args, kwargs)
         takers = [name for name, value in bound.items() if value is RESULT]
-        if not takers:
-            data = encode_payload(bound)
-            self._check(data)
-            return data, None
         if len(takers) > 1:
             raise InvalidPayload(f"{' and '.join(takers)} are both RESULT; give it to one parameter")
-        data = encode_payload({name: value for name, value in bound.items() if value is not RESULT})
-        self._check_without(takers[0], data)
-        return data, takers[0]
-
-    def _check(self, payload: bytes) -> None:
-        if self._open_ended:
-            return
-        try:
-            self._decoder.decode(payload)
-        except msgspec.ValidationError as error:
-            raise self._does_not_fit(error) from None
-
-    def _check_without(self, taker: str, payload: bytes) -> None:
-        """Check the other parameters; the result is not known yet."""
-        if self._open_ended:
-            return
-        fields = [field if field[0] != taker else (taker, Any, None) for field in self._fields]
-        given = msgspec.defstruct("Given", fields, kw_only=True, forbid_unknown_fields=True)
-        try:
-            msgspec.json.decode(payload, type=given)
-        except msgspec.ValidationError as error:
-            raise self._does_not_fit(error) from None
+        decoder = self._decoder
+        if takers:  # the result is not known yet: check the other parameters
+            bound = {name: value for name, value in bound.items() if value is not RESULT}
+            decoder = _decoder([one if one[0] != takers[0] else (one[0], Any, None) for one in self._fields])
+        data = encode_payload(bound)
+        if not self._open_ended:
+            try:
+                decoder.decode(data)
+            except msgspec.ValidationError as error:
+                raise self._does_not_fit(error) from None
+        return data, takers[0] if takers else None
 
     def arguments(self, payload: bytes) -> dict[str, Any]:
         """Decode a payload into the handler's arguments; raises InvalidPayload if it does not fit."""
@@ -90,9 +74,8 @@ class Signature:
         return values
 
     def _does_not_fit(self, error: msgspec.ValidationError) -> InvalidPayload:
-        return InvalidPayload(
-            f"the payload does not fit {self.type_name}{self._shown()}: {error}", pointer=_pointer(str(error))
-        )
+        message = f"the payload does not fit {self.type_name}{self._called_with()}: {error}"
+        return InvalidPayload(message, pointer=_pointer(str(error)))
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         if not args and self._needed <= kwargs.keys() <= self.names:
@@ -102,15 +85,11 @@ class Signature:
         if not self._open_ended and (unknown := set(kwargs) - self.names):
             wrong = min(unknown)
             hint = suggestion(wrong, self.names)
-            raise InvalidPayload(f"{self.type_name}{self._shown()} has no parameter {wrong!r}{hint}")
+            raise InvalidPayload(f"{self.type_name}{self._called_with()} has no parameter {wrong!r}{hint}")
         try:
-            parameters = self._parameters
-            if self.context_name is not None:
-                kept = [p for name, p in parameters.parameters.items() if name != self.context_name]
-                parameters = parameters.replace(parameters=kept)
-            bound = parameters.bind(*args, **kwargs).arguments
+            bound = self._called_with().bind(*args, **kwargs).arguments
         except TypeError as error:
-            raise InvalidPayload(f"{self.type_name}{self._shown()}: {error}") from None
+            raise InvalidPayload(f"{self.type_name}{self._called_with()}: {error}") from None
         for name, parameter in self._parameters.parameters.items():
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
                 bound.update(bound.pop(name, {}))
@@ -137,12 +116,15 @@ class Signature:
                 fields.append((name, hint | UnsetType if hint is not Any else Any, UNSET))
         return fields
 
-    def _struct(self) -> Any:
-        return msgspec.defstruct("Arguments", self._fields, kw_only=True, forbid_unknown_fields=True)
-
-    def _shown(self) -> str:
+    def _called_with(self) -> inspect.Signature:
+        """Return the signature that callers see: without the context."""
         kept = [p for name, p in self._parameters.parameters.items() if name != self.context_name]
-        return str(self._parameters.replace(parameters=kept, return_annotation=inspect.Signature.empty))
+        return self._parameters.replace(parameters=kept, return_annotation=inspect.Signature.empty)
+
+
+def _decoder(fields: Sequence[tuple[Any, ...]]) -> "msgspec.json.Decoder[Any]":
+    arguments = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
+    return msgspec.json.Decoder(arguments)
 
 
 def _hints(handler: Callable[..., Any]) -> dict[str, Any]:

@@ -18,10 +18,7 @@ _DEFAULT_BACKOFF = Backoff()
 
 
 class HandlerSpec:
-    """A handler with its name, its tasks' defaults and its retry rules. Immutable.
-
-    Raises InvalidOption if one of them is wrong.
-    """
+    """A handler, its name, its tasks' defaults and its retry rules. Immutable. Raises InvalidOption."""
 
     __slots__ = ("backoff", "defaults", "fatal", "handler", "is_async", "name", "process", "signature")
 
@@ -41,7 +38,10 @@ class HandlerSpec:
         self.handler = handler
         self.defaults = defaults
         self.backoff = safe_backoff(backoff)
-        self.fatal = _exceptions(fatal)
+        self.fatal = (fatal,) if isinstance(fatal, type) else tuple(fatal)
+        for one in self.fatal:
+            if not isinstance(one, type) or not issubclass(one, BaseException):
+                raise InvalidOption(f"fatal takes exception classes, not {one!r}")
         self.process = process
         if process and "<" in getattr(handler, "__qualname__", "<"):
             raise InvalidOption(
@@ -50,16 +50,6 @@ class HandlerSpec:
             )
         self.is_async = inspect.iscoroutinefunction(handler)
         self.signature = Signature(handler, self.name)
-
-
-def _exceptions(
-    fatal: type[BaseException] | tuple[type[BaseException], ...],
-) -> tuple[type[BaseException], ...]:
-    found = (fatal,) if isinstance(fatal, type) else tuple(fatal)
-    for one in found:
-        if not isinstance(one, type) or not issubclass(one, BaseException):
-            raise InvalidOption(f"fatal takes exception classes, not {one!r}")
-    return found
 
 
 def safe_backoff(backoff: Delay) -> Delay:

@@ -134,13 +134,8 @@ class AlertWatch:
         """Return a few dead letters, newest first, without anything that may be secret."""
         found = await self._store.find(dead, Page(limit=MAX_EXAMPLES, newest_first=True))
         return tuple(
-            DeadLetter(
-                id=task.id,
-                type=task.type,
-                queue=task.queue,
-                error="" if task.error is None else task.error.type,
-            )
-            for task in found.items
+            DeadLetter(id=one.id, type=one.type, queue=one.queue, error=one.error.type if one.error else "")
+            for one in found.items
         )
 
     # -- the webhook ---------------------------------------------------------------------------------

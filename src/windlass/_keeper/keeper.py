@@ -9,16 +9,20 @@ from datetime import datetime, timedelta
 from time import monotonic
 
 from .._ids import new_id
-from .._model.lease import CLOSE_TIMEOUT, NO_CLAIMS, Heartbeat
+from .._model.lease import CLOSE_TIMEOUT, NO_CLAIMS, Claimed, Heartbeat
+from .._model.outcome import Crashed, Outcome, Stopped, name_of
 from .._model.queue import Retention
 from .._model.record import Session, Worker
+from .._model.task import Error
+from .._model.verdict import Settlement
 from .._policy.backoff import Delay
+from .._policy.input.quote import counted
+from .._policy.verdict import decide
 from .._store.protocol import Store, Wake
 from .._store.wakes import listen_for_wakes
 from .._timers import wait_for_event
 from ..errors import SessionLost, StoreError
 from .alerts import AlertNotifier, AlertWatch
-from .chores import promote_due, prune_expired, rescue_silent
 from .schedules import Ticker
 
 logger = logging.getLogger("windlass.keeper")
@@ -30,13 +34,18 @@ _PRUNE_AGAIN_AFTER = 1.0  # if there is more to prune than one turn deletes
 _ALERT_EVERY = 5.0
 _TICK_AGAIN_AFTER = 0.5  # after a failure
 _RETRY_AFTER = 0.5
+PROMOTE_BATCH = 1_000
+RESCUE_BATCH = 500
+PRUNE_BATCH = 500
+_MAX_PRUNE_BATCHES = 20  # at a time, so that pruning does not hold up the other chores
+_NOTHING_SCHEDULED = 3600.0
 _CHORES = ("lead", "promote", "rescue", "prune", "alert", "tick")
 
 
 class Keeper:
     """Does the chores while it leads. Any process may run one; the store elects one leader.
 
-    A leader that was deposed without noticing does no harm, as every chore may be done twice.
+    Every chore may be done twice or be left half done, so a leader deposed without noticing does no harm.
     """
 
     def __init__(
@@ -59,7 +68,7 @@ class Keeper:
         self._changed = asyncio.Event()
         self._lead_for = min(LEAD_FOR, lease)
         self._due = dict.fromkeys((*_CHORES, "heartbeat"), 0.0)  # when to do each, by `monotonic`
-        self._clock = ClockWatch()
+        self._last_clock: tuple[datetime, float] | None = None  # the store's time, and `monotonic` before it
         self._ticker = Ticker(store)
         self._alerts = AlertWatch(store, notifier or AlertNotifier(), self._on_sent)
         self.leads = False
@@ -71,8 +80,7 @@ class Keeper:
             try:
                 while True:
                     self._changed.clear()  # before the turn, so that no wake during it is missed
-                    wait = await self._turn()
-                    await wait_for_event(self._changed, wait)
+                    await wait_for_event(self._changed, await self._turn())
             finally:
                 await self._alerts.close()
                 await self._resign()
@@ -94,12 +102,17 @@ class Keeper:
     async def _watch_clock(self) -> None:
         """If the store's clock was set forward, delay rescues until live workers have renewed their sessions.
 
-        Followers watch too: the step that expires sessions also expires the leader's lead.
+        Sessions expire by the store's clock. A step forward (NTP, a suspended machine) expires those of
+        healthy workers too, which renew them within a heartbeat; a step back expires nothing. Followers watch
+        too: the step that expires sessions also expires the leader's lead.
         """
         if self.leads and monotonic() < self._due["rescue"]:
             return
         lease = self._lease.total_seconds()
-        step = await self._clock.step(self._store)
+        before, now, after = monotonic(), await self._store.now(), monotonic()
+        last, last_before = self._last_clock or (now, after)
+        self._last_clock = now, before
+        step = (now - last).total_seconds() - (after - last_before)  # by which it has certainly run ahead
         if step > lease / 10:
             logger.warning(
                 "the store's clock was set forward by %.1f s; delaying rescues by %g s", step, lease / 2
@@ -181,22 +194,48 @@ class Keeper:
                 await self._store.remove(Session, self._session)
 
 
-class ClockWatch:
-    """Detects that the store's clock was set forward, by comparing it with the monotonic one.
+async def promote_due(store: Store) -> float:
+    """Promote every task that is due; return the seconds until the next one is."""
+    while True:
+        promoted = await store.promote(PROMOTE_BATCH)
+        if promoted.number < PROMOTE_BATCH:
+            break
+    if promoted.next_at is None:
+        return _NOTHING_SCHEDULED
+    return max((promoted.next_at - await store.now()).total_seconds(), 0.0)
 
-    Sessions expire by the store's clock. A step forward (NTP, a suspended machine) expires those of healthy
-    workers too, which renew them within a heartbeat. A step back expires nothing.
+
+async def rescue_silent(store: Store, session: str, backoff: Callable[[str], Delay]) -> int:
+    """Take over and settle the tasks of workers whose session has expired; return how many there were.
+
+    A rescue is a claim: the lease is taken over, then policy decides and the ordinary settle applies it. If
+    the keeper dies in between, its own session expires and the tasks are rescued again.
     """
+    total = 0
+    while rescued := await store.rescue(session, RESCUE_BATCH):
+        await store.settle([_settlement(one, backoff(one.task.type)) for one in rescued])
+        total += len(rescued)
+    if total:
+        logger.warning("rescued %s from workers without a heartbeat", counted(total, "task"))
+    return total
 
-    def __init__(self) -> None:
-        self._last: tuple[datetime, float] | None = None
 
-    async def step(self, store: Store) -> float:
-        """Return the seconds by which the store's clock has certainly run ahead since the last call."""
-        before = monotonic()
-        now = await store.now()
-        after = monotonic()
-        last, self._last = self._last, (now, before)
-        if last is None:
-            return 0.0
-        return (now - last[0]).total_seconds() - (after - last[1])
+def _settlement(claimed: Claimed, backoff: Delay) -> Settlement:
+    task = claimed.task
+    if task.cancel_requested:
+        outcome: Outcome = Stopped()
+    else:
+        message = (
+            f"worker {task.worker} sent no heartbeat during attempt {task.attempt} of {task.max_attempts}"
+        )
+        outcome = Crashed(error=Error(type="WorkerLost", message=message))
+    verdict = decide(task, outcome, backoff, random.random())
+    return Settlement(lease=claimed.lease, verdict=verdict, outcome=name_of(outcome))
+
+
+async def prune_expired(store: Store, retention: Retention) -> bool:
+    """Delete ended tasks past their retention, in batches; return whether there may be more."""
+    for _ in range(_MAX_PRUNE_BATCHES):
+        if await store.prune(retention, PRUNE_BATCH) < PRUNE_BATCH:
+            return False
+    return True

@@ -10,6 +10,7 @@ from contextlib import suppress
 from datetime import datetime
 from time import monotonic
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from .._ids import new_id
@@ -26,15 +27,16 @@ RELOAD_EVERY = 1.0  # seconds until a change made at run time is noticed
 _BATCH = 200  # schedules in one turn; the rest waits for the other chores
 
 
-class _Plan:
+class _Plan(Struct, eq=False):
     """A schedule, its last tick, and when to handle it next (None: not while it is as it is)."""
 
-    __slots__ = ("due_at", "schedule", "tick")
+    schedule: Schedule
+    tick: Tick | None
+    due_at: datetime | None
 
-    def __init__(self, schedule: Schedule, tick: Tick | None, due_at: datetime) -> None:
-        self.schedule = schedule
-        self.tick = tick
-        self.due_at: datetime | None = None if schedule.paused else due_at
+    def __post_init__(self) -> None:
+        if self.schedule.paused:
+            self.due_at = None
 
 
 class Ticker:
@@ -75,10 +77,10 @@ class Ticker:
         plans: dict[str, _Plan] = {}
         now = await self._store.now() if schedules else None
         for schedule in schedules:
-            assert now is not None
-            known, tick = self._plans.get(schedule.name), ticks.get(schedule.name)
-            is_known = known is not None and (known.schedule, known.tick) == (schedule, tick)
-            plans[schedule.name] = known if known and is_known else _Plan(schedule, tick, now)
+            plan, tick = self._plans.get(schedule.name), ticks.get(schedule.name)
+            if plan is None or (plan.schedule, plan.tick) != (schedule, tick):
+                plan = _Plan(schedule, tick, now)
+            plans[schedule.name] = plan
         self._plans = plans
         self._errors = {name: error for name, error in self._errors.items() if name in plans}
         self._reload_at = monotonic() + RELOAD_EVERY
@@ -90,12 +92,9 @@ class Ticker:
             await self._advance(plan, now)
             plan.due_at = next_tick(plan.schedule, now)
             self._errors.pop(name, None)
-        except StoreError as error:
-            if error.transient:
+        except Exception as error:  # an invalid record is logged and retried later
+            if isinstance(error, StoreError) and error.transient:
                 raise
-            self._log_error(name, error)
-            plan.due_at = now + GRACE
-        except Exception as error:  # noqa: BLE001 - an invalid record is logged and retried later
             self._log_error(name, error)
             plan.due_at = now + GRACE
 

@@ -8,13 +8,13 @@ from msgspec import Struct
 from .task import Error
 
 
-class Returned(Struct, frozen=True, gc=False):
+class Returned(Struct, frozen=True, gc=False, tag=True):
     """The handler returned; `result` is JSON, or None when it returned nothing."""
 
     result: bytes | None = None
 
 
-class Failed(Struct, frozen=True, gc=False, kw_only=True):
+class Failed(Struct, frozen=True, gc=False, kw_only=True, tag=True):
     """The handler raised. `fatal`: a retry cannot help. `retry_after`: the delay that it requested."""
 
     error: Error
@@ -22,7 +22,7 @@ class Failed(Struct, frozen=True, gc=False, kw_only=True):
     retry_after: timedelta | None = None
 
 
-class Snoozed(Struct, frozen=True, gc=False):
+class Snoozed(Struct, frozen=True, gc=False, tag=True):
     """The handler requested to run again later; the attempt does not count."""
 
     delay: timedelta

@@ -50,12 +50,11 @@ class Sink(Protocol):
     def wants(self, name: EventName) -> bool:
         """Whether to make events of this name now; called once per batch."""
 
-    def take(self, event: Event) -> None:
-        """Receive one event."""
+    def take(self, event: Event) -> None: ...
 
 
-class Timer(Protocol):
-    """A receiver of the times that the store takes. Called from any thread."""
+class TimingSink(Sink, Protocol):
+    """A sink that also receives the times that the store takes. Called from any thread."""
 
     def took(self, verb: str, seconds: float) -> None:
         """Record how long a call took, whether it returned or raised."""
@@ -65,7 +64,3 @@ class Timer(Protocol):
 
     def batch(self, size: int) -> None:
         """Record how many tasks were settled in one call."""
-
-
-class TimingSink(Sink, Timer, Protocol):
-    """A sink that also receives times."""

@@ -1,7 +1,4 @@
-"""Gauges: metrics read from the store when Prometheus scrapes.
-
-What a process counts as it happens is in `metrics.py`.
-"""
+"""Gauges: metrics read from the store at each scrape. What a process counts itself is in `metrics.py`."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -25,7 +22,6 @@ class LabelValues:
         self._lock = Lock()
 
     def __call__(self, name: str) -> str:
-        """Return the label's value for this name."""
         name = name or UNKNOWN
         if name in self._known:
             return name
@@ -44,21 +40,15 @@ class Gauges:
         self._limits, self._schedules = LabelValues(), LabelValues()
 
     def collect(self, overview: Overview) -> Iterator[Metric]:
-        """Return one family per gauge."""
         yield self._tasks(overview)
-        yield self._by_queue(
-            "windlass_oldest_ready_seconds",
-            "Time since the oldest ready task was due.",
-            overview.oldest_ready(),
+        paused = {queue: float(queue in overview.paused) for queue in overview.queues}
+        by_queue: tuple[tuple[str, str, Mapping[str, float]], ...] = (
+            ("oldest_ready_seconds", "Time since the oldest ready task was due.", overview.oldest_ready()),
+            ("queue_paused", "1 if the queue is paused, so that workers claim nothing from it.", paused),
+            ("queue_workers", "Live workers that serve the queue.", overview.serving()),
         )
-        yield self._by_queue(
-            "windlass_queue_paused",
-            "1 if the queue is paused, so that workers claim nothing from it.",
-            {queue: float(queue in overview.paused) for queue in overview.queues},
-        )
-        yield self._by_queue(
-            "windlass_queue_workers", "Live workers that serve the queue.", overview.serving()
-        )
+        for name, documentation, values in by_queue:
+            yield _maximum(f"windlass_{name}", documentation, "queue", self._queues, values)
         yield GaugeMetricFamily("windlass_workers", "Live workers.", len(overview.workers))
         slots = GaugeMetricFamily("windlass_worker_slots", "Slots of all live workers.", labels=["state"])
         slots.add_metric(["busy"], overview.busy)
@@ -97,9 +87,6 @@ class Gauges:
         for labels, number in numbers.items():
             family.add_metric(labels, number)
         return family
-
-    def _by_queue(self, name: str, documentation: str, values: Mapping[str, float]) -> Metric:
-        return _maximum(name, documentation, "queue", self._queues, values)
 
 
 def _maximum(

@@ -24,7 +24,6 @@ _LEVELS = {
     EventName.RESCUED: logging.WARNING,
     EventName.LOST: logging.WARNING,
 }
-_ALERT_LEVELS = {Turn.RAISED: logging.WARNING, Turn.REMINDED: logging.WARNING, Turn.CLEARED: logging.INFO}
 _ALERT_TURNS = {Turn.RAISED: "raised", Turn.REMINDED: "still raised", Turn.CLEARED: "cleared"}
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -62,7 +61,7 @@ def log_alert(event: AlertEvent) -> None:
     in_queue = f" in queue {event.queue}" if event.queue else ""
     within = f" within {event.window.total_seconds():g} s" if event.window else ""
     alerts_logger.log(
-        _ALERT_LEVELS[event.turn],
+        logging.INFO if event.turn is Turn.CLEARED else logging.WARNING,
         "alert %s is %s: %s%s%s%s (threshold %d)",
         event.alert,
         _ALERT_TURNS[event.turn],

@@ -115,7 +115,6 @@ class Meter:
         return True
 
     def take(self, event: Event) -> None:
-        """Count the event."""
         series = self._series.get((event.queue, event.type)) or self._labelled(event)
         series.counters[event.name].inc()
         if event.waited is not None:

@@ -1,10 +1,13 @@
 """ObservedStore: wraps a store, emits an event for every step of a task and times every verb."""
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from time import perf_counter
+from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from .._model.filter import Action, Filter, Page
@@ -13,11 +16,10 @@ from .._model.state import State
 from .._model.task import Enqueued, NewTask, Task, TaskId
 from .._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settled, Settlement
 from .._store.forward import ForwardingStore
-from .._store.protocol import Join, Store
+from .._store.protocol import Join, Store, Transaction
 from ..errors import StoreError, WindlassError
-from .events import Event, EventName, Sink, Timer, TimingSink
+from .events import Event, EventName, Sink, TimingSink
 from .logs import LogSink
-from .transactions import ObservedJoin, ObservedTransaction, Writes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,6 +29,7 @@ _POSTPONED = {
     Reason.SNOOZE: EventName.SNOOZED,
     Reason.RELEASE: EventName.RELEASED,
 }
+_ENDED = {Complete: EventName.COMPLETED, Bury: EventName.BURIED, Cancel: EventName.CANCELLED}
 _ACTIONS = {"cancel": EventName.CANCELLED, "replay": EventName.REPLAYED, "discard": EventName.DISCARDED}
 _MAX_CLAIMED = 20_000
 _SMALL = 500  # bytes of a payload that may stay in memory until its task is settled
@@ -43,11 +46,18 @@ class _Receivers(dict[EventName, list[Callable[[Event], None]]]):
         return receivers
 
 
+class Writes(Struct):
+    """What was done in one transaction, in order."""
+
+    enqueued: list[tuple[NewTask, Enqueued]] = []
+    settled: list[tuple[Settlement, Receipt]] = []
+
+
 class ObservedStore(ForwardingStore):
     """A store whose steps are observed by sinks. An event that no sink wants costs one check per batch."""
 
     def __init__(
-        self, inner: Store, sinks: Sequence[Sink] | None = None, timers: Sequence[Timer] = ()
+        self, inner: Store, sinks: Sequence[Sink] | None = None, timers: Sequence[TimingSink] = ()
     ) -> None:
         super().__init__(inner)
         self._timers = timers
@@ -66,7 +76,6 @@ class ObservedStore(ForwardingStore):
         return before
 
     def another(self) -> "ObservedStore":
-        """Return a further handle, observed by the same sinks."""
         return ObservedStore(self.inner.another(), self._sinks, self._timers)
 
     def _forward(
@@ -81,7 +90,7 @@ class ObservedStore(ForwardingStore):
 
     async def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
         results = await self._forward("enqueue", self.inner.enqueue, batch)
-        self._emit_enqueued(batch, results)
+        self._emit_enqueued(zip(batch, results, strict=True))
         return results
 
     async def claim(self, claim: Claim) -> Sequence[Claimed]:
@@ -97,7 +106,7 @@ class ObservedStore(ForwardingStore):
         self._emit_claimed(settled.claimed, EventName.CLAIMED)
         return settled
 
-    def transaction(self) -> ObservedTransaction:
+    def transaction(self) -> Transaction:
         """Return a transaction whose events are emitted once it has committed; lost leases, in any case."""
         return ObservedTransaction(self.inner.transaction(), self._open_writes, self._transaction_ended)
 
@@ -122,17 +131,13 @@ class ObservedStore(ForwardingStore):
             if task is not None and task.state is State.RUNNING:
                 continue  # it was only asked to stop; its settlement will be an event
             event = Event(name=name, task_id=task_id) if task is None else _event_of(name, task)
-            self._emit(replace(event, by=action.by.who))
+            _emit(replace(event, by=action.by.who), self._receivers(name))
         return done
 
     # -- events --------------------------------------------------------------------------------------
 
     def _wanted(self, name: EventName) -> bool:
         return any(sink.wants(name) for sink in self._sinks)
-
-    def _emit(self, event: Event) -> None:
-        for take in self._receivers(event.name):
-            take(event)
 
     def _receivers(self, name: EventName) -> list[Callable[[Event], None]]:
         return [sink.take for sink in self._sinks if sink.wants(name)]
@@ -167,18 +172,16 @@ class ObservedStore(ForwardingStore):
             for task_id in [*islice(known, len(known) - _MAX_CLAIMED)]:
                 del known[task_id]
 
-    def _emit_enqueued(self, batch: Sequence[NewTask], results: Sequence[Enqueued]) -> None:
-        if self._wanted(EventName.ENQUEUED):
-            for new, result in zip(batch, results, strict=True):
+    def _emit_enqueued(self, enqueued: Iterable[tuple[NewTask, Enqueued]]) -> None:
+        if receivers := self._receivers(EventName.ENQUEUED):
+            for new, result in enqueued:
                 if result.created:
-                    self._emit(_event_of(EventName.ENQUEUED, new))
+                    _emit(_event_of(EventName.ENQUEUED, new), receivers)
 
     def _transaction_ended(self, writes: Writes, committed: bool) -> None:  # noqa: FBT001  a callback
         """Emit the events of a transaction; of one rolled back only those of lost leases."""
         if committed:
-            self._emit_enqueued(
-                [new for new, _ in writes.enqueued], [result for _, result in writes.enqueued]
-            )
+            self._emit_enqueued(writes.enqueued)
         receivers = _Receivers(self._receivers)
         for settlement, receipt in writes.settled:
             if committed or receipt is Receipt.LOST:
@@ -199,12 +202,13 @@ class ObservedStore(ForwardingStore):
         task = self._claimed_tasks.pop(settlement.lease.task_id, None)
         if receipt is Receipt.APPLIED and isinstance(settlement.verdict, Complete):
             for new in settlement.verdict.successors:
-                self._emit(_event_of(EventName.ENQUEUED, new))
-        name, delay = _name_and_delay(settlement)
-        name = EventName.LOST if receipt is Receipt.LOST else name
+                _emit(_event_of(EventName.ENQUEUED, new), receivers[EventName.ENQUEUED])
+        verdict = settlement.verdict
+        name = EventName.LOST
+        if receipt is not Receipt.LOST:
+            name = _POSTPONED[verdict.reason] if isinstance(verdict, Postpone) else _ENDED[type(verdict)]
         if receipt is Receipt.REPEATED or not receivers[name]:
             return
-        verdict = settlement.verdict
         event = Event(
             name=name,
             task_id=settlement.lease.task_id,
@@ -216,14 +220,19 @@ class ObservedStore(ForwardingStore):
             worker=task.worker if task else None,
             trace=task.trace if task else None,
             duration=settlement.duration,
-            delay=delay,
+            delay=verdict.delay.total_seconds() if isinstance(verdict, Postpone) else None,
             error=None if isinstance(verdict, Complete) else verdict.error,
         )
         for take in receivers[name]:
             take(event)
 
 
-async def _timed(call: Coroutine[Any, Any, T], verb: str, timer: Timer) -> T:
+def _emit(event: Event, receivers: Iterable[Callable[[Event], None]]) -> None:
+    for take in receivers:
+        take(event)
+
+
+async def _timed(call: Coroutine[Any, Any, T], verb: str, timer: TimingSink) -> T:
     began = perf_counter()
     try:
         return await call
@@ -258,13 +267,75 @@ def _event_of(name: EventName, task: Task | NewTask, waited: float | None = None
     )
 
 
-def _name_and_delay(settlement: Settlement) -> tuple[EventName, float | None]:
-    match settlement.verdict:
-        case Complete():
-            return EventName.COMPLETED, None
-        case Postpone(reason=reason, delay=delay):
-            return _POSTPONED[reason], delay.total_seconds()
-        case Bury():
-            return EventName.BURIED, None
-        case Cancel():
-            return EventName.CANCELLED, None
+class ObservedTransaction(Struct):
+    """Records its writes by the connection's id; calls `ended` with them and whether they were committed."""
+
+    _inner: Transaction
+    _open_writes: MutableMapping[int, Writes]
+    _ended: Callable[[Writes, bool], None]
+    _id: int = 0
+
+    async def __aenter__(self) -> Any:  # the driver's own type
+        return self._entered(await self._inner.__aenter__())
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._leaving(kind):
+            await self._inner.__aexit__(kind, error, trace)
+
+    def __enter__(self) -> Any:  # the driver's own type
+        return self._entered(self._inner.__enter__())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._leaving(kind):
+            self._inner.__exit__(kind, error, trace)
+
+    def _entered(self, connection: Any) -> Any:  # the driver's own type
+        self._id = id(connection)
+        self._open_writes[self._id] = Writes()
+        return connection
+
+    @contextmanager
+    def _leaving(self, kind: type[BaseException] | None) -> Iterator[None]:
+        committed = False
+        try:
+            yield
+            committed = kind is None
+        finally:
+            self._ended(self._open_writes.pop(self._id), committed)
+
+
+class ObservedJoin(Struct):
+    """A join that records its writes."""
+
+    _inner: Join
+    _writes: Writes
+
+    def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued] | Awaitable[Sequence[Enqueued]]:
+        return _then(
+            self._inner.enqueue(batch),
+            lambda results: self._writes.enqueued.extend(zip(batch, results, strict=True)),
+        )
+
+    def settle(self, batch: Sequence[Settlement]) -> Sequence[Receipt] | Awaitable[Sequence[Receipt]]:
+        return _then(
+            self._inner.settle(batch),
+            lambda receipts: self._writes.settled.extend(zip(batch, receipts, strict=True)),
+        )
+
+
+def _then(result: T | Awaitable[T], record: Callable[[T], None]) -> T | Awaitable[T]:
+    """Record a result now, or once it has been awaited."""
+    if isinstance(result, Awaitable):
+        return _awaited(result, record)
+    record(result)
+    return result
+
+
+async def _awaited(result: Awaitable[T], record: Callable[[T], None]) -> T:
+    value = await result
+    record(value)
+    return value

@@ -66,12 +66,10 @@ class Overview(Struct, frozen=True, kw_only=True):
 
     @property
     def paused(self) -> tuple[str, ...]:
-        """Names of the paused queues."""
         return tuple(one.name for one in self.settings if one.paused)
 
     @property
     def slots(self) -> int:
-        """Slots of all workers."""
         return sum(session.worker.slots for session in self.workers)
 
     @property
@@ -151,14 +149,11 @@ class OverviewCache:
             ) from None
 
 
-class _Cached:
+class _Cached(Struct):
     """A read of the store, under way or done."""
 
-    __slots__ = ("fresh_until", "read")
-
-    def __init__(self, read: "asyncio.Task[Overview]") -> None:
-        self.read = read
-        self.fresh_until = inf  # until its done callback has run
+    read: asyncio.Task[Overview]
+    fresh_until: float = inf  # until its done callback has run
 
 
 async def read_overview(store: Store, where: Filter = EVERYTHING) -> Overview:

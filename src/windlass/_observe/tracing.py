@@ -13,6 +13,7 @@ from importlib.metadata import version
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from .._handler.context import running
@@ -36,18 +37,7 @@ _OPERATION = "messaging.operation.name"
 _OPERATION_TYPE = "messaging.operation.type"
 _DESTINATION = "messaging.destination.name"
 _MESSAGE = "messaging.message.id"
-_CONVERSATION = "messaging.message.conversation_id"
-_COUNT = "messaging.batch.message_count"
-_CLIENT = "messaging.client.id"
-_ERROR = "error.type"
 _TYPE = "windlass.task.type"
-_TENANT = "windlass.task.tenant"
-_PRIORITY = "windlass.task.priority"
-_ATTEMPT = "windlass.task.attempt"
-_MAX_ATTEMPTS = "windlass.task.max_attempts"
-_QUEUE_WAIT = "windlass.task.queue_wait_ms"
-_OUTCOME = "windlass.task.outcome"
-_LOST = "lost"  # the lease was lost, and the outcome with it
 
 
 # -- the current trace --------------------------------------------------------------------------------
@@ -91,14 +81,11 @@ def current_span(trace: str | None) -> Iterator[None]:
 # -- enqueueing --------------------------------------------------------------------------------------
 
 
-class SendSpan:
+class SendSpan(Struct, frozen=True):
     """The span of an enqueue, a context manager. `batch` is to be stored: it carries the span's context."""
 
-    __slots__ = ("_active", "batch")
-
-    def __init__(self, batch: Sequence[NewTask], active: "_ActiveSpan | None") -> None:
-        self.batch = batch
-        self._active = active
+    batch: Sequence[NewTask]
+    _active: "ActiveSpan | None" = None
 
     def enqueued(self, results: Sequence[Enqueued]) -> None:
         """Record the task's id, which is that of an existing task where one has the same key."""
@@ -116,14 +103,11 @@ class SendSpan:
 
 
 def send_span(batch: Sequence[NewTask]) -> SendSpan:
-    """Start one span for a batch; tasks that inherit the current trace then carry this span's context.
-
-    A task whose trace the caller chose keeps it.
-    """
+    """Start a span for a batch. Tasks carry its context then, unless the caller chose another trace."""
     tracer = _tracer()
     here = None if tracer is None else current_traceparent()
     if tracer is None or here is None or all(task.trace != here for task in batch):
-        return SendSpan(batch, None)
+        return SendSpan(batch)
     from opentelemetry.trace import SpanKind
 
     types, queues = {task.type for task in batch}, {task.queue for task in batch}
@@ -132,11 +116,14 @@ def send_span(batch: Sequence[NewTask]) -> SendSpan:
         attributes[_TYPE] = batch[0].type
     if len(queues) == 1:
         attributes[_DESTINATION] = batch[0].queue
-    attributes |= {_MESSAGE: batch[0].id} if len(batch) == 1 else {_COUNT: len(batch)}
+    if len(batch) == 1:
+        attributes[_MESSAGE] = batch[0].id
+    else:
+        attributes["messaging.batch.message_count"] = len(batch)
     name = f"send {batch[0].type}" if len(types) == 1 else "send"
     span = _start_span(tracer, name, kind=SpanKind.PRODUCER, attributes=attributes)
     if span is None:
-        return SendSpan(batch, None)
+        return SendSpan(batch)
     traced = [replace(task, trace=span.trace) if task.trace == here else task for task in batch]
     return SendSpan(traced, span)
 
@@ -144,28 +131,7 @@ def send_span(batch: Sequence[NewTask]) -> SendSpan:
 # -- running tasks -----------------------------------------------------------------------------------
 
 
-class AttemptSpan:
-    """The span of an attempt; current until it is ended. Tasks enqueued meanwhile inherit its `trace`."""
-
-    __slots__ = ("_active", "trace")
-
-    def __init__(self, active: "_ActiveSpan") -> None:
-        self._active = active
-        self.trace = active.trace
-
-    def end(self, outcome: Outcome | None) -> None:
-        """End the span; the outcome is None if the lease was lost. No error message is recorded: secrets."""
-        self._active.span.set_attribute(_OUTCOME, _LOST if outcome is None else name_of(outcome))
-        match outcome:
-            case Failed(error=error) | Crashed(error=error):
-                self._active.end(error=error.type)
-            case TimedOut():
-                self._active.end(error=type(outcome).__name__)
-            case _:
-                self._active.end()
-
-
-def attempt_span(task: Task, relation: str) -> AttemptSpan | None:
+def attempt_span(task: Task, relation: str) -> "ActiveSpan | None":
     """Start the span of an attempt; None without an SDK. `relation` is one of RELATIONS."""
     tracer = _tracer()
     if tracer is None:
@@ -176,7 +142,7 @@ def attempt_span(task: Task, relation: str) -> AttemptSpan | None:
     creation, parent = _span_context(task.trace), Context()
     if creation is not None and is_child(task, relation):
         parent = set_span_in_context(NonRecordingSpan(creation), parent)
-    span = _start_span(
+    return _start_span(
         tracer,
         f"process {task.type}",
         context=parent,
@@ -184,7 +150,18 @@ def attempt_span(task: Task, relation: str) -> AttemptSpan | None:
         attributes=_attempt_attributes(task),
         links=[] if creation is None else [Link(creation)],
     )
-    return None if span is None else AttemptSpan(span)
+
+
+def end_attempt(span: "ActiveSpan", outcome: Outcome | None) -> None:
+    """End the span; the outcome is None if the lease was lost. No error message is recorded: secrets."""
+    span.span.set_attribute("windlass.task.outcome", "lost" if outcome is None else name_of(outcome))
+    match outcome:
+        case Failed(error=error) | Crashed(error=error):
+            span.end(error=error.type)
+        case TimedOut():
+            span.end(error=type(outcome).__name__)
+        case _:
+            span.end()
 
 
 def _attempt_attributes(task: Task) -> dict[str, str | int | float]:
@@ -195,27 +172,27 @@ def _attempt_attributes(task: Task) -> dict[str, str | int | float]:
         _OPERATION_TYPE: "process",
         _DESTINATION: task.queue,
         _MESSAGE: task.id,
-        _CONVERSATION: task.root,
+        "messaging.message.conversation_id": task.root,
         _TYPE: task.type,
-        _PRIORITY: task.priority,
-        _ATTEMPT: task.attempt,
-        _MAX_ATTEMPTS: task.max_attempts,
+        "windlass.task.priority": task.priority,
+        "windlass.task.attempt": task.attempt,
+        "windlass.task.max_attempts": task.max_attempts,
     }
     if task.tenant:
-        attributes[_TENANT] = task.tenant
+        attributes["windlass.task.tenant"] = task.tenant
     if task.worker is not None:
-        attributes[_CLIENT] = task.worker
+        attributes["messaging.client.id"] = task.worker
     if task.claimed_at is not None:
         waited = (task.claimed_at - task.run_at).total_seconds()
-        attributes[_QUEUE_WAIT] = round(max(waited, 0.0) * 1000, 3)
+        attributes["windlass.task.queue_wait_ms"] = round(max(waited, 0.0) * 1000, 3)
     return attributes
 
 
 # -- OpenTelemetry's types --------------------------------------------------------------------------
 
 
-class _ActiveSpan:
-    """A span that is current until it is ended, and its traceparent."""
+class ActiveSpan:
+    """A span that is current until it is ended; tasks enqueued meanwhile inherit its traceparent, `trace`."""
 
     __slots__ = ("_token", "span", "trace")
 
@@ -227,14 +204,14 @@ class _ActiveSpan:
         self.trace = _traceparent(span.get_span_context())
         self._token: Token[Context] = context.attach(set_span_in_context(span))
 
-    def end(self, *, error: str | None = None) -> None:
+    def end(self, error: str | None = None) -> None:
         """End the span, as failed if an error type is given."""
         from opentelemetry import context
         from opentelemetry.trace import StatusCode
 
         context.detach(self._token)
         if error is not None:
-            self.span.set_attribute(_ERROR, error)
+            self.span.set_attribute("error.type", error)
             self.span.set_status(StatusCode.ERROR)
         try:
             self.span.end()
@@ -242,10 +219,10 @@ class _ActiveSpan:
             _log_failure(problem)
 
 
-def _start_span(tracer: "Tracer", name: str, **options: Any) -> _ActiveSpan | None:
+def _start_span(tracer: "Tracer", name: str, **options: Any) -> ActiveSpan | None:
     """Start a span; None if that fails: the program's own sampler or processor must not fail a task."""
     try:
-        return _ActiveSpan(tracer.start_span(name, **options))
+        return ActiveSpan(tracer.start_span(name, **options))
     except Exception as problem:  # noqa: BLE001 - the program's own code may raise anything
         _log_failure(problem)
         return None

@@ -14,26 +14,21 @@ from typing import Any, BinaryIO
 
 from .._handler.context import Context, NoEffects, running
 from .._handler.spec import HandlerSpec
-from .._model.outcome import Failed, Snoozed
+from .._model.outcome import Failed, Returned, Snoozed
 from .._observe.tracing import current_span
 from ..errors import InvalidPayload
 from ..signals import Fatal
-from .processes import Failure, Hello, Message, ProgressUpdate, Result, RunRequest, pack, receive_blocking
+from .processes import FromChild, Hello, ProgressUpdate, RunRequest, ToChild, pack, receive_blocking
 from .run import encode_result
 from .runner import outcome_of_error
 
 SCRIPT_NAME = "__windlass_child__"
 
-_NO_EFFECTS = NoEffects(
-    "not available in a child process, which has no connection to the store; declare the task type without "
-    "process=True"
-)
-
 
 def main() -> None:
     """Run tasks until the worker closes the pipe or dies."""
     inbound, outbound = _private_pipes()
-    messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
+    messages: queue.SimpleQueue[ToChild] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(inbound, messages), daemon=True).start()
     programs: dict[str, ModuleType] = {}
     while True:
@@ -41,8 +36,9 @@ def main() -> None:
         if isinstance(message, Hello):
             sys.path[:] = message.path
             if message.script is not None:
-                programs["__main__"] = _load_script(message.script)
-        elif isinstance(message, RunRequest):
+                programs["__main__"] = module = ModuleType(SCRIPT_NAME)
+                vars(module).update(runpy.run_path(message.script, run_name=SCRIPT_NAME))
+        else:
             _send(outbound, _run(message, programs, outbound))
 
 
@@ -57,7 +53,7 @@ def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
     return inbound, outbound
 
 
-def _read(inbound: BinaryIO, messages: "queue.SimpleQueue[Message]") -> None:
+def _read(inbound: BinaryIO, messages: "queue.SimpleQueue[ToChild]") -> None:
     while (message := receive_blocking(inbound)) is not None:
         messages.put(message)
     if os.getpgrp() == os.getpid():  # the worker has died, so the running task cannot be settled
@@ -65,30 +61,19 @@ def _read(inbound: BinaryIO, messages: "queue.SimpleQueue[Message]") -> None:
     os._exit(0)
 
 
-def _load_script(path: str) -> ModuleType:
-    module = ModuleType(SCRIPT_NAME)
-    module.__dict__.update(runpy.run_path(path, run_name=SCRIPT_NAME))
-    return module
-
-
-def _run(request: RunRequest, programs: dict[str, ModuleType], outbound: BinaryIO) -> Message:
-    task = request.task
+def _run(
+    request: RunRequest, programs: dict[str, ModuleType], outbound: BinaryIO
+) -> Returned | Failed | Snoozed:
     fatal: tuple[type[BaseException], ...] = ()
     try:
         spec = _find(request, programs)
         fatal = spec.fatal
-        running.set(task)
-        with current_span(task.trace):
+        running.set(request.task)
+        with current_span(request.task.trace):
             result = _call(spec, request, outbound)
-        return Result(result=encode_result(result))
-    except BaseException as error:
-        match outcome_of_error(task, error, fatal):
-            case Snoozed(delay):
-                return Failure(snooze=delay)
-            case Failed(error=described, fatal=is_fatal, retry_after=after):
-                return Failure(error=described, fatal=is_fatal, retry_after=after)
-            case other:
-                raise AssertionError(f"unexpected outcome: {other}") from error
+        return Returned(encode_result(result))
+    except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its outcome
+        return outcome_of_error(request.task, error, fatal)
 
 
 def _find(request: RunRequest, programs: dict[str, ModuleType]) -> HandlerSpec:
@@ -110,14 +95,17 @@ def _call(spec: HandlerSpec, request: RunRequest, outbound: BinaryIO) -> Any:
             request.task,
             report=lambda progress: _send(outbound, ProgressUpdate(progress=progress)),
             stopping=lambda: False,  # a child is killed, not asked
-            effects=_NO_EFFECTS,
+            effects=NoEffects(
+                "not available in a child process, which has no connection to the store; declare the task "
+                "type without process=True"
+            ),
         )
     if spec.is_async:
         return asyncio.run(spec.handler(**arguments))
     return spec.handler(**arguments)
 
 
-def _send(outbound: BinaryIO, message: Message) -> None:
+def _send(outbound: BinaryIO, message: FromChild) -> None:
     outbound.write(pack(message))
     outbound.flush()
 

@@ -14,6 +14,8 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any, TypeVar
 
+from msgspec import Struct, field
+
 from .._handler.context import Once
 from .._model.lease import Lease
 from .._model.outcome import Returned, name_of
@@ -32,19 +34,16 @@ logger = logging.getLogger("windlass.worker")
 _STORE_TIMEOUT = 90.0  # seconds that a thread waits for the store: longer than two requests may take
 
 
-class Effects:
+class Effects(Struct, eq=False):
     """The exactly-once effects of one run. Called on the event loop or in the handler's thread."""
 
-    __slots__ = ("_drop", "_is_open", "_loop", "_marked", "_run", "_store", "_used")
-
-    def __init__(self, run: Run, store: Store, drop: Callable[[Iterable[Lease]], None]) -> None:
-        self._run = run
-        self._store = store
-        self._drop = drop
-        self._loop = asyncio.get_running_loop()
-        self._marked: set[str] = set()  # keys marked in this run
-        self._used = False  # an attempt may have one transaction
-        self._is_open = False
+    _run: Run
+    _store: Store
+    _drop: Callable[[Iterable[Lease]], None]
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    _marked: set[str] = set()  # keys marked in this run
+    _used: bool = False  # an attempt may have one transaction
+    _is_open: bool = False
 
     # -- transaction -------------------------------------------------------------------------------
 
@@ -52,10 +51,10 @@ class Effects:
         """Return a transaction that completes the task. Raises NotSupported, Refused."""
         require(self._store, Capability.JOIN, "complete a task inside a transaction")
         self._check_first()
-        return CompletingTransaction(self, result)
+        return CompletingTransaction(self._completing(result), self._completing_in_thread(result))
 
     @asynccontextmanager
-    async def completing(self, result: object) -> AsyncIterator[Any]:
+    async def _completing(self, result: object) -> AsyncIterator[Any]:
         """Begin; settle and commit at the end of the block. On the event loop."""
         with self._block():
             async with self._store.transaction() as connection:
@@ -65,7 +64,7 @@ class Effects:
                 self._check(await receipts if isinstance(receipts, Awaitable) else receipts)
 
     @contextmanager
-    def completing_in_thread(self, result: object) -> Iterator[Any]:
+    def _completing_in_thread(self, result: object) -> Iterator[Any]:
         """Begin; settle and commit at the end of the block. In this thread."""
         with self._block(), self._store.transaction() as connection:
             self._is_open = True
@@ -103,12 +102,8 @@ class Effects:
             raise StopSignal("the task was asked to stop; its transaction is rolled back")
         verdict = completion(run.task, encode_result(result))
         run.phase = Phase.SETTLING
-        return Settlement(
-            lease=run.lease,
-            verdict=verdict,
-            outcome=name_of(Returned()),
-            duration=perf_counter() - run.started,
-        )
+        duration = perf_counter() - run.started
+        return Settlement(lease=run.lease, verdict=verdict, outcome=name_of(Returned()), duration=duration)
 
     def _check(self, receipts: Sequence[Receipt]) -> None:
         """Raise LeaseLost unless this step settled the task: REPEATED means that another one did."""
@@ -175,17 +170,13 @@ class Effects:
         return TaskFinished(f"task {self._run.task.id} has already completed in its transaction")
 
 
-class CompletingTransaction:
+class CompletingTransaction(Struct, frozen=True):
     """A transaction that completes the task: `async with` on the event loop, `with` in a thread."""
 
-    __slots__ = ("_block", "_blocking", "_effects", "_result")
-
-    def __init__(self, effects: Effects, result: object) -> None:
-        self._effects = effects
-        self._result = result
+    _block: AbstractAsyncContextManager[Any]
+    _blocking: AbstractContextManager[Any]
 
     async def __aenter__(self) -> Any:
-        self._block: AbstractAsyncContextManager[Any] = self._effects.completing(self._result)
         return await self._block.__aenter__()
 
     async def __aexit__(
@@ -196,7 +187,6 @@ class CompletingTransaction:
     def __enter__(self) -> Any:
         if _is_on_a_loop():
             raise UsageError("this would block the event loop; use `async with ctx.transaction()`")
-        self._blocking: AbstractContextManager[Any] = self._effects.completing_in_thread(self._result)
         return self._blocking.__enter__()
 
     def __exit__(
@@ -220,7 +210,6 @@ async def _uncancelled(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def _is_on_a_loop() -> bool:
-    """Whether this thread runs an event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

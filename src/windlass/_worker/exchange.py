@@ -13,6 +13,9 @@ from collections.abc import Iterable
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from .._model.lease import Claim
 from .._model.queue import Level
 from .._model.task import Error
@@ -20,7 +23,6 @@ from .._model.verdict import Bury, Settled, Settlement
 from .._policy.input.quote import counted
 from .._store.protocol import Store
 from ..errors import StoreError, WindlassError
-from .held_leases import HeldLeases
 
 if TYPE_CHECKING:
     from .worker import Worker
@@ -34,39 +36,24 @@ _LOG_AGAIN_AFTER = 60.0  # seconds until an error that stays the same is logged 
 _UNSETTLED = "unsettled"
 
 
-class _LevelClaims:
+class _LevelClaims(Struct, eq=False):
     """The state of claims for tasks of one level of priority, or of any (None)."""
 
-    __slots__ = ("came_up_short", "level", "may_succeed")
-
-    def __init__(self, level: Level | None) -> None:
-        self.level = level
-        self.may_succeed = True  # there was a wake, or the last claim got all it asked for
-        self.came_up_short = False  # the last claim got fewer than it asked for
+    level: Level | None
+    may_succeed: bool = True  # there was a wake, or the last claim got all it asked for
+    came_up_short: bool = False  # the last claim got fewer than it asked for
 
 
 class Exchange:
-    """Settles and claims for a worker.
+    """Settles and claims for a worker. Levels with reserved slots go first: others could starve them."""
 
-    Claims for a level with reserved slots go before those for any level, which could otherwise keep them
-    waiting for ever.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        held: HeldLeases,
-        worker: "Worker",
-        *,
-        poll: float,
-        max_claim: int = MAX_BATCH,
-    ) -> None:
+    def __init__(self, store: Store, worker: "Worker") -> None:
         self._store = store
-        self._held = held
+        self._held = worker.held
         self._worker = worker
-        self._poll = poll
+        self._poll = worker.settings.poll.total_seconds()
         self._finished: deque[Settlement] = deque()
-        self._max_claim = min(max_claim, MAX_BATCH)
+        self._max_claim = min(worker.settings.slots, MAX_BATCH)
         self._under_way = 0  # settlements sent and not confirmed
         self._levels = tuple(_LevelClaims(level) for level in worker.levels)
         self._requested = dict.fromkeys(worker.levels, 0)  # tasks that claims under way may bring
@@ -109,7 +96,6 @@ class Exchange:
         self._changed.set()
 
     async def run(self) -> None:
-        """Settle and claim until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(_ROUND_TRIPS):
@@ -140,7 +126,7 @@ class Exchange:
             self._under_way -= len(batch)
             self._claim_ended(claim)
             self._accept(batch, claim, settled)
-            self._worker.confirmed()
+            self._worker.changed.set()
 
     async def _until_work(self) -> None:
         while not self._finished and not any(one.may_succeed and self._room(one) > 0 for one in self._levels):
@@ -199,10 +185,10 @@ class Exchange:
             return
         if claim.session != self._held.session:
             # The session has ended meanwhile: other workers have these tasks, or they will be rescued.
-            self._held.give_up(claim.number)
+            self._held.claim_ended(claim.number)
             self._claim_again(self._levels)
             return
-        self._held.add(claim.number, settled.claimed)
+        self._held.claim_ended(claim.number, settled.claimed)
         if batch and claim.level is not None:  # as above; this claim saw one level only
             self._claim_again(one for one in self._levels if one.level is not claim.level)
         level_claims = next(one for one in self._levels if one.level is claim.level)
@@ -221,7 +207,7 @@ class Exchange:
         """Give up a claim whose reply was lost; the store takes back what it granted."""
         self._claim_ended(claim)
         if claim is not None:
-            self._held.give_up(claim.number)
+            self._held.claim_ended(claim.number)
             self._claim_again(self._levels)
 
     def _put_back(self, batch: list[Settlement], sent: int) -> None:
@@ -229,7 +215,7 @@ class Exchange:
         self._finished.extendleft(reversed(batch))
         self._under_way -= sent
         self._changed.set()
-        self._worker.confirmed()
+        self._worker.changed.set()
 
     async def _after_error(self, error: Exception, batch: list[Settlement], pause: float) -> float:
         if isinstance(error, StoreError) and error.transient:
@@ -268,7 +254,9 @@ class Exchange:
                 index = unsettled.index(settlement)
                 if settlement.outcome != _UNSETTLED:
                     logger.exception("cannot settle task %s; burying it", settlement.lease.task_id)
-                    unsettled[index] = _buried(settlement, error)
+                    message = f"its outcome could not be recorded ({type(error).__name__})"
+                    bury = Bury(error=Error(type="Unsettled", message=message))
+                    unsettled[index] = replace(settlement, verdict=bury, outcome=_UNSETTLED)
                     continue
                 logger.exception("cannot bury task %s either; leaving it", settlement.lease.task_id)
                 del unsettled[index]  # it is rescued once this worker has stopped
@@ -282,10 +270,3 @@ def _is_invalid_value(error: Exception) -> bool:
     if isinstance(error, WindlassError):
         return not isinstance(error, StoreError)
     return isinstance(error, (TypeError, ValueError, OverflowError, AssertionError))
-
-
-def _buried(settlement: Settlement, error: Exception) -> Settlement:
-    reason = Error(type="Unsettled", message=f"its outcome could not be recorded ({type(error).__name__})")
-    return Settlement(
-        lease=settlement.lease, verdict=Bury(error=reason), outcome=_UNSETTLED, duration=settlement.duration
-    )

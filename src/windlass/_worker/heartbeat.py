@@ -4,16 +4,17 @@ import asyncio
 import logging
 import random
 import threading
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from .._model.lease import CLOSE_TIMEOUT, Heartbeat, ProgressReport
-from .._model.task import TaskId
+from .._ids import new_id
+from .._model.lease import CLOSE_TIMEOUT, Claimed, Heartbeat, Lease, ProgressReport
+from .._model.task import Progress, TaskId
 from .._store.protocol import Store
 from .._timers import wait_for_event
-from .held_leases import HeldLeases
+from .run import Run
 
 if TYPE_CHECKING:
     from .worker import Worker
@@ -24,39 +25,87 @@ STOP_AT = 0.8  # of the lease, without a renewal: stop tasks before the store gi
 _PROGRESS_EVERY = 1.0
 
 
+class HeldLeases:
+    """The session, leases and claim numbers that heartbeats report. Thread-safe: changes are under a lock."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._fences: dict[TaskId, int] = {}
+        self._pending_claims: set[int] = set()  # numbers of claims without a reply yet
+        self._number = 0
+        self.session = new_id()
+        self.opened = False  # whether the store has ever confirmed this session
+
+    def next_claim(self) -> int:
+        """Return the number of a claim that is about to be sent."""
+        with self._lock:
+            self._number += 1
+            self._pending_claims.add(self._number)
+            return self._number
+
+    def claim_ended(self, number: int, claimed: Iterable[Claimed] = ()) -> None:
+        """Hold the leases that came in reply; if none did, the store takes back what it may have granted."""
+        with self._lock:
+            self._pending_claims.discard(number)
+            for one in claimed:
+                self._fences[one.task.id] = one.task.fence
+
+    def drop(self, leases: Iterable[Lease]) -> None:
+        """Forget leases that have ended. A newer lease of the same task stays."""
+        with self._lock:
+            for lease in leases:
+                if self._fences.get(lease.task_id) == lease.fence:
+                    del self._fences[lease.task_id]
+
+    def confirm(self, session: str) -> None:
+        """Record that the store knows the session, if it is still ours."""
+        with self._lock:
+            if session == self.session:
+                self.opened = True
+
+    def snapshot(self) -> tuple[str, bool, tuple[Lease, ...], int]:
+        """Return session, whether it is open, its leases, and the highest claim number below any pending."""
+        with self._lock:
+            through = min(self._pending_claims, default=self._number + 1) - 1
+            held = tuple([Lease(task_id, fence) for task_id, fence in self._fences.items()])
+            return self.session, self.opened, held, through
+
+    def renew(self) -> None:
+        """Start a new session that holds nothing."""
+        with self._lock:
+            self.session, self.opened = new_id(), False
+            self._fences.clear()
+
+    def __len__(self) -> int:
+        return len(self._fences)
+
+
 class HeartbeatThread:
     """Renews a worker's session, and reports what it holds and the progress of its tasks.
 
-    Calls the worker's `describe`, `on_reply` and `on_silence`, all of them on this thread.
+    Calls the worker's `describe` on this thread, its `on_reply` and `on_silence` on the worker's event loop.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        held: HeldLeases,
-        worker: "Worker",
-        *,
-        interval: timedelta,
-        lease: timedelta,
-    ) -> None:
+    def __init__(self, store: Store, worker: "Worker") -> None:
         self._store = store
-        self._held = held
-        self._interval = interval.total_seconds()
-        self._lease = lease
-        self._stop_after = lease.total_seconds() * STOP_AT
+        self._held = worker.held
+        self._interval = worker.settings.heartbeat.total_seconds()
+        self._lease = worker.settings.lease
+        self._stop_after = self._lease.total_seconds() * STOP_AT
         self._worker = worker
+        self._workers_loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._progress: dict[TaskId, ProgressReport] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._woken: asyncio.Event | None = None
+        self._woken = asyncio.Event()
         self._stopping = False
         self._urgent = False  # the next heartbeat must not wait for its turn
         self._thread: threading.Thread | None = None
 
-    def report(self, reported: ProgressReport) -> None:
+    def report(self, run: Run, progress: Progress) -> None:
         """Report progress soon; a newer report of the same task replaces an older one."""
         with self._lock:
-            self._progress[reported.lease.task_id] = reported
+            self._progress[run.task.id] = ProgressReport(run.lease, progress)
         self._wake()
 
     async def open(self) -> None:
@@ -66,7 +115,6 @@ class HeartbeatThread:
         self._held.confirm(beat.session)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread = threading.Thread(target=self._run, name="windlass-heartbeat", daemon=True)
         self._thread.start()
 
@@ -83,10 +131,8 @@ class HeartbeatThread:
         self._wake()
 
     def _wake(self) -> None:
-        loop, woken = self._loop, self._woken
-        if loop is not None and woken is not None:
-            with suppress(RuntimeError):  # the loop has closed
-                loop.call_soon_threadsafe(woken.set)
+        if self._loop is not None:
+            _call_on(self._loop, self._woken.set)
 
     def _run(self) -> None:
         try:
@@ -95,7 +141,7 @@ class HeartbeatThread:
             logger.exception("the heartbeat thread failed; other workers will take over this worker's tasks")
 
     async def _send_all(self) -> None:
-        self._loop, self._woken = asyncio.get_running_loop(), asyncio.Event()
+        self._loop = asyncio.get_running_loop()
         store = self._store.another()
         renewed = monotonic()
         try:
@@ -105,14 +151,14 @@ class HeartbeatThread:
                 # Neither a call that hangs nor a pause may outlast the moment to stop tasks.
                 left = self._time_left(renewed)
                 if not left:
-                    self._worker.on_silence(sent - renewed)
+                    _call_on(self._workers_loop, self._worker.on_silence, sent - renewed)
                 try:
                     await asyncio.wait_for(self._send(store), left or self._stop_after)
                     renewed = sent
                 except Exception as error:  # noqa: BLE001 - nothing may end the heartbeat
                     logger.warning("the heartbeat failed, retrying: %r", error)
                     if left and not self._time_left(renewed):
-                        self._worker.on_silence(monotonic() - renewed)
+                        _call_on(self._workers_loop, self._worker.on_silence, monotonic() - renewed)
                     wait = min(self._interval, 1.0) * (0.5 + random.random())
                     wait = min(wait, self._time_left(renewed) or wait)
                 await self._pause(wait)
@@ -134,7 +180,7 @@ class HeartbeatThread:
             for reported in beat.progress:
                 if self._progress.get(reported.lease.task_id) is reported:
                     del self._progress[reported.lease.task_id]
-        self._worker.on_reply(beat.session, reply)
+        _call_on(self._workers_loop, self._worker.on_reply, beat.session, reply)
 
     def _heartbeat(self) -> Heartbeat:
         session, opened, held, through = self._held.snapshot()
@@ -152,10 +198,7 @@ class HeartbeatThread:
 
     async def _pause(self, seconds: float) -> None:
         """Wait for the next heartbeat: less if there is progress to report, but not below about a second."""
-        assert self._woken is not None
         self._woken.clear()
-        if self._stopping:
-            return
         short = min(_PROGRESS_EVERY, seconds)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._until_urgent(), short)
@@ -164,7 +207,11 @@ class HeartbeatThread:
 
     async def _until_urgent(self) -> None:
         """Wait for something more urgent than progress."""
-        assert self._woken is not None
         while not self._stopping and not self._urgent:
             await self._woken.wait()
             self._woken.clear()
+
+
+def _call_on(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *args: object) -> None:
+    with suppress(RuntimeError):  # the loop has closed
+        loop.call_soon_threadsafe(callback, *args)

@@ -8,14 +8,13 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from datetime import timedelta
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from .._model.outcome import Failed, Outcome, Snoozed
+from .._model.outcome import Crashed, Failed, Outcome, Returned, Snoozed
 from .._model.task import Error, Progress, Task
 from .run import Run
 
@@ -47,59 +46,26 @@ class ProgressUpdate(Struct, frozen=True, kw_only=True, tag="progress"):
     progress: Progress
 
 
-class Result(Struct, frozen=True, kw_only=True, tag="result"):
-    """The handler returned."""
+ToChild: TypeAlias = Hello | RunRequest
+FromChild: TypeAlias = ProgressUpdate | Returned | Failed | Snoozed
 
-    result: bytes | None
-
-
-class Failure(Struct, frozen=True, kw_only=True, tag="failure"):
-    """The handler raised an error or asked to be snoozed."""
-
-    error: Error | None = None
-    fatal: bool = False
-    retry_after: timedelta | None = None
-    snooze: timedelta | None = None
+_to_child: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
+_from_child: msgspec.json.Decoder[FromChild] = msgspec.json.Decoder(FromChild)
 
 
-Message: TypeAlias = Hello | RunRequest | ProgressUpdate | Result | Failure
-
-_encoder = msgspec.json.Encoder()
-_decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
-
-
-def pack(message: Message) -> bytes:
-    """Encode a message for the pipe."""
-    data = _encoder.encode(message)
+def pack(message: ToChild | FromChild) -> bytes:
+    data = msgspec.json.encode(message)
     return len(data).to_bytes(_HEADER, "big") + data
 
 
-async def receive(stream: asyncio.StreamReader) -> Message:
-    """Read the next message. Raises IncompleteReadError when the other side has closed the pipe."""
-    size = int.from_bytes(await stream.readexactly(_HEADER), "big")
-    return _decoder.decode(await stream.readexactly(size))
-
-
-def receive_blocking(stream: BinaryIO) -> Message | None:
-    """Read the next message; None when the other side has closed the pipe."""
+def receive_blocking(stream: BinaryIO) -> ToChild | None:
+    """Read the next message in the child; None when the worker has closed the pipe."""
     header = stream.read(_HEADER)
     if len(header) < _HEADER:
         return None
     size = int.from_bytes(header, "big")
     data = stream.read(size)
-    return _decoder.decode(data) if len(data) == size else None
-
-
-class ChildDied(Exception):
-    """The child process ended without a result."""
-
-
-class ChildFailed(Exception):
-    """The handler raised in the child process."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        super().__init__("the handler raised in its child process")
-        self.outcome = outcome
+    return _to_child.decode(data) if len(data) == size else None
 
 
 class Processes:
@@ -109,25 +75,23 @@ class Processes:
         self._free = asyncio.Semaphore(number)
         self._idle: list[_Child] = []
 
-    async def run(self, run: Run, payload: bytes) -> bytes | None:
-        """Run the handler in a child; return its result as JSON. Interrupting the run kills the child."""
-        waiting = asyncio.current_task()
-        assert waiting is not None
-        run.interrupt = waiting.cancel
+    async def run(self, run: Run, payload: bytes) -> Outcome:
+        """Run the handler in a child; Crashed if the child dies. Interrupting the run kills it."""
+        run.interrupt = run.slot.cancel
         async with self._free:
             child = await self._take()
             run.interrupt = child.kill
             run.start()
             try:
-                result = await child.run(run, payload)
-            except ChildFailed:
-                await self._put_back(child)
-                raise
+                outcome = await child.run(run, payload)
             except BaseException:
                 await child.end()
                 raise
-            await self._put_back(child)
-            return result
+            if child.is_alive:  # else it died, or was killed while it sent its outcome
+                self._idle.append(child)
+            else:
+                await child.end()
+            return outcome
 
     async def close(self) -> None:
         """Kill the idle children."""
@@ -141,13 +105,6 @@ class Processes:
                 return child
         return await _Child.start()
 
-    async def _put_back(self, child: "_Child") -> None:
-        """Keep a child for the next task, unless it was killed while it sent its result."""
-        if child.is_alive:
-            self._idle.append(child)
-        else:
-            await child.end()
-
 
 class _Child:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -160,10 +117,9 @@ class _Child:
         if self._killed or self._process.returncode is not None:
             return False
         try:
-            exited = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
         except ChildProcessError:
             return False
-        return exited is None
 
     @classmethod
     async def start(cls) -> "_Child":
@@ -178,31 +134,27 @@ class _Child:
         )
         child = cls(process)
         try:
-            await child._send(pack(Hello(path=tuple(sys.path), script=_script())))
+            await child._send(Hello(path=tuple(sys.path), script=_script()))
         except BaseException:
             await child.end()
             raise
         return child
 
-    async def run(self, run: Run, payload: bytes) -> bytes | None:
+    async def run(self, run: Run, payload: bytes) -> Outcome:
         handler = run.spec.handler
         request = RunRequest(
             module=handler.__module__, qualname=handler.__qualname__, task=run.task, payload=payload
         )
         try:
-            await self._send(pack(request))
-            while True:
-                match await receive(self._stdout):
-                    case ProgressUpdate(progress=progress):
-                        run.report(run, progress)
-                    case Result(result=result):
-                        return result
-                    case Failure() as failure:
-                        raise ChildFailed(_outcome(failure))
-                    case other:
-                        raise ChildDied(f"unexpected message from the child process: {type(other).__name__}")
+            await self._send(request)
+            while isinstance(message := await self._receive(), ProgressUpdate):
+                run.report(run, message.progress)
         except (asyncio.IncompleteReadError, ConnectionError):
-            raise ChildDied(await self._exit_reason()) from None
+            reason = await self._exit_reason()
+            if run.stop:
+                return run.stop_outcome()
+            return Crashed(error=Error(type="ProcessDied", message=reason))
+        return message
 
     def kill(self) -> None:
         """Kill the child and the processes it started."""
@@ -215,15 +167,16 @@ class _Child:
         self.kill()
         await self._process.wait()
 
-    async def _send(self, data: bytes) -> None:
+    async def _send(self, message: ToChild) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(data)
+        self._process.stdin.write(pack(message))
         await self._process.stdin.drain()
 
-    @property
-    def _stdout(self) -> asyncio.StreamReader:
-        assert self._process.stdout is not None
-        return self._process.stdout
+    async def _receive(self) -> FromChild:
+        stream = self._process.stdout
+        assert stream is not None
+        size = int.from_bytes(await stream.readexactly(_HEADER), "big")
+        return _from_child.decode(await stream.readexactly(size))
 
     async def _exit_reason(self) -> str:
         try:
@@ -237,14 +190,7 @@ class _Child:
         return f"the child process exited with status {code}"
 
 
-def _outcome(failure: Failure) -> Outcome:
-    if failure.error is None:
-        return Snoozed(failure.snooze or timedelta(0))
-    return Failed(error=failure.error, fatal=failure.fatal, retry_after=failure.retry_after)
-
-
 def is_child() -> bool:
-    """Whether this process is a child process of a worker."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return spec is not None and spec.name == _CHILD
 

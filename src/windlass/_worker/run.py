@@ -6,6 +6,8 @@ from enum import StrEnum
 from time import perf_counter
 from typing import Any
 
+from msgspec import Struct, field
+
 from .._handler.spec import HandlerSpec
 from .._model.lease import Lease
 from .._model.outcome import Crashed, Interrupted, Outcome, Stopped, TimedOut
@@ -41,43 +43,35 @@ class Phase(StrEnum):
     SETTLED = "settled"
 
 
-class Run:
-    """A task while its handler runs here."""
+class Run(Struct, eq=False):
+    """A task while its handler runs here. `watch` is called with each new `deadline`."""
 
-    __slots__ = (
-        "_watch_deadline", "deadline", "interrupt", "phase", "report",
-        "slot", "spec", "started", "stop", "task",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        task: Task,
-        spec: HandlerSpec,
-        report: Callable[["Run", Progress], None],
-        watch_deadline: Callable[["Run"], None],
-    ) -> None:
-        self.task = task
-        self.spec = spec
-        self.report = report
-        self._watch_deadline = watch_deadline
-        self.started = perf_counter()
-        self.deadline = float("inf")
-        self.stop: Stop | None = None
-        self.phase = Phase.RUNNING
-        self.interrupt: Callable[[], Any] | None = None  # None: a thread, which cannot be interrupted
-        self.slot: asyncio.Task[None] | None = None  # the one that awaits it
+    task: Task
+    spec: HandlerSpec
+    slot: asyncio.Task[None]  # the one that awaits it
+    report: Callable[["Run", Progress], None]
+    watch: Callable[[float], None]
+    started: float = field(default_factory=perf_counter)
+    deadline: float = float("inf")
+    stop: Stop | None = None
+    phase: Phase = Phase.RUNNING
+    interrupt: Callable[[], Any] | None = None  # None: a thread, which cannot be interrupted
 
     @property
     def lease(self) -> Lease:
-        """The lease that it runs under."""
         return Lease(self.task.id, self.task.fence)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its lease was lost before it settled its task: its outcome is dropped."""
+        return self.stop is Stop.FENCED and self.phase is not Phase.SETTLED
 
     def start(self) -> None:
         """Start the time limit: when the handler starts, not while it waits for a child process."""
         self.started = perf_counter()
         if self.task.timeout is not None:
             self.deadline = self.started + self.task.timeout.total_seconds()
-            self._watch_deadline(self)
+            self.watch(self.deadline)
 
     def request_stop(self, why: Stop) -> None:
         """Ask the handler to stop, and interrupt it if possible. FENCED overrides every other reason.
@@ -101,11 +95,10 @@ class Run:
         self.deadline = float("inf")
         if self.interrupt is not None:
             self.deadline = perf_counter() + _INTERRUPT_AGAIN_AFTER
-            self._watch_deadline(self)
+            self.watch(self.deadline)
             self.interrupt()
 
     def stop_outcome(self) -> Outcome:
-        """Return the outcome of a run that was stopped."""
         match self.stop:
             case Stop.TIMEOUT if self.task.timeout is not None:
                 return TimedOut(self.task.timeout)

@@ -14,9 +14,9 @@ from .._handler.context import Context, running
 from .._handler.failure import describe, whereabouts
 from .._handler.predecessors import payload_with_results
 from .._model.lease import Lease
-from .._model.outcome import Crashed, Failed, Outcome, Returned, Snoozed, Stopped, name_of
+from .._model.outcome import Failed, Outcome, Returned, Snoozed, Stopped, name_of
 from .._model.task import Error, Task
-from .._observe.tracing import attempt_span
+from .._observe.tracing import attempt_span, end_attempt
 from .._policy.input.options import MAX_DELAY
 from .._policy.input.payload import decode
 from .._policy.input.quote import printable
@@ -26,7 +26,7 @@ from ..errors import InvalidPayload, StoreUnavailable
 from ..signals import Fatal, Retry, Snooze
 from ..signals import Stop as StopSignal
 from .exactly_once import Effects
-from .processes import ChildDied, ChildFailed, Processes
+from .processes import Processes
 from .run import Phase, Run, Stop, encode_result
 from .settings import WorkerSettings
 from .threads import Threads
@@ -44,7 +44,6 @@ class Runner:
     def __init__(
         self,
         store: Store,
-        loop: asyncio.AbstractEventLoop,
         settings: WorkerSettings,
         drop: Callable[[Iterable[Lease]], None],
         on_error: Callable[[Task, BaseException], None] | None = None,
@@ -53,7 +52,7 @@ class Runner:
         self._drop = drop
         self._on_error = on_error
         self._store = store
-        self._threads = Threads(loop)
+        self._threads = Threads(asyncio.get_running_loop())
         self._processes = Processes(settings.processes)
 
     async def close(self) -> None:
@@ -62,16 +61,10 @@ class Runner:
         await self._processes.close()
 
     async def outcome(self, run: Run) -> Outcome:
-        """Run the handler to its end. Raises nothing but the cancellation of its own slot."""
-        outcome = await self._traced(run)
-        if run.phase is Phase.SETTLED and not isinstance(outcome, Returned):
-            logger.warning("task %s completed, but its handler then %s", run.task.id, _summary(outcome))
-        return outcome
+        """Run the handler to its end: with the task as the current one and, if the program traces, in a span.
 
-    async def _traced(self, run: Run) -> Outcome:
-        """Run with the task as the current one and, if the program traces, in a span of the attempt.
-
-        Logs, successors and tasks that the handler enqueues belong to the span.
+        Logs, successors and tasks that the handler enqueues belong to the span. Raises nothing but the
+        cancellation of its own slot.
         """
         span, outcome = attempt_span(run.task, self._tracing), None
         if span is not None:
@@ -79,42 +72,37 @@ class Runner:
         running.set(run.task)
         try:
             outcome = await self._outcome(run)
-            return outcome
         finally:
             running.set(None)
             if span is not None:
-                is_lost = run.stop is Stop.FENCED and run.phase is not Phase.SETTLED
-                span.end(None if is_lost else outcome)
+                end_attempt(span, None if run.is_lost else outcome)
+        if run.phase is Phase.SETTLED and not isinstance(outcome, Returned):
+            logger.warning("task %s completed, but its handler then %s", run.task.id, _summary(outcome))
+        return outcome
 
     async def _outcome(self, run: Run) -> Outcome:
         if run.task.cancel_requested:
             return Stopped()
         try:
-            return Returned(await self._call(run))
+            return await self._call(run)
         except asyncio.CancelledError:
             return _stopped_or_failed(run, RuntimeError("the handler cancelled itself"))
         except StopSignal as signal:
             return _stopped_or_failed(run, signal)
-        except ChildDied as death:
-            if run.stop:
-                return run.stop_outcome()
-            return Crashed(error=Error(type="ProcessDied", message=str(death)))
-        except ChildFailed as failure:
-            return failure.outcome
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its outcome
-            if self._on_error is not None and not isinstance(error, Snooze):
-                self._call_on_error(run.task, error)
+            self._call_on_error(run.task, error)
             return outcome_of_error(run.task, error, run.spec.fatal)
 
     def _call_on_error(self, task: Task, error: BaseException) -> None:
-        """Call `on_error`. It cannot change the outcome, not even by raising."""
-        assert self._on_error is not None
+        """Call `on_error`, unless this is a snooze. It cannot change the outcome, not even by raising."""
+        if self._on_error is None or isinstance(error, Snooze):
+            return
         try:
             self._on_error(task, error)
         except BaseException as problem:  # noqa: BLE001 - the task must be settled in any case
             logger.error("task %s: on_error raised %s", task.id, whereabouts(problem))  # noqa: TRY400
 
-    async def _call(self, run: Run) -> bytes | None:
+    async def _call(self, run: Run) -> Outcome:
         spec = run.spec
         try:
             payload = await payload_with_results(self._store, run.task)
@@ -130,22 +118,18 @@ class Runner:
             raise Fatal(str(error)) from None
         run.start()
         if spec.signature.context_name is not None:
-            arguments[spec.signature.context_name] = self._new_context(run)
+            arguments[spec.signature.context_name] = Context(
+                run.task,
+                report=lambda progress: run.report(run, progress),
+                stopping=lambda: run.stop is not None,
+                effects=Effects(run, self._store, self._drop),
+            )
         if spec.is_async:
-            assert run.slot is not None
             run.interrupt = run.slot.cancel
             result = await _isolated(spec.handler(**arguments))
         else:
             result = await self._in_thread(run, arguments)
-        return None if run.phase is Phase.SETTLED else encode_result(result)
-
-    def _new_context(self, run: Run) -> Context:
-        return Context(
-            run.task,
-            report=lambda progress: run.report(run, progress),
-            stopping=lambda: run.stop is not None,
-            effects=Effects(run, self._store, self._drop),
-        )
+        return Returned(None if run.phase is Phase.SETTLED else encode_result(result))
 
     async def _in_thread(self, run: Run, arguments: dict[str, Any]) -> Any:
         """Run the handler in a thread. A thread cannot be interrupted, so wait for its end unless fenced."""
@@ -163,7 +147,9 @@ class Runner:
             return result
 
 
-def outcome_of_error(task: Task, error: BaseException, fatal: tuple[type[BaseException], ...]) -> Outcome:
+def outcome_of_error(
+    task: Task, error: BaseException, fatal: tuple[type[BaseException], ...]
+) -> Failed | Snoozed:
     """Return the outcome that an exception stands for. A group of one exception is treated as that one."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]

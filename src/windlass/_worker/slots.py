@@ -25,15 +25,13 @@ from .run import Run, Stop
 
 logger = logging.getLogger("windlass.worker")
 
-
 _CLOSE_TIMEOUT = 1.0  # seconds to wait for handlers that ignore their cancellation
 
 
 class Slots:
     """Runs claimed tasks, at most `number` at once.
 
-    `finish` is called with every run, its outcome and its seconds; the outcome of a FENCED run is to be
-    dropped.
+    `finish` is called with every run, its outcome and its seconds; if it `is_lost`, the outcome is void.
     """
 
     def __init__(
@@ -71,7 +69,6 @@ class Slots:
         self._wake_one()
 
     def take_unstarted(self) -> list[Task]:
-        """Remove and return the tasks that have not started."""
         tasks = [task for task, _ in self.inbox]
         self.inbox.clear()
         return tasks
@@ -99,7 +96,6 @@ class Slots:
         return lost
 
     def stop_all(self, why: Stop) -> None:
-        """Ask every run to stop."""
         for run in list(self.running.values()):
             run.request_stop(why)
 
@@ -150,24 +146,22 @@ class Slots:
             await _absorb_cancellation(me)
 
     async def _run(self, task: Task, spec: HandlerSpec, me: "asyncio.Task[None]") -> None:
-        run = self.running[task.id] = Run(task, spec, self._report, self._watch_deadline)
-        run.slot = me
+        run = self.running[task.id] = Run(task, spec, me, self._report, self._stop_overdue_at)
         try:
-            outcome = await self._outcome(run)
+            try:
+                outcome = await self._execute(run)
+            except Exception as error:  # noqa: BLE001 - its message may hold a secret: log frames only
+                # An error in the worker itself must not leave the task unsettled.
+                logger.error("internal error while running task %s: %s", task.id, whereabouts(error))  # noqa: TRY400
+                outcome = Failed(
+                    error=Error(type=type(error).__name__, message="internal error in the worker")
+                )
             if me.cancelling():
                 await _absorb_cancellation(me)
         finally:
             if self.running.get(task.id) is run:
                 del self.running[task.id]
         self._finish(run, outcome, perf_counter() - run.started)
-
-    async def _outcome(self, run: Run) -> Outcome:
-        """Return the outcome. An error in the worker itself must not leave the task unsettled."""
-        try:
-            return await self._execute(run)
-        except Exception as error:  # noqa: BLE001 - its message may hold a secret: log frames only
-            logger.error("internal error while running task %s: %s", run.task.id, whereabouts(error))  # noqa: TRY400
-            return Failed(error=Error(type=type(error).__name__, message="internal error in the worker"))
 
     def _wake_one(self) -> None:
         """Wake or make one slot, which wakes the next. Handlers that never await thus need only one."""
@@ -183,9 +177,6 @@ class Slots:
             slot.add_done_callback(self._slots.discard)
 
     # -- deadlines -----------------------------------------------------------------------------------
-
-    def _watch_deadline(self, run: Run) -> None:
-        self._stop_overdue_at(run.deadline)
 
     def _stop_overdue_at(self, moment: float) -> None:
         self._deadline_timer.at(asyncio.get_running_loop().time() + max(moment - perf_counter(), 0))

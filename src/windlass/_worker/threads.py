@@ -6,6 +6,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 
@@ -63,10 +64,8 @@ class Threads:
             if self._notified:
                 return
             self._notified = True
-        try:
+        with suppress(RuntimeError):  # the loop has closed
             self._loop.call_soon_threadsafe(self._collect)
-        except RuntimeError:  # the loop has closed
-            return
 
     def _collect(self) -> None:
         with self._lock:
@@ -74,6 +73,5 @@ class Threads:
         while self._outbox:
             work, result, error = self._outbox.popleft()
             self._busy -= 1
-            if work.future.done():  # abandoned at shutdown
-                continue
-            work.future.set_result((result, error))
+            if not work.future.done():  # else abandoned at shutdown
+                work.future.set_result((result, error))

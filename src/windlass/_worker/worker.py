@@ -8,19 +8,20 @@ import random
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import metadata
+from time import monotonic
 
 from msgspec.structs import replace
 
 from .._handler.failure import describe
 from .._handler.spec import HandlerSpec
 from .._keeper.keeper import Keeper
-from .._model.lease import CLOSE_TIMEOUT, Claimed, HeartbeatReply, Lease, ProgressReport
+from .._model.lease import CLOSE_TIMEOUT, Claimed, HeartbeatReply, Lease
 from .._model.outcome import Interrupted, Outcome, Unhandled, name_of
 from .._model.queue import Level
 from .._model.record import Session
 from .._model.record import Worker as WorkerRecord
-from .._model.task import DEFAULT_QUEUE, Progress, Task
-from .._model.verdict import Bury, Settlement, Verdict
+from .._model.task import DEFAULT_QUEUE, Task
+from .._model.verdict import Bury, Settlement
 from .._policy.backoff import Delay
 from .._policy.input.quote import counted
 from .._policy.order.reserve import new_reserve
@@ -30,8 +31,7 @@ from .._store.wakes import listen_for_wakes
 from .._timers import wait_for_event
 from ..errors import InvalidOption, StoreError
 from .exchange import Exchange
-from .heartbeat import HeartbeatThread
-from .held_leases import HeldLeases
+from .heartbeat import HeartbeatThread, HeldLeases
 from .process import stopped_by_signals
 from .processes import is_child
 from .run import Phase, Run, Stop
@@ -40,8 +40,6 @@ from .settings import WorkerSettings
 from .slots import Slots
 
 logger = logging.getLogger("windlass.worker")
-
-__all__ = ["Worker", "WorkerSettings"]
 
 _QUICK = 0.005  # seconds: shorter tasks are claimed ahead, so that slots do not wait for the store
 _REOPEN_AFTER = 0.5
@@ -66,7 +64,8 @@ class Worker:
         on_error: Callable[[Task, BaseException], None] | None = None,
     ) -> None:
         self.settings = settings
-        self.queues = settings.queues or queues_of(types)
+        used = {spec.defaults.queue for spec in types.values()} or {DEFAULT_QUEUE}
+        self.queues = settings.queues or tuple(sorted(used))
         self._reserve = new_reserve(settings.slots, settings.reserve)
         self.levels = self._reserve.levels
         self.name = settings.name or f"{socket.gethostname()}-{os.getpid()}"
@@ -78,11 +77,9 @@ class Worker:
         self._on_error = on_error
         self._stop = asyncio.Event()
         self._at_once = asyncio.Event()
-        self._changed = asyncio.Event()  # a run ended, settlements were confirmed, or `stop` was called
+        self.changed = asyncio.Event()  # a run ended, settlements were confirmed, or `stop` was called
         self._mean_seconds = _QUICK  # of recent runs
-        self._silent = (
-            False  # tasks were stopped for lack of heartbeats, and none has reached the store since
-        )
+        self._silent = False  # tasks were stopped for lack of heartbeats: none has reached the store since
         self._stalled = False  # no run has ended since the last heartbeat
         self.held = HeldLeases()
         self.ran = 0
@@ -97,7 +94,7 @@ class Worker:
         if at_once or self._stop.is_set():
             self._at_once.set()
         self._stop.set()
-        self._changed.set()
+        self.changed.set()
 
     async def run(self, *, signals: bool = False, ready: Callable[[], None] | None = None) -> None:
         """Run tasks until stopped or, with `drain`, until none is ready.
@@ -110,29 +107,19 @@ class Worker:
                 '`if __name__ == "__main__":`'
             )
         loop = asyncio.get_running_loop()
-        self._loop = loop
         with stopped_by_signals(loop, self.stop) if signals else contextlib.nullcontext():
+            self._heartbeat = HeartbeatThread(self._store, self)
             if await self._until_open():
-                self._set_up(loop)
+                self._runner = Runner(self._store, self.settings, self.held.drop, self._on_error)
+                report = self._heartbeat.report
+                self._slots = Slots(self.settings.slots, self._runner.outcome, self._finish, report)
+                self._exchange = Exchange(self._store, self)
                 await self._serve(ready)
 
     # -- from start to stop --------------------------------------------------------------------------------
 
-    def _set_up(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._runner = Runner(self._store, loop, self.settings, self.held.drop, self._on_error)
-        self._slots = Slots(self.settings.slots, self._runner.outcome, self._finish, self._report)
-        poll = self.settings.poll.total_seconds()
-        self._exchange = Exchange(self._store, self.held, self, poll=poll, max_claim=self.settings.slots)
-
     async def _until_open(self) -> bool:
         """Open the store and the session, retrying while it is not available; False if stopped meanwhile."""
-        self._heartbeat = HeartbeatThread(
-            self._store,
-            self.held,
-            self,
-            interval=self.settings.heartbeat,
-            lease=self.settings.lease,
-        )
         while not self._stop.is_set():
             try:
                 await self._open_store()
@@ -160,23 +147,22 @@ class Worker:
         )
         try:
             async with asyncio.TaskGroup() as group:
-                loops = [group.create_task(self._exchange.run()), group.create_task(self._listen())]
+                listen = listen_for_wakes(self._store, self.queues, self._on_wake, logger)
+                loops = [group.create_task(self._exchange.run()), group.create_task(listen)]
                 if self.settings.keeper:
-                    loops.append(group.create_task(self._run_keeper()))
+                    keeper = self._new_keeper(name=self.name, lease=self.settings.lease)
+                    loops.append(group.create_task(keeper.run()))
                 if ready is not None:
                     ready()
-                await self._until_stopped()
+                if self.settings.drain:
+                    await self._until(lambda: self._stop.is_set() or self._is_drained())
+                else:
+                    await self._stop.wait()
                 await self._wind_down()
                 for one in loops:
                     one.cancel()
         finally:
             await self._close()
-
-    async def _until_stopped(self) -> None:
-        if self.settings.drain:
-            await self._until(lambda: self._stop.is_set() or self._is_drained())
-        else:
-            await self._stop.wait()
 
     def _is_drained(self) -> bool:
         return self._exchange.came_up_empty and not self._slots.occupied and not self._exchange.is_busy
@@ -198,24 +184,20 @@ class Worker:
             for run in self._slots.abandon():
                 if run.phase is not Phase.SETTLED:
                     self._settle(run.task, Interrupted(), 0.0)
-        await self._settle_all()
-
-    async def _settle_all(self) -> None:
-        """Wait until every settlement is confirmed, at most for the lease: then tasks are rescued anyway."""
-        lease = self.settings.lease.total_seconds()
+        lease = self.settings.lease.total_seconds()  # after which tasks are rescued anyway
         if not await self._until(lambda: not self._exchange.is_busy, lease):
             number = self._exchange.unsettled
             logger.error("could not settle %s; they will be rescued and run again", counted(number, "task"))
 
     async def _until(self, condition: Callable[[], bool], seconds: float = float("inf")) -> bool:
-        """Wait for a condition that changes only with `_changed`; return whether it came true in time."""
-        deadline = self._loop.time() + seconds
+        """Wait for a condition that changes only with `changed`; return whether it came true in time."""
+        deadline = monotonic() + seconds
         while not condition():
-            left = deadline - self._loop.time()
+            left = deadline - monotonic()
             if left <= 0:
                 return False
-            self._changed.clear()
-            await wait_for_event(self._changed, None if left == float("inf") else left)
+            self.changed.clear()
+            await wait_for_event(self.changed, None if left == float("inf") else left)
         return True
 
     async def _close(self) -> None:
@@ -229,15 +211,9 @@ class Worker:
                 await self._store.remove(Session, self.held.session)
         logger.info("worker %s has stopped; it ran %s", self.name, counted(self.ran, "task"))
 
-    async def _listen(self) -> None:
-        def on_wake(wake: Wake) -> None:
-            if wake is Wake.READY:
-                self._exchange.wake()
-
-        await listen_for_wakes(self._store, self.queues, on_wake, logger)
-
-    async def _run_keeper(self) -> None:
-        await self._new_keeper(name=self.name, lease=self.settings.lease).run()
+    def _on_wake(self, wake: Wake) -> None:
+        if wake is Wake.READY:
+            self._exchange.wake()
 
     # -- called by the exchange ------------------------------------------------------------------------
 
@@ -267,10 +243,6 @@ class Worker:
                 known.append((one.task, spec))
         self._slots.add(known)
 
-    def confirmed(self) -> None:
-        """Note that the store has replied to settlements."""
-        self._changed.set()
-
     # -- outcomes ------------------------------------------------------------------------------------
 
     def _settle_unhandled(self, task: Task) -> None:
@@ -286,10 +258,10 @@ class Worker:
         self._settle(task, Unhandled(unhandled_for(task)), 0.0)
 
     def _finish(self, run: Run, outcome: Outcome, seconds: float) -> None:
-        self._changed.set()
+        self.changed.set()
         self._stalled = False
-        if run.stop is Stop.FENCED and run.phase is not Phase.SETTLED:
-            return  # its lease is lost
+        if run.is_lost:
+            return
         self.ran += 1
         self._mean_seconds += (seconds - self._mean_seconds) * 0.05
         if run.phase is Phase.SETTLED:
@@ -303,30 +275,20 @@ class Worker:
             self._settle(task, Interrupted(), 0.0)
 
     def _settle(self, task: Task, outcome: Outcome, seconds: float) -> None:
-        self._exchange.settle(
-            Settlement(
-                lease=Lease(task.id, task.fence),
-                verdict=self._decide(task, outcome),
-                outcome=name_of(outcome),
-                duration=seconds,
-            )
-        )
-
-    def _decide(self, task: Task, outcome: Outcome) -> Verdict:
         try:
-            return decide(task, outcome, self._backoff_of(task.type), random.random())
+            verdict = decide(task, outcome, self._backoff_of(task.type), random.random())
         except Exception as error:
             # The task must be settled all the same, or its lease would be held for ever.
             logger.exception("cannot decide the outcome of task %s; burying it", task.id)
-            return Bury(error=describe(error))
-
-    def _report(self, run: Run, progress: Progress) -> None:
-        self._heartbeat.report(ProgressReport(run.lease, progress))
+            verdict = Bury(error=describe(error))
+        lease = Lease(task.id, task.fence)
+        self._exchange.settle(
+            Settlement(lease=lease, verdict=verdict, outcome=name_of(outcome), duration=seconds)
+        )
 
     # -- called by the heartbeat ---------------------------------------------------------------------
 
     def describe(self) -> WorkerRecord:
-        """Return the description that heartbeats store."""
         return WorkerRecord(
             name=self.name,
             host=socket.gethostname(),
@@ -338,18 +300,6 @@ class Worker:
         )
 
     def on_reply(self, session: str, reply: HeartbeatReply) -> None:
-        """Handle the store's reply to a heartbeat of this session. From the heartbeat's thread."""
-        self._on_loop(self._on_reply, session, reply)
-
-    def on_silence(self, seconds: float) -> None:
-        """Handle that no heartbeat has reached the store for most of the lease. From its thread."""
-        self._on_loop(self._on_silence, seconds)
-
-    def _on_loop(self, callback: Callable[..., None], *args: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has closed
-            self._loop.call_soon_threadsafe(callback, *args)
-
-    def _on_reply(self, session: str, reply: HeartbeatReply) -> None:
         if session != self.held.session:
             return  # the session has ended
         if not reply.alive:
@@ -364,16 +314,12 @@ class Worker:
         if self._silent:
             self._silent = False
             self._exchange.wake()
-        self._release_stalled()
-
-    def _release_stalled(self) -> None:
-        """Hand back tasks claimed ahead that wait behind a long run: other workers may be free."""
-        if self._stalled:
+        if self._stalled:  # tasks claimed ahead wait behind a long run: other workers may be free
             self._release_unstarted()
         self._stalled = bool(self._slots.inbox) or self._stalled
 
-    def _on_silence(self, seconds: float) -> None:
-        """Stop all tasks before the store gives them to other workers."""
+    def on_silence(self, seconds: float) -> None:
+        """Stop all tasks before the store, without a heartbeat for so long, gives them to other workers."""
         if number := self._slots.occupied:
             logger.error("no heartbeat for %.1f s; stopping %s", seconds, counted(number, "task"))
         self._release_unstarted()
@@ -388,8 +334,3 @@ class Worker:
         self.held.renew()
         self._silent = True
         self._heartbeat.send_now()
-
-
-def queues_of(types: Mapping[str, HandlerSpec]) -> tuple[str, ...]:
-    """Return the queues that these types use; the default queue if there are none."""
-    return tuple(sorted({spec.defaults.queue for spec in types.values()} or {DEFAULT_QUEUE}))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import fields
 
 from ._policy.input.options import checked_name, parse_duration
 from ._policy.input.quote import quoted, suggestion
@@ -215,24 +216,18 @@ def _choice(value: object, key: str) -> str:
     return value.lower()
 
 
-_FIELDS: dict[str, Callable[[object, str], Any]] = {
-    "store": _text,
-    "app": _text,
-    "queues": _names,
-    "slots": _whole,
-    "reserve": _numbers,
-    "processes": _whole,
-    "lease": _duration,
-    "heartbeat": _duration,
-    "grace": _duration,
-    "poll": _duration,
-    "keeper": _switch,
-    "name": _text,
-    "tracing": _choice,
-    "log_level": _choice,
-    "log_format": _choice,
-    "webhook_secret": lambda value, _: checked_secret(value),
-    "metrics": _address,
+_PARSERS: dict[Any, Callable[[Any, str], Any]] = {
+    str | None: _text,
+    tuple[str, ...]: _names,
+    int | None: _whole,
+    dict[str, int] | None: _numbers,
+    timedelta | None: _duration,
+    bool | None: _switch,
+    Secret | None: lambda value, _: checked_secret(value),
+    tuple[str, int] | None: _address,
+}
+_FIELDS = {
+    field.name: _choice if field.name in _CHOICES else _PARSERS[field.type] for field in fields(Settings)
 }
 
 

@@ -35,6 +35,7 @@ class WindlassError(Exception):
     code: ClassVar[str] = "error"
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         if cls.__module__ == __name__ and "code" not in vars(cls):
             cls.code = re.sub(r"(?<!^)([A-Z])", r"-\1", cls.__name__).lower()
 

@@ -33,9 +33,7 @@ from .builder import TaskBuilder
 R = TypeVar("R")  # the result of a task
 T = TypeVar("T")
 
-MAX_BATCH = 100_000
-"""The most tasks that one call enqueues."""
-
+MAX_BATCH = 100_000  # the most tasks that one call enqueues
 _FIRST_POLL, _LAST_POLL = 0.005, 0.25  # seconds between polls, growing from one to the other
 
 

@@ -263,12 +263,7 @@ class Operator:
     # -- helpers -----------------------------------------------------------------------------------------
 
     async def _in_batches(
-        self,
-        action: Action,
-        where: Filter,
-        limit: int | None,
-        *,
-        per_second: float | None = None,
+        self, action: Action, where: Filter, limit: int | None, *, per_second: float | None = None
     ) -> int:
         """Apply an action to everything that matches, a batch at a time."""
         await self._store.open()

@@ -8,15 +8,13 @@ from .queue import Level
 from .record import Worker
 from .task import Progress, Task, TaskId
 
-DEFAULT_LEASE = timedelta(seconds=30)
-"""Time without a heartbeat before a worker's tasks go to other workers."""
-
-DEFAULT_HEARTBEAT = timedelta(seconds=5)
-"""Time between two heartbeats of a worker."""
-
-
+DEFAULT_LEASE = timedelta(seconds=30)  # without a heartbeat, before a worker's tasks go to other workers
+DEFAULT_HEARTBEAT = timedelta(seconds=5)  # between two heartbeats of a worker
 CLOSE_TIMEOUT = 2.0
 """Seconds to end a session or a lead at shutdown; if the store is out of reach they expire by themselves."""
+
+RESCUED = 0  # the claim number of a task that was rescued, not claimed; the numbers of claims start at 1
+NO_CLAIMS = -1  # `Heartbeat.through` of a session that wants nothing handed back, not even rescued tasks
 
 
 class Lease(Struct, frozen=True, gc=False):
@@ -24,14 +22,6 @@ class Lease(Struct, frozen=True, gc=False):
 
     task_id: TaskId
     fence: int
-
-
-RESCUED = 0
-"""The claim number of a task that was rescued, not claimed; the numbers of claims start at 1."""
-
-
-NO_CLAIMS = -1
-"""`Heartbeat.through` of a session that wants nothing handed back, not even rescued tasks."""
 
 
 class Claim(Struct, frozen=True, gc=False, kw_only=True):

@@ -30,23 +30,21 @@ def wire_type(kind: Any) -> Any:
     """Return the type to decode JSON as, for a type of the model."""
     if kind in _PLAIN:
         return _PLAIN[kind]
-    if isinstance(kind, type) and issubclass(kind, Struct):
-        return _wire_struct(kind, get_type_hints(kind))
-    origin, arguments = get_origin(kind), get_args(kind)
+    origin, arguments = get_origin(kind) or kind, get_args(kind)
     if origin in _UNIONS:
         if bytes in arguments:  # None is left out: null is a payload like any other
             return Raw
         return Union[tuple(wire_type(one) for one in arguments)]  # noqa: UP007  made at run time
     if isinstance(origin, type) and issubclass(origin, Struct):
         return _wire_struct(origin, _filled(origin, arguments), arguments)
-    if origin is not None:
+    if arguments:
         return origin[tuple(one if one is Ellipsis else wire_type(one) for one in arguments)]
     return kind
 
 
-def _filled(generic: Any, arguments: Sequence[Any]) -> dict[str, Any]:
-    """Return the fields of a generic struct, with its type variables replaced."""
-    known = dict(zip(generic.__parameters__, arguments, strict=True))
+def _filled(struct: Any, arguments: Sequence[Any]) -> dict[str, Any]:
+    """Return the types of a struct's fields, with the type variables of a generic one replaced."""
+    known = dict(zip(getattr(struct, "__parameters__", ()), arguments, strict=True))
 
     def fill(kind: Any) -> Any:
         if kind in known:
@@ -54,10 +52,10 @@ def _filled(generic: Any, arguments: Sequence[Any]) -> dict[str, Any]:
         origin = get_origin(kind)
         return origin[tuple(map(fill, get_args(kind)))] if origin is tuple else kind
 
-    return {name: fill(kind) for name, kind in get_type_hints(generic).items()}
+    return {name: fill(kind) for name, kind in get_type_hints(struct).items()}
 
 
-def _wire_struct(kind: Any, hints: dict[str, Any], arguments: tuple[Any, ...] = ()) -> Any:
+def _wire_struct(kind: Any, hints: dict[str, Any], arguments: tuple[Any, ...]) -> Any:
     fields: list[Any] = []
     for field in msgspec.structs.fields(kind):
         declared = wire_type(hints[field.name])
@@ -146,19 +144,16 @@ class Decoder(Generic[T]):
 @cache
 def _reader(kind: Any) -> Callable[[Any], Any]:
     """Return a function that makes a value of the model from a decoded one."""
-    if kind is bytes:
-        return bytes
-    if kind is timedelta:
-        return _duration
-    if kind is datetime:
-        return _instant
-    if isinstance(kind, type) and issubclass(kind, Struct):
-        return _struct_reader(kind, get_type_hints(kind))
-    origin, arguments = get_origin(kind), get_args(kind)
+    plain: dict[Any, Callable[[Any], Any]] = {bytes: bytes, timedelta: _duration, datetime: _instant}
+    if kind in plain:
+        return plain[kind]
+    origin, arguments = get_origin(kind) or kind, get_args(kind)
     if origin in _UNIONS:
         return _union_reader(arguments)
     if isinstance(origin, type) and issubclass(origin, Struct):
-        return _struct_reader(origin, _filled(origin, arguments))
+        hints = _filled(origin, arguments)
+        readers = {name: _reader(hints[name]) for name in origin.__struct_fields__}
+        return lambda value: origin(**{name: read(getattr(value, name)) for name, read in readers.items()})
     if origin in (tuple, list, Sequence) and arguments:
         one = _reader(arguments[0])
         return lambda values: tuple([one(value) for value in values])
@@ -181,11 +176,6 @@ def _instant(value: datetime) -> datetime:
         raise msgspec.ValidationError(
             f"{value.isoformat()} is not within the years 1 to 9999 in UTC"
         ) from None
-
-
-def _struct_reader(kind: Any, hints: dict[str, Any]) -> Callable[[Any], Any]:
-    readers = {name: _reader(hints[name]) for name in kind.__struct_fields__}
-    return lambda value: kind(**{name: read(getattr(value, name)) for name, read in readers.items()})
 
 
 def _union_reader(kinds: Sequence[Any]) -> Callable[[Any], Any]:

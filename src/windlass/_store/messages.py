@@ -8,6 +8,7 @@ message: they need a connection to the database. `RemoteStore` has the verbs as 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, get_args
 
 import msgspec
@@ -37,6 +38,7 @@ class Request(Struct, Generic[T], frozen=True):
     scope: ClassVar[Scope]
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         cls.verb = cls.__name__.removesuffix("Request").lower()
 
     def call(self, store: Store) -> Coroutine[Any, Any, Any]:
@@ -241,7 +243,7 @@ RECORD_TYPES: dict[str, Any] = {
 """The types of records, by their names in messages and in the audit log."""
 
 _NAMES: dict[Any, str] = {kind: name for name, kind in RECORD_TYPES.items()}
-_decoders: dict[str, Decoder[Any]] = {}
+_decoder = cache(Decoder[Any])
 
 
 def record_type(name: str) -> type[Record]:
@@ -260,10 +262,8 @@ def record_name(kind: Any) -> str:
 def decode_record(name: str, data: bytes) -> Record:
     """Decode a record of the named type from JSON. Raises InvalidOption if it is not one."""
     kind = record_type(name)
-    if name not in _decoders:
-        _decoders[name] = Decoder(kind)
     try:
-        record: Record = _decoders[name].decode(data)
+        record: Record = _decoder(kind).decode(data)
     except msgspec.DecodeError as error:
         raise InvalidOption(f"invalid record of kind {name!r}: {error}") from None
     return record

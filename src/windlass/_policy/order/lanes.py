@@ -6,9 +6,7 @@ neither shares nor fairness has a single lane, "".
 
 from ..._model.queue import Fairness, QueueSettings, level_of
 
-REST = "rest"
-"""The tier of the levels without a share of their own."""
-
+REST = "rest"  # the tier of the levels without a share of their own
 _SEPARATOR = "\x1f"  # between tier and tenant; never part of a name
 _BEYOND = "\x20"  # sorts right after the separator
 _END = chr(0x10FFFF)

@@ -6,6 +6,7 @@ Stores evaluate these inside the transaction that claims, with the counts that t
 import hashlib
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from ..._model.limit import COLUMNS, Limit, Usage
 _MAX_VALUE = 100
 _SEPARATOR = "\x1f"  # between limit and value; never part of a name
 _BEYOND = "\x20"  # sorts right after the separator
+_grouping = attrgetter("queue", "type", "tenant", "by")
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -57,14 +59,7 @@ def limits_in_queue(limits: Iterable[Limit], queue: str) -> tuple[Limit, ...]:
 
 def regroups_tasks(before: Limit | None, after: Limit | None) -> bool:
     """Whether a change of a limit changes which tasks are counted together."""
-    if before is None or after is None:
-        return True
-    return (before.queue, before.type, before.tenant, before.by) != (
-        after.queue,
-        after.type,
-        after.tenant,
-        after.by,
-    )
+    return before is None or after is None or _grouping(before) != _grouping(after)
 
 
 def changes_refill(before: Limit | None, after: Limit | None) -> bool:

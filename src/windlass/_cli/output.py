@@ -3,7 +3,7 @@
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TextIO, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -27,22 +27,21 @@ Document: TypeAlias = Struct | dict[str, Any]
 
 def stdout() -> "Console":
     """The console for results."""
-    return _console(error=False)
+    return _console(sys.stdout)
 
 
 def stderr() -> "Console":
     """The console for errors, notes and questions."""
-    return _console(error=True)
+    return _console(sys.stderr)
 
 
-def _console(*, error: bool) -> "Console":
+def _console(stream: TextIO) -> "Console":
     from rich.console import Console
 
     class PipeConsole(Console):
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError  # handled where every command ends, in exit_codes.py
 
-    stream = sys.stderr if error else sys.stdout
     # A pipe has no width: tables are written to it whole.
     width = None if stream.isatty() else _UNBOUNDED
     return PipeConsole(file=stream, width=width, highlight=False, markup=True, emoji=False)

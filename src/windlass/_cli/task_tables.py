@@ -67,7 +67,8 @@ def attempt_columns(now: datetime) -> Sequence[Column[Attempt]]:
 
 
 def show_task(output: Output, task: Task, now: datetime, *, reveal: bool) -> None:
-    """Print every field of a task, except the traceback."""
+    """Print every field of a task, its traceback last."""
+    result = "" if task.result is None else json_text(shown_json(task.result, task.secret, reveal=reveal))
     output.fields(
         [
             ("id", task.id),
@@ -93,17 +94,13 @@ def show_task(output: Output, task: Task, now: datetime, *, reveal: bool) -> Non
             ("enqueued by", task.enqueued_by),
             ("trace", task.trace or ""),
             ("payload", json_text(shown_json(task.payload, task.secret, reveal=reveal))),
-            ("result", _result(task, reveal=reveal)),
-            ("error", (_error(task.error), "red")),
+            ("result", result),
+            ("error", (f"{task.error.type}: {task.error.message}" if task.error else "", "red")),
         ]
     )
-
-
-def show_traceback(output: Output, error: Error | None) -> None:
-    """Print the traceback of an error, if it was kept."""
-    if error is not None and error.traceback:
+    if task.error is not None and task.error.traceback:
         output.heading("traceback")
-        output.fields([("", error.traceback.rstrip())])
+        output.fields([("", task.error.traceback.rstrip())])
 
 
 def _attempt(task: Task) -> str:
@@ -123,10 +120,6 @@ def _moment(task: Task) -> datetime:
             return task.finished_at or task.created_at
 
 
-def _error(error: Error | None) -> str:
-    return "" if error is None else f"{error.type}: {error.message}"
-
-
 def _brief(error: Error | None) -> str:
     """An error for a narrow cell: its type without the module."""
     return "" if error is None else f"{error.type.rpartition('.')[2]}: {error.message}"
@@ -134,10 +127,6 @@ def _brief(error: Error | None) -> str:
 
 def _progress(task: Task) -> str:
     return "" if task.progress is None else f"{task.progress.fraction:.0%} {task.progress.message}".rstrip()
-
-
-def _result(task: Task, *, reveal: bool) -> str:
-    return "" if task.result is None else json_text(shown_json(task.result, task.secret, reveal=reveal))
 
 
 def _steps(steps: Sequence[Step], level: int = 0) -> list[str]:

@@ -14,7 +14,7 @@ from ..command import Cli, Commands, on_store
 from ..exit_codes import ExitCode
 from ..operator_actions import audit_options, name_command
 from ..options import duration, number_option, option_text
-from ..output import Column, Document, Styled
+from ..output import Column, Document
 from ..text import ago, duration_text
 
 
@@ -98,7 +98,7 @@ async def test(cli: Cli, name: str) -> None:
 def _columns(now: datetime, *, reveal: bool) -> Sequence[Column[AlertStatus]]:
     return (
         Column("alert", lambda one: one.alert.name, elastic=True),
-        Column("state", _state),
+        Column("state", lambda one: ("raised", "bold red") if one.raised else ("quiet", "green")),
         Column("since", lambda one: ago(one.alarm.raised_at, now)),
         Column("dead", lambda one: f"{'' if one.exact else '~'}{one.number:,}", right=True),
         Column("count", lambda one: f"{one.alert.count:,}", right=True),
@@ -108,10 +108,6 @@ def _columns(now: datetime, *, reveal: bool) -> Sequence[Column[AlertStatus]]:
         Column("webhook", lambda one: _webhook(one, reveal=reveal), elastic=True, optional=True),
         Column("unsent", lambda one: str(len(one.alarm.unsent) or ""), right=True, optional=True),
     )
-
-
-def _state(status: AlertStatus) -> Styled:
-    return ("raised", "bold red") if status.raised else ("quiet", "green")
 
 
 def _webhook(status: AlertStatus, *, reveal: bool) -> str:

@@ -10,17 +10,13 @@ from ..._store.protocol import Finding, Severity
 from ...config import read_settings
 from ..command import Cli, Command, pass_cli
 from ..exit_codes import ExitCode
-from ..output import Column, Styled
+from ..output import Column
 
 _STYLES = {Severity.OK: "green", Severity.WARNING: "yellow", Severity.ERROR: "bold red"}
 
 
-def _severity(finding: Finding) -> Styled:
-    return str(finding.severity), _STYLES[finding.severity]
-
-
 _COLUMNS = (
-    Column[Finding]("severity", _severity),
+    Column[Finding]("severity", lambda finding: (str(finding.severity), _STYLES[finding.severity])),
     Column[Finding]("subject", lambda finding: finding.subject),
     Column[Finding]("finding", lambda finding: finding.message, elastic=True, wraps=True),
 )

@@ -209,6 +209,7 @@ def _local_time(schedule: Schedule, instant: datetime) -> str:
 
 def _fields(status: ScheduleStatus, now: datetime, *, reveal: bool) -> list[tuple[str, str | Styled]]:
     schedule = status.schedule
+    bound = f", at most {schedule.at_most}" if schedule.missed is Missed.ALL else ""
     return [
         ("schedule", schedule.name),
         ("state", _state(status)),
@@ -218,7 +219,7 @@ def _fields(status: ScheduleStatus, now: datetime, *, reveal: bool) -> list[tupl
         ("next", stamp(status.next_at, now)),
         ("last", stamp(status.last_at, now)),
         ("last task", status.task_id or ""),
-        ("missed", _missed(schedule)),
+        ("missed", f"{schedule.missed}{bound}"),
         ("overlap", str(schedule.overlap)),
         ("jitter", duration_text(schedule.jitter)),
         ("type", schedule.type),
@@ -230,8 +231,3 @@ def _fields(status: ScheduleStatus, now: datetime, *, reveal: bool) -> list[tupl
         ("declared", "in code" if schedule.declared else "by an operator"),
         ("payload", json_text(shown_json(schedule.payload, schedule.secret, reveal=reveal))),
     ]
-
-
-def _missed(schedule: Schedule) -> str:
-    bound = f", at most {schedule.at_most}" if schedule.missed is Missed.ALL else ""
-    return f"{schedule.missed}{bound}"

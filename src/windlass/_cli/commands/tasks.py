@@ -15,7 +15,7 @@ from ..filters import filter_options, page_options
 from ..operator_actions import TaskAction, action_options, apply_action
 from ..options import task_id
 from ..output import Column
-from ..task_tables import attempt_columns, show_task, show_traceback, task_columns
+from ..task_tables import attempt_columns, show_task, task_columns
 
 
 @click.group(cls=Commands)
@@ -107,7 +107,6 @@ async def print_task(cli: Cli, task: Task, *, reveal: bool) -> None:
         return
     now = await cli.operator.now()
     show_task(cli.output, task, now, reveal=reveal)
-    show_traceback(cli.output, task.error)
     if made:
         cli.output.heading("attempts")
         cli.output.items(made, attempt_columns(now), attempt_document, none="")

@@ -8,7 +8,7 @@ import click
 from ..._documents.workers import worker_document
 from ..._model.record import Session
 from ..command import Cli, Command, on_store
-from ..output import Column, Styled
+from ..output import Column
 from ..text import ago
 
 
@@ -23,12 +23,10 @@ async def workers(cli: Cli) -> None:
 
 
 def _columns(now: datetime) -> Sequence[Column[Session]]:
-    def state(session: Session) -> Styled:
-        return ("alive", "green") if session.expires_at > now else ("expired", "bold red")
-
+    alive, expired = ("alive", "green"), ("expired", "bold red")
     return (
         Column("name", lambda session: session.worker.name, elastic=True, keeps_end=True),
-        Column("state", state),
+        Column("state", lambda session: alive if session.expires_at > now else expired),
         Column("busy", _busy, right=True),
         Column("heartbeat", lambda session: ago(session.beat_at, now)),
         Column("started", lambda session: ago(session.started_at, now)),

@@ -6,8 +6,8 @@ there: evidence that does not depend on the store.
 
 import asyncio
 import hashlib
-import os
 import time
+from pathlib import Path
 
 from ... import INJECTED, App, Backoff, Context
 
@@ -31,11 +31,8 @@ async def work_for(seconds: float, ctx: Context) -> None:
 
 def append(name: str, line: str) -> None:
     """Append a line in one system call, so that lines of several processes do not mix."""
-    log = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        os.write(log, f"{line}\n".encode())
-    finally:
-        os.close(log)
+    with Path(name).open("ab", buffering=0) as log:
+        log.write(f"{line}\n".encode())
 
 
 class ProviderDown(Exception):

@@ -6,7 +6,6 @@ demo ends for any reason: its standard input is a pipe from the demo, which is c
 
 import asyncio
 import logging
-import signal
 import sys
 import threading
 from asyncio.subprocess import PIPE, Process
@@ -62,7 +61,7 @@ class WorkerPool:
     async def kill(self, name: str) -> int:
         """Kill a worker with SIGKILL and return its process id."""
         process = self._processes.pop(name)
-        process.send_signal(signal.SIGKILL)
+        process.kill()
         self.killed.append(name)
         await process.wait()
         return process.pid

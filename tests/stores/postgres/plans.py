@@ -150,7 +150,8 @@ async def _make(server: Postgres, fill: Callable[[Tables], None]) -> str:
     url = new_schema(server.url)
     connections = Connections(parse(url))
     await schema.ensure(connections)
-    await partitions.ensure_days(connections, YESTERDAY - timedelta(days=DAYS), DAYS)
+    days = [YESTERDAY - timedelta(days=n) for n in range(1, DAYS + 1)]
+    await partitions.ensure_days(connections, days)
     await connections.close()
     with psycopg.connect(server.url, autocommit=True) as connection:
         tables = Tables(connection, parse(url).schema)

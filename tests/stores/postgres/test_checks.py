@@ -225,7 +225,7 @@ async def test_who_may_see_little_is_told_so(made: Connections, postgres15: Post
 def test_the_promise_is_what_the_server_is_set_up_for(
     settings: dict[str, str], durability: Durability, word: str
 ) -> None:
-    promise = Server(version=15, pooled=False, settings=settings).promise
+    promise = Server(pooled=False, settings=settings).promise
 
     assert promise.durability is durability
     assert word in promise.why

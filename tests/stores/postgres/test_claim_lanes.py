@@ -231,6 +231,19 @@ async def test_busy_lanes_do_not_hide_what_lies_outside_them(
     assert outside in claimed
 
 
+async def test_a_claim_from_an_empty_queue_with_random_fairness_ends(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes, "COUNTED_EVERY", 60.0)
+    await store.put(QueueSettings(name="q", fairness=Fairness.RANDOM))
+    await enqueue_one(store, queue="q", tenant="ada")
+    worker = await worker_on(store)
+    assert len(await worker.claim(5, "q")) == 1
+
+    async with asyncio.timeout(10):
+        assert await worker.claim(5, "q") == []
+
+
 async def test_many_claimers_get_every_task_exactly_once(store: PostgresStore) -> None:
     await store.put(FAIR)
     await store.put(Limit(name="each", by="tenant", running=400))

@@ -69,7 +69,7 @@ async def test_days_are_made_ahead_by_any_number_at_once(made: Connections) -> N
 async def test_a_day_whose_tasks_lie_elsewhere_already_is_left_out(made: Connections) -> None:
     await ended(made, NOON + 4 * DAY)
 
-    assert await partitions.ensure_days(made, TODAY + 3 * DAY, 3) == 2
+    assert await partitions.ensure_days(made, [TODAY + n * DAY for n in (3, 4, 5)]) == 2
 
     assert TODAY + 4 * DAY not in await partitions.existing(made)
     assert await run(made, "SELECT count(*) FROM {schema}.history_rest") == [1]

@@ -20,7 +20,7 @@ from windlass._stores.postgres.connection.address import parse
 from windlass._stores.postgres.connection.client import Connections
 from windlass._stores.postgres.read import count as counts
 from windlass._stores.postgres.read import find
-from windlass._stores.postgres.script import Ask, Row
+from windlass._stores.postgres.script import Query, Row
 
 STATE, QUEUE = Dimension.STATE, Dimension.QUEUE
 NOW = datetime.now(UTC)
@@ -59,12 +59,12 @@ class Watched(Connections):
 
     plans: list[str]
 
-    async def fetch(self, ask: Ask) -> Sequence[Row]:
-        if ask.sql is not None:
+    async def fetch(self, query: Query) -> Sequence[Row]:
+        if query.sql is not None:
             async with self.one() as connection:
-                rows = await connection.fetch(f"EXPLAIN {ask.sql}", *ask.parameters)
+                rows = await connection.fetch(f"EXPLAIN {query.sql}", *query.parameters)
                 self.plans.append("\n".join(row[0] for row in rows))
-        return await super().fetch(ask)
+        return await super().fetch(query)
 
 
 async def run(connections: Connections, sql: str, *parameters: Any) -> list[Any]:

@@ -2,24 +2,25 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import TypeVar
 
 import msgspec
 
 from ..._model.filter import Action, By, Replay
+from ..._model.limit import Limit
 from ..._model.queue import QueueSettings
-from ..._model.record import KINDS, Record, StoredRecord
+from ..._model.record import KINDS, Record, Session, StoredRecord
 from ..._model.state import State
 from ..._model.task import TaskId
 from ..._policy.order.lanes import changes_lanes
 from ..rules.actions import apply as apply_rule
 from ..rules.audit import audited_put, audited_removal
+from ..rules.questions import Rule
+from .claim import relayout
 from .queue_layout import Environment, read_settings
-from .rule_player import run, write_audit
-from .script import Script, ask, value
+from .rule_player import transact, write_audit
+from .script import Script, fetch, value
 from .unit_of_work import UnitOfWork
 
-T = TypeVar("T")
 _encoder = msgspec.json.Encoder()
 
 
@@ -27,64 +28,70 @@ def apply(
     env: Environment, action: Action, ids: Sequence[TaskId], states: Collection[State], limit: int
 ) -> Script[list[TaskId]]:
     """Apply an action to those of these tasks that are still in one of the states."""
-    unit = UnitOfWork((yield from value("now", env.clock)))
-    yield from unit.load(ids)
-    if isinstance(action, Replay):
-        yield from unit.load_cancelled(ids)
-    loaded = [task_id for task_id in ids if unit.get(task_id) is not None]
-    done = yield from run(env, unit, apply_rule(unit, action, loaded, states, limit))
-    yield from unit.flush()
-    yield from unit.wake()
-    return done
 
+    def rule(unit: UnitOfWork) -> Rule[list[TaskId]]:
+        loaded = [task_id for task_id in ids if unit.get(task_id) is not None]
+        return apply_rule(unit, action, loaded, states, limit)
 
-def put(
-    clock: datetime | None, record: QueueSettings | StoredRecord, by: By | None, writing: Script[T]
-) -> Script[T]:
-    """Store a record by the script given, and audit it."""
-    result = yield from writing
-    if by is not None:
-        yield from write_audit([audited_put(record, by, (yield from value("now", clock)))])
-    return result
-
-
-def remove(
-    clock: datetime | None, kind: type[Record], name: str, by: By | None, removing: Script[T]
-) -> Script[T]:
-    """Remove a record by the script given, and audit it if the script returns something true."""
-    result = yield from removing
-    if result and by is not None:
-        yield from write_audit([audited_removal(kind, name, by, (yield from value("now", clock)))])
-    return result
+    return transact(env, rule, ids, cancelled=ids if isinstance(action, Replay) else ())
 
 
 # -- records -----------------------------------------------------------------------------------------
 
 
-def put_record(record: StoredRecord) -> Script[None]:
-    """Store a record in place of the one of the same kind and name."""
-    yield from ask("put_record", KINDS[type(record)], record.name, _encoder.encode(record).decode())
-
-
-def put_queue(clock: datetime | None, settings: QueueSettings) -> Script[bool]:
-    """Store a queue's settings; return whether its tasks change lanes."""
-    before = yield from value("queue_settings", settings.name)
-    text = _encoder.encode(settings).decode()
-    yield from ask(
-        "put_queue", settings.name, settings.paused, settings.stripes, text, settings.is_laned, clock
-    )
-    yield from ask("wake", [settings.name])
-    moved = changes_lanes(None if before is None else read_settings(before), settings)
-    if moved:
-        yield from ask("mark_moving", [settings.name])
+def put(
+    clock: datetime | None, record: QueueSettings | StoredRecord, by: By | None
+) -> Script[Collection[str | None]]:
+    """Store a record and audit it; return the queues whose tasks must be moved then (None: all queues)."""
+    moved: Collection[str | None] = ()
+    if isinstance(record, QueueSettings):
+        moved = yield from _put_queue(clock, record)
+    elif isinstance(record, Limit):
+        moved = yield from relayout.put_limit(clock, record)
+    else:
+        yield from fetch("put_record", KINDS[type(record)], record.name, _encoder.encode(record).decode())
+    if by is not None:
+        yield from write_audit([audited_put(record, by, (yield from value("now", clock)))])
     return moved
 
 
-def remove_queue(clock: datetime | None, name: str) -> Script[bool]:
+def _put_queue(clock: datetime | None, settings: QueueSettings) -> Script[list[str]]:
+    before = yield from value("queue_settings", settings.name)
+    text = _encoder.encode(settings).decode()
+    yield from fetch(
+        "put_queue", settings.name, settings.paused, settings.stripes, text, settings.is_laned, clock
+    )
+    yield from fetch("wake", [settings.name])
+    if not changes_lanes(None if before is None else read_settings(before), settings):
+        return []
+    yield from fetch("mark_moving", [settings.name])
+    return [settings.name]
+
+
+def remove(
+    clock: datetime | None, kind: type[Record], name: str, by: By | None
+) -> Script[tuple[bool, Collection[str | None]]]:
+    """Remove a record; return whether it existed, and the queues as `put` does. Audited if it existed."""
+    moved: Collection[str | None] = ()
+    if kind is QueueSettings:
+        removed, moved = (yield from _remove_queue(clock, name)), [name]
+    elif kind is Limit:
+        moved = yield from relayout.remove_limit(clock, name)
+        removed = bool(moved)
+    elif kind is Session:
+        removed = bool((yield from fetch("remove_session", name)))
+    else:
+        removed = bool((yield from fetch("remove_record", KINDS[kind], name)))
+    if removed and by is not None:
+        yield from write_audit([audited_removal(kind, name, by, (yield from value("now", clock)))])
+    return removed, moved
+
+
+def _remove_queue(clock: datetime | None, name: str) -> Script[bool]:
     """Remove a queue's settings; return whether there were any. Wakes workers, as it may have been paused."""
     before = yield from value("queue_settings", name)
     removed = yield from value("remove_queue", name, clock)
     if before is not None and changes_lanes(read_settings(before), None):
-        yield from ask("mark_moving", [name])
-    yield from ask("wake", [name])
+        yield from fetch("mark_moving", [name])
+    yield from fetch("wake", [name])
     return removed is not None

@@ -11,17 +11,15 @@ from ..._clock import Clock
 from ..._store.protocol import Promise
 from ...errors import StoreError
 from . import schema
-from .claim.claimer import Claimer
 from .connection.address import Address, parse
 from .connection.client import Connections
 from .connection.server import UNKNOWN
 from .enqueue.coalesce import Coalescer
-from .enqueue.repeats import RecentIds
+from .enqueue.plain import RecentIds
 from .notify import WakeHub
 from .own_transaction import PsycopgPool
 from .queue_layout import Environment, QueueLayout
-from .script import Ask, Row, Script
-from .upkeep.prune import Pruner
+from .script import Query, Row, Script
 
 T = TypeVar("T")
 
@@ -42,32 +40,26 @@ class Database:
         self.connections = Connections(address)
         self._untuned = Connections(address, tuned=False)  # for ctx.transaction()
         self._psycopg = PsycopgPool(address)  # the same for sync handlers
-        self._claimer = Claimer(self.layout)
         self._recent_ids = RecentIds()
-        self._pruner = Pruner()
         self._hubs: dict[asyncio.AbstractEventLoop, WakeHub] = {}
         self._coalescers: dict[asyncio.AbstractEventLoop, Coalescer] = {}
         _open.add(self)
 
     @classmethod
     def from_url(cls, url: str, *, clock: Clock | None = None) -> Self:
-        """Make the store for a postgresql:// URL."""
         return cls(parse(url), clock=clock)
 
     def another(self) -> Self:
-        """Make another store for the same database, with connections of its own."""
         return type(self)(self.address, clock=self.clock)
 
     @property
     def promise(self) -> Promise:
-        """What an acknowledged write survives with the server's settings."""
         server = self.connections.server
         return UNKNOWN if server is None else server.promise
 
     # -- open and close ------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connect, and create the schema if there is none."""
         self._closed = False
         if not self._ready:
             with self.connections.translated_errors():
@@ -75,7 +67,6 @@ class Database:
             self._ready = True
 
     async def close(self) -> None:
-        """Close every connection."""
         self._closed = True
         self._ready = False
         hub = self._hubs.pop(asyncio.get_running_loop(), None)
@@ -107,7 +98,7 @@ class Database:
         """Return the time of a test's clock, or else of the database's."""
         if self.clock is not None:
             return self.clock.now()
-        now: datetime = (await self.fetch(Ask("now", (None,))))[0][0]
+        now: datetime = (await self.fetch(Query("now", (None,))))[0][0]
         return now
 
     @property
@@ -123,16 +114,15 @@ class Database:
     async def refresh_layout(self) -> None:
         """Read how queues are laid out; other processes may change it."""
         self.layout.mark_fresh()
-        self.layout.update(await self.fetch(Ask("layout")))
+        self.layout.update(await self.fetch(Query("layout")))
 
     # -- statements ----------------------------------------------------------------------------------
 
-    async def fetch(self, ask: Ask) -> Sequence[Row]:
-        """Run one statement and return its rows."""
+    async def fetch(self, query: Query) -> Sequence[Row]:
         if self._closed or not self._ready:
             await self._ensure_open()
         with self.connections.translated_errors():
-            return await self.connections.fetch(ask)
+            return await self.connections.fetch(query)
 
     async def play(self, make: Callable[[], Script[T]]) -> T:
         """Run a script in a transaction; a new one is made for each attempt."""

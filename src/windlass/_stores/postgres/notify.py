@@ -19,7 +19,7 @@ from ..._model.state import State
 from ..._store.protocol import Wake
 from ..._timers import Timer, wait_for_event
 from .connection.client import Connections
-from .script import Ask
+from .script import Query
 from .statements import in_schema, statement
 
 logger = logging.getLogger("windlass.postgres")
@@ -64,7 +64,6 @@ class Wakes:
         return sorted(self._payloads)
 
     def clear(self) -> None:
-        """Clear them once they have been sent."""
         self._payloads.clear()
 
 
@@ -109,7 +108,6 @@ class WakeHub:
 
     @asynccontextmanager
     async def listen(self, queues: Sequence[str]) -> AsyncIterator[Listener]:
-        """Listen for these queues."""
         listener = Listener(queues)
         self._listeners.add(listener)
         if self._listening is None or self._listening.done():
@@ -125,7 +123,6 @@ class WakeHub:
                 await self.close()
 
     async def close(self) -> None:
-        """Stop listening."""
         self._recheck.cancel()
         listening, self._listening = self._listening, None
         if listening is not None:
@@ -255,7 +252,7 @@ class WakeHub:
         seen: object = None
         while True:
             await asyncio.sleep(_POLL_SECONDS * (0.5 + random.random()))
-            ((ready, next_at),) = await self._connections.fetch(Ask("poll", (self._queues(),)))
+            ((ready, next_at),) = await self._connections.fetch(Query("poll", (self._queues(),)))
             for listener in self._listeners:
                 if not listener.queues.isdisjoint(ready or ()):
                     listener.add(Wake.READY)

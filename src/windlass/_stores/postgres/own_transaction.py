@@ -65,7 +65,6 @@ class PsycopgPool:
         connection.close()
 
     def close(self) -> None:
-        """Close the free connections."""
         with self._lock:
             free, self._free = self._free, deque(maxlen=self._address.connections)
         for connection in free:

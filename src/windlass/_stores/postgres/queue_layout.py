@@ -33,8 +33,8 @@ _ALL_QUEUES = ""
 START: tuple[int, TaskId] = (-(2**63), "00000000-0000-0000-0000-000000000000")
 """Lower than any rank and id."""
 
-_settings = msgspec.json.Decoder(QueueSettings)
-_limit = msgspec.json.Decoder(Limit)
+read_settings = msgspec.json.Decoder(QueueSettings).decode
+read_limit = msgspec.json.Decoder(Limit).decode
 
 
 class Stripe(Struct, frozen=True):
@@ -108,7 +108,6 @@ class QueueLayout:
     # -- enqueue -------------------------------------------------------------------------------------
 
     def placement(self, new: NewTask) -> Placement:
-        """Return where a new task goes."""
         if self._is_plain:
             return _FIRST_STRIPE
         if self.has_lanes(new.queue):
@@ -122,7 +121,6 @@ class QueueLayout:
     # -- claim ---------------------------------------------------------------------------------------
 
     def has_lanes(self, queue: str) -> bool:
-        """Whether claims read the queue's lanes."""
         return bool(self._laned) and (queue in self._laned or None in self._laned)
 
     def is_guarded(self, queue: str) -> bool:
@@ -134,11 +132,9 @@ class QueueLayout:
         return bool(self._read) and any(queue in self._read for queue in queues)
 
     def random_stripes(self, queues: Sequence[str]) -> list[Stripe]:
-        """Return one stripe of each queue, at random."""
         return [Stripe(queue, random.randrange(self._read.get(queue, 1))) for queue in queues]
 
     def all_stripes(self, queues: Sequence[str]) -> list[Stripe]:
-        """Return every stripe of every queue."""
         return [Stripe(queue, number) for queue in queues for number in range(self._read.get(queue, 1))]
 
 
@@ -148,13 +144,3 @@ class Environment(Struct, frozen=True, kw_only=True):
     schema: str
     clock: datetime | None = None
     layout: QueueLayout = field(default_factory=QueueLayout)
-
-
-def read_settings(text: str) -> QueueSettings:
-    """Decode the settings of a queue."""
-    return _settings.decode(text)
-
-
-def read_limit(text: str) -> Limit:
-    """Decode a limit."""
-    return _limit.decode(text)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
@@ -10,8 +10,10 @@ from ..._model.attempt import Attempt
 from ..._model.state import State
 from ..._model.task import Error, NewTask, Progress, Task, TaskId, is_task_id
 from .queue_layout import Placement
+from .script import Row
 
-Row: TypeAlias = Sequence[Any]
+HISTORY = (State.COMPLETED, State.CANCELLED)
+"""The states of tasks in the history; all others are in the table of tasks."""
 
 _STATES = {state.value: state for state in State}
 _texts = msgspec.json.Decoder(tuple[str, ...])
@@ -41,50 +43,21 @@ def read_leased(
     result: bytes | None = None,
 ) -> Task:
     """Build a task from a row of the slot `leased_columns`: one just claimed, unless the rest differs."""
-    # Unpacked by position, which is quickest: every claimed task passes here.
+    # By position, in the order of the columns and of Task, for speed: every claimed task passes here.
     (id_, type_, payload, root, queue, tenant, priority, boost, max_attempts, timeout, next_, result_into,
      secret, trace, enqueued_by, idempotency_key, fingerprint, after, created_at, claimed_at, attempt, fence,
      run_at, session, worker, cancel_requested, error_type, error_message, error_traceback,
      duration, unhandled_since) = row  # fmt: skip
     return Task(
-        id=id_,
-        type=type_,
-        payload=payload,
-        root=root,
-        queue=queue,
-        tenant=tenant,
-        priority=priority,
-        boost=boost,
-        state=state,
-        attempt=attempt,
-        max_attempts=max_attempts,
-        fence=fence,
-        run_at=run_at,
-        created_at=created_at,
-        claimed_at=claimed_at,
-        finished_at=finished_at,
-        timeout=timeout,
-        session=session,
-        worker=worker,
-        duration=duration,
-        progress=progress,
-        result=result,
-        cancel_requested=cancel_requested,
-        error=None if error_type is None else read_error(error_type, error_message, error_traceback),
-        idempotency_key=idempotency_key,
-        fingerprint=fingerprint,
-        next=next_,
-        after=() if after is None else _texts.decode(after),
-        result_into=result_into,
-        secret=() if secret is None else _texts.decode(secret),
-        trace=trace,
-        enqueued_by=enqueued_by,
-        unhandled_since=unhandled_since,
-    )
+        id_, type_, payload, root, queue, tenant, priority, boost, state, attempt, max_attempts, fence,
+        run_at, created_at, claimed_at, finished_at, timeout, session, worker, duration, cancel_requested,
+        progress, result, read_error(error_type, error_message, error_traceback), idempotency_key,
+        fingerprint, next_, () if after is None else _texts.decode(after), result_into,
+        () if secret is None else _texts.decode(secret), trace, enqueued_by, unhandled_since,
+    )  # fmt: skip
 
 
 def read_error(type_: str | None, message: str | None, traceback: str | None) -> Error | None:
-    """Build an error from its three columns."""
     return None if type_ is None else Error(type=type_, message=message or "", traceback=traceback)
 
 
@@ -120,42 +93,18 @@ def listed(texts: tuple[str, ...]) -> str | None:
 
 def new_row(new: NewTask, placement: Placement, *, awaited: bool = False, waiting: bool = False) -> Row:
     """Return the parameters of enqueue.sql for one task, after the clock."""
-    return (
-        new.run_at,
-        new.delay,
-        waiting,
-        *plain_row(new, placement),
-        new.idempotency_key,
-        new.fingerprint,
-        listed(new.after),
-        awaited,
-    )
+    checked = (new.idempotency_key, new.fingerprint, listed(new.after))
+    return (new.run_at, new.delay, waiting, *plain_row(new, placement), *checked, awaited)
 
 
 def plain_row(new: NewTask, placement: Placement) -> Row:
     """Return the columns of a task without key, fingerprint or predecessors: statements.PLAIN_COLUMNS."""
     return (
-        new.id,
-        new.type,
-        new.payload,
-        new.root,
-        new.queue,
-        new.tenant,
-        new.priority,
-        new.boost,
-        new.max_attempts,
-        new.timeout,
-        new.next,
-        new.result_into,
-        listed(new.secret),
-        new.trace,
-        new.enqueued_by,
-        placement.stripe,
-        placement.lane,
-        placement.key,
-    )
+        new.id, new.type, new.payload, new.root, new.queue, new.tenant, new.priority, new.boost,
+        new.max_attempts, new.timeout, new.next, new.result_into, listed(new.secret), new.trace,
+        new.enqueued_by, placement.stripe, placement.lane, placement.key,
+    )  # fmt: skip
 
 
 def error_columns(error: Error | None) -> tuple[str | None, str | None, str | None]:
-    """Return the three columns of an error."""
     return (None, None, None) if error is None else (error.type, error.message, error.traceback)

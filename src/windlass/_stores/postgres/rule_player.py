@@ -2,29 +2,37 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypeVar, assert_never
 
 from msgspec.structs import astuple
 
 from ..._model.attempt import MAX_RECORDED, Attempt
 from ..._model.record import Audit
-from ..._model.task import Enqueued, NewTask, Task, TaskId
+from ..._model.task import Enqueued, NewTask, TaskId
 from ..rules import questions
 from ..rules.admission import admit, is_plain
 from ..rules.questions import Rule
 from .enqueue.plain import insert_columns, insert_plain
 from .queue_layout import Environment
 from .rows import columns_of, error_columns, ids_of, new_row
-from .script import Script, ask, pairs, value
+from .script import Script, answered, fetch, pairs, value
 from .statements import NEW_COLUMNS
 from .unit_of_work import UnitOfWork
 
 T = TypeVar("T")
 
 
-def transact(env: Environment, make_rule: Callable[[UnitOfWork], Rule[T]]) -> Script[T]:
-    """Run a rule in a unit of work of its own: write its changes, and notify listeners."""
+def transact(
+    env: Environment,
+    make_rule: Callable[[UnitOfWork], Rule[T]],
+    ids: Sequence[TaskId] = (),
+    cancelled: Sequence[TaskId] = (),
+) -> Script[T]:
+    """Run a rule in a unit of work of its own: load these tasks, write its changes, and notify listeners."""
     unit = UnitOfWork((yield from value("now", env.clock)))
+    yield from unit.load(ids)
+    yield from unit.load_cancelled(cancelled)
     result = yield from run(env, unit, make_rule(unit))
     yield from unit.flush()
     yield from unit.wake()
@@ -33,13 +41,7 @@ def transact(env: Environment, make_rule: Callable[[UnitOfWork], Rule[T]]) -> Sc
 
 def run(env: Environment, unit: UnitOfWork, rule: Rule[T]) -> Script[T]:
     """Run a rule; its changes are in the unit of work afterwards."""
-    try:
-        question = next(rule)
-        while True:
-            question = rule.send((yield from _answer(env, unit, question)))
-    except StopIteration as end:
-        result: T = end.value
-        return result
+    return answered(rule, partial(_answer, env, unit))
 
 
 def enqueue(env: Environment, batch: Sequence[NewTask]) -> Script[list[Enqueued]]:
@@ -54,7 +56,8 @@ def _answer(
 ) -> Script[Any]:
     match question:
         case questions.LoadTasks(ids):
-            return (yield from _load(unit, ids))
+            yield from unit.load(ids)
+            return {task_id: task for task_id in ids if (task := unit.get(task_id)) is not None}
         case questions.States(ids):
             yield from unit.flush()
             return (yield from pairs("states", ids_of(ids)))
@@ -62,15 +65,15 @@ def _answer(
             return (yield from pairs("ended_fences", ids_of(ids)))
         case questions.Dependents(predecessors):
             awaited = [task_id for task_id in predecessors if unit.is_awaited(task_id)]
-            return [row[1] for row in (yield from ask("dependents", awaited))] if awaited else ()
+            return [row[1] for row in (yield from fetch("dependents", awaited))] if awaited else ()
         case questions.StillWaiting(ids):
             yield from unit.flush()
-            return {row[0] for row in (yield from ask("still_waiting", ids))}
+            return {row[0] for row in (yield from fetch("still_waiting", ids))}
         case questions.TakenKeys(tasks):
             return (yield from _take_keys(unit.now, tasks))
         case questions.TakenFingerprints(fingerprints):
             # Other transactions that ask for one of these wait until this one has ended.
-            yield from ask("lock_fingerprints", fingerprints)
+            yield from fetch("lock_fingerprints", fingerprints)
             return (yield from pairs("taken_fingerprints", fingerprints))
         case questions.LockPredecessors(ids):
             wanted = ids_of(ids)
@@ -85,7 +88,7 @@ def _write(env: Environment, write: questions.Write) -> Script[None]:
         case questions.InsertTasks():
             yield from _insert(env, write)
         case questions.DropDependencies(ids):
-            yield from ask("delete_dependencies", ids)
+            yield from fetch("delete_dependencies", ids)
         case questions.RecordAttempts(attempts):
             yield from _record(attempts)
         case questions.DeleteDead(tasks):
@@ -99,21 +102,16 @@ def _write(env: Environment, write: questions.Write) -> Script[None]:
 # -- questions ---------------------------------------------------------------------------------------
 
 
-def _load(unit: UnitOfWork, ids: Sequence[TaskId]) -> Script[Mapping[TaskId, Task]]:
-    yield from unit.load(ids)
-    return {task_id: task for task_id in ids if (task := unit.get(task_id)) is not None}
-
-
 def _take_keys(now: datetime, tasks: Sequence[NewTask]) -> Script[Mapping[tuple[str, str], questions.Key]]:
     """Insert the keys that are free, and read the tasks that the others belong to."""
     rows = [
         (new.tenant, new.idempotency_key, new.id, new.idempotency_digest, _until(new, now)) for new in tasks
     ]
     columns = columns_of(rows, 5)
-    inserted = {(row[0], row[1]) for row in (yield from ask("take_keys", now, *columns))}
+    inserted = {(row[0], row[1]) for row in (yield from fetch("take_keys", now, *columns))}
     return {
         (tenant, key): questions.Key(task_id, digest)
-        for tenant, key, task_id, digest in (yield from ask("key_owners", *columns[:2]))
+        for tenant, key, task_id, digest in (yield from fetch("key_owners", *columns[:2]))
         if (tenant, key) not in inserted
     }
 
@@ -139,38 +137,30 @@ def _insert(env: Environment, asked: questions.InsertTasks) -> Script[None]:
     inserted = yield insert_columns(env, asked.tasks, columns_of(rows, NEW_COLUMNS))
     assert len(inserted) == len(rows), "tasks were inserted by another transaction during their own enqueue"
     if asked.dependencies:
-        yield from ask("insert_dependencies", *columns_of(asked.dependencies, 2))
+        yield from fetch("insert_dependencies", *columns_of(asked.dependencies, 2))
 
 
 def _record(attempts: Sequence[Attempt]) -> Script[None]:
     rows = [
         (
-            attempt.task_id,
-            attempt.fence,
-            attempt.number,
-            attempt.worker,
-            attempt.claimed_at,
-            attempt.finished_at,
-            attempt.duration,
-            attempt.outcome,
-            *error_columns(attempt.error),
-            attempt.trace,
+            one.task_id, one.fence, one.number, one.worker, one.claimed_at, one.finished_at, one.duration,
+            one.outcome, *error_columns(one.error), one.trace,
         )
-        for attempt in attempts
-    ]
-    yield from ask("insert_attempts", *columns_of(rows, 12))
+        for one in attempts
+    ]  # fmt: skip
+    yield from fetch("insert_attempts", *columns_of(rows, 12))
     long = [attempt.task_id for attempt in attempts if attempt.fence > MAX_RECORDED]
     if long:  # With fewer leases there cannot be more records.
-        yield from ask("delete_old_attempts", long, MAX_RECORDED)
+        yield from fetch("delete_old_attempts", long, MAX_RECORDED)
 
 
 def delete_dead(ids: Sequence[TaskId]) -> Script[None]:
     """Delete dead tasks, their attempts, and the idempotency keys that last as long as they do."""
-    yield from ask("delete_dead", ids)
-    yield from ask("delete_attempts_and_keys", ids)
+    yield from fetch("delete_dead", ids)
+    yield from fetch("delete_attempts_and_keys", ids)
 
 
 def write_audit(entries: Sequence[Audit]) -> Script[None]:
     """Add entries to the audit log, in the transaction of what they record."""
     rows = [astuple(entry) for entry in entries]
-    yield from ask("insert_audit", *columns_of(rows, len(Audit.__struct_fields__)))
+    yield from fetch("insert_audit", *columns_of(rows, len(Audit.__struct_fields__)))

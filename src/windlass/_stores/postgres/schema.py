@@ -5,7 +5,6 @@ once. Nothing outlives a transaction, so migrations work through any pooler.
 """
 
 import hashlib
-from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
 
@@ -15,7 +14,7 @@ from ..._store.protocol import Migration
 from ..migrations import Move, Step, load_steps, next_move, overview, require_current
 from .connection.client import Connections
 from .connection.pool import Connection
-from .script import Ask, Row, Script, play, value
+from .script import Query, Script, value
 from .statements import in_schema, statement
 from .upkeep import partitions
 
@@ -38,7 +37,6 @@ CREATE TABLE IF NOT EXISTS windlass.schema_version (
 
 @cache
 def steps() -> tuple[Step, ...]:
-    """Return the steps that this code knows."""
     assert __package__
     return load_steps(__package__)
 
@@ -81,7 +79,6 @@ async def migrate(
 
 
 async def listed(connections: Connections) -> tuple[Migration, ...]:
-    """Return every step that this code or the database knows."""
     return overview(steps(), await _read_version(connections))
 
 
@@ -92,7 +89,7 @@ def display(connections: Connections) -> str:
 
 async def _read_version(connections: Connections) -> int:
     try:
-        rows = await connections.fetch(Ask("schema_number"))
+        rows = await connections.fetch(Query("schema_number"))
     except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
         return 0
     return int(rows[0][0]) if rows else 0
@@ -105,7 +102,9 @@ async def _take_step(
     async with connection.transaction(isolation="read_committed"):
         await connection.execute(_LOCK.format(key=lock_key(schema)), timeout=_STEP_SECONDS)
         await connection.execute(_LOCK_TIMEOUT)
-        move = next_move(steps(), await _number(connection, schema), target)
+        known = await connection.fetchval(statement("schema_exists", schema))
+        at = await connection.fetchval(statement("schema_number", schema)) if known else 0
+        move = next_move(steps(), at or 0, target)
         if move is None:
             return None
         # Only if there is none: CREATE SCHEMA IF NOT EXISTS needs the privilege even if the schema exists.
@@ -115,18 +114,10 @@ async def _take_step(
         await connection.execute(in_schema(_CREATE_TABLE, schema))
         await connection.execute(statement("put_schema_number", schema), move.arrives_at)
         if move.step.number == move.arrives_at == 1:
-            at = now or await connection.fetchval("SELECT clock_timestamp()")
-            for day in partitions.around(at):
+            today = now or await connection.fetchval("SELECT clock_timestamp()")
+            for day in partitions.around(today):
                 await connection.execute(partitions.create_statement(day, schema))
     return move
-
-
-async def _number(connection: Connection, schema: str) -> int:
-    async def fetch(ask: Ask) -> Sequence[Row]:
-        rows: Sequence[Row] = await connection.fetch(statement(ask.name, schema), *ask.parameters)
-        return rows
-
-    return await play(number(), fetch)
 
 
 def lock_key(schema: str) -> int:

@@ -6,14 +6,17 @@ them.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from .connection.address import Address
+
+Q = TypeVar("Q")
 T = TypeVar("T")
 
 Row: TypeAlias = Sequence[Any]
 
 
-class Ask(NamedTuple):
+class Query(NamedTuple):
     """A statement, by the name of its file or as text, and its parameters."""
 
     name: str
@@ -21,28 +24,36 @@ class Ask(NamedTuple):
     sql: str | None = None
 
 
-Script: TypeAlias = Generator[Ask, Sequence[Row], T]
+Script: TypeAlias = Generator[Query, Sequence[Row], T]
 
 
-def ask(name: str, *parameters: Any) -> Script[Sequence[Row]]:
+class Source(Protocol):
+    """What runs single statements: a store, or its connections."""
+
+    address: Address
+
+    async def fetch(self, query: Query) -> Sequence[Row]: ...
+
+
+def fetch(name: str, *parameters: Any) -> Script[Sequence[Row]]:
     """Return all rows of a statement."""
-    rows: Sequence[Row] = yield Ask(name, parameters)
+    rows: Sequence[Row] = yield Query(name, parameters)
     return rows
 
 
 def pairs(name: str, *parameters: Any) -> Script[dict[str, Any]]:
     """Return the rows of a statement with two columns, as a mapping from the first to the second."""
-    rows = yield from ask(name, *parameters)
+    rows = yield from fetch(name, *parameters)
     return {row[0]: row[1] for row in rows}
 
 
 def value(name: str, *parameters: Any) -> Script[Any]:
     """Return the first column of the first row; None if there is no row."""
-    rows = yield from ask(name, *parameters)
+    rows = yield from fetch(name, *parameters)
     return rows[0][0] if rows else None
 
 
-async def play(script: Script[T], fetch: Callable[[Ask], Awaitable[Sequence[Row]]]) -> T:
+async def play(script: Script[T], fetch: Callable[[Query], Awaitable[Sequence[Row]]]) -> T:
     """Run a script to its end; errors are raised within it, so that it can undo what it has done."""
     try:
         wanted = next(script)
@@ -60,17 +71,26 @@ async def play(script: Script[T], fetch: Callable[[Ask], Awaitable[Sequence[Row]
         return result
 
 
-def play_blocking(script: Script[T], fetch: Callable[[Ask], Sequence[Row]]) -> T:
-    """Run a script like `play`, in this thread."""
+def play_blocking(script: Script[T], fetch: Callable[[Query], Sequence[Row]]) -> T:
+    """Run a script like `play`, in this thread: a coroutine that awaits nothing ends in its first step."""
+
+    async def fetch_at_once(query: Query) -> Sequence[Row]:
+        return fetch(query)
+
     try:
-        wanted = next(script)
+        play(script, fetch_at_once).send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise AssertionError("a blocking script was suspended")
+
+
+def answered(rule: Generator[Q, Any, T], answer: Callable[[Q], Script[Any]]) -> Script[T]:
+    """Run a rule to its end, within a script that answers its questions by statements."""
+    try:
+        question = next(rule)
         while True:
-            try:
-                rows = fetch(wanted)
-            except BaseException as error:  # noqa: BLE001 - the script raises it again
-                wanted = script.throw(error)
-            else:
-                wanted = script.send(rows)
+            question = rule.send((yield from answer(question)))
     except StopIteration as end:
         result: T = end.value
         return result

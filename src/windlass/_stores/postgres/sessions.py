@@ -8,30 +8,31 @@ import msgspec
 from ..._model.lease import Claimed, Heartbeat, Lease
 from ..._model.task import TaskId
 from ..rules import refusals
+from ..rules.questions import Rule
 from ..rules.sessions import release_unacknowledged_claims
 from .queue_layout import Environment
-from .rows import Row, columns_of, ids_of, read_leased
-from .rule_player import run
-from .script import Ask, Script, ask, value
+from .rows import columns_of, ids_of, read_leased
+from .rule_player import transact
+from .script import Query, Row, Script, fetch, value
 from .unit_of_work import UnitOfWork
 
 _encoder = msgspec.json.Encoder()
 
 
-def heartbeat(clock: datetime | None, beat: Heartbeat) -> Ask:
+def heartbeat(clock: datetime | None, beat: Heartbeat) -> Query:
     """Renew or open the session, and read what it holds, in one round trip. No row: the session is gone."""
     about = _encoder.encode(beat.worker).decode()
     parameters = (clock, beat.session, beat.worker.name, about, beat.lease_for, beat.opening)
-    return Ask("heartbeat", parameters)
+    return Query("heartbeat", parameters)
 
 
-def report(beat: Heartbeat) -> Ask:
+def report(beat: Heartbeat) -> Query:
     """Write the progress of the session's tasks whose leases hold."""
     rows = [
         (reported.lease.task_id, reported.lease.fence, reported.progress.fraction, reported.progress.message)
         for reported in beat.progress
     ]
-    return Ask("put_progress", tuple(columns_of(rows, 4)))
+    return Query("put_progress", tuple(columns_of(rows, 4)))
 
 
 def running(rows: Sequence[Row]) -> dict[Lease, bool]:
@@ -41,23 +42,23 @@ def running(rows: Sequence[Row]) -> dict[Lease, bool]:
 
 def release(env: Environment, beat: Heartbeat, ids: Sequence[TaskId]) -> Script[None]:
     """Release claims that the worker cannot know of, as far as they are still unacknowledged."""
-    unit = UnitOfWork((yield from value("now", env.clock)))
-    yield from unit.load(ids)
-    claims = {task_id: unit.number(task_id) for task_id in ids if unit.get(task_id) is not None}
-    yield from run(env, unit, release_unacknowledged_claims(unit, beat, claims))
-    yield from unit.flush()
-    yield from unit.wake()
+
+    def rule(unit: UnitOfWork) -> Rule[None]:
+        claims = {task_id: unit.number(task_id) for task_id in ids if unit.get(task_id) is not None}
+        return release_unacknowledged_claims(unit, beat, claims)
+
+    return transact(env, rule, ids)
 
 
-def held(beat: Heartbeat) -> Ask:
+def held(beat: Heartbeat) -> Query:
     """Read the running tasks that the worker holds a lease of, whichever session they belong to now."""
-    return Ask("running_leases", (ids_of(lease.task_id for lease in beat.held),))
+    return Query("running_leases", (ids_of(lease.task_id for lease in beat.held),))
 
 
 def rescue(clock: datetime | None, session: str, limit: int) -> Script[list[Claimed]]:
     """Take over running tasks whose session is not alive, and delete expired sessions that hold nothing."""
     if (yield from value("live_worker", clock, session)) is None:
         raise refusals.session_lost(session)
-    rows = yield from ask("rescue", clock, session, max(limit, 0))
-    yield from ask("delete_sessions", clock)
+    rows = yield from fetch("rescue", clock, session, max(limit, 0))
+    yield from fetch("delete_sessions", clock)
     return [Claimed(read_leased(row)) for row in rows]

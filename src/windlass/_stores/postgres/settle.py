@@ -9,9 +9,9 @@ from ..._model.task import TaskId
 from ..._model.verdict import Complete, Receipt, Settlement
 from ..rules.settlement import settle as settle_rule
 from .queue_layout import Environment, Stripe
-from .rows import Row, read_leased
+from .rows import read_leased
 from .rule_player import transact
-from .script import Ask, Script
+from .script import Query, Row, Script
 from .statements import settle_from_lanes_statement, settle_statement
 
 
@@ -43,21 +43,21 @@ def is_quick(batch: Sequence[Settlement]) -> bool:
 
 def settle_and_claim_from_lanes(
     env: Environment, batch: Sequence[Settlement], claim: Claim, numbers: Mapping[tuple[str, str], int]
-) -> Ask:
+) -> Query:
     """Return the statement that completes these and claims a number of tasks from each (queue, lane)."""
     plain = settle_and_claim(env, batch, claim, ())
     queues, lanes = [queue for queue, _ in numbers], [lane for _, lane in numbers]
     parameters = (*plain.parameters[:7], sorted(set(queues)), *plain.parameters[8:])
     more = (queues, lanes, list(numbers.values()))
-    return Ask("settle from lanes", (*parameters, *more), settle_from_lanes_statement(env.schema))
+    return Query("settle from lanes", (*parameters, *more), settle_from_lanes_statement(env.schema))
 
 
 def settle_and_claim(
     env: Environment, batch: Sequence[Settlement], claim: Claim | None, stripes: Sequence[Stripe]
-) -> Ask:
+) -> Query:
     """Return the statement that completes these tasks and, if that was possible for all, claims."""
     # In the order of ids, so that concurrent settlements of the same tasks cannot deadlock.
-    ordered = sorted(batch, key=_task_id)
+    ordered = sorted(batch, key=lambda settlement: settlement.lease.task_id)
     outcomes = [settlement.outcome for settlement in ordered]
     results = [_result(settlement) for settlement in ordered]
     parameters = (
@@ -76,7 +76,7 @@ def settle_and_claim(
         [stripe.start[0] for stripe in stripes],
         [stripe.start[1] for stripe in stripes],
     )
-    return Ask("settle", parameters, settle_statement(0 if claim is None else len(stripes), env.schema))
+    return Query("settle", parameters, settle_statement(0 if claim is None else len(stripes), env.schema))
 
 
 def read_grant(rows: Sequence[Row]) -> Grant:
@@ -85,29 +85,14 @@ def read_grant(rows: Sequence[Row]) -> Grant:
     given = [row for row in rows if row[4] is not None]
     given.sort(key=lambda row: (row[-1], row[4]))
     claimed = [Claimed(read_leased(row[4:-1])) for row in given]
-    return Grant(
-        done=None if complete else (done or []),
-        alive=worker is not None,
-        claimed=claimed,
-        guarded=bool(guarded),
-    )
+    return Grant(None if complete else (done or []), worker is not None, claimed, bool(guarded))
 
 
 def merged(first: Grant, second: Grant) -> Grant:
     """Combine two grants, the second for what was missing after the first."""
     claimed = sorted([*first.claimed, *second.claimed], key=lambda one: (one.task.rank, one.task.id))
-    waits = [one.wait for one in (first, second) if one.wait is not None]
-    return Grant(
-        done=first.done,
-        alive=second.alive,
-        claimed=claimed,
-        guarded=first.guarded or second.guarded,
-        wait=min(waits) if waits else None,
-    )
-
-
-def _task_id(settlement: Settlement) -> TaskId:
-    return settlement.lease.task_id
+    wait = min((one.wait for one in (first, second) if one.wait is not None), default=None)
+    return Grant(first.done, second.alive, claimed, first.guarded or second.guarded, wait)
 
 
 def _result(settlement: Settlement) -> bytes | None:

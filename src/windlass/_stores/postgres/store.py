@@ -1,17 +1,18 @@
 """The store's verbs on a Postgres database."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
 import asyncpg
 
+from ..._clock import Clock
 from ..._model.attempt import Attempt
 from ..._model.filter import Action, By, Count, Dimension, Filter, Page, Slice, page_of
 from ..._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
-from ..._model.limit import Limit, Usage
+from ..._model.limit import Usage
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import KINDS, Record, Session, StoredRecord
 from ..._model.task import Enqueued, NewTask, Task, TaskId
@@ -24,6 +25,8 @@ from ..rules.audit import audited_prune
 from ..rules.sessions import heartbeat_reply, unacknowledged_claims
 from . import actions, schema, sessions, settle
 from .claim import relayout
+from .claim.claimer import Claimer
+from .connection.address import Address
 from .database import Database
 from .enqueue import copy, plain
 from .enqueue.coalesce import Coalescer
@@ -32,9 +35,10 @@ from .notify import WakeHub
 from .own_transaction import OwnTransaction
 from .read import count, find
 from .rule_player import enqueue, write_audit
-from .script import Ask, Script, ask
+from .script import Query
 from .settle import Grant
 from .upkeep import checks
+from .upkeep.prune import Pruner
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
@@ -48,10 +52,14 @@ class PostgresStore(Database):
 
     capabilities = Capability.JOIN | Capability.SHARE | Capability.MIGRATE
 
+    def __init__(self, address: Address, *, clock: Clock | None = None) -> None:
+        super().__init__(address, clock=clock)
+        self._claimer = Claimer(self)
+        self._pruner = Pruner()
+
     # -- enqueue -------------------------------------------------------------------------------------
 
     async def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
-        """Enqueue all of the batch or none of it."""
         if not batch:
             return []
         if self.layout.is_stale:
@@ -89,7 +97,6 @@ class PostgresStore(Database):
     # -- work ----------------------------------------------------------------------------------------
 
     async def claim(self, claim: Claim) -> Sequence[Claimed]:
-        """Lease ready tasks to a live session."""
         grant = await self._settle_and_claim((), claim)
         if not grant.alive:
             raise refusals.session_lost(claim.session)
@@ -116,7 +123,7 @@ class PostgresStore(Database):
     async def _settle_and_claim(self, batch: Sequence[Settlement], claim: Claim | None) -> Grant:
         if self.layout.is_stale:
             await self.refresh_layout()
-        grant = await self._claimer.settle_and_claim(self, self.env, batch, claim)
+        grant = await self._claimer.settle_and_claim(batch, claim)
         if grant.done is None:
             self._note_claim(claim, grant)
         return grant
@@ -141,7 +148,6 @@ class PostgresStore(Database):
                 hub.hint_in(grant.wait)
 
     async def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:
-        """Renew the session and release unacknowledged claims; report lost leases and requests to stop."""
         rows = await self.fetch(sessions.heartbeat(self._now, beat))
         if not rows:
             return HeartbeatReply(alive=False)
@@ -163,14 +169,12 @@ class PostgresStore(Database):
         return OwnTransaction(self._untuned, self._psycopg)
 
     async def once(self, lease: Lease, key: str) -> bool:
-        """Mark the key on the lease's task; return whether this lease marked it first."""
-        rows = await self.fetch(Ask("mark_once", (lease.task_id, lease.fence, key)))
+        rows = await self.fetch(Query("mark_once", (lease.task_id, lease.fence, key)))
         if not rows:
             raise refusals.lease_lost(lease, key)
         return bool(rows[0][0])
 
     async def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
-        """Yield a hint for every change that may matter to these queues; concurrent ones are merged."""
         await self._ensure_open()
         loop = asyncio.get_running_loop()
         hub = self._hubs.get(loop)
@@ -184,17 +188,14 @@ class PostgresStore(Database):
     # -- keep ----------------------------------------------------------------------------------------
 
     async def lead(self, holder: str, lease_for: timedelta) -> bool:
-        """Take or renew the lead, or with a lease of zero give it up; return whether the holder has it."""
-        lead = Ask("lead", (self._now, holder, lease_for)) if lease_for else Ask("resign", (holder,))
+        lead = Query("lead", (self._now, holder, lease_for)) if lease_for else Query("resign", (holder,))
         return bool(await self.fetch(lead))
 
     async def promote(self, limit: int) -> Promoted:
-        """Make due tasks ready, earliest first."""
-        ((number, next_at),) = await self.fetch(Ask("promote", (self._now, max(limit, 0))))
+        ((number, next_at),) = await self.fetch(Query("promote", (self._now, max(limit, 0))))
         return Promoted(number=number, next_at=next_at)
 
     async def rescue(self, session: str, limit: int) -> Sequence[Claimed]:
-        """Take over the running tasks of sessions that have expired."""
         return await self.play(lambda: sessions.rescue(self._now, session, limit))
 
     async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
@@ -210,22 +211,14 @@ class PostgresStore(Database):
     # -- read ----------------------------------------------------------------------------------------
 
     async def find(self, where: Filter, page: Page) -> Slice[Task]:
-        """Return a page of the tasks that match, by id."""
-        await self._ensure_open()
-        with self.connections.translated_errors():
-            return await find.find(self.connections, where, page)
+        return await find.find(self, where, page)
 
     async def count(self, where: Filter, by: Sequence[Dimension]) -> Sequence[Count]:
         """Count the tasks that match; an estimate if too many would have to be read."""
-        await self._ensure_open()
-        with self.connections.translated_errors():
-            return await count.count(self.connections, where, by)
+        return await count.count(self, where, by)
 
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
-        """Return a task's attempts, oldest first."""
-        await self._ensure_open()
-        with self.connections.translated_errors():
-            return await find.attempts(self.connections, task_id)
+        return await find.attempts(self, task_id)
 
     async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:
         """Apply an action to the tasks that match and allow it; return their ids.
@@ -235,15 +228,11 @@ class PostgresStore(Database):
         """
         where, cursor = applicable(action, where), None
         done: list[TaskId] = []
-        await self._ensure_open()
         while len(done) < limit:
             page = Page(limit=min(limit - len(done), 10_000) + _SPARE, cursor=cursor)
-            with self.connections.translated_errors():
-                found = await find.find_ids(self.connections, where, page)
-            apply = partial(
-                actions.apply, self.env, action, found.items, where.states or (), limit - len(done)
-            )
-            done += await self.play(apply)
+            found = await find.find_ids(self, where, page)
+            room, states = limit - len(done), where.states or ()
+            done += await self.play(partial(actions.apply, self.env, action, found.items, states, room))
             cursor = found.cursor
             if cursor is None:
                 break
@@ -253,53 +242,26 @@ class PostgresStore(Database):
         """Store a record in place of the one of the same name; refuse kinds that only the store writes."""
         if not isinstance(record, QueueSettings | StoredRecord):
             raise refusals.written_by_itself(record)
-
-        async def play(script: Callable[[], Script[T]]) -> T:
-            return await self.play(lambda: actions.put(self._now, record, by, script()))
-
-        if isinstance(record, QueueSettings):
-            moved = await play(lambda: actions.put_queue(self._now, record))
-            await self.refresh_layout()
-            await relayout.move_tasks(self, [record.name] if moved else [])
-        elif isinstance(record, Limit):
-            await relayout.apply_limits(self, await play(lambda: relayout.put_limit(self._now, record)))
-        else:
-            await play(lambda: actions.put_record(record))
+        moved = await self.play(lambda: actions.put(self._now, record, by))
+        await relayout.apply_rules(self, type(record), moved)
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
-        """Return a page of the records of a kind, by name."""
         if kind is Usage:
             usages: Sequence[Any] = await self.play(partial(relayout.usages, await self.now()))
             return page_of(usages, page, lambda usage: usage.name)
-        await self._ensure_open()
-        with self.connections.translated_errors():
-            return await find.records(self.connections, kind, page)
+        return await find.records(self, kind, page)
 
     async def remove(self, kind: type[Record], name: str, by: By | None = None) -> bool:
         """Remove a record; the tasks of a removed session can be rescued."""
-
-        async def play(script: Callable[[], Script[T]]) -> T:
-            return await self.play(lambda: actions.remove(self._now, kind, name, by, script()))
-
-        if kind is QueueSettings:
-            removed = await play(lambda: actions.remove_queue(self._now, name))
-            await self.refresh_layout()
-            await relayout.move_tasks(self, [name])
-            return removed
-        if kind is Limit:
-            gone = await play(lambda: relayout.remove_limit(self._now, name))
-            await relayout.apply_limits(self, gone)
-            return bool(gone)
-        if kind is Session:
-            return bool(await play(lambda: ask("remove_session", name)))
-        if kind in KINDS:
-            return bool(await play(lambda: ask("remove_record", KINDS[kind], name)))
-        raise refusals.not_removed(kind)
+        if kind not in KINDS and kind not in (QueueSettings, Session):
+            raise refusals.not_removed(kind)
+        removed, moved = await self.play(lambda: actions.remove(self._now, kind, name, by))
+        await relayout.apply_rules(self, kind, moved)
+        return removed
 
     # -- admin ---------------------------------------------------------------------------------------
 
     async def migrations(self) -> Sequence[Migration]:
-        """Return every step of the schema that this code or the database knows."""
         with self.connections.translated_errors():
             return await schema.listed(self.connections)
 
@@ -310,6 +272,5 @@ class PostgresStore(Database):
             return await schema.migrate(self.connections, target, self._now)
 
     async def check(self) -> Sequence[Finding]:
-        """Check schema, tables, server and tasks; return the findings."""
         with self.connections.translated_errors():
             return await checks.check(self.connections, self._now)

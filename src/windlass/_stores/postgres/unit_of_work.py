@@ -9,10 +9,9 @@ from msgspec.structs import replace
 from ..._model.state import ENDED, State, Verb, targets
 from ..._model.task import Task, TaskId
 from .notify import Wakes
-from .rows import columns_of, error_columns, ids_of, read_task
-from .script import Row, Script, ask, value
+from .rows import HISTORY, columns_of, error_columns, ids_of, read_task
+from .script import Row, Script, fetch, value
 
-_IN_HISTORY = frozenset({State.COMPLETED, State.CANCELLED})
 _KEEP_COLUMNS, _END_COLUMNS = 18, 14
 
 
@@ -38,7 +37,7 @@ class UnitOfWork:
         missing = ids_of(task_id for task_id in ids if task_id not in self._tasks)
         if not missing:
             return
-        for awaited, number, limited, *row in (yield from ask("load_tasks", missing)):
+        for awaited, number, limited, *row in (yield from fetch("load_tasks", missing)):
             task = read_task(row)
             self._tasks[task.id] = task
             self._numbers[task.id] = number
@@ -51,13 +50,13 @@ class UnitOfWork:
         """Lock and load those of these tasks that were cancelled."""
         missing = ids_of(task_id for task_id in ids if task_id not in self._tasks)
         if missing:
-            for row in (yield from ask("load_cancelled", missing)):
+            for row in (yield from fetch("load_cancelled", missing)):
                 task = read_task(row)
                 self._tasks[task.id] = task
                 self._in_history.add(task.id)
 
     def get(self, task_id: TaskId) -> Task | None:
-        """Return a loaded task with its changes; None if it was not loaded."""
+        """Return a task with its changes; None if it was not loaded."""
         return self._tasks.get(task_id)
 
     def number(self, task_id: TaskId) -> int:
@@ -65,13 +64,11 @@ class UnitOfWork:
         return self._numbers[task_id]
 
     def is_awaited(self, task_id: TaskId) -> bool:
-        """Whether another task waits for this one."""
         return task_id in self._awaited
 
     # -- change --------------------------------------------------------------------------------------
 
     def move(self, task: Task, verb: Verb, state: State, **changes: Any) -> Task:
-        """Change a task's state by a transition of the table, and add its wake-up."""
         assert state in targets(task.state, verb), f"{task.state} -> {verb} -> {state} is not in the table"
         if state in ENDED:
             changes["unhandled_since"] = None
@@ -86,7 +83,6 @@ class UnitOfWork:
         return changed
 
     def note_outcome(self, task_id: TaskId, outcome: str) -> None:
-        """Record the outcome of a task that completes; its row in the history is its last attempt."""
         self._outcomes[task_id] = outcome
 
     # -- write ---------------------------------------------------------------------------------------
@@ -97,70 +93,46 @@ class UnitOfWork:
         self._freed |= any(task.id in self._limited and task.state is not State.RUNNING for task in changed)
         self._changed.clear()
         revived = [task for task in changed if task.id in self._in_history]
-        ended = [task for task in changed if task.state in _IN_HISTORY]
+        ended = [task for task in changed if task.state in HISTORY]
         alive = [task for task in changed if task not in ended and task not in revived]
         if revived:
-            yield from self._move_all("revive", [task.id for task in revived])
+            ids = [task.id for task in revived]
+            yield from fetch("revive", ids)
+            self._in_history.difference_update(ids)
         if alive or revived:
-            yield from self._write(
-                "update_tasks", [_kept_row(task) for task in alive + revived], _KEEP_COLUMNS
-            )
+            yield from _write("update_tasks", [_kept_row(task) for task in alive + revived], _KEEP_COLUMNS)
         if ended:
-            yield from self._write("end_tasks", [self._ended_row(task) for task in ended], _END_COLUMNS)
+            yield from _write("end_tasks", [self._ended_row(task) for task in ended], _END_COLUMNS)
             self._in_history.update(task.id for task in ended)
-
-    def _move_all(self, name: str, ids: Sequence[TaskId]) -> Script[None]:
-        yield from ask(name, ids)
-        self._in_history.difference_update(ids)
-
-    def _write(self, name: str, rows: Sequence[Row], columns: int) -> Script[None]:
-        written = yield from value(name, *columns_of(rows, columns))
-        assert written == len(rows), (
-            f"{len(rows) - written} tasks were changed by another transaction while they were locked"
-        )
 
     def _ended_row(self, task: Task) -> Row:
         return (
-            task.id,
-            task.state.value,
-            task.fence,
-            task.attempt,
-            task.run_at,
-            task.finished_at,
-            task.duration,
-            self._outcomes.get(task.id),
-            task.result,
-            task.cancel_requested,
-            *error_columns(task.error),
+            task.id, task.state.value, task.fence, task.attempt, task.run_at, task.finished_at, task.duration,
+            self._outcomes.get(task.id), task.result, task.cancel_requested, *error_columns(task.error),
             task.worker,
-        )
+        )  # fmt: skip
 
     def wake(self) -> Script[None]:
         """Notify listeners; the database delivers it when the transaction commits."""
         if self._wakes:
-            yield from ask("wake", self._wakes.payloads())
+            yield from fetch("wake", self._wakes.payloads())
             self._wakes.clear()
         if self._freed:
-            yield from ask("wake_all")
+            yield from fetch("wake_all")
             self._freed = False
 
 
-def _kept_row(task: Task) -> Row:
-    return (
-        task.id,
-        task.payload,
-        task.state.value,
-        task.attempt,
-        task.fence,
-        task.run_at,
-        task.finished_at,
-        task.session,
-        task.duration,
-        task.cancel_requested,
-        None if task.progress is None else task.progress.fraction,
-        None if task.progress is None else task.progress.message,
-        *error_columns(task.error),
-        task.worker,
-        task.rank,
-        task.unhandled_since,
+def _write(name: str, rows: Sequence[Row], columns: int) -> Script[None]:
+    written = yield from value(name, *columns_of(rows, columns))
+    assert written == len(rows), (
+        f"{len(rows) - written} tasks were changed by another transaction while they were locked"
     )
+
+
+def _kept_row(task: Task) -> Row:
+    progress = (None, None) if task.progress is None else (task.progress.fraction, task.progress.message)
+    return (
+        task.id, task.payload, task.state.value, task.attempt, task.fence, task.run_at, task.finished_at,
+        task.session, task.duration, task.cancel_requested, *progress, *error_columns(task.error),
+        task.worker, task.rank, task.unhandled_since,
+    )  # fmt: skip

@@ -8,18 +8,15 @@ tasks. So that is done only while it is faster, and from time to time the whole 
 
 from collections.abc import Sequence
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from ...._model.lease import Claim, Claimed
 from ...._model.task import TaskId
 from ...._model.verdict import Settlement
-from ..queue_layout import START, Environment, QueueLayout, Stripe
+from ..database import Database
+from ..queue_layout import START, Stripe
 from ..settle import Grant, merged, read_grant, settle_and_claim
-
-if TYPE_CHECKING:
-    from ..database import Database
 
 SLOWDOWN = 3.0
 """How many times slower than at best claims must be before a start position is tried."""
@@ -35,44 +32,31 @@ _MIN_INTERVAL, _MAX_INTERVAL = 0.05, 1.0  # seconds between them
 class FifoClaims:
     """The claims of one store from queues without lanes."""
 
-    def __init__(self, layout: QueueLayout) -> None:
-        self._layout = layout
+    def __init__(self, database: Database) -> None:
+        self._database = database
         self._starts = StartPositions()
 
-    async def claim(
-        self,
-        database: "Database",
-        env: Environment,
-        batch: Sequence[Settlement],
-        claim: Claim,
-        queues: Sequence[str],
-    ) -> Grant:
+    async def claim(self, batch: Sequence[Settlement], claim: Claim, queues: Sequence[str]) -> Grant:
         """Complete and claim; if a part of the queues yields too little, read the whole of them."""
-        striped = self._layout.is_striped(queues)
-        stripes = self._layout.random_stripes(queues) if striped else self._from_starts(queues)
+        env, layout = self._database.env, self._database.layout
+        striped = layout.is_striped(queues)
+        stripes = layout.random_stripes(queues) if striped else self._from_starts(queues)
         started = any(stripe.start != START for stripe in stripes)
         began = monotonic()
-        grant = read_grant(await database.fetch(settle_and_claim(env, batch, claim, stripes)))
-        short = len(grant.claimed) < claim.limit
-        if not (striped or started):
-            self._learn(grant, len(batch), began, started=False, short=short)
-        elif short and grant.alive:
-            rest = replace(claim, limit=claim.limit - len(grant.claimed))
-            whole = settle_and_claim(env, (), rest, self._layout.all_stripes(queues))
-            return merged(grant, read_grant(await database.fetch(whole)))
-        elif started:
-            self._learn(grant, len(batch), began, started=True, short=False)
+        grant = read_grant(await self._database.fetch(settle_and_claim(env, batch, claim, stripes)))
+        room = claim.limit - len(grant.claimed)
+        if room > 0 and grant.alive and (striped or started):
+            whole = settle_and_claim(env, (), replace(claim, limit=room), layout.all_stripes(queues))
+            return merged(grant, read_grant(await self._database.fetch(whole)))
+        if room <= 0 and grant.claimed and not striped:
+            now = monotonic()
+            number = len(batch) + len(grant.claimed)
+            self._starts.learn(grant.claimed, number, now - began, started=started, now=now)
         return grant
 
     def _from_starts(self, queues: Sequence[str]) -> list[Stripe]:
         starts = self._starts.of(queues, monotonic())
         return [Stripe(queue, 0, start) for queue, start in zip(queues, starts, strict=True)]
-
-    def _learn(self, grant: Grant, settled: int, began: float, *, started: bool, short: bool) -> None:
-        if grant.claimed and not short:
-            now = monotonic()
-            number = settled + len(grant.claimed)
-            self._starts.learn(grant.claimed, number, now - began, started=started, now=now)
 
 
 class StartPositions:
@@ -96,11 +80,8 @@ class StartPositions:
         self, claimed: Sequence[Claimed], number: int, seconds: float, *, started: bool, now: float
     ) -> None:
         """Take into account a claim that got all it asked for: how many tasks it was about, and its time."""
-        lowest: dict[str, tuple[int, TaskId]] = {}
-        for one in claimed:
-            if one.task.queue not in lowest:
-                lowest[one.task.queue] = (one.task.rank, one.task.id)
-        self._lowest.update(lowest)
+        for one in reversed(claimed):
+            self._lowest[one.task.queue] = (one.task.rank, one.task.id)
         if number < _MIN_TASKS:
             return
         pace = seconds / number

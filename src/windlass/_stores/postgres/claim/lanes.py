@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,27 +19,12 @@ from ...._model.lease import Claim
 from ...._model.task import TaskId
 from ...._model.verdict import Settlement
 from ...._policy.order.limits import Subject
-from ...rules.claim_planner import (
-    MAX_SIZE,
-    NEXT,
-    ClaimPlanner,
-    ClaimRules,
-    Head,
-    Heads,
-    Lanes,
-    Picked,
-    Plan,
-    Question,
-    Rotation,
-    Sizes,
-)
-from ..queue_layout import Environment, QueueLayout
-from ..script import Ask
+from ...rules import claim_planner
+from ...rules.claim_planner import Lanes, Question, Sizes
+from ..database import Database
+from ..script import Script, answered, fetch, pairs, play
 from ..settle import Grant, merged, read_grant, settle_and_claim, settle_and_claim_from_lanes
 from . import limited
-
-if TYPE_CHECKING:
-    from ..database import Database
 
 COUNTED_EVERY = 0.5
 """Seconds after which a transaction looks for tasks that are not in their lane."""
@@ -51,8 +36,6 @@ permit itself."""
 FRESH_SECONDS = 1.0
 """How long the cache of lanes is used."""
 
-LANES_AT_ONCE = 1000
-
 _MAX_COUNTED = 10_000
 _NOTHING = Grant(done=None, alive=True, claimed=[])
 _NO_TIME = datetime.min.replace(tzinfo=UTC)  # for plans without rate limits
@@ -62,9 +45,10 @@ _NO_SUBJECT = Subject("", "", "", b"")
 class LaneClaims:
     """The claims of one store from queues with lanes."""
 
-    def __init__(self, layout: QueueLayout) -> None:
-        self._layout = layout
-        self._turns = Rotation(random.random)
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._layout = database.layout
+        self._turns = claim_planner.Rotation(random.random)
         self._cache = LaneCache()
         self._next_counted = 0.0
         self._blocked_until = 0.0
@@ -76,40 +60,30 @@ class LaneClaims:
             self._blocked_until = 0.0
         return max(self._blocked_until - monotonic(), 0.0)
 
-    async def claim(
-        self,
-        database: "Database",
-        env: Environment,
-        batch: Sequence[Settlement],
-        claim: Claim,
-        queues: Sequence[str],
-    ) -> Grant:
-        """Complete these tasks and claim from these queues."""
+    async def claim(self, batch: Sequence[Settlement], claim: Claim, queues: Sequence[str]) -> Grant:
         by_rank = claim.level is not None or any(map(self._layout.is_guarded, queues))
         if by_rank or monotonic() >= self._next_counted:
-            settled = (
-                read_grant(await database.fetch(settle_and_claim(env, batch, None, ())))
-                if batch
-                else _NOTHING
-            )
+            settled = _NOTHING
+            if batch:
+                completion = settle_and_claim(self._database.env, batch, None, ())
+                settled = read_grant(await self._database.fetch(completion))
             if settled.done is not None:
                 return settled
-            return merged(settled, await self.claim_counted(database, env, claim, queues))
-        grant = await self._claim_from_cache(database, env, batch, claim, queues)
+            return merged(settled, await self.claim_counted(claim, queues))
+        grant = await self._claim_from_cache(batch, claim, queues)
         room = claim.limit - len(grant.claimed)
         if grant.done is not None or not grant.alive or room <= 0:
             return grant
         self._cache.clear()
-        return merged(grant, await self.claim_counted(database, env, replace(claim, limit=room), queues))
+        return merged(grant, await self.claim_counted(replace(claim, limit=room), queues))
 
-    async def claim_counted(
-        self, database: "Database", env: Environment, claim: Claim, queues: Sequence[str]
-    ) -> Grant:
+    async def claim_counted(self, claim: Claim, queues: Sequence[str]) -> Grant:
         """Claim in a transaction that reads the lanes and counts permits."""
-        grant = await database.play(lambda: limited.claim(env, self._turns, claim, queues))
+        env = self._database.env
+        grant = await self._database.play(lambda: limited.claim(env, self._turns, claim, queues))
         self._next_counted = monotonic() + (0.0 if grant.has_misplaced else COUNTED_EVERY)
         if grant.is_outdated:
-            await database.refresh_layout()
+            await self._database.refresh_layout()
         if any(map(self._layout.is_guarded, queues)):
             self._note_limits(grant, claim)
         return grant
@@ -122,19 +96,16 @@ class LaneClaims:
             self._blocked_until = monotonic() + BLOCKED_SECONDS
 
     async def _claim_from_cache(
-        self,
-        database: "Database",
-        env: Environment,
-        batch: Sequence[Settlement],
-        claim: Claim,
-        queues: Sequence[str],
+        self, batch: Sequence[Settlement], claim: Claim, queues: Sequence[str]
     ) -> Grant:
         """Complete and claim in one statement, by what is known of the lanes."""
-        rules = ClaimRules({queue: self._layout.settings.get(queue) for queue in queues}, ())
-        plan = LanePlan(self._cache, ClaimPlanner(rules, self._turns, _NO_TIME).pick(max(claim.limit, 0)))
-        while (query := plan.next_query()) is not None:
-            plan.learn(await database.fetch(query))
-        return read_grant(await database.fetch(settle_and_claim_from_lanes(env, batch, claim, plan.numbers)))
+        database = self._database
+        rules = claim_planner.ClaimRules({queue: self._layout.settings.get(queue) for queue in queues}, ())
+        planner = claim_planner.ClaimPlanner(rules, self._turns, _NO_TIME)
+        plan = LanePlan(self._cache)
+        await play(answered(planner.pick(max(claim.limit, 0)), plan.answer), database.fetch)
+        both = settle_and_claim_from_lanes(database.env, batch, claim, plan.numbers)
+        return read_grant(await database.fetch(both))
 
 
 class Segment(Struct):
@@ -158,7 +129,6 @@ class LaneCache:
         self._sizes: dict[tuple[str, str], tuple[float, dict[str, int]]] = {}
 
     def clear(self) -> None:
-        """Forget everything."""
         self._segments.clear()
         self._sizes.clear()
 
@@ -174,14 +144,15 @@ class LaneCache:
         found = known.lanes[start : min(end, start + request.limit)]
         return found if len(found) == request.limit or request.below <= known.below else None
 
-    def learn_lanes(self, request: Lanes, lanes: list[str]) -> None:
-        """Store what the database returned for a request, up to LANES_AT_ONCE lanes."""
-        below = request.below if len(lanes) < LANES_AT_ONCE else lanes[-1] + NEXT
+    def learn_lanes(self, request: Lanes, lanes: list[str]) -> list[str]:
+        """Store and return what the database returned for a request, up to LANES_AT_ONCE lanes."""
+        below = request.below if len(lanes) < claim_planner.LANES_AT_ONCE else lanes[-1] + claim_planner.NEXT
         new = Segment(request.first, below, lanes, monotonic())
         known = self._segments.get(request.queue)
         if known is not None and monotonic() - known.at <= FRESH_SECONDS and known.first == new.below:
             new = Segment(new.first, known.below, new.lanes + known.lanes, known.at)
         self._segments[request.queue] = new
+        return lanes
 
     # -- sizes ---------------------------------------------------------------------------------------
 
@@ -191,7 +162,6 @@ class LaneCache:
         return sizes if monotonic() - at <= 2 * FRESH_SECONDS and any(sizes.values()) else None
 
     def learn_sizes(self, request: Sizes, sizes: Mapping[str, int]) -> None:
-        """Store what the database returned for a request."""
         self._sizes[request.queue, request.first] = (monotonic(), dict(sizes))
 
     def subtract(self, queue: str, lane: str, number: int) -> None:
@@ -202,64 +172,38 @@ class LaneCache:
 
 
 class LanePlan:
-    """Runs the claim planner without locking anything: how many tasks to claim from which lane."""
+    """Answers the claim planner without locking anything: how many tasks to claim from which lane."""
 
-    def __init__(self, cache: LaneCache, picks: Plan[list[Picked]]) -> None:
+    def __init__(self, cache: LaneCache) -> None:
         self._cache = cache
-        self._picks = picks
-        self._request: Question | None = None
         self.numbers: dict[tuple[str, str], int] = {}  # (queue, lane) -> tasks
 
-    def next_query(self) -> Ask | None:
-        """Plan as far as the cache goes; return what to fetch from the database next, None at the end."""
-        try:
-            request = next(self._picks) if self._request is None else self._request
-            while True:
-                self._request = request
-                known = self._known(request)
-                if known is None:
-                    return _query(request)
-                request = self._picks.send(known)
-        except StopIteration:
-            return None
-
-    def learn(self, rows: Any) -> None:
-        """Take over the rows of the last query."""
-        match self._request:
-            case Lanes():
-                self._cache.learn_lanes(self._request, [row[0] for row in rows])
-            case Sizes():
-                self._cache.learn_sizes(self._request, {row[0]: row[1] for row in rows})
-            case _:
-                raise AssertionError(f"{self._request} was not queried")
-
-    def _known(self, request: Question) -> Any:
+    def answer(self, request: Question) -> Script[Any]:
+        """Answer from the cache, and from the database what the cache does not have."""
         match request:
-            case Lanes():
-                return self._cache.lanes(request)
-            case Sizes():
-                return self._cache.sizes(request)
-            case Heads(queue, numbers):
+            case Lanes(queue, first, below, limit):
+                lanes = self._cache.lanes(request)
+                if lanes is None:
+                    rows = yield from fetch("lanes", queue, first, below, claim_planner.LANES_AT_ONCE, 0)
+                    lanes = self._cache.learn_lanes(request, [row[0] for row in rows])[:limit]
+                return lanes
+            case Sizes(queue, first, below):
+                sizes = self._cache.sizes(request)
+                if sizes is None:
+                    sizes = yield from pairs("lanes", queue, first, below, None, claim_planner.MAX_SIZE)
+                    self._cache.learn_sizes(request, sizes)
+                return sizes
+            case claim_planner.Heads(queue, numbers):
                 return self._take(queue, numbers)
             case _:
                 raise AssertionError(f"{request} is for claims under limits")
 
-    def _take(self, queue: str, numbers: Mapping[tuple[str, str], int]) -> list[Head]:
+    def _take(self, queue: str, numbers: Mapping[tuple[str, str], int]) -> list[claim_planner.Head]:
         for (lane, _), number in numbers.items():
             self.numbers[queue, lane] = self.numbers.get((queue, lane), 0) + number
             self._cache.subtract(queue, lane, number)
         return [
-            Head(lane, key, 0, "", _NO_SUBJECT)
+            claim_planner.Head(lane, key, 0, "", _NO_SUBJECT)
             for (lane, key), number in numbers.items()
             for _ in range(number)
         ]
-
-
-def _query(request: Question) -> Ask:
-    match request:
-        case Lanes(queue, first, below):
-            return Ask("lanes", (queue, first, below, LANES_AT_ONCE, 0))
-        case Sizes(queue, first, below):
-            return Ask("lanes", (queue, first, below, None, MAX_SIZE))
-        case _:
-            raise AssertionError(f"{request} is always known")

@@ -14,34 +14,16 @@ from ...._model.lease import Claim, Claimed
 from ...._model.queue import Level, QueueSettings
 from ...._model.task import TaskId
 from ...._policy.order.limits import PermitUsage, Subject, needs_lock
-from ...rules.claim_planner import (
-    KEYS_AT_ONCE,
-    MAX_SIZE,
-    ClaimPlanner,
-    ClaimRules,
-    Counts,
-    Head,
-    Heads,
-    Keys,
-    Lanes,
-    LevelHeads,
-    Picked,
-    Plan,
-    Question,
-    Rotation,
-    Sizes,
-)
+from ...rules import claim_planner as plan
+from ...rules.claim_planner import ClaimPlanner, ClaimRules, Head, Picked
 from ..queue_layout import Environment, read_limit, read_settings
-from ..rows import Row, columns_of, read_leased
-from ..script import Ask, Script, ask, pairs
+from ..rows import columns_of, read_leased
+from ..script import Query, Row, Script, answered, fetch, pairs
 from ..settle import Grant
 from ..statements import statement
 from .relayout import place_in_lanes
 
-PRIORITIES = {
-    Level.HIGH: "t.priority > 0",
-    Level.LOW: "t.priority < 0",
-}
+PRIORITIES = {Level.HIGH: "t.priority > 0", Level.LOW: "t.priority < 0"}
 
 
 class ClaimState(Struct, frozen=True):
@@ -54,22 +36,20 @@ class ClaimState(Struct, frozen=True):
     misplaced: list[str]  # queues with lanes and with ready tasks outside of them
 
 
-def claim(env: Environment, turns: Rotation, claim: Claim, queues: Sequence[str]) -> Script[Grant]:
+def claim(env: Environment, turns: plan.Rotation, claim: Claim, queues: Sequence[str]) -> Script[Grant]:
     """Lease tasks of these queues to a live session."""
-    state = read_state((yield from ask("claim_begin", env.clock, claim.session, list(queues))))
+    state = read_state((yield from fetch("claim_begin", env.clock, claim.session, list(queues))))
     if state.worker is None:
         return Grant(done=None, alive=False, claimed=[])
     unfinished = (yield from place_in_lanes(state.rules, state.misplaced)) if state.misplaced else False
     planner = ClaimPlanner(state.rules, turns, state.now)
     planner.unfinished = unfinished
     requests = Requests(env, state.now)
-    picked = yield from requests.play(planner.pick(max(claim.limit, 0), claim.level))
+    picked = yield from answered(planner.pick(max(claim.limit, 0), claim.level), requests.answer)
     is_outdated = claim.level is None and bool(state.fifo)
-    claimed = (
-        (yield from _lease(state, claim, picked, planner, requests.locked))
-        if picked or planner.ledger.is_rewound
-        else []
-    )
+    claimed: list[Claimed] = []
+    if picked or planner.ledger.is_rewound:
+        claimed = yield from _lease(state, claim, picked, planner, requests.locked)
     wait = 0.0 if is_outdated else planner.wait
     return Grant(
         done=None, alive=True, claimed=claimed, wait=wait, has_misplaced=unfinished, is_outdated=is_outdated
@@ -100,7 +80,7 @@ def _lease(
 ) -> Script[list[Claimed]]:
     permits = sorted((permit.key, one.head.id) for one in picked for permit in one.permits)
     tokens = sorted((key, left) for key, left in planner.ledger.tokens.items() if key in locked)
-    rows = yield from ask(
+    rows = yield from fetch(
         "lease",
         planner.ledger.now,
         claim.session,
@@ -126,41 +106,31 @@ class Requests:
         self._seen: list[TaskId] = []
         self.locked: set[str] = set()  # permits' keys
 
-    def play(self, picks: Plan[list[Picked]]) -> Script[list[Picked]]:
-        """Run the planner to its end."""
-        try:
-            request = next(picks)
-            while True:
-                request = picks.send((yield from self._answer(request)))
-        except StopIteration as end:
-            result: list[Picked] = end.value
-            return result
-
-    def _answer(self, request: Question) -> Script[Any]:
+    def answer(self, request: plan.Question) -> Script[Any]:
         match request:
-            case Lanes(queue, first, below, limit):
-                return [row[0] for row in (yield from ask("lanes", queue, first, below, limit, 0))]
-            case Sizes(queue, first, below):
-                return (yield from pairs("lanes", queue, first, below, None, MAX_SIZE))
-            case Keys(queue, after):
+            case plan.Lanes(queue, first, below, limit):
+                return [row[0] for row in (yield from fetch("lanes", queue, first, below, limit, 0))]
+            case plan.Sizes(queue, first, below):
+                return (yield from pairs("lanes", queue, first, below, None, plan.MAX_SIZE))
+            case plan.Keys(queue, after):
                 lanes, behind = list(after), list(after.values())
-                rows = yield from ask("lane_keys", queue, lanes, behind, KEYS_AT_ONCE, self._seen)
+                rows = yield from fetch("lane_keys", queue, lanes, behind, plan.KEYS_AT_ONCE, self._seen)
                 return [_head(queue, row) for row in rows]
-            case Counts():
+            case plan.Counts():
                 return (yield from self._counts(request))
-            case Heads(queue, numbers):
+            case plan.Heads(queue, numbers):
                 columns = columns_of([(lane, key, number) for (lane, key), number in numbers.items()], 3)
-                return self._note(queue, (yield from ask("lane_heads", queue, *columns, self._seen)))
-            case LevelHeads(queue, Level.MEDIUM, number):
-                return self._note(queue, (yield from ask("medium_heads", queue, number, self._seen)))
-            case LevelHeads(queue, level, number):
+                return self._note(queue, (yield from fetch("lane_heads", queue, *columns, self._seen)))
+            case plan.LevelHeads(queue, Level.MEDIUM, number):
+                return self._note(queue, (yield from fetch("medium_heads", queue, number, self._seen)))
+            case plan.LevelHeads(queue, level, number):
                 sql = statement("level_heads", self._schema, level=PRIORITIES[level])
-                rows = yield Ask(f"level_heads {level}", (queue, number, self._seen), sql)
+                rows = yield Query(f"level_heads {level}", (queue, number, self._seen), sql)
                 return self._note(queue, rows)
 
-    def _counts(self, request: Counts) -> Script[dict[str, PermitUsage]]:
+    def _counts(self, request: plan.Counts) -> Script[dict[str, PermitUsage]]:
         """Lock and count permits. Keys without any left need no lock, as none will be granted."""
-        seen = yield from ask("permit_usage", [permit.key for permit in request.permits], self._clock)
+        seen = yield from fetch("permit_usage", [permit.key for permit in request.permits], self._clock)
         uses = {key: PermitUsage(running, tokens, at, now) for key, running, tokens, at, now in seen}
         keys = [permit.key for permit in request.permits if needs_lock(permit, uses[permit.key])]
         locked = yield from self._lock(keys, wait=request.wait)
@@ -170,12 +140,12 @@ class Requests:
         if not keys:
             return {}
         name = "lock_buckets" if wait else "try_lock_buckets"
-        rows = yield from ask(name, keys)
+        rows = yield from fetch(name, keys)
         if len(rows) < len(keys):
-            yield from ask("insert_buckets", keys, self._now)
-            rows = yield from ask(name, keys)
+            yield from fetch("insert_buckets", keys, self._now)
+            rows = yield from fetch(name, keys)
         self.locked.update(row[0] for row in rows)
-        held = yield from ask("count_permits", [row[0] for row in rows], self._clock)
+        held = yield from fetch("count_permits", [row[0] for row in rows], self._clock)
         running = {key: (number, now) for key, number, now in held}
         return {key: PermitUsage(running[key][0], tokens, at, running[key][1]) for key, tokens, at in rows}
 

@@ -38,26 +38,14 @@ def parse(url: str) -> Address:
     own = {name: value for name, value in options if name in _OWN_OPTIONS}
     rest = [(name, value) for name, value in options if name not in _OWN_OPTIONS]
     dsn = urlunsplit(parts._replace(scheme="postgresql", query=urlencode(rest)))
-    return Address(
-        dsn=dsn,
-        schema=_schema(own.get("schema", DEFAULT_SCHEMA)),
-        listen=own.get("listen"),
-        connections=_connections(own.get("connections", "8")),
-    )
-
-
-def _schema(name: str) -> str:
-    if not _NAME.fullmatch(name):
+    schema, connections = own.get("schema", DEFAULT_SCHEMA), own.get("connections", "8")
+    if not _NAME.fullmatch(schema):
         raise InvalidOption(
-            f"schema={name} in the store's URL is invalid: use up to 40 lower-case letters, digits and "
+            f"schema={schema} in the store's URL is invalid: use up to 40 lower-case letters, digits and "
             f"underscores, and no digit first"
         )
-    return name
-
-
-def _connections(number: str) -> int:
-    if not number.isdecimal() or not 1 <= int(number) <= 1000:
+    if not connections.isdecimal() or not 1 <= int(connections) <= 1000:
         raise InvalidOption(
-            f"connections={number} in the store's URL is invalid: use a number from 1 to 1000"
+            f"connections={connections} in the store's URL is invalid: use a number from 1 to 1000"
         )
-    return int(number)
+    return Address(dsn=dsn, schema=schema, listen=own.get("listen"), connections=int(connections))

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -11,13 +11,14 @@ from typing import Any, TypeVar
 import asyncpg
 
 from ..errors import is_retryable, leaves_unanswered, means_reconnect, translated_errors
-from ..script import Ask, Row, Script, play
+from ..script import Query, Row, Script, play
 from ..statements import statement
 from .address import Address
 from .hosts import Hosts
-from .pool import ACQUIRE_SECONDS, Connection, Pool
+from .pool import Connection, Pool
 from .server import SET_LOCAL, Server, inspect
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 COMMAND_SECONDS = 60.0
@@ -47,47 +48,46 @@ class Connections:
 
     # -- statements ----------------------------------------------------------------------------------
 
-    async def fetch(self, ask: Ask) -> Sequence[Row]:
+    async def fetch(self, query: Query) -> Sequence[Row]:
         """Run one statement in autocommit and return its rows; retry serialisation failures and deadlocks."""
+        return await self._retry(self._fetch_once, query)
+
+    async def play(self, make: Callable[[], Script[T]]) -> T:
+        """Run a script in a transaction; make and run it again after a serialisation failure or deadlock."""
+        return await self._retry(self._play_once, make)
+
+    async def _retry(self, run: Callable[[A], Awaitable[T]], argument: A) -> T:
         for left in reversed(range(_ATTEMPTS)):
             try:
-                pool = self._ready_pool() or await self._pool()
-                if self.is_pooled:
-                    async with self.one() as connection, self.transaction(connection):
-                        return await self._rows(connection, ask)
-                return await self._fetch_from(pool, ask)
+                return await run(argument)
             except asyncpg.PostgresError as error:
                 if not left or not is_retryable(error):
                     raise
-            await _back_off()
+            await asyncio.sleep(0.02 * random.random())
         raise AssertionError("unreachable")
 
-    async def _fetch_from(self, pool: Pool, ask: Ask) -> Sequence[Row]:
-        """Do what `one` does, without the cost of a context manager."""
-        connection = await _acquire(pool)
+    async def _fetch_once(self, query: Query) -> Sequence[Row]:
+        pool = await self._pool()
+        if self.is_pooled:
+            async with self.one() as connection, self.transaction(connection):
+                return await self._rows(connection, query)
+        # As `one` does, without the cost of a context manager.
+        connection = await pool.acquire()
         try:
-            rows = await self._rows(connection, ask)
+            rows = await self._rows(connection, query)
         except BaseException as error:
             await self._release_failed(pool, connection, error)
             raise
         pool.release(connection)
         return rows
 
-    async def play(self, make: Callable[[], Script[T]]) -> T:
-        """Run a script in a transaction; make and run it again after a serialisation failure or deadlock."""
-        for left in reversed(range(_ATTEMPTS)):
-            try:
-                async with self.one() as connection, self.transaction(connection):
-                    return await play(make(), lambda ask: self._rows(connection, ask))
-            except asyncpg.PostgresError as error:
-                if not left or not is_retryable(error):
-                    raise
-            await _back_off()
-        raise AssertionError("unreachable")
+    async def _play_once(self, make: Callable[[], Script[T]]) -> T:
+        async with self.one() as connection, self.transaction(connection):
+            return await play(make(), lambda query: self._rows(connection, query))
 
-    async def _rows(self, connection: Connection, ask: Ask) -> Sequence[Row]:
-        sql = ask.sql or statement(ask.name, self.address.schema)
-        rows: Sequence[Row] = await connection.fetch(sql, *ask.parameters)
+    async def _rows(self, connection: Connection, query: Query) -> Sequence[Row]:
+        sql = query.sql or statement(query.name, self.address.schema)
+        rows: Sequence[Row] = await connection.fetch(sql, *query.parameters)
         return rows
 
     @asynccontextmanager
@@ -110,7 +110,7 @@ class Connections:
     async def one(self) -> AsyncIterator[Connection]:
         """Borrow a connection. A caller that is cancelled waits for the server for a moment at most."""
         pool = await self._pool()
-        connection = await _acquire(pool)
+        connection = await pool.acquire()
         try:
             yield connection
         except BaseException as error:
@@ -131,7 +131,7 @@ class Connections:
             pool.expire()
 
     async def _abort(self, connection: Connection) -> None:
-        """Ask the server to cancel the running statement, and close the connection.
+        """Query the server to cancel the running statement, and close the connection.
 
         The caller waits for it briefly, so that its next statement does not overtake the one it gave up; no
         longer, for a dead network never answers.
@@ -158,22 +158,16 @@ class Connections:
             **_UNPOOLED, server_settings={"application_name": "windlass listener"}
         )
 
-    def _ready_pool(self) -> Pool | None:
-        """Return this loop's pool if it has been made."""
-        making = self._pools.get(asyncio.get_running_loop())
-        made = making is not None and making.done() and not making.cancelled() and making.exception() is None
-        return making.result() if made and making is not None else None
-
     async def _pool(self) -> Pool:
         loop = asyncio.get_running_loop()
         making = self._pools.get(loop)
-        if making is None or (making.done() and (making.cancelled() or making.exception() is not None)):
+        if making is not None and _is_made(making):
+            return making.result()
+        if making is None or making.done():
             with self._lock:
                 for closed in [one for one in self._pools if one.is_closed()]:
                     del self._pools[closed]
                 making = self._pools[loop] = loop.create_task(self._make_pool())
-        if making.done():
-            return making.result()
         return await asyncio.shield(making)
 
     async def _make_pool(self) -> Pool:
@@ -207,18 +201,7 @@ class Connections:
         self._closing = set()
 
     def translated_errors(self) -> AbstractContextManager[None]:
-        """Raise windlass's errors in place of the driver's."""
         return translated_errors(self.address.display)
-
-
-async def _acquire(pool: Pool) -> Connection:
-    try:
-        return await pool.acquire()
-    except TimeoutError:
-        raise ConnectionError(
-            f"timed out after {ACQUIRE_SECONDS:g} s waiting for a free connection of the pool; "
-            f"raise connections= in the store's URL"
-        ) from None
 
 
 async def _close_aborted(connection: Connection) -> None:
@@ -226,12 +209,12 @@ async def _close_aborted(connection: Connection) -> None:
         await connection.close(timeout=_ABORT_SECONDS)
 
 
-async def _back_off() -> None:
-    await asyncio.sleep(0.02 * random.random())
+def _is_made(making: "asyncio.Task[Pool]") -> bool:
+    return making.done() and not making.cancelled() and making.exception() is None
 
 
 async def _close_pool(making: "asyncio.Task[Pool]") -> None:
-    if not making.done():
-        making.cancel()
-    elif not making.cancelled() and making.exception() is None:
+    if _is_made(making):
         await making.result().close()
+    else:
+        making.cancel()

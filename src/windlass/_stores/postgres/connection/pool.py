@@ -31,10 +31,16 @@ class Pool:
         self._closed = False
 
     async def acquire(self) -> Connection:
-        """Take a connection for exclusive use; TimeoutError if none is returned within ACQUIRE_SECONDS."""
+        """Take a connection for exclusive use; ConnectionError if none is free within ACQUIRE_SECONDS."""
         if self._permits.locked():
-            async with asyncio.timeout(ACQUIRE_SECONDS):
-                await self._permits.acquire()
+            try:
+                async with asyncio.timeout(ACQUIRE_SECONDS):
+                    await self._permits.acquire()
+            except TimeoutError:
+                raise ConnectionError(
+                    f"timed out after {ACQUIRE_SECONDS:g} s waiting for a free connection of the pool; "
+                    f"raise connections= in the store's URL"
+                ) from None
         else:
             await self._permits.acquire()
         try:

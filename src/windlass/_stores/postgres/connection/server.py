@@ -1,4 +1,4 @@
-"""The server as found at the first connection: version, pooler, durability; and the settings to use."""
+"""The server as found at the first connection: pooler, durability; and the settings to use."""
 
 from typing import Any
 
@@ -57,14 +57,12 @@ class Server(Struct, frozen=True, kw_only=True):
     statement that its client has gone.
     """
 
-    version: int
     pooled: bool
     settings: dict[str, str]
     checks_clients: bool = False
 
     @property
     def promise(self) -> Promise:
-        """What an acknowledged write survives with these settings."""
         relaxed = [why for (name, value), why in _RELAXED.items() if self.settings.get(name) == value]
         if relaxed:
             return Promise(durability=Durability.RELAXED, why="; ".join(relaxed))
@@ -83,21 +81,18 @@ class Server(Struct, frozen=True, kw_only=True):
 
 
 async def inspect(connection: Connection) -> Server:
-    """Read what a Server holds."""
     # A pooler answers the start-up itself and invents a process id. Without parameters the query needs no
     # prepared statement, which a pooler might lose.
     reported_pid = int(connection.get_server_pid())
     status = await connection.execute(f"SELECT WHERE pg_backend_pid() = {reported_pid}")
     async with connection.transaction():
-        names = ["fsync", "synchronous_commit", "full_page_writes", "server_version_num"]
+        names = ["fsync", "synchronous_commit", "full_page_writes"]
         rows = await connection.fetch(
             "SELECT name, setting FROM pg_catalog.pg_settings WHERE name = ANY($1::text[])", names
         )
     pooled = status == "SELECT 0"
-    settings = dict(rows)
-    version = int(settings.pop("server_version_num")) // 10_000
     checks_clients = not pooled and await _can_check_clients(connection)
-    return Server(version=version, pooled=pooled, settings=settings, checks_clients=checks_clients)
+    return Server(pooled=pooled, settings=dict(rows), checks_clients=checks_clients)
 
 
 async def _can_check_clients(connection: Connection) -> bool:

@@ -27,7 +27,6 @@ class Coalescer:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def enqueue(self, batch: Sequence[NewTask]) -> list[Enqueued]:
-        """Enqueue plain tasks, with those of concurrent calls."""
         if len(batch) >= MAX_COALESCED:
             return await self._send(batch)
         if not self._is_sending:

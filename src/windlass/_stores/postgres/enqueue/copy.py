@@ -8,7 +8,8 @@ from ...._model.task import NewTask, rank_of
 from ..connection.pool import Connection
 from ..notify import Wakes
 from ..queue_layout import Environment
-from ..rows import Row, plain_row
+from ..rows import plain_row
+from ..script import Row
 from ..statements import PLAIN_COLUMNS, statement
 from .plain import ended_between, since
 

@@ -14,18 +14,16 @@ class Connection:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
-        self.identity: object = getattr(
-            connection, "_con", connection
-        )  # A proxy lasts only until its connection is released.
+        # Not a pool's proxy, which lasts only until its connection is released.
+        self.identity: object = getattr(connection, "_con", connection)
 
     @property
     def is_autocommit(self) -> bool:
-        """Whether no transaction is open."""
         return not self._connection.is_in_transaction()
 
     async def fetch(self, sql: str, parameters: Sequence[Any]) -> Sequence[Row]:
-        """Run one statement and return its rows."""
         prepared = dollars_as_text(sql)
-        given = prepared.bind(parameters)
-        rows: Sequence[Row] = await self._connection.fetch(prepared.sql, *given, record_class=asyncpg.Record)
+        rows: Sequence[Row] = await self._connection.fetch(
+            prepared.sql, *prepared.bind(parameters), record_class=asyncpg.Record
+        )
         return rows

@@ -4,6 +4,7 @@ If a transaction is open the tasks become part of it, and a refusal undoes only 
 in autocommit a batch is enqueued at once, all of it or nothing.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -12,10 +13,11 @@ from ...._model.verdict import Receipt, Settlement
 from ...._store.protocol import Join
 from ....errors import NotSupported
 from ..queue_layout import Environment
-from ..script import Ask, Script, play, play_blocking
+from ..script import Query, Script, play, play_blocking
 from ..statements import statement
 from . import transaction
-from .transaction import AsyncCallerConnection, CallerConnection, translated_errors
+from .errors import translated_errors
+from .transaction import AsyncCallerConnection, CallerConnection, JoinedConnection
 
 T = TypeVar("T")
 
@@ -28,14 +30,58 @@ _SUPPORTED = (
 def join(connection: object, env: Environment) -> Join:
     """Join the transaction on this connection, which is not used yet; NotSupported for an unknown driver."""
     # By name, because only the driver of this connection is certain to be installed.
-    kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(connection).__mro__}
-    for known, make in _JOINS.items():
-        if known in kinds:
-            return make(connection, env)
+    for kind in type(connection).__mro__:
+        joined = _join_driver(kind.__module__.partition(".")[0], kind.__name__, connection, env)
+        if joined is not None:
+            return joined
     raise NotSupported(
         f"PostgresStore cannot join a transaction of type {type(connection).__module__}."
         f"{type(connection).__name__}; pass {_SUPPORTED}"
     )
+
+
+def _join_driver(package: str, kind: str, given: Any, env: Environment) -> Join | None:
+    match package, kind:
+        case "psycopg", "Connection":
+            from .psycopg import Connection as Psycopg  # noqa: PLC0415
+
+            return BlockingJoin(lambda: Psycopg(given), env)
+        case "psycopg", "AsyncConnection":
+            from .psycopg import AsyncConnection  # noqa: PLC0415
+
+            return DriverJoin(AsyncConnection(given), env)
+        case "asyncpg", "Connection" | "PoolConnectionProxy":
+            from .asyncpg import Connection as Asyncpg  # noqa: PLC0415
+
+            return DriverJoin(Asyncpg(given), env)
+        case "sqlalchemy", _:
+            return _join_sqlalchemy(kind, given, env)
+        case "django", "BaseDatabaseWrapper" | "ConnectionProxy":
+            from .django import Connection as Django  # noqa: PLC0415
+
+            if given.vendor != "postgresql":
+                raise NotSupported(f"this Django connection is to {given.vendor}, not to Postgres")
+            return BlockingJoin(lambda: Django(given), env)
+        case _:
+            return None
+
+
+def _join_sqlalchemy(kind: str, given: Any, env: Environment) -> Join | None:
+    from .sqlalchemy import Connection  # noqa: PLC0415
+
+    match kind:
+        case "Connection":
+            return BlockingJoin(lambda: Connection(given), env)
+        case "Session" | "scoped_session":
+            return BlockingJoin(lambda: Connection(given.connection()), env)
+        case "AsyncConnection":
+            return GreenletJoin(given, Connection, env)
+        case "AsyncSession":
+            return GreenletJoin(given, lambda inner: Connection(inner.connection()), env)
+        case "async_scoped_session":
+            return join(given(), env)
+        case _:
+            return None
 
 
 class BlockingJoin:
@@ -46,63 +92,63 @@ class BlockingJoin:
         self._env = env
 
     def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
-        """Insert the batch within the transaction."""
-        return self._play(lambda connection: transaction.enqueue(connection, self._env, batch))
+        return self.play(lambda connection: transaction.enqueue(connection, self._env, batch))
 
     def settle(self, batch: Sequence[Settlement]) -> Sequence[Receipt]:
-        """Apply the verdicts whose leases hold, within a transaction that must be open."""
-        return self._play(lambda connection: transaction.settle(connection, self._env, batch))
+        return self.play(lambda connection: transaction.settle(connection, self._env, batch))
 
-    def _play(self, make: Callable[[CallerConnection], Script[T]]) -> T:
+    def play(self, make: Callable[[JoinedConnection], Script[T]]) -> T:
         schema = self._env.schema
         with translated_errors():
             connection = self._connect()
             return play_blocking(
-                make(connection), lambda ask: connection.fetch(_text(ask, schema), ask.parameters)
+                make(connection), lambda query: connection.fetch(_text(query, schema), query.parameters)
             )
 
 
-class AsyncJoin:
-    """A transaction on an async connection."""
+class AsyncJoin(ABC):
+    """A transaction whose verbs are awaited."""
 
-    def __init__(self, connection: AsyncCallerConnection, env: Environment) -> None:
-        self._connection = connection
+    def __init__(self, env: Environment) -> None:
         self._env = env
 
     def enqueue(self, batch: Sequence[NewTask]) -> Awaitable[Sequence[Enqueued]]:
-        """Insert the batch within the transaction."""
-        return Deferred(lambda: self._play(transaction.enqueue(self._connection, self._env, batch)))
+        return Deferred(lambda: self._play(lambda joined: transaction.enqueue(joined, self._env, batch)))
 
     def settle(self, batch: Sequence[Settlement]) -> Awaitable[Sequence[Receipt]]:
-        """Apply the verdicts whose leases hold, within a transaction that must be open."""
-        return Deferred(lambda: self._play(transaction.settle(self._connection, self._env, batch)))
+        return Deferred(lambda: self._play(lambda joined: transaction.settle(joined, self._env, batch)))
 
-    async def _play(self, script: Script[T]) -> T:
+    @abstractmethod
+    async def _play(self, make: Callable[[JoinedConnection], Script[T]]) -> T: ...
+
+
+class DriverJoin(AsyncJoin):
+    """A transaction on a connection of an async driver."""
+
+    def __init__(self, connection: AsyncCallerConnection, env: Environment) -> None:
+        super().__init__(env)
+        self._connection = connection
+
+    async def _play(self, make: Callable[[JoinedConnection], Script[T]]) -> T:
         schema, connection = self._env.schema, self._connection
         with translated_errors():
-            return await play(script, lambda ask: connection.fetch(_text(ask, schema), ask.parameters))
+            return await play(
+                make(connection), lambda query: connection.fetch(_text(query, schema), query.parameters)
+            )
 
 
-class GreenletJoin:
+class GreenletJoin(AsyncJoin):
     """A transaction of SQLAlchemy's async API, which runs blocking code in a greenlet."""
 
     def __init__(self, connection: Any, connect: Callable[[Any], CallerConnection], env: Environment) -> None:
+        super().__init__(env)
         self._connection = connection
         self._connect = connect
-        self._env = env
 
-    def enqueue(self, batch: Sequence[NewTask]) -> Awaitable[Sequence[Enqueued]]:
-        """Insert the batch within the transaction."""
-        return Deferred(lambda: self._run(lambda blocking: blocking.enqueue(batch)))
-
-    def settle(self, batch: Sequence[Settlement]) -> Awaitable[Sequence[Receipt]]:
-        """Apply the verdicts whose leases hold, within a transaction that must be open."""
-        return Deferred(lambda: self._run(lambda blocking: blocking.settle(batch)))
-
-    async def _run(self, work: Callable[[BlockingJoin], T]) -> T:
+    async def _play(self, make: Callable[[JoinedConnection], Script[T]]) -> T:
         with translated_errors():
             result: T = await self._connection.run_sync(
-                lambda inner: work(BlockingJoin(lambda: self._connect(inner), self._env))
+                lambda inner: BlockingJoin(lambda: self._connect(inner), self._env).play(make)
             )
             return result
 
@@ -117,74 +163,5 @@ class Deferred(Generic[T]):
         return self._make().__await__()
 
 
-def _text(ask: Ask, schema: str) -> str:
-    return ask.sql or statement(ask.name, schema)
-
-
-# -- drivers -----------------------------------------------------------------------------------------
-
-
-def _psycopg(connection: Any, env: Environment) -> Join:
-    from .psycopg import Connection  # noqa: PLC0415
-
-    return BlockingJoin(lambda: Connection(connection), env)
-
-
-def _psycopg_async(connection: Any, env: Environment) -> Join:
-    from .psycopg import AsyncConnection  # noqa: PLC0415
-
-    return AsyncJoin(AsyncConnection(connection), env)
-
-
-def _asyncpg(connection: Any, env: Environment) -> Join:
-    from .asyncpg import Connection  # noqa: PLC0415
-
-    return AsyncJoin(Connection(connection), env)
-
-
-def _sqlalchemy(connection: Any, env: Environment) -> Join:
-    from .sqlalchemy import Connection  # noqa: PLC0415
-
-    return BlockingJoin(lambda: Connection(connection), env)
-
-
-def _sqlalchemy_session(session: Any, env: Environment) -> Join:
-    from .sqlalchemy import Connection  # noqa: PLC0415
-
-    return BlockingJoin(lambda: Connection(session.connection()), env)
-
-
-def _sqlalchemy_async(connection: Any, env: Environment) -> Join:
-    from .sqlalchemy import Connection  # noqa: PLC0415
-
-    return GreenletJoin(connection, Connection, env)
-
-
-def _sqlalchemy_async_session(session: Any, env: Environment) -> Join:
-    from .sqlalchemy import Connection  # noqa: PLC0415
-
-    return GreenletJoin(session, lambda inner: Connection(inner.connection()), env)
-
-
-def _django(connection: Any, env: Environment) -> Join:
-    from .django import Connection  # noqa: PLC0415
-
-    if connection.vendor != "postgresql":
-        raise NotSupported(f"this Django connection is to {connection.vendor}, not to Postgres")
-    return BlockingJoin(lambda: Connection(connection), env)
-
-
-_JOINS: dict[tuple[str, str], Callable[[Any, Environment], Join]] = {
-    ("psycopg", "Connection"): _psycopg,
-    ("psycopg", "AsyncConnection"): _psycopg_async,
-    ("asyncpg", "Connection"): _asyncpg,
-    ("asyncpg", "PoolConnectionProxy"): _asyncpg,
-    ("sqlalchemy", "Connection"): _sqlalchemy,
-    ("sqlalchemy", "Session"): _sqlalchemy_session,
-    ("sqlalchemy", "scoped_session"): _sqlalchemy_session,
-    ("sqlalchemy", "AsyncConnection"): _sqlalchemy_async,
-    ("sqlalchemy", "AsyncSession"): _sqlalchemy_async_session,
-    ("sqlalchemy", "async_scoped_session"): lambda scoped, env: join(scoped(), env),
-    ("django", "BaseDatabaseWrapper"): _django,
-    ("django", "ConnectionProxy"): _django,
-}
+def _text(query: Query, schema: str) -> str:
+    return query.sql or statement(query.name, schema)

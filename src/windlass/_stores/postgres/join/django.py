@@ -22,7 +22,6 @@ class Connection:
         return bool(not self._connection.in_atomic_block and self._connection.get_autocommit())
 
     def fetch(self, sql: str, parameters: Sequence[Any]) -> Sequence[Row]:
-        """Run one statement and return its rows."""
         prepared = percent(sql)
         with self._connection.cursor() as cursor:
             _keep_zones(cursor.cursor)

@@ -1,5 +1,8 @@
 """Translate the errors of any driver on the caller's connection into windlass's."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from ....errors import InvalidOption, StoreError, StoreUnavailable, WindlassError
 from ..errors import state_of, translate
 
@@ -12,8 +15,19 @@ _BROKEN = frozenset({"OperationalError", "InterfaceError", "InternalClientError"
 _UNUSABLE = frozenset({"TransactionManagementError", "PendingRollbackError"})  # Django's, SQLAlchemy's
 
 
-def translate_driver_error(error: BaseException) -> WindlassError | None:
-    """Return the error to raise in place of a driver's; None if it is not a driver's."""
+@contextmanager
+def translated_errors() -> Iterator[None]:
+    """Raise windlass's errors in place of any driver's."""
+    try:
+        yield
+    except Exception as error:
+        translated = _translated(error)
+        if translated is None:
+            raise
+        raise translated from error
+
+
+def _translated(error: BaseException) -> WindlassError | None:
     if isinstance(error, WindlassError):
         return None
     cause = _driver_error(error)

@@ -2,27 +2,23 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import psycopg
 from psycopg.abc import Buffer
 from psycopg.adapt import AdaptersMap
 from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.rows import tuple_row
+from psycopg.types import numeric
 from psycopg.types.array import ArrayBinaryLoader
 from psycopg.types.bool import BoolBinaryLoader, BoolDumper
 from psycopg.types.datetime import IntervalBinaryLoader, TimestamptzBinaryLoader
-from psycopg.types.numeric import (
-    Float8BinaryLoader,
-    FloatDumper,
-    Int4BinaryLoader,
-    Int8BinaryLoader,
-    IntDumper,
-)
 from psycopg.types.string import ByteaBinaryLoader, StrDumperUnknown, TextBinaryLoader
 
 from ..script import Row
 from .parameters import dollars
+
+C = TypeVar("C", bound="psycopg.Connection[Any] | psycopg.AsyncConnection[Any]")
 
 
 class _Instant(TimestamptzBinaryLoader):
@@ -43,14 +39,16 @@ class _Text(TextBinaryLoader):
 def _adapters() -> AdaptersMap:
     """Return psycopg's defaults for the types that the statements use, whatever the caller has registered."""
     adapters = AdaptersMap(psycopg.adapters)
-    for kind, dumper in ((str, StrDumperUnknown), (bool, BoolDumper), (int, IntDumper), (float, FloatDumper)):
-        adapters.register_dumper(kind, dumper)
+    adapters.register_dumper(str, StrDumperUnknown)
+    adapters.register_dumper(bool, BoolDumper)
+    adapters.register_dumper(int, numeric.IntDumper)
+    adapters.register_dumper(float, numeric.FloatDumper)
     for name, loader in (
         ("text", _Text),
         ("bool", BoolBinaryLoader),
-        ("int4", Int4BinaryLoader),
-        ("int8", Int8BinaryLoader),
-        ("float8", Float8BinaryLoader),
+        ("int4", numeric.Int4BinaryLoader),
+        ("int8", numeric.Int8BinaryLoader),
+        ("float8", numeric.Float8BinaryLoader),
         ("bytea", ByteaBinaryLoader),
         ("interval", IntervalBinaryLoader),
         ("timestamptz", _Instant),
@@ -71,20 +69,22 @@ class _AsyncCursor(psycopg.AsyncRawCursor[Row]):
     adapters = _ADAPTERS
 
 
-class Connection:
-    """A blocking connection of the caller's."""
-
-    def __init__(self, connection: "psycopg.Connection[Any]") -> None:
+class _Lent(Generic[C]):
+    def __init__(self, connection: C) -> None:
         self._connection = connection
         self.identity: object = connection
 
     @property
     def is_autocommit(self) -> bool:
         """Whether no transaction is open and the next statement begins none."""
-        return _is_autocommit(self._connection)
+        given = self._connection
+        return given.autocommit and given.info.transaction_status == TransactionStatus.IDLE
+
+
+class Connection(_Lent["psycopg.Connection[Any]"]):
+    """A blocking connection of the caller's."""
 
     def fetch(self, sql: str, parameters: Sequence[Any]) -> Sequence[Row]:
-        """Run one statement and return its rows."""
         prepared = dollars(sql)
         with _Cursor(self._connection, row_factory=tuple_row) as cursor:
             cursor.execute(prepared.sql.encode(), prepared.bind(parameters), binary=True)
@@ -96,20 +96,10 @@ class Connection:
                 raise
 
 
-class AsyncConnection:
+class AsyncConnection(_Lent["psycopg.AsyncConnection[Any]"]):
     """An async connection of the caller's."""
 
-    def __init__(self, connection: "psycopg.AsyncConnection[Any]") -> None:
-        self._connection = connection
-        self.identity: object = connection
-
-    @property
-    def is_autocommit(self) -> bool:
-        """Whether no transaction is open and the next statement begins none."""
-        return _is_autocommit(self._connection)
-
     async def fetch(self, sql: str, parameters: Sequence[Any]) -> Sequence[Row]:
-        """Run one statement and return its rows."""
         prepared = dollars(sql)
         async with _AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
             await cursor.execute(prepared.sql.encode(), prepared.bind(parameters), binary=True)
@@ -124,7 +114,3 @@ class AsyncConnection:
 def _has_no_rows(cursor: _Cursor | _AsyncCursor) -> bool:
     """Whether the statement succeeded and returns no rows, which in a pipeline is known only afterwards."""
     return cursor.pgresult is not None and cursor.pgresult.status == ExecStatus.COMMAND_OK
-
-
-def _is_autocommit(connection: "psycopg.Connection[Any] | psycopg.AsyncConnection[Any]") -> bool:
-    return connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE

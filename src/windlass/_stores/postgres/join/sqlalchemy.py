@@ -24,7 +24,6 @@ class Connection:
         return bool(self._connection.connection.dbapi_connection.autocommit)
 
     def fetch(self, sql: str, parameters: Sequence[Any]) -> Sequence[Row]:
-        """Run one statement and return its rows."""
         prepared = dollars_as_text(sql) if self._numbered else percent(sql)
         result = self._connection.exec_driver_sql(prepared.sql, tuple(prepared.bind(parameters)) or None)
         return plain_rows(result.fetchall()) if result.returns_rows else []

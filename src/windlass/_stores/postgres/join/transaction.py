@@ -1,7 +1,7 @@
 """Enqueue and settle on the caller's connection, by the same scripts as on the store's own."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -13,8 +13,7 @@ from ...rules.admission import is_plain
 from .. import rule_player, schema
 from .. import settle as settlement
 from ..queue_layout import Environment
-from ..script import Ask, Row, Script, ask
-from .errors import translate_driver_error
+from ..script import Query, Row, Script, fetch
 
 T = TypeVar("T")
 
@@ -24,8 +23,8 @@ _checked: "WeakKeyDictionary[object, set[str]]" = WeakKeyDictionary()
 """The schemas found to be current, by driver connection; a connection stays with one database."""
 
 
-class CallerConnection(Protocol):
-    """A blocking connection of the caller's. `identity` is the driver's own object."""
+class JoinedConnection(Protocol):
+    """A connection of the caller's. `identity` is the driver's own object."""
 
     identity: object
 
@@ -33,25 +32,21 @@ class CallerConnection(Protocol):
     def is_autocommit(self) -> bool:
         """Whether the next statement would commit by itself."""
 
-    def fetch(self, sql: str, parameters: Sequence[Any]) -> Sequence[Row]:
-        """Run one statement and return its rows."""
+
+class CallerConnection(JoinedConnection, Protocol):
+    """A connection that blocks while it runs one statement and returns its rows."""
+
+    def fetch(self, sql: str, parameters: Sequence[Any]) -> Sequence[Row]: ...
 
 
-class AsyncCallerConnection(Protocol):
-    """An async connection of the caller's. `identity` is the driver's own object."""
+class AsyncCallerConnection(JoinedConnection, Protocol):
+    """The same of an async driver."""
 
-    identity: object
-
-    @property
-    def is_autocommit(self) -> bool:
-        """Whether the next statement would commit by itself."""
-
-    async def fetch(self, sql: str, parameters: Sequence[Any]) -> Sequence[Row]:
-        """Run one statement and return its rows."""
+    async def fetch(self, sql: str, parameters: Sequence[Any]) -> Sequence[Row]: ...
 
 
 def enqueue(
-    connection: CallerConnection | AsyncCallerConnection, env: Environment, batch: Sequence[NewTask]
+    connection: JoinedConnection, env: Environment, batch: Sequence[NewTask]
 ) -> Script[Sequence[Enqueued]]:
     """Insert the batch; if it is refused the rest of the caller's transaction is unaffected."""
     if not batch:
@@ -60,7 +55,7 @@ def enqueue(
     yield from _check_schema(connection, env)
     if env.layout.is_stale:
         env.layout.mark_fresh()
-        env.layout.update((yield from ask("layout")))
+        env.layout.update((yield from fetch("layout")))
     script = rule_player.enqueue(env, batch)
     if all(map(is_plain, batch)):
         # A single statement that cannot be refused needs no savepoint. That is quicker, and lets a
@@ -71,7 +66,7 @@ def enqueue(
 
 
 def settle(
-    connection: CallerConnection | AsyncCallerConnection, env: Environment, batch: Sequence[Settlement]
+    connection: JoinedConnection, env: Environment, batch: Sequence[Settlement]
 ) -> Script[Sequence[Receipt]]:
     """Apply the verdicts whose leases hold; on an error the rest of the transaction is unaffected."""
     if connection.is_autocommit:
@@ -89,7 +84,7 @@ def settle(
     return receipts
 
 
-def _check_schema(connection: CallerConnection | AsyncCallerConnection, env: Environment) -> Script[None]:
+def _check_schema(connection: JoinedConnection, env: Environment) -> Script[None]:
     """Raise SchemaMismatch unless the schema exists and is current. Once for each connection."""
     known = _checked.get(connection.identity)
     if known is not None and env.schema in known:
@@ -122,26 +117,14 @@ def _atomic(script: Script[T], *, autocommit: bool) -> Script[T]:
     return result
 
 
-_RELEASE = Ask("release", (), "RELEASE SAVEPOINT windlass_join")
+_RELEASE = Query("release", (), "RELEASE SAVEPOINT windlass_join")
 _IN_SAVEPOINT = (
-    Ask("savepoint", (), "SAVEPOINT windlass_join"),
+    Query("savepoint", (), "SAVEPOINT windlass_join"),
     _RELEASE,
-    (Ask("undo", (), "ROLLBACK TO SAVEPOINT windlass_join"), _RELEASE),
+    (Query("undo", (), "ROLLBACK TO SAVEPOINT windlass_join"), _RELEASE),
 )
 _IN_TRANSACTION = (
-    Ask("begin", (), "BEGIN ISOLATION LEVEL READ COMMITTED"),
-    Ask("commit", (), "COMMIT"),
-    (Ask("rollback", (), "ROLLBACK"),),
+    Query("begin", (), "BEGIN ISOLATION LEVEL READ COMMITTED"),
+    Query("commit", (), "COMMIT"),
+    (Query("rollback", (), "ROLLBACK"),),
 )
-
-
-@contextmanager
-def translated_errors() -> Iterator[None]:
-    """Raise windlass's errors in place of any driver's."""
-    try:
-        yield
-    except Exception as error:
-        translated = translate_driver_error(error)
-        if translated is None:
-            raise
-        raise translated from error

@@ -5,17 +5,16 @@ state with more rows than the bound a sample of the table's pages is scaled up. 
 queue by queue, so that a short queue is not lost beside a long one.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ...._model.filter import Count, Dimension, Filter
 from ...._model.state import State
-from ..connection.client import Connections
-from ..script import Ask
+from ..script import Query, Source
 from ..statements import in_schema
 from ..upkeep.partitions import day_of
 from .filters import Parameters, Search, by_state_index, conditions, in_states, is_text, named, search_for
@@ -71,13 +70,12 @@ class Part(Struct, frozen=True):
 class Tally(Struct):
     """The counts so far, the states counted only in part, and the queues whose ready tasks are exact."""
 
-    numbers: Counter[Key]
-    oldest: dict[Key, datetime]
-    crowded: set[State]
-    short: set[str]
+    numbers: Counter[Key] = field(default_factory=Counter)
+    oldest: dict[Key, datetime] = field(default_factory=dict)
+    crowded: set[State] = field(default_factory=set)
+    short: set[str] = field(default_factory=set)
 
     def was_due(self, key: Key, due_at: datetime | None) -> None:
-        """Take into account the due time of a counted task."""
         if due_at is not None:
             self.oldest[key] = min(due_at, self.oldest.get(key, due_at))
 
@@ -85,9 +83,9 @@ class Tally(Struct):
 class CountQuery:
     """A filter and the dimensions to count by, on one database."""
 
-    def __init__(self, connections: Connections, search: Search, by: tuple[Dimension, ...]) -> None:
+    def __init__(self, source: Source, search: Search, by: tuple[Dimension, ...]) -> None:
         self.by = by
-        self._connections = connections
+        self._source = source
         self._search = search
         self._groups = ", ".join(f"t.{name}" for name in ("state", *by))
         columns = dict.fromkeys(["state", "run_at", "created_at", *by, *_filtered(search.where)])
@@ -95,10 +93,10 @@ class CountQuery:
 
     async def count(self) -> Tally:
         """Count by index, up to MAX_COUNTED rows of each state."""
-        parameters = Parameters()
+        parameters, tally = Parameters(), Tally()
         parts = list(self._parts(parameters))
         if not parts:
-            return Tally(Counter(), {}, set(), set())
+            return tally
         limit = parameters.add(MAX_COUNTED + 1, "bigint")
         sql = "\nUNION ALL\n".join(
             _COUNT.format(
@@ -111,20 +109,20 @@ class CountQuery:
             )
             for number, part in enumerate(parts)
         )
-        tally = Tally(Counter(), {}, set(), set())
         read: Counter[int] = Counter()
         for part_number, seen, matching, due_at, *key in await self._fetch(sql, parameters):
             read[part_number] += seen
             tally.numbers[tuple(key)] += matching
             tally.was_due(tuple(key), due_at)
-        crowded = (part.states for number, part in enumerate(parts) if read[number] > MAX_COUNTED)
-        tally.crowded.update(*crowded)
+        tally.crowded.update(
+            *(part.states for number, part in enumerate(parts) if read[number] > MAX_COUNTED)
+        )
         return tally
 
     async def count_queues(self, tally: Tally) -> None:
         """Count the ready tasks of each queue, up to its share of MAX_COUNTED rows."""
         if self._search.where.queues is None:
-            rows = await self._connections.fetch(Ask("ready_queues", (MAX_QUEUES + 1,)))
+            rows = await self._source.fetch(Query("ready_queues", (MAX_QUEUES + 1,)))
             queues = [row[0] for row in rows]
         else:
             queues = [queue for queue in dict.fromkeys(self._search.where.queues) if is_text(queue)]
@@ -170,10 +168,8 @@ class CountQuery:
             tally.was_due(tuple(key), due_at)
             if key[0] == State.READY and self._queue(key) in tally.short:
                 continue
-            guess = round(number * 100.0 / percent)
-            tally.numbers[tuple(key)] = max(
-                tally.numbers[tuple(key)], guess
-            )  # At least those that were read.
+            counted = tally.numbers[tuple(key)]
+            tally.numbers[tuple(key)] = max(counted, round(number * 100.0 / percent))
         if percent == 100.0:
             tally.crowded -= set(wanted)
 
@@ -202,19 +198,18 @@ class CountQuery:
 
     def _days(self, parameters: Parameters) -> list[str]:
         """Return conditions on whole days, by which the planner chooses the history's partitions."""
-        first, last = self._between()
-        bounds = []
-        if first is not None:
-            bounds.append(f"t.finished_at >= {parameters.add(first, 'timestamptz')}")
-        if last is not None:
-            bounds.append(f"t.finished_at < {parameters.add(last, 'timestamptz')}")
-        return bounds
+        bounds = zip((">=", "<"), self._between(), strict=True)
+        return [
+            f"t.finished_at {sign} {parameters.add(at, 'timestamptz')}"
+            for sign, at in bounds
+            if at is not None
+        ]
 
     def _between(self) -> tuple[datetime | None, datetime | None]:
+        """Return the midnights between which the days of the filter are; None: without a bound."""
         after, before = self._search.where.finished_after, self._search.where.finished_before
-        return None if after is None else _midnight(after), None if before is None else _midnight(
-            before
-        ) + _DAY
+        first = None if after is None else _midnight(after)
+        return first, None if before is None else _midnight(before) + _DAY
 
     def _rows(self, part: Part) -> str:
         table = f"SELECT {self._columns} FROM windlass.{part.table} AS t WHERE "  # noqa: S608 - no values in it
@@ -229,46 +224,37 @@ class CountQuery:
 
     async def _pages(self, table: str) -> int:
         """Return the number of pages of the table, of the history only those of the filter's days."""
-        first, last = self._between()
+        first, last = (None if at is None else at.date() for at in self._between())
         total = 0
-        for name, pages in await self._connections.fetch(Ask("table_pages")):
+        for name, pages in await self._source.fetch(Query("table_pages")):
             day = day_of(name)
-            left_out = day is not None and (
-                (first is not None and day < first.date()) or (last is not None and day >= last.date())
-            )
-            if (name == "task") == (table == "task") and not left_out:
+            wanted = day is None or ((first is None or day >= first) and (last is None or day < last))
+            if wanted and (name == "task") == (table == "task"):
                 total += pages
         return total
 
     async def _fetch(self, sql: str, parameters: Parameters) -> Sequence[Sequence[Any]]:
-        return await self._connections.fetch(
-            Ask("count", parameters.all, in_schema(sql, self._connections.address.schema))
-        )
+        sql = in_schema(sql, self._source.address.schema)
+        return await self._source.fetch(Query("count", parameters.all, sql))
 
 
-async def count(connections: Connections, where: Filter, by: Sequence[Dimension]) -> list[Count]:
+async def count(source: Source, where: Filter, by: Sequence[Dimension]) -> list[Count]:
     """Count the tasks that match for each combination of values that occurs, in the order of the values."""
-    query = CountQuery(connections, search_for(where), tuple(by))
+    query = CountQuery(source, search_for(where), tuple(by))
     tally = await query.count()
     if State.READY in tally.crowded and Dimension.QUEUE in query.by:
         await query.count_queues(tally)
     for table in ("task", "history"):
         await query.estimate(tally, table)
-    totals: Counter[Key] = Counter({} if by else {(): 0})
-    oldest: dict[Key, list[datetime]] = defaultdict(list)
-    for (state, *key), number in tally.numbers.items():
+    total = Tally(numbers=Counter({} if by else {(): 0}))
+    for (state, *rest), number in tally.numbers.items():
+        key = tuple(rest)
         if number or not by:
-            totals[tuple(key)] += number
-        if (state, *key) in tally.oldest:
-            oldest[tuple(key)].append(tally.oldest[state, *key])
+            total.numbers[key] += number
+        total.was_due(key, tally.oldest.get((state, *rest)))
     return [
-        Count(
-            values=key,
-            number=totals[key],
-            exact=query.is_exact(tally, key),
-            oldest_at=min(oldest[key], default=None),
-        )
-        for key in sorted(totals)
+        Count(values=key, number=number, exact=query.is_exact(tally, key), oldest_at=total.oldest.get(key))
+        for key, number in sorted(total.numbers.items())
     ]
 
 

@@ -13,10 +13,7 @@ from msgspec import Struct
 from ...._model.filter import Filter
 from ...._model.state import ENDED, State
 from ...._model.task import is_task_id
-from ..rows import ids_of
-
-HISTORY = (State.COMPLETED, State.CANCELLED)
-"""The states of tasks in the history; all others are in the table of tasks."""
+from ..rows import HISTORY, ids_of
 
 TASK = tuple(state for state in State if state not in HISTORY)
 
@@ -38,7 +35,6 @@ class Parameters:
 
     @property
     def all(self) -> tuple[Any, ...]:
-        """The values, in the order of the placeholders."""
         return tuple(value for _, value in self._values)
 
 
@@ -52,11 +48,8 @@ class Search(Struct, frozen=True):
     @property
     def is_named(self) -> bool:
         """Whether the filter names tasks by id, root or key, so that few rows can match."""
-        return (
-            self.where.ids is not None
-            or self.where.root is not None
-            or self.where.idempotency_key is not None
-        )
+        where = self.where
+        return where.ids is not None or where.root is not None or where.idempotency_key is not None
 
 
 def search_for(where: Filter) -> Search:
@@ -96,16 +89,25 @@ def is_text(text: str) -> bool:
 def named(search: Search, parameters: Parameters, alias: str) -> list[list[str]]:
     """Return the conditions of a filter that names tasks: a branch for each index that leads to some."""
     where = search.where
-    if where.ids is not None:
-        return [[f"{alias}.id = ANY ({parameters.add(ids_of(where.ids), 'uuid[]')})"]]
-    if where.root is not None:
+    if where.ids is None and where.root is not None:
         root = parameters.add(where.root, "uuid")
         return [
             [f"{alias}.id = {root}", f"{alias}.root = {root}"],
             [f"{alias}.root = {root}", f"{alias}.root <> {alias}.id"],
         ]
-    assert where.idempotency_key is not None
-    return [[f"{alias}.idempotency_key = {parameters.add(where.idempotency_key, 'text')}"]]
+    return [_names(where, parameters, alias)[:1]]
+
+
+def _names(where: Filter, parameters: Parameters, alias: str) -> list[str]:
+    """Return the conditions on what names tasks, the most selective first."""
+    found = []
+    if where.ids is not None:
+        found.append(f"{alias}.id = ANY ({parameters.add(ids_of(where.ids), 'uuid[]')})")
+    if where.root is not None:
+        found.append(f"{alias}.root = {parameters.add(where.root, 'uuid')}")
+    if where.idempotency_key is not None:
+        found.append(f"{alias}.idempotency_key = {parameters.add(where.idempotency_key, 'text')}")
+    return found
 
 
 def in_states(states: Sequence[State], alias: str) -> str:
@@ -124,13 +126,7 @@ def by_state_index(search: Search, state: State, parameters: Parameters) -> list
 
 def conditions(search: Search, parameters: Parameters, alias: str) -> list[str]:
     """Return all conditions of the filter but the states."""
-    where, found = search.where, []
-    if where.ids is not None:
-        found.append(f"{alias}.id = ANY ({parameters.add(ids_of(where.ids), 'uuid[]')})")
-    if where.root is not None:
-        found.append(f"{alias}.root = {parameters.add(where.root, 'uuid')}")
-    if where.idempotency_key is not None:
-        found.append(f"{alias}.idempotency_key = {parameters.add(where.idempotency_key, 'text')}")
+    where, found = search.where, _names(search.where, parameters, alias)
     for column, wanted in (("type", where.types), ("queue", where.queues), ("tenant", where.tenants)):
         if wanted is not None:
             found.append(_one_of(column, wanted, parameters, alias))

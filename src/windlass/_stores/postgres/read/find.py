@@ -10,9 +10,8 @@ from ...._model.record import KINDS, Audit, Record
 from ...._model.state import State
 from ...._model.task import Task, TaskId, is_task_id
 from ...records import record_rows, slice_of
-from ..connection.client import Connections
-from ..rows import Row, read_attempt, read_task
-from ..script import Ask
+from ..rows import read_attempt, read_task
+from ..script import Query, Row, Source
 from ..statements import compose
 from .filters import (
     TASK,
@@ -37,36 +36,31 @@ _INDEXED_BY_ID = frozenset({State.DEAD, State.WAITING})
 _RECORDS = record_rows(lambda at: at)
 
 
-async def find(connections: Connections, where: Filter, page: Page) -> Slice[Task]:
-    """Return a page of the tasks that match, by id."""
-    found = await _page(connections, "find", where, page)
+async def find(source: Source, where: Filter, page: Page) -> Slice[Task]:
+    found = await _page(source, "find", where, page)
     return slice_of(found, page, read_task, lambda task: task.id)
 
 
-async def find_ids(connections: Connections, where: Filter, page: Page) -> Slice[TaskId]:
-    """Return a page of the ids of the tasks that match."""
-    found = await _page(connections, "find_ids", where, page)
+async def find_ids(source: Source, where: Filter, page: Page) -> Slice[TaskId]:
+    found = await _page(source, "find_ids", where, page)
     return slice_of(found, page, lambda row: str(row[0]), str)
 
 
-async def attempts(connections: Connections, task_id: TaskId) -> list[Attempt]:
-    """Return a task's attempts, oldest first."""
+async def attempts(source: Source, task_id: TaskId) -> list[Attempt]:
     if not is_task_id(task_id):
         return []
-    rows = await connections.fetch(Ask("attempts", (task_id, MAX_RECORDED)))
+    rows = await source.fetch(Query("attempts", (task_id, MAX_RECORDED)))
     return [read_attempt(task_id, row) for row in reversed(rows)]
 
 
-async def records(connections: Connections, kind: type[R], page: Page) -> Slice[R]:
-    """Return a page of the records of a kind, by name."""
+async def records(source: Source, kind: type[R], page: Page) -> Slice[R]:
     name, read, key = _RECORDS[kind]
     cursor = page.cursor
     if cursor is not None and not (is_task_id(cursor) if kind is Audit else is_text(cursor)):
         return Slice(items=())
     which = (KINDS[kind],) if kind in KINDS else ()
-    found = await connections.fetch(
-        Ask(f"{name}_back" if page.newest_first else name, (cursor, page.limit + 1, *which))
-    )
+    statement = f"{name}_back" if page.newest_first else name
+    found = await source.fetch(Query(statement, (cursor, page.limit + 1, *which)))
     return slice_of(found, page, read, key)
 
 
@@ -82,30 +76,29 @@ class TableSearch(Struct, frozen=True):
     by_id: bool
 
 
-async def _page(connections: Connections, name: str, where: Filter, page: Page) -> list[Row]:
+async def _page(source: Source, name: str, where: Filter, page: Page) -> list[Row]:
     """Return the rows of a page and one more, if there is one; by one statement for both tables."""
-    search, parameters, schema = search_for(where), Parameters(), connections.address.schema
+    search, parameters, schema = search_for(where), Parameters(), source.address.schema
     if page.cursor is not None and not is_task_id(page.cursor):
         return []
     tables = []
     if search.task:
-        branches, by_id = await _task_branches(connections, search, parameters)
+        branches, by_id = await _task_branches(source, search, parameters)
         tables.append(TableSearch("t", name, branches, by_id))
     if search.history:
         held = in_states(search.history, "h")
-        branches = (
-            [[*branch, held] for branch in named(search, parameters, "h")] if search.is_named else [[held]]
-        )
+        indexed = named(search, parameters, "h") if search.is_named else [[]]
+        branches = [[*branch, held] for branch in indexed]
         tables.append(TableSearch("h", f"{name}_history", branches, by_id=not search.is_named))
     if not tables:
         return []
     sql = "\nUNION ALL\n".join(_page_of(table, search, page, parameters, schema) for table in tables)
-    rows = await connections.fetch(Ask(name, parameters.all, sql))
+    rows = await source.fetch(Query(name, parameters.all, sql))
     return sorted(rows, key=lambda row: str(row[0]), reverse=page.newest_first)[: page.limit + 1]
 
 
 async def _task_branches(
-    connections: Connections, search: Search, parameters: Parameters
+    source: Source, search: Search, parameters: Parameters
 ) -> tuple[list[list[str]], bool]:
     """Return the branches for the table of tasks, and whether to scan by id.
 
@@ -117,17 +110,17 @@ async def _task_branches(
     if search.task == TASK or (len(search.task) == 1 and search.task[0] in _INDEXED_BY_ID):
         return [[held]], True
     for state in search.task:
-        if await _is_crowded(connections, search, state):
+        if await _is_crowded(source, search, state):
             return [[held]], True
     return [by_state_index(search, state, parameters) for state in search.task], False
 
 
-async def _is_crowded(connections: Connections, search: Search, state: State) -> bool:
+async def _is_crowded(source: Source, search: Search, state: State) -> bool:
     parameters = Parameters()
     parameters.add(FEW, "bigint")
     branch = " AND ".join(by_state_index(search, state, parameters))
-    sql = compose("more_than", connections.address.schema, conditions=branch)
-    rows = await connections.fetch(Ask("more_than", parameters.all, sql))
+    sql = compose("more_than", source.address.schema, conditions=branch)
+    rows = await source.fetch(Query("more_than", parameters.all, sql))
     return bool(rows[0][0])
 
 

@@ -4,7 +4,7 @@ Needs no privileges beyond those of a worker; what this user may not see is repo
 """
 
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 import asyncpg
@@ -15,7 +15,7 @@ from ...findings import error, fine, warning
 from ...migrations import Step, standing
 from .. import schema
 from ..connection.client import Connections
-from ..script import Ask, Row
+from ..script import Query, Row
 from . import partitions
 
 MAX_CLOCK_SKEW = timedelta(seconds=2)
@@ -36,15 +36,10 @@ class Probe(Struct, frozen=True):
     now: datetime | None
 
     async def rows(self, name: str, *parameters: object) -> Sequence[Row]:
-        """Return the rows of one of the statements."""
-        return await self.connections.fetch(Ask(name, parameters))
-
-
-Check = Callable[[Probe], AsyncIterator[Finding]]
+        return await self.connections.fetch(Query(name, parameters))
 
 
 async def check(connections: Connections, now: datetime | None) -> tuple[Finding, ...]:
-    """Run every check and return its findings, good ones included."""
     at = await connections.play(schema.number)
     found = [standing(schema.steps(), at, schema.display(connections))]
     if found[0].severity is Severity.ERROR:
@@ -65,14 +60,14 @@ async def check(connections: Connections, now: datetime | None) -> tuple[Finding
 class Expected(Struct, frozen=True):
     """What the steps of the schema create: tables, the unlogged ones among them, and indexes."""
 
-    tables: frozenset[str]
-    unlogged: frozenset[str]
-    indexes: frozenset[str]
+    tables: set[str]
+    unlogged: set[str]
+    indexes: set[str]
 
 
 def created_by(steps: Sequence[Step]) -> Expected:
     """Parse the migration scripts for what there should be."""
-    tables, unlogged, indexes = set(), set(), set()
+    tables, unlogged, indexes = set[str](), set[str](), set[str]()
     for part in (part for step in steps for part in re.sub(r"--[^\n]*", "", step.up).split(";")):
         if found := re.search(r"CREATE (UNLOGGED )?TABLE windlass\.(\w+)", part):
             tables.add(found[2])
@@ -85,14 +80,14 @@ def created_by(steps: Sequence[Step]) -> Expected:
         elif found := re.search(r"DROP (TABLE|INDEX) windlass\.(\w+)", part):
             tables.discard(found[2])
             indexes -= {found[2], f"{found[2]}_pkey"}
-    return Expected(frozenset(tables), frozenset(unlogged & tables), frozenset(indexes))
+    return Expected(tables, unlogged & tables, indexes)
 
 
 async def _indexes(probe: Probe) -> AsyncIterator[Finding]:
     wanted = created_by(probe.steps).indexes
-    present = dict(await _pairs(probe, "check_indexes", probe.connections.address.schema))
-    missing = sorted(wanted - set(present))
-    broken = sorted(name for name, usable in present.items() if not usable)
+    present = await probe.rows("check_indexes", probe.connections.address.schema)
+    missing = sorted(wanted - {name for name, _ in present})
+    broken = sorted(name for name, usable in present if not usable)
     if missing:
         yield error(
             "indexes",
@@ -136,10 +131,6 @@ async def _tables(probe: Probe) -> AsyncIterator[Finding]:
         yield fine("tables", f"all {len(expected.tables)} are present")
 
 
-async def _pairs(probe: Probe, name: str, *parameters: object) -> list[tuple[str, bool]]:
-    return [(row[0], row[1]) for row in await probe.rows(name, *parameters)]
-
-
 async def _days(probe: Probe) -> AsyncIterator[Finding]:
     now = probe.now or datetime.now(UTC)
     today = now.astimezone(UTC).date()
@@ -153,10 +144,8 @@ async def _days(probe: Probe) -> AsyncIterator[Finding]:
             f"where pruning is slow; the keeper creates partitions ahead, so make sure that one is running",
         )
     else:
-        yield fine(
-            "history",
-            f"{len(present)} daily partition{'s' if len(present) > 1 else ''}, up to {max(present)}",
-        )
+        plural = "s" if len(present) > 1 else ""
+        yield fine("history", f"{len(present)} daily partition{plural}, up to {max(present)}")
 
 
 # -- the server --------------------------------------------------------------------------------------
@@ -165,9 +154,8 @@ async def _days(probe: Probe) -> AsyncIterator[Finding]:
 async def _durability(probe: Probe) -> AsyncIterator[Finding]:
     server = probe.connections.server
     assert server is not None  # Reading the schema's version has connected.
-    promise = server.promise
-    durable = promise.durability is Durability.DURABLE
-    yield fine("durability", promise.why) if durable else warning("durability", promise.why)
+    report = fine if server.promise.durability is Durability.DURABLE else warning
+    yield report("durability", server.promise.why)
 
 
 async def _server(probe: Probe) -> AsyncIterator[Finding]:
@@ -180,15 +168,12 @@ async def _server(probe: Probe) -> AsyncIterator[Finding]:
         )
     if not autovacuum:
         yield warning("vacuum", "autovacuum is off, so the tables keep growing; set autovacuum = on")
-    left = most - used
     usage = f"{used} of {most} connections are in use"
-    yield (
-        warning(
-            "connections", f"{usage}; raise max_connections, lower connections= in the URL, or use a pooler"
-        )
-        if left < MIN_CONNECTIONS_LEFT
-        else fine("connections", usage)
-    )
+    if most - used >= MIN_CONNECTIONS_LEFT:
+        yield fine("connections", usage)
+    else:
+        advice = "raise max_connections, lower connections= in the URL, or use a pooler"
+        yield warning("connections", f"{usage}; {advice}")
     if not sees_all:
         yield fine(
             "rights",
@@ -224,51 +209,33 @@ WHERE s.xmin IS NOT NULL OR NOT s.active
 
 
 async def _vacuum(probe: Probe) -> AsyncIterator[Finding]:
-    blocked = False
-    for kind, name, state, number in await probe.connections.fetch(
-        Ask("vacuum_blockers", (), _VACUUM_BLOCKERS)
-    ):
-        advice = _ADVICE[kind](name, state, number or 0.0)
-        if advice:
-            blocked = True
-            yield warning("vacuum", advice)
-    if not blocked:
+    blockers = await probe.connections.fetch(Query("vacuum_blockers", (), _VACUUM_BLOCKERS))
+    found = [advice for row in blockers if (advice := _advice(*row)) is not None]
+    for advice in found:
+        yield warning("vacuum", advice)
+    if not found:
         yield fine("vacuum", "nothing blocks it")
 
 
-def _transaction(name: str, state: str, seconds: float) -> str:
-    if seconds < MAX_TRANSACTION_SECONDS:
-        return ""
+def _advice(kind: str, name: str, state: str, seconds: float) -> str | None:
+    """Return what to do about one row of _VACUUM_BLOCKERS; None if nothing."""
+    if kind == "slot" and state != "active":
+        return (
+            f"the replication slot {name} is inactive and the server keeps WAL and dead rows for it; "
+            f"reconnect its consumer, or run SELECT pg_drop_replication_slot('{name}')"
+        )
+    if kind == "slot" or seconds < MAX_TRANSACTION_SECONDS:
+        return None
+    if kind == "prepared":
+        return (
+            f"{state} prepared the transaction {name} {_span(seconds)} ago and has not finished it; "
+            f"run COMMIT PREPARED or ROLLBACK PREPARED"
+        )
     return (
         f"process {name} has had a transaction open for {_span(seconds)} ({state}), so vacuum cannot remove "
         f"rows deleted since; end it, with pg_terminate_backend if necessary, and set "
         f"idle_in_transaction_session_timeout"
     )
-
-
-def _prepared(name: str, owner: str, seconds: float) -> str:
-    if seconds < MAX_TRANSACTION_SECONDS:
-        return ""
-    return (
-        f"{owner} prepared the transaction {name} {_span(seconds)} ago and has not finished it; "
-        f"run COMMIT PREPARED or ROLLBACK PREPARED"
-    )
-
-
-def _slot(name: str, state: str, _age: float) -> str:
-    if state == "active":
-        return ""
-    return (
-        f"the replication slot {name} is inactive and the server keeps WAL and dead rows for it; reconnect "
-        f"its consumer, or run SELECT pg_drop_replication_slot('{name}')"
-    )
-
-
-_ADVICE: dict[str, Callable[[str, str, float], str]] = {
-    "transaction": _transaction,
-    "prepared": _prepared,
-    "slot": _slot,
-}
 
 
 def _span(seconds: float) -> str:
@@ -308,18 +275,14 @@ async def _pooler(probe: Probe) -> AsyncIterator[Finding]:
 
 # -- tasks -------------------------------------------------------------------------------------------
 
-# For each column of check_tasks.sql: what is wrong with one, with several, and what to do.
+# For each column of check_tasks.sql: what is wrong with one or with several, and what to do.
+_SESSION, _TASK = ("worker session has", "worker sessions have"), ("task is", "tasks are")
 _TASK_PROBLEMS = (
+    (_SESSION, "expired; the keeper rescues their tasks, so make sure one runs"),
+    (_TASK, "running without a session, which is a bug in windlass; please report it"),
+    (_TASK, "waiting for no other task, which is a bug in windlass; cancel and replay"),
     (
-        "worker session has",
-        "worker sessions have",
-        "expired; the keeper rescues their tasks, so make sure one runs",
-    ),
-    ("task is", "tasks are", "running without a session, which is a bug in windlass; please report it"),
-    ("task is", "tasks are", "waiting for no other task, which is a bug in windlass; cancel and replay"),
-    (
-        "ended task is",
-        "ended tasks are",
+        ("ended task is", "ended tasks are"),
         f"in {partitions.REST} for want of a daily partition; make sure a keeper runs",
     ),
 )
@@ -327,24 +290,12 @@ _TASK_PROBLEMS = (
 
 async def _tasks(probe: Probe) -> AsyncIterator[Finding]:
     (numbers,) = await probe.rows("check_tasks", probe.now, _COUNTED)
-    problems = [
-        warning("tasks", f"{'at least ' if number == _COUNTED else ''}{number:,} {subject} {problem}")
-        for number, (one, several, problem) in zip(numbers, _TASK_PROBLEMS, strict=True)
-        for subject in [one if number == 1 else several]
-        if number
-    ]
-    for finding in problems or [fine("tasks", "no expired sessions, orphaned or stuck tasks")]:
-        yield finding
+    for number, (subject, problem) in zip(numbers, _TASK_PROBLEMS, strict=True):
+        if number:
+            least = "at least " if number == _COUNTED else ""
+            yield warning("tasks", f"{least}{number:,} {subject[number > 1]} {problem}")
+    if not any(numbers):
+        yield fine("tasks", "no expired sessions, orphaned or stuck tasks")
 
 
-_CHECKS: tuple[Check, ...] = (
-    _indexes,
-    _tables,
-    _days,
-    _durability,
-    _server,
-    _vacuum,
-    _clock,
-    _pooler,
-    _tasks,
-)
+_CHECKS = (_indexes, _tables, _days, _durability, _server, _vacuum, _clock, _pooler, _tasks)

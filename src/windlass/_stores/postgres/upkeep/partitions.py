@@ -4,12 +4,14 @@ Creating or dropping one takes locks that settlements and queries wait for. So i
 once, the partition is left for the next time; until then its rows are in `history_rest`.
 """
 
+import re
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 
 import asyncpg
 
 from ..connection.client import Connections
-from ..script import Ask
+from ..script import Query
 from ..statements import compose, in_schema
 
 REST = "history_rest"
@@ -52,23 +54,23 @@ def around(now: datetime) -> list[date]:
 
 
 def create_statement(day: date, schema: str) -> str:
-    """Return the statements that create one day's partition."""
     return in_schema(_CREATE.format(name=_name(day), first=day, last=day + _DAY), schema)
 
 
 async def prepare(connections: Connections, now: datetime) -> int:
     """Create the missing partitions around now; return how many. A single read if there are none missing."""
-    return await _ensure(connections, around(now))
+    return await ensure_days(connections, around(now))
 
 
-async def ensure_days(connections: Connections, first: date, number: int) -> int:
-    """Create the missing partitions of `number` days from the first, as far as possible; return how many."""
-    return await _ensure(connections, [first + n * _DAY for n in range(number)])
+async def ensure_days(connections: Connections, days: Sequence[date]) -> int:
+    """Create the missing partitions of these days, as far as possible; return how many."""
+    present = set(await existing(connections))
+    return sum([await _create(connections, day) for day in days if day not in present])
 
 
 async def existing(connections: Connections) -> list[date]:
     """Return the days that have a partition, oldest first."""
-    rows = await connections.fetch(Ask("partitions"))
+    rows = await connections.fetch(Query("partitions"))
     return [day for row in rows if (day := day_of(row[0])) is not None]
 
 
@@ -78,11 +80,6 @@ async def drop_before(connections: Connections, day: date) -> int:
     A day is kept while its partition is locked, or while a task waits for one of its tasks.
     """
     return sum([await _drop(connections, old) for old in await existing(connections) if old < day])
-
-
-async def _ensure(connections: Connections, days: list[date]) -> int:
-    present = set(await existing(connections))
-    return sum([await _create(connections, day) for day in days if day not in present])
 
 
 async def _create(connections: Connections, day: date) -> bool:
@@ -119,7 +116,5 @@ def _name(day: date) -> str:
 
 def day_of(name: str) -> date | None:
     """Return the day of a partition by its name; None for any other table."""
-    digits = name.removeprefix("history_")
-    if not (digits.isdecimal() and len(digits) == 8):
-        return None
-    return date(int(digits[:4]), int(digits[4:6]), int(digits[6:]))
+    found = re.fullmatch(r"history_(\d{4})(\d\d)(\d\d)", name)
+    return None if found is None else date(*map(int, found.groups()))

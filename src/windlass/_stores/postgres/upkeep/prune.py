@@ -8,7 +8,6 @@ retention.
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -16,14 +15,13 @@ from ...._model.queue import QueueSettings, Retention
 from ...._model.state import State
 from ...._model.task import TaskId
 from ...rules.successors import abandon
+from ..database import Database
 from ..queue_layout import Environment, read_settings
+from ..rows import HISTORY
 from ..rule_player import delete_dead, run
-from ..script import Ask, Script, ask, value
+from ..script import Query, Script, fetch, value
 from ..unit_of_work import UnitOfWork
 from . import partitions
-
-if TYPE_CHECKING:
-    from ..database import Database
 
 KEYS_AT_ONCE = 1000
 """Keys that one transaction deletes, so that a day's worth of them does not block others for long."""
@@ -31,7 +29,6 @@ KEYS_AT_ONCE = 1000
 _DAY = timedelta(days=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FULL_SCAN_EVERY = timedelta(hours=1)
-_IN_HISTORY = (State.CANCELLED, State.COMPLETED)
 
 
 class KeepRule(Struct, frozen=True):
@@ -57,22 +54,20 @@ class Pruner:
         self._horizons: dict[KeepRule, datetime] = {}
         self._full_scan_at = _EPOCH
 
-    async def prune(self, database: "Database", retention: Retention, now: datetime, limit: int) -> int:
+    async def prune(self, database: Database, retention: Retention, now: datetime, limit: int) -> int:
         """Delete up to `limit` tasks besides whole days, and all expired keys; return the number of tasks."""
-        settings = [read_settings(row[0]) for row in await database.fetch(Ask("all_queues"))]
+        settings = [read_settings(row[0]) for row in await database.fetch(Query("all_queues"))]
         rules = keep_rules(retention, settings)
         longest = _longest(rules)
         pruned = await _drop_days(database, now, longest)
         for rule in rules:
             if pruned < limit and _goes_by_row(rule, longest):
-                since = self._since(rule, now)
-                done = await database.play(
-                    partial(_prune_rows, database.env, rule, now, limit - pruned, since)
-                )
+                prune = partial(_prune_rows, database.env, rule, now, limit - pruned, self._since(rule, now))
+                done = await database.play(prune)
                 if done.horizon is not None:
                     self._horizons[rule] = done.horizon
                 pruned += done.number
-        keys = Ask("prune_keys", (database.env.clock, KEYS_AT_ONCE))
+        keys = Query("prune_keys", (database.env.clock, KEYS_AT_ONCE))
         while len(await database.fetch(keys)) == KEYS_AT_ONCE:
             continue
         return pruned
@@ -91,37 +86,29 @@ class Pruner:
 def keep_rules(retention: Retention, settings: Sequence[QueueSettings]) -> list[KeepRule]:
     """Return the rules for queues with a retention of their own, after those for all others."""
     own = {one.name: one.retention for one in settings if one.retention is not None}
-    rules = _rules(retention, tuple(sorted(own)), others=True)
-    for name, kept in own.items():
-        rules += _rules(kept, (name,), others=False)
-    return rules
-
-
-def _rules(retention: Retention, queues: tuple[str, ...], *, others: bool) -> list[KeepRule]:
-    periods = {
-        State.COMPLETED: retention.completed,
-        State.CANCELLED: retention.cancelled,
-        State.DEAD: retention.dead,
-    }
-    return [KeepRule(state, periods[state], queues, others) for state in State if state in periods]
+    every = [(retention, tuple(sorted(own)), True), *((kept, (name,), False) for name, kept in own.items())]
+    return [
+        KeepRule(state, keep_for, queues, others)
+        for kept, queues, others in every
+        for state, keep_for in (
+            (State.COMPLETED, kept.completed),
+            (State.CANCELLED, kept.cancelled),
+            (State.DEAD, kept.dead),
+        )
+    ]
 
 
 def _longest(rules: Sequence[KeepRule]) -> timedelta | None:
     """Return how long the history keeps anything; None: for ever."""
-    periods = [rule.keep_for for rule in rules if rule.state in _IN_HISTORY]
+    periods = [rule.keep_for for rule in rules if rule.state in HISTORY]
     return None if None in periods else max(period for period in periods if period is not None)
 
 
 def _goes_by_row(rule: KeepRule, longest: timedelta | None) -> bool:
     """Whether tasks are deleted row by row and not with their day."""
-    if rule.keep_for is None:
-        return False
-    return (
-        rule.state is State.DEAD
-        or longest is None
-        or rule.keep_for < 2 * _DAY
-        or rule.keep_for + 2 * _DAY < longest
-    )
+    if rule.keep_for is None or rule.state is State.DEAD or longest is None:
+        return rule.keep_for is not None
+    return rule.keep_for < 2 * _DAY or rule.keep_for + 2 * _DAY < longest
 
 
 def _horizon(now: datetime, keep_for: timedelta) -> datetime | None:
@@ -135,7 +122,7 @@ def _horizon(now: datetime, keep_for: timedelta) -> datetime | None:
 # -- deletion ----------------------------------------------------------------------------------------
 
 
-async def _drop_days(database: "Database", now: datetime, longest: timedelta | None) -> int:
+async def _drop_days(database: Database, now: datetime, longest: timedelta | None) -> int:
     with database.connections.translated_errors():
         await partitions.prepare(database.connections, now)
         horizon = None if longest is None or longest < 2 * _DAY else _horizon(now, longest)
@@ -151,16 +138,16 @@ def _prune_rows(
         return Pruned(0)
     parameters = (rule.state.value, horizon, list(rule.queues), rule.others, limit)
     if rule.state is State.DEAD:
-        rows = yield from ask("expired_dead", *parameters)
+        rows = yield from fetch("expired_dead", *parameters)
     else:
-        yield from ask("allow_scans")
-        rows = yield from ask("expired", *parameters, since)
+        yield from fetch("allow_scans")
+        rows = yield from fetch("expired", *parameters, since)
     ids = [row[0] for row in rows]
     if ids and rule.state is State.DEAD:
         yield from _prune_dead(env, ids, now)
     elif ids:
-        yield from ask("delete_ended", ids)
-        yield from ask("delete_attempts_and_keys", ids)
+        yield from fetch("delete_ended", ids)
+        yield from fetch("delete_attempts_and_keys", ids)
     if len(ids) == limit or (yield from value("any_awaited_before", horizon)):
         return Pruned(len(ids))
     return Pruned(len(ids), horizon)

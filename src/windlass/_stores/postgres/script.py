@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from .connection.address import Address
+from .statements import statement
 
 Q = TypeVar("Q")
 T = TypeVar("T")
@@ -22,6 +23,10 @@ class Query(NamedTuple):
     name: str
     parameters: tuple[Any, ...] = ()
     sql: str | None = None
+
+    def text(self, schema: str) -> str:
+        """Return the SQL for a schema."""
+        return self.sql or statement(self.name, schema)
 
 
 Script: TypeAlias = Generator[Query, Sequence[Row], T]

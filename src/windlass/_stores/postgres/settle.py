@@ -16,18 +16,13 @@ from .statements import settle_from_lanes_statement, settle_statement
 
 
 class Grant(Struct, frozen=True):
-    """The result of settle.sql, or of a claim.
+    """The result of settle.sql, or of a claim."""
 
-    `done`: the completed tasks if not all could be completed like this; None if all were. `alive`: whether
-    the claim's session is. `guarded`: a limit applies to a queue, so nothing was claimed from it. `wait`:
-    seconds after which another claim may succeed.
-    """
-
-    done: list[TaskId] | None
-    alive: bool
+    done: list[TaskId] | None  # the completed tasks if not all could be completed like this; None if all were
+    alive: bool  # The claim's session is.
     claimed: list[Claimed]
-    guarded: bool = False
-    wait: float | None = None
+    guarded: bool = False  # A limit applies to a queue, so nothing was claimed from it.
+    wait: float | None = None  # seconds after which another claim may succeed
     has_misplaced: bool = False  # Some ready tasks are not in their lane yet.
     is_outdated: bool = False  # A queue has no lanes any more.
 
@@ -59,7 +54,7 @@ def settle_and_claim(
     # In the order of ids, so that concurrent settlements of the same tasks cannot deadlock.
     ordered = sorted(batch, key=lambda settlement: settlement.lease.task_id)
     outcomes = [settlement.outcome for settlement in ordered]
-    results = [_result(settlement) for settlement in ordered]
+    results = [one.verdict.result if isinstance(one.verdict, Complete) else None for one in ordered]
     parameters = (
         env.clock,
         [settlement.lease.task_id for settlement in ordered],
@@ -93,10 +88,6 @@ def merged(first: Grant, second: Grant) -> Grant:
     claimed = sorted([*first.claimed, *second.claimed], key=lambda one: (one.task.rank, one.task.id))
     wait = min((one.wait for one in (first, second) if one.wait is not None), default=None)
     return Grant(first.done, second.alive, claimed, first.guarded or second.guarded, wait)
-
-
-def _result(settlement: Settlement) -> bytes | None:
-    return settlement.verdict.result if isinstance(settlement.verdict, Complete) else None
 
 
 def settle(

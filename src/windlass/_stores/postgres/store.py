@@ -239,7 +239,6 @@ class PostgresStore(Database):
         return done
 
     async def put(self, record: Record, by: By | None = None) -> None:
-        """Store a record in place of the one of the same name; refuse kinds that only the store writes."""
         if not isinstance(record, QueueSettings | StoredRecord):
             raise refusals.written_by_itself(record)
         moved = await self.play(lambda: actions.put(self._now, record, by))

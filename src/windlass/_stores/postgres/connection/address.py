@@ -13,16 +13,12 @@ _OWN_OPTIONS = frozenset({"schema", "listen", "connections"})
 
 
 class Address(Struct, frozen=True, kw_only=True):
-    """A database, and how it is used.
-
-    `listen` is the URL for LISTEN, if `dsn` leads through a pooler in transaction mode. A process opens up to
-    `connections` connections for each event loop, and one more to listen.
-    """
+    """A database, and how it is used."""
 
     dsn: str
     schema: str = DEFAULT_SCHEMA
-    listen: str | None = None
-    connections: int = 8
+    listen: str | None = None  # the URL for LISTEN, if `dsn` leads through a pooler in transaction mode
+    connections: int = 8  # that a process opens at most for each event loop; and one more to listen
 
     @property
     def display(self) -> str:

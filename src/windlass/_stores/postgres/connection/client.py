@@ -12,7 +12,6 @@ import asyncpg
 
 from ..errors import is_retryable, leaves_unanswered, means_reconnect, translated_errors
 from ..script import Query, Row, Script, play
-from ..statements import statement
 from .address import Address
 from .hosts import Hosts
 from .pool import Connection, Pool
@@ -86,8 +85,7 @@ class Connections:
             return await play(make(), lambda query: self._rows(connection, query))
 
     async def _rows(self, connection: Connection, query: Query) -> Sequence[Row]:
-        sql = query.sql or statement(query.name, self.address.schema)
-        rows: Sequence[Row] = await connection.fetch(sql, *query.parameters)
+        rows: Sequence[Row] = await connection.fetch(query.text(self.address.schema), *query.parameters)
         return rows
 
     @asynccontextmanager
@@ -131,7 +129,7 @@ class Connections:
             pool.expire()
 
     async def _abort(self, connection: Connection) -> None:
-        """Query the server to cancel the running statement, and close the connection.
+        """Ask the server to cancel the running statement, and close the connection.
 
         The caller waits for it briefly, so that its next statement does not overtake the one it gave up; no
         longer, for a dead network never answers.
@@ -154,9 +152,8 @@ class Connections:
 
     async def for_listening(self) -> Connection:
         """Open a connection outside the pool to where LISTEN works."""
-        return await self._listen_hosts.connect(
-            **_UNPOOLED, server_settings={"application_name": "windlass listener"}
-        )
+        settings = {"application_name": "windlass listener"}
+        return await self._listen_hosts.connect(**_UNPOOLED, server_settings=settings)
 
     async def _pool(self) -> Pool:
         loop = asyncio.get_running_loop()

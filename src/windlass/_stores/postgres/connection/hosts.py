@@ -20,7 +20,7 @@ class Hosts:
     def __init__(self, dsn: str) -> None:
         self._dsns = each_host(dsn)
 
-    async def connect(self, *_: object, **options: Any) -> Connection:
+    async def connect(self, **options: Any) -> Connection:
         """Connect to the host that takes writes; one that fails is tried last the next time.
 
         Each host gets its share of CONNECT_SECONDS, so that a silent one leaves time for the others.

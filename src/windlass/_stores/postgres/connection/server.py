@@ -53,13 +53,12 @@ class Server(Struct, frozen=True, kw_only=True):
     """The server as it was found at the first connection.
 
     `pooled`: a pooler in transaction mode is in between, so nothing lasts from one transaction to the next,
-    prepared statements and settings included. `checks_clients`: the server notices in the middle of a
-    statement that its client has gone.
+    prepared statements and settings included.
     """
 
     pooled: bool
     settings: dict[str, str]
-    checks_clients: bool = False
+    checks_clients: bool = False  # It notices in the middle of a statement that its client has gone.
 
     @property
     def promise(self) -> Promise:

@@ -13,8 +13,7 @@ from ...._model.verdict import Receipt, Settlement
 from ...._store.protocol import Join
 from ....errors import NotSupported
 from ..queue_layout import Environment
-from ..script import Query, Script, play, play_blocking
-from ..statements import statement
+from ..script import Script, play, play_blocking
 from . import transaction
 from .errors import translated_errors
 from .transaction import AsyncCallerConnection, CallerConnection, JoinedConnection
@@ -102,7 +101,7 @@ class BlockingJoin:
         with translated_errors():
             connection = self._connect()
             return play_blocking(
-                make(connection), lambda query: connection.fetch(_text(query, schema), query.parameters)
+                make(connection), lambda query: connection.fetch(query.text(schema), query.parameters)
             )
 
 
@@ -133,7 +132,7 @@ class DriverJoin(AsyncJoin):
         schema, connection = self._env.schema, self._connection
         with translated_errors():
             return await play(
-                make(connection), lambda query: connection.fetch(_text(query, schema), query.parameters)
+                make(connection), lambda query: connection.fetch(query.text(schema), query.parameters)
             )
 
 
@@ -161,7 +160,3 @@ class Deferred(Generic[T]):
 
     def __await__(self) -> Generator[Any, Any, T]:
         return self._make().__await__()
-
-
-def _text(query: Query, schema: str) -> str:
-    return query.sql or statement(query.name, schema)

@@ -23,15 +23,11 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class Prepared(NamedTuple):
-    """A statement as a driver takes it, and the order of its parameters.
-
-    `texts`: the parameters that are sent as text, others unchanged; None: each in a form that any driver
-    takes.
-    """
+    """A statement as a driver takes it, and the order of its parameters."""
 
     sql: str
     order: tuple[int, ...]
-    texts: frozenset[int] | None = None
+    texts: frozenset[int] | None = None  # sent as text, others unchanged; None: all as any driver takes them
 
     def bind(self, parameters: Sequence[Any]) -> list[Any]:
         """Return the parameters, converted and in the statement's order."""

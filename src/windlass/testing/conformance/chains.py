@@ -134,17 +134,18 @@ class TestGroups(StoreTest):
     async def test_a_task_waits_for_a_dead_predecessor_until_its_replay(
         self, worker: ManualWorker, held: Claimed, enqueued: str
     ) -> None:
-        last = a_task(after=(held.task.id,))
-        steps = [self.store.enqueue([last]), self.settle_now(bury(held))]
-        for step in steps if enqueued == "while it ran" else reversed(steps):
-            await step
-        assert await self.state_of(last.id) is State.WAITING
+        if enqueued == "after its end":
+            await self.settle_now(bury(held))
+        last = await self.enqueue_one(after=(held.task.id,))
+        if enqueued == "while it ran":
+            await self.settle_now(bury(held))
+        assert await self.state_of(last) is State.WAITING
         await self.replay(held.task.id)
-        assert await self.state_of(last.id) is State.WAITING
+        assert await self.state_of(last) is State.WAITING
 
         await self.settle_now(complete(await worker.claim_one(held.task.queue)))
 
-        assert await self.state_of(last.id) is State.READY
+        assert await self.state_of(last) is State.READY
 
     @pytest.mark.parametrize("how", ["operator", "holder", "flag", "hand-back", "discard", "prune"])
     async def test_tasks_that_can_never_start_are_cancelled(self, how: str) -> None:

@@ -60,11 +60,12 @@ class TestFences(StoreTest):
 
     @every_ending
     async def test_repeating_a_settle_is_harmless(self, held: Claimed, ending: str) -> None:
-        await self.settle_now(ENDINGS[ending](held))
+        done = ENDINGS[ending](held)
+        await self.settle_now(done)
 
         async with self.unchanged():
             self.clock.advance(1)
-            assert await self.settle(*[ENDINGS[ending](held)] * 2) == (Receipt.REPEATED,) * 2
+            assert await self.settle(done, done) == (Receipt.REPEATED, Receipt.REPEATED)
 
     async def test_the_same_settlement_twice_in_a_batch_applies_once(self, held: Claimed) -> None:
         assert await self.settle(retry(held), retry(held)) == (Receipt.APPLIED, Receipt.REPEATED)

@@ -16,16 +16,7 @@ from msgspec.structs import replace
 from .._model.alert import Alert, AlertNotice, AlertState, DeadLetter, Turn
 from .._model.filter import Filter, Page
 from .._observe.logs import log_alert
-from .._policy.alerts import (
-    MAX_UNSENT,
-    add_notice,
-    dead_letter_filter,
-    evaluate,
-    mark_failed,
-    mark_sent,
-    next_notice,
-    webhook_origin,
-)
+from .._policy import alerts as policy
 from .._store.protocol import Store, all_records
 from .._webhook import WebhookResponse, alert_message, deliver
 from ..alerts import AlertEvent
@@ -92,19 +83,17 @@ class AlertWatch:
 
     async def _evaluate(self, alert: Alert, stored: AlertState, now: datetime) -> None:
         self._announce(alert, stored)
-        dead = dead_letter_filter(alert, now)
+        dead = policy.dead_letter_filter(alert, now)
         number = sum(count.number for count in await self._store.count(dead, ()))
-        state, notice = evaluate(alert, self._after_delivery(alert, stored, now), number, now)
+        state, notice = policy.evaluate(alert, self._after_delivery(alert, stored, now), number, now)
         if notice is not None:
             if notice.turn is not Turn.CLEARED:
                 notice = replace(notice, letters=await self._examples(dead))
             self._unannounced[alert.name] = notice
             if alert.webhook is not None:
-                if len(state.unsent) == MAX_UNSENT:
-                    logger.error(
-                        "alert %s: dropping the oldest of %d undelivered notices", alert.name, MAX_UNSENT
-                    )
-                state = add_notice(state, notice)
+                if (kept := len(state.unsent)) == policy.MAX_UNSENT:
+                    logger.error("alert %s: dropping the oldest of %d undelivered notices", alert.name, kept)
+                state = policy.add_notice(state, notice)
         if state != stored:
             await self._store.put(state)
         self._announce(alert, state)
@@ -142,7 +131,7 @@ class AlertWatch:
 
     def _start_delivery(self, alert: Alert, state: AlertState, now: datetime) -> None:
         """Start to send the next notice, unless one of this alert is on its way."""
-        notice = next_notice(state, now)
+        notice = policy.next_notice(state, now)
         if notice is None or alert.webhook is None or alert.name in self._deliveries:
             return
         if len(self._deliveries) >= MAX_DELIVERIES:
@@ -163,17 +152,17 @@ class AlertWatch:
             return state
         del self._deliveries[alert.name]
         notice, answer = delivery.notice, delivery.task.result()
-        origin = webhook_origin(delivery.url)
+        origin = policy.webhook_origin(delivery.url)
         if answer.taken:
             logger.info("alert %s: %s accepted the notice that it is %s", alert.name, origin, notice.turn)
-            return mark_sent(state, notice.id)
+            return policy.mark_sent(state, notice.id)
         failure = (
             f"alert {alert.name}: {origin} rejected the notice that it is {notice.turn} ({answer.reason})"
         )
         if answer.gone and delivery.url == alert.webhook:  # else there is a new URL to try
             logger.error("%s; not retrying: give the alert another webhook, or none", failure)
-            return mark_sent(state, notice.id)
-        after = mark_failed(state, notice.id, now, random.random())
+            return policy.mark_sent(state, notice.id)
+        after = policy.mark_failed(state, notice.id, now, random.random())
         retry = next((one for one in after.unsent if one.id == notice.id), None)
         if retry is None or retry.due_at is None:
             logger.error("%s; giving up after %d tries", failure, notice.tries + 1)

@@ -9,14 +9,14 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .._model.lease import Claim
+from .._model.lease import Claim, Claimed
 from .._model.queue import Level
 from .._model.task import Error
 from .._model.verdict import Bury, Settled, Settlement
@@ -124,7 +124,6 @@ class Exchange:
                 raise
             pause = _FIRST_PAUSE
             self._under_way -= len(batch)
-            self._claim_ended(claim)
             self._accept(batch, claim, settled)
             self._worker.changed.set()
 
@@ -185,10 +184,9 @@ class Exchange:
             return
         if claim.session != self._held.session:
             # The session has ended meanwhile: other workers have these tasks, or they will be rescued.
-            self._held.claim_ended(claim.number)
-            self._claim_again(self._levels)
+            self._give_up(claim)
             return
-        self._held.claim_ended(claim.number, settled.claimed)
+        self._claim_ended(claim, settled.claimed)
         if batch and claim.level is not None:  # as above; this claim saw one level only
             self._claim_again(one for one in self._levels if one.level is not claim.level)
         level_claims = next(one for one in self._levels if one.level is claim.level)
@@ -198,16 +196,15 @@ class Exchange:
         if settled.claimed:
             self._worker.accept(settled.claimed)
 
-    def _claim_ended(self, claim: Claim | None) -> None:
-        if claim is not None:
-            self._requested[claim.level] -= claim.limit
-            self._claims -= 1
+    def _claim_ended(self, claim: Claim, claimed: Sequence[Claimed] = ()) -> None:
+        self._requested[claim.level] -= claim.limit
+        self._claims -= 1
+        self._held.claim_ended(claim.number, claimed)
 
     def _give_up(self, claim: Claim | None) -> None:
         """Give up a claim whose reply was lost; the store takes back what it granted."""
-        self._claim_ended(claim)
         if claim is not None:
-            self._held.claim_ended(claim.number)
+            self._claim_ended(claim)
             self._claim_again(self._levels)
 
     def _put_back(self, batch: list[Settlement], sent: int) -> None:

@@ -85,10 +85,11 @@ class Runner:
             return Stopped()
         try:
             return await self._call(run)
-        except asyncio.CancelledError:
-            return _stopped_or_failed(run, RuntimeError("the handler cancelled itself"))
-        except StopSignal as signal:
-            return _stopped_or_failed(run, signal)
+        except (asyncio.CancelledError, StopSignal) as signal:
+            if run.stop:
+                return run.stop_outcome()
+            error = signal if isinstance(signal, StopSignal) else RuntimeError("the handler cancelled itself")
+            return outcome_of_error(run.task, error, run.spec.fatal)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its outcome
             self._call_on_error(run.task, error)
             return outcome_of_error(run.task, error, run.spec.fatal)
@@ -161,10 +162,6 @@ def outcome_of_error(
             return Failed(error=_described(task, error), retry_after=after)
         case _:
             return Failed(error=_described(task, error), fatal=isinstance(error, (Fatal, *fatal)))
-
-
-def _stopped_or_failed(run: Run, error: BaseException) -> Outcome:
-    return run.stop_outcome() if run.stop else outcome_of_error(run.task, error, run.spec.fatal)
 
 
 def _bounded(delay: timedelta) -> timedelta:

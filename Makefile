@@ -3,7 +3,6 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BIN := .venv/bin
-UV := uv==0.13.7
 # Tests start hundreds of processes, and each starts half a second faster with cached bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 CORE := src/windlass/_model/*,src/windlass/_policy/*
@@ -83,10 +82,8 @@ chaos: setup servers ## Run random kills and outages for several minutes
 	@$(BIN)/pytest -m chaos --timeout=0
 
 .PHONY: lock
-lock: ## Pin the dependencies in pyproject.toml (UPGRADE=1 takes newer versions)
-	@tool=$$(mktemp -d) && trap 'rm -rf "$$tool"' EXIT \
-	  && python3 -m venv "$$tool" && "$$tool/bin/pip" install -qq --disable-pip-version-check '$(UV)' \
-	  && "$$tool/bin/uv" pip compile pyproject.toml --quiet --extra cli --extra postgres --extra uvloop --extra http --extra remote --extra metrics --extra tracing --group dev \
+lock: setup ## Pin the dependencies in pyproject.toml (UPGRADE=1 takes newer versions)
+	@$(BIN)/uv pip compile pyproject.toml --quiet --extra cli --extra postgres --extra uvloop --extra http --extra remote --extra metrics --extra tracing --group dev \
 	    --universal --python-version 3.11 --generate-hashes $(if $(UPGRADE),--upgrade) \
 	    --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
 	    --output-file requirements/dev.lock

@@ -10,7 +10,7 @@ from windlass._clock import Clock
 from windlass._stores.postgres import PostgresStore
 
 # For a few rows much quicker than TRUNCATE, which makes new files.
-_EMPTY = """
+EMPTY = """
 DO $$
 DECLARE name text;
 BEGIN
@@ -53,7 +53,7 @@ class Schemas:
         def fresh(clock: Clock | None = None) -> PostgresStore:
             self._free += [schema for schema in [*lent] if lent[schema]._closed and lent.pop(schema)]
             schema = self._free.pop() if self._free else self._new()
-            self._connection.execute(_EMPTY.format(schema=schema))
+            self._connection.execute(EMPTY.format(schema=schema))
             lent[schema] = PostgresStore.from_url(f"{self._url}?schema={schema}", clock=clock)
             return lent[schema]
 

@@ -15,11 +15,11 @@ from windlass.testing.twins import run_twins
 EXAMPLES = {  # by default, in a full run
     "memory": (5, 20),
     "without faults": (5, 20),
-    "sqlite": (20, 100),
-    "postgres": (12, 100),
+    "sqlite": (12, 100),
+    "postgres": (6, 100),
     "postgres 15": (5, 25),
     "pgbouncer": (4, 15),
-    "http to memory": (5, 20),
+    "http to memory": (3, 20),
     "http to sqlite": (2, 5),
     "http to postgres": (2, 5),
 }

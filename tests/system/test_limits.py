@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from tests.examples import FULL
 from tests.system.fleet import Fleet, Schedule
 from tests.system.limiting import (
     cap_them,
@@ -19,8 +20,9 @@ from tests.system.program import CAPS
 from tests.system.storm import Storm
 
 PROCESSES, SLOTS = 8, 8
-SECONDS = 10
+SECONDS = 10 if FULL else 6
 RATED_SECONDS = 15
+EACH = 160 if FULL else 80  # tasks under each key for each that may run; half of it on a server
 pytestmark = [pytest.mark.system, pytest.mark.timeout(150)]
 
 
@@ -34,7 +36,7 @@ def test_caps_hold_whoever_is_killed(fleet: Fleet) -> None:
         schedule.at(second, storm.kill)
 
     cap_them(fleet)
-    enqueue_them(fleet, each=80 if fleet.server else 160, seconds=0.02)
+    enqueue_them(fleet, each=EACH // 2 if fleet.server else EACH, seconds=0.02)
     with looking(fleet) as looks:
         fleet.start_ready(PROCESSES, slots=SLOTS)
         schedule.run()

@@ -5,18 +5,21 @@ from time import monotonic
 
 import pytest
 
+from tests.examples import FULL
 from tests.system.fleet import Fleet, wait_until
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(90)]
 
+ROUNDS = 6 if FULL else 3
+
 
 def test_stopping_under_load_burns_no_attempts(fleet: Fleet) -> None:
     fleet.start_ready(3, slots=8)
-    producer = fleet.produce("p", seed=7, wishes=400, per_second=80)
+    producer = fleet.produce("p", seed=7, wishes=ROUNDS * 66, per_second=80)
 
     seconds = []
-    for _ in range(6):
-        # There is always something to run: how long the six rounds take must not matter.
+    for _ in range(ROUNDS):
+        # There is always something to run: how long the rounds take must not matter.
         fleet.enqueue("nap", 20, seconds=0.3)
         wait_until(lambda: fleet.running() > 0, 20, what="something runs")
         began = monotonic()

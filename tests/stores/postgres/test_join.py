@@ -98,7 +98,8 @@ async def make_schema(url: str) -> None:
 async def store(database: str) -> AsyncIterator[PostgresStore]:
     """Nothing in it yet."""
     with psycopg.connect(database) as connection:
-        connection.execute("TRUNCATE orders, tasks.task, tasks.history, tasks.idempotency, tasks.dependency")
+        for table in ("orders", "tasks.task", "tasks.history", "tasks.idempotency", "tasks.dependency"):
+            connection.execute(f"DELETE FROM {table}")  # for a few rows much quicker than TRUNCATE
     opened = PostgresStore.from_url(f"{database}?schema=tasks")
     yield opened
     await opened.close()

@@ -145,7 +145,7 @@ STATISTICS = {
     for each in (fresh, never, from_empty, from_tiny, from_elsewhere, from_lines, from_idle, drained)
 }
 CONTENTS = STATISTICS | {"small": small}
-DEFAULT = ("fresh", "never", "from_lines")
+DEFAULT = ("fresh", "never")
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from tests.system.storm import Storm
 PROCESSES, SLOTS = 8, 8
 SECONDS = 10 if FULL else 6
 RATED_SECONDS = 15
-EACH = 160 if FULL else 80  # tasks under each key for each that may run; half of it on a server
+EACH, NAP = (80, 0.02) if FULL else (30, 0.1)  # tasks under each key for each that may run, and their seconds
 pytestmark = [pytest.mark.system, pytest.mark.timeout(150)]
 
 
@@ -36,7 +36,7 @@ def test_caps_hold_whoever_is_killed(fleet: Fleet) -> None:
         schedule.at(second, storm.kill)
 
     cap_them(fleet)
-    enqueue_them(fleet, each=EACH // 2 if fleet.server else EACH, seconds=0.02)
+    enqueue_them(fleet, each=EACH if fleet.server else 2 * EACH, seconds=NAP)
     with looking(fleet) as looks:
         fleet.start_ready(PROCESSES, slots=SLOTS)
         schedule.run()

@@ -143,7 +143,6 @@ def means_reconnect(error: BaseException) -> bool:
 
 
 def means_next_host(error: BaseException) -> bool:
-    """Whether to try the next host after this error."""
     if isinstance(error, (OSError, asyncpg.InternalClientError)):
         return True
     return (state_of(error) or "").startswith(("08", "53", "57"))

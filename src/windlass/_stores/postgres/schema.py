@@ -83,7 +83,6 @@ async def listed(connections: Connections) -> tuple[Migration, ...]:
 
 
 def display(connections: Connections) -> str:
-    """Return the database and schema for messages."""
     return f"{connections.address.display} (schema {connections.address.schema})"
 
 

@@ -80,17 +80,10 @@ def _lease(
 ) -> Script[list[Claimed]]:
     permits = sorted((permit.key, one.head.id) for one in picked for permit in one.permits)
     tokens = sorted((key, left) for key, left in planner.ledger.tokens.items() if key in locked)
-    rows = yield from fetch(
-        "lease",
-        planner.ledger.now,
-        claim.session,
-        claim.number,
-        state.worker,
-        [one.head.id for one in picked],
-        [bool(one.permits) for one in picked],
-        *columns_of(permits, 2),
-        *columns_of(tokens, 2),
-    )
+    leased = columns_of([(one.head.id, bool(one.permits)) for one in picked], 2)
+    columns = (*leased, *columns_of(permits, 2), *columns_of(tokens, 2))
+    session = (claim.session, claim.number, state.worker)
+    rows = yield from fetch("lease", planner.ledger.now, *session, *columns)
     assert len(rows) == len(picked), f"only {len(rows)} of {len(picked)} locked tasks could be leased"
     order = {one.head.id: number for number, one in enumerate(picked)}
     return [Claimed(task) for task in sorted(map(read_leased, rows), key=lambda task: order[task.id])]

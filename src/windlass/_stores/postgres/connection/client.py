@@ -14,7 +14,7 @@ from ..errors import is_retryable, leaves_unanswered, means_reconnect, translate
 from ..script import Query, Row, Script, play
 from .address import Address
 from .hosts import Hosts
-from .pool import Connection, Pool
+from .pool import Connection, Pool, close
 from .server import SET_LOCAL, Server, inspect
 
 A = TypeVar("A")
@@ -134,7 +134,7 @@ class Connections:
         The caller waits for it briefly, so that its next statement does not overtake the one it gave up; no
         longer, for a dead network never answers.
         """
-        closing = asyncio.get_running_loop().create_task(_close_aborted(connection))
+        closing = asyncio.get_running_loop().create_task(close(connection, _ABORT_SECONDS))
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
         await asyncio.wait({closing}, timeout=_ABORT_WAIT_SECONDS)
@@ -199,11 +199,6 @@ class Connections:
 
     def translated_errors(self) -> AbstractContextManager[None]:
         return translated_errors(self.address.display)
-
-
-async def _close_aborted(connection: Connection) -> None:
-    with suppress(Exception):
-        await connection.close(timeout=_ABORT_SECONDS)
 
 
 def _is_made(making: "asyncio.Task[Pool]") -> bool:

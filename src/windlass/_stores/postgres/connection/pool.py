@@ -83,7 +83,7 @@ class Pool:
             self._close_soon(self._free.pop()[0])
 
     def _close_soon(self, connection: Connection) -> None:
-        task = asyncio.get_running_loop().create_task(_close(connection))
+        task = asyncio.get_running_loop().create_task(close(connection, _CLOSE_SECONDS))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
@@ -95,8 +95,9 @@ class Pool:
             await asyncio.wait(self._closing, timeout=_CLOSE_SECONDS * 2)
 
 
-async def _close(connection: Connection) -> None:
+async def close(connection: Connection, seconds: float) -> None:
+    """Close a connection; without a reply within this time, drop it."""
     with suppress(Exception):
-        await connection.close(timeout=_CLOSE_SECONDS)
+        await connection.close(timeout=seconds)
     if not connection.is_closed():
         connection.terminate()

@@ -151,9 +151,7 @@ class App:
         task at once, as a retry would not help. `unique`: refuse a task (DuplicateTask) while an equal one
         has not ended. `secret`: names of payload fields that are never shown. `process`: run in a child
         process, which can be killed at its timeout. `schedule`: a cron expression or an interval; at each
-        tick a task without arguments is enqueued.
-
-        Raises InvalidOption if an option is wrong or the name is taken.
+        tick a task without arguments is enqueued. Raises InvalidOption, also if the name is taken.
         """
         delay = self.backoff if backoff is None else backoff
         if max_attempts is None:

@@ -141,9 +141,7 @@ class TaskType(Prepared[P, R], Generic[P, C, R]):
         and at least for `idempotency_for`. `unique`: refuse the task (DuplicateTask) while an equal one has
         not ended. `next`: the step or steps that follow. `trace`: a W3C traceparent to continue.
         `within`: an open connection of your own (sqlite3, psycopg, asyncpg, SQLAlchemy, Django); the task is
-        inserted in its transaction, so that both commit or neither does.
-
-        Raises InvalidOption for a name that is no option.
+        inserted in its transaction, so that both commit or neither does. Raises InvalidOption.
         """
         check_options(options)
         return Prepared(self.spec, self._app, options, within)

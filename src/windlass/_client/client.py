@@ -114,8 +114,7 @@ class Handle(Generic[R]):
     async def result(self, timeout: timedelta | float | str | None = None) -> R:
         """Wait for the task to complete and return what its handler returned.
 
-        `timeout`: as in `wait`. Raises TaskDead if it died, TaskCancelled if it was cancelled, NotFinished
-        if it has not ended in time.
+        `timeout`: as in `wait`. Raises TaskDead, TaskCancelled, or NotFinished if it has not ended in time.
         """
         task = await self.wait(timeout)
         if task.state is State.DEAD:
@@ -219,8 +218,7 @@ class Client:
     ) -> list[Handle[Any]]:
         """Enqueue several steps and `then`, which waits until all of them have completed.
 
-        Returns their handles, that of `then` last. A parameter of `then` that is given as `RESULT` receives
-        the list of their results.
+        Returns their handles, that of `then` last; its parameter given as `RESULT` gets the list of results.
         """
         return await self.enqueue_tasks(self.builder.group(steps, then), within=within)
 

@@ -216,8 +216,7 @@ class Operator:
             await app.operator.set_queue("mail", fairness="round_robin", weights={"acme": 3, "ada": None})
 
         This changes the weight of acme, removes that of ada and leaves the others. `paused` pauses or resumes
-        the queue in the same step; None leaves that as it is. See `App.queue` for the settings.
-        Raises InvalidOption.
+        the queue in the same step; None leaves that as it is. See `App.queue`. Raises InvalidOption.
         """
         checked_name(queue, "queue")
         known = {settings.name: settings for settings in await self.queues()}

@@ -13,7 +13,7 @@ from ..errors import InvalidOption
 from .cron import EXAMPLE, parse_cron
 from .input import keys
 from .input.chain import Step, decode_steps, encode_steps, with_fresh_ids
-from .input.options import checked_name, parse_choice, parse_duration
+from .input.options import checked_name, checked_number, parse_choice, parse_duration
 from .input.quote import quoted
 
 MIN_EVERY = timedelta(seconds=1)
@@ -49,7 +49,7 @@ def new_schedule(
         zone=zone,
         every=every,
         missed=parse_choice(Missed, timing.get("missed", Missed.SKIP), "missed"),
-        at_most=_at_most(timing.get("at_most", 100)),
+        at_most=checked_number(timing.get("at_most", 100), "at_most", MAX_AT_MOST, "number of ticks"),
         overlap=parse_choice(Overlap, timing.get("overlap", Overlap.ALLOW), "overlap"),
         jitter=jitter,
         queue=step.queue,
@@ -153,11 +153,3 @@ def _rule(rule: timedelta | float | str, zone: str) -> tuple[str | None, timedel
     if zone != "UTC":
         raise InvalidOption("zone is for cron expressions; intervals are counted from 1970 in UTC")
     return None, every
-
-
-def _at_most(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_AT_MOST:
-        raise InvalidOption(
-            f"at_most must be a whole number of ticks from 1 to {MAX_AT_MOST}, got {quoted(value)}"
-        )
-    return value

@@ -68,8 +68,7 @@ class SyncHandle(Twin[Handle[R]]):
     def result(self, timeout: timedelta | float | str | None = None) -> R:
         """Wait for the task to complete and return what its handler returned.
 
-        `timeout`: as in `wait`. Raises TaskDead if it died, TaskCancelled if it was cancelled, NotFinished
-        if it has not ended in time.
+        `timeout`: as in `wait`. Raises TaskDead, TaskCancelled, or NotFinished if it has not ended in time.
         """
         return self._loop.run(self._inner.result(timeout))
 
@@ -112,8 +111,7 @@ class SyncClient(Twin[Client]):
     ) -> list[SyncHandle[Any]]:
         """Enqueue several steps and `then`, which waits until all of them have completed.
 
-        Returns their handles, that of `then` last. A parameter of `then` that is given as `RESULT` receives
-        the list of their results.
+        Returns their handles, that of `then` last; its parameter given as `RESULT` gets the list of results.
         """
         return self.enqueue_tasks(self._inner.builder.group(steps, then), within=within)
 

@@ -154,8 +154,7 @@ class SyncOperator(Twin[Operator]):
             app.sync_operator.set_queue("mail", fairness="round_robin", weights={"acme": 3, "ada": None})
 
         This changes the weight of acme, removes that of ada and leaves the others. `paused` pauses or resumes
-        the queue in the same step; None leaves that as it is. See `App.queue` for the settings.
-        Raises InvalidOption.
+        the queue in the same step; None leaves that as it is. See `App.queue`. Raises InvalidOption.
         """
         return self._loop.run(self._inner.set_queue(queue, paused=paused, **changes))
 

@@ -44,9 +44,7 @@ class SyncKeys(Twin[Keys]):
         `label`: whose key it is, 1 to 100 characters. `scopes`: what it allows: "enqueue", "read", "work",
         "operate", "admin". `tenant`, `queues`: only these [default: all]. `expires_in`: how long it is valid;
         seconds, a timedelta or text such as "90d" [default: until it is revoked]. `rate`: at most this many
-        requests a second [default: no bound].
-
-        Raises InvalidOption.
+        requests a second [default: no bound]. Raises InvalidOption.
         """
         return self._loop.run(
             self._inner.create(

@@ -14,7 +14,7 @@ from ...errors import InvalidOption
 from ..order.priority import boost, parse_priority
 from . import keys
 from .chain import Step, encode_steps
-from .options import checked_instant, checked_name, parse_duration
+from .options import checked_instant, checked_name, checked_number, parse_duration
 from .quote import quoted, suggestion
 from .trace import checked_trace
 
@@ -145,11 +145,7 @@ def checked_steps(value: Any) -> tuple[Step, ...]:
 
 def checked_max_attempts(value: object) -> int:
     """Check the number of attempts that a task may have."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_ATTEMPTS:
-        raise InvalidOption(
-            f"max_attempts must be a whole number from 1 to {MAX_ATTEMPTS}, got {quoted(value)}"
-        )
-    return value
+    return checked_number(value, "max_attempts", MAX_ATTEMPTS)
 
 
 def checked_timeout(value: timedelta | float | str | None) -> timedelta | None:

@@ -61,6 +61,13 @@ def parse_choice(kind: type[E], value: str, what: str) -> E:
         raise InvalidOption(f"{what} must be one of {', '.join(kind)}, got {quoted(value)}") from None
 
 
+def checked_number(value: object, what: str, highest: int, kind: str = "number") -> int:
+    """Check a whole number from 1 up to the highest."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= highest:
+        raise InvalidOption(f"{what} must be a whole {kind} from 1 to {highest}, got {quoted(value)}")
+    return value
+
+
 def checked_name(value: str, what: str) -> str:
     """Check a name of a queue, tenant or type: 1 to 128 letters, digits and . _ - : @ / +"""
     if not isinstance(value, str) or not _NAME.fullmatch(value):

@@ -21,13 +21,13 @@ from ._model.lease import DEFAULT_LEASE
 from ._model.options import Defaults
 from ._model.queue import Fairness, Level, Retention
 from ._model.schedule import ScheduleTiming
-from ._model.task import DEFAULT_QUEUE, Task
+from ._model.task import DEFAULT_QUEUE, MAX_ATTEMPTS, Task
 from ._observe.observed_store import ObservedStore
 from ._policy.alerts import AlertOptions, new_alert
 from ._policy.backoff import Backoff, Delay
-from ._policy.input import new_task as request
 from ._policy.input.chain import Step
-from ._policy.input.options import checked_name, checked_names
+from ._policy.input.new_task import checked_timeout
+from ._policy.input.options import checked_name, checked_names, checked_number
 from ._policy.order.limit_options import LimitOptions
 from ._policy.order.priority import parse_priority
 from ._policy.order.queue_options import FairnessName, LevelName, QueueChanges
@@ -159,8 +159,8 @@ class App:
         defaults = Defaults(
             queue=checked_name(queue, "queue"),
             priority=parse_priority(priority),
-            max_attempts=request.checked_max_attempts(max_attempts),
-            timeout=request.checked_timeout(timeout),
+            max_attempts=checked_number(max_attempts, "max_attempts", MAX_ATTEMPTS),
+            timeout=checked_timeout(timeout),
             unique=unique,
             secret=(*self._secret, *checked_names(secret, "secret")),
         )

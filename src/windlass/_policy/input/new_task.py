@@ -93,7 +93,7 @@ def new_step(
     queue = checked_name(options.get("queue", defaults.queue), "queue")
     tenant = options.get("tenant", "")
     priority = parse_priority(options.get("priority", defaults.priority))
-    timeout = options.get("timeout", defaults.timeout)
+    attempts = options.get("max_attempts", defaults.max_attempts)
     return Step(
         id=id,
         type=checked_name(type_name, "task type"),
@@ -103,8 +103,8 @@ def new_step(
         priority=priority,
         boost=boost(priority, ordering(queue)),
         delay=_optional(options.get("delay"), "delay"),
-        max_attempts=checked_max_attempts(options.get("max_attempts", defaults.max_attempts)),
-        timeout=checked_timeout(timeout),
+        max_attempts=checked_number(attempts, "max_attempts", MAX_ATTEMPTS),
+        timeout=checked_timeout(options.get("timeout", defaults.timeout)),
         secret=defaults.secret,
         unique=defaults.unique,
         next=checked_steps(options.get("next")),
@@ -141,11 +141,6 @@ def checked_steps(value: Any) -> tuple[Step, ...]:
         if not isinstance(step, Step):
             raise InvalidOption(f"next must be steps, made with a task type's step(), got {quoted(step)}")
     return found
-
-
-def checked_max_attempts(value: object) -> int:
-    """Check the number of attempts that a task may have."""
-    return checked_number(value, "max_attempts", MAX_ATTEMPTS)
 
 
 def checked_timeout(value: timedelta | float | str | None) -> timedelta | None:

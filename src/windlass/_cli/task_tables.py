@@ -68,6 +68,7 @@ def attempt_columns(now: datetime) -> Sequence[Column[Attempt]]:
 
 def show_task(output: Output, task: Task, now: datetime, *, reveal: bool) -> None:
     """Print every field of a task, its traceback last."""
+    progress = f"{task.progress.fraction:.0%} {task.progress.message}".rstrip() if task.progress else ""
     result = "" if task.result is None else json_text(shown_json(task.result, task.secret, reveal=reveal))
     output.fields(
         [
@@ -86,7 +87,7 @@ def show_task(output: Output, task: Task, now: datetime, *, reveal: bool) -> Non
             ("ran", "" if task.duration is None else span(task.duration)),
             ("timeout", duration_text(task.timeout)),
             ("worker", task.worker or ""),
-            ("progress", _progress(task)),
+            ("progress", progress),
             ("root", "" if task.root == task.id else task.root),
             ("after", "\n".join(task.after)),
             ("next", "\n".join(_steps(decode_steps(task.next)))),
@@ -123,10 +124,6 @@ def _moment(task: Task) -> datetime:
 def _brief(error: Error | None) -> str:
     """An error for a narrow cell: its type without the module."""
     return "" if error is None else f"{error.type.rpartition('.')[2]}: {error.message}"
-
-
-def _progress(task: Task) -> str:
-    return "" if task.progress is None else f"{task.progress.fraction:.0%} {task.progress.message}".rstrip()
 
 
 def _steps(steps: Sequence[Step], level: int = 0) -> list[str]:

@@ -107,9 +107,8 @@ def declared_type(cli: Cli, type: str, *, undeclared: bool) -> HandlerSpec | Non
 
 def _stdin_lines() -> Iterator[tuple[str, str | bytes]]:
     """The lines of stdin that are not blank, each with its number for messages; overlong ones are cut."""
-    number = 0
-    while line := sys.stdin.buffer.readline(2 * MAX_BYTES):
-        number += 1
+    lines = iter(lambda: sys.stdin.buffer.readline(2 * MAX_BYTES), b"")
+    for number, line in enumerate(lines, start=1):
         if number > MAX_BATCH:
             raise InvalidOption(f"--stdin takes at most {MAX_BATCH:,} lines; split the input")
         if line.strip():

@@ -81,4 +81,5 @@ class Monitor:
         self._history.append(snapshot)
         first = self._history[0]
         elapsed = snapshot.seconds - first.seconds
-        return (snapshot.ended - first.ended) / elapsed if elapsed else 0.0
+        ended = max(snapshot.ended - first.ended, 0)  # fewer if dead letters were replayed or discarded
+        return ended / elapsed if elapsed else 0.0

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from windlass._model.limit import Limit
 from windlass._model.queue import Fairness, Level, Ordering, QueueSettings, Retention
-from windlass._stores.sqlite import SQLiteStore
-from windlass._stores.sqlite import settle as leases
+from windlass._stores.sqlite import SQLiteStore, leases
 from windlass._stores.sqlite.claim import queries as answers
 from windlass._stores.sqlite.claim import relayout
 from windlass._stores.sqlite.claim.queries import LaneRotation

@@ -16,8 +16,7 @@ from windlass._model.limit import Limit, Usage
 from windlass._model.queue import Retention
 from windlass._model.record import Session
 from windlass._store.protocol import Wake
-from windlass._stores.sqlite import SQLiteStore
-from windlass._stores.sqlite import settle as leases
+from windlass._stores.sqlite import SQLiteStore, leases
 from windlass._stores.sqlite import upkeep as keeping
 from windlass._stores.sqlite.claim.queries import LaneRotation
 from windlass._stores.sqlite.connection.open import connect

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from windlass._model.filter import Action, CancelTasks, Count, Dimension, Filter, Page, Slice
 from windlass._model.state import State
-from windlass._stores.sqlite import SQLiteStore, actions
+from windlass._stores.sqlite import SQLiteStore, rule_player
 from windlass._stores.sqlite import store as store_module
 from windlass._stores.sqlite.connection.open import connect
 from windlass._stores.sqlite.read.filters import count_states_query, state_size_queries
@@ -86,13 +86,13 @@ async def test_what_an_action_is_for_is_not_looked_for_within_its_transaction(
     store: SQLiteStore, reader: Reader, where: Filter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Filter] = []
-    apply = actions.apply
+    apply = rule_player.apply
 
     def watched(tx: Transaction, action: Action, where: Filter, limit: int) -> list[str]:
         seen.append(where)
         return apply(tx, action, where, limit)
 
-    monkeypatch.setattr(actions, "apply", watched)
+    monkeypatch.setattr(rule_player, "apply", watched)
     expected = [task.id for task in reader.find(where, Page(limit=5)).items]
 
     assert await store.apply(CancelTasks(by=OPERATOR), where, limit=5) == expected
@@ -104,7 +104,7 @@ async def test_what_has_moved_since_the_look_is_left_alone_and_others_take_its_p
 ) -> None:
     monkeypatch.setattr(store_module, "_SPARE", 1)
     ids = [task.id for task in reader.find(Filter(types=("t1",)), Page()).items]
-    apply = actions.apply
+    apply = rule_player.apply
     stolen: list[str] = []
 
     def stealing(tx: Transaction, action: Action, where: Filter, limit: int) -> list[str]:
@@ -113,7 +113,7 @@ async def test_what_has_moved_since_the_look_is_left_alone_and_others_take_its_p
             apply(tx, action, Filter(ids=tuple(stolen)), 10)
         return apply(tx, action, where, limit)
 
-    monkeypatch.setattr(actions, "apply", stealing)
+    monkeypatch.setattr(rule_player, "apply", stealing)
 
     assert await store.apply(CancelTasks(by=OPERATOR), Filter(types=("t1",)), limit=3) == ids[4:7]
 

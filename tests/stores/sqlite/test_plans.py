@@ -12,7 +12,7 @@ from windlass._model.filter import Filter, Page
 from windlass._model.state import State
 from windlass._stores.sqlite import SQLiteStore
 from windlass._stores.sqlite.connection.open import connect
-from windlass._stores.sqlite.read.filters import find_query
+from windlass._stores.sqlite.read.filters import page_query
 from windlass._stores.sqlite.rows import statement
 from windlass.testing.conformance.steps import complete, settle, some_tasks, worker_on
 
@@ -103,7 +103,7 @@ def test_hot_statements_go_by_their_index(name: str, filled: sqlite3.Connection)
     ids=["ids", "ids to discard", "ids to replay", "ids to cancel", "root", "key", "dead", "running"],
 )
 def test_selective_filters_go_by_an_index(where: Filter, filled: sqlite3.Connection) -> None:
-    query = find_query(where, Page())
+    query = page_query("find", where, Page())
 
     steps = plan(filled, query.sql, query.parameters)
 

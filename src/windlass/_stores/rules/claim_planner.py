@@ -12,7 +12,7 @@ was changed.
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import datetime
-from itertools import islice
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -170,10 +170,12 @@ class ClaimPlanner:
     def pick(self, room: int, level: Level | None = None) -> Plan[list[Picked]]:
         """Pick up to `room` tasks: from all queues in turn, or those of one level in their order."""
         if level is not None:
-            return (yield from self._of_level(level, room))
-        weights = dict.fromkeys(self._rules.queues, 1)
-        picked = yield from self._share_out("", weights, room, self._from_queue)
-        self._count_fruitless(picked)
+            picked = yield from self._of_level(level, room)
+        else:
+            weights = dict.fromkeys(self._rules.queues, 1)
+            picked = yield from self._share_out("", weights, room, self._from_queue)
+        is_fruitless = self.unfinished and not picked
+        self._rotation.fruitless = min(self._rotation.fruitless + 1, 10) if is_fruitless else 0
         return picked
 
     def _of_level(self, level: Level, room: int) -> Plan[list[Picked]]:
@@ -186,13 +188,7 @@ class ClaimPlanner:
             self.unfinished |= len(found) == number
         picked = yield from self._judge(heads, room)
         self.unfinished &= len(picked) < room
-        self._count_fruitless(picked)
         return picked
-
-    def _count_fruitless(self, picked: Sequence[Picked]) -> None:
-        self._rotation.fruitless = (
-            0 if picked or not self.unfinished else min(self._rotation.fruitless + 1, 10)
-        )
 
     def _share_out(
         self,
@@ -222,11 +218,7 @@ class ClaimPlanner:
 
     def _from_queue(self, queue: str, room: int) -> Plan[list[Picked]]:
         weights = tiers(self._rules.queues[queue])
-
-        def from_tier(tier: str, number: int) -> Plan[list[Picked]]:
-            return (yield from self._from_tier(queue, tier, number))
-
-        picked = yield from self._share_out(queue, weights, room, from_tier)
+        picked = yield from self._share_out(queue, weights, room, partial(self._from_tier, queue))
         if len(picked) < room and "" not in weights:
             # Tasks that were put into lanes before the levels had shares.
             picked += yield from self._from_tier(queue, "", room - len(picked))
@@ -267,16 +259,13 @@ class ClaimPlanner:
             begin: list[str] = yield Lanes(queue, first, start, limit - len(lanes))
             lanes = begin + lanes
         left = [lane for lane in lanes if lane not in drained]
-        weights = self._weights(queue)
+        settings = self._rules.queues[queue]
+        weights = {} if settings is None else settings.weights
         if len(lanes) >= limit:  # There may be more: none gets a second turn before those had one.
             room = min(room, len(left))
         plan = round_robin(left, turn, lambda lane: weights.get(tenant_of(lane), 1), room)
         self._rotation.positions[queue, tier] = plan.turn
         return plan.quotas
-
-    def _weights(self, queue: str) -> Mapping[str, int]:
-        settings = self._rules.queues[queue]
-        return {} if settings is None else settings.weights
 
     # -- some lanes ----------------------------------------------------------------------------------
 
@@ -363,4 +352,4 @@ def first_keys(keys: Sequence[str], after: str) -> list[str]:
     """Return "" if present, then the keys after one of them, wrapping around; at most KEYS_AT_ONCE."""
     named = [key for key in keys if key]
     behind = [key for key in named if key > after] + [key for key in named if key <= after]
-    return list(islice(([""] if "" in keys else []) + behind, KEYS_AT_ONCE))
+    return [*([""] if "" in keys else []), *behind][:KEYS_AT_ONCE]

@@ -12,9 +12,9 @@ from ...errors import InvalidOption, NotSupported, SchemaMismatch
 from ..migrations import needed
 from . import schema
 from .connection.errors import translate
+from .leases import settle
 from .own_transaction import OwnConnection, over
 from .rule_player import enqueue
-from .settle import settle
 from .transaction import Transaction
 
 A = TypeVar("A")

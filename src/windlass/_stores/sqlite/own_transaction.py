@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from pathlib import Path
-from types import TracebackType
 from typing import NoReturn
 
 from ...errors import StoreUnavailable, UsageError
@@ -24,22 +23,6 @@ from .transaction import Wakes, begin
 MAX_OPEN_SECONDS = 5.0
 """How long a block may keep the file locked. Every write of every process waits meanwhile, heartbeats too:
 this is well below their deadline, and below the ten seconds that a connection without the file lock waits."""
-
-_OPEN_TOO_LONG = (
-    "the transaction on {path} was rolled back after being open for more than {seconds:g} s, since all other "
-    "writes wait for it: move slow work out of the block, and enqueue inside it only with within=connection"
-)
-_OVER = (
-    "the transaction on {path} has already been rolled back, by SQLite after an error or because it was open "
-    "too long; none of its writes were kept"
-)
-_NOT_BEGUN = (
-    "timed out after {seconds:g} s waiting to begin a transaction on {path}: look for a process that holds "
-    "its lock, or for too many transactions at once; nothing was written"
-)
-_NO_ANSWER = (
-    "timed out after {seconds:g} s waiting for {path} to commit: it is unknown whether the transaction stands"
-)
 
 
 class OwnConnection(sqlite3.Connection):
@@ -68,31 +51,20 @@ class OwnConnection(sqlite3.Connection):
         """Close it, once it is no longer used."""
         super().close()
 
-    def commit(self) -> NoReturn:
-        """Raise UsageError: leaving the block commits."""
-        raise _refusal()
+    def _refuse(self) -> NoReturn:
+        raise UsageError(
+            "ctx.transaction() ends its own transaction: leaving the block commits, an exception rolls back"
+        )
 
-    def rollback(self) -> NoReturn:
-        """Raise UsageError: an exception in the block rolls back."""
-        raise _refusal()
-
-    def close(self) -> NoReturn:
-        """Raise UsageError: leaving the block closes the connection."""
-        raise _refusal()
-
-    def __enter__(self) -> NoReturn:
-        raise _refusal()
-
-
-def _refusal() -> UsageError:
-    return UsageError(
-        "ctx.transaction() ends its own transaction: leaving the block commits, an exception rolls back"
-    )
+    commit = rollback = close = __enter__ = _refuse
 
 
 def over(path: Path) -> StoreUnavailable:
     """Return the error for use of a transaction that has been rolled back."""
-    return StoreUnavailable(_OVER.format(path=path))
+    return StoreUnavailable(
+        f"the transaction on {path} has already been rolled back, by SQLite after an error or because it was "
+        f"open too long; none of its writes were kept"
+    )
 
 
 class OwnTransaction:
@@ -122,15 +94,11 @@ class OwnTransaction:
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
                 return await asyncio.wrap_future(self._begun)
-        except TimeoutError as error:
-            raise self._give_up() from error
-        except BaseException:
-            self._give_up()
+        except BaseException as error:
+            self._give_up(error)
             raise
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._commit.set_result(kind is None)
         await asyncio.wait([asyncio.wrap_future(self._ended)], timeout=DEADLINE_SECONDS)
         self._raise_failure(kind)
@@ -139,15 +107,11 @@ class OwnTransaction:
         self._start()
         try:
             return self._begun.result(DEADLINE_SECONDS)
-        except TimeoutError as error:
-            raise self._give_up() from error
-        except BaseException:
-            self._give_up()
+        except BaseException as error:
+            self._give_up(error)
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._commit.set_result(kind is None)
         wait([self._ended], timeout=DEADLINE_SECONDS)
         self._raise_failure(kind)
@@ -155,16 +119,24 @@ class OwnTransaction:
     def _start(self) -> None:
         threading.Thread(target=self._run, name="windlass-transaction", daemon=True).start()
 
-    def _give_up(self) -> StoreUnavailable:
-        """Return the error for a begin that took too long; if it still begins, it is rolled back at once."""
+    def _give_up(self, error: BaseException) -> None:
+        """Roll back at once if it still begins. Raises StoreUnavailable in place of a timeout."""
         if not self._begun.cancel():
             self._commit.set_result(False)
-        return StoreUnavailable(_NOT_BEGUN.format(path=self._path, seconds=DEADLINE_SECONDS))
+        if isinstance(error, TimeoutError):
+            raise StoreUnavailable(
+                f"timed out after {DEADLINE_SECONDS:g} s waiting to begin a transaction on {self._path}: "
+                f"look for a process that holds its lock, or for too many transactions at once; nothing was "
+                f"written"
+            ) from error
 
     def _raise_failure(self, kind: type[BaseException] | None) -> None:
         assert self._connection is not None
         if not self._ended.done():
-            raise StoreUnavailable(_NO_ANSWER.format(path=self._path, seconds=DEADLINE_SECONDS))
+            raise StoreUnavailable(
+                f"timed out after {DEADLINE_SECONDS:g} s waiting for {self._path} to commit: it is unknown "
+                f"whether the transaction stands"
+            )
         self._connection.shut()
         failure = self._ended.result()
         # The caller's own exception goes first, unless it is only SQLite's report of the same failure.
@@ -225,7 +197,11 @@ class OwnTransaction:
         except TimeoutError:
             # Nothing that the caller still executes may be committed.
             connection.execute("PRAGMA query_only=ON")
-            raise StoreUnavailable(_OPEN_TOO_LONG.format(path=self._path, seconds=MAX_OPEN_SECONDS)) from None
+            raise StoreUnavailable(
+                f"the transaction on {self._path} was rolled back after being open for more than "
+                f"{MAX_OPEN_SECONDS:g} s, since all other writes wait for it: move slow work out of the "
+                f"block, and enqueue inside it only with within=connection"
+            ) from None
 
     def _end(self, connection: OwnConnection) -> None:
         try:

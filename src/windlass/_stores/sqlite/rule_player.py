@@ -1,24 +1,28 @@
 """The common rules on SQLite: each question is answered at once, in the transaction of the writer thread."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar, assert_never
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from ..._model.attempt import MAX_RECORDED, Attempt
+from ..._model.filter import Action, Filter, Page
 from ..._model.record import Audit
 from ..._model.state import State
 from ..._model.task import Enqueued, NewTask, TaskId
 from ..._policy.order.limits import Subject
-from ..rules import questions
+from ..rules import actions, questions
 from ..rules.admission import admit, is_plain
 from ..rules.questions import Rule, play
 from .claim.queue_rules import NO_LANE
+from .read.filters import page_query
 from .rows import Row, error_row, instant, listed, new_row, read_tasks
 from .transaction import Transaction
 
 T = TypeVar("T")
+
+_CHUNK = 500
 
 
 def run(tx: Transaction, rule: Rule[T]) -> T:
@@ -43,6 +47,30 @@ def _enqueue_plain(tx: Transaction, batch: Sequence[NewTask]) -> list[Enqueued]:
         enqueued.append(Enqueued(id=new.id, created=created))
     _insert(tx, fresh)
     return enqueued
+
+
+def apply(tx: Transaction, action: Action, where: Filter, limit: int) -> list[TaskId]:
+    """Apply an action to the tasks that match and permit it, oldest first.
+
+    The writer waits for the search, so an index must serve the filter.
+    """
+    where = actions.applicable(action, where)
+    return run(tx, actions.apply(tx, action, _matching(tx, where), where.states or (), limit))
+
+
+def _matching(tx: Transaction, where: Filter) -> Iterator[TaskId]:
+    """Find the tasks that match, oldest first, a chunk at a time; a long list of ids is split into chunks."""
+    parts = [where]
+    if where.ids is not None:
+        ids = sorted(set(where.ids))
+        parts = [replace(where, ids=tuple(ids[at : at + _CHUNK])) for at in range(0, len(ids), _CHUNK)]
+    for part in parts:
+        cursor: str | None = ""
+        while cursor is not None:
+            query = page_query("find_ids", part, Page(limit=_CHUNK, cursor=cursor or None))
+            found = [row[0] for row in tx.select(query.sql, query.parameters)]
+            yield from found
+            cursor = found[-1] if len(found) == _CHUNK else None
 
 
 def _answer(tx: Transaction, question: questions.Question | questions.Write) -> Any:

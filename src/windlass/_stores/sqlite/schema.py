@@ -73,24 +73,23 @@ def ensure(file: File) -> None:
     An old schema is not migrated on open: other processes may still run the old code, so an operator decides.
     """
     if number(file.connection) == 0:
-        _create(file)
+        # All steps in one transaction: after a power failure half of them would pass for an old schema.
+        with _transaction(file):
+            if number(file.connection) == 0:
+                while _advance(file.connection, None) is not None:
+                    continue
     require_current(steps(), number(file.connection), str(file.path))
-
-
-def _create(file: File) -> None:
-    """Run all steps in one transaction: after a power failure half of them would pass for an old schema."""
-    with _transaction(file):
-        if number(file.connection) == 0:
-            while _advance(file.connection, None) is not None:
-                continue
 
 
 def migrate(file: File, target: int | None) -> list[Migration]:
     """Migrate up or down to the target, each step in a transaction; return the steps taken here."""
     taken: list[Migration] = []
-    while (move := _take_step(file, target)) is not None:
+    while True:
+        with _transaction(file):
+            move = _advance(file.connection, target)
+        if move is None:
+            return taken
         taken.append(move.migration)
-    return taken
 
 
 def listed(path: Path) -> tuple[Migration, ...]:
@@ -100,11 +99,6 @@ def listed(path: Path) -> tuple[Migration, ...]:
             raise cannot_open(path)
         return overview(steps(), 0)
     return on_file(path, lambda file: overview(steps(), number(file.connection)))
-
-
-def _take_step(file: File, target: int | None) -> Move | None:
-    with _transaction(file):
-        return _advance(file.connection, target)
 
 
 def _advance(connection: sqlite3.Connection, target: int | None) -> Move | None:

@@ -23,19 +23,18 @@ from ..._model.record import KINDS, Record, Session, StoredRecord
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Settled, Settlement
 from ..._store.protocol import Capability, Durability, Finding, Join, Migration, Promise, Promoted, Wake
-from ...errors import InvalidOption, StoreError
+from ...errors import InvalidOption
 from ..rules import refusals
 from ..rules.actions import applicable
-from . import actions, checks, schema, sessions, settle, upkeep
+from . import checks, leases, rule_player, schema, upkeep
 from .claim import relayout
 from .claim.queries import LaneRotation
-from .connection.threads import DEADLINE_SECONDS, ReaderThread, StoreThread, WriterThread
+from .connection.threads import DEADLINE_SECONDS, ReaderThread, StoreThread, WriterThread, closed
 from .join import join
 from .notify import WakeHub
 from .own_transaction import OwnTransaction
 from .read.filters import is_named
 from .read.find import Reader
-from .rule_player import enqueue
 from .transaction import Transaction
 
 R = TypeVar("R", bound=Record)
@@ -45,8 +44,6 @@ _PROMISE = Promise(
     durability=Durability.DURABLE,
     why="a commit returns once file, journal and directory are synced (rollback journal, synchronous=EXTRA)",
 )
-
-
 _SPARE = 500
 """How many more tasks are searched for than an action may take: some may have changed when it is applied,
 such as successors that were cancelled along with their predecessor."""
@@ -124,7 +121,7 @@ class SQLiteStore:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise StoreError(f"the store on {self.path} is closed; open it again to use it")
+            raise closed(self.path)
 
     async def _reader(self) -> ReaderThread:
         writer = self._writer()
@@ -138,6 +135,11 @@ class SQLiteStore:
 
     async def _write(self, work: Callable[[Transaction], A]) -> A:
         return await self._writer().submit(work)
+
+    async def _repeat(self, step: Callable[[Transaction], bool]) -> None:
+        """Run a step, each time in a transaction of its own, until it returns False."""
+        while await self._write(step):
+            continue
 
     async def _read(self, work: Callable[[Reader], A]) -> A:
         return await (await self._reader()).submit(work)
@@ -157,7 +159,7 @@ class SQLiteStore:
     # -- enqueue -------------------------------------------------------------------------------------
 
     async def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
-        return await self._write(lambda tx: enqueue(tx, batch))
+        return await self._write(lambda tx: rule_player.enqueue(tx, batch))
 
     def join(self, connection: object) -> Join:
         """Join the caller's transaction on a sqlite3.Connection to the same file; see SQLiteJoin."""
@@ -166,13 +168,13 @@ class SQLiteStore:
     # -- work ----------------------------------------------------------------------------------------
 
     async def claim(self, claim: Claim) -> Sequence[Claimed]:
-        return await self._write(lambda tx: settle.claim(tx, claim, self._rotation))
+        return await self._write(lambda tx: leases.claim(tx, claim, self._rotation))
 
     async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
-        return await self._write(lambda tx: settle.settle(tx, batch, claim, self._rotation))
+        return await self._write(lambda tx: leases.settle(tx, batch, claim, self._rotation))
 
     async def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:
-        return await self._write(lambda tx: sessions.heartbeat(tx, beat))
+        return await self._write(lambda tx: leases.heartbeat(tx, beat))
 
     def transaction(self) -> OwnTransaction:
         """Return a transaction on its own connection; it holds the write lock. See docs/stores.md."""
@@ -181,7 +183,7 @@ class SQLiteStore:
         return begun
 
     async def once(self, lease: Lease, key: str) -> bool:
-        return await self._write(lambda tx: settle.once(tx, lease, key))
+        return await self._write(lambda tx: leases.once(tx, lease, key))
 
     async def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
         with self._wake_hub.listen(queues) as listener:
@@ -198,14 +200,13 @@ class SQLiteStore:
         return await self._write(lambda tx: upkeep.promote(tx, limit))
 
     async def rescue(self, session: str, limit: int) -> Sequence[Claimed]:
-        return await self._write(lambda tx: sessions.rescue(tx, session, limit))
+        return await self._write(lambda tx: leases.rescue(tx, session, limit))
 
     async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
         """Delete what has passed its retention, oldest end first in each queue."""
         pruned = await self._write(lambda tx: upkeep.prune(tx, retention, limit, by))
-        for rest in (upkeep.prune_keys, relayout.continue_relayout):
-            while await self._write(rest):
-                continue
+        await self._repeat(upkeep.prune_keys)
+        await self._repeat(relayout.continue_relayout)
         after: str | None = "" if pruned < limit else None  # Only when nothing else is left to prune.
         while after is not None:
             after = await self._write(partial(upkeep.prune_buckets, after=after))
@@ -231,7 +232,7 @@ class SQLiteStore:
         by then.
         """
         if is_named(where) or limit <= 0:
-            return await self._write(lambda tx: actions.apply(tx, action, where, limit))
+            return await self._write(lambda tx: rule_player.apply(tx, action, where, limit))
         meant, cursor = applicable(action, where), None
         done: list[TaskId] = []
         while True:
@@ -239,7 +240,7 @@ class SQLiteStore:
             found = await self._read(partial(Reader.find_ids, where=meant, page=page))
             these = replace(meant, ids=found.items)
             done += await self._write(
-                partial(actions.apply, action=action, where=these, limit=limit - len(done))
+                partial(rule_player.apply, action=action, where=these, limit=limit - len(done))
             )
             cursor = found.cursor
             if cursor is None or len(done) == limit:
@@ -248,12 +249,8 @@ class SQLiteStore:
     async def put(self, record: Record, by: By | None = None) -> None:
         if not isinstance(record, QueueSettings | StoredRecord):
             raise refusals.written_by_itself(record)
-        await self._finish_relayout(more=await self._write(lambda tx: upkeep.put(tx, record, by)))
-
-    async def _finish_relayout(self, *, more: bool) -> None:
-        """Complete a relayout that put or remove has begun; the keeper would do so a little later."""
-        while more:
-            more = await self._write(relayout.continue_relayout)
+        if await self._write(lambda tx: upkeep.put(tx, record, by)):
+            await self._repeat(relayout.continue_relayout)  # The keeper would do so a little later.
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
         if kind is Usage:
@@ -265,7 +262,8 @@ class SQLiteStore:
         if kind not in KINDS and kind not in (QueueSettings, Session):
             raise refusals.not_removed(kind)
         removed, more = await self._write(lambda tx: upkeep.remove(tx, kind, name, by))
-        await self._finish_relayout(more=more)
+        if more:
+            await self._repeat(relayout.continue_relayout)
         return removed
 
     # -- admin ---------------------------------------------------------------------------------------

@@ -87,7 +87,8 @@ def prune_keys(tx: Transaction) -> bool:
 def prune_buckets(tx: Transaction, after: str) -> str | None:
     """Delete redundant buckets from a page of them; return the key to continue after, None at the end."""
     found = tx.rows("some_buckets", {"after": after, "limit": BUCKETS_AT_ONCE})
-    gone = [row[0] for row in found if _says_nothing(tx, tx.queue_rules.limit(split_key(row[0])[0]), row)]
+    limits = tx.queue_rules.limits_by_name
+    gone = [row[0] for row in found if _says_nothing(tx, limits.get(split_key(row[0])[0]), row)]
     if gone:
         tx.run("forget_buckets", {"keys": listed(gone)})
     return found[-1][0] if len(found) == BUCKETS_AT_ONCE else None
@@ -128,7 +129,7 @@ def put(tx: Transaction, record: QueueSettings | StoredRecord, by: By | None) ->
         tx.run("put_queue", {"name": name, "paused": int(record.paused), "settings": body})
         return relayout.after_settings(tx, name, rules.settings.get(name), record)
     tx.run("put_record", {"kind": KINDS[type(record)], "name": name, "body": body})
-    return isinstance(record, Limit) and relayout.after_limit(tx, rules.limit(name), record)
+    return isinstance(record, Limit) and relayout.after_limit(tx, rules.limits_by_name.get(name), record)
 
 
 def remove(tx: Transaction, kind: type[Record], name: str, by: By | None) -> tuple[bool, bool]:
@@ -142,7 +143,7 @@ def remove(tx: Transaction, kind: type[Record], name: str, by: By | None) -> tup
     else:
         removed = tx.run("remove_record", {"kind": KINDS[kind], "name": name}) > 0
         if removed and kind is Limit:
-            more = relayout.after_limit(tx, rules.limit(name), None)
+            more = relayout.after_limit(tx, rules.limits_by_name.get(name), None)
     if removed and by is not None:
         write_audit(tx, [audited_removal(kind, name, by, tx.now)])
     return removed, more

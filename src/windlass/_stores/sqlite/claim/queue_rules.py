@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TypeAlias
 
 import msgspec
 
@@ -11,9 +10,7 @@ from ...._model.queue import QueueSettings
 from ...._policy.order.lanes import lane_of
 from ...._policy.order.limits import Subject, limit_key, limits_in_queue
 
-LaneAndKey: TypeAlias = tuple[str, str]
-
-NO_LANE: LaneAndKey = ("", "")
+NO_LANE = ("", "")
 
 _read_settings = msgspec.json.Decoder(QueueSettings).decode
 _read_limit = msgspec.json.Decoder(Limit).decode
@@ -27,6 +24,7 @@ class QueueRules:
     ) -> None:
         self.settings = settings
         self.limits = limits
+        self.limits_by_name = {limit.name: limit for limit in limits}
         self.relayouts = relayouts  # queues in which some tasks still have an outdated lane or key
         self.all_fifo = not limits and not any(one.is_laned for one in settings.values())
         self.capped = frozenset(limit.name for limit in limits if limit.running is not None)
@@ -49,11 +47,7 @@ class QueueRules:
         """Whether no limit applies to its tasks."""
         return not self.limits or not limits_in_queue(self.limits, queue)
 
-    def limit(self, name: str) -> Limit | None:
-        """Return the limit of this name."""
-        return next((limit for limit in self.limits if limit.name == name), None)
-
-    def lane_and_key(self, task: Subject, priority: int) -> LaneAndKey:
+    def lane_and_key(self, task: Subject, priority: int) -> tuple[str, str]:
         """Return the lane and the key that a ready task belongs to."""
         limits = limits_in_queue(self.limits, task.queue)
         lane = lane_of(self.settings.get(task.queue), task.tenant, priority)

@@ -87,10 +87,7 @@ _FAULTS: dict[str, tuple[type[StoreError], str]] = {
     "SQLITE_LOCKED": (StoreUnavailable, "{path} is locked by this same process ({error}); retry"),
     "SQLITE_READONLY_DBMOVED": (StoreError, _MOVED),
     "SQLITE_READONLY": (StoreError, _READ_ONLY),
-    "SQLITE_NOTADB": (
-        StoreError,
-        "{path} is not a SQLite database: name another file",
-    ),
+    "SQLITE_NOTADB": (StoreError, "{path} is not a SQLite database: name another file"),
     "SQLITE_CORRUPT": (StoreError, _DAMAGED),
     "SQLITE_IOERR": (StoreUnavailable, _FAILED),
     "SQLITE_NOMEM": (StoreUnavailable, _NO_MEMORY),

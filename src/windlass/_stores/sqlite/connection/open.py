@@ -43,16 +43,12 @@ def connect_as(factory: type[C], path: Path) -> C:
         connection.create_function("windlass_mentions", 3, mentions, deterministic=True)
     except sqlite3.Error as error:
         connection.close()
-        raise _unopened(error, path) from error
+        is_unopened = (getattr(error, "sqlite_errorname", None) or "").startswith("SQLITE_CANTOPEN")
+        raise (cannot_open(path) if is_unopened else translate(error, path)) from error
     except StoreError:
         connection.close()
         raise
     return connection
-
-
-def _unopened(error: sqlite3.Error, path: Path) -> StoreError:
-    name = getattr(error, "sqlite_errorname", None) or ""
-    return cannot_open(path) if name.startswith("SQLITE_CANTOPEN") else translate(error, path)
 
 
 def set_journal(connection: sqlite3.Connection, path: Path) -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
+from msgspec import Struct
+
 from ...._clock import Clock
 from ....errors import StoreError, StoreUnavailable
 from .. import schema
@@ -42,18 +44,15 @@ file lock only poll SQLite's; without a gap they would never get in. Idle time c
 little is left to sleep."""
 
 
-class Request:
+class Request(Struct, eq=False):
     """Work for a thread, and the event loop that awaits its result."""
 
-    __slots__ = ("error", "future", "loop", "result", "wakes", "work")
-
-    def __init__(self, work: Callable[[Any], Any], loop: asyncio.AbstractEventLoop) -> None:
-        self.work = work
-        self.loop = loop
-        self.future: asyncio.Future[Any] = loop.create_future()
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.wakes: Wakes | None = None
+    work: Callable[[Any], Any]
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: BaseException | None = None
+    wakes: Wakes | None = None
 
 
 class StoreThread(Generic[P]):
@@ -75,7 +74,8 @@ class StoreThread(Generic[P]):
 
     async def submit(self, work: Callable[[P], R]) -> R:
         """Run `work` on the thread and return its result. A request cancelled before its turn is not run."""
-        request = Request(work, asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        request = Request(work, loop, loop.create_future())
         with self._lock:
             if self._closing:
                 raise self._closed_error()
@@ -110,11 +110,7 @@ class StoreThread(Generic[P]):
 
     def _closed_error(self) -> BaseException:
         failed = self.ready.exception(0) if self.ready.done() else None
-        return (
-            self._crashed
-            or failed
-            or StoreError(f"the store on {self.path} is closed; open it again to use it")
-        )
+        return self._crashed or failed or closed(self.path)
 
     def abandon_after_fork(self) -> None:
         """In a forked child: leave the connection to the parent; even closing the copy would harm it."""
@@ -127,7 +123,9 @@ class StoreThread(Generic[P]):
             self._connection = connect(self.path)
             self._open()
         except BaseException as error:  # noqa: BLE001 - raised to the caller that opens the store
-            self._fail_open(error)
+            self.ready.set_exception(error)
+            self._reject_pending(error)
+            self._ended.set_result(None)
             return
         self.ready.set_result(None)
         request: Request | None = None
@@ -154,12 +152,6 @@ class StoreThread(Generic[P]):
             deliver([request])
         self._reject_pending(self._crashed)
 
-    def _fail_open(self, error: BaseException) -> None:
-        """Fail `ready` and every pending request."""
-        self.ready.set_exception(error)
-        self._reject_pending(error)
-        self._ended.set_result(None)
-
     def _reject_pending(self, error: BaseException) -> None:
         self.close()
         while (request := self._requests.get()) is not None:
@@ -170,10 +162,15 @@ class StoreThread(Generic[P]):
         raise NotImplementedError
 
     def _close_connection(self) -> None:
-        raise NotImplementedError
+        self._connection.close()
 
     def _serve(self, request: Request) -> None:
         raise NotImplementedError
+
+
+def closed(path: Path) -> StoreError:
+    """Return the error for use of a closed store."""
+    return StoreError(f"the store on {path} is closed; open it again to use it")
 
 
 def uncancellable() -> "Future[Any]":
@@ -211,9 +208,6 @@ class ReaderThread(StoreThread[Reader]):
     def _open(self) -> None:
         self._reader = Reader(self._connection)
 
-    def _close_connection(self) -> None:
-        self._connection.close()
-
     def _serve(self, request: Request) -> None:
         if request.future.cancelled():
             return
@@ -245,7 +239,7 @@ class WriterThread(StoreThread[Transaction]):
             raise
 
     def _close_connection(self) -> None:
-        self._connection.close()
+        super()._close_connection()
         self._file_lock.close()
 
     def abandon_after_fork(self) -> None:
@@ -335,9 +329,8 @@ class WriterThread(StoreThread[Transaction]):
         Within the file lock, so that the gap is left to programs that do not use it.
         """
         now = time.perf_counter()
-        self._gap_owed = min(
-            max(self._gap_owed - (now - self._unlocked_at), -MAX_GAP_SECONDS), MAX_GAP_SECONDS
-        )
+        owed = self._gap_owed - (now - self._unlocked_at)
+        self._gap_owed = min(max(owed, -MAX_GAP_SECONDS), MAX_GAP_SECONDS)
         self._unlocked_at = now
         if self._gap_owed > MIN_GAP_SECONDS:
             time.sleep(self._gap_owed)

@@ -1,6 +1,6 @@
 """Filters to SQL conditions. Values become parameters; only column names and states become text."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -29,17 +29,8 @@ class Query(Struct, frozen=True):
     parameters: dict[str, Any]
 
 
-def find_query(where: Filter, page: Page, edge: str | None = None) -> Query:
-    """Return the query for the tasks that match: a page by id, up to and including `edge`."""
-    return _page_query("find", where, page, edge)
-
-
-def find_ids_query(where: Filter, page: Page, edge: str | None = None) -> Query:
-    """Return the query for the ids of the tasks that match: a page by id, up to and including `edge`."""
-    return _page_query("find_ids", where, page, edge)
-
-
-def _page_query(name: str, where: Filter, page: Page, edge: str | None) -> Query:
+def page_query(name: str, where: Filter, page: Page, edge: str | None = None) -> Query:
+    """Return the query `find` or `find_ids` for those that match: a page by id, including `edge` at most."""
     conditions, parameters = _conditions(where)
     conditions += _window((page.cursor, edge), newest_first=page.newest_first)
     slots = {"direction": "DESC" if page.newest_first else ""}
@@ -140,42 +131,31 @@ def _conditions(where: Filter) -> tuple[list[str], dict[str, Any]]:
         # As text, so that the planner can match the partial indexes.
         named = ", ".join(f"'{State(state).value}'" for state in where.states)
         conditions.append(f"task.state = {named}" if len(where.states) == 1 else f"task.state IN ({named})")
-    for name, condition in _LISTS.items():
-        values = getattr(where, name)
-        if values is not None:
+    for name, (condition, encode) in _FIELDS.items():
+        value = getattr(where, name)
+        if value is not None:
             conditions.append(condition)
-            parameters[name] = listed(values)
-    if where.root is not None:
-        conditions.append(
-            "((task.id = :root AND task.root = :root) OR (task.root = :root AND task.root <> task.id))"
-        )
-        parameters["root"] = where.root
-    if where.idempotency_key is not None:
-        conditions.append("task.idempotency_key = :idempotency_key")
-        parameters["idempotency_key"] = where.idempotency_key
-    if where.error is not None:
-        conditions.append("windlass_mentions(task.error_type, task.error_message, :error)")
-        parameters["error"] = where.error.lower()
-    for name, condition in _BOUNDS.items():
-        at = getattr(where, name)
-        if at is not None:
-            conditions.append(condition)
-            parameters[name] = instant(at)
+            parameters[name] = encode(value)
     return conditions, parameters
 
 
-_LISTS = {
-    "ids": "task.id IN (SELECT value FROM json_each(:ids))",
-    "types": "task.type IN (SELECT value FROM json_each(:types))",
-    "queues": "task.queue IN (SELECT value FROM json_each(:queues))",
-    "tenants": "task.tenant IN (SELECT value FROM json_each(:tenants))",
+_FIELDS: dict[str, tuple[str, Callable[[Any], object]]] = {
+    "ids": ("task.id IN (SELECT value FROM json_each(:ids))", listed),
+    "types": ("task.type IN (SELECT value FROM json_each(:types))", listed),
+    "queues": ("task.queue IN (SELECT value FROM json_each(:queues))", listed),
+    "tenants": ("task.tenant IN (SELECT value FROM json_each(:tenants))", listed),
+    "root": (
+        "((task.id = :root AND task.root = :root) OR (task.root = :root AND task.root <> task.id))",
+        str,
+    ),
+    "idempotency_key": ("task.idempotency_key = :idempotency_key", str),
+    "error": ("windlass_mentions(task.error_type, task.error_message, :error)", str.lower),
+    "created_after": ("task.created_at >= :created_after", instant),
+    "created_before": ("task.created_at < :created_before", instant),
+    "finished_after": ("task.finished_at >= :finished_after", instant),
+    "finished_before": ("task.finished_at < :finished_before", instant),
 }
-_BOUNDS = {
-    "created_after": "task.created_at >= :created_after",
-    "created_before": "task.created_at < :created_before",
-    "finished_after": "task.finished_at >= :finished_after",
-    "finished_before": "task.finished_at < :finished_before",
-}
+"""The condition of each field, and how its value becomes a parameter."""
 
 
 def mentions(error_type: str | None, message: str | None, text: str) -> bool:

@@ -2,9 +2,9 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -22,16 +22,13 @@ from .filters import (
     Query,
     count_query,
     count_states_query,
-    find_ids_query,
-    find_query,
     is_by_state,
     is_selective,
+    page_query,
     state_size_queries,
 )
 
 R = TypeVar("R", bound=Record)
-
-BuildQuery: TypeAlias = Callable[[Filter, Page, str | None], Query]
 
 WINDOW = 20_000
 """Rows that one statement scans when no index finds the matches: about 20 ms."""
@@ -49,12 +46,12 @@ class Reader:
 
     def find(self, where: Filter, page: Page) -> Slice[Task]:
         """Return the tasks that match, by id."""
-        found = self._page(find_query, where, replace(page, limit=page.limit + 1))
+        found = self._page("find", where, replace(page, limit=page.limit + 1))
         return slice_of(found, page, task_reader(), lambda task: task.id)
 
     def find_ids(self, where: Filter, page: Page) -> Slice[TaskId]:
         """Return the ids of the tasks that match."""
-        found = self._page(find_ids_query, where, replace(page, limit=page.limit + 1))
+        found = self._page("find_ids", where, replace(page, limit=page.limit + 1))
         return slice_of(found, page, lambda row: str(row[0]), str)
 
     def count(self, where: Filter, by: Sequence[Dimension]) -> list[Count]:
@@ -135,15 +132,15 @@ class Reader:
 
     # -- windows -------------------------------------------------------------------------------------
 
-    def _page(self, build: BuildQuery, where: Filter, page: Page) -> list[Row]:
+    def _page(self, name: str, where: Filter, page: Page) -> list[Row]:
         """Read a page; without an index, window by window until it is full or the table ends."""
         if is_selective(where):
-            return self._select(build(where, page, None))
+            return self._select(page_query(name, where, page))
         found: list[Row] = []
         edge: str | None = ""
         while edge is not None and len(found) < page.limit:
             edge = self._edge(page)
-            found += self._select(build(where, replace(page, limit=page.limit - len(found)), edge))
+            found += self._select(page_query(name, where, replace(page, limit=page.limit - len(found)), edge))
             page = replace(page, cursor=edge, limit=page.limit)
         return found
 

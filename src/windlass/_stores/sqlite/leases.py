@@ -1,16 +1,17 @@
-"""Claims and settlements: plain completions in one statement, other verdicts by the common rules."""
+"""Leases: claim, settle, heartbeat and rescue. Plain completions are one statement, the rest are rules."""
 
 from collections.abc import Sequence
 from heapq import merge
 from itertools import islice
 
-from ..._model.lease import Claim, Claimed, Lease
+from ..._model.lease import RESCUED, Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from ..._model.verdict import Complete, Receipt, Settled, Settlement
 from ..rules import refusals
+from ..rules.sessions import heartbeat_reply, release_unacknowledged_claims, unacknowledged_claims
 from ..rules.settlement import follow_up
 from ..rules.settlement import settle as settle_rule
 from .claim.queries import LaneRotation, pick
-from .rows import as_json, listed, read_leased, read_tasks
+from .rows import as_json, instant, listed, read_leased, read_tasks
 from .rule_player import run
 from .transaction import Transaction
 
@@ -19,10 +20,10 @@ from .transaction import Transaction
 
 def claim(tx: Transaction, wish: Claim, rotation: LaneRotation) -> list[Claimed]:
     """Lease ready tasks to a live session. Raises SessionLost if it is not alive."""
-    return _grant(tx, wish, alive(tx, wish.session), rotation)
+    return _grant(tx, wish, _alive(tx, wish.session), rotation)
 
 
-def alive(tx: Transaction, session: str) -> str:
+def _alive(tx: Transaction, session: str) -> str:
     """Return the worker's name of a live session. Raises SessionLost if it is not alive."""
     worker = _worker(tx, session)
     if worker is None:
@@ -41,7 +42,7 @@ def _grant(tx: Transaction, wish: Claim, worker: str, rotation: LaneRotation) ->
     if rowids is None:
         rowids = listed(pick(tx, queues, wish, rotation))
     lease = {"session": wish.session, "worker": worker, "number": wish.number, "now": tx.at}
-    return lease_out(tx, "claim", rowids, lease)
+    return _lease(tx, "claim", rowids, lease)
 
 
 def _first_in_fifo(tx: Transaction, queues: Sequence[str], wish: Claim) -> str | None:
@@ -59,7 +60,7 @@ def _first_in_fifo(tx: Transaction, queues: Sequence[str], wish: Claim) -> str |
     return listed(row[2] for row in islice(merge(*heads), limit))
 
 
-def lease_out(tx: Transaction, verb: str, rowids: str, lease: dict[str, object]) -> list[Claimed]:
+def _lease(tx: Transaction, verb: str, rowids: str, lease: dict[str, object]) -> list[Claimed]:
     """Lease the rows of this JSON list by a statement; return the tasks in this order, as they then are."""
     changed = tx.run(verb, {**lease, "rowids": rowids})
     if not changed:
@@ -132,3 +133,37 @@ def once(tx: Transaction, lease: Lease, key: str) -> bool:
     tx.run("mark", {**held, "key": key})
     marked_by: int = tx.value("marked_by", {"id": lease.task_id, "key": key})
     return marked_by == lease.fence
+
+
+# -- sessions ----------------------------------------------------------------------------------------
+
+
+def heartbeat(tx: Transaction, beat: Heartbeat) -> HeartbeatReply:
+    """Renew the session and release unacknowledged claims; report lost leases and requests to stop."""
+    session = {
+        "session": beat.session,
+        "worker": beat.worker.name,
+        "about": as_json(beat.worker),
+        "now": tx.at,
+        "expires_at": instant(tx.now + beat.lease_for),
+    }
+    if not tx.run("open_session" if beat.opening else "keep_session", session):
+        return HeartbeatReply(alive=False)
+    granted = tx.rows("granted", {"session": beat.session, "through": beat.through})
+    if unacknowledged := unacknowledged_claims(beat, granted):
+        run(tx, release_unacknowledged_claims(tx, beat, unacknowledged))
+    for reported in beat.progress:
+        lease, progress = reported.lease, reported.progress
+        parameters = {"id": lease.task_id, "fence": lease.fence}
+        tx.run("report", {**parameters, "fraction": progress.fraction, "message": progress.message})
+    rows = tx.rows("held", {"ids": listed(lease.task_id for lease in beat.held)}) if beat.held else ()
+    return heartbeat_reply(beat, {Lease(task_id, fence): cancel == 1 for task_id, fence, cancel in rows})
+
+
+def rescue(tx: Transaction, session: str, limit: int) -> list[Claimed]:
+    """Take over running tasks whose session is not alive, and delete expired sessions that hold nothing."""
+    _alive(tx, session)
+    rowids = listed(row[0] for row in tx.rows("silent", {"now": tx.at, "limit": max(limit, 0)}))
+    rescued = _lease(tx, "rescue", rowids, {"session": session, "number": RESCUED})
+    tx.run("forget_sessions", {"now": tx.at})
+    return rescued

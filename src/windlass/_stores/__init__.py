@@ -1,5 +1,7 @@
 """Create a store from its URL. Each kind is imported only when it is used."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from .._clock import Clock
@@ -15,45 +17,40 @@ def open_store(url: str, *, clock: Clock | None = None, key: str | None = None) 
     Raises InvalidOption for an unknown URL or a missing extra.
     """
     scheme, separator, rest = url.partition("://")
-    if separator and scheme == "memory":
-        from .memory import MemoryStore
+    match scheme if separator else None:
+        case "memory":
+            from .memory import MemoryStore
 
-        return MemoryStore(clock=clock)
-    if separator and scheme == "sqlite":
-        from .sqlite import SQLiteStore
+            return MemoryStore(clock=clock)
+        case "sqlite":
+            from .sqlite import SQLiteStore
 
-        return SQLiteStore.from_url(rest, clock=clock)
-    if separator and scheme in ("postgresql", "postgres"):
-        return _postgres(url, clock)
-    if separator and scheme in ("http", "https"):
-        return _http(url, key)
-    raise InvalidOption(
-        f"there is no store for the URL {store_name(url)!r}; use postgresql://user@host/database, "
-        f"sqlite:///windlass.db (a file here), sqlite:////var/lib/app.db (an absolute path), "
-        f"https://… (a windlass serve) or memory://"
-    )
+            return SQLiteStore.from_url(rest, clock=clock)
+        case "postgresql" | "postgres":
+            with _needing("asyncpg", "on Postgres needs the driver asyncpg", "postgres"):
+                from .postgres import PostgresStore
+            return PostgresStore.from_url(url, clock=clock)
+        case "http" | "https":
+            with _needing("httpx2", "over HTTP needs httpx2", "remote"):
+                from .http import HttpStore
+            return HttpStore(url, key=key)
+        case _:
+            raise InvalidOption(
+                f"there is no store for the URL {store_name(url)!r}; use postgresql://user@host/database, "
+                f"sqlite:///windlass.db (a file here), sqlite:////var/lib/app.db (an absolute path), "
+                f"https://… (a windlass serve) or memory://"
+            )
 
 
-def _postgres(url: str, clock: Clock | None) -> "Store":
+@contextmanager
+def _needing(package: str, what: str, extra: str) -> Iterator[None]:
+    """Raise InvalidOption if this package is missing."""
     try:
-        from .postgres import PostgresStore
+        yield
     except ModuleNotFoundError as missing:
-        if missing.name != "asyncpg":
+        if missing.name != package:
             raise
-        raise InvalidOption(
-            "a store on Postgres needs the driver asyncpg: pip install 'windlass[postgres]'"
-        ) from missing
-    return PostgresStore.from_url(url, clock=clock)
-
-
-def _http(url: str, key: str | None) -> "Store":
-    try:
-        from .http import HttpStore
-    except ModuleNotFoundError as missing:
-        if missing.name != "httpx2":
-            raise
-        raise InvalidOption("a store over HTTP needs httpx2: pip install 'windlass[remote]'") from missing
-    return HttpStore(url, key=key)
+        raise InvalidOption(f"a store {what}: pip install 'windlass[{extra}]'") from missing
 
 
 def store_name(store: "str | Store") -> str:

@@ -84,12 +84,9 @@ def next_move(steps: Sequence[Step], at: int, target: int | None) -> Move | None
         raise newer(at, newest)
     if at == goal:
         return None
-    step = steps[at] if at < goal else steps[at - 1]
-    return (
-        Move(step=step, script=step.up, arrives_at=at + 1)
-        if at < goal
-        else Move(step=step, script=step.down, arrives_at=at - 1)
-    )
+    if at < goal:
+        return Move(step=steps[at], script=steps[at].up, arrives_at=at + 1)
+    return Move(step=steps[at - 1], script=steps[at - 1].down, arrives_at=at - 1)
 
 
 def overview(steps: Sequence[Step], at: int) -> tuple[Migration, ...]:

@@ -252,7 +252,7 @@ async def test_who_dies_while_moving_loses_nothing_and_the_keeper_goes_on(
     worker = await worker_on(store)
     with monkeypatch.context() as dying:
         dying.setattr(relayout, "MAX_MOVED", 7)
-        dying.setattr(SQLiteStore, "_finish_relayout", _die)
+        dying.setattr(SQLiteStore, "_repeat", _die)
         with pytest.raises(ConnectionAbortedError):
             await store.put(after)
     assert peek(UNDONE) == [(1,)]
@@ -273,7 +273,7 @@ async def test_what_is_left_in_old_lanes_is_claimed_all_the_same(
     await store.enqueue([a_task(queue="q", tenant=tenant) for tenant in tenants])
     worker = await worker_on(store)
     monkeypatch.setattr(relayout, "MAX_MOVED", 7)
-    monkeypatch.setattr(SQLiteStore, "_finish_relayout", _die)
+    monkeypatch.setattr(SQLiteStore, "_repeat", _die)
 
     with pytest.raises(ConnectionAbortedError):
         await store.remove(type(record), record.name)

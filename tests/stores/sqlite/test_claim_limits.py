@@ -200,7 +200,7 @@ async def test_time_that_nobody_waits_for_any_more_wakes_nobody(store: SQLiteSto
     assert await waking is Wake.READY  # the first look
     waking = asyncio.ensure_future(anext(listening))
 
-    (listener,) = store._wake_hub._listeners  # Nothing else shows a timer.
+    (listener,) = store._wake_hub.listeners  # Nothing else shows a timer.
     timers = []
     for _ in range(3):
         await worker.claim(5, "q")

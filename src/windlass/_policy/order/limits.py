@@ -20,6 +20,7 @@ _BEYOND = "\x20"  # sorts right after the separator
 _grouping = attrgetter("queue", "type", "tenant", "by")
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
+_grouping = attrgetter(*COLUMNS, "by")
 
 
 class Permit(Struct, frozen=True):

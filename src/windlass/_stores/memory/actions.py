@@ -46,6 +46,7 @@ def _apply(tables: Tables, action: Action, task: Task, now: datetime) -> bool:
 
 def matches(task: Task, where: Filter) -> bool:
     """Whether the task matches every field of the filter that is set."""
+    finished = task.finished_at
     return (
         (where.ids is None or task.id in where.ids)
         and (where.states is None or task.state in where.states)
@@ -57,17 +58,8 @@ def matches(task: Task, where: Filter) -> bool:
         and (where.error is None or _mentions(task, where.error))
         and (where.created_after is None or task.created_at >= where.created_after)
         and (where.created_before is None or task.created_at < where.created_before)
-        and _finished_within(task, where)
-    )
-
-
-def _finished_within(task: Task, where: Filter) -> bool:
-    if where.finished_after is None and where.finished_before is None:
-        return True
-    return (
-        task.finished_at is not None
-        and (where.finished_after is None or task.finished_at >= where.finished_after)
-        and (where.finished_before is None or task.finished_at < where.finished_before)
+        and (where.finished_after is None or (finished is not None and finished >= where.finished_after))
+        and (where.finished_before is None or (finished is not None and finished < where.finished_before))
     )
 
 

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import assert_never
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from ..._model.attempt import MAX_RECORDED, attempt_of, is_recorded
@@ -21,19 +20,17 @@ from .ready import Answers, subject_of
 from .tables import Tables
 
 
-class Grant(Struct, frozen=True):
-    """The tasks of a claim, and the seconds after which to claim again (None: when woken)."""
+def grant(
+    tables: Tables, claim: Claim, rotation: Rotation, now: datetime
+) -> tuple[list[Claimed], float | None]:
+    """Lease ready tasks to the claim's session, by the rules of its queues and limits.
 
-    claimed: list[Claimed]
-    wait: float | None = None
-
-
-def grant(tables: Tables, claim: Claim, rotation: Rotation, now: datetime) -> Grant:
-    """Lease ready tasks to the claim's session, by the rules of its queues and limits."""
+    Also return the seconds after which to claim again (None: when woken).
+    """
     queues = [queue for queue in dict.fromkeys(claim.queues) if not tables.is_paused(queue)]
     limits = tables.limits
     if claim.level is None and all(_is_fifo(tables, queue, limits) for queue in queues):
-        return Grant(_lease(tables, claim, tables.take_ready(queues, claim.limit), now))
+        return _lease(tables, claim, tables.take_ready(queues, claim.limit), now), None
     planner = ClaimPlanner(
         ClaimRules({queue: tables.queues.get(queue) for queue in queues}, limits), rotation, now
     )
@@ -44,7 +41,7 @@ def grant(tables: Tables, claim: Claim, rotation: Rotation, now: datetime) -> Gr
     chosen = [one.head.row for one in picked]
     for task in answers.taken.values():  # The others are still ready.
         tables.keep(task)
-    return Grant(_lease(tables, claim, chosen, now), planner.wait)
+    return _lease(tables, claim, chosen, now), planner.wait
 
 
 def _is_fifo(tables: Tables, queue: str, limits: Sequence[Limit]) -> bool:

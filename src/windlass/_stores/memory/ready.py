@@ -11,18 +11,8 @@ from ..._model.state import State
 from ..._model.task import Task, TaskId
 from ..._policy.order.lanes import lane_of
 from ..._policy.order.limits import Permit, PermitUsage, Subject, limit_key, limits_in_queue, permits_of
-from ..rules.claim_planner import (
-    MAX_SIZE,
-    Counts,
-    Head,
-    Heads,
-    Keys,
-    Lanes,
-    LevelHeads,
-    Question,
-    Sizes,
-    first_keys,
-)
+from ..rules import claim_planner
+from ..rules.claim_planner import MAX_SIZE, Head, first_keys
 
 Heap: TypeAlias = list[tuple[int, TaskId]]
 """Has stale entries, which are skipped when they come up."""
@@ -125,29 +115,29 @@ class Answers:
         self._buckets = buckets
         self.taken: dict[TaskId, Task] = {}  # taken off the heaps during this claim
 
-    def answer(self, question: Question) -> Any:
+    def answer(self, question: claim_planner.Question) -> Any:
         """Answer a question of the planner."""
         match question:
-            case Lanes(queue, first, below, limit):
+            case claim_planner.Lanes(queue, first, below, limit):
                 return self._ready.lanes(queue, first, below)[:limit]
-            case Sizes(queue, first, below):
+            case claim_planner.Sizes(queue, first, below):
                 lanes = self._ready.lanes(queue, first, below)
                 return {lane: self._ready.size(queue, lane) for lane in lanes}
-            case Keys(queue, after):
+            case claim_planner.Keys(queue, after):
                 return [
                     _head(lane, key, self._ready.first(queue, lane, key))
                     for lane, behind in after.items()
                     for key in first_keys(self._ready.keys(queue, lane), behind)
                 ]
-            case Counts(permits):
+            case claim_planner.Counts(permits):
                 return {permit.key: self._use(permit) for permit in permits}
-            case Heads(queue, numbers):
+            case claim_planner.Heads(queue, numbers):
                 return [
                     _head(lane, key, self._keep(task))
                     for (lane, key), number in numbers.items()
                     for task in self._ready.take(queue, lane, key, number)
                 ]
-            case LevelHeads(queue, level, number):
+            case claim_planner.LevelHeads(queue, level, number):
                 found = [task for task in self._ready.all_of(queue) if level_of(task.priority) is level]
                 return [_head("", "", task) for task in found[:number]]
 

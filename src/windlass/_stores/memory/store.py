@@ -98,10 +98,10 @@ class MemoryStore:
             return Settled(receipts=receipts, claimed=tuple(self._grant(claim, now)))
 
     def _grant(self, claim: Claim, now: datetime) -> list[Claimed]:
-        given = grant(self._tables, claim, self._rotation, now)
-        if given.wait is not None:
-            self._later.at(asyncio.get_running_loop().time() + given.wait)
-        return given.claimed
+        claimed, wait = grant(self._tables, claim, self._rotation, now)
+        if wait is not None:
+            self._later.at(asyncio.get_running_loop().time() + wait)
+        return claimed
 
     async def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:
         tables = self._tables

@@ -7,7 +7,6 @@ from ...errors import DuplicateTask, IdempotencyConflict, LeaseLost, NotFound, N
 
 
 def key_taken(new: NewTask, existing: TaskId) -> IdempotencyConflict:
-    """The task's idempotency key belongs to a task with another type or payload."""
     return IdempotencyConflict(
         f"idempotency key {new.idempotency_key!r} was already used for task {existing}, which has another "
         f"type or payload; use a new key for a new request",
@@ -16,7 +15,6 @@ def key_taken(new: NewTask, existing: TaskId) -> IdempotencyConflict:
 
 
 def duplicate(new: NewTask, existing: TaskId) -> DuplicateTask:
-    """A task with the same fingerprint has not ended."""
     return DuplicateTask(
         f"a {new.type!r} task with the same payload and priority has not finished yet: {existing}; "
         f"wait for it, cancel it, or enqueue without unique",
@@ -25,25 +23,20 @@ def duplicate(new: NewTask, existing: TaskId) -> DuplicateTask:
 
 
 def no_predecessor(new: NewTask, predecessor: TaskId) -> NotFound:
-    """The task waits for one that does not exist."""
     return NotFound(f"task {new.id} cannot wait for {predecessor}: there is no such task")
 
 
 def session_lost(session: str) -> SessionLost:
-    """The session is not alive."""
     return SessionLost(f"session {session} has expired or was never opened; open a new one")
 
 
 def lease_lost(lease: Lease, key: str) -> LeaseLost:
-    """The lease does not hold any more, so nothing can be marked under it."""
     return LeaseLost(f"the lease of task {lease.task_id} was lost; {key!r} was not marked")
 
 
 def written_by_itself(record: Record) -> NotSupported:
-    """Only the store writes records of this kind."""
     return NotSupported(f"cannot store a {type(record).__name__}: only the store itself writes them")
 
 
 def not_removed(kind: type[Record]) -> NotSupported:
-    """Records of this kind cannot be removed."""
     return NotSupported(f"cannot remove a {kind.__name__}: the store keeps these records itself")

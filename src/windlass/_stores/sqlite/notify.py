@@ -52,46 +52,42 @@ class WakeHub:
     """The listeners of one handle, and the way to those of other processes."""
 
     def __init__(self, database: Path) -> None:
-        self._database = database
-        self._folder = database.with_name(database.name + "-wakes")
-        self._listeners: list[Listener] = []
+        self.database = database
+        self.folder = database.with_name(database.name + "-wakes")
+        self.listeners: list[Listener] = []
 
     def listen(self, queues: Sequence[str]) -> "Listener":
         """Return a listener for the running event loop; it receives hints once it is entered."""
-        return Listener(self._database, self._folder, frozenset(queues), self._listeners)
+        return Listener(self, frozenset(queues))
 
     def notify(self, wakes: Wakes) -> None:
         """Notify all listeners of a commit. Thread-safe; a FIFO that fails is skipped."""
         ready = bool(wakes.ready) or wakes.affects_all_queues
         hints = [Wake.READY] * ready + [Wake.SCHEDULED] * wakes.scheduled
-        own = tuple(self._listeners)
+        own = tuple(self.listeners)
         for listener in own:
             listener.notify(wakes)
         if not hints:
             return
         mine = {listener.name for listener in own}
-        with suppress(OSError), _opened(self._folder) as folder:
+        with suppress(OSError), _opened(self.folder) as folder:
             for name in os.listdir(folder):  # noqa: PTH208 - of a descriptor
                 if not name.startswith(".") and name not in mine:
                     _write(folder, name, b"".join(_BYTES[hint] for hint in hints))
 
     def abandon_after_fork(self) -> None:
         """In a forked child: close its copies of the FIFOs, which would outlive their listeners."""
-        for listener in self._listeners:
+        for listener in self.listeners:
             listener.abandon_after_fork()
 
 
 class Listener:
     """Collects hints for one `async for`, in its event loop."""
 
-    def __init__(
-        self, database: Path, folder: Path, queues: frozenset[str], listeners: list["Listener"]
-    ) -> None:
+    def __init__(self, hub: WakeHub, queues: frozenset[str]) -> None:
         self.name = f"{os.getpid()}-{secrets.token_hex(4)}"
-        self._database = database
-        self._folder = folder
+        self._hub = hub
         self._queues = queues
-        self._listeners = listeners
         self._loop = asyncio.get_running_loop()
         self._hints: set[Wake] = set()
         self._changed = asyncio.Event()
@@ -103,19 +99,19 @@ class Listener:
 
     def __enter__(self) -> Self:
         self._entered = True
-        self._listeners.append(self)
+        self._hub.listeners.append(self)
         self._make_fifo()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._listeners.remove(self)
+        self._hub.listeners.remove(self)
         self._entered = False
         self._later.cancel()
         if self._fifo is not None:
             self._loop.remove_reader(self._fifo)
             os.close(self._fifo)
             with suppress(OSError):  # The next writer that finds no reader deletes it.
-                (self._folder / self.name).unlink()
+                (self._hub.folder / self.name).unlink()
 
     def abandon_after_fork(self) -> None:
         """In a forked child: close its copy of the FIFO; the event loop belongs to the parent."""
@@ -163,7 +159,7 @@ class Listener:
             self._add([Wake.READY])
         if now.next_due is not None and now.next_due != seen.next_due:
             self._add([Wake.SCHEDULED])
-        if self._fifo is not None and not (self._folder / self.name).exists():
+        if self._fifo is not None and not (self._hub.folder / self.name).exists():
             self._loop.remove_reader(self._fifo)
             os.close(self._fifo)
             self._make_fifo()
@@ -185,9 +181,9 @@ class Listener:
         temporary = f".{self.name}"
         try:
             with suppress(FileExistsError):
-                self._folder.mkdir()
-            with _opened(self._folder) as folder:
-                copy_permissions(self._database, folder)
+                self._hub.folder.mkdir()
+            with _opened(self._hub.folder) as folder:
+                copy_permissions(self._hub.database, folder)
                 try:
                     self._open_fifo(folder, temporary)
                 except (OSError, AttributeError, NotImplementedError):
@@ -199,7 +195,7 @@ class Listener:
         os.mkfifo(temporary, 0o600, dir_fd=folder)
         # Open for writing as well, so that there is no end of file when the last writer closes it.
         self._fifo = os.open(temporary, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=folder)
-        copy_permissions(self._database, self._fifo)
+        copy_permissions(self._hub.database, self._fifo)
         os.rename(temporary, self.name, src_dir_fd=folder, dst_dir_fd=folder)
         self._loop.add_reader(self._fifo, self._drain)
 

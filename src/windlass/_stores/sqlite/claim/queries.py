@@ -10,24 +10,9 @@ from typing import Any
 
 from ...._model.lease import Claim
 from ...._model.queue import Level
-from ...._policy.order.limits import Permit, PermitUsage, Subject
-from ...rules.claim_planner import (
-    KEYS_AT_ONCE,
-    LANES_AT_ONCE,
-    MAX_SIZE,
-    ClaimPlanner,
-    ClaimRules,
-    Counts,
-    Head,
-    Heads,
-    Keys,
-    Lanes,
-    LevelHeads,
-    Picked,
-    Question,
-    Rotation,
-    Sizes,
-)
+from ...._policy.order.limits import Ledger, Permit, PermitUsage, Subject
+from ...rules import claim_planner
+from ...rules.claim_planner import KEYS_AT_ONCE, LANES_AT_ONCE, ClaimPlanner, ClaimRules, Head, Picked
 from ...rules.questions import play
 from ..rows import Row, listed, listed_or_none, moment, read_running
 from ..transaction import Transaction
@@ -43,7 +28,7 @@ _FIRST_RANK = -(1 << 62)
 _SIGNS = {Level.HIGH: 1, Level.MEDIUM: 0, Level.LOW: -1}
 
 
-class LaneRotation(Rotation):
+class LaneRotation(claim_planner.Rotation):
     """Where one handle's rotations stand, and which lanes were last counted for lots."""
 
     def __init__(self, draw: Callable[[], float]) -> None:
@@ -58,14 +43,12 @@ def pick(tx: Transaction, queues: Sequence[str], wish: Claim, rotation: LaneRota
     planner = ClaimPlanner(rules, rotation, tx.now)
     answers = _Answers(tx, rotation)
     picked = play(planner.pick(max(wish.limit, 0), wish.level), answers.answer)
-    _write_permits(tx, picked, planner.ledger.tokens, answers.ahead)
+    _write_permits(tx, picked, planner.ledger)
     tx.wakes.wait = planner.wait
     return [one.head.row for one in picked]
 
 
-def _write_permits(
-    tx: Transaction, picked: Sequence[Picked], tokens: Mapping[str, float], ahead: Mapping[str, float]
-) -> None:
+def _write_permits(tx: Transaction, picked: Sequence[Picked], ledger: Ledger) -> None:
     """Write the permits and tokens taken. A claim that took nothing writes nothing and wakes no listener."""
     taken: Counter[str] = Counter()
     limited: list[Row] = []
@@ -77,7 +60,8 @@ def _write_permits(
     tx.run_many("permit", limited)
     tx.wakes.freed.subtract(taken)
     # After the clock was set back, a bucket in the future would not refill until the clock catches up.
-    fill_buckets(tx, [(key, left) for key, left in tokens.items() if key in taken or key in ahead])
+    changed = [(key, left) for key, left in ledger.tokens.items() if ledger.is_rewound or key in taken]
+    fill_buckets(tx, changed)
 
 
 def fill_buckets(tx: Transaction, tokens: Iterable[tuple[str, float]]) -> None:
@@ -93,26 +77,25 @@ class _Answers:
         self._rotation = rotation
         self._offered: Counter[tuple[str, str, str]] = Counter()  # queue, lane, key
         self._running: Counter[str] | None = None
-        self.ahead: dict[str, float] = {}  # buckets whose time is in the future
 
-    def answer(self, question: Question) -> Any:
+    def answer(self, question: claim_planner.Question) -> Any:
         """Answer a question of the planner."""
         match question:
-            case Lanes(queue, first, below, limit):
+            case claim_planner.Lanes(queue, first, below, limit):
                 return self._lanes(queue, first, below, limit)
-            case Sizes(queue, first, below):
+            case claim_planner.Sizes(queue, first, below):
                 return self._sizes(queue, first, below)
-            case Keys(queue, after):
+            case claim_planner.Keys(queue, after):
                 return self._keys(queue, after)
-            case Counts(permits):
+            case claim_planner.Counts(permits):
                 return self._uses(permits)
-            case Heads(queue, numbers):
+            case claim_planner.Heads(queue, numbers):
                 return [
                     head
                     for (lane, key), number in numbers.items()
                     for head in self._heads(queue, lane, key, number)
                 ]
-            case LevelHeads(queue, level, number):
+            case claim_planner.LevelHeads(queue, level, number):
                 return self._leveled(queue, level, number)
 
     # -- lanes ---------------------------------------------------------------------------------------
@@ -131,7 +114,7 @@ class _Answers:
             self._rotation.counted.pop((queue, first), None)
         else:
             self._rotation.counted[queue, first] = lanes[-1]
-        most = min(MAX_SIZE, COUNTED // max(len(lanes), 1))
+        most = min(claim_planner.MAX_SIZE, COUNTED // max(len(lanes), 1))
         counted = self._tx.rows("sizes", {"queue": queue, "lanes": listed(lanes), "most": most})
         offered: Counter[str] = Counter()
         for (of, lane, _), number in self._offered.items():
@@ -202,7 +185,6 @@ class _Answers:
         metered = [permit.key for permit in permits if permit.limit.is_metered]
         buckets = self._tx.rows("buckets", {"keys": listed(metered)}) if metered else ()
         left = {key: (tokens, moment(at)) for key, tokens, at in buckets}
-        self.ahead.update({key: tokens for key, tokens, at in buckets if at > self._tx.at})
         return {
             permit.key: PermitUsage(self._running[permit.key], *left.get(permit.key, (None, None)))
             for permit in permits

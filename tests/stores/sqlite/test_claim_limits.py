@@ -218,11 +218,12 @@ async def test_time_that_nobody_waits_for_any_more_wakes_nobody(store: SQLiteSto
 
 LISTEN = """
 import asyncio, sys
-from windlass._stores.sqlite import SQLiteStore, notify
+from windlass._stores.sqlite import SQLiteStore
+from windlass._stores.sqlite.read.find import Reader
 async def main():
     store = SQLiteStore(sys.argv[1])
     await store.open()
-    notify.poll = lambda reader, queues, seen: seen  # So that only the hint can do it.
+    Reader.poll = lambda reader, queues, seen: seen  # So that only the hint can do it.
     print("here", flush=True)
     async for wake in store.wakes(["q"]):
         print(wake, flush=True)

@@ -40,14 +40,12 @@ from .tables import Tables
 
 R = TypeVar("R", bound=Record)
 
-_PROMISE = Promise(durability=Durability.VOLATILE, why="kept in this process's memory only")
-
 
 class MemoryStore:
     """A store in this process's memory: for tests, and as the specification of the others."""
 
     capabilities = Capability(0)
-    promise = _PROMISE
+    promise = Promise(durability=Durability.VOLATILE, why="kept in this process's memory only")
 
     def __init__(self, *, clock: Clock | None = None, _tables: Tables | None = None) -> None:
         self.clock = clock or SystemClock()
@@ -344,7 +342,7 @@ class MemoryStore:
 
     async def check(self) -> Sequence[Finding]:
         """Return a warning that nothing is persistent."""
-        return (Finding(severity=Severity.WARNING, subject="durability", message=_PROMISE.why),)
+        return (Finding(severity=Severity.WARNING, subject="durability", message=self.promise.why),)
 
 
 def _name(record: Record) -> str:

@@ -104,7 +104,9 @@ class Tables:
             existing = self._existing(task, now, new, keys)
             if existing is None:
                 self._check_fingerprint(task, standing)
-                self._check_predecessors(task, new)
+                for predecessor in task.after:
+                    if predecessor not in self.tasks and predecessor not in new:
+                        raise refusals.no_predecessor(task, predecessor)
                 new[task.id] = task
                 if task.idempotency_key is not None:
                     until = None if task.idempotency_for is None else now + task.idempotency_for
@@ -137,11 +139,6 @@ class Tables:
         if other is not None:
             raise refusals.duplicate(task, other)
         standing[task.fingerprint] = task.id
-
-    def _check_predecessors(self, task: NewTask, new: dict[TaskId, NewTask]) -> None:
-        for predecessor in task.after:
-            if predecessor not in self.tasks and predecessor not in new:
-                raise refusals.no_predecessor(task, predecessor)
 
     def _insert(self, new: NewTask, now: datetime) -> None:
         run_at = new.run_at or (now if new.delay is None else now + new.delay)

@@ -17,35 +17,17 @@ from pathlib import Path
 from random import uniform
 from typing import Self
 
-from msgspec import Struct
-
 from ..._store.protocol import Wake
 from ..._timers import Timer
 from ...errors import StoreError
 from .connection.file_lock import copy_permissions
-from .read.find import Reader
+from .read.find import Reader, Snapshot
 from .transaction import Wakes
 
 POLL_SECONDS = 0.25
 
 _BYTES = {Wake.READY: b"r", Wake.SCHEDULED: b"s"}
 _MAX_READ = 65_536
-
-
-class Snapshot(Struct, frozen=True, kw_only=True):
-    """What a poll of the file found."""
-
-    version: int | None = None  # changes with every commit of another connection
-    ready: bool = False
-    next_due: int | None = None
-
-
-def poll(reader: Reader, queues: Sequence[str], seen: Snapshot) -> Snapshot:
-    """Poll the file. Costs about ten microseconds if nothing was committed."""
-    version = reader.data_version()
-    if version == seen.version:
-        return seen
-    return Snapshot(version=version, ready=reader.has_ready(queues), next_due=reader.next_due())
 
 
 class WakeHub:
@@ -152,7 +134,7 @@ class Listener:
         self._poll_at = time.monotonic() + POLL_SECONDS * uniform(0.8, 1.2)
         seen = self._seen
         try:
-            now = self._seen = await read(lambda reader: poll(reader, tuple(self._queues), seen))
+            now = self._seen = await read(lambda reader: reader.poll(tuple(self._queues), seen))
         except StoreError:
             return  # The next claim will report the error.
         if now.version != seen.version and now.ready:

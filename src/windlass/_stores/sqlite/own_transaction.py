@@ -185,7 +185,11 @@ class OwnTransaction:
             self._begun.set_result(connection)
             commit = self._wait_for_end(connection)
             if commit:
-                self._end(connection)
+                try:
+                    connection.execute("RELEASE windlass_own")
+                except sqlite3.OperationalError as error:  # The original transaction is gone.
+                    raise over(self._path) from error
+                connection.execute("COMMIT")
             return commit
         finally:
             if connection.in_transaction:
@@ -202,13 +206,6 @@ class OwnTransaction:
                 f"{MAX_OPEN_SECONDS:g} s, since all other writes wait for it: move slow work out of the "
                 f"block, and enqueue inside it only with within=connection"
             ) from None
-
-    def _end(self, connection: OwnConnection) -> None:
-        try:
-            connection.execute("RELEASE windlass_own")
-        except sqlite3.OperationalError as error:  # The original transaction is gone.
-            raise over(self._path) from error
-        connection.execute("COMMIT")
 
     def abandon_after_fork(self) -> None:
         """In a forked child: leave the connection and the lock to the parent."""

@@ -86,7 +86,13 @@ def _answer(tx: Transaction, question: questions.Question | questions.Write) -> 
         case questions.StillWaiting(ids):
             return {one for one in ids if tx.value("still_waits", {"successor": one}) is not None}
         case questions.TakenKeys(tasks):
-            return _taken_keys(tx, tasks)
+            return {
+                (new.tenant, new.idempotency_key): questions.Key(task_id, digest)
+                for new in tasks
+                for task_id, digest in tx.rows(
+                    "key", {"tenant": new.tenant, "key": new.idempotency_key, "now": tx.at}
+                )
+            }
         case questions.TakenFingerprints(fingerprints):
             found = {one: tx.value("standing", {"fingerprint": one}) for one in fingerprints}
             return {fingerprint: task_id for fingerprint, task_id in found.items() if task_id is not None}
@@ -98,8 +104,7 @@ def _write(tx: Transaction, write: questions.Write) -> None:
     match write:
         case questions.InsertTasks(tasks, waiting, dependencies):
             _insert(tx, tasks, waiting)
-            keyed = [new for new in tasks if new.idempotency_key is not None]
-            tx.run_many("keep_key", [_key_row(tx, new) for new in keyed])
+            tx.run_many("keep_key", [_key_row(tx, new) for new in tasks if new.idempotency_key is not None])
             tx.run_many("depend", [{"predecessor": p, "successor": s} for p, s in dependencies])
         case questions.DropDependencies(ids):
             tx.run_many("forget_dependencies", [{"successor": task_id} for task_id in ids])
@@ -112,19 +117,6 @@ def _write(tx: Transaction, write: questions.Write) -> None:
             write_audit(tx, entries)
         case _:
             assert_never(write)
-
-
-# -- questions ---------------------------------------------------------------------------------------
-
-
-def _taken_keys(tx: Transaction, tasks: Sequence[NewTask]) -> Mapping[tuple[str, str], questions.Key]:
-    taken: dict[tuple[str, str], questions.Key] = {}
-    for new in tasks:
-        assert new.idempotency_key is not None
-        named = {"tenant": new.tenant, "key": new.idempotency_key, "now": tx.at}
-        for task_id, digest in tx.rows("key", named):
-            taken[new.tenant, new.idempotency_key] = questions.Key(task_id, digest)
-    return taken
 
 
 # -- writes ------------------------------------------------------------------------------------------

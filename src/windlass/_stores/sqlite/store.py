@@ -40,10 +40,6 @@ from .transaction import Transaction
 R = TypeVar("R", bound=Record)
 A = TypeVar("A")
 
-_PROMISE = Promise(
-    durability=Durability.DURABLE,
-    why="a commit returns once file, journal and directory are synced (rollback journal, synchronous=EXTRA)",
-)
 _SPARE = 500
 """How many more tasks are searched for than an action may take: some may have changed when it is applied,
 such as successors that were cancelled along with their predecessor."""
@@ -57,7 +53,11 @@ class SQLiteStore:
     """
 
     capabilities = Capability.JOIN | Capability.SHARE | Capability.MIGRATE
-    promise = _PROMISE
+    promise = Promise(
+        durability=Durability.DURABLE,
+        why="a commit returns once file, journal and directory are synced "
+        "(rollback journal, synchronous=EXTRA)",
+    )
 
     def __init__(self, path: str | Path, *, clock: Clock | None = None) -> None:
         if str(path) in ("", ".", ":memory:"):

@@ -13,7 +13,7 @@ from ..._model.state import ENDED, State, Verb, targets
 from ..._model.task import Task, TaskId
 from ..._policy.order.limits import Subject, split_key
 from .claim.queue_rules import NO_LANE, QueueRules, read_rules
-from .connection.open import has_wal_fix, set_journal
+from .connection.open import has_wal_fix, is_wal, set_journal
 from .rows import Row, changed_row, instant, listed, read_permits, statement
 
 
@@ -55,8 +55,7 @@ class Wakes:
 def begin(connection: sqlite3.Connection, path: Path) -> None:
     """Begin a write transaction, in a journal mode in which this SQLite is safe."""
     connection.execute("BEGIN IMMEDIATE")
-    (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-    if mode == "wal" and not has_wal_fix(sqlite3.sqlite_version_info):  # Another program has switched it.
+    if is_wal(connection) and not has_wal_fix(sqlite3.sqlite_version_info):
         connection.execute("ROLLBACK")
         set_journal(connection, path)
         connection.execute("BEGIN IMMEDIATE")

@@ -48,24 +48,13 @@ def promote(tx: Transaction, limit: int) -> Promoted:
     due = tx.rows("due", {"now": tx.at, "limit": max(limit, 0)})
     if due:
         tx.run("promote", {"rowids": listed(rowid for rowid, _ in due)})
-        _place(tx, [rowid for rowid, queue in due if not tx.queue_rules.is_fifo(queue)])
+        if laned := [rowid for rowid, queue in due if not tx.queue_rules.is_fifo(queue)]:
+            place, found = tx.queue_rules.lane_and_key, tx.rows("due_laned", {"rowids": listed(laned)})
+            rows = [(*place(Subject(*about), priority), rowid) for *about, rowid, priority in found]
+            tx.run_many("set_lane", rows)
         tx.wakes.ready.update(queue for _, queue in due)
     next_at = tx.value("next_due")
     return Promoted(number=len(due), next_at=None if next_at is None else moment(next_at))
-
-
-def _place(tx: Transaction, rowids: list[int]) -> None:
-    """Move tasks that became ready to their lanes."""
-    if not rowids:
-        return
-    found = tx.rows("due_laned", {"rowids": listed(rowids)})
-    tx.run_many(
-        "set_lane",
-        [
-            (*tx.queue_rules.lane_and_key(Subject(*about), priority), rowid)
-            for *about, rowid, priority in found
-        ],
-    )
 
 
 def prune(tx: Transaction, retention: Retention, limit: int, by: By | None) -> int:

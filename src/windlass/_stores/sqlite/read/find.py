@@ -2,10 +2,11 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ...._model.attempt import MAX_RECORDED, Attempt
@@ -35,6 +36,14 @@ WINDOW = 20_000
 
 _BEYOND_ALL = chr(0x10FFFF)  # sorts after every id
 _RECORDS = record_rows(moment)
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """What a poll of the file found."""
+
+    version: int | None = None  # changes with every commit of another connection
+    ready: bool = False  # one of the queues has ready tasks and is not paused
+    next_due: int | None = None  # of scheduled tasks, in microseconds
 
 
 class Reader:
@@ -93,42 +102,28 @@ class Reader:
     def records(self, kind: type[R], page: Page) -> Slice[R]:
         """Return the records of a kind, by name."""
         name, read, key = _RECORDS[kind]
-        found = self._rows(
-            f"{name}_back" if page.newest_first else name,
-            {
-                "kind": KINDS.get(kind),
-                "after": page.cursor or "",
-                "before": page.cursor,
-                "limit": page.limit + 1,
-            },
-        )
-        return slice_of(found, page, read, key)
+        return slice_of(self._paged(name, page, KINDS.get(kind)), page, read, key)
 
     def usages(self, page: Page, now: datetime) -> Slice[Usage]:
         """Return a page of the permits in use, by key."""
         limits = read_rules(tuple(self._rows("rules", {}))).limits
-        cut: dict[str, object] = {"after": page.cursor or "", "before": page.cursor, "limit": page.limit + 1}
-        buckets = self._rows("all_buckets_back" if page.newest_first else "all_buckets", cut)
-        left = {key: (tokens, moment(at)) for key, tokens, at in buckets}
+        left = {key: (tokens, moment(at)) for key, tokens, at in self._paged("all_buckets", page)}
         holding = read_running(self._rows("limited", {}))
         used = {key: PermitUsage(holding[key], *left.get(key, (None, None))) for key in {*holding, *left}}
         return page_of(usages(limits, used, now), page, lambda usage: usage.name)
 
-    # -- for listeners of wakes -----------------------------------------------------------------------
+    def _paged(self, name: str, page: Page, kind: str | None = None) -> list[Row]:
+        cut = {"kind": kind, "after": page.cursor or "", "before": page.cursor, "limit": page.limit + 1}
+        return self._rows(f"{name}_back" if page.newest_first else name, cut)
 
-    def data_version(self) -> int:
-        """Return a number that changes with every commit of another connection."""
-        version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
-        return version
-
-    def has_ready(self, queues: Sequence[str]) -> bool:
-        """Whether one of these queues has ready tasks and is not paused."""
-        return any(self._rows("any_ready", {"queue": queue}) for queue in queues)
-
-    def next_due(self) -> int | None:
-        """Return when the next scheduled task is due, in microseconds."""
-        rows = self._rows("next_due", {})
-        return rows[0][0] if rows else None
+    def poll(self, queues: Sequence[str], seen: Snapshot) -> Snapshot:
+        """Return what listeners of wakes look for. Costs about ten microseconds if nothing was committed."""
+        (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        if version == seen.version:
+            return seen
+        is_ready = any(self._rows("any_ready", {"queue": queue}) for queue in queues)
+        due = self._rows("next_due", {})
+        return Snapshot(version=version, ready=is_ready, next_due=due[0][0] if due else None)
 
     # -- windows -------------------------------------------------------------------------------------
 
@@ -162,5 +157,5 @@ class Reader:
     def _select(self, query: Query) -> list[Row]:
         return self._connection.execute(query.sql, query.parameters).fetchall()
 
-    def _rows(self, name: str, parameters: dict[str, object]) -> list[Row]:
+    def _rows(self, name: str, parameters: Mapping[str, object]) -> list[Row]:
         return self._connection.execute(statement(name), parameters).fetchall()

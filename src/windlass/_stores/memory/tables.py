@@ -103,7 +103,10 @@ class Tables:
         for task in batch:
             existing = self._existing(task, now, new, keys)
             if existing is None:
-                self._check_fingerprint(task, standing)
+                if task.fingerprint is not None:
+                    if other := standing.get(task.fingerprint) or self.standing.get(task.fingerprint):
+                        raise refusals.duplicate(task, other)
+                    standing[task.fingerprint] = task.id
                 for predecessor in task.after:
                     if predecessor not in self.tasks and predecessor not in new:
                         raise refusals.no_predecessor(task, predecessor)
@@ -131,14 +134,6 @@ class Tables:
         if key.digest != task.idempotency_digest:
             raise refusals.key_taken(task, key.task_id)
         return key.task_id
-
-    def _check_fingerprint(self, task: NewTask, standing: dict[str, TaskId]) -> None:
-        if task.fingerprint is None:
-            return
-        other = standing.get(task.fingerprint) or self.standing.get(task.fingerprint)
-        if other is not None:
-            raise refusals.duplicate(task, other)
-        standing[task.fingerprint] = task.id
 
     def _insert(self, new: NewTask, now: datetime) -> None:
         run_at = new.run_at or (now if new.delay is None else now + new.delay)

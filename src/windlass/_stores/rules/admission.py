@@ -28,7 +28,7 @@ class _Admission:
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
         self._states: dict[TaskId, str] = {}  # of existing tasks and of those admitted
-        self._keys: dict[tuple[str, str], questions.Key] = {}
+        self._keys: dict[tuple[str, str | None], questions.Key] = {}
         self._fingerprints: dict[str, TaskId] = {}
         self._new: list[NewTask] = []
 
@@ -66,7 +66,9 @@ class _Admission:
         if existing is not None:
             return Enqueued(id=existing, created=False)
         if new.fingerprint is not None:
-            self._check_fingerprint(new, new.fingerprint)
+            if new.fingerprint in self._fingerprints:
+                raise refusals.duplicate(new, self._fingerprints[new.fingerprint])
+            self._fingerprints[new.fingerprint] = new.id
         for predecessor in new.after:
             if predecessor not in self._states:
                 raise refusals.no_predecessor(new, predecessor)
@@ -84,20 +86,12 @@ class _Admission:
         return State.WAITING if before - {State.COMPLETED} else State.READY
 
     def _by_key(self, new: NewTask) -> TaskId | None:
-        if new.idempotency_key is None:
-            return None
         key = self._keys.get((new.tenant, new.idempotency_key))
         if key is None:
             return None
         if key.digest != new.idempotency_digest:
             raise refusals.key_taken(new, key.task_id)
         return key.task_id
-
-    def _check_fingerprint(self, new: NewTask, fingerprint: str) -> None:
-        existing = self._fingerprints.get(fingerprint)
-        if existing is not None:
-            raise refusals.duplicate(new, existing)
-        self._fingerprints[fingerprint] = new.id
 
     # -- writes --------------------------------------------------------------------------------------
 

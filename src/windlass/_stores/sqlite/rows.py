@@ -93,11 +93,6 @@ def optional_instant(at: datetime | None) -> int | None:
     return None if at is None else (at - _EPOCH) // _MICROSECOND
 
 
-def duration(of: timedelta | None) -> int | None:
-    """Return the microseconds of a duration, or None for None."""
-    return None if of is None else of // _MICROSECOND
-
-
 def moment(microseconds: int) -> datetime:
     """Return the instant this many microseconds after 1970."""
     return _EPOCH + timedelta(microseconds=microseconds)
@@ -169,9 +164,10 @@ def read_leased(text: bytes, read_whole: Callable[[list[int]], list[Task]]) -> l
 
 def new_row(new: NewTask, state: State, run_at: datetime, now: int, lane_and_key: tuple[str, str]) -> Row:
     """Return the values of NEW_COLUMNS."""
+    timeout = None if new.timeout is None else new.timeout // _MICROSECOND
     return (
         new.id, new.type, new.payload, new.root, new.queue, new.tenant, new.priority, new.boost, state.value,
-        0, new.max_attempts, 0, instant(run_at), rank_of(run_at, new.boost), now, duration(new.timeout),
+        0, new.max_attempts, 0, instant(run_at), rank_of(run_at, new.boost), now, timeout,
         new.idempotency_key, new.fingerprint, new.next, listed_or_none(new.after), new.result_into,
         listed_or_none(new.secret),
         new.trace, new.enqueued_by, *lane_and_key,

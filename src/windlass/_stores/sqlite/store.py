@@ -94,7 +94,6 @@ class SQLiteStore:
     # -- open and close ------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connect; create the schema if there is none."""
         self._closed = False
         await asyncio.wrap_future(self._writer().ready)
 

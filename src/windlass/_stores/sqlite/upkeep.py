@@ -97,11 +97,9 @@ def _past_retention(tx: Transaction, retention: Retention, limit: int) -> list[R
     for (queue,) in tx.rows("ended_queues"):
         kept = own.get(queue) or retention
         for state in _ENDS:
-            room = limit - len(gone)
-            horizon = kept.horizon(state, tx.now)
+            room, horizon = limit - len(gone), kept.horizon(state, tx.now)
             if horizon is not None and room > 0:
-                before = instant(horizon)
-                terms = {"queue": queue, "state": state.value, "before": before, "limit": room}
+                terms = {"queue": queue, "state": state.value, "before": instant(horizon), "limit": room}
                 gone += tx.rows("expired", terms)
     return gone
 

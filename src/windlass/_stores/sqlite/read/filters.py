@@ -38,32 +38,31 @@ def page_query(name: str, where: Filter, page: Page, edge: str | None = None) ->
     return Query(sql, {**parameters, "cursor": page.cursor, "edge": edge, "limit": page.limit})
 
 
-def count_query(where: Filter, by: Sequence[Dimension], window: tuple[str | None, str | None]) -> Query:
-    """Return the query for the number of matches by dimensions, within a window of ids (first, last]."""
-    return _count_query(where, by, window, _index(where), ())
-
-
 def count_states_query(where: Filter, by: Sequence[Dimension]) -> Query:
     """Return the query for the number of matches in one statement, each state through its own index."""
     parts = [
-        _count_query(replace(where, states=(state,)), by, (None, None), *_access_by_state(state))
+        count_query(replace(where, states=(state,)), by, (None, None), access=_access_by_state(state))
         for state in _each_state(where)
     ]
     return Query("\nUNION ALL\n".join(part.sql for part in parts), parts[0].parameters)
 
 
-def _count_query(
+def count_query(
     where: Filter,
     by: Sequence[Dimension],
     window: tuple[str | None, str | None],
-    index: str,
-    access: Sequence[str],
+    access: tuple[str, Sequence[str]] | None = None,
 ) -> Query:
+    """Return the query for the number of matches by dimensions, within a window of ids (first, last].
+
+    `access` is the index and the further conditions by which they are reached.
+    """
+    index, further = access or (_index(where), ())
     conditions, parameters = _conditions(where)
     conditions += _window(window, newest_first=False)
     columns = ", ".join(f"task.{dimension.value}" for dimension in by)
     slots = {"dimensions": f", {columns}" if by else "", "group_by": f"GROUP BY {columns}" if by else ""}
-    sql = filled("count", {**slots, "index": index, "conditions": _all_of([*access, *conditions])})
+    sql = filled("count", {**slots, "index": index, "conditions": _all_of([*further, *conditions])})
     return Query(sql, {**parameters, "cursor": window[0], "edge": window[1]})
 
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, NoReturn, TypeVar
 
@@ -65,12 +66,18 @@ class MemoryStore:
     async def now(self) -> datetime:
         return self.clock.now()
 
+    @contextmanager
+    def _locked(self) -> Iterator[tuple[Tables, datetime]]:
+        """Lock the tables; yield them and the current time."""
+        with self._tables.lock:
+            yield self._tables, self.clock.now()
+
     # -- enqueue -------------------------------------------------------------------------------------
 
     async def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
-        with self._tables.lock:
-            enqueued = self._tables.admit(batch, self.clock.now())
-            self._tables.wake(new.id for new in batch)
+        with self._locked() as (tables, now):
+            enqueued = tables.admit(batch, now)
+            tables.wake(new.id for new in batch)
         return enqueued
 
     def join(self, connection: object) -> Join:  # noqa: ARG002  as the protocol has it
@@ -80,17 +87,15 @@ class MemoryStore:
     # -- work ----------------------------------------------------------------------------------------
 
     async def claim(self, claim: Claim) -> Sequence[Claimed]:
-        with self._tables.lock:
-            now = self.clock.now()
+        with self._locked() as (_, now):
             self._alive(claim.session, now)
             return self._grant(claim, now)
 
     async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
-        with self._tables.lock:
-            now = self.clock.now()
-            receipts = tuple([settle_one(self._tables, settlement, now) for settlement in batch])
-            if batch and self._tables.limits:
-                self._tables.wake_queue(None)  # Tasks that a limit held back may start now, in any queue.
+        with self._locked() as (tables, now):
+            receipts = tuple([settle_one(tables, settlement, now) for settlement in batch])
+            if batch and tables.limits:
+                tables.wake_queue(None)  # Tasks that a limit held back may start now, in any queue.
             if claim is None or not self._is_alive(claim.session, now):
                 return Settled(receipts=receipts)
             return Settled(receipts=receipts, claimed=tuple(self._grant(claim, now)))
@@ -102,9 +107,7 @@ class MemoryStore:
         return claimed
 
     async def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:
-        tables = self._tables
-        with tables.lock:
-            now = self.clock.now()
+        with self._locked() as (tables, now):
             session = tables.sessions.get(beat.session)
             if session is None and not beat.opening:
                 return HeartbeatReply(alive=False)
@@ -132,12 +135,10 @@ class MemoryStore:
         raise NotSupported("the memory store has no transactions to complete a task in; use sqlite:///…")
 
     async def once(self, lease: Lease, key: str) -> bool:
-        with self._tables.lock:
-            if leased(self._tables, lease) is None:
+        with self._locked() as (tables, _):
+            if leased(tables, lease) is None:
                 raise refusals.lease_lost(lease, key)
-            return (
-                self._tables.marks.setdefault(lease.task_id, {}).setdefault(key, lease.fence) == lease.fence
-            )
+            return tables.marks.setdefault(lease.task_id, {}).setdefault(key, lease.fence) == lease.fence
 
     async def wakes(self, queues: Sequence[str]) -> AsyncIterator[Wake]:
         loop = asyncio.get_running_loop()
@@ -171,9 +172,8 @@ class MemoryStore:
     # -- keep ----------------------------------------------------------------------------------------
 
     async def lead(self, holder: str, lease_for: timedelta) -> bool:
-        with self._tables.lock:
-            now = self.clock.now()
-            leader = self._tables.leader
+        with self._locked() as (tables, now):
+            leader = tables.leader
             # A lead that is longer than the one requested dates from before the clock was set back.
             if (
                 leader is not None
@@ -181,25 +181,22 @@ class MemoryStore:
                 and (not lease_for or now < leader[1] <= now + lease_for)
             ):
                 return False
-            self._tables.leader = (holder, now + lease_for) if lease_for else None
+            tables.leader = (holder, now + lease_for) if lease_for else None
             return bool(lease_for)
 
     async def promote(self, limit: int) -> Promoted:
-        with self._tables.lock:
-            now = self.clock.now()
+        with self._locked() as (tables, now):
             promoted: list[TaskId] = []
-            while (task := self._tables.next_scheduled()) is not None and len(promoted) < limit:
+            while (task := tables.next_scheduled()) is not None and len(promoted) < limit:
                 if task.run_at > now:
                     break
-                self._tables.move(task, Verb.PROMOTE, State.READY)
+                tables.move(task, Verb.PROMOTE, State.READY)
                 promoted.append(task.id)
-            self._tables.wake(promoted)
+            tables.wake(promoted)
             return Promoted(number=len(promoted), next_at=None if task is None else task.run_at)
 
     async def rescue(self, session: str, limit: int) -> Sequence[Claimed]:
-        tables = self._tables
-        with tables.lock:
-            now = self.clock.now()
+        with self._locked() as (tables, now):
             self._alive(session, now)
             rescued: list[Claimed] = []
             for expired in [s for s in tables.held if not self._is_alive(s, now)]:
@@ -216,9 +213,7 @@ class MemoryStore:
             return rescued
 
     async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
-        tables = self._tables
-        with tables.lock:
-            now = self.clock.now()
+        with self._locked() as (tables, now):
             if by is not None:
                 tables.audits.append(audited_prune(retention, by, now))
             pruned = 0
@@ -240,15 +235,13 @@ class MemoryStore:
     # -- ask -----------------------------------------------------------------------------------------
 
     async def find(self, where: Filter, page: Page) -> Slice[Task]:
-        with self._tables.lock:
-            return page_of(
-                [t for t in self._tables.tasks.values() if matches(t, where)], page, lambda t: t.id
-            )
+        with self._locked() as (tables, _):
+            return page_of([t for t in tables.tasks.values() if matches(t, where)], page, lambda t: t.id)
 
     async def count(self, where: Filter, by: Sequence[Dimension]) -> Sequence[Count]:
         due: dict[tuple[str, ...], list[datetime]] = {} if by else {(): []}
-        with self._tables.lock:
-            for task in self._tables.tasks.values():
+        with self._locked() as (tables, _):
+            for task in tables.tasks.values():
                 if matches(task, where):
                     values = tuple(str(getattr(task, dimension.value)) for dimension in by)
                     due.setdefault(values, []).append(task.due_at)
@@ -258,75 +251,70 @@ class MemoryStore:
         ]
 
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
-        with self._tables.lock:
-            return tuple(self._tables.attempts.get(task_id, ()))
+        with self._locked() as (tables, _):
+            return tuple(tables.attempts.get(task_id, ()))
 
     async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:
-        with self._tables.lock:
-            now = self.clock.now()
+        with self._locked() as (tables, now):
             done: list[TaskId] = []
-            for task in sorted(self._tables.tasks.values(), key=lambda t: t.id):
+            for task in sorted(tables.tasks.values(), key=lambda t: t.id):
                 if len(done) == limit:
                     break
                 # The cancellation of an earlier one may have changed or deleted it.
-                current = self._tables.tasks.get(task.id)
-                if (
-                    current is not None
-                    and matches(current, where)
-                    and act(self._tables, action, current, now)
-                ):
+                current = tables.tasks.get(task.id)
+                if current is not None and matches(current, where) and act(tables, action, current, now):
                     done.append(current.id)
-            self._tables.wake(done)
+            tables.wake(done)
             return done
 
     async def put(self, record: Record, by: By | None = None) -> None:
-        with self._tables.lock:
+        with self._locked() as (tables, now):
             if isinstance(record, QueueSettings):
-                self._tables.queues[record.name] = record
-                self._tables.relayout([record.name])
-                self._tables.wake_queue(record.name)
+                tables.queues[record.name] = record
+                tables.relayout([record.name])
+                tables.wake_queue(record.name)
             elif isinstance(record, StoredRecord):
-                before = self._tables.kept[type(record)].get(record.name)
-                self._tables.kept[type(record)][record.name] = record
+                before = tables.kept[type(record)].get(record.name)
+                tables.kept[type(record)][record.name] = record
                 self._limit_changed(before, record)
             else:
                 raise refusals.written_by_itself(record)
             if by is not None:
-                self._tables.audits.append(audited_put(record, by, self.clock.now()))
+                tables.audits.append(audited_put(record, by, now))
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
-        with self._tables.lock:
+        with self._locked() as (tables, now):
             kinds: dict[object, Iterable[Any]] = {
-                QueueSettings: self._tables.queues.values(),
-                Session: self._tables.sessions.values(),
-                Audit: self._tables.audits,
-                Usage: usages(self._tables, self.clock.now()),
-                **{kept: records.values() for kept, records in self._tables.kept.items()},
+                QueueSettings: tables.queues.values(),
+                Session: tables.sessions.values(),
+                Audit: tables.audits,
+                Usage: usages(tables, now),
+                **{kept: records.values() for kept, records in tables.kept.items()},
             }
             return page_of(list(kinds[kind]), page, _name)
 
     async def remove(self, kind: type[Record], name: str, by: By | None = None) -> bool:
-        with self._tables.lock:
+        with self._locked() as (tables, now):
             if kind is QueueSettings:
-                removed = self._tables.queues.pop(name, None) is not None
-                self._tables.relayout([name])
-                self._tables.wake_queue(name)  # It may have been paused.
+                removed = tables.queues.pop(name, None) is not None
+                tables.relayout([name])
+                tables.wake_queue(name)  # It may have been paused.
             elif kind is Session:
-                removed = self._tables.sessions.pop(name, None) is not None
-            elif kind in self._tables.kept:
-                before = self._tables.kept[kind].pop(name, None)
+                removed = tables.sessions.pop(name, None) is not None
+            elif kind in tables.kept:
+                before = tables.kept[kind].pop(name, None)
                 removed = before is not None
                 self._limit_changed(before, None)
             else:
                 raise refusals.not_removed(kind)
             if removed and by is not None:
-                self._tables.audits.append(audited_removal(kind, name, by, self.clock.now()))
+                tables.audits.append(audited_removal(kind, name, by, now))
             return removed
 
-    def _limit_changed(self, before: Record | None, now: Record | None) -> None:
-        if isinstance(before, Limit) and (now is None or isinstance(now, Limit)):
-            self._tables.settle_buckets(before, now, self.clock.now())
-        if isinstance(before or now, Limit):
+    def _limit_changed(self, before: Record | None, after: Record | None) -> None:
+        if isinstance(before, Limit) and (after is None or isinstance(after, Limit)):
+            self._tables.settle_buckets(before, after, self.clock.now())
+        if isinstance(before or after, Limit):
             self._tables.relayout(self._tables.ready.queues)
             self._tables.wake_queue(None)
 

@@ -162,8 +162,7 @@ class Listener:
         self._fifo = None
         temporary = f".{self.name}"
         try:
-            with suppress(FileExistsError):
-                self._hub.folder.mkdir()
+            self._hub.folder.mkdir(exist_ok=True)
             with _opened(self._hub.folder) as folder:
                 copy_permissions(self._hub.database, folder)
                 try:

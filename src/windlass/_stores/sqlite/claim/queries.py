@@ -14,7 +14,7 @@ from ...._policy.order.limits import Ledger, Permit, PermitUsage, Subject
 from ...rules import claim_planner
 from ...rules.claim_planner import KEYS_AT_ONCE, LANES_AT_ONCE, ClaimPlanner, ClaimRules, Head, Picked
 from ...rules.questions import play
-from ..rows import Row, listed, listed_or_none, moment, read_running
+from ..rows import Row, listed, moment, read_running
 from ..transaction import Transaction
 
 COUNTED = 20_000
@@ -50,14 +50,9 @@ def pick(tx: Transaction, queues: Sequence[str], wish: Claim, rotation: LaneRota
 
 def _write_permits(tx: Transaction, picked: Sequence[Picked], ledger: Ledger) -> None:
     """Write the permits and tokens taken. A claim that took nothing writes nothing and wakes no listener."""
-    taken: Counter[str] = Counter()
-    limited: list[Row] = []
-    for one in picked:
-        keys = [permit.key for permit in one.permits]
-        if keys:
-            taken.update(keys)
-            limited.append((listed_or_none(keys), one.head.row))
-    tx.run_many("permit", limited)
+    limited = [([permit.key for permit in one.permits], one.head.row) for one in picked if one.permits]
+    taken = Counter(key for keys, _ in limited for key in keys)
+    tx.run_many("permit", [(listed(keys), row) for keys, row in limited])
     tx.wakes.freed.subtract(taken)
     # After the clock was set back, a bucket in the future would not refill until the clock catches up.
     changed = [(key, left) for key, left in ledger.tokens.items() if ledger.is_rewound or key in taken]

@@ -95,9 +95,8 @@ class Reader:
     def attempts(self, task_id: TaskId) -> list[Attempt]:
         """Return the recorded attempts of a task, oldest first."""
         rows = self._rows("attempts", {"id": task_id})
-        return [
-            read_attempt(task_id, row) for row in rows[-MAX_RECORDED:]
-        ]  # A completion comes on top of them.
+        # A completion comes on top of those that are recorded.
+        return [read_attempt(task_id, row) for row in rows[-MAX_RECORDED:]]
 
     def records(self, kind: type[R], page: Page) -> Slice[R]:
         """Return the records of a kind, by name."""

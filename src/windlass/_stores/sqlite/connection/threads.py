@@ -66,8 +66,8 @@ class StoreThread(Generic[P]):
         self.path = path
         self._requests: SimpleQueue[Request | None] = SimpleQueue()
         self._lock = threading.Lock()
-        self._closing = False
-        self._crashed: BaseException | None = None
+        self.is_closed = False  # accepts no more requests
+        self._failure: BaseException | None = None  # why it could not connect, or crashed
         self._ended: Future[None] = uncancellable()
         self._thread = threading.Thread(target=self._run, name=f"windlass-{name}", daemon=True)
         self._thread.start()
@@ -77,8 +77,8 @@ class StoreThread(Generic[P]):
         loop = asyncio.get_running_loop()
         request = Request(work, loop, loop.create_future())
         with self._lock:
-            if self._closing:
-                raise self._closed_error()
+            if self.is_closed:
+                raise self._failure or closed(self.path)
             self._requests.put(request)
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
@@ -94,23 +94,14 @@ class StoreThread(Generic[P]):
     def close(self) -> "Future[None]":
         """Serve the pending requests, then end; the returned future is done when the thread ends."""
         with self._lock:
-            if not self._closing:
-                self._closing = True
+            if not self.is_closed:
+                self.is_closed = True
                 self._requests.put(None)
         return self._ended
 
     def join(self) -> None:
         """Wait for the thread to exit, once its future is done."""
         self._thread.join()
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether it accepts no more requests."""
-        return self._closing
-
-    def _closed_error(self) -> BaseException:
-        failed = self.ready.exception(0) if self.ready.done() else None
-        return self._crashed or failed or closed(self.path)
 
     def abandon_after_fork(self) -> None:
         """In a forked child: leave the connection to the parent; even closing the copy would harm it."""
@@ -124,7 +115,7 @@ class StoreThread(Generic[P]):
             self._open()
         except BaseException as error:  # noqa: BLE001 - raised to the caller that opens the store
             self.ready.set_exception(error)
-            self._reject_pending(error)
+            self._fail_pending(error)
             self._ended.set_result(None)
             return
         self.ready.set_result(None)
@@ -140,23 +131,24 @@ class StoreThread(Generic[P]):
             self._ended.set_result(None)
 
     def _crash(self, error: BaseException, request: Request | None) -> None:
-        """Fail this and all pending requests, and close, so that the next use starts a new thread."""
+        """Fail this and all pending requests; the next use starts a new thread."""
         logger.critical("the store thread for %s crashed", self.path, exc_info=error)
-        self._crashed = StoreUnavailable(
+        crashed = StoreUnavailable(
             f"the store thread for {self.path} crashed ({error!r}): the request may have been carried "
             f"out, and repeating it is safe; retry"
         )
-        self._crashed.__cause__ = error
-        if request is not None:
-            request.error = self._crashed
-            deliver([request])
-        self._reject_pending(self._crashed)
+        crashed.__cause__ = error
+        self._fail_pending(crashed, request)
 
-    def _reject_pending(self, error: BaseException) -> None:
+    def _fail_pending(self, error: BaseException, request: Request | None = None) -> None:
+        """Close; fail this request and all that are pending, and any that is submitted later."""
+        self._failure = error
         self.close()
-        while (request := self._requests.get()) is not None:
-            request.error = error
-            deliver([request])
+        failed = [] if request is None else [request]
+        failed += iter(self._requests.get, None)
+        for one in failed:
+            one.error = error
+        deliver(failed)
 
     def _open(self) -> None:
         raise NotImplementedError

@@ -12,6 +12,7 @@ import pytest
 from tests.http.api_client import Api
 from tests.http.problem import assert_safe, problem
 from tests.loops.workers import eventually
+from tests.servers.api import ApiServer
 from windlass._client.keys import Keys
 from windlass._http import auth as access
 from windlass._http.server import protocol as connection
@@ -20,6 +21,7 @@ from windlass._model.filter import Filter, Page
 from windlass._model.key import Scope
 from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
+from windlass.testing.faults import Fault, FaultyStore, scripted
 
 NDJSON = "application/x-ndjson"
 LINE = b'{"type":"t"}\n'
@@ -275,3 +277,13 @@ async def read(api: Api, content: AsyncIterator[bytes]) -> int:
     number = await counting
     writer.close()
     return number
+
+
+async def test_what_a_store_says_is_logged_and_not_told(
+    api: ApiServer, http: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = api.serve(FaultyStore(MemoryStore(), scripted(enqueue=[Fault.BEFORE] * 10)), open_to_all=True)
+    _, (answer,) = await sent(Api(http, url), LINE)
+    told = answer["problem"]
+    assert (told["code"], told["detail"]) == ("store-unavailable", "the store failed; retry")
+    assert "a planned fault" in caplog.text

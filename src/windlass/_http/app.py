@@ -9,13 +9,12 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
 from ..app import App
-from ..errors import StoreError, WindlassError
+from ..errors import WindlassError
 from .auth import ANONYMOUS, Authenticator
 from .docs import page as docs_page
 from .operation import Operation
 from .resources import store
 from .resources.audit import audit
-from .resources.dead import dead
 from .resources.enqueue import enqueues
 from .resources.events import events
 from .resources.health import health, metrics
@@ -23,11 +22,11 @@ from .resources.keys import keys
 from .resources.limits import limits
 from .resources.queues import queues
 from .resources.schedules import schedules
-from .resources.tasks import tasks
+from .resources.tasks import dead, tasks
 from .resources.work import work, workers
 from .service import Service
 from .web.cors import with_cors
-from .web.problems import SAFE_HEADERS, Problem, problem_from, problem_response, store_problem
+from .web.problems import SAFE_HEADERS, Problem, problem_for, problem_response
 from .web.router import Route, Router
 
 logger = logging.getLogger("windlass.http")
@@ -94,13 +93,8 @@ class Api:
             if rate_headers:
                 response.headers.update(rate_headers)
             return _without_body(response) if request.method == "HEAD" else response
-        except Problem as problem:
-            return problem_response(problem)
-        except StoreError as error:  # its message may name hosts and files: for the log only
-            logger.warning("%s %s: %s", request.method, request.url.path, error)
-            return problem_response(store_problem(error))
-        except WindlassError as error:
-            return problem_response(problem_from(error))
+        except (Problem, WindlassError) as error:
+            return problem_response(problem_for(error, request))
         except ClientDisconnect:
             return problem_response(Problem("incomplete", "the connection closed within the body"))
         except Exception as error:

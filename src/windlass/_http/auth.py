@@ -83,10 +83,7 @@ class Caller(Struct, frozen=True):
             raise Problem("forbidden", f"this key lacks the scope {scope.value}")
 
     def require_work_on(self, queues: Iterable[str]) -> None:
-        """Raise 403 unless the key covers these queues.
-
-        Tenant-bound keys cannot work: a claim serves whichever tenant is next.
-        """
+        """Raise 403 unless the key covers these queues, for any tenant: a claim serves whichever is next."""
         if self.tenant is not None:
             raise Problem("forbidden", "this key is bound to a tenant; a worker needs one that is not")
         for queue in queues:
@@ -155,15 +152,12 @@ class Authenticator:
         async with self._reading:
             if monotonic() - self._read_at < FRESH_FOR:
                 return
+            read_at = monotonic()
             try:
-                await self._read_keys()
+                await self._store.open()
+                now = await self._store.now()
+                keys = {key.name: key for key in await all_records(self._store, ApiKey)}
             except StoreError as error:  # its message may name hosts and files: for the log only
                 logger.warning("cannot read API keys from the store: %s", error)
                 raise Problem("store-unavailable", "cannot read API keys from the store; retry") from error
-
-    async def _read_keys(self) -> None:
-        read_at = monotonic()
-        await self._store.open()
-        now = await self._store.now()
-        keys = {key.name: key for key in await all_records(self._store, ApiKey)}
-        self._keys, self._store_now, self._read_at = keys, now, read_at
+            self._keys, self._store_now, self._read_at = keys, now, read_at

@@ -25,14 +25,10 @@ class Service:
         self, app: App, authenticator: Authenticator, operations: "tuple[Operation, ...]" = ()
     ) -> None:
         self.app = app
+        self.store: Store = app.store
         self.authenticator = authenticator
         self.operations = operations  # for the OpenAPI document
         self.waiter = TaskWaiter(app.store)
         self.overviews = OverviewCache(app.store, max_age=_OVERVIEW_AGE)
         self.metrics = app.metrics() if find_spec("prometheus_client") else None
         self.closing = asyncio.Event()  # set when the server stops: long polls return at once
-
-    @property
-    def store(self) -> Store:
-        """The app's store."""
-        return self.app.store

@@ -112,11 +112,12 @@ async def task_in_path(request: AnyRequest) -> Task:
 
 async def visible_tasks(request: AnyRequest, ids: Sequence[TaskId]) -> dict[TaskId, Task]:
     """Return those of the tasks that exist within the key's bounds."""
+    operator = request.service.app.operator
     found: dict[TaskId, Task] = {}
     for start in range(0, len(ids), MAX_PAGE):
         part = tuple(ids[start : start + MAX_PAGE])
         where = request.caller.visible(Filter(ids=part))
-        page = await request.operator().find(where, Page(limit=len(part)))
+        page = await operator.find(where, Page(limit=len(part)))
         found |= {task.id: task for task in page.items}
     return found
 

@@ -13,18 +13,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from .._documents.fields import Id, Seconds
 from .._documents.tasks import ErrorDocument
 from .._handler.failure import bounded_error
+from .._model import outcome as outcomes
 from .._model.lease import Lease
-from .._model.outcome import (
-    Failed,
-    Interrupted,
-    Outcome,
-    Returned,
-    Snoozed,
-    Stopped,
-    TimedOut,
-    Unhandled,
-    name_of,
-)
 from .._model.task import Error, Task, TaskId
 from .._model.verdict import Receipt, Settlement
 from .._policy.input.payload import decode, parse
@@ -32,7 +22,6 @@ from .._policy.input.redact import secret_values
 from .._policy.verdict import decide, unhandled_for
 from ..app import App
 from ..errors import InvalidPayload
-from .auth import Caller
 from .input_fields import Value
 from .operation import AnyRequest
 from .task_query import visible_tasks
@@ -63,23 +52,22 @@ class OutcomeInput(Struct, kw_only=True, forbid_unknown_fields=True):
 _UNSPECIFIED = ErrorDocument(type="Failed", message="the worker reported no error details")
 
 
-async def settle_outcomes(request: AnyRequest, outcomes: Sequence[OutcomeInput]) -> Sequence[Receipt]:
+async def settle_outcomes(request: AnyRequest, ended: Sequence[OutcomeInput]) -> Sequence[Receipt]:
     """Settle each task by its lease; return a receipt for each, LOST for tasks that are not the caller's."""
-    tasks = await own_tasks(request, (one.id for one in outcomes))
-    known = [one for one in outcomes if one.id in tasks]
+    tasks = await own_tasks(request, (one.id for one in ended))
+    known = [one for one in ended if one.id in tasks]
     batch = [settlement(request.service.app, tasks[one.id], one) for one in known]
     receipts = iter((await request.service.store.settle(batch)).receipts if batch else ())
-    return [next(receipts) if one.id in tasks else Receipt.LOST for one in outcomes]
+    return [next(receipts) if one.id in tasks else Receipt.LOST for one in ended]
 
 
 async def own_tasks(request: AnyRequest, ids: Iterable[TaskId]) -> dict[TaskId, Task]:
     """Return the tasks that the caller may settle: with a bound key, only those that it claimed."""
     found = await visible_tasks(request, [*dict.fromkeys(ids)])
-    return {id: task for id, task in found.items() if _is_own(request.caller, task)}
-
-
-def _is_own(caller: Caller, task: Task) -> bool:
-    return not caller.is_bound or task.session is None or task.session.startswith(caller.session_prefix)
+    if not request.caller.is_bound:
+        return found
+    prefix = request.caller.session_prefix
+    return {id: task for id, task in found.items() if task.session is None or task.session.startswith(prefix)}
 
 
 def settlement(app: App, task: Task, ended: OutcomeInput) -> Settlement:
@@ -88,39 +76,39 @@ def settlement(app: App, task: Task, ended: OutcomeInput) -> Settlement:
     return Settlement(
         lease=Lease(ended.id, ended.fence),
         verdict=decide(task, outcome, app.backoff_of(task.type), random.random()),
-        outcome=name_of(outcome),
+        outcome=outcomes.name_of(outcome),
         duration=ended.duration,
     )
 
 
-def _outcome(task: Task, ended: OutcomeInput) -> Outcome:
+def _outcome(task: Task, ended: OutcomeInput) -> outcomes.Outcome:
     match ended.outcome:
         case "returned":
             return _returned(task, ended)
         case "failed":
             after = None if ended.retry_after is UNSET else timedelta(seconds=ended.retry_after)
             error = _UNSPECIFIED if ended.error is UNSET else ended.error
-            return Failed(error=_described(task, error), fatal=ended.fatal, retry_after=after)
+            return outcomes.Failed(error=_described(task, error), fatal=ended.fatal, retry_after=after)
         case "snoozed":
-            return Snoozed(timedelta(seconds=ended.delay))
+            return outcomes.Snoozed(timedelta(seconds=ended.delay))
         case "timedout":
-            return TimedOut(task.timeout or timedelta(seconds=ended.duration))
+            return outcomes.TimedOut(task.timeout or timedelta(seconds=ended.duration))
         case "interrupted":
-            return Interrupted()
+            return outcomes.Interrupted()
         case "stopped":
-            return Stopped()
+            return outcomes.Stopped()
         case "unhandled":
-            return Unhandled(unhandled_for(task))
+            return outcomes.Unhandled(unhandled_for(task))
 
 
-def _returned(task: Task, ended: OutcomeInput) -> Outcome:
+def _returned(task: Task, ended: OutcomeInput) -> outcomes.Outcome:
     """Check the result. One that cannot be stored buries the task: a retry would not help."""
     try:
         result = None if ended.result is UNSET else parse(bytes(ended.result), "result")
     except InvalidPayload as error:
         why = ErrorDocument(type="Fatal", message=f"the handler ran, but {error}")
-        return Failed(error=_described(task, why), fatal=True)
-    return Returned(None if result == b"null" else result)
+        return outcomes.Failed(error=_described(task, why), fatal=True)
+    return outcomes.Returned(None if result == b"null" else result)
 
 
 def _described(task: Task, error: ErrorDocument) -> Error:

@@ -3,7 +3,6 @@
 import click
 
 from ..._documents.queues import queue_documents
-from ..._documents.store import finding_document
 from ..._observe.overview import read_overview
 from ..._policy.input.quote import counted
 from ..._store.protocol import Finding, Severity
@@ -34,7 +33,7 @@ def check(cli: Cli) -> None:
     findings += [_finding("settings", text, Severity.ERROR) for text in reading.errors]
     if not reading.errors:
         findings += cli.run(lambda: _check_store(cli))
-    cli.output.items(findings, _COLUMNS, finding_document, none="nothing was checked")
+    cli.output.items(findings, _COLUMNS, none="nothing was checked")
     if any(finding.severity is Severity.ERROR for finding in findings):
         raise click.exceptions.Exit(ExitCode.NEGATIVE)
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import click
 
-from ..._documents.store import migration_document
 from ..._policy.input.quote import counted
 from ..._store.protocol import Migration, Phase
 from ...errors import InvalidOption, Refused
@@ -49,14 +48,14 @@ def migrate(cli: Cli, target: int | None, phase: str | None, only_list: bool, ye
     async def work() -> None:
         steps = await cli.operator.migrations()
         if only_list:
-            cli.output.items(steps, _COLUMNS, migration_document, none="this store has no schema")
+            cli.output.items(steps, _COLUMNS, none="this store has no schema")
             return
         if not steps:
             cli.output.say(f"the store {cli.app.store_name} has no schema to migrate")
             return
         _check_target(steps, target, yes=yes)
         taken = await cli.operator.migrate(target if phase is None else _target_of(steps, Phase(phase)))
-        cli.output.items(taken, _COLUMNS, migration_document, none="the schema is up to date")
+        cli.output.items(taken, _COLUMNS, none="the schema is up to date")
 
     cli.run(work, create=True)
 

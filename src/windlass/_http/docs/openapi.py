@@ -1,8 +1,9 @@
 """The OpenAPI document, derived from the operations."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from hashlib import sha256
 from http import HTTPStatus
 from importlib import metadata
 from typing import Any
@@ -14,7 +15,6 @@ from starlette.responses import Response
 from ..._documents.fields import Id
 from ..operation import JSON, Operation
 from ..web.problems import CODES, TITLES, TYPE, ProblemDocument
-from ..web.responses import conditional_response
 from ..web.router import mount_path
 from .examples import BODIES, HEADERS, RESPONSES
 from .json_schema import Json, Schemas, without_null
@@ -59,6 +59,17 @@ _LINKS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 def response(operations: tuple[Operation, ...], request: Request) -> Response:
     """Return the OpenAPI document."""
     return conditional_response(request, _encoded(operations, mount_path(request.scope)), JSON)
+
+
+def conditional_response(
+    request: Request, content: bytes, media_type: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return the content with its ETag, or 304 if `If-None-Match` names it."""
+    tag = f'"{sha256(content).hexdigest()[:32]}"'
+    sent = {**(headers or {}), "ETag": tag, "Cache-Control": "no-cache"}
+    if tag in request.headers.get("if-none-match", ""):
+        return Response(None, 304, sent)
+    return Response(content, 200, sent, media_type=media_type)
 
 
 @lru_cache(maxsize=8)  # the mount point may come from the request

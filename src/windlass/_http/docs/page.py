@@ -15,10 +15,9 @@ from ..auth import Caller
 from ..operation import Operation
 from ..service import Service
 from ..web.problems import SAFE_HEADERS
-from ..web.responses import conditional_response
 from .html import Html, fields, kind, prose, tag, together, words
 from .json_schema import Json
-from .openapi import document
+from .openapi import conditional_response, document
 
 _SAFE = f"{SAFE_HEADERS['content-security-policy']}; style-src 'self'; base-uri 'none'; form-action 'none'"
 
@@ -42,9 +41,6 @@ class _PageOperation(NamedTuple):
     @property
     def group(self) -> str:
         return str(self.spec["tags"][0])
-
-
-_Groups = list[tuple[str, list[_PageOperation]]]
 
 
 def response(operations: tuple[Operation, ...], request: Request) -> Response:
@@ -97,7 +93,7 @@ def _operations(spec: Json) -> list[_PageOperation]:
     return sorted(found, key=lambda one: order.index(one.group))
 
 
-def _menu(info: Json, groups: _Groups) -> Html:
+def _menu(info: Json, groups: list[tuple[str, list[_PageOperation]]]) -> Html:
     parts: list[Html] = []
     for group, some in groups:
         links = (tag("li", tag("a", _badge(one), " ", one.path, href=f"#{one.name}")) for one in some)

@@ -21,15 +21,16 @@ from ..task_input import (
     request_key,
     with_task_number,
 )
-from ..web.ndjson import NDJSON, LineReader
-from ..web.problems import Problem, ProblemDocument, problem_document, problem_from
-from ..web.responses import DuplexResponse
+from ..web.body import require_media_type
+from ..web.ndjson import NDJSON, DuplexResponse, read_lines
+from ..web.problems import Problem, ProblemDocument, problem_document, problem_for
 
 enqueues = Operations("tasks")
 
 MAX_BATCH = 10_000
 _BYTES_PER_TURN = 256 * 1024  # of payloads to check before other requests get a turn
 _TASK_BYTES = 512  # overhead per task, counted as bytes
+_encode_lines = msgspec.json.Encoder().encode_lines
 
 
 class BatchInput(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -135,27 +136,29 @@ async def enqueue_stream(request: AnyRequest) -> DuplexResponse:
             "invalid-option",
             "the header Idempotency-Key does not apply to streams; give each line an idempotency_key",
         )
-    return DuplexResponse(_line_results(request, LineReader(request.http)), media_type=NDJSON)
+    require_media_type(request.http, NDJSON, "JSON lines")
+    return DuplexResponse(_line_results(request))
 
 
-async def _line_results(request: AnyRequest, lines: LineReader) -> AsyncIterator[bytes]:
+async def _line_results(request: AnyRequest) -> AsyncIterator[bytes]:
     """Enqueue lines that arrive together in one batch, or one by one if the batch is refused."""
     builder = InputBuilder(request)
     number = 0
     try:
-        async for part in lines:
+        async for part in read_lines(request.http):
             await request.recheck_key()
             batch, error = _build(builder, part)
             async for tasks in _enqueue_lines(request, batch):
-                yield b"".join(_line(number := number + 1, task) for task in tasks)
+                yield _encode_lines(
+                    LineResult(line=(number := number + 1), id=one.id, created=one.created) for one in tasks
+                )
             if error is not None:
                 raise error
     except ClientDisconnect:
         return
-    except Problem as problem:
-        yield _encode(LineResult(line=number + 1, problem=problem_document(problem)))
-    except WindlassError as error:
-        yield _encode(LineResult(line=number + 1, problem=problem_document(problem_from(error))))
+    except (Problem, WindlassError) as error:
+        problem = problem_document(problem_for(error, request.http))
+        yield _encode_lines([LineResult(line=number + 1, problem=problem)])
 
 
 def _build(builder: InputBuilder, lines: list[bytes]) -> tuple[list[NewTask], Exception | None]:
@@ -187,11 +190,3 @@ async def _enqueue_lines(request: AnyRequest, batch: list[NewTask]) -> AsyncIter
 
 def _replay_header(is_repeat: bool) -> dict[str, str]:  # noqa: FBT001
     return {"Idempotency-Replayed": "true"} if is_repeat else {}
-
-
-def _line(number: int, task: EnqueuedTask) -> bytes:
-    return _encode(LineResult(line=number, id=task.id, created=task.created))
-
-
-def _encode(result: LineResult) -> bytes:
-    return msgspec.json.encode(result) + b"\n"

@@ -28,18 +28,8 @@ from ..._policy.input.options import MAX_DELAY
 from ..._policy.input.payload import MAX_DEPTH
 from ..._policy.input.quote import quoted
 from ..._policy.order.priority import MAX_PRIORITY, parse_priority
+from ..._store import messages
 from ..._store.json_codec import Decoder, encode
-from ..._store.messages import (
-    REQUESTS,
-    ApplyRequest,
-    PromoteRequest,
-    PruneRequest,
-    PutRequest,
-    RemoveRequest,
-    RescueRequest,
-    decode_record,
-)
-from ..._store.messages import Request as StoreRequest
 from ...errors import InvalidOption, InvalidPayload, StoreError
 from ..auth import Caller
 from ..long_poll import WakeListener
@@ -55,20 +45,26 @@ MAX_AT_ONCE = 100_000
 _MAX_WHY = 2_000
 _MAX_NAME = 512  # clients check names more strictly; stores keep any
 _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_LIMITED = (ApplyRequest, Claim, PromoteRequest, PruneRequest, RescueRequest)
+_LIMITED = (
+    messages.ApplyRequest,
+    Claim,
+    messages.PromoteRequest,
+    messages.PruneRequest,
+    messages.RescueRequest,
+)
 PING_SECONDS = 10.0
 _MAX_WHO = 200
 _SET_BY_PEOPLE = ("queue", *(KINDS[kind] for kind in (ApiKey, Limit, Schedule, Alert)))
 _KEYS = KINDS[ApiKey]
-_decoders = {verb: Decoder[StoreRequest[Any]](kind) for verb, kind in REQUESTS.items()}
+_decoders = {verb: Decoder[messages.Request[Any]](kind) for verb, kind in messages.REQUESTS.items()}
 
 
 async def call_verb(service: Service, caller: Caller, request: Request) -> Response:
     """Run one verb of the store."""
     name = request.path_params["verb"]
-    kind = REQUESTS.get(name)
+    kind = messages.REQUESTS.get(name)
     if kind is None:
-        raise Problem("not-found", f"there is no such verb; the verbs are {', '.join(REQUESTS)}")
+        raise Problem("not-found", f"there is no such verb; the verbs are {', '.join(messages.REQUESTS)}")
     caller.require_scope(kind.scope)
     caller.require_unbound()
     body = await read_body(request)
@@ -91,12 +87,12 @@ def attributed(message: Any, key: str) -> Any:
     keep for themselves are not audited.
     """
     match message:
-        case ApplyRequest(action=action):
+        case messages.ApplyRequest(action=action):
             return replace(message, action=replace(action, by=_on_behalf(key, action.by)))
-        case PutRequest() | RemoveRequest():
+        case messages.PutRequest() | messages.RemoveRequest():
             by = _on_behalf(key, message.by) if message.kind in _SET_BY_PEOPLE else None
             return replace(message, by=by)
-        case PruneRequest(by=By() as by):
+        case messages.PruneRequest(by=By() as by):
             return replace(message, by=_on_behalf(key, by))
         case _:
             return message
@@ -134,8 +130,8 @@ def check(request: Any) -> None:
 
     Our own clients send none, but anyone with a key may.
     """
-    if isinstance(request, PutRequest):
-        _check(decode_record(request.kind, request.record))
+    if isinstance(request, messages.PutRequest):
+        _check(messages.decode_record(request.kind, request.record))
     _check(request)
 
 

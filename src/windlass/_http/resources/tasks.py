@@ -1,6 +1,7 @@
-"""Tasks: list, show, wait for, cancel and replay them."""
+"""Tasks and dead letters: list, show, wait for, cancel, replay and discard them."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -13,11 +14,16 @@ from ..input_fields import Payload, Why
 from ..long_poll import disconnected
 from ..operation import AnyRequest, ApiRequest, ApiResponse, NoQuery, Operations
 from ..task_query import TaskFilter, TaskListQuery, filter_for, task_in_path, task_page
+from ..web.problems import Problem
 
 tasks = Operations("tasks")
+dead = Operations("dead letters")
 
 MAX_WAIT = 60
 MAX_AT_ONCE = 10_000
+_MAX_REPLAY_SECONDS = 60  # of a replay with a rate
+
+RequiredReason = Annotated[Why, Meta(min_length=1)]
 
 
 class WaitQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,6 +41,12 @@ class ReasonQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     why: Why = ""
 
 
+class DiscardQuery(ReasonQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The reason for deleting it."""
+
+    why: RequiredReason
+
+
 class ReplayInput(Struct, kw_only=True, forbid_unknown_fields=True):
     """A replay: with the original payload, or with this one."""
 
@@ -49,6 +61,18 @@ class BulkInput(Struct, kw_only=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=MAX_AT_ONCE)] = 1_000
     dry_run: bool = False
     why: Why = ""
+
+
+class BulkReplayInput(BulkInput, kw_only=True, forbid_unknown_fields=True):
+    """The dead letters to replay; `per_second` limits the rate."""
+
+    per_second: Annotated[float, Meta(gt=0, le=10_000)] | None = None
+
+
+class BulkDiscardInput(BulkInput, kw_only=True, forbid_unknown_fields=True):
+    """The dead letters to delete; `why` is required."""
+
+    why: RequiredReason
 
 
 class TaskCount(Struct, kw_only=True):
@@ -119,6 +143,42 @@ async def replay_task(request: ApiRequest[NoQuery, ReplayInput]) -> TaskStateDoc
 async def cancel_tasks(request: ApiRequest[NoQuery, BulkInput]) -> TaskCount:
     """Cancel matching tasks that have not ended; running ones are asked to stop."""
     return await act_on(request, request.operator().cancel, *(state for state in State if state not in ENDED))
+
+
+@dead("GET", "/dead", Scope.READ, bound=True)
+async def list_dead(request: ApiRequest[TaskListQuery, None]) -> ApiResponse[TaskPage]:
+    """List dead letters, oldest first unless `newest_first`."""
+    return await task_page(request, State.DEAD)
+
+
+@dead("POST", "/dead/replay", Scope.OPERATE, bound=True)
+async def replay_dead(request: ApiRequest[NoQuery, BulkReplayInput]) -> TaskCount:
+    """Replay dead letters. With `per_second`, the response is sent after the last one, within 60 seconds."""
+    body = request.body
+    if (
+        not body.dry_run
+        and body.per_second is not None
+        and body.limit > body.per_second * _MAX_REPLAY_SECONDS
+    ):
+        raise Problem(
+            "invalid-option",
+            f"limit / per_second exceeds {_MAX_REPLAY_SECONDS} seconds; lower limit or raise per_second",
+        )
+    replay = partial(request.operator().replay, per_second=body.per_second)
+    return await act_on(request, replay, State.DEAD)
+
+
+@dead("POST", "/dead/discard", Scope.OPERATE, bound=True)
+async def discard_dead(request: ApiRequest[NoQuery, BulkDiscardInput]) -> TaskCount:
+    """Delete dead letters. The audit log records why."""
+    return await act_on(request, request.operator().discard, State.DEAD)
+
+
+@dead("DELETE", "/dead/{id}", Scope.OPERATE, bound=True, status=204, statuses=(409,))
+async def discard_dead_letter(request: ApiRequest[DiscardQuery, None]) -> None:
+    """Delete a dead letter. The audit log records why."""
+    task = await task_in_path(request)
+    await request.operator().discard_one(task.id, by=request.by(request.query.why))
 
 
 async def act_on(

@@ -34,15 +34,6 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def check_safe(host: str, *, has_keys: bool, insecure: bool) -> None:
-    """Raise InvalidOption for a host that other machines can reach, unless keys are required."""
-    if not (is_loopback(host) or has_keys or insecure):
-        raise InvalidOption(
-            f"refusing to listen on {host} without API keys: other machines could do everything; create a "
-            f"key with `windlass keys create LABEL --scope …`, listen on 127.0.0.1, or pass --insecure"
-        )
-
-
 def listen(host: str, port: int) -> socket.socket:
     """Return a listening socket; raise Refused if the port cannot be used, InvalidOption for a bad host."""
     try:
@@ -141,7 +132,11 @@ class _Uvicorn(uvicorn.Server):
 async def new_server(app: App, *, host: str, insecure: bool, **options: Any) -> Server:
     """Return a server; raise InvalidOption if it would be open to other machines without keys."""
     has_keys = bool(await app.operator.keys.list())
-    check_safe(host, has_keys=has_keys, insecure=insecure)
+    if not (is_loopback(host) or has_keys or insecure):
+        raise InvalidOption(
+            f"refusing to listen on {host} without API keys: other machines could do everything; create a "
+            f"key with `windlass keys create LABEL --scope …`, listen on 127.0.0.1, or pass --insecure"
+        )
     logging.getLogger("uvicorn.error").addFilter(_is_warning)
     return Server(app, open_to_all=insecure, open_until_keys=not has_keys, **options)
 

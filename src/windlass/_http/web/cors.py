@@ -13,7 +13,6 @@ from ...errors import InvalidOption
 from .problems import SAFE_HEADERS
 
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:.]+\](:[0-9]{1,5})?", re.ASCII)
-_REQUEST_HEADERS = ("Authorization", "Content-Type", "Idempotency-Key")
 _RESPONSE_HEADERS = (
     "Idempotency-Replayed",
     "Link",
@@ -22,7 +21,6 @@ _RESPONSE_HEADERS = (
     "RateLimit-Policy",
     "Retry-After",
 )
-_MAX_AGE_SECONDS = 600
 
 
 def with_cors(app: ASGIApp, origins: Iterable[str]) -> ASGIApp:
@@ -34,9 +32,9 @@ def with_cors(app: ASGIApp, origins: Iterable[str]) -> ASGIApp:
         app,
         allow_origins=allowed,
         allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),
-        allow_headers=_REQUEST_HEADERS,
+        allow_headers=("Authorization", "Content-Type", "Idempotency-Key"),
         expose_headers=_RESPONSE_HEADERS,
-        max_age=_MAX_AGE_SECONDS,
+        max_age=600,  # seconds
     )
 
 

@@ -1,13 +1,17 @@
 """Problem documents (RFC 9457): the one shape of every error response."""
 
+import logging
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
+from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import StoreError, WindlassError
+
+logger = logging.getLogger("windlass.http")
 
 TYPE = "application/problem+json"
 
@@ -87,10 +91,13 @@ def problem_from(error: WindlassError) -> Problem:
     return Problem(error.code, str(error), **more)
 
 
-def store_problem(error: StoreError) -> Problem:
-    """Return the problem of a store error without its message, which may name hosts and files."""
-    hint = "retry" if error.transient else "see the server's log"
-    return Problem(error.code, f"the store failed; {hint}")
+def problem_for(error: Problem | WindlassError, request: Request) -> Problem:
+    """Return the problem to respond with. Log a store error: its message may name hosts and files."""
+    if isinstance(error, StoreError):
+        logger.warning("%s %s: %s", request.method, request.url.path, error)
+        hint = "retry" if error.transient else "see the server's log"
+        return Problem(error.code, f"the store failed; {hint}")
+    return error if isinstance(error, Problem) else problem_from(error)
 
 
 def problem_document(problem: Problem) -> ProblemDocument:

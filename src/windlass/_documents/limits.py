@@ -47,11 +47,3 @@ def limit_document(limit: Limit, usages: Iterable[Usage]) -> LimitDocument:
         burst=limit.capacity if limit.rate is not None else None,
         in_use=[build_document(UsageDocument, one) for one in limit.busiest(usages)[:MAX_USAGES]],
     )
-
-
-def limit_documents(limits: Iterable[Limit], usages: Iterable[Usage]) -> list[LimitDocument]:
-    """Build the documents of several limits from the usages of them all."""
-    used: dict[str, list[Usage]] = {}
-    for usage in usages:
-        used.setdefault(usage.limit, []).append(usage)
-    return [limit_document(limit, used.get(limit.name, ())) for limit in limits]

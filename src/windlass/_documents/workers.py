@@ -34,10 +34,5 @@ class WorkerList(Struct, kw_only=True):
 
 def worker_document(session: Session, now: datetime) -> WorkerDocument:
     """Build a session's document; `now` is the store's time."""
-    return build_document(
-        WorkerDocument,
-        session.worker,
-        session,
-        session=session.id,
-        alive=session.expires_at > now,
-    )
+    alive = session.expires_at > now
+    return build_document(WorkerDocument, session.worker, session, session=session.id, alive=alive)

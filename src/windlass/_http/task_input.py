@@ -25,7 +25,6 @@ from .web.router import path_within
 
 MAX_REQUEST_KEY = keys.MAX_KEY_BYTES - 15  # leaves room for the number of a task in its batch
 
-_KEY_HEADER = b"idempotency-key"
 _STEP_OPTIONS = ("queue", "tenant", "priority", "delay", "max_attempts", "timeout")
 _TASK_OPTIONS = (*_STEP_OPTIONS, "run_at", "idempotency_key", "idempotency_for", "unique", "trace")
 
@@ -131,7 +130,8 @@ def request_key(request: Request) -> str | None:
 
     It identifies the whole request: a repeat gets the response of the first.
     """
-    given = [value.decode("latin-1") for name, value in request.scope["headers"] if name == _KEY_HEADER]
+    headers = request.scope["headers"]
+    given = [value.decode("latin-1") for name, value in headers if name == b"idempotency-key"]
     if not given:
         return None
     if len(given) > 1:
@@ -170,8 +170,8 @@ def with_task_number(error: InvalidPayload | InvalidOption, number: int) -> Inva
 
 async def enqueue_tasks(
     request: AnyRequest, batch: Sequence[NewTask], key: str | None = None
-) -> tuple[list[EnqueuedTask], bool]:
-    """Enqueue all or none. Returns the tasks, and whether the whole request is a repeat of an earlier one.
+) -> tuple[list[EnqueuedTask], dict[str, str]]:
+    """Enqueue all or none. Returns the tasks, and a header if the whole request repeats an earlier one.
 
     Conflicts with tasks outside the key's bounds do not reveal them.
     """
@@ -187,12 +187,13 @@ async def enqueue_tasks(
     existing = [handle.id for handle in handles if not handle.created]
     seen = await visible_tasks(request, existing) if existing else {}
     is_repeat = key is not None and bool(existing)
-    return [
+    tasks = [
         EnqueuedTask(id=handle.id, created=True, following=list(handle.following))
         if handle.created
         else _existing_task(handle.id, seen.get(handle.id), created=is_repeat)
         for handle in handles
-    ], is_repeat
+    ]
+    return tasks, {"Idempotency-Replayed": "true"} if is_repeat else {}
 
 
 def _existing_task(task_id: TaskId, task: Task | None, *, created: bool) -> EnqueuedTask:

@@ -5,6 +5,7 @@ Tests send every body to a server and decode every response.
 
 from typing import Any
 
+from ..resources.work import ClaimedTask
 from ..task_input import MAX_REQUEST_KEY
 
 _TASK = "0199c3a2-7d10-7abc-8def-0123456789ab"
@@ -110,6 +111,8 @@ _TASK_DOCUMENT: dict[str, Any] = {
     "enqueued_by": "key xR6EmtIocwvR (producers)",
 }
 
+_CLAIMED = {**_TASK_DOCUMENT, "fence": 1}
+
 RESPONSES: dict[str, Any] = {
     "list_tasks": {"items": [_TASK_DOCUMENT], "cursor": _TASK},
     "get_task": _TASK_DOCUMENT,
@@ -129,27 +132,7 @@ RESPONSES: dict[str, Any] = {
     "trigger_schedule": {"id": _TASK},
     "open_session": {"session": _SESSION, "lease": 30, "heartbeat": 10, "now": "2026-08-01T06:00:00Z"},
     "heartbeat": {"lost": [], "cancel": [_TASK]},
-    "claim": {
-        "tasks": [
-            {
-                "id": _TASK,
-                "fence": 1,
-                "type": "report",
-                "payload": {"month": "2026-07"},
-                "queue": "reports",
-                "tenant": "acme",
-                "priority": 50,
-                "attempt": 1,
-                "max_attempts": 5,
-                "timeout": None,
-                "cancel_requested": False,
-                "root": _TASK,
-                "trace": None,
-                "run_at": "2026-08-01T06:00:00Z",
-                "created_at": "2026-08-01T05:59:00Z",
-            }
-        ]
-    },
+    "claim": {"tasks": [{name: _CLAIMED[name] for name in ClaimedTask.__struct_fields__}]},
     "settle": {"tasks": [{"id": _TASK, "receipt": "applied"}, {"id": _NEXT, "receipt": "lost"}]},
 }
 

@@ -113,13 +113,17 @@ def document(operations: tuple[Operation, ...], root: str = "") -> Json:
 
 def _described(one: Operation, schemas: Schemas) -> Json:
     summary, description = one.description
+    body: Json = {}
+    if one.body is not None:
+        content = _content(one.body, one.body_type, BODIES.get(one.name), schemas)
+        body = {"required": one.requires_body, "content": content}
     made: Json = {
         "operationId": one.name,
         "tags": [one.group],
         "summary": summary,
         "description": description,
         "parameters": [*_parameters(one, schemas)],
-        "requestBody": _body(one, schemas),
+        "requestBody": body,
         "responses": {str(status): _response(one, status, schemas) for status in _statuses(one)},
         "security": [] if one.scope is None else [{"key": [one.scope.value]}],
     }
@@ -151,15 +155,6 @@ def _parameters(one: Operation, schemas: Schemas) -> Iterator[Json]:
         yield {"name": name, "in": "query", "required": required, **described, **spread, "schema": schema}
     for name in one.request_headers:
         yield {"name": name, "in": "header", "required": False, **HEADERS[name]}
-
-
-def _body(one: Operation, schemas: Schemas) -> Json | None:
-    if one.body is None:
-        return None
-    return {
-        "required": one.requires_body,
-        "content": _content(one.body, one.body_type, BODIES.get(one.name), schemas),
-    }
 
 
 def _response(one: Operation, status: int, schemas: Schemas) -> Json:

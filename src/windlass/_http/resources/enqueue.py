@@ -74,8 +74,8 @@ async def enqueue(request: ApiRequest[NoQuery, TaskInput]) -> ApiResponse[Enqueu
     (409).
     """
     new = InputBuilder(request).task(request.body)
-    (task,), is_repeat = await enqueue_tasks(request, [new], request_key(request.http))
-    headers = request.location(task.id) | _replay_header(is_repeat)
+    (task,), replayed = await enqueue_tasks(request, [new], request_key(request.http))
+    headers = request.location(task.id) | replayed
     return ApiResponse(value=task, status=201 if task.created else 200, headers=headers)
 
 
@@ -109,8 +109,8 @@ async def enqueue_batch(request: ApiRequest[NoQuery, BatchInput]) -> ApiResponse
             await asyncio.sleep(0)
     if not isinstance(request.body.then, UnsetType):
         batch = [*builder.group(batch, request.body.then)]
-    tasks, is_repeat = await enqueue_tasks(request, batch, request_key(request.http))
-    return ApiResponse(value=EnqueuedBatch(tasks=tasks), headers=_replay_header(is_repeat))
+    tasks, replayed = await enqueue_tasks(request, batch, request_key(request.http))
+    return ApiResponse(value=EnqueuedBatch(tasks=tasks), headers=replayed)
 
 
 @enqueues(
@@ -186,7 +186,3 @@ async def _enqueue_lines(request: AnyRequest, batch: list[NewTask]) -> AsyncIter
     for one in batch:
         tasks, _ = await enqueue_tasks(request, [one])
         yield tasks
-
-
-def _replay_header(is_repeat: bool) -> dict[str, str]:  # noqa: FBT001
-    return {"Idempotency-Replayed": "true"} if is_repeat else {}

@@ -1,6 +1,7 @@
 """Live views: the overview, and server-sent events."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -58,20 +59,12 @@ async def watch_overview(request: AnyRequest) -> StreamingResponse:
 async def watch_task(request: AnyRequest) -> StreamingResponse:
     """Watch a task: an event `task` now and after each change, until it has ended."""
     task = await task_in_path(request)
-    waiter, closing = request.service.waiter, request.service.closing
 
     async def read() -> TaskDocument:
         return task_document(await task_in_path(request), request.caller.may_see)
 
-    return _stream(
-        _events(
-            request,
-            "task",
-            read,
-            lambda: waiter.wait(task.id, POLL_SECONDS, closing),
-            is_last=lambda seen: seen.state in ENDED,
-        )
-    )
+    pause = partial(request.service.waiter.wait, task.id, POLL_SECONDS, request.service.closing)
+    return _stream(_events(request, "task", read, pause, is_last=lambda seen: seen.state in ENDED))
 
 
 async def _events(

@@ -1,13 +1,14 @@
 """Limits on running tasks and on rates of starts, and their use."""
 
+from collections import defaultdict
 from typing import Annotated, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from ..._client.declarations import check_limit
-from ..._documents.limits import LimitDocument, LimitList, limit_document, limit_documents
+from ..._documents.limits import LimitDocument, LimitList, limit_document
 from ..._model.key import Scope
-from ..._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING
+from ..._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING, Usage
 from ..._policy.order.limit_options import LimitOptions, changed_limit, new_limit
 from ..input_fields import Name, Why, given_fields
 from ..operation import AnyRequest, ApiRequest, NoQuery, Operations
@@ -52,7 +53,11 @@ class LimitChangesInput(Struct, kw_only=True, forbid_unknown_fields=True):
 async def list_limits(request: AnyRequest) -> LimitList:
     """List limits and their use."""
     found = request.operator().limits
-    return LimitList(items=limit_documents(await found.list(), await found.usages()))
+    listed = await found.list()
+    used: dict[str, list[Usage]] = defaultdict(list)
+    for usage in await found.usages():
+        used[usage.limit].append(usage)
+    return LimitList(items=[limit_document(one, used[one.name]) for one in listed])
 
 
 @limits("GET", "/limits/{name}", Scope.READ)

@@ -1,10 +1,8 @@
 """Queues: counts, pause and resume, settings."""
 
-from datetime import timedelta
 from typing import Annotated, cast
 
-from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import asdict
+from msgspec import UNSET, Meta, Struct, UnsetType, convert
 
 from ..._documents.fields import Seconds
 from ..._documents.queues import QueueDocument, QueueList, RetentionDocument, queue_documents
@@ -96,10 +94,6 @@ async def _documents(request: AnyRequest) -> list[QueueDocument]:
 def _changes(body: QueueChangesInput) -> QueueChanges:
     given = given_fields(body, QueueChanges.__annotations__)
     if isinstance(body.retention, RetentionDocument):
-        given["retention"] = Retention(
-            **{
-                state: None if seconds is None else timedelta(seconds=seconds)
-                for state, seconds in asdict(body.retention).items()
-            }
-        )
+        # not strict, so that numbers are read as seconds
+        given["retention"] = convert(body.retention, Retention, from_attributes=True, strict=False)
     return cast("QueueChanges", given)

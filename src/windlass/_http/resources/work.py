@@ -185,12 +185,8 @@ async def claim(request: ApiRequest[NoQuery, ClaimInput]) -> ClaimedTasks:
     """Claim up to `limit` ready tasks. With `wait`, respond as soon as there are any."""
     body = request.body
     request.caller.require_work_on(body.queues)
-    wanted = Claim(
-        session=_own_session(request, body.session),
-        queues=tuple(body.queues),
-        limit=body.limit,
-        number=body.number,
-    )
+    session = _own_session(request, body.session)
+    wanted = Claim(session=session, queues=tuple(body.queues), limit=body.limit, number=body.number)
     await request.service.store.open()
     found = await request.service.store.claim(wanted)
     if not found and body.wait:

@@ -27,7 +27,8 @@ def refuse_duplicate_names(body: bytes) -> None:
     if end is not None:
         path = _path(body, end)
         code = "invalid-payload" if any(part in _OPAQUE for part in path) else "invalid-request"
-        raise Problem(code, f"an object has the same name twice - at `{_place(path)}`")
+        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+        raise Problem(code, f"an object has the same name twice - at `${place}`")
 
 
 def _may_have_duplicates(body: bytes) -> bool:
@@ -89,7 +90,3 @@ def _name(token: bytes) -> bytes:
         return str(json.loads(text)).encode("utf-8", "surrogatepass")
     except ValueError:  # not a valid escape: the decoder reports it
         return text[1:-1]
-
-
-def _place(path: list[str | int]) -> str:
-    return "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)

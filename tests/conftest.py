@@ -1,5 +1,6 @@
 """What all tests share: hypothesis profiles, and real servers for those that ask."""
 
+import gc
 import os
 import signal
 
@@ -17,3 +18,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 # Jobs that a shell starts in the background ignore SIGINT, and so would each process that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the thousands of collected tests: they stay until the end."""
+    gc.collect()
+    gc.freeze()

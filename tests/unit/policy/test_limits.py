@@ -25,6 +25,7 @@ from windlass._policy.order.limits import (
     needs_lock,
     permits_of,
     regroups_tasks,
+    seconds_to_fill,
     split_key,
     tokens_at,
 )
@@ -263,6 +264,14 @@ def test_the_ledger_knows_of_a_clock_that_was_set_back(at: datetime | None, rewo
     ledger.enter(Permit(Limit(name="s", rate=1), ""), PermitUsage(0, 0.5, NOW))
 
     assert ledger.is_rewound == rewound
+
+
+def test_tokens_are_complete_after_the_time_to_fill_and_not_before() -> None:
+    limit, spent = Limit(name="r", rate=2, burst=5), PermitUsage(0, 0.0, NOW)
+    full = NOW + timedelta(seconds=seconds_to_fill(limit))
+
+    assert tokens_at(limit, spent, full) == 5
+    assert tokens_at(limit, spent, full - timedelta(milliseconds=1)) < 5
 
 
 def test_a_quiet_time_fills_up_to_the_burst_and_no_more() -> None:

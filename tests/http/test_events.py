@@ -31,20 +31,21 @@ QUIET = 0.5  # seconds for which nothing may come, where nothing has changed
 
 
 class Heard:
-    """What one listener hears: events as (name, value); a ping is a name without one."""
+    """What one listener hears: events as (name, value); a keep-alive is a name without one."""
 
     def __init__(self, response: httpx2.Response) -> None:
         self.response = response
         self._lines = response.aiter_lines()
 
-    async def next(self) -> tuple[str, Any]:
-        """The next event; StopAsyncIteration once the stream has ended."""
+    async def next(self, *, keep_alive: bool = False) -> tuple[str, Any]:
+        """The next event or, if asked for, keep-alive; StopAsyncIteration once the stream has ended."""
         async with asyncio.timeout(10):
             name = ""
             async for line in self._lines:
                 if line.startswith(": "):
                     assert await anext(self._lines) == ""
-                    return line[2:], None
+                    if keep_alive:
+                        return line[2:], None
                 if line.startswith("event: "):
                     name = line[7:]
                 elif line.startswith("data: "):
@@ -126,7 +127,7 @@ class TestOverview:
         monkeypatch.setattr(events, "PING_SECONDS", 0.1)
         async with listening(live) as heard:
             assert (await heard.next())[0] == "overview"
-            assert [await heard.next() for _ in range(3)] == [("keep-alive", None)] * 3
+            assert [await heard.next(keep_alive=True) for _ in range(3)] == [("keep-alive", None)] * 3
 
     async def test_a_store_that_is_away_is_a_problem(self, live: Api, watch: Watch) -> None:
         watch.then("count", Fault.BEFORE)
@@ -239,7 +240,7 @@ class TestTask:
         made = await live.enqueue()
         async with listening(live, f"/tasks/{made}/events") as heard:
             await heard.next()
-            assert await heard.next() == ("keep-alive", None)
+            assert await heard.next(keep_alive=True) == ("keep-alive", None)
 
 
 class TestKeys:

@@ -144,7 +144,7 @@ async def test_a_child_that_died_while_idle_costs_nobody_an_attempt(app: App) ->
 
 
 async def test_a_child_out_of_time_is_killed_with_all_that_it_started(app: App, tmp_path: Path) -> None:
-    handle = await child_tasks.spawn_and_wait.using(timeout=1, max_attempts=1).aenqueue(
+    handle = await child_tasks.spawn_and_wait.using(timeout=3, max_attempts=1).aenqueue(
         str(tmp_path / "pids")
     )
     await drained(app)

@@ -5,6 +5,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 # Tests start hundreds of processes, and each starts half a second faster with cached bytecode.
 unexport PYTHONDONTWRITEBYTECODE
+CORE := windlass._model,windlass._policy
 COVERAGE := .coverage.core
 # Tests of real processes wait half of the time, so three run at once; naming their files spares collecting all.
 SYSTEM = $(shell grep -rl --include='test_*.py' 'mark\.system' tests)
@@ -66,7 +67,7 @@ tidy: setup
 
 .PHONY: core
 core: setup ## Run unit tests; every branch of _model and _policy must be covered
-	$(call step,unit,the core,$(BIN)/coverage run --data-file=$(COVERAGE) --source=windlass._model,windlass._policy -m pytest -q tests/unit)
+	$(call step,unit,the core,$(BIN)/coverage run --data-file=$(COVERAGE) --source=$(CORE) -m pytest -q tests/unit)
 	$(call step,coverage,100 % of the core,$(BIN)/coverage report --data-file=$(COVERAGE) --fail-under=100)
 
 .PHONY: format

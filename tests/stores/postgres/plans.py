@@ -24,7 +24,8 @@ from .conftest import new_schema
 Node = dict[str, Any]
 
 SERVERS = tuple(sample(["postgres_newest"], ["postgres15"]))
-YESTERDAY = datetime.now(UTC).date() - timedelta(days=1)
+NOW = datetime.now(UTC)  # once, as midnight may pass during a run
+YESTERDAY = NOW.date() - timedelta(days=1)
 GUARDED = re.compile(r"task|history(_\w+)?|idempotency|dependency|attempt|permit|bucket")
 
 # -- what is in the tables ---------------------------------------------------------------------------
@@ -149,7 +150,7 @@ class Stores:
 async def _make(server: Postgres, fill: Callable[[Tables], None]) -> str:
     url = new_schema(server.url)
     connections = Connections(parse(url))
-    await schema.ensure(connections)
+    await schema.ensure(connections, NOW)
     days = [YESTERDAY - timedelta(days=n) for n in range(1, DAYS + 1)]
     await partitions.ensure_days(connections, days)
     await connections.close()

@@ -357,7 +357,9 @@ FROM {schema}.history) AS t GROUP BY 1, 2 ORDER BY 1, 2"
         self, filled: Connections, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(counts, "MAX_COUNTED", 600)
-        today = NOW.replace(hour=0, minute=0, second=0, microsecond=0)
+        (today,) = await run(
+            filled, "SELECT date_trunc('day', max(finished_at), 'UTC') FROM {schema}.history"
+        )
         ended = (State.COMPLETED, State.CANCELLED)
 
         for where in (

@@ -7,7 +7,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 CORE := windlass._model,windlass._policy
 COVERAGE := .coverage.core
-# Tests of real processes wait half of the time, so three run at once; naming their files spares collecting all.
+# Naming the files of these tests spares collecting all.
 SYSTEM = $(shell grep -rl --include='test_*.py' 'mark\.system' tests)
 SAMPLE = $(if $(filter full,$(WINDLASS_TESTS)),,and not full)
 
@@ -44,7 +44,7 @@ test-all: test ## Run the whole gate on every store and server, with all example
 .PHONY: pytest
 pytest: setup
 	@printf '  %-8s %s\n' 'pytest' 'all but real processes'
-	@$(BIN)/pytest --no-header -q -n 2 --dist worksteal --ignore=tests/unit --ignore=tests/test_tidy.py -m 'not system and not chaos $(SAMPLE)'
+	@$(BIN)/pytest --no-header -q -n 3 --dist worksteal --ignore=tests/unit --ignore=tests/test_tidy.py -m 'not system and not chaos $(SAMPLE)'
 	@printf '  %-8s %s\n' 'pytest' 'real processes, kills and outages'
 	@$(BIN)/pytest --no-header -q -n 3 --dist worksteal -m 'system and not chaos $(SAMPLE)' $(SYSTEM)
 

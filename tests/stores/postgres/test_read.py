@@ -20,7 +20,8 @@ from windlass._stores.postgres.connection.address import parse
 from windlass._stores.postgres.connection.client import Connections
 from windlass._stores.postgres.read import count as counts
 from windlass._stores.postgres.read import find
-from windlass._stores.postgres.script import Query, Row
+from windlass._stores.postgres.rows import Row
+from windlass._stores.postgres.script import Query
 
 from .conftest import new_schema
 

@@ -19,7 +19,8 @@ from .enqueue.plain import RecentIds
 from .notify import WakeHub
 from .own_transaction import PsycopgPool
 from .queue_layout import Environment, QueueLayout
-from .script import Query, Row, Script
+from .rows import Row
+from .script import Query, Script
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from ..._model.queue import QueueSettings
 from ..._model.task import NewTask, TaskId
 from ..._policy.order.lanes import lane_of
 from ..._policy.order.limits import Subject, limit_key, limits_in_queue
-from .script import Row
+from .rows import Row
 
 FRESH_SECONDS = 2.0
 """How long a layout is used before it is read again."""

@@ -1,19 +1,61 @@
-"""Convert rows to tasks, and tasks to rows."""
+"""The columns of a task; convert rows to tasks, and tasks to rows."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
 from ..._model.attempt import Attempt
 from ..._model.state import State
 from ..._model.task import Error, NewTask, Progress, Task, TaskId, is_task_id
-from .queue_layout import Placement
-from .script import Row
+
+if TYPE_CHECKING:
+    from .queue_layout import Placement
+
+Row: TypeAlias = Sequence[Any]
 
 HISTORY = (State.COMPLETED, State.CANCELLED)
 """The states of tasks in the history; all others are in the table of tasks."""
+
+# Given when a task is enqueued, with their SQL types; in the order of `plain_row`, then of `new_row`.
+_PLAIN = {
+    "id": "uuid",
+    "type": "text",
+    "payload": "bytea",
+    "root": "uuid",
+    "queue": "text",
+    "tenant": "text",
+    "priority": "integer",
+    "boost": "bigint",
+    "max_attempts": "integer",
+    "timeout": "interval",
+    "next": "bytea",
+    "result_into": "text",
+    "secret": "text",
+    "trace": "text",
+    "enqueued_by": "text",
+}
+_PLACED = {"stripe": "smallint", "lane": "text", "key": "text"}
+_CHECKED = {"idempotency_key": "text", "fingerprint": "text", "after": "text"}
+NEW_TYPES = _PLAIN | _PLACED | _CHECKED | {"awaited": "boolean"}
+BEFORE_NEW = 4
+"""Parameters of enqueue.sql and enqueue_one.sql before the new columns: clock, run_at, delay, waiting."""
+
+PLAIN_COLUMNS = (*_PLAIN, *_PLACED)
+"""The columns of `plain_row`."""
+
+NEW_COLUMNS = BEFORE_NEW - 1 + len(NEW_TYPES)
+"""How many columns `new_row` has."""
+
+# What an end does not change.
+FIXED_COLUMNS = (*_PLAIN, *_CHECKED, "created_at", "claimed_at")
+LEASED_COLUMNS = (
+    *FIXED_COLUMNS, "attempt", "fence", "run_at", "session", "worker", "cancel_requested", "error_type",
+    "error_message", "error_traceback", "duration", "unhandled_since",
+)  # fmt: skip
+TASK_COLUMNS = (*LEASED_COLUMNS, "state", "finished_at", "progress_fraction", "progress_message", "result")
+NOT_IN_HISTORY = {"session": "NULL::text", "unhandled_since": "NULL::timestamptz"}
 
 _STATES = {state.value: state for state in State}
 _texts = msgspec.json.Decoder(tuple[str, ...])
@@ -91,14 +133,14 @@ def listed(texts: tuple[str, ...]) -> str | None:
     return _encoder.encode(texts).decode() if texts else None
 
 
-def new_row(new: NewTask, placement: Placement, *, awaited: bool = False, waiting: bool = False) -> Row:
+def new_row(new: NewTask, placement: "Placement", *, awaited: bool = False, waiting: bool = False) -> Row:
     """Return the parameters of enqueue.sql for one task, after the clock."""
     checked = (new.idempotency_key, new.fingerprint, listed(new.after))
     return (new.run_at, new.delay, waiting, *plain_row(new, placement), *checked, awaited)
 
 
-def plain_row(new: NewTask, placement: Placement) -> Row:
-    """Return the columns of a task without key, fingerprint or predecessors: statements.PLAIN_COLUMNS."""
+def plain_row(new: NewTask, placement: "Placement") -> Row:
+    """Return the columns of a task without key, fingerprint or predecessors: PLAIN_COLUMNS."""
     return (
         new.id, new.type, new.payload, new.root, new.queue, new.tenant, new.priority, new.boost,
         new.max_attempts, new.timeout, new.next, new.result_into, listed(new.secret), new.trace,

@@ -15,9 +15,8 @@ from ..rules.admission import admit, is_plain
 from ..rules.questions import Rule
 from .enqueue.plain import insert_columns, insert_plain
 from .queue_layout import Environment
-from .rows import columns_of, error_columns, ids_of, new_row
+from .rows import NEW_COLUMNS, columns_of, error_columns, ids_of, new_row
 from .script import Script, answered, fetch, pairs, value
-from .statements import NEW_COLUMNS
 from .unit_of_work import UnitOfWork
 
 T = TypeVar("T")

@@ -9,12 +9,11 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from .connection.address import Address
+from .rows import Row
 from .statements import statement
 
 Q = TypeVar("Q")
 T = TypeVar("T")
-
-Row: TypeAlias = Sequence[Any]
 
 
 class Query(NamedTuple):

@@ -11,9 +11,9 @@ from ..rules import refusals
 from ..rules.questions import Rule
 from ..rules.sessions import release_unacknowledged_claims
 from .queue_layout import Environment
-from .rows import columns_of, ids_of, read_leased
+from .rows import Row, columns_of, ids_of, read_leased
 from .rule_player import transact
-from .script import Query, Row, Script, fetch, value
+from .script import Query, Script, fetch, value
 from .unit_of_work import UnitOfWork
 
 _encoder = msgspec.json.Encoder()

@@ -9,9 +9,9 @@ from ..._model.task import TaskId
 from ..._model.verdict import Complete, Receipt, Settlement
 from ..rules.settlement import settle as settle_rule
 from .queue_layout import Environment, Stripe
-from .rows import read_leased
+from .rows import Row, read_leased
 from .rule_player import transact
-from .script import Query, Row, Script
+from .script import Query, Script
 from .statements import settle_from_lanes_statement, settle_statement
 
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from ..._model.state import ENDED, State, Verb, targets
 from ..._model.task import Task, TaskId
 from .notify import Wakes
-from .rows import HISTORY, columns_of, error_columns, ids_of, read_task
-from .script import Row, Script, fetch, value
+from .rows import HISTORY, Row, columns_of, error_columns, ids_of, read_task
+from .script import Script, fetch, value
 
 _KEEP_COLUMNS, _END_COLUMNS = 18, 14
 

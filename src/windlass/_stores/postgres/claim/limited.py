@@ -17,8 +17,8 @@ from ...._policy.order.limits import PermitUsage, Subject, needs_lock
 from ...rules import claim_planner as plan
 from ...rules.claim_planner import ClaimPlanner, ClaimRules, Head, Picked
 from ..queue_layout import Environment, read_limit, read_settings
-from ..rows import columns_of, read_leased
-from ..script import Query, Row, Script, answered, fetch, pairs
+from ..rows import Row, columns_of, read_leased
+from ..script import Query, Script, answered, fetch, pairs
 from ..settle import Grant
 from ..statements import statement
 from .relayout import place_in_lanes

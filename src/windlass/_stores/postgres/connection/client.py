@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import asyncpg
 
 from ..errors import is_retryable, leaves_unanswered, means_reconnect, translated_errors
-from ..script import Query, Row, Script, play
+from ..rows import Row
+from ..script import Query, Script, play
 from .address import Address
 from .hosts import Hosts
 from .pool import Connection, Pool, close

@@ -8,9 +8,8 @@ from ...._model.task import NewTask, rank_of
 from ..connection.pool import Connection
 from ..notify import Wakes
 from ..queue_layout import Environment
-from ..rows import plain_row
-from ..script import Row
-from ..statements import PLAIN_COLUMNS, statement
+from ..rows import PLAIN_COLUMNS, Row, plain_row
+from ..statements import statement
 from .plain import ended_between, since
 
 MIN_TASKS = 1000

@@ -7,9 +7,9 @@ from functools import cache
 
 from ...._model.task import Enqueued, NewTask, TaskId
 from ..queue_layout import Environment
-from ..rows import columns_of, new_row
+from ..rows import NEW_COLUMNS, columns_of, new_row
 from ..script import Query, Script, fetch
-from ..statements import NEW_COLUMNS, statement
+from ..statements import statement
 
 _MAX_SKEW = timedelta(days=1)
 """How far apart the clocks of producers and of the database may be."""

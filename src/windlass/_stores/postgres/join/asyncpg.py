@@ -5,7 +5,7 @@ from typing import Any
 
 import asyncpg
 
-from ..script import Row
+from ..rows import Row
 from .parameters import dollars_as_text
 
 

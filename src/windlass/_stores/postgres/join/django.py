@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timezone
 from typing import Any
 
-from ..script import Row
+from ..rows import Row
 from .parameters import percent, plain_rows
 
 

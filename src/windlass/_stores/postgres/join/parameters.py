@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ....errors import StoreError
-from ..script import Row
+from ..rows import Row
 
 _NUMBER = re.compile(r"\$(\d+)")
 _CAST = re.compile(r"\$(\d+)::")

@@ -15,7 +15,7 @@ from psycopg.types.bool import BoolBinaryLoader, BoolDumper
 from psycopg.types.datetime import IntervalBinaryLoader, TimestamptzBinaryLoader
 from psycopg.types.string import ByteaBinaryLoader, StrDumperUnknown, TextBinaryLoader
 
-from ..script import Row
+from ..rows import Row
 from .parameters import dollars
 
 C = TypeVar("C", bound="psycopg.Connection[Any] | psycopg.AsyncConnection[Any]")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....errors import NotSupported
-from ..script import Row
+from ..rows import Row
 from .parameters import dollars_as_text, percent, plain_rows
 
 

@@ -13,7 +13,8 @@ from ...rules.admission import is_plain
 from .. import rule_player, schema
 from .. import settle as settlement
 from ..queue_layout import Environment
-from ..script import Query, Row, Script, fetch
+from ..rows import Row
+from ..script import Query, Script, fetch
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from ...._model.record import KINDS, Audit, Record
 from ...._model.state import State
 from ...._model.task import Task, TaskId, is_task_id
 from ...records import record_rows, slice_of
-from ..rows import read_attempt, read_task
-from ..script import Query, Row, Source
+from ..rows import Row, read_attempt, read_task
+from ..script import Query, Source
 from ..statements import compose
 from .filters import (
     TASK,

@@ -15,7 +15,8 @@ from ...findings import error, fine, warning
 from ...migrations import Step, standing
 from .. import schema
 from ..connection.client import Connections
-from ..script import Query, Row
+from ..rows import Row
+from ..script import Query
 from . import partitions
 
 MAX_CLOCK_SKEW = timedelta(seconds=2)

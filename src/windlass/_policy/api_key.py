@@ -31,7 +31,7 @@ class PresentedKey(Struct, frozen=True):
     secret: str
 
     def __repr__(self) -> str:
-        return f"Sent(id={self.id!r}, secret=…)"
+        return f"PresentedKey(id={self.id!r}, secret=…)"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         return [("id", self.id)]

@@ -10,7 +10,7 @@ from ..._model.queue import Retention
 from ..._model.state import State
 from ..._model.task import Enqueued, Task
 from ...errors import DuplicateTask, IdempotencyConflict, NotFound
-from .steps import ManualWorker, StoreTest, a_task, bury, complete, retry, some_tasks
+from .steps import FIELDS, ManualWorker, StoreTest, a_task, bury, complete, retry, some_tasks
 
 AT_ONCE = Retention(completed=timedelta(0), cancelled=timedelta(0), dead=timedelta(0))
 KEY = {"idempotency_key": "k", "idempotency_digest": "d"}
@@ -21,27 +21,10 @@ class TestEnqueue(StoreTest):
     async def test_every_field_is_returned_as_it_was_given(self) -> None:
         root = await self.enqueue_one()
         self.clock.advance(timedelta(microseconds=123_457))
-        new = a_task(
-            type="reports.weekly",
-            payload=b'{"n": 1,"s":"\\u00e9"}',
-            root=root,
-            queue="reports",
-            tenant="acme",
-            priority=-3,
-            boost=-180_000,
-            run_at=self.clock.now() + timedelta(microseconds=654_321),
-            max_attempts=3,
-            timeout=timedelta(seconds=1.5),
-            idempotency_key="key",
-            idempotency_digest="digest",
-            fingerprint="print",
-            next=b'[{"id":"x"}]',
-            after=(root,),
-            result_into="results",
-            secret=("password", "token"),
-            trace="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-            enqueued_by="web",
-        )
+        due = self.clock.now() + timedelta(microseconds=654_321)
+        new = a_task(root=root, run_at=due, after=(root,), **FIELDS)
+        usual = a_task()
+        assert [name for name in _GIVEN if getattr(new, name) == getattr(usual, name)] == ["delay"]
 
         await self.store.enqueue([new])
 
@@ -49,7 +32,7 @@ class TestEnqueue(StoreTest):
             state=State.WAITING,
             attempt=0,
             fence=0,
-            run_at=self.clock.now() + timedelta(microseconds=654_321),
+            run_at=due,
             created_at=self.clock.now(),
             **{name: getattr(new, name) for name in Task.__struct_fields__ if name in _GIVEN},
         )

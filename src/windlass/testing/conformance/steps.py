@@ -32,6 +32,27 @@ BOOM = Error(type="ValueError", message="boom")
 OPERATOR = By(who="ada", why="a test")
 EVERYTHING = Filter()
 
+FIELDS: dict[str, Any] = {
+    "type": "reports.weekly",
+    "payload": b'{"n": 1,"s":"\\u00e9"}',
+    "queue": "reports",
+    "tenant": "acme",
+    "priority": -3,
+    "boost": -180_000,
+    "max_attempts": 3,
+    "timeout": timedelta(seconds=1.5),
+    "idempotency_key": "key",
+    "idempotency_digest": "digest",
+    "idempotency_for": timedelta(days=30),
+    "fingerprint": "print",
+    "next": b'[{"id":"x"}]',
+    "result_into": "results",
+    "secret": ("password", "token"),
+    "trace": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    "enqueued_by": "web",
+}
+"""An unusual value of every field of a new task that needs no other task and no clock."""
+
 
 def a_task(**changes: Any) -> NewTask:
     """Return a valid task with a new id; `changes` are fields of NewTask."""

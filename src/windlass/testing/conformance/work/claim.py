@@ -11,6 +11,7 @@ from ...._model.state import State
 from ...._model.task import TaskId
 from ....errors import SessionLost
 from ..steps import (
+    FIELDS,
     LEASE,
     Ending,
     ManualWorker,
@@ -37,6 +38,12 @@ class TestClaim(StoreTest):
         assert (task.session, task.worker, task.claimed_at) == (worker.session, "w7", self.clock.now())
         assert (claimed.lease.task_id, claimed.lease.fence) == (task_id, 1)
         assert await self.load(task_id) == task
+
+    @pytest.mark.parametrize("field", FIELDS)
+    async def test_a_claimed_task_is_as_it_was_enqueued(self, worker: ManualWorker, field: str) -> None:
+        claimed = await self.enqueue_and_claim(worker, **{field: FIELDS[field]})
+
+        assert claimed.task == await self.load(claimed.task.id)
 
     async def test_a_claimed_task_is_not_claimed_again(self) -> None:
         first, second = await self.new_worker(), await self.new_worker()

@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 
 from tests.servers.postgres import Postgres
+from windlass._stores.postgres import PostgresStore
 from windlass._stores.postgres.connection.address import parse
 from windlass._stores.postgres.connection.client import Connections
 
@@ -18,6 +19,15 @@ def new_schema(url: str) -> str:
 @pytest.fixture
 def url(postgres15: Postgres) -> str:
     return new_schema(postgres15.url)
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[PostgresStore]:
+    """A store in a schema of its own."""
+    store = PostgresStore.from_url(url)
+    await store.open()
+    yield store
+    await store.close()
 
 
 @pytest.fixture

@@ -1,9 +1,6 @@
 """An operator's action on Postgres while another transaction changes the same tasks."""
 
 import asyncio
-from collections.abc import AsyncIterator
-
-import pytest
 
 from tests.loops.workers import eventually
 from windlass._model.filter import Discard, Filter
@@ -20,14 +17,6 @@ from windlass.testing.conformance.steps import (
 
 BLOCKED = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
 REPLAYED = "UPDATE {schema}.task SET state = 'ready', finished_at = NULL WHERE id = $1"
-
-
-@pytest.fixture
-async def store(url: str) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore.from_url(url)
-    await store.open()
-    yield store
-    await store.close()
 
 
 async def test_a_task_that_leaves_the_state_meanwhile_is_left_alone(store: PostgresStore) -> None:

@@ -1,7 +1,5 @@
 """The audit log in Postgres: one transaction with what it tells of, and no line lost on the way down. (I3)"""
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from windlass._model.limit import Limit
@@ -21,14 +19,6 @@ AS_OLD_CODE_DOES = """
 INSERT INTO {schema}.audit (id, at, who, why, action, task_id, detail)
 SELECT gen_random_uuid(), now(), 'ann', '', 'cancel', '{task}', ''
 """
-
-
-@pytest.fixture
-async def store(url: str) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore.from_url(url)
-    await store.open()
-    yield store
-    await store.close()
 
 
 async def execute(connections: Connections, sql: str) -> list[tuple[object, ...]]:

@@ -1,7 +1,6 @@
 """Claims that begin where the last one did: only while it pays, and never past what is there."""
 
 import json
-from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
@@ -10,14 +9,6 @@ from windlass._stores.postgres import PostgresStore
 from windlass._stores.postgres.claim.fifo import SLOWDOWN, StartPositions
 from windlass._stores.postgres.queue_layout import START
 from windlass.testing.conformance.steps import a_task, complete, settle, some_tasks, worker_on
-
-
-@pytest.fixture
-async def store(url: str) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore.from_url(url)
-    await store.open()
-    yield store
-    await store.close()
 
 
 class Learning:

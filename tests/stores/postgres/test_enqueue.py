@@ -1,7 +1,7 @@
 """Many at once: by COPY, by arrays, and enqueues of one event loop together."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -15,14 +15,6 @@ from windlass._stores.postgres.enqueue.coalesce import Coalescer
 from windlass._stores.postgres.enqueue.copy import MIN_TASKS
 from windlass.errors import DuplicateTask, StoreUnavailable
 from windlass.testing.conformance.steps import a_task, complete, load, settle, some_tasks, worker_on
-
-
-@pytest.fixture
-async def store(url: str) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore.from_url(url)
-    await store.open()
-    yield store
-    await store.close()
 
 
 async def number(store: PostgresStore, *states: State) -> int:

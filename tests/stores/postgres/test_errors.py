@@ -1,7 +1,5 @@
 """What the database cannot keep is refused as what it is: a value at fault, and no outage."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 from msgspec.structs import replace
 
@@ -12,14 +10,6 @@ from windlass._model.verdict import Bury
 from windlass._stores.postgres import PostgresStore
 from windlass.errors import InvalidPayload
 from windlass.testing.conformance.steps import a_task, enqueue_and_claim, settlement, state_of, worker_on
-
-
-@pytest.fixture
-async def store(url: str) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore.from_url(url)
-    await store.open()
-    yield store
-    await store.close()
 
 
 @pytest.mark.parametrize("message", ["a NUL: \0", "a lone surrogate: \ud800"])

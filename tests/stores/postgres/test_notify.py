@@ -16,14 +16,6 @@ from windlass.testing.conformance.steps import complete, enqueue_one, settle, so
 DEADLINE = 10.0
 
 
-@pytest.fixture
-async def store(url: str) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore.from_url(url)
-    await store.open()
-    yield store
-    await store.close()
-
-
 @asynccontextmanager
 async def notices(store: PostgresStore) -> AsyncIterator[list[str]]:
     """What is notified meanwhile, heard by a stranger who is not named anywhere."""

@@ -5,7 +5,7 @@ import logging
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -248,6 +248,34 @@ async def test_one_that_was_undone_is_the_attempts_one_too(app: App, orders: Ord
             insert(ctx, connection)
 
     handle = await order.aenqueue()  # type: ignore[call-arg]
+    await drained(app)
+
+    task = await handle.task()
+    assert (task.state, orders()) == (State.DEAD, [])
+    assert task.error is not None
+    assert "has already used its transaction" in task.error.message
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+async def test_the_same_transaction_cannot_be_entered_again(app: App, orders: Orders, blocking: bool) -> None:
+    @app.task(name="async", max_attempts=1)
+    async def order(*, ctx: Context) -> None:
+        transaction = ctx.transaction()
+        with suppress(ValueError):
+            async with transaction:
+                raise ValueError("undone")
+        async with transaction as connection:
+            insert(ctx, connection)
+
+    @app.task(name="blocking", max_attempts=1)
+    def order_in_thread(*, ctx: Context) -> None:
+        transaction = ctx.transaction()
+        with suppress(ValueError), transaction:
+            raise ValueError("undone")
+        with transaction as connection:
+            insert(ctx, connection)
+
+    handle = await (order_in_thread if blocking else order).aenqueue()  # type: ignore[call-arg]
     await drained(app)
 
     task = await handle.task()

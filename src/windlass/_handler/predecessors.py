@@ -9,7 +9,10 @@ from ..signals import Fatal
 
 
 async def payload_with_results(store: Store, task: Task) -> bytes:
-    """Add the results that a task takes. Raises Fatal if a predecessor has not completed or was pruned."""
+    """Return the payload, with the predecessors' results in it if the task takes them.
+
+    Raises Fatal if a predecessor has not completed, or its record was pruned.
+    """
     if task.result_into is None or not task.after:
         return task.payload
     found = await store.find(Filter(ids=task.after), Page(limit=len(task.after)))

@@ -18,7 +18,10 @@ _DEFAULT_BACKOFF = Backoff()
 
 
 class HandlerSpec:
-    """A handler, its name, its tasks' defaults and its retry rules. Immutable. Raises InvalidOption."""
+    """A handler, its name, its tasks' defaults and its retry rules. Immutable.
+
+    Raises InvalidOption if one of them is wrong.
+    """
 
     __slots__ = ("backoff", "defaults", "fatal", "handler", "is_async", "name", "process", "signature")
 

@@ -51,10 +51,10 @@ class Effects(Struct, eq=False):
         """Return a transaction that completes the task. Raises NotSupported, Refused."""
         require(self._store, Capability.JOIN, "complete a task inside a transaction")
         self._check_first()
-        return CompletingTransaction(self._completing(result), self._completing_in_thread(result))
+        return CompletingTransaction(self, result)
 
     @asynccontextmanager
-    async def _completing(self, result: object) -> AsyncIterator[Any]:
+    async def completing(self, result: object) -> AsyncIterator[Any]:
         """Begin; settle and commit at the end of the block. On the event loop."""
         with self._block():
             async with self._store.transaction() as connection:
@@ -64,7 +64,7 @@ class Effects(Struct, eq=False):
                 self._check(await receipts if isinstance(receipts, Awaitable) else receipts)
 
     @contextmanager
-    def _completing_in_thread(self, result: object) -> Iterator[Any]:
+    def completing_in_thread(self, result: object) -> Iterator[Any]:
         """Begin; settle and commit at the end of the block. In this thread."""
         with self._block(), self._store.transaction() as connection:
             self._is_open = True
@@ -170,13 +170,18 @@ class Effects(Struct, eq=False):
         return TaskFinished(f"task {self._run.task.id} has already completed in its transaction")
 
 
-class CompletingTransaction(Struct, frozen=True):
+class CompletingTransaction:
     """A transaction that completes the task: `async with` on the event loop, `with` in a thread."""
 
-    _block: AbstractAsyncContextManager[Any]
-    _blocking: AbstractContextManager[Any]
+    __slots__ = ("_block", "_blocking", "_effects", "_result")
+
+    def __init__(self, effects: Effects, result: object) -> None:
+        self._effects = effects
+        self._result = result
 
     async def __aenter__(self) -> Any:
+        # A block for each entry: the second one is refused with a message that says why.
+        self._block: AbstractAsyncContextManager[Any] = self._effects.completing(self._result)
         return await self._block.__aenter__()
 
     async def __aexit__(
@@ -187,6 +192,7 @@ class CompletingTransaction(Struct, frozen=True):
     def __enter__(self) -> Any:
         if _is_on_a_loop():
             raise UsageError("this would block the event loop; use `async with ctx.transaction()`")
+        self._blocking: AbstractContextManager[Any] = self._effects.completing_in_thread(self._result)
         return self._blocking.__enter__()
 
     def __exit__(

@@ -9,6 +9,7 @@
     ├─ Refused           valid, but not possible in the present state
     │  ├─ DuplicateTask       a task with the same fingerprint has not ended
     │  ├─ IdempotencyConflict the idempotency key belongs to a different request
+    │  ├─ Conflict            the record was changed by someone else meanwhile
     │  ├─ TaskFinished        the task has already ended
     │  ├─ LeaseLost           the lease has ended: the task was claimed again, or settled
     │  └─ SessionLost         the worker's session has ended; open a new one
@@ -84,6 +85,10 @@ class IdempotencyConflict(Refused):
     def __init__(self, message: str, *, standing: str) -> None:
         super().__init__(message)
         self.standing = standing
+
+
+class Conflict(Refused):
+    """The record is not as expected: someone else changed it meanwhile. Read it again and retry."""
 
 
 class TaskFinished(Refused):

@@ -14,7 +14,7 @@ from .._store.protocol import Store
 from .._webhook import WebhookResponse, alert_message, deliver
 from ..alerts import checked_secret
 from ..errors import InvalidOption, NotFound
-from .declarations import list_records
+from .records import list_records
 
 
 class AlertStatus(Struct, frozen=True, kw_only=True):

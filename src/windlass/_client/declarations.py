@@ -4,9 +4,10 @@ What the store holds applies. A declaration is stored when it is new or has chan
 until then an operator's changes stay. So restarting a worker undoes nothing, and deploying a new number does.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec.structs import asdict
@@ -19,10 +20,9 @@ from .._model.record import Declaration, Record
 from .._policy.input.options import checked_name
 from .._policy.order.limit_options import LimitOptions, check_field, new_limit
 from .._policy.order.queue_options import QueueChanges, changed_queue
-from .._store.protocol import Store, all_records
+from .._store.protocol import Store
 from ..errors import InvalidOption
-
-R = TypeVar("R", bound=Record)
+from .records import change_record, list_records
 
 
 class Declarations:
@@ -62,13 +62,13 @@ class Declarations:
         queues = {settings.name: settings for settings in await list_records(store, QueueSettings)}
         if self._queues or self._limits or self._alerts:
             published = {one.name: one.body for one in await list_records(store, Declaration)}
-            declared: dict[str, tuple[Record, str]] = {}
             for name, options in self._queues.items():
                 key, body = f"queue/{name}", _body(options)
-                queues.setdefault(name, QueueSettings(name=name))
                 if published.get(key) != body:
-                    queues[name] = merged(queues[name], options, published.get(key))
-                declared[key] = queues[name], body
+                    change = partial(_redeclared, name, options, published.get(key))
+                    queues[name] = await change_record(store, QueueSettings, name, change)
+                    await store.put(Declaration(name=key, body=body))
+            declared: dict[str, tuple[Record, str]] = {}
             for limit in self._limits.values():
                 given = {option: value for option, value in asdict(limit).items() if value is not None}
                 declared[f"limit/{limit.name}"] = limit, _body(given)
@@ -96,6 +96,12 @@ def exact(settings: QueueSettings, options: QueueChanges) -> QueueChanges:
     return chosen
 
 
+def _redeclared(
+    name: str, options: QueueChanges, before: str | None, stored: QueueSettings | None
+) -> QueueSettings:
+    return merged(stored or QueueSettings(name=name), options, before)
+
+
 def merged(settings: QueueSettings, options: QueueChanges, before: str | None) -> QueueSettings:
     """Apply what is declared now to stored settings; reset what was declared `before` and is no longer."""
     former: dict[str, Any] = {} if before is None else msgspec.json.decode(before)
@@ -105,12 +111,6 @@ def merged(settings: QueueSettings, options: QueueChanges, before: str | None) -
     except InvalidOption:
         # It contradicts what an operator has set: the declaration is newer.
         return changed_queue(QueueSettings(name=settings.name, paused=settings.paused), options)
-
-
-async def list_records(store: Store, kind: type[R]) -> Sequence[R]:
-    """Open the store and return all records of a kind, by name."""
-    await store.open()
-    return await all_records(store, kind)
 
 
 def digest_of(record: Record) -> str:

@@ -13,7 +13,7 @@ from .._policy.input.options import checked_name, checked_names, parse_duration
 from .._policy.input.quote import quoted
 from .._store.protocol import Store
 from ..errors import InvalidOption, NotFound
-from .declarations import list_records
+from .records import list_records
 
 _ENTROPY = 48  # bytes; the text of a key encodes 41 of them
 _MAX_LABEL = 100

@@ -9,7 +9,7 @@ from .._policy.input.quote import quoted, suggestion
 from .._policy.order.limit_options import LimitOptions, changed_limit, new_limit
 from .._store.protocol import Store
 from ..errors import NotFound
-from .declarations import list_records
+from .records import change_record, list_records
 
 
 class Limits:
@@ -44,9 +44,14 @@ class Limits:
 
     async def change(self, name: str, **options: Unpack[LimitOptions]) -> Limit:
         """Change the given options of a limit; None removes one. Raises NotFound or InvalidOption."""
-        limit = changed_limit(await self.get(name), options)
-        await self._store.put(limit, self._by)
-        return limit
+        await self.get(name)
+
+        def change(stored: Limit | None) -> Limit:
+            if stored is None:
+                raise NotFound(f"the limit {quoted(name)} was removed meanwhile")
+            return changed_limit(stored, options)
+
+        return await change_record(self._store, Limit, name, change, self._by)
 
     async def remove(self, name: str) -> None:
         """Remove a limit; raises NotFound if there is none."""

@@ -32,9 +32,9 @@ from .._store.protocol import Finding, Migration, Promise, Store
 from ..errors import InvalidOption, Refused
 from .alerts import Alerts
 from .client import Handle
-from .declarations import list_records
 from .keys import Keys
 from .limits import Limits
+from .records import change_record, list_records
 from .schedules import Schedules
 
 DEAD = Filter(states=(State.DEAD,))
@@ -219,12 +219,12 @@ class Operator:
         the queue in the same step; None leaves that as it is. See `App.queue`. Raises InvalidOption.
         """
         checked_name(queue, "queue")
-        known = {settings.name: settings for settings in await self.queues()}
-        settings = changed_queue(known.get(queue) or QueueSettings(name=queue), changes)
-        if paused is not None:
-            settings = replace(settings, paused=paused)
-        await self._store.put(settings, self._by)
-        return settings
+
+        def change(stored: QueueSettings | None) -> QueueSettings:
+            settings = changed_queue(stored or QueueSettings(name=queue), changes)
+            return settings if paused is None else replace(settings, paused=paused)
+
+        return await change_record(self._store, QueueSettings, queue, change, self._by)
 
     async def prune(self, retention: Retention) -> int:
         """Delete ended tasks that are past this retention, or their queue's own. Returns how many."""

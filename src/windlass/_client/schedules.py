@@ -25,7 +25,8 @@ from .._policy.ticks import next_tick, ticks
 from .._store.protocol import Store
 from ..errors import DuplicateTask, InvalidOption, NotFound, Refused
 from .builder import TaskBuilder
-from .declarations import digest_of, list_records
+from .declarations import digest_of
+from .records import change_record, list_records
 
 MAX_UPCOMING = 1_000
 
@@ -108,30 +109,43 @@ class Schedules:
 
     async def put(self, schedule: Schedule, *, instead: bool = False) -> Schedule:
         """Add a schedule that is already built; one of the same name that is paused stays paused."""
-        existing = {one.name: one for one in await list_records(self._store, Schedule)}.get(schedule.name)
-        if existing is not None and not instead:
-            raise Refused(
-                f"there is already a schedule {schedule.name!r}; replace it (instead=True, --replace), or "
-                f"choose another name"
-            )
-        since = await self._store.now()
-        if existing is not None and same_rule(existing, schedule):
-            since = existing.since or since
-        schedule = replace(schedule, since=since, paused=existing is not None and existing.paused)
-        await self._store.put(schedule, self._by)
-        return schedule
+        await self._store.open()
+        now = await self._store.now()
+
+        def change(existing: Schedule | None) -> Schedule:
+            if existing is None:
+                return replace(schedule, since=now, paused=False)
+            if not instead:
+                raise Refused(
+                    f"there is already a schedule {schedule.name!r}; replace it (instead=True, --replace), "
+                    f"or choose another name"
+                )
+            since = existing.since if same_rule(existing, schedule) else None
+            return replace(schedule, since=since or now, paused=existing.paused)
+
+        return await change_record(self._store, Schedule, schedule.name, change, self._by)
 
     async def pause(self, name: str) -> None:
         """Pause a schedule: ticks until it is resumed are dropped. Raises NotFound if there is none."""
-        schedule = (await self.get(name)).schedule
-        await self._store.put(replace(schedule, paused=True), self._by)
+        await self._change(name, lambda schedule: replace(schedule, paused=True))
 
     async def resume(self, name: str) -> None:
         """Resume a paused schedule with its next tick; raises NotFound if there is none."""
-        schedule = (await self.get(name)).schedule
-        if schedule.paused:
-            resumed = replace(schedule, paused=False, since=await self._store.now())
-            await self._store.put(resumed, self._by)
+        await self._store.open()
+        now = await self._store.now()
+        await self._change(
+            name, lambda schedule: replace(schedule, paused=False, since=now) if schedule.paused else schedule
+        )
+
+    async def _change(self, name: str, change: Callable[[Schedule], Schedule]) -> None:
+        await self.get(name)
+
+        def change_stored(stored: Schedule | None) -> Schedule:
+            if stored is None:
+                raise NotFound(f"the schedule {quoted(name)} was removed meanwhile")
+            return change(stored)
+
+        await change_record(self._store, Schedule, name, change_stored, self._by)
 
     async def trigger(self, name: str) -> TaskId:
         """Enqueue a schedule's task now and return its id. Works while it is paused; its ticks do not change.

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, get_args
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from .._model.attempt import Attempt
 from .._model.filter import Action, By, Count, Dimension, Filter, Page, Slice
@@ -29,6 +29,8 @@ from .protocol import Finding, Promise, Promoted, Store
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_NULL = b"null"
 
 
 class Request(Struct, Generic[T], frozen=True):
@@ -151,9 +153,13 @@ class PutRequest(Request[None], frozen=True):
     kind: str
     record: bytes
     by: By | None = None
+    expected: bytes | None = None  # `null`: no record; left out: whatever is stored
 
     def call(self, store: Store) -> Coroutine[Any, Any, Any]:
-        return store.put(decode_record(self.kind, self.record), self.by)
+        expected: Record | UnsetType | None = UNSET
+        if self.expected is not None:
+            expected = None if self.expected == _NULL else decode_record(self.kind, self.expected)
+        return store.put(decode_record(self.kind, self.record), self.by, expected)
 
 
 class RecordsRequest(Request[Any], frozen=True):
@@ -223,8 +229,11 @@ class RemoteStore(ABC):
     def count(self, where: Filter, by: Sequence[Dimension]) -> Coroutine[Any, Any, Sequence[Count]]:
         return self.request(CountRequest(where, tuple(by)))
 
-    def put(self, record: Record, by: By | None = None) -> Coroutine[Any, Any, None]:
-        return self.request(PutRequest(record_name(type(record)), encode(record), by))
+    def put(
+        self, record: Record, by: By | None = None, expected: Record | UnsetType | None = UNSET
+    ) -> Coroutine[Any, Any, None]:
+        before = None if expected is UNSET else encode(expected)
+        return self.request(PutRequest(record_name(type(record)), encode(record), by, before))
 
     def remove(self, kind: type[Record], name: str, by: By | None = None) -> Coroutine[Any, Any, bool]:
         return self.request(RemoveRequest(record_name(kind), name, by))

@@ -23,7 +23,7 @@ from enum import Flag, StrEnum, auto
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from .._model.attempt import Attempt
 from .._model.filter import MAX_PAGE, Action, By, Count, Dimension, Filter, Page, Slice
@@ -248,11 +248,14 @@ class AskStore(Protocol):
         the same transaction.
         """
 
-    async def put(self, record: Record, by: By | None = None) -> None:
+    async def put(
+        self, record: Record, by: By | None = None, expected: Record | UnsetType | None = UNSET
+    ) -> None:
         """Insert a record or replace the one of the same kind and name.
 
-        With `by`, it is audited in the same transaction; programs and keepers pass None. Raises NotSupported
-        for a kind that only the store itself writes.
+        With `by`, it is audited in the same transaction; programs and keepers pass None. With `expected`, the
+        stored record must be equal to it, or absent for None; raises Conflict otherwise, unless the stored
+        one is already equal to `record`. Raises NotSupported for a kind that only the store itself writes.
         """
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:

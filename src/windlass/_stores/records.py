@@ -5,11 +5,13 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
+from msgspec import UNSET, UnsetType
 from msgspec.json import Decoder
 
 from .._model.filter import Page, Slice
 from .._model.queue import QueueSettings
-from .._model.record import KINDS, Audit, Session, Worker
+from .._model.record import KINDS, Audit, Record, Session, StoredRecord, Worker
+from .rules import refusals
 
 Q = TypeVar("Q")
 S = TypeVar("S")
@@ -57,3 +59,11 @@ def slice_of(found: Sequence[Q], page: Page, read: Callable[[Q], S], name: Calla
     """Read one page from rows that were selected with a limit of one more, to know whether there are more."""
     items = tuple(map(read, found[: page.limit]))
     return Slice(items=items, cursor=name(items[-1]) if items and len(found) > len(items) else None)
+
+
+def check_expected(
+    record: QueueSettings | StoredRecord, expected: Record | UnsetType | None, stored: Record | None
+) -> None:
+    """Raise Conflict unless what is stored is as expected, or is already the record that replaces it."""
+    if expected is not UNSET and stored not in (expected, record):
+        raise refusals.changed_meanwhile(record)

@@ -30,7 +30,7 @@ _PROBLEMS: dict[int, tuple[str, tuple[str, ...]]] = {
     404: ("not found", ("not-found",)),
     405: ("method not allowed", ("method-not-allowed",)),
     408: ("timed out", ("too-slow", "not-finished")),
-    409: ("conflict", ("duplicate-task", "task-finished", "lease-lost", "refused")),
+    409: ("conflict", ("duplicate-task", "task-finished", "lease-lost", "conflict", "refused")),
     410: ("gone", ("session-lost",)),
     413: ("request too large", ("too-large",)),
     415: ("unsupported media type", ("unsupported-media-type",)),

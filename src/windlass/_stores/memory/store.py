@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, NoReturn, TypeVar
 
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from ..._clock import Clock, SystemClock
@@ -32,6 +33,7 @@ from ..._store.protocol import (
 )
 from ..._timers import Timer
 from ...errors import NotSupported
+from ..records import check_expected
 from ..rules import refusals
 from ..rules.audit import audited_prune, audited_put, audited_removal
 from ..rules.claim_planner import Rotation
@@ -267,14 +269,18 @@ class MemoryStore:
             tables.wake(done)
             return done
 
-    async def put(self, record: Record, by: By | None = None) -> None:
+    async def put(
+        self, record: Record, by: By | None = None, expected: Record | UnsetType | None = UNSET
+    ) -> None:
         with self._locked() as (tables, now):
             if isinstance(record, QueueSettings):
+                check_expected(record, expected, tables.queues.get(record.name))
                 tables.queues[record.name] = record
                 tables.relayout([record.name])
                 tables.wake_queue(record.name)
             elif isinstance(record, StoredRecord):
                 before = tables.kept[type(record)].get(record.name)
+                check_expected(record, expected, before)
                 tables.kept[type(record)][record.name] = record
                 self._limit_changed(before, record)
             else:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from ..._model.filter import Action, By, Replay
 from ..._model.limit import Limit
@@ -12,6 +13,7 @@ from ..._model.record import KINDS, Record, Session, StoredRecord
 from ..._model.state import State
 from ..._model.task import TaskId
 from ..._policy.order.lanes import changes_lanes
+from ..records import check_expected
 from ..rules.actions import apply as apply_rule
 from ..rules.audit import audited_put, audited_removal
 from ..rules.questions import Rule
@@ -40,10 +42,19 @@ def apply(
 
 
 def put(
-    clock: datetime | None, record: QueueSettings | StoredRecord, by: By | None
+    clock: datetime | None,
+    record: QueueSettings | StoredRecord,
+    by: By | None,
+    expected: Record | UnsetType | None,
 ) -> Script[Collection[str | None]]:
-    """Store a record and audit it; return the queues whose tasks must be moved then (None: all queues)."""
+    """Store a record and audit it; return the queues whose tasks must be moved then (None: all queues).
+
+    Raises Conflict. The lock makes puts of the same record wait for each other, also while there is no row.
+    """
     moved: Collection[str | None] = ()
+    yield from fetch("lock_record", KINDS.get(type(record), "queue"), record.name)
+    if expected is not UNSET:
+        check_expected(record, expected, (yield from _stored(type(record), record.name)))
     if isinstance(record, QueueSettings):
         moved = yield from _put_queue(clock, record)
     elif isinstance(record, Limit):
@@ -53,6 +64,15 @@ def put(
     if by is not None:
         yield from write_audit([audited_put(record, by, (yield from value("now", clock)))])
     return moved
+
+
+def _stored(kind: type[Record], name: str) -> Script[Record | None]:
+    if kind is QueueSettings:
+        body = yield from value("queue_settings", name)
+    else:
+        body = yield from value("get_record", KINDS[kind], name)
+    stored: Record | None = None if body is None else msgspec.json.decode(body, type=kind)
+    return stored
 
 
 def _put_queue(clock: datetime | None, settings: QueueSettings) -> Script[list[str]]:

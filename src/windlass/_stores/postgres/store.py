@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import asyncpg
+from msgspec import UNSET, UnsetType
 
 from ..._clock import Clock
 from ..._model.attempt import Attempt
@@ -238,10 +239,12 @@ class PostgresStore(Database):
                 break
         return done
 
-    async def put(self, record: Record, by: By | None = None) -> None:
+    async def put(
+        self, record: Record, by: By | None = None, expected: Record | UnsetType | None = UNSET
+    ) -> None:
         if not isinstance(record, QueueSettings | StoredRecord):
             raise refusals.written_by_itself(record)
-        moved = await self.play(lambda: actions.put(self._now, record, by))
+        moved = await self.play(lambda: actions.put(self._now, record, by, expected))
         await relayout.apply_rules(self, type(record), moved)
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:

@@ -1,9 +1,18 @@
 """The errors that every store raises, worded once."""
 
 from ..._model.lease import Lease
-from ..._model.record import Record
+from ..._model.queue import QueueSettings
+from ..._model.record import KINDS, Record, StoredRecord
 from ..._model.task import NewTask, TaskId
-from ...errors import DuplicateTask, IdempotencyConflict, LeaseLost, NotFound, NotSupported, SessionLost
+from ...errors import (
+    Conflict,
+    DuplicateTask,
+    IdempotencyConflict,
+    LeaseLost,
+    NotFound,
+    NotSupported,
+    SessionLost,
+)
 
 
 def key_taken(new: NewTask, existing: TaskId) -> IdempotencyConflict:
@@ -40,3 +49,10 @@ def written_by_itself(record: Record) -> NotSupported:
 
 def not_removed(kind: type[Record]) -> NotSupported:
     return NotSupported(f"cannot remove a {kind.__name__}: the store keeps these records itself")
+
+
+def changed_meanwhile(record: QueueSettings | StoredRecord) -> Conflict:
+    kind = KINDS.get(type(record), "queue")
+    return Conflict(
+        f"the {kind} {record.name!r} was changed by someone else meanwhile; read it and try again"
+    )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar, cast
 from weakref import WeakSet
 
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from ..._clock import Clock, SystemClock
@@ -245,10 +246,12 @@ class SQLiteStore:
             if cursor is None or len(done) == limit:
                 return done
 
-    async def put(self, record: Record, by: By | None = None) -> None:
+    async def put(
+        self, record: Record, by: By | None = None, expected: Record | UnsetType | None = UNSET
+    ) -> None:
         if not isinstance(record, QueueSettings | StoredRecord):
             raise refusals.written_by_itself(record)
-        if await self._write(lambda tx: upkeep.put(tx, record, by)):
+        if await self._write(lambda tx: upkeep.put(tx, record, by, expected)):
             await self._repeat(relayout.continue_relayout)  # The keeper would do so a little later.
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:

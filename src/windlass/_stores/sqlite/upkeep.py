@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from ..._model.filter import By
 from ..._model.limit import Limit
@@ -11,6 +12,7 @@ from ..._model.record import KINDS, Record, Session, StoredRecord
 from ..._model.state import ENDED
 from ..._policy.order.limits import PermitUsage, Subject, split_key, tokens_at
 from ..._store.protocol import Promoted
+from ..records import check_expected
 from ..rules.audit import audited_prune, audited_put, audited_removal
 from ..rules.successors import abandon
 from .claim import relayout
@@ -107,8 +109,15 @@ def _past_retention(tx: Transaction, retention: Retention, limit: int) -> list[R
 # -- records ---------------------------------------------------------------------------------------
 
 
-def put(tx: Transaction, record: QueueSettings | StoredRecord, by: By | None) -> bool:
-    """Store a record, replacing the old one; return whether a relayout is unfinished."""
+def put(
+    tx: Transaction,
+    record: QueueSettings | StoredRecord,
+    by: By | None,
+    expected: Record | UnsetType | None,
+) -> bool:
+    """Store a record, replacing the old one; return whether a relayout is unfinished. Raises Conflict."""
+    if expected is not UNSET:
+        check_expected(record, expected, _stored(tx, type(record), record.name))
     if by is not None:
         write_audit(tx, [audited_put(record, by, tx.now)])
     name, body, rules = record.name, _encoder.encode(record).decode(), tx.queue_rules
@@ -117,6 +126,14 @@ def put(tx: Transaction, record: QueueSettings | StoredRecord, by: By | None) ->
         return relayout.after_settings(tx, name, rules.settings.get(name), record)
     tx.run("put_record", {"kind": KINDS[type(record)], "name": name, "body": body})
     return isinstance(record, Limit) and relayout.after_limit(tx, rules.limits_by_name.get(name), record)
+
+
+def _stored(tx: Transaction, kind: type[Record], name: str) -> Record | None:
+    if kind is QueueSettings:
+        return tx.queue_rules.settings.get(name)
+    body = tx.value("get_record", {"kind": KINDS[kind], "name": name})
+    stored: Record | None = None if body is None else msgspec.json.decode(body, type=kind)
+    return stored
 
 
 def remove(tx: Transaction, kind: type[Record], name: str, by: By | None) -> tuple[bool, bool]:

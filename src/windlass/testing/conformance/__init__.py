@@ -33,7 +33,7 @@ from .order.limits import TestCaps, TestLimitChanges, TestOthersUnaffected
 from .order.rates import TestLimitWakes, TestRates, TestUsage
 from .payloads import TestPayloads
 from .read import TestAttempts, TestCount, TestFind, TestPages
-from .records import TestAuditedRecords, TestRecords, TestStoredRecords
+from .records import TestAuditedRecords, TestExpectedRecords, TestRecords, TestStoredRecords
 from .upkeep.lead import TestLead
 from .upkeep.promote import TestPromote
 from .upkeep.prune import TestPrune
@@ -60,6 +60,7 @@ __all__ = [
     "TestDiscard",
     "TestDue",
     "TestEnqueue",
+    "TestExpectedRecords",
     "TestFairness",
     "TestFences",
     "TestFilters",

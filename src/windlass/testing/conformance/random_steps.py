@@ -253,6 +253,13 @@ class RandomSteps(RuleBasedStateMachine):
         """Pause or resume a queue, or change its retention."""
         self.pair.both(lambda store: store.put(QueueSettings(name=name, paused=paused, retention=retention)))
 
+    @rule(name=st.sampled_from(QUEUES), paused=st.booleans(), expected=st.sampled_from([None, True, False]))
+    def put_if_unchanged(self, name: str, *, paused: bool, expected: bool | None) -> None:
+        """Pause or resume a queue if its settings are as expected: absent, or only paused or not."""
+        before = None if expected is None else QueueSettings(name=name, paused=expected)
+        after = QueueSettings(name=name, paused=paused)
+        self.pair.both(lambda store: store.put(after, OPERATOR, before))
+
     @rule(kind_and_name=st.sampled_from([(QueueSettings, "a"), (Session, "s1"), (Session, "s2")]))
     def remove(self, kind_and_name: tuple[Any, str]) -> None:
         """Remove settings, or a session that may hold leases."""

@@ -1,11 +1,13 @@
 """Records: put, remove and list; and the sessions and audit entries that the store writes itself."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
 from msgspec.structs import replace
 
+from ..._client.operator import Operator
 from ..._model.alert import Alert, AlertState
 from ..._model.filter import By
 from ..._model.key import ApiKey, Scope
@@ -13,7 +15,7 @@ from ..._model.limit import Limit
 from ..._model.queue import Fairness, Ordering, QueueSettings, Retention
 from ..._model.record import Audit, Session, StoredRecord, Worker
 from ..._model.schedule import Schedule, Tick
-from ...errors import NotSupported
+from ...errors import Conflict, NotSupported
 from .steps import OPERATOR, ManualWorker, StoreTest, all_pages
 
 FULL = QueueSettings(
@@ -86,6 +88,102 @@ class TestStoredRecords(StoreTest):
 
         assert [one.name for part in pages for one in part] == sorted(names, reverse=newest_first)
         assert [len(part) for part in pages] == [2, 2, 1]
+
+
+class TestExpectedRecords(StoreTest):
+    """Compare and set: a change is refused if someone else has changed the record meanwhile."""
+
+    @every_kind
+    async def test_a_record_that_is_as_expected_is_replaced(
+        self, record: QueueSettings | StoredRecord
+    ) -> None:
+        changed = _changed(record)
+        await self.store.put(record, None, None)
+        await self.store.put(changed, None, record)
+
+        assert await self.all_records(type(record)) == (changed,)
+
+    @every_kind
+    async def test_a_record_that_has_changed_is_not_replaced(
+        self, record: QueueSettings | StoredRecord
+    ) -> None:
+        changed = _changed(record)
+        await self.store.put(changed)
+
+        for expected in (None, record):
+            async with self.refused(Conflict):
+                await self.store.put(_changed(changed), OPERATOR, expected)
+
+        assert await self.all_records(type(record)) == (changed,)
+
+    @every_kind
+    async def test_a_record_that_was_removed_is_not_put_back(
+        self, record: QueueSettings | StoredRecord
+    ) -> None:
+        async with self.refused(Conflict):
+            await self.store.put(_changed(record), OPERATOR, record)
+
+        assert await self.all_records(type(record)) == ()
+
+    @every_kind
+    async def test_repeating_a_change_after_a_lost_reply_is_harmless(
+        self, record: QueueSettings | StoredRecord
+    ) -> None:
+        changed = _changed(record)
+        await self.store.put(record)
+
+        for _ in range(2):
+            await self.store.put(changed, None, record)
+
+        assert await self.all_records(type(record)) == (changed,)
+
+    async def test_of_changes_at_the_same_time_one_is_stored(self) -> None:
+        stripes = range(2, 10)
+
+        async def attempt(number: int) -> bool:
+            try:
+                await self.store.put(QueueSettings(name="q", stripes=number), None, None)
+            except Conflict:
+                return False
+            return True
+
+        stored = await asyncio.gather(*(attempt(number) for number in stripes))
+
+        (found,) = await self.all_records(QueueSettings)
+        assert [number for number, was in zip(stripes, stored, strict=True) if was] == [found.stripes]
+
+    async def test_changes_to_different_fields_at_the_same_time_all_stand(self) -> None:
+        operator = Operator(self.store, OPERATOR)
+        await operator.set_queue("q", fairness="round_robin")
+
+        await asyncio.gather(
+            operator.pause("q"),
+            operator.set_queue("q", ageing=60),
+            *(operator.set_queue("q", weights={tenant: 7}) for tenant in "abcd"),
+        )
+
+        (found,) = await self.all_records(QueueSettings)
+        assert (found.paused, found.ordering.ageing) == (True, timedelta(minutes=1))
+        assert found.weights == dict.fromkeys("abcd", 7)
+
+
+def _changed(record: QueueSettings | StoredRecord) -> QueueSettings | StoredRecord:
+    """Another value of the same name."""
+    match record:
+        case QueueSettings(stripes=stripes):
+            return replace(record, stripes=stripes + 1)
+        case Limit(running=running):
+            return replace(record, running=(running or 0) + 1)
+        case Schedule(type=type_):
+            return replace(record, type=f"{type_}s")
+        case Tick(task_id=task_id):
+            return replace(record, task_id=f"{task_id}t")
+        case Alert(count=count):
+            return replace(record, count=count + 1)
+        case AlertState(number=number):
+            return replace(record, number=number + 1)
+        case _:
+            raise AssertionError(record)
 
 
 class TestRecords(StoreTest):

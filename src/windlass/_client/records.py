@@ -1,0 +1,49 @@
+"""Read all records of a kind, and change one without undoing a change that someone else makes meanwhile."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from .._model.filter import By
+from .._model.limit import Limit
+from .._model.queue import QueueSettings
+from .._model.record import Record
+from .._model.schedule import Schedule
+from .._store.protocol import Store, all_records
+from ..errors import Conflict
+
+R = TypeVar("R", bound=Record)
+N = TypeVar("N", QueueSettings, Limit, Schedule)
+
+MAX_TRIES = 20
+"""How often a change is tried when others change the same record at the same time."""
+
+
+async def list_records(store: Store, kind: type[R]) -> Sequence[R]:
+    """Open the store and return all records of a kind, by name."""
+    await store.open()
+    return await all_records(store, kind)
+
+
+async def change_record(
+    store: Store, kind: type[N], name: str, change: Callable[[N | None], N], by: By | None = None
+) -> N:
+    """Store what `change` makes of the record as it is stored now (None: absent), and return it.
+
+    If someone else changes the record at the same time, it is read again and `change` is called again, so
+    that both changes stand. A `change` that returns its argument stores nothing. Raises Conflict after
+    `MAX_TRIES`, and whatever `change` raises.
+    """
+    tries = 0
+    while True:
+        stored = {record.name: record for record in await list_records(store, kind)}.get(name)
+        changed = change(stored)
+        if changed is stored:
+            return changed
+        try:
+            await store.put(changed, by, stored)
+        except Conflict:
+            tries += 1
+            if tries == MAX_TRIES:
+                raise
+        else:
+            return changed

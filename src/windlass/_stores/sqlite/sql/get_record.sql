@@ -1,0 +1,4 @@
+-- One record.
+SELECT body
+FROM windlass_record
+WHERE kind = :kind AND name = :name

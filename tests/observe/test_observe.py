@@ -10,7 +10,7 @@ import pytest
 
 from tests.loops.workers import dead_worker, drained, eventually, tasks, watched, working
 from windlass import App, Backoff, Context, Fatal, Filter, Retry, Snooze, State, chain
-from windlass._model.filter import By, CancelTasks
+from windlass._model.filter import By, CancelTasks, Replay
 from windlass._model.record import Session
 from windlass._observe import observed_store as observed
 from windlass._observe.logs import JsonFormatter
@@ -317,6 +317,21 @@ async def test_what_is_remembered_of_claimed_tasks_is_small_and_bounded(
     known = app.store._claimed_tasks  # type: ignore[attr-defined]
     assert [*known] == [handle.id for handle in handles[-5:]]
     assert CANARY not in repr(known)  # large payloads are not kept in memory
+
+
+async def test_the_error_of_an_earlier_attempt_is_not_kept_in_memory(app: App) -> None:
+    @app.task(max_attempts=1)
+    async def note() -> None:
+        raise ValueError(CANARY)
+
+    handle = await note.aenqueue()
+    await drained(app)
+    await app.store.apply(Replay(by=By(who="ann")), Filter(), 1)
+    await dead_worker(app)
+
+    known = app.store._claimed_tasks  # type: ignore[attr-defined]
+    assert [*known] == [handle.id]
+    assert CANARY not in repr(known)
 
 
 async def _running(app: App) -> bool:

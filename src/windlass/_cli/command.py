@@ -2,7 +2,9 @@
 
 import asyncio
 import signal
+import threading
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
+
+_DEFAULT_HANDLERS = {signal.SIGINT: signal.default_int_handler}
 
 
 class Cli:
@@ -90,19 +94,20 @@ class Cli:
             app.operator = app.operator.acting_as(self.by)
 
         async def session() -> T:
-            cancel_on(signal.SIGINT)
-            try:
-                if not create:
-                    await _require_existing(app)
-                return await work()
-            finally:
-                await app.close()
+            with cancelled_by(signal.SIGINT):
+                try:
+                    if not create:
+                        await _require_existing(app)
+                    return await work()
+                finally:
+                    await app.close()
 
         with asyncio.Runner(loop_factory=loop_factory() if long else None) as runner:
             return runner.run(session())
 
 
-def cancel_on(*signals: signal.Signals) -> None:
+@contextmanager
+def cancelled_by(*signals: signal.Signals) -> Iterator[None]:
     """Let the first of these signals cancel the current task; the next one ends the process at once.
 
     The task is cancelled by a callback of the event loop. asyncio's own handler of SIGINT cancels between any
@@ -111,15 +116,33 @@ def cancel_on(*signals: signal.Signals) -> None:
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
-    handled = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
+    is_main = threading.current_thread() is threading.main_thread()  # only there handlers can be set
+    former = {number: signal.getsignal(number) for number in signals} if is_main else {}
+    handled = [number for number, handler in former.items() if handler is not signal.SIG_IGN]
 
-    def cancel() -> None:
+    def cancel(_number: int, _frame: object) -> None:
+        # Not a handler of the loop: the next signal must act even if the loop is blocked.
         for number in handled:
-            loop.remove_signal_handler(number)
-        task.cancel()
+            signal.signal(number, _DEFAULT_HANDLERS.get(number, signal.SIG_DFL))
+        loop.call_soon_threadsafe(task.cancel)
 
     for number in handled:
-        loop.add_signal_handler(number, cancel)
+        signal.signal(number, cancel)
+    try:
+        yield
+    finally:
+        for number in handled:
+            signal.signal(number, former[number])
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C raise KeyboardInterrupt at once, for code that blocks the event loop."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former)
 
 
 def _require_shared(app: "App") -> None:

@@ -76,8 +76,7 @@ page_options = collected(
         "--oldest",
         "newest_first",
         is_flag=True,
-        flag_value=False,
-        default=True,
+        callback=lambda _context, _option, oldest: not oldest,
         help="Oldest first  [default: newest first]",
     ),
 )

@@ -15,7 +15,7 @@ from .._model.filter import By, Filter
 from .._model.state import State
 from .._policy.input.quote import counted
 from ..errors import NotFound, Refused
-from .command import Cli, on_store
+from .command import Cli, interruptible, on_store
 from .exit_codes import ExitCode, report
 from .options import stacked, task_id
 from .output import Document
@@ -122,9 +122,10 @@ async def _apply_to_matching(cli: Cli, action: TaskAction, where: Filter, *, yes
 
 
 def confirmed(question: str) -> bool:
-    """Ask on stderr; no answer (end of input) means no."""
+    """Ask on stderr; no answer (end of input, Ctrl-C) means no."""
     try:
-        return click.confirm(question, err=True)
+        with interruptible():
+            return click.confirm(question, err=True)
     except click.Abort:
         return False
 

@@ -204,7 +204,7 @@ class DeclaredSchedules:
         """Store what is new or has changed. Schedules that other programs declared stay as they are."""
         if not self._schedules:
             return
-        published = await list_records(store, Declaration)
+        published = set(await list_records(store, Declaration))
         schedules = Schedules(store)
         for declared in self._schedules.values():
             schedule = replace(declared, boost=boost(declared.priority, ordering(declared.queue)))

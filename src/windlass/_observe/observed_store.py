@@ -166,8 +166,9 @@ class ObservedStore(ForwardingStore):
         known = self._claimed_tasks
         for one in claimed:
             task = one.task
-            is_small = len(task.payload) <= _SMALL and task.next is None
-            known[task.id] = task if is_small else replace(task, payload=b"", next=None)
+            # Copying costs time, and few tasks hold much: long payloads, chains, the errors of retries.
+            is_small = len(task.payload) <= _SMALL and task.next is None and task.error is None
+            known[task.id] = task if is_small else replace(task, payload=b"", next=None, error=None)
         if len(known) > _MAX_CLAIMED:  # lost leases are never settled here; drop the oldest
             for task_id in [*islice(known, len(known) - _MAX_CLAIMED)]:
                 del known[task_id]

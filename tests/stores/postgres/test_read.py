@@ -1,7 +1,7 @@
 """Asking: by index, in one order over both tables, in any script; and counting without scanning."""
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,17 +11,19 @@ import asyncpg
 import pytest
 
 from tests.servers.postgres import Postgres
-from windlass._model.filter import Count, Dimension, Filter, Page
+from windlass._model.filter import By, CancelTasks, Count, Dimension, Filter, Page
+from windlass._model.limit import Limit
 from windlass._model.queue import QueueSettings
 from windlass._model.record import Audit, Session
 from windlass._model.state import State
-from windlass._stores.postgres import schema
+from windlass._stores.postgres import PostgresStore, schema
 from windlass._stores.postgres.connection.address import parse
 from windlass._stores.postgres.connection.client import Connections
 from windlass._stores.postgres.read import count as counts
 from windlass._stores.postgres.read import find
 from windlass._stores.postgres.rows import Row
 from windlass._stores.postgres.script import Query
+from windlass.errors import StoreError
 
 from .conftest import new_schema
 
@@ -389,3 +391,24 @@ FROM {schema}.history) AS t GROUP BY 1, 2 ORDER BY 1, 2"
         for plan in watched.plans:
             assert "Seq Scan on task" not in plan
             assert "Seq Scan" not in plan or "Limit" in plan
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda store: store.find(Filter(ids=("x",)), Page(limit=1)),
+        lambda store: store.find(Filter(), Page(limit=1, cursor="x")),
+        lambda store: store.count(Filter(ids=("x",)), ()),
+        lambda store: store.attempts("x"),
+        lambda store: store.apply(CancelTasks(by=By(who="ann")), Filter(), 0),
+        lambda store: store.records(Limit, Page(limit=1, cursor="x")),
+    ],
+    ids=["find", "find after", "count", "attempts", "apply", "records"],
+)
+async def test_a_closed_store_is_reported_even_if_nothing_can_match(
+    store: PostgresStore, read: Callable[[PostgresStore], Awaitable[object]]
+) -> None:
+    await store.close()
+
+    with pytest.raises(StoreError, match="closed"):
+        await read(store)

@@ -5,6 +5,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -353,3 +354,15 @@ async def _insert(store: SQLiteStore, number: int) -> None:
 def _insert_here(store: SQLiteStore) -> None:
     with store.transaction() as connection:
         connection.execute("INSERT INTO orders VALUES (9)")
+
+
+async def test_a_connection_that_cannot_be_set_up_gives_the_reason(
+    store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass._stores.sqlite.connection.open.BUSY_SECONDS", 0.05)
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+
+        with pytest.raises(StoreUnavailable, match="locked"):
+            async with store.transaction():
+                pass

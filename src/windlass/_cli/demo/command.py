@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..command import cancel_on
+from ..command import cancelled_by
 from ..options import number_option
 
 if TYPE_CHECKING:
@@ -55,17 +55,18 @@ async def _run(folder: Path, display: "Plain", *, tasks: int, workers: int, limi
     from .scenario import Scenario
     from .workload import Plan
 
-    cancel_on(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # workers and files are cleaned up first
     app = shop.app
     before = app.use_store(f"sqlite:///{folder / shop.STORE}")
     monitor = Monitor(app, lambda snapshot: display.show(snapshot, scenario.workers))
     scenario = Scenario(app, folder, monitor, lambda text: display.tell(monitor.seconds, text))
-    try:
-        await app.open()
-        with display, suppress(TimeoutError):
-            async with asyncio.timeout(limit):
-                await scenario.run(Plan.of(tasks), workers)
-        return prove(await gather(app, folder, frozenset(scenario.ledger), scenario.discarded))
-    finally:
-        await app.close()
-        app.use_store(before)
+    # Workers and files are cleaned up before the process ends.
+    with cancelled_by(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        try:
+            await app.open()
+            with display, suppress(TimeoutError):
+                async with asyncio.timeout(limit):
+                    await scenario.run(Plan.of(tasks), workers)
+            return prove(await gather(app, folder, frozenset(scenario.ledger), scenario.discarded))
+        finally:
+            await app.close()
+            app.use_store(before)

@@ -17,7 +17,6 @@ from ..._model.limit import COLUMNS, Limit, Usage
 _MAX_VALUE = 100
 _SEPARATOR = "\x1f"  # between limit and value; never part of a name
 _BEYOND = "\x20"  # sorts right after the separator
-_grouping = attrgetter("queue", "type", "tenant", "by")
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
 _grouping = attrgetter(*COLUMNS, "by")

@@ -42,7 +42,6 @@ from .upkeep import checks
 from .upkeep.prune import Pruner
 
 R = TypeVar("R", bound=Record)
-T = TypeVar("T")
 
 _SPARE = 500
 """Tasks found beyond the limit of an action, because some will have changed by the time it is applied."""
@@ -212,13 +211,16 @@ class PostgresStore(Database):
     # -- read ----------------------------------------------------------------------------------------
 
     async def find(self, where: Filter, page: Page) -> Slice[Task]:
+        await self._ensure_open()
         return await find.find(self, where, page)
 
     async def count(self, where: Filter, by: Sequence[Dimension]) -> Sequence[Count]:
         """Count the tasks that match; an estimate if too many would have to be read."""
+        await self._ensure_open()
         return await count.count(self, where, by)
 
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
+        await self._ensure_open()
         return await find.attempts(self, task_id)
 
     async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:
@@ -227,6 +229,7 @@ class PostgresStore(Database):
         They are found first, and checked again by the transaction that acts; a second one is needed only if
         very many of those found have changed by then.
         """
+        await self._ensure_open()
         where, cursor = applicable(action, where), None
         done: list[TaskId] = []
         while len(done) < limit:
@@ -248,6 +251,7 @@ class PostgresStore(Database):
         await relayout.apply_rules(self, type(record), moved)
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
+        await self._ensure_open()
         if kind is Usage:
             usages: Sequence[Any] = await self.play(partial(relayout.usages, await self.now()))
             return page_of(usages, page, lambda usage: usage.name)

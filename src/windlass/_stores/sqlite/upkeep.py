@@ -16,7 +16,7 @@ from ..records import check_expected
 from ..rules.audit import audited_prune, audited_put, audited_removal
 from ..rules.successors import abandon
 from .claim import relayout
-from .rows import Row, instant, listed, moment
+from .rows import Row, as_json, instant, listed, moment
 from .rule_player import delete, run, write_audit
 from .transaction import Transaction
 
@@ -28,7 +28,6 @@ KEPT_AFTER_LIMIT = timedelta(days=1)
 """Time to keep the buckets of a removed limit, which may be added again."""
 
 _ENDS = sorted(ENDED)
-_encoder = msgspec.json.Encoder()
 
 
 def lead(tx: Transaction, holder: str, lease_for: timedelta) -> bool:
@@ -120,12 +119,14 @@ def put(
         check_expected(record, expected, _stored(tx, type(record), record.name))
     if by is not None:
         write_audit(tx, [audited_put(record, by, tx.now)])
-    name, body, rules = record.name, _encoder.encode(record).decode(), tx.queue_rules
+    name, body = record.name, as_json(record)
     if isinstance(record, QueueSettings):
+        settings = tx.queue_rules.settings.get(name)
         tx.run("put_queue", {"name": name, "paused": int(record.paused), "settings": body})
-        return relayout.after_settings(tx, name, rules.settings.get(name), record)
+        return relayout.after_settings(tx, name, settings, record)
+    limit = tx.queue_rules.limits_by_name.get(name) if isinstance(record, Limit) else None
     tx.run("put_record", {"kind": KINDS[type(record)], "name": name, "body": body})
-    return isinstance(record, Limit) and relayout.after_limit(tx, rules.limits_by_name.get(name), record)
+    return isinstance(record, Limit) and relayout.after_limit(tx, limit, record)
 
 
 def _stored(tx: Transaction, kind: type[Record], name: str) -> Record | None:
@@ -138,16 +139,18 @@ def _stored(tx: Transaction, kind: type[Record], name: str) -> Record | None:
 
 def remove(tx: Transaction, kind: type[Record], name: str, by: By | None) -> tuple[bool, bool]:
     """Delete a record; return whether it existed, and whether a relayout is unfinished."""
-    rules, more = tx.queue_rules, False
+    more = False
     if kind is Session:
         removed = tx.run("remove_session", {"name": name}) > 0
     elif kind is QueueSettings:
+        settings = tx.queue_rules.settings.get(name)
         removed = tx.run("remove_queue", {"name": name}) > 0
-        more = relayout.after_settings(tx, name, rules.settings.get(name), None)
+        more = relayout.after_settings(tx, name, settings, None)
     else:
+        limit = tx.queue_rules.limits_by_name.get(name) if kind is Limit else None
         removed = tx.run("remove_record", {"kind": KINDS[kind], "name": name}) > 0
         if removed and kind is Limit:
-            more = relayout.after_limit(tx, rules.limits_by_name.get(name), None)
+            more = relayout.after_limit(tx, limit, None)
     if removed and by is not None:
         write_audit(tx, [audited_removal(kind, name, by, tx.now)])
     return removed, more

@@ -42,11 +42,11 @@ def connect_as(factory: type[C], path: Path) -> C:
         connection.execute("PRAGMA temp_store=MEMORY")
         connection.create_function("windlass_mentions", 3, mentions, deterministic=True)
     except sqlite3.Error as error:
-        connection.close()
+        sqlite3.Connection.close(connection)  # a subclass may refuse
         is_unopened = (getattr(error, "sqlite_errorname", None) or "").startswith("SQLITE_CANTOPEN")
         raise (cannot_open(path) if is_unopened else translate(error, path)) from error
     except StoreError:
-        connection.close()
+        sqlite3.Connection.close(connection)
         raise
     return connection
 

@@ -21,7 +21,7 @@ from ._model.lease import DEFAULT_LEASE
 from ._model.options import Defaults
 from ._model.queue import Fairness, Level, Retention
 from ._model.schedule import ScheduleTiming
-from ._model.task import DEFAULT_QUEUE, MAX_ATTEMPTS, Task
+from ._model.task import DEFAULT_QUEUE, MAX_ATTEMPTS
 from ._observe.observed_store import ObservedStore
 from ._policy.alerts import AlertOptions, new_alert
 from ._policy.backoff import Backoff, Delay
@@ -33,6 +33,7 @@ from ._policy.order.priority import parse_priority
 from ._policy.order.queue_options import FairnessName, LevelName, QueueChanges
 from ._store.protocol import Store
 from ._stores import open_store, store_name
+from ._worker.error_hooks import ErrorHook, checked_hook
 from ._worker.process import run_process
 from ._worker.settings import WorkerSettings
 from ._worker.worker import Worker
@@ -85,6 +86,7 @@ class App:
         self.alert_notifier = AlertNotifier(
             None if webhook_secret is None else checked_secret(webhook_secret)
         )
+        self.error_hooks: list[ErrorHook] = []
         self._declarations = Declarations()
         self.schedules = DeclaredSchedules()
         who = identity or process_identity()
@@ -294,6 +296,14 @@ class App:
         self.alert_notifier.listeners.append(listener)
         return listener
 
+    def on_error(self, hook: ErrorHook) -> ErrorHook:
+        """Call this function with the task and exception of each failed attempt, in a thread of the worker.
+
+        What happened in a child process, and a timeout, is an `AttemptFailed`. See docs/logging.md.
+        """
+        self.error_hooks.append(checked_hook(hook))
+        return hook
+
     def declared(self, type_name: str) -> HandlerSpec:
         """Return the declaration of a task type; raises UnknownTaskType if this app has none of that name."""
         try:
@@ -347,19 +357,14 @@ class App:
         """Do what `open` does, blocking. A new database gets its schema."""
         self._loop.run(self.open())
 
-    def worker(
-        self,
-        settings: WorkerSettings | None = None,
-        *,
-        on_error: Callable[[Task, BaseException], None] | None = None,
-    ) -> Worker:
+    def worker(self, settings: WorkerSettings | None = None, *, on_error: ErrorHook | None = None) -> Worker:
         """Make a worker for this app's task types; `await worker.run()` works until `worker.stop()`.
 
-        `on_error` is called with each exception that leaves a handler in this process; what becomes of the
-        task does not change.
+        `on_error`: an error hook of this worker, besides those of the app.
         """
         settings = settings or WorkerSettings()
-        return Worker(self.store, self.types, settings, self.open, self.backoff_of, self.keeper, on_error)
+        hooks = [*self.error_hooks, *([on_error] if on_error else [])]
+        return Worker(self.store, self.types, settings, self.open, self.backoff_of, self.keeper, hooks)
 
     def keeper(self, *, name: str = "", lease: timedelta = DEFAULT_LEASE) -> Keeper:
         """Make a keeper for this app's store; `await keeper.run()` does its chores until it is cancelled.

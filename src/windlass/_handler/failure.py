@@ -2,6 +2,7 @@
 
 import traceback
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 
@@ -12,6 +13,40 @@ _HERE = str(Path(__file__).parents[1])
 
 MAX_MESSAGE = 2_000
 MAX_TRACEBACK = 16_000
+
+
+class AttemptFailed(Exception):
+    """Stands for a failure without an exception in this process: raised in a child process, or no exception.
+
+    `error` has its type, message and traceback as text, without secrets. The class is a subclass named like
+    the original, `ValueError`, and the text of the traceback is its cause, so that error trackers show both.
+    Timeouts are `TimedOut`, deaths of child processes `ProcessDied`.
+    """
+
+    def __init__(self, error: Error) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+class RemoteTraceback(Exception):
+    """The traceback of an exception in another process, as text."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+def stand_in(error: Error) -> AttemptFailed:
+    """Make an exception that stands for a described one."""
+    made = _stand_in_type(error.type)(error)
+    if error.traceback is not None:
+        made.__cause__ = RemoteTraceback(error.traceback)
+    return made
+
+
+@lru_cache(maxsize=256)
+def _stand_in_type(name: str) -> type[AttemptFailed]:
+    module, _, last = name.rpartition(".")
+    return type(last or "Exception", (AttemptFailed,), {"__module__": module or "builtins"})
 
 
 def describe(error: BaseException, secrets: Iterable[str] = ()) -> Error:

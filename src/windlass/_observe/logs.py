@@ -44,15 +44,16 @@ class LogSink:
             fields["task_type"] = event.type
         if event.error is not None:
             fields["error_type"], fields["error_message"] = event.error.type, event.error.message
-        logger.log(
-            _LEVELS.get(event.name, logging.INFO),
-            "%s %s %s%s",
-            event.type or "task",
-            event.task_id,
-            event.name,
-            _details(event),
-            extra={"event": str(event.name), **fields},
-        )
+        level = _LEVELS.get(event.name, logging.INFO)
+        if not logger.isEnabledFor(level):
+            return
+        args = (event.type or "task", event.task_id, event.name, _details(event))
+        extra = {"event": str(event.name), **fields}
+        record = logger.makeRecord(logger.name, level, __file__, 0, "%s %s %s%s", args, None, "take", extra)
+        if event.error is not None:
+            # Already masked and cut. Every formatter of the standard library appends it, as it does exc_info.
+            record.exc_text = (event.error.traceback or "").rstrip("\n") or None
+        logger.handle(record)
 
 
 def log_alert(event: AlertEvent) -> None:
@@ -102,9 +103,16 @@ class JsonFormatter(logging.Formatter):
             for key, value in vars(record).items()
             if key not in _STANDARD_FIELDS and value is not None
         }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+        if traceback := traceback_of(record, self):
+            line["exception"] = traceback
         return json.dumps(line, default=str, ensure_ascii=True)
+
+
+def traceback_of(record: logging.LogRecord, formatter: logging.Formatter) -> str:
+    """Return the traceback of a record, as text; "" if it has none."""
+    if record.exc_text is None and record.exc_info:
+        record.exc_text = formatter.formatException(record.exc_info)
+    return record.exc_text or ""
 
 
 def _trace_fields(record: logging.LogRecord) -> dict[str, str]:
@@ -132,5 +140,5 @@ def _details(event: Event) -> str:
         parts.append(f"again in {event.delay:.1f} s")
     if event.error is not None:
         first_line = event.error.message.partition("\n")[0]
-        parts.append(printable(f"{event.error.type}: {first_line}"))
+        parts.append(printable(f"{event.error.type}: {first_line}".removesuffix(": ")))
     return f" ({', '.join(parts)})" if parts else ""

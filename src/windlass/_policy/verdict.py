@@ -34,11 +34,8 @@ def decide(task: Task, outcome: Outcome, backoff: Delay, draw: float) -> Verdict
             return Bury(error=error)
         case Failed(error=error, retry_after=after):
             return _retry(task, error, after, backoff, draw)
-        case TimedOut(after):
-            error = Error(type="TimedOut", message=f"exceeded its timeout of {after.total_seconds():g} s")
-            return _retry(task, error, None, backoff, draw)
-        case Crashed(error=error):
-            return _retry(task, error, None, backoff, draw)
+        case TimedOut() | Crashed():
+            return _retry(task, error_of(outcome), None, backoff, draw)
         case Snoozed(delay):
             return Postpone(delay=delay, reason=Reason.SNOOZE)
         case Interrupted():
@@ -49,6 +46,14 @@ def decide(task: Task, outcome: Outcome, backoff: Delay, draw: float) -> Verdict
             return _unhandled(task, age)
         case _:
             assert_never(outcome)
+
+
+def error_of(outcome: Failed | TimedOut | Crashed) -> Error:
+    """Return the error that the outcome of a failed attempt is recorded with."""
+    if isinstance(outcome, TimedOut):
+        after = outcome.after.total_seconds()
+        return Error(type="TimedOut", message=f"exceeded its timeout of {after:g} s")
+    return outcome.error
 
 
 def completion(task: Task, result: bytes | None) -> Complete:

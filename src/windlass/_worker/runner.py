@@ -11,20 +11,22 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from .._handler.context import Context, running
-from .._handler.failure import describe, whereabouts
+from .._handler.failure import describe, stand_in
 from .._handler.predecessors import payload_with_results
 from .._model.lease import Lease
-from .._model.outcome import Failed, Outcome, Returned, Snoozed, Stopped, name_of
+from .._model.outcome import Crashed, Failed, Outcome, Returned, Snoozed, Stopped, TimedOut, name_of
 from .._model.task import Error, Task
 from .._observe.tracing import attempt_span, end_attempt
 from .._policy.input.options import MAX_DELAY
 from .._policy.input.payload import decode
 from .._policy.input.quote import printable
 from .._policy.input.redact import secret_values
+from .._policy.verdict import error_of
 from .._store.protocol import Store
 from ..errors import InvalidPayload, StoreUnavailable
 from ..signals import Fatal, Retry, Snooze
 from ..signals import Stop as StopSignal
+from .error_hooks import ErrorHooks
 from .exactly_once import Effects
 from .processes import Processes
 from .run import Phase, Run, Stop, encode_result
@@ -46,19 +48,20 @@ class Runner:
         store: Store,
         settings: WorkerSettings,
         drop: Callable[[Iterable[Lease]], None],
-        on_error: Callable[[Task, BaseException], None] | None = None,
+        error_hooks: ErrorHooks,
     ) -> None:
         self._tracing = settings.tracing
         self._drop = drop
-        self._on_error = on_error
+        self._error_hooks = error_hooks
         self._store = store
         self._threads = Threads(asyncio.get_running_loop())
         self._processes = Processes(settings.processes)
 
     async def close(self) -> None:
-        """End idle threads and child processes."""
+        """End idle threads and child processes, and the calls of error hooks."""
         self._threads.close()
         await self._processes.close()
+        await self._error_hooks.close()
 
     async def outcome(self, run: Run) -> Outcome:
         """Run the handler to its end: with the task as the current one and, if the program traces, in a span.
@@ -83,25 +86,22 @@ class Runner:
     async def _outcome(self, run: Run) -> Outcome:
         if run.task.cancel_requested:
             return Stopped()
+        error: BaseException | None = None
         try:
-            return await self._call(run)
+            outcome = await self._call(run)
         except (asyncio.CancelledError, StopSignal) as signal:
             if run.stop:
-                return run.stop_outcome()
-            error = signal if isinstance(signal, StopSignal) else RuntimeError("the handler cancelled itself")
-            return outcome_of_error(run.task, error, run.spec.fatal)
-        except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its outcome
-            self._call_on_error(run.task, error)
-            return outcome_of_error(run.task, error, run.spec.fatal)
-
-    def _call_on_error(self, task: Task, error: BaseException) -> None:
-        """Call `on_error`, unless this is a snooze. It cannot change the outcome, not even by raising."""
-        if self._on_error is None or isinstance(error, Snooze):
-            return
-        try:
-            self._on_error(task, error)
-        except BaseException as problem:  # noqa: BLE001 - the task must be settled in any case
-            logger.error("task %s: on_error raised %s", task.id, whereabouts(problem))  # noqa: TRY400
+                outcome = run.stop_outcome()
+            else:
+                cancelled = isinstance(signal, asyncio.CancelledError)
+                error = RuntimeError("the handler cancelled itself") if cancelled else signal
+                outcome = outcome_of_error(run.task, error, run.spec.fatal)
+        except BaseException as raised:  # noqa: BLE001 - whatever a handler raises is its outcome
+            error = raised
+            outcome = outcome_of_error(run.task, error, run.spec.fatal)
+        if isinstance(outcome, (Failed, TimedOut, Crashed)) and not run.is_lost:
+            self._error_hooks.call(run.task, error or stand_in(error_of(outcome)))
+        return outcome
 
     async def _call(self, run: Run) -> Outcome:
         spec = run.spec

@@ -30,6 +30,7 @@ from .._store.protocol import Store, Wake
 from .._store.wakes import listen_for_wakes
 from .._timers import wait_for_event
 from ..errors import InvalidOption, StoreError
+from .error_hooks import ErrorHook, ErrorHooks
 from .exchange import Exchange
 from .heartbeat import HeartbeatThread, HeldLeases
 from .process import stopped_by_signals
@@ -61,7 +62,7 @@ class Worker:
         open_store: Callable[[], Awaitable[None]],
         backoff_of: Callable[[str], Delay],
         new_keeper: Callable[..., Keeper],
-        on_error: Callable[[Task, BaseException], None] | None = None,
+        error_hooks: Sequence[ErrorHook] = (),
     ) -> None:
         self.settings = settings
         used = {spec.defaults.queue for spec in types.values()} or {DEFAULT_QUEUE}
@@ -74,7 +75,7 @@ class Worker:
         self._open_store = open_store
         self._backoff_of = backoff_of
         self._new_keeper = new_keeper
-        self._on_error = on_error
+        self._error_hooks = error_hooks
         self._stop = asyncio.Event()
         self._at_once = asyncio.Event()
         self.changed = asyncio.Event()  # a run ended, settlements were confirmed, or `stop` was called
@@ -110,7 +111,8 @@ class Worker:
         with stopped_by_signals(loop, self.stop) if signals else contextlib.nullcontext():
             self._heartbeat = HeartbeatThread(self._store, self)
             if await self._until_open():
-                self._runner = Runner(self._store, self.settings, self.held.drop, self._on_error)
+                hooks = ErrorHooks(self._error_hooks)
+                self._runner = Runner(self._store, self.settings, self.held.drop, hooks)
                 report = self._heartbeat.report
                 self._slots = Slots(self.settings.slots, self._runner.outcome, self._finish, report)
                 self._exchange = Exchange(self._store, self)

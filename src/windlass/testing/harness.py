@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from .._keeper.schedules import Ticker
@@ -69,10 +70,12 @@ class Harness:
         errors: list[BaseException] = []
         settings = WorkerSettings(queues=queues, slots=slots, drain=True, keeper=False, name="test")
 
+        loop = asyncio.get_running_loop()
+
         def note(_: Task, error: BaseException) -> None:
             errors.append(error)
             if raise_errors:
-                worker.stop(at_once=True)
+                loop.call_soon_threadsafe(partial(worker.stop, at_once=True))
 
         worker = self.app.worker(settings, on_error=note)
         await worker.run()

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import click
 
-from ..._observe.logs import JsonFormatter
+from ..._observe.logs import JsonFormatter, traceback_of
 from ...config import LOG_FORMATS, LOG_LEVELS, Settings
 from ..command import setting_option
 from ..options import stacked
@@ -43,8 +43,8 @@ class TextFormatter(logging.Formatter):
         text = f"{moment}Z {level:<7} {one_line(record.getMessage())}"
         if self._colour and level in _COLOURS:
             text = f"\x1b[{_COLOURS[level]}m{text}\x1b[0m"
-        if record.exc_info:
-            text = "\n".join([text, *escaped_lines(self.formatException(record.exc_info))])
+        if traceback := traceback_of(record, self):
+            text = "\n".join([text, *escaped_lines(traceback)])
         return text
 
 

@@ -15,7 +15,7 @@ from windlass._http.resources.enqueue import MAX_BATCH
 from windlass._ids import new_id
 from windlass._model.filter import Filter, Page
 from windlass._model.key import Scope
-from windlass._policy.input.chain import MAX_LEVELS
+from windlass._policy.input.chain import MAX_LEVELS, MAX_STEPS
 from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 
@@ -98,6 +98,14 @@ class TestOne:
             first.content
         )
         assert (await api_of("GET", first.headers["location"])).status_code == 200
+
+    async def test_a_chain_that_is_too_large(self, api_of: Api, store: MemoryStore) -> None:
+        large = {"type": "u", "payload": {"x": "x" * 1_000_000}}
+        many = [{"type": "u"}] * (MAX_STEPS + 1)
+        for following in ([large] * 5, many):
+            response = await api_of("POST", "/tasks", {"type": "t", "next": following})
+            problem(response, 422, "invalid-option")
+        assert await all_of(store) == ()
 
     async def test_a_declared_type_is_checked(
         self, api: ApiServer, http: httpx2.AsyncClient, store: MemoryStore
@@ -315,6 +323,17 @@ class TestBounds:
             "forbidden",
         )
         assert len(await all_of(store)) == 2
+
+    async def test_following_steps_have_the_tenant_of_the_task(self, asked: Api, keys: Keys) -> None:
+        """A key that is bound to the tenant sees them, though they do not name it."""
+        whole = asked.by((await keys.create("all", scopes=[Scope.ENQUEUE])).text)
+        own = asked.by((await keys.create("k", scopes=[Scope.READ], tenant="acme")).text)
+        following = [{"type": "u", "next": [{"type": "v"}]}, {"type": "w", "tenant": "bob"}]
+
+        task_id = await whole.enqueue(tenant="acme", next=following)
+
+        (shown,) = (await own.good("GET", f"/tasks/{task_id}"))["next"]
+        assert (shown["type"], [one["type"] for one in shown["next"]]) == ("u", ["v"])
 
     async def test_the_queues_are_the_keys(self, asked: Api, keys: Keys, store: MemoryStore) -> None:
         own = asked.by((await keys.create("k", scopes=[Scope.ENQUEUE], queues=["mail"])).text)

@@ -99,6 +99,25 @@ def test_gone_while_listening(open_url: str, api: ApiServer, monkeypatch: pytest
         line.close()
 
 
+@pytest.mark.parametrize(
+    "following",
+    [
+        [{"id": new_id(), "type": "t"}],
+        [{"id": "x", "type": "t", "payload": {}}],
+        [{"id": new_id(), "type": "", "payload": {}}],
+        [{"id": new_id(), "type": "t", "payload": {}, "max_attempts": 0}],
+        [{"id": new_id(), "type": "t", "payload": {"a": "\0"}}],
+        [{"id": new_id(), "type": "t", "payload": {}, "delay": "P5000D"}],
+        [{"id": new_id(), "type": "t", "payload": {}}] * 1_001,
+        [{"id": new_id(), "type": "t", "payload": {"x": "x" * 900_000}}] * 5,
+        {"id": new_id()},
+    ],
+)
+async def test_steps_that_no_worker_could_enqueue(following: Any, ask: Ask) -> None:
+    response = await ask("enqueue", {"batch": [task(next=following)]})
+    assert (response.status_code, response.json()["title"]) == (422, "invalid request"), response.text
+
+
 async def test_hints_come_while_others_leave(http: httpx2.AsyncClient, open_url: str, ask: Ask) -> None:
     async with (
         asyncio.timeout(DEADLINE),

@@ -97,7 +97,7 @@ class TaskBuilder:
 
     def group(self, steps: Iterable[Step], then: Step) -> tuple[NewTask, ...]:
         """Build a group: the tasks of these steps, and last the one that waits for all of them."""
-        return group([self.task(step) for step in steps], self.task(then))
+        return group([self.task(step) for step in steps], then, self.task)
 
     def _current_trace(self) -> str:
         return self._trace or inherited_trace() or synthetic_trace(random.getrandbits(128))

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 from .._model.attempt import Attempt
 from .._model.state import State
 from .._model.task import Error, Task
-from .._policy.input.chain import Step, decode_steps
+from .._policy.input.chain import Step, decode_steps, tenant_of
 from .fields import Id, Instant, build_document, shown_json
 
 MaySee: TypeAlias = Callable[[str, str], bool]
@@ -115,7 +115,7 @@ def task_document(
         payload=shown_json(task.payload, task.secret, reveal=reveal),
         result=result,
         error=_error(task.error),
-        next=_steps(decode_steps(task.next), may_see, reveal=reveal),
+        next=_steps(decode_steps(task.next), task.tenant, may_see, reveal=reveal),
     )
 
 
@@ -128,14 +128,15 @@ def _error(error: Error | None) -> ErrorDocument | None:
     return None if error is None else build_document(ErrorDocument, error)
 
 
-def _steps(steps: Iterable[Step], may_see: MaySee, *, reveal: bool) -> list[StepDocument]:
+def _steps(steps: Iterable[Step], before: str, may_see: MaySee, *, reveal: bool) -> list[StepDocument]:
+    """Build the documents of steps; `before` is the tenant of the task before them."""
     return [
         build_document(
             StepDocument,
             step,
             payload=shown_json(bytes(step.payload), step.secret, reveal=reveal),
-            next=_steps(step.next, may_see, reveal=reveal),
+            next=_steps(step.next, tenant_of(step, before), may_see, reveal=reveal),
         )
         for step in steps
-        if may_see(step.queue, step.tenant)
+        if may_see(step.queue, tenant_of(step, before))
     ]

@@ -12,7 +12,7 @@ from .._documents.fields import Id, Instant, Seconds
 from .._model.options import Options
 from .._model.task import NewTask, Task, TaskId
 from .._policy.input import keys
-from .._policy.input.chain import Step, all_ids, check_levels, decode_steps
+from .._policy.input.chain import Step, all_ids, check_number, decode_steps
 from .._policy.input.new_task import group, later_step
 from .._policy.input.trace import trace_from_header
 from ..errors import DuplicateTask, IdempotencyConflict, InvalidOption, InvalidPayload
@@ -90,7 +90,7 @@ class InputBuilder:
 
     def task(self, body: TaskInput) -> NewTask:
         """Build a task with the chain that follows it."""
-        check_levels(body.next)
+        check_number(body.next)
         options = self._options(body, _TASK_OPTIONS)
         task = self._builder.first(self._step(body, options), options)
         if self._caller.queues is not None and task.idempotency_key is not None:
@@ -101,8 +101,8 @@ class InputBuilder:
 
     def group(self, members: Sequence[NewTask], then: StepInput) -> tuple[NewTask, ...]:
         """Build a group: the members, and last the task that waits for all of them."""
-        check_levels(then.next)
-        return group(members, self._builder.first(self._later(then), {}))
+        check_number(then.next)
+        return group(members, self._later(then), lambda step: self._builder.first(step, {}))
 
     def _later(self, body: StepInput) -> Step:
         options = self._options(body, _STEP_OPTIONS)

@@ -12,7 +12,7 @@ from .._model.task import NewTask, TaskId, synthetic_trace
 from ..errors import InvalidOption
 from .cron import EXAMPLE, parse_cron
 from .input import keys
-from .input.chain import Step, decode_steps, encode_steps, with_fresh_ids
+from .input.chain import Step, decode_steps, encode_new_steps, encode_steps, with_fresh_ids
 from .input.options import checked_name, checked_number, parse_choice, parse_duration
 from .input.quote import quoted
 
@@ -60,7 +60,7 @@ def new_schedule(
         timeout=step.timeout,
         unique=step.unique,
         secret=step.secret,
-        next=encode_steps(step.next),
+        next=encode_new_steps(step.next),
         declared=declared,
     )
 

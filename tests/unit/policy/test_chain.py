@@ -12,10 +12,13 @@ from msgspec import Raw
 from tests.unit.samples import running
 from windlass._policy.input.chain import (
     MAX_LEVELS,
+    MAX_STEPS,
+    MAX_STEPS_BYTES,
     Step,
     all_ids,
     chain,
     decode_steps,
+    encode_new_steps,
     encode_steps,
     results_list,
     successors,
@@ -91,7 +94,6 @@ def test_a_successor_is_its_step_in_every_field_and_its_predecessors_where_it_ha
         "id",
         "type",
         "queue",
-        "tenant",
         "priority",
         "boost",
         "delay",
@@ -100,6 +102,7 @@ def test_a_successor_is_its_step_in_every_field_and_its_predecessors_where_it_ha
         "secret",
     ):
         assert getattr(new, name) == getattr(one, name)
+    assert new.tenant == one.tenant or task.tenant
     assert (new.root, new.trace, new.enqueued_by) == (task.root, task.trace, task.enqueued_by)
     assert (new.next, new.after, new.run_at) == (None, (), None)
 
@@ -173,7 +176,37 @@ def test_the_results_of_a_group_keep_their_order(given_results: list[object]) ->
 def test_the_longest_chain_can_be_carried() -> None:
     longest = (chain(*map(step, map(str, range(MAX_LEVELS)))),)
 
-    assert decode_steps(encode_steps(longest)) == longest
+    assert decode_steps(encode_new_steps(longest)) == longest
+
+
+def test_many_steps_and_large_ones_can_be_carried_up_to_a_bound() -> None:
+    many = tuple(step(str(n)) for n in range(MAX_STEPS))
+    large = step("x", payload=b'{"x":"%s"}' % (b"x" * (MAX_STEPS_BYTES - 60)))
+
+    assert decode_steps(encode_new_steps(many)) == many
+    assert len(encode_new_steps((large,)) or b"") <= MAX_STEPS_BYTES
+    with pytest.raises(InvalidOption, match="more than 1,000 steps follow one task"):
+        encode_new_steps((*many, step("one too many")))
+    with pytest.raises(InvalidOption, match=r"4,\d{3},\d{3} bytes of JSON, more than the limit of 4,194,304"):
+        encode_new_steps((large, step("one too many")))
+
+
+def test_steps_that_share_their_successors_are_refused_before_they_multiply() -> None:
+    below = step("x")
+    for _ in range(60):
+        below = step("x", below, below)
+
+    with pytest.raises(InvalidOption, match="more than 1,000 steps"):
+        encode_new_steps((below,))
+
+
+def test_a_step_without_a_tenant_has_that_of_the_task_before_it() -> None:
+    task = running(tenant="acme", next=encode_steps((step("a", step("b")), step("c", tenant="beta"))))
+
+    first, other = successors(task, None)
+    (second,) = successors(running(tenant=first.tenant, next=first.next), None)
+
+    assert [first.tenant, second.tenant, other.tenant] == ["acme", "acme", "beta"]
 
 
 @pytest.mark.parametrize("levels", [MAX_LEVELS + 1, 50_000])
@@ -181,7 +214,7 @@ def test_a_longer_chain_is_refused_before_anything_recurses(levels: int) -> None
     with pytest.raises(
         InvalidOption, match="a chain can be at most 200 tasks long; let its last task enqueue"
     ):
-        encode_steps((chain(*map(step, map(str, range(levels)))),))
+        encode_new_steps((chain(*map(step, map(str, range(levels)))),))
 
 
 def test_a_step_enqueued_again_has_fresh_ids_all_the_way_down() -> None:

@@ -113,7 +113,7 @@ def test_what_belongs_to_a_step_is_not_said_when_it_is_enqueued() -> None:
 def test_a_group_shares_one_trace() -> None:
     one, two, last = (task(trace=f"00-{n:032x}-{n:016x}-00") for n in (1, 2, 3))
 
-    assert {member.trace for member in group([one, two], last)} == {one.trace}
+    assert {member.trace for member in group([one, two], LAST, lambda _: last)} == {one.trace}
 
 
 def test_what_follows_is_carried_along() -> None:
@@ -182,7 +182,7 @@ def test_what_only_a_first_task_may_ask_for_is_refused_in_a_later_step(option: s
 def test_the_last_of_a_group_waits_for_all_the_others_under_one_root() -> None:
     first = [replace(task(), id=id, root=id) for id in ("a", "b")]
 
-    made = group(iter(first), replace(task(), id="z", root="z"))
+    made = group(iter(first), LAST, lambda _: replace(task(), id="z", root="z"))
 
     assert [(new.id, new.root, new.after) for new in made] == [
         ("a", "a", ()),
@@ -193,4 +193,31 @@ def test_the_last_of_a_group_waits_for_all_the_others_under_one_root() -> None:
 
 def test_a_group_waits_for_something() -> None:
     with pytest.raises(InvalidOption, match="at least one task before its last"):
-        group([], task())
+        group([], LAST, built)
+
+
+@pytest.mark.parametrize(
+    ("tenants", "own", "expected"),
+    [
+        (["acme", "acme"], "", "acme"),
+        (["acme", "beta"], "", ""),
+        (["acme", ""], "", ""),
+        (["acme", "acme"], "beta", "beta"),
+    ],
+)
+def test_the_last_of_a_group_has_the_tenant_that_the_others_share(
+    tenants: list[str], own: str, expected: str
+) -> None:
+    members = [replace(task(), tenant=tenant) for tenant in tenants]
+
+    *_, last = group(members, replace(LAST, tenant=own, unique=True), built)
+
+    assert last.tenant == expected
+    assert last.fingerprint == keys.fingerprint(LAST.type, b"{}", 0, expected)
+
+
+LAST = Step(id="z", type="last", payload=Raw(b"{}"))
+
+
+def built(step: Step) -> NewTask:
+    return new_task(step, {}, Origin(trace="", enqueued_by=""))

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -24,6 +24,7 @@ from ..._model.record import KINDS
 from ..._model.schedule import Schedule
 from ..._model.task import MAX_ATTEMPTS, NewTask, is_task_id
 from ..._policy import api_key
+from ..._policy.input.chain import Step, check_number, check_size, decode_steps
 from ..._policy.input.options import MAX_DELAY
 from ..._policy.input.payload import MAX_DEPTH
 from ..._policy.input.quote import quoted
@@ -148,8 +149,8 @@ def _check(value: Any) -> None:
                 _check(one)
         case str() if "\0" in value:
             raise InvalidOption(f"{quoted(value)} contains a NUL character, which some stores cannot keep")
-        case bytes():
-            _check_json(value)
+        case bytes() | Raw():
+            _check_json(bytes(value))
         case timedelta() if abs(value) > MAX_DELAY:
             raise InvalidOption("a duration exceeds ten years")
 
@@ -158,7 +159,7 @@ def _check_struct(value: Struct) -> None:
     match value:
         case Retention():  # checks itself, and has no upper bound
             return
-        case NewTask():
+        case NewTask() | Step():
             _check_task(value)
         case Page():
             if not 1 <= value.limit <= MAX_PAGE:
@@ -176,12 +177,31 @@ def _check_struct(value: Struct) -> None:
     if isinstance(value, _LIMITED) and not 0 <= value.limit <= MAX_AT_ONCE:
         raise InvalidOption(f"limit must be from 0 to {MAX_AT_ONCE:,}, not {quoted(value.limit)}")
     for field in value.__struct_fields__:
-        _check(getattr(value, field))
+        check_field = _check_steps if field == "next" else _check
+        check_field(getattr(value, field))
 
 
-def _check_task(task: NewTask) -> None:
-    for one in (task.id, task.root):  # an invalid id in `after` is simply not found
-        if not is_task_id(one):
+def _check_steps(data: bytes | None) -> None:
+    """Check the steps that follow a task, one by one: they nest deeper than a payload may."""
+    if not data:
+        return
+    check_size(data)
+    try:
+        steps = decode_steps(data)
+    except RecursionError:
+        raise InvalidOption("the steps that follow a task are nested too deeply") from None
+    except msgspec.DecodeError as error:
+        raise InvalidOption(f"invalid steps in `next`: {error}") from None
+    check_number(steps)
+    while steps:
+        for step in steps:
+            _check(replace(step, next=()))
+        steps = tuple(below for step in steps for below in step.next)
+
+
+def _check_task(task: NewTask | Step) -> None:
+    for one in (task.id, task.root) if isinstance(task, NewTask) else (task.id,):
+        if not is_task_id(one):  # an invalid id in `after` is simply not found
             raise InvalidOption(f"a task's id must be a lower-case UUID, not {quoted(one)}")
     for what, given in (("type", task.type), ("queue", task.queue), ("tenant", task.tenant or "nobody")):
         if not 1 <= len(given) <= _MAX_NAME:
@@ -191,12 +211,12 @@ def _check_task(task: NewTask) -> None:
         raise InvalidOption(f"boost exceeds {MAX_PRIORITY * STRICT_MS:,} milliseconds")
     if not 1 <= task.max_attempts <= MAX_ATTEMPTS:
         raise InvalidOption(f"max_attempts must be 1 to {MAX_ATTEMPTS:,}, got {quoted(task.max_attempts)}")
-    if task.run_at is not None and task.delay is not None:
+    if isinstance(task, NewTask) and task.run_at is not None and task.delay is not None:
         raise InvalidOption("give run_at or delay, not both")
 
 
 def _check_json(data: bytes) -> None:
-    """Check payloads, results and steps, which are stored as they are."""
+    """Check payloads and results, which are stored as they are."""
     try:
         value = msgspec.json.decode(data)
     except RecursionError:

@@ -16,6 +16,8 @@ from ..._model.task import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, NewTask, Task, T
 from ...errors import InvalidOption
 
 MAX_LEVELS = 200
+MAX_STEPS = 1_000
+MAX_STEPS_BYTES = 4 << 20
 _encoder = msgspec.json.Encoder()
 
 
@@ -34,7 +36,7 @@ class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
     type: str
     payload: Raw
     queue: str = DEFAULT_QUEUE
-    tenant: str = ""
+    tenant: str = ""  # "": that of its predecessor
     priority: int = 0
     boost: int = 0
     delay: timedelta | None = None
@@ -63,7 +65,7 @@ _decoder = msgspec.json.Decoder(tuple[Step, ...])
 
 def with_fresh_ids(step: Step, make_id: Callable[[], TaskId]) -> Step:
     """Copy a step with new ids for it and all that follow, so that it can be enqueued again."""
-    check_levels(step.next)
+    check_number(step.next)
     return _renewed(step, make_id)
 
 
@@ -73,8 +75,16 @@ def _renewed(step: Step, make_id: Callable[[], TaskId]) -> Step:
 
 def encode_steps(steps: tuple[Step, ...]) -> bytes | None:
     """Encode steps for `Task.next`; None if there are none."""
-    check_levels(steps)
     return _encoder.encode(steps) if steps else None
+
+
+def encode_new_steps(steps: tuple[Step, ...]) -> bytes | None:
+    """Encode the steps of a new task. Raises InvalidOption if they are too many, too deep or too large."""
+    check_number(steps)
+    data = encode_steps(steps)
+    if data is not None:
+        check_size(data)
+    return data
 
 
 def decode_steps(data: bytes | None) -> tuple[Step, ...]:
@@ -92,6 +102,11 @@ def successors(task: Task, result: bytes | None) -> tuple[NewTask, ...]:
     return tuple(_task(step, task, result) for step in decode_steps(task.next))
 
 
+def tenant_of(step: Step, before: str) -> str:
+    """Return the tenant of a step's task: its own, or that of the task before it."""
+    return step.tenant or before
+
+
 def with_result(payload: bytes, name: str, result: bytes | None) -> bytes:
     """Add a parameter with the JSON of a result to a payload."""
     document = msgspec.json.decode(payload, type=dict[str, Raw])
@@ -103,21 +118,32 @@ def results_list(results: tuple[bytes | None, ...]) -> bytes:
     return _encoder.encode([Raw(result or b"null") for result in results])
 
 
-def check_levels(steps: Sequence[Nested]) -> None:
-    """Raise InvalidOption if steps nest deeper than `MAX_LEVELS`."""
-    if _levels(steps) > MAX_LEVELS:
-        raise InvalidOption(
-            f"a chain can be at most {MAX_LEVELS} tasks long; let its last task enqueue the rest"
-        )
+def check_number(steps: Sequence[Nested]) -> None:
+    """Raise InvalidOption if steps nest deeper than `MAX_LEVELS`, or are more than `MAX_STEPS` in all.
 
-
-def _levels(steps: Sequence[Nested]) -> int:
-    """Return how deep steps nest, without recursion: deep nesting must not overflow the stack here."""
-    levels = 0
-    while steps and levels <= MAX_LEVELS:
+    Without recursion: deep nesting must not overflow the stack here.
+    """
+    levels = number = 0
+    while steps:
+        levels, number = levels + 1, number + len(steps)
+        if levels > MAX_LEVELS:
+            raise InvalidOption(
+                f"a chain can be at most {MAX_LEVELS} tasks long; let its last task enqueue the rest"
+            )
+        if number > MAX_STEPS:
+            raise InvalidOption(
+                f"more than {MAX_STEPS:,} steps follow one task; let one of them enqueue the rest"
+            )
         steps = [below for step in steps for below in step.next]
-        levels += 1
-    return levels
+
+
+def check_size(data: bytes) -> None:
+    """Raise InvalidOption if encoded steps are larger than `MAX_STEPS_BYTES`."""
+    if len(data) > MAX_STEPS_BYTES:
+        raise InvalidOption(
+            f"the steps that follow a task are {len(data):,} bytes of JSON, more than the limit of "
+            f"{MAX_STEPS_BYTES:,}; store large data elsewhere and pass a reference to it"
+        )
 
 
 def _task(step: Step, predecessor: Task, result: bytes | None) -> NewTask:
@@ -128,7 +154,7 @@ def _task(step: Step, predecessor: Task, result: bytes | None) -> NewTask:
         payload=with_result(payload, step.result_into, result) if step.result_into else payload,
         root=predecessor.root,
         queue=step.queue,
-        tenant=step.tenant,
+        tenant=tenant_of(step, predecessor.tenant),
         priority=step.priority,
         boost=step.boost,
         delay=step.delay,

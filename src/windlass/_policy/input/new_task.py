@@ -13,7 +13,7 @@ from ..._model.task import MAX_ATTEMPTS, NewTask, TaskId
 from ...errors import InvalidOption
 from ..order.priority import boost, parse_priority
 from . import keys
-from .chain import Step, encode_steps
+from .chain import Step, encode_new_steps
 from .options import checked_instant, checked_name, checked_number, parse_duration
 from .quote import quoted, suggestion
 from .trace import checked_trace
@@ -71,7 +71,7 @@ def new_task(step: Step, options: Options, origin: Origin) -> NewTask:
         idempotency_digest="" if key is None else keys.request_digest(step.type, payload),
         idempotency_for=_optional(options.get("idempotency_for"), "idempotency_for"),
         fingerprint=keys.fingerprint(step.type, payload, step.priority, step.tenant) if is_unique else None,
-        next=encode_steps(step.next),
+        next=encode_new_steps(step.next),
         result_into=step.result_into,
         secret=step.secret,
         trace=checked_trace(options["trace"]) if "trace" in options else origin.trace,
@@ -122,16 +122,27 @@ def later_step(step: Step, options: Options, result_into: str | None) -> Step:
     return replace(step, result_into=result_into)
 
 
-def group(first: Iterable[NewTask], last: NewTask) -> tuple[NewTask, ...]:
-    """Return tasks and one that waits for all of them, under one root."""
+def group(first: Iterable[NewTask], then: Step, build: Callable[[Step], NewTask]) -> tuple[NewTask, ...]:
+    """Return tasks and the one that waits for all of them, which `build` makes of `then`, under one root.
+
+    Without a tenant of its own, the last has the one that all the others share.
+    """
     members = tuple(first)
     if not members:
         raise InvalidOption("a group needs at least one task before its last")
-    root = members[0].id
+    root, trace = members[0].id, members[0].trace
+    tenant = then.tenant or shared(member.tenant for member in members)
+    last = build(replace(then, tenant=tenant))
     return (
-        *(replace(member, root=root, trace=members[0].trace) for member in members),
-        replace(last, root=root, trace=members[0].trace, after=tuple(member.id for member in members)),
+        *(replace(member, root=root, trace=trace) for member in members),
+        replace(last, root=root, trace=trace, after=tuple(member.id for member in members)),
     )
+
+
+def shared(values: Iterable[str]) -> str:
+    """Return the one value that all of these are; "" if they differ."""
+    found = set(values)
+    return found.pop() if len(found) == 1 else ""
 
 
 def checked_steps(value: Any) -> tuple[Step, ...]:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ..._ids import new_id
 from ..._model.lease import Claimed
 from ..._model.task import Error
 from .steps import StoreTest, bury, complete
@@ -71,7 +72,8 @@ class TestPayloads(StoreTest):
         assert (await self.load(held.task.id)).payload == edited
 
     async def test_following_steps_are_returned(self) -> None:
-        steps = json.dumps([{"payload": {"x": HOSTILE}}], ensure_ascii=False).encode()
+        step = {"id": new_id(), "type": "x", "payload": {"x": HOSTILE}}
+        steps = json.dumps([step], ensure_ascii=False).encode()
 
         task_id = await self.enqueue_one(next=steps)
 

@@ -45,7 +45,7 @@ FIELDS: dict[str, Any] = {
     "idempotency_digest": "digest",
     "idempotency_for": timedelta(days=30),
     "fingerprint": "print",
-    "next": b'[{"id":"x"}]',
+    "next": b'[{"id":"00000000-0000-7000-8000-000000000009","type":"x", "payload":{}}]',
     "result_into": "results",
     "secret": ("password", "token"),
     "trace": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",

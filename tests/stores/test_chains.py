@@ -1,0 +1,95 @@
+"""Chains and groups as a worker runs them, on every store."""
+
+from typing import Any
+
+import pytest
+
+from tests.loops.workers import drained, tasks
+from windlass import RESULT, App, chain
+from windlass._model.state import State
+from windlass._policy.input.chain import MAX_LEVELS
+from windlass._store.protocol import Store
+from windlass.errors import InvalidOption
+from windlass.tasktype import TaskType
+
+LONG = MAX_LEVELS + 1
+
+Adds = TaskType[[Any], int, int]
+Sums = TaskType[[Any], int, int]
+
+
+@pytest.fixture
+def app(store: Store) -> App:
+    return App(store)
+
+
+@pytest.fixture
+def add(app: App) -> Adds:
+    @app.task(name="add")
+    def add(n: Any) -> int:
+        return int(n) + 1
+
+    return add
+
+
+@pytest.fixture
+def total(app: App) -> Sums:
+    @app.task(name="total")
+    def total(numbers: Any) -> int:
+        return sum(numbers)
+
+    return total
+
+
+async def test_the_longest_chain_runs_to_its_end(app: App, add: Adds) -> None:
+    steps = [add.step(n=0), *(add.step(n=RESULT) for _ in range(LONG - 1))]
+
+    handle = await app.client.enqueue(chain(*steps))
+    await drained(app)
+
+    ended = {task.id: task for task in await tasks(app)}
+    assert [ended[id].state for id in (handle.id, *handle.following)] == [State.COMPLETED] * LONG
+    assert ended[handle.following[-1]].result == str(LONG).encode()
+
+
+async def test_a_chain_that_is_too_large_is_refused(app: App, add: Adds) -> None:
+    large = add.step(n="9" * 1_000_000)
+
+    with pytest.raises(InvalidOption, match="more than the limit of 4,194,304"):
+        await app.client.enqueue(add.step(n=0).then(*[large] * 59))
+
+    assert await tasks(app) == []
+
+
+async def test_every_task_of_a_chain_has_the_tenant_of_the_first(app: App, add: Adds) -> None:
+    one = add.using(tenant="acme").step(n=0)
+    other = add.using(tenant="beta").step(n=RESULT)
+
+    await app.client.enqueue(chain(one, add.step(n=RESULT), add.step(n=RESULT)))
+    await app.client.enqueue(chain(one, other, add.step(n=RESULT)))
+    await add.using(tenant="acme", next=add.step(n=RESULT)).aenqueue(5)
+    await drained(app)
+
+    found = [(task.tenant, task.result) for task in await tasks(app, State.COMPLETED)]
+    assert sorted(found) == [
+        ("acme", b"1"),
+        ("acme", b"1"),
+        ("acme", b"2"),
+        ("acme", b"3"),
+        ("acme", b"6"),
+        ("acme", b"7"),
+        ("beta", b"2"),
+        ("beta", b"3"),
+    ]
+
+
+async def test_the_last_task_of_a_group_has_the_tenant_that_all_share(
+    app: App, add: Adds, total: Sums
+) -> None:
+    acme, beta = add.using(tenant="acme").step(n=0), add.using(tenant="beta").step(n=0)
+
+    *_, shared = await app.client.enqueue_group([acme, acme], total.step(numbers=RESULT))
+    *_, mixed = await app.client.enqueue_group([acme, beta], total.step(numbers=RESULT))
+    *_, given = await app.client.enqueue_group([acme, acme], total.using(tenant="beta").step(numbers=RESULT))
+
+    assert [(await one.task()).tenant for one in (shared, mixed, given)] == ["acme", "", "beta"]

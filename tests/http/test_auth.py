@@ -16,7 +16,7 @@ from windlass._client.keys import Keys
 from windlass._http import auth as access
 from windlass._http.resources import store as remote
 from windlass._ids import new_id
-from windlass._model.filter import Page
+from windlass._model.filter import Filter, Page
 from windlass._model.key import ApiKey, Scope
 from windlass._policy import api_key
 from windlass._store.messages import REQUESTS
@@ -105,6 +105,29 @@ async def test_scopes_add_up(asker: Asker, keys: Keys) -> None:
     for verb, needed in [(verb, request.scope) for verb, request in REQUESTS.items()]:
         allowed = needed in (Scope.READ, Scope.WORK)
         assert ((await asker.verb(verb, key)).status_code == 403) is not allowed, verb
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        {"idempotency_key": "\x1fschedule:nightly:2026-06-01T12:00:00+00:00"},
+        {"fingerprint": "schedule:nightly"},
+    ],
+)
+async def test_only_operators_give_the_keys_of_ticks(
+    name: dict[str, str], asker: Asker, keys: Keys, store: MemoryStore
+) -> None:
+    batch = [{"id": (one := new_id()), "root": one, "type": "t", "payload": {}, **name}]
+    lease = {"task_id": new_id(), "fence": 1}
+    verdict = {"kind": "complete", "successors": batch}
+    settlements = [{"lease": lease, "verdict": verdict, "outcome": "completed"}]
+    producer = (await keys.create("p", scopes=[Scope.ENQUEUE, Scope.WORK])).text
+    operator = (await keys.create("o", scopes=[Scope.ENQUEUE, Scope.OPERATE])).text
+
+    problem(await asker.verb("enqueue", producer, {"batch": batch}), 422, "invalid-option")
+    problem(await asker.verb("settle", producer, {"batch": settlements}), 422, "invalid-option")
+    assert not (await store.find(Filter(), Page())).items
+    assert (await asker.verb("enqueue", operator, {"batch": batch})).status_code == 200
 
 
 @pytest.mark.parametrize("bounds", [{"tenant": "acme"}, {"queues": ["q"]}, {"tenant": "t", "queues": ["q"]}])

@@ -13,11 +13,13 @@ from msgspec.structs import replace
 
 from tests.loops.workers import drained, eventually, pause, tasks, watched, working
 from windlass import App, Backoff, By, Retention, State
+from windlass._ids import new_id
 from windlass._keeper import schedules as schedules_module
 from windlass._keeper.keeper import Keeper
 from windlass._keeper.schedules import Ticker
 from windlass._model.filter import Page
 from windlass._model.schedule import Overlap, Schedule, Tick
+from windlass._policy.schedule import former_tick_key, tick_task
 from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 from windlass._stores.sqlite import SQLiteStore
@@ -179,6 +181,41 @@ async def test_a_leader_that_fails_while_it_fires_is_followed_by_one_that_does_i
     assert tick is not None
     assert (tick.at, tick.fired_at) == (START + HOUR, START + HOUR)
     assert [task.id for task in await tasks(app)] == [tick.task_id]
+
+
+async def test_a_callers_key_does_not_suppress_a_tick(app: App, clock: ManualClock) -> None:
+    key = f"schedule:s:{(START + HOUR).isoformat()}"
+    mine = await app.client.send("t", {}, idempotency_key=key)
+    await app.store.put(HOURLY)
+    clock.advance(HOUR)
+
+    await Ticker(app.store).fire_due()
+
+    fired = [task for task in await tasks(app) if task.id != mine.id]
+    assert [task.enqueued_by for task in fired] == ["schedule s"]
+    tick = await reached(app)
+    assert tick is not None
+    assert tick.task_id == fired[0].id
+
+
+async def test_a_tick_that_an_earlier_version_fired_is_not_fired_again(app: App, clock: ManualClock) -> None:
+    await app.store.put(HOURLY)
+    clock.advance(HOUR)
+    fired = replace(
+        tick_task(HOURLY, START + HOUR, new_id), idempotency_key=former_tick_key(HOURLY, START + HOUR)
+    )
+    await app.store.enqueue([fired])  # and its keeper died before it recorded the tick
+
+    ticker = Ticker(app.store)
+    await ticker.fire_due()
+
+    assert [task.id for task in await tasks(app)] == [fired.id]
+    tick = await reached(app)
+    assert tick is not None
+    assert (tick.at, tick.fired_at, tick.task_id) == (START + HOUR, START + HOUR, fired.id)
+    clock.advance(HOUR)
+    await ticker.fire_due()
+    assert len(await tasks(app)) == 2
 
 
 async def test_two_leaders_at_once_fire_every_tick_once(app: App, clock: ManualClock) -> None:

@@ -124,7 +124,7 @@ async def test_leaders_are_killed_at_random_and_every_tick_is_fired_once(
     record_property("killed", dict(watch.ends))
     record_property("seconds", round(monotonic() - began, 1))
     assert len(keys) == len(set(keys))
-    assert sorted(keys) == sorted(f"schedule:s:{tick.isoformat()}" for tick in due)
+    assert sorted(keys) == sorted(f"\x1fschedule:s:{tick.isoformat()}" for tick in due)
     assert set(watch.ends) == {"enqueue before", "enqueue after", "put before", "put after"}
 
 

@@ -77,9 +77,13 @@ class Caller(Struct, frozen=True):
         if self.queues is not None and queue not in self.queues:
             raise Problem("forbidden", f"this key is bound to the queues {', '.join(self.queues)}")
 
+    def has_scope(self, scope: Scope) -> bool:
+        """Tell whether the caller's key has the scope."""
+        return self.key is None or api_key.allows(self.key, scope)
+
     def require_scope(self, scope: Scope) -> None:
         """Raise 403 unless the key has the scope."""
-        if self.key is not None and not api_key.allows(self.key, scope):
+        if not self.has_scope(scope):
             raise Problem("forbidden", f"this key lacks the scope {scope.value}")
 
     def require_work_on(self, queues: Iterable[str]) -> None:

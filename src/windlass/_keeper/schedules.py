@@ -14,9 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .._ids import new_id
+from .._model.filter import Filter, Page
 from .._model.schedule import Missed, Schedule, Tick
 from .._model.task import NewTask, TaskId
-from .._policy.schedule import tick_task
+from .._policy.schedule import former_tick_key, origin, tick_task
 from .._policy.ticks import GRACE, due, next_tick
 from .._store.protocol import Store, all_records
 from ..errors import DuplicateTask, IdempotencyConflict, InvalidOption, StoreError
@@ -28,11 +29,15 @@ _BATCH = 200  # schedules in one turn; the rest waits for the other chores
 
 
 class _Plan(Struct, eq=False):
-    """A schedule, its last tick, and when to handle it next (None: not while it is as it is)."""
+    """A schedule, its last tick, and when to handle it next (None: not while it is as it is).
+
+    Another keeper may have fired ticks of one that `is_new` here and died before it recorded them.
+    """
 
     schedule: Schedule
     tick: Tick | None
     due_at: datetime | None
+    is_new: bool = True
 
     def __post_init__(self) -> None:
         if self.schedule.paused:
@@ -110,13 +115,31 @@ class Ticker:
         if found.missed:
             _log_missed(schedule, plan.tick.at, now)
         tick = replace(plan.tick, at=found.at)
-        if fired := await self._fire(schedule, found.instants):
-            tick = replace(tick, fired_at=fired[0], task_id=fired[1])
+        instants = found.instants
+        fired = await self._fired_by_former_version(schedule, instants) if plan.is_new else {}
+        if last := await self._fire(schedule, [instant for instant in instants if instant not in fired]):
+            fired[last[0]] = last[1]
+        if fired:
+            tick = replace(tick, fired_at=max(fired), task_id=fired[max(fired)])
         await self._store.put(tick)
-        plan.tick = tick
+        plan.tick, plan.is_new = tick, False
+
+    async def _fired_by_former_version(
+        self, schedule: Schedule, instants: Sequence[datetime]
+    ) -> dict[datetime, TaskId]:
+        """Return the tasks of ticks that a keeper of an earlier version fired, under keys in another form."""
+        fired: dict[datetime, TaskId] = {}
+        for instant in instants:
+            where = Filter(idempotency_key=former_tick_key(schedule, instant), tenants=(schedule.tenant,))
+            for task in (await self._store.find(where, Page(limit=1))).items:
+                if task.enqueued_by == origin(schedule):  # not a caller's task
+                    fired[instant] = task.id
+        return fired
 
     async def _fire(self, schedule: Schedule, instants: Sequence[datetime]) -> tuple[datetime, TaskId] | None:
         """Enqueue a task for each instant; return the last instant that has one, and its id."""
+        if not instants:
+            return None
         tasks = [tick_task(schedule, instant, new_id) for instant in instants]
         if len(tasks) > 1 and tasks[0].fingerprint is None:
             with suppress(IdempotencyConflict):  # then one by one, to find out which

@@ -66,11 +66,11 @@ EXPONENTIAL = Backoff(base=2, factor=2, cap=3600, jitter=0.5)
 QUICK = Backoff(base=1, factor=2, cap=16, jitter=0, max_attempts=6)
 """1, 2, 4, 8, 16 seconds, then dead."""
 
-PATIENT = Backoff(base=30, factor=2, cap=1800, jitter=0)
-"""30 s, 1 min, 2 min … at most half an hour."""
+PATIENT = Backoff(base=30, factor=2, cap=1800)
+"""30 s, 1 min, 2 min … half an hour, each varied by up to a quarter."""
 
-ADDITIVE = Backoff(base=1, factor=2, cap=3600, jitter=0, spread=1)
-"""2^(n-1) seconds plus up to one more."""
+ADDITIVE = Backoff(base=2, factor=2, cap=3600, jitter=0, spread=1)
+"""2^n seconds plus up to one more, n from 1."""
 
 Backoff.EXPONENTIAL, Backoff.QUICK, Backoff.PATIENT, Backoff.ADDITIVE = EXPONENTIAL, QUICK, PATIENT, ADDITIVE
 

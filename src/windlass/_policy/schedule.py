@@ -83,17 +83,27 @@ def rule_text(schedule: Schedule) -> str:
 
 def tick_task(schedule: Schedule, tick: datetime, make_id: Callable[[], TaskId]) -> NewTask:
     """Return the task of a tick. Its idempotency key names the tick, so firing it again adds no task."""
-    named = f"schedule:{schedule.name}:{tick.astimezone(UTC).isoformat()}"
+    named = former_tick_key(schedule, tick)
     draw = int.from_bytes(sha256(f"jitter:{named}".encode()).digest()[:6]) / (1 << 48)
     return _task(
         schedule,
         make_id,
         named,
         run_at=tick + draw * schedule.jitter,
-        idempotency_key=named,
+        idempotency_key=keys.reserved_key(named),
         idempotency_digest=keys.request_digest(schedule.type, schedule.payload),
         idempotency_for=KEPT_FOR,
     )
+
+
+def former_tick_key(schedule: Schedule, tick: datetime) -> str:
+    """Return the key that earlier versions gave the task of a tick, and that callers could also give."""
+    return f"schedule:{schedule.name}:{tick.astimezone(UTC).isoformat()}"
+
+
+def origin(schedule: Schedule) -> str:
+    """Return what a tick's task records as `enqueued_by`."""
+    return f"schedule {schedule.name}"
 
 
 def triggered_task(schedule: Schedule, make_id: Callable[[], TaskId], who: str | None = None) -> NewTask:
@@ -119,7 +129,7 @@ def _task(schedule: Schedule, make_id: Callable[[], TaskId], named: str, **when:
         next=encode_steps(tuple(with_fresh_ids(step, make_id) for step in decode_steps(schedule.next))),
         secret=schedule.secret,
         trace=synthetic_trace(int.from_bytes(sha256(named.encode()).digest()[:16])),
-        enqueued_by=f"schedule {schedule.name}",
+        enqueued_by=origin(schedule),
         **when,
     )
 

@@ -41,15 +41,17 @@ def test_quick_is_1_2_4_8_16_seconds_and_then_dead() -> None:
     assert QUICK.max_attempts == 6
 
 
-def test_patient_is_30_seconds_doubled_capped_at_half_an_hour() -> None:
-    assert (
-        seconds(PATIENT, 0, 8) == seconds(PATIENT, NEARLY_ONE, 8) == [30, 60, 120, 240, 480, 960, 1800, 1800]
-    )
+def test_patient_is_30_seconds_doubled_capped_at_half_an_hour_with_jitter() -> None:
+    curve = [30, 60, 120, 240, 480, 960, 1800, 1800]
+    assert seconds(PATIENT, MIDDLE, 8) == curve
+    assert seconds(PATIENT, 0, 8) == [0.75 * one for one in curve]
+    assert seconds(PATIENT, NEARLY_ONE, 8) == pytest.approx([1.25 * one for one in curve])
 
 
 def test_additive_is_two_to_the_n_and_up_to_a_second_more() -> None:
-    assert seconds(ADDITIVE, 0, 5) == [1, 2, 4, 8, 16]
-    assert seconds(ADDITIVE, MIDDLE, 5) == [1.5, 2.5, 4.5, 8.5, 16.5]
+    assert seconds(ADDITIVE, 0, 5) == [2, 4, 8, 16, 32]
+    assert seconds(ADDITIVE, MIDDLE, 5) == [2.5, 4.5, 8.5, 16.5, 32.5]
+    assert seconds(ADDITIVE, NEARLY_ONE, 12) == pytest.approx([min(2**n, 3600) + 1 for n in range(1, 13)])
 
 
 @given(backoffs, attempts, draws)

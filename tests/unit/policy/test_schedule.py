@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from windlass._model.schedule import Missed, Overlap, Schedule
 from windlass._policy.input.chain import Step, all_ids, decode_steps
-from windlass._policy.input.keys import MAX_KEY_BYTES, fingerprint
+from windlass._policy.input.keys import MAX_KEY_BYTES, checked_key, fingerprint
 from windlass._policy.schedule import KEPT_FOR, new_schedule, rule_text, same_rule, tick_task, triggered_task
 from windlass.errors import InvalidOption
 
@@ -90,11 +90,19 @@ def test_the_longest_name_still_makes_a_key() -> None:
     assert len((task.idempotency_key or "").encode()) <= MAX_KEY_BYTES
 
 
+def test_no_caller_can_give_the_key_of_a_tick() -> None:
+    key = tick_task(made(), NOON, numbered()).idempotency_key
+    assert key is not None
+
+    with pytest.raises(InvalidOption, match="not printable"):
+        checked_key(key)
+
+
 def test_a_tick_has_one_key_however_often_and_wherever_it_is_told() -> None:
     one = tick_task(made(), NOON, numbered())
     other = tick_task(made(), NOON.astimezone(), lambda: "other")
 
-    assert one.idempotency_key == other.idempotency_key == "schedule:report:2026-06-01T12:00:00+00:00"
+    assert one.idempotency_key == other.idempotency_key == "\x1fschedule:report:2026-06-01T12:00:00+00:00"
     assert one.idempotency_digest == other.idempotency_digest
     assert one.idempotency_for == KEPT_FOR
     assert (one.trace, one.run_at) == (other.trace, other.run_at)

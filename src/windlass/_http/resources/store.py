@@ -23,7 +23,9 @@ from ..._model.queue import STRICT_MS, Retention
 from ..._model.record import KINDS
 from ..._model.schedule import Schedule
 from ..._model.task import MAX_ATTEMPTS, NewTask, is_task_id
+from ..._model.verdict import Complete
 from ..._policy import api_key
+from ..._policy.input import keys
 from ..._policy.input.chain import Step, check_number, check_size, decode_steps
 from ..._policy.input.options import MAX_DELAY
 from ..._policy.input.payload import MAX_DEPTH
@@ -76,6 +78,8 @@ async def call_verb(service: Service, caller: Caller, request: Request) -> Respo
         caller.require_scope(Scope.ADMIN)
     with decode_errors():
         check(message)
+        if not caller.has_scope(Scope.OPERATE):
+            _check_names(message)
     if caller.key is not None:
         message = attributed(message, caller.name)
     return Response(encode(await message.call(service.store)), media_type="application/json")
@@ -134,6 +138,23 @@ def check(request: Any) -> None:
     if isinstance(request, messages.PutRequest):
         _check(messages.decode_record(request.kind, request.record))
     _check(request)
+
+
+def _check_names(message: Any) -> None:
+    """Raise InvalidOption for a key or fingerprint that only keepers and operators may give a task."""
+    match message:
+        case messages.EnqueueRequest(batch=batch):
+            new = batch
+        case messages.SettleRequest(batch=settlements):
+            verdicts = [one.verdict for one in settlements]
+            new = tuple(new for one in verdicts if isinstance(one, Complete) for new in one.successors)
+        case _:
+            return
+    for task in new:
+        if task.idempotency_key is not None:
+            keys.checked_key(task.idempotency_key)
+        if task.fingerprint is not None and not keys.is_fingerprint(task.fingerprint):
+            raise InvalidOption(f"{quoted(task.fingerprint)} is not a fingerprint; leave it out")
 
 
 def _check(value: Any) -> None:

@@ -1,5 +1,6 @@
 """Keys and digests for idempotency, deduplication and exactly-once effects."""
 
+import re
 from hashlib import sha256
 
 from ...errors import InvalidOption
@@ -7,6 +8,11 @@ from .payload import canonical
 from .quote import quoted
 
 MAX_KEY_BYTES = 255
+
+RESERVED = "\x1f"
+"""The first character of keys that windlass makes itself: not printable, so that no caller can give one."""
+
+_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 def checked_key(key: str, what: str = "idempotency key") -> str:
@@ -18,6 +24,16 @@ def checked_key(key: str, what: str = "idempotency key") -> str:
     if len(key.encode()) > MAX_KEY_BYTES:
         raise InvalidOption(f"the {what} is longer than {MAX_KEY_BYTES} bytes; pass a hash of it")
     return key
+
+
+def reserved_key(*parts: str) -> str:
+    """Return a key that no caller can give; the parts must be printable."""
+    return RESERVED + RESERVED.join(parts)
+
+
+def is_fingerprint(text: str) -> bool:
+    """Whether `fingerprint` can return this text."""
+    return _DIGEST.fullmatch(text) is not None
 
 
 def request_digest(type_name: str, payload: bytes) -> str:

@@ -63,7 +63,7 @@ layers: setup
 	$(call step,sync,generated twins,$(BIN)/python scripts/sync --check)
 	$(call step,imports,layers,$(BIN)/lint-imports)
 tidy: setup
-	$(call step,tidy,house rules,$(BIN)/pytest -q tests/test_tidy.py tests/test_exports.py)
+	$(call step,tidy,house rules,$(BIN)/pytest -q tests/test_tidy.py tests/test_exports.py tests/test_mistakes.py)
 
 .PHONY: core
 core: setup ## Run unit tests; every branch of _model and _policy must be covered

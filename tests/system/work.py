@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.system.full import watch_for_full
+from tests.system.mistakes import distort
 from tests.system.program import FOLDER, WORKER, app
 from windlass import WorkerSettings
 
@@ -21,6 +22,8 @@ def main(options: dict[str, Any]) -> None:
     logging.getLogger("windlass.keeper").setLevel(logging.INFO)
     if options.pop("may_fill", False):
         watch_for_full(FOLDER)
+    if mistake := options.pop("mistake", None):
+        distort(app, mistake)
     for name in DURATIONS:
         if name in options:
             options[name] = timedelta(seconds=options[name])

@@ -28,6 +28,7 @@ FILE_VARIABLE = f"{PREFIX}CONFIG"
 KEY_VARIABLE = f"{PREFIX}KEY"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
+DEFAULT_LOG_LEVEL, DEFAULT_LOG_FORMAT = "info", "text"
 _CHOICES = {"log_level": LOG_LEVELS, "log_format": LOG_FORMATS, "tracing": RELATIONS}
 
 
@@ -47,8 +48,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     keeper: bool | None = None
     name: str | None = None
     tracing: str | None = None
-    log_level: str = "info"
-    log_format: str = "text"
+    log_level: str | None = None
+    log_format: str | None = None
     webhook_secret: Secret | None = None
     metrics: tuple[str, int] | None = None  # host and port where a worker serves them
 

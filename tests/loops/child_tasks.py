@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import logging
 import os
 import subprocess
 import sys
@@ -111,3 +112,36 @@ def effect(what: str, *, ctx: Context) -> None:
 @app.task(process=True, max_attempts=1)
 def nap(seconds: float) -> None:
     threading.Event().wait(seconds)
+
+
+@app.task(process=True, max_attempts=1)
+def log(how: str, *, ctx: Context) -> None:  # noqa: C901 - one case for each test
+    logger = logging.getLogger("shop.images")
+    match how:
+        case "every level":
+            for level in ("debug", "info", "warning", "error"):
+                getattr(logger, level)("%s of %d", level, 4, extra={"size": 7, "odd": {1, 2}})
+            ctx.logger.info("by the context")
+        case "exception":
+            try:
+                raise KeyError("lost")
+            except KeyError:
+                logger.exception("it failed")
+        case "odd":
+            logger.info("a lone \ud800 surrogate", extra={"text": "\ud800", "big": 1 << 80})
+            logger.info("too long: %s", "x" * 100_000, extra={"long": "y" * 100_000})
+        case "own set-up":
+            logging.basicConfig(level="ERROR", force=True)
+            logger.warning("once")
+        case "die":
+            for n in range(200):
+                logger.info("record %d", n)
+            os._exit(7)
+        case "flood":
+            for n in range(20_000):
+                logger.info("record %d %s", n, "z" * 200)
+        case "fork":
+            if os.fork() == 0:
+                logger.info("from a fork")
+                os._exit(0)
+            os.wait()

@@ -18,6 +18,11 @@ running: ContextVar[Task | None] = ContextVar("windlass.running", default=None)
 """The task whose handler is running here: in the event loop, in a thread or in a child process."""
 
 
+def current_task() -> Task | None:
+    """Return the task whose handler is running here; None outside of handlers."""
+    return running.get()
+
+
 class Once:
     """What `Context.once` returns: awaitable in a coroutine; in a thread already true or false."""
 

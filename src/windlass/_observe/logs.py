@@ -25,7 +25,7 @@ _LEVELS = {
     EventName.LOST: logging.WARNING,
 }
 _ALERT_TURNS = {Turn.RAISED: "raised", Turn.REMINDED: "still raised", Turn.CLEARED: "cleared"}
-_STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 class LogSink:
@@ -84,10 +84,27 @@ def log_alert(event: AlertEvent) -> None:
     )
 
 
+class TaskFilter(logging.Filter):
+    """Gives every record `task_id` and `task_type`, those of the running task, for formats of one's own.
+
+    Outside a handler both are "". Add it to a logging handler, as a filter on a logger sees only that
+    logger's own records.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let every record pass."""
+        task = running.get()
+        if not hasattr(record, "task_id"):
+            record.task_id = task.id if task else ""
+        if not hasattr(record, "task_type"):
+            record.task_type = task.type if task else ""
+        return True
+
+
 class JsonFormatter(logging.Formatter):
     """Formats a record as one line of JSON: time, level, logger, message and the record's extra fields.
 
-    Inside a handler it adds the task's id and, if there is one, the trace and span ids.
+    Inside a handler it adds the task's id and type and, if there is one, the trace and span ids.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -97,15 +114,22 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        line |= _trace_fields(record)
+        line |= context_fields(record)
         line |= {
             key: value
             for key, value in vars(record).items()
-            if key not in _STANDARD_FIELDS and value is not None
+            if key not in STANDARD_FIELDS and value is not None and not (isinstance(value, str) and not value)
         }
         if traceback := traceback_of(record, self):
             line["exception"] = traceback
         return json.dumps(line, default=str, ensure_ascii=True)
+
+
+def enable_loggers() -> None:
+    """Enable the loggers of windlass: `dictConfig` disables all that exist before it, unless told not to."""
+    for name, one in logging.root.manager.loggerDict.items():
+        if isinstance(one, logging.Logger) and name.partition(".")[0] == "windlass":
+            one.disabled = False
 
 
 def traceback_of(record: logging.LogRecord, formatter: logging.Formatter) -> str:
@@ -115,14 +139,14 @@ def traceback_of(record: logging.LogRecord, formatter: logging.Formatter) -> str
     return record.exc_text or ""
 
 
-def _trace_fields(record: logging.LogRecord) -> dict[str, str]:
-    """Return the ids of the running task, its trace and its span. The record's own fields take precedence.
+def context_fields(record: logging.LogRecord) -> dict[str, str]:
+    """Return the running task's id and type, its trace and its span. The record's own fields take precedence.
 
     Formatting happens in the thread that logs, so the context variables here are the caller's.
     """
     task = running.get()
     named = parse_trace(current_traceparent() or getattr(record, "trace", None) or (task and task.trace))
-    found = {} if task is None else {"task_id": task.id}
+    found = {} if task is None else {"task_id": task.id, "task_type": task.type}
     if named is not None:
         found["trace_id"] = named.trace_id
         if not named.is_synthetic:

@@ -6,6 +6,7 @@ import os
 import queue
 import runpy
 import signal
+import socket
 import sys
 import threading
 from operator import attrgetter
@@ -18,6 +19,7 @@ from .._model.outcome import Failed, Returned, Snoozed
 from .._observe.tracing import current_span
 from ..errors import InvalidPayload
 from ..signals import Fatal
+from .child_logs import LogSender
 from .processes import FromChild, Hello, ProgressUpdate, RunRequest, ToChild, pack, receive_blocking
 from .run import encode_result
 from .runner import outcome_of_error
@@ -28,6 +30,7 @@ SCRIPT_NAME = "__windlass_child__"
 def main() -> None:
     """Run tasks until the worker closes the pipe or dies."""
     inbound, outbound = _private_pipes()
+    logs = LogSender(_log_socket())
     messages: queue.SimpleQueue[ToChild] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(inbound, messages), daemon=True).start()
     programs: dict[str, ModuleType] = {}
@@ -35,11 +38,15 @@ def main() -> None:
         message = messages.get()
         if isinstance(message, Hello):
             sys.path[:] = message.path
+            logs.install(message.levels)
             if message.script is not None:
                 programs["__main__"] = module = ModuleType(SCRIPT_NAME)
                 vars(module).update(runpy.run_path(message.script, run_name=SCRIPT_NAME))
+                logs.restore_levels()
         else:
-            _send(outbound, _run(message, programs, outbound))
+            outcome = _run(message, programs, outbound, logs)
+            logs.flush()
+            _send(outbound, outcome)
 
 
 def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
@@ -53,6 +60,13 @@ def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
     return inbound, outbound
 
 
+def _log_socket() -> socket.socket:
+    """Return our end of the socket for log records, whose number is the argument of this process."""
+    connection = socket.socket(fileno=int(sys.argv.pop()))
+    connection.set_inheritable(False)
+    return connection
+
+
 def _read(inbound: BinaryIO, messages: "queue.SimpleQueue[ToChild]") -> None:
     while (message := receive_blocking(inbound)) is not None:
         messages.put(message)
@@ -62,13 +76,14 @@ def _read(inbound: BinaryIO, messages: "queue.SimpleQueue[ToChild]") -> None:
 
 
 def _run(
-    request: RunRequest, programs: dict[str, ModuleType], outbound: BinaryIO
+    request: RunRequest, programs: dict[str, ModuleType], outbound: BinaryIO, logs: LogSender
 ) -> Returned | Failed | Snoozed:
     fatal: tuple[type[BaseException], ...] = ()
     try:
-        spec = _find(request, programs)
-        fatal = spec.fatal
         running.set(request.task)
+        spec = _find(request, programs)
+        logs.restore_levels()
+        fatal = spec.fatal
         with current_span(request.task.trace):
             result = _call(spec, request, outbound)
         return Returned(encode_result(result))

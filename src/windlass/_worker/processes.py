@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from .._model.outcome import Crashed, Failed, Outcome, Returned, Snoozed
 from .._model.task import Error, Progress, Task
+from .child_logs import LogReceiver, levels
 from .run import Run
 
 _CHILD = "windlass._worker.child"
@@ -25,10 +26,11 @@ _HEADER = 4
 
 
 class Hello(Struct, frozen=True, kw_only=True, tag="hello"):
-    """How to find the program: the import path and, if the program is a script, its file."""
+    """How to find the program: the import path and, if it is a script, its file. And levels of loggers."""
 
     path: tuple[str, ...]
     script: str | None
+    levels: dict[str, int]
 
 
 class RunRequest(Struct, frozen=True, kw_only=True, tag="run"):
@@ -107,8 +109,9 @@ class Processes:
 
 
 class _Child:
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, logs: LogReceiver) -> None:
         self._process = process
+        self._logs = logs
         self._killed = False
 
     @property
@@ -123,18 +126,26 @@ class _Child:
 
     @classmethod
     async def start(cls) -> "_Child":
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            _CHILD,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            limit=MAX_FRAME,
-            start_new_session=True,  # Ctrl-C in the terminal must reach the worker only
-        )
-        child = cls(process)
+        logs = LogReceiver()
         try:
-            await child._send(Hello(path=tuple(sys.path), script=_script()))
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                _CHILD,
+                str(logs.fd),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                limit=MAX_FRAME,
+                start_new_session=True,  # Ctrl-C in the terminal must reach the worker only
+                pass_fds=(logs.fd,),
+            )
+        except BaseException:
+            logs.close()
+            raise
+        logs.start()
+        child = cls(process, logs)
+        try:
+            await child._send(Hello(path=tuple(sys.path), script=_script(), levels=levels()))
         except BaseException:
             await child.end()
             raise
@@ -166,6 +177,7 @@ class _Child:
     async def end(self) -> None:
         self.kill()
         await self._process.wait()
+        await asyncio.to_thread(self._logs.close)
 
     async def _send(self, message: ToChild) -> None:
         assert self._process.stdin is not None

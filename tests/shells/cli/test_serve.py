@@ -129,7 +129,7 @@ def test_a_worker_whose_key_is_refused_ends_with_the_reason(
         assert "Traceback" not in ran.err
         if key:
             assert key not in ran.err
-        return ran.code, ran.err.splitlines()[-1]
+        return ran.code, "".join(ran.err.splitlines()[-1:])
 
     code, error = worker("")
     assert code == 4

@@ -23,7 +23,7 @@ def keeper(cli: Cli) -> None:
     It fires schedules, promotes, rescues, prunes and sends alerts. Workers and `windlass serve` run a keeper
     as well; of all keepers of a store one leads.
     """
-    set_up_logging(cli.settings)
+    set_up_logging(cli)
 
     async def work() -> None:
         app = cli.app

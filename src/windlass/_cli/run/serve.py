@@ -47,7 +47,7 @@ def serve(
     runs a keeper, as workers do.
     """
     http = http_server()
-    set_up_logging(cli.settings)
+    set_up_logging(cli)
 
     async def work() -> None:
         app = cli.app

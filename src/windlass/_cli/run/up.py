@@ -29,7 +29,7 @@ def up(cli: Cli, /, *, target: str | None, host: str, port: int, insecure: bool)
     if target is not None:
         cli.flags["app"] = target
     settings = cli.settings
-    set_up_logging(settings)
+    set_up_logging(cli)
     http = http_server()
 
     async def work() -> None:

@@ -92,7 +92,7 @@ def worker(
             "no app given; `windlass worker shop.tasks:app` runs the tasks of `app` in shop/tasks.py "
             "(WINDLASS_APP or `app` in windlass.toml can name it, too)"
         )
-    set_up_logging(settings)
+    set_up_logging(cli)
     app = cli.app
     made = app.worker(worker_settings(settings, drain=drain))
     _log_start(app, made, settings.app)

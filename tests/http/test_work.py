@@ -351,7 +351,7 @@ async def test_what_waited_for_results_that_are_gone_is_buried(
     (claimed,) = await own.claim(session, 1)
     await own.settle(lease(claimed) | {"outcome": "returned", "result": 1})
     clock.advance(60)
-    assert await store.prune(Retention(completed=timedelta(seconds=30)), 100) == 1
+    assert (await store.prune(Retention(completed=timedelta(seconds=30)), 100)).number == 1
     assert await own.claim(session, 2) == []
     buried = await own.good("GET", f"/tasks/{made[1]['id']}")
     assert (buried["state"], buried["error"]["type"]) == ("dead", "Fatal")

@@ -128,7 +128,7 @@ class Handle(Generic[R]):
         """Cancel the task; ask a running one to stop. `by`, `why`: for the audit log. Raises TaskFinished."""
         await self._store.open()
         action = CancelTasks(by=By(who=by, why=why))
-        if not await self._store.apply(action, Filter(ids=(self.id,)), 1):
+        if not (await self._store.apply(action, Filter(ids=(self.id,)), 1)).ids:
             task = await self.task()
             raise TaskFinished(f"task {self.id} has already ended: it is {task.state}")
 

@@ -229,9 +229,9 @@ class Operator:
     async def prune(self, retention: Retention) -> int:
         """Delete ended tasks that are past this retention, or their queue's own. Returns how many."""
         await self._store.open()
-        total = number = await self._store.prune(retention, _BATCH, self._by)
+        total = number = (await self._store.prune(retention, _BATCH, self._by)).number
         while number:
-            number = await self._store.prune(retention, _BATCH)
+            number = (await self._store.prune(retention, _BATCH)).number
             total += number
         return total
 
@@ -271,7 +271,7 @@ class Operator:
             room = _BATCH if limit is None else min(_BATCH, limit - done)
             if per_second is not None:
                 room = max(1, min(room, int(per_second)))
-            number = len(await self._store.apply(action, where, room))
+            number = len((await self._store.apply(action, where, room)).ids)
             done += number
             if number < room or done == limit:
                 break
@@ -283,5 +283,5 @@ class Operator:
         done = 0
         for start in range(0, len(ids), _BATCH):
             batch = tuple(ids[start : start + _BATCH])
-            done += len(await self._store.apply(action, Filter(ids=batch), len(batch)))
+            done += len((await self._store.apply(action, Filter(ids=batch), len(batch))).ids)
         return done

@@ -236,6 +236,6 @@ def _settlement(claimed: Claimed, backoff: Delay) -> Settlement:
 async def prune_expired(store: Store, retention: Retention) -> bool:
     """Delete ended tasks past their retention, in batches; return whether there may be more."""
     for _ in range(_MAX_PRUNE_BATCHES):
-        if await store.prune(retention, PRUNE_BATCH) < PRUNE_BATCH:
+        if (await store.prune(retention, PRUNE_BATCH)).number < PRUNE_BATCH:
             return False
     return True

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from .queue import Level
 from .record import Worker
+from .step import Step
 from .task import Progress, Task, TaskId
 
 DEFAULT_LEASE = timedelta(seconds=30)  # without a heartbeat, before a worker's tasks go to other workers
@@ -78,9 +79,11 @@ class HeartbeatReply(Struct, frozen=True, gc=False, kw_only=True):
     """The store's reply to a heartbeat.
 
     Not `alive`: the session has ended and other workers may run its tasks, so stop them all. `lost` are
-    leases that are no longer valid; `cancel` are held tasks that have been requested to stop.
+    leases that are no longer valid; `cancel` are held tasks that have been requested to stop. `steps` are the
+    transitions of tasks that were granted to the session but never arrived, and of their successors.
     """
 
     alive: bool
     lost: tuple[Lease, ...] = ()
     cancel: tuple[TaskId, ...] = ()
+    steps: tuple[Step, ...] = ()

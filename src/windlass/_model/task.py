@@ -75,10 +75,14 @@ class NewTask(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Enqueued(Struct, frozen=True, gc=False, kw_only=True):
-    """The result of an enqueue: the task's id. `created` is False if the task existed before."""
+    """The result of an enqueue: the task's id. `created` is False if the task existed before.
+
+    `cancelled` is the reason if the new task was cancelled at once, as a predecessor had been.
+    """
 
     id: TaskId
     created: bool
+    cancelled: str | None = None
 
 
 class Task(Struct, frozen=True, gc=False):

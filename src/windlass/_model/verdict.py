@@ -7,6 +7,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from .lease import Claimed, Lease
+from .step import Step
 from .task import Error, NewTask
 
 
@@ -67,7 +68,12 @@ class Receipt(StrEnum):
 
 
 class Settled(Struct, frozen=True, gc=False, kw_only=True):
-    """The result of a settle: a receipt for each settlement, and the tasks claimed in the same step."""
+    """The result of a settle: a receipt for each settlement, and the tasks claimed in the same transaction.
+
+    `steps` are the transitions that no verdict names: tasks that were unblocked or cancelled because one that
+    they waited for ended, and postponed tasks that ended as cancelled because they had been asked to stop.
+    """
 
     receipts: tuple[Receipt, ...] = ()
     claimed: tuple[Claimed, ...] = ()
+    steps: tuple[Step, ...] = ()

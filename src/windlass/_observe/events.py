@@ -1,17 +1,21 @@
-"""Events: one for each step of a task, and the sinks that receive them."""
+"""Events: one for each step of a task, or for many tasks that took the same step; and their sinks."""
 
 from enum import StrEnum
 from typing import Protocol
 
 from msgspec import Struct
 
-from .._model.task import Error, TaskId
+from .._model.state import State
+from .._model.step import Step
+from .._model.task import Error, NewTask, Task, TaskId
 
 
 class EventName(StrEnum):
     """The past tense of every verb that moves a task."""
 
     ENQUEUED = "enqueued"
+    UNBLOCKED = "unblocked"
+    PROMOTED = "promoted"
     CLAIMED = "claimed"
     COMPLETED = "completed"
     RETRIED = "retried"
@@ -22,14 +26,15 @@ class EventName(StrEnum):
     RESCUED = "rescued"
     REPLAYED = "replayed"
     DISCARDED = "discarded"
+    PRUNED = "pruned"
     LOST = "lost"  # a settlement was rejected because the lease no longer held
 
 
 class Event(Struct, frozen=True, gc=False, kw_only=True):
-    """One step of one task. Never carries payload or result. Times are in seconds."""
+    """One step of one task, or of `number` tasks. Never carries payload or result. Times are in seconds."""
 
     name: EventName
-    task_id: TaskId
+    task_id: TaskId = ""  # "": it is about several tasks
     type: str = ""
     queue: str = ""
     tenant: str = ""
@@ -41,7 +46,11 @@ class Event(Struct, frozen=True, gc=False, kw_only=True):
     duration: float | None = None
     delay: float | None = None
     error: Error | None = None
-    by: str | None = None
+    by: str | None = None  # who enqueued it, or who acted
+    idempotency_key: str | None = None  # it was enqueued with
+    joined: bool = False  # it is part of the caller's own transaction, which may yet be rolled back
+    number: int | None = None  # of tasks, if it is about several
+    state: State | None = None  # that they had, if they were pruned
 
 
 class Sink(Protocol):
@@ -64,3 +73,60 @@ class TimingSink(Sink, Protocol):
 
     def batch(self, size: int) -> None:
         """Record how many tasks were settled in one call."""
+
+
+# -- events of tasks and steps ----------------------------------------------------------------------
+
+
+def waited_seconds(task: Task) -> float | None:
+    """Return the seconds from due to claimed; None if the task waited for others."""
+    if task.claimed_at is None or (task.after and task.fence == 1):
+        return None
+    return max((task.claimed_at - task.due_at).total_seconds(), 0.0)
+
+
+def event_of(name: EventName, task: Task | NewTask, waited: float | None = None) -> Event:
+    stored = task if isinstance(task, Task) else None
+    return Event(
+        name=name,
+        task_id=task.id,
+        type=task.type,
+        queue=task.queue,
+        tenant=task.tenant,
+        attempt=stored.attempt if stored else 0,
+        fence=stored.fence if stored else 0,
+        worker=stored.worker if stored else None,
+        trace=task.trace,
+        waited=waited,
+    )
+
+
+def enqueued_event(new: NewTask, *, joined: bool) -> Event:
+    return Event(
+        name=EventName.ENQUEUED,
+        task_id=new.id,
+        type=new.type,
+        queue=new.queue,
+        tenant=new.tenant,
+        trace=new.trace,
+        by=new.enqueued_by or None,
+        idempotency_key=new.idempotency_key,
+        joined=joined,
+    )
+
+
+def step_event(name: EventName, step: Step, by: str | None, *, joined: bool) -> Event:
+    return Event(
+        name=name,
+        task_id=step.task_id,
+        type=step.type,
+        queue=step.queue,
+        tenant=step.tenant,
+        attempt=step.attempt,
+        fence=step.fence,
+        worker=step.worker,
+        trace=step.trace,
+        error=step.error,
+        by=by,
+        joined=joined,
+    )

@@ -19,6 +19,8 @@ alerts_logger = logging.getLogger("windlass.alerts")
 _LEVELS = {
     EventName.ENQUEUED: logging.DEBUG,
     EventName.CLAIMED: logging.DEBUG,
+    EventName.UNBLOCKED: logging.DEBUG,
+    EventName.PROMOTED: logging.DEBUG,
     EventName.RETRIED: logging.WARNING,
     EventName.BURIED: logging.ERROR,
     EventName.RESCUED: logging.WARNING,
@@ -38,7 +40,7 @@ class LogSink:
         fields = {
             key: value
             for key, value in asdict(event).items()
-            if value not in (None, "") and key not in {"name", "type", "error"}
+            if value not in (None, "", False) and key not in {"name", "type", "error"}
         }
         if event.type:
             fields["task_type"] = event.type
@@ -47,9 +49,10 @@ class LogSink:
         level = _LEVELS.get(event.name, logging.INFO)
         if not logger.isEnabledFor(level):
             return
-        args = (event.type or "task", event.task_id, event.name, _details(event))
         extra = {"event": str(event.name), **fields}
-        record = logger.makeRecord(logger.name, level, __file__, 0, "%s %s %s%s", args, None, "take", extra)
+        record = logger.makeRecord(
+            logger.name, level, __file__, 0, "%s", (_text(event),), None, "take", extra
+        )
         if event.error is not None:
             # Already masked and cut. Every formatter of the standard library appends it, as it does exc_info.
             record.exc_text = (event.error.traceback or "").rstrip("\n") or None
@@ -152,6 +155,14 @@ def context_fields(record: logging.LogRecord) -> dict[str, str]:
         if not named.is_synthetic:
             found["span_id"] = named.span_id
     return found
+
+
+def _text(event: Event) -> str:
+    if event.number is not None:
+        of_queue = f" of queue {event.queue}" if event.queue else ""
+        what = f"{event.state} task" if event.state else "task"
+        return f"{event.name} {counted(event.number, what)}{of_queue}"
+    return f"{event.type or 'task'} {event.task_id} {event.name}{_details(event)}"
 
 
 def _details(event: Event) -> str:

@@ -89,6 +89,11 @@ class Meter:
             return Histogram(f"windlass_{name}", documentation, labels, registry=registry, buckets=buckets)
 
         self.enqueued = counter("tasks_enqueued", "Tasks enqueued by this process.", *_TASK)
+        self.unblocked = counter(
+            "tasks_unblocked", "Tasks whose last predecessor completed, so that they may run.", *_TASK
+        )
+        self.promoted = counter("tasks_promoted", "Scheduled tasks that became due.")
+        self.pruned = counter("tasks_pruned", "Ended tasks deleted by retention.", "queue", "state")
         self.started = counter("tasks_started", "Tasks claimed to run, first attempts and retries.", *_TASK)
         self.ended = counter("tasks_ended", "Tasks that ended, by final state.", *_TASK, "state")
         self.postponed = counter(
@@ -115,12 +120,21 @@ class Meter:
         return True
 
     def take(self, event: Event) -> None:
+        if event.number is not None:
+            self._count_many(event, event.number)
+            return
         series = self._series.get((event.queue, event.type)) or self._labelled(event)
         series.counters[event.name].inc()
         if event.waited is not None:
             series.wait.observe(event.waited)
         elif event.duration:  # 0: the handler did not run
             series.run.observe(event.duration)
+
+    def _count_many(self, event: Event, number: int) -> None:
+        if event.name is EventName.PRUNED:
+            self.pruned.labels(self.queues(event.queue), str(event.state)).inc(number)
+        else:
+            self.promoted.inc(number)
 
     def _labelled(self, event: Event) -> "_Series":
         """Return the series of a queue and type seen for the first time, or beyond the bound of labels."""
@@ -160,6 +174,7 @@ class _Series:
         self.run = meter.runs.labels(*task)
         self.counters = {
             EventName.ENQUEUED: meter.enqueued.labels(*task),
+            EventName.UNBLOCKED: meter.unblocked.labels(*task),
             EventName.CLAIMED: meter.started.labels(*task),
             EventName.COMPLETED: meter.ended.labels(*task, "completed"),
             EventName.BURIED: meter.ended.labels(*task, "dead"),

@@ -1,25 +1,25 @@
 """ObservedStore: wraps a store, emits an event for every step of a task and times every verb."""
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, MutableMapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from itertools import islice
 from time import perf_counter
-from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from .._model.filter import Action, Filter, Page
-from .._model.lease import Claim, Claimed
-from .._model.state import State
-from .._model.task import Enqueued, NewTask, Task, TaskId
+from .._model.filter import Action, By, Filter
+from .._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply
+from .._model.queue import Retention
+from .._model.state import Verb
+from .._model.step import Applied, Pruned, Step
+from .._model.task import Enqueued, Error, NewTask, Task, TaskId
 from .._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settled, Settlement
 from .._store.forward import ForwardingStore
-from .._store.protocol import Join, Store, Transaction
+from .._store.protocol import Join, Promoted, Store, Transaction
 from ..errors import StoreError, WindlassError
-from .events import Event, EventName, Sink, TimingSink
+from .events import Event, EventName, Sink, TimingSink, enqueued_event, event_of, step_event, waited_seconds
 from .logs import LogSink
+from .observed_transaction import ObservedJoin, ObservedTransaction, Writes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,7 +30,13 @@ _POSTPONED = {
     Reason.RELEASE: EventName.RELEASED,
 }
 _ENDED = {Complete: EventName.COMPLETED, Bury: EventName.BURIED, Cancel: EventName.CANCELLED}
-_ACTIONS = {"cancel": EventName.CANCELLED, "replay": EventName.REPLAYED, "discard": EventName.DISCARDED}
+_STEPS = {
+    Verb.UNBLOCK: EventName.UNBLOCKED,
+    Verb.POSTPONE: EventName.RELEASED,
+    Verb.CANCEL: EventName.CANCELLED,
+    Verb.REPLAY: EventName.REPLAYED,
+    Verb.DISCARD: EventName.DISCARDED,
+}
 _MAX_CLAIMED = 20_000
 _SMALL = 500  # bytes of a payload that may stay in memory until its task is settled
 
@@ -44,13 +50,6 @@ class _Receivers(dict[EventName, list[Callable[[Event], None]]]):
     def __missing__(self, name: EventName) -> list[Callable[[Event], None]]:
         receivers = self[name] = self._find(name)
         return receivers
-
-
-class Writes(Struct):
-    """What was done in one transaction, in order."""
-
-    enqueued: list[tuple[NewTask, Enqueued]] = []
-    settled: list[tuple[Settlement, Receipt]] = []
 
 
 class ObservedStore(ForwardingStore):
@@ -102,7 +101,7 @@ class ObservedStore(ForwardingStore):
                 timer.batch(len(batch))
         settled = await self._forward("settle", self.inner.settle, batch, claim)
         if self._claimed_tasks or any(map(self._wanted, EventName)):
-            self._emit_settled(batch, settled.receipts)
+            self._emit_settled(batch, settled)
         self._emit_claimed(settled.claimed, EventName.CLAIMED)
         return settled
 
@@ -111,28 +110,44 @@ class ObservedStore(ForwardingStore):
         return ObservedTransaction(self.inner.transaction(), self._open_writes, self._transaction_ended)
 
     def join(self, connection: object) -> Join:
-        """Observe a join to the store's own transaction; the commits of others are not known here."""
+        """Observe a join. Events of the store's own transactions are emitted once it has committed.
+
+        When the caller commits its own transaction is not known here, so these events are emitted at once and
+        say that they `joined` it: if it is rolled back, what they tell never happened.
+        """
         joined, writes = self.inner.join(connection), self._open_writes.get(id(connection))
-        return joined if writes is None else ObservedJoin(joined, writes)
+        return ObservedJoin(joined, self._emit_joined if writes is None else writes.add)
 
     async def rescue(self, session: str, limit: int) -> Sequence[Claimed]:
         return self._emit_claimed(await super().rescue(session, limit), EventName.RESCUED)
 
-    async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:
-        name = _ACTIONS[str(action.__struct_config__.tag)]
-        if not self._wanted(name):
-            return await super().apply(action, where, limit)
-        # Discarded tasks cannot be read afterwards.
-        known = await self._find_tasks(where, limit) if name is EventName.DISCARDED else {}
-        done = await super().apply(action, where, limit)
-        known = known or await self._find_tasks(Filter(ids=tuple(done)), len(done))
-        for task_id in done:
-            task = known.get(task_id)
-            if task is not None and task.state is State.RUNNING:
-                continue  # it was only asked to stop; its settlement will be an event
-            event = Event(name=name, task_id=task_id) if task is None else _event_of(name, task)
-            _emit(replace(event, by=action.by.who), self._receivers(name))
-        return done
+    async def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:
+        reply = await self._forward("heartbeat", self.inner.heartbeat, beat)
+        self._emit_steps(reply.steps)
+        return reply
+
+    async def promote(self, limit: int) -> Promoted:
+        promoted = await super().promote(limit)
+        if promoted.number:
+            event = Event(name=EventName.PROMOTED, number=promoted.number)
+            _emit(event, self._receivers(EventName.PROMOTED))
+        return promoted
+
+    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> Pruned:
+        pruned = await super().prune(retention, limit, by)
+        who = None if by is None else by.who
+        for count in pruned.counts:
+            event = Event(
+                name=EventName.PRUNED, queue=count.queue, state=count.state, number=count.number, by=who
+            )
+            _emit(event, self._receivers(EventName.PRUNED))
+        self._emit_steps(pruned.steps, by=who)
+        return pruned
+
+    async def apply(self, action: Action, where: Filter, limit: int) -> Applied:
+        applied = await super().apply(action, where, limit)
+        self._emit_steps(applied.steps, by=action.by.who)
+        return applied
 
     # -- events --------------------------------------------------------------------------------------
 
@@ -142,22 +157,13 @@ class ObservedStore(ForwardingStore):
     def _receivers(self, name: EventName) -> list[Callable[[Event], None]]:
         return [sink.take for sink in self._sinks if sink.wants(name)]
 
-    async def _find_tasks(self, where: Filter, limit: int) -> dict[TaskId, Task]:
-        """Find tasks for events. A failure only makes the events poorer: the action itself was done."""
-        if not limit:
-            return {}
-        try:
-            return {task.id: task for task in (await self.find(where, Page(limit=limit))).items}
-        except StoreError:
-            return {}
-
     def _emit_claimed(self, claimed: Sequence[Claimed], name: EventName) -> Sequence[Claimed]:
         if claimed and any(map(self._wanted, EventName)):
             self._remember(claimed)
             if receivers := self._receivers(name):
                 for one in claimed:
-                    waited = _waited(one.task) if name is EventName.CLAIMED else None
-                    event = _event_of(name, one.task, waited)
+                    waited = waited_seconds(one.task) if name is EventName.CLAIMED else None
+                    event = event_of(name, one.task, waited)
                     for take in receivers:
                         take(event)
         return claimed
@@ -173,11 +179,31 @@ class ObservedStore(ForwardingStore):
             for task_id in [*islice(known, len(known) - _MAX_CLAIMED)]:
                 del known[task_id]
 
-    def _emit_enqueued(self, enqueued: Iterable[tuple[NewTask, Enqueued]]) -> None:
-        if receivers := self._receivers(EventName.ENQUEUED):
-            for new, result in enqueued:
-                if result.created:
-                    _emit(_event_of(EventName.ENQUEUED, new), receivers)
+    def _emit_enqueued(self, enqueued: Iterable[tuple[NewTask, Enqueued]], *, joined: bool = False) -> None:
+        receivers = _Receivers(self._receivers)
+        if not receivers[EventName.ENQUEUED] and not receivers[EventName.CANCELLED]:
+            return
+        for new, result in enqueued:
+            if result.created:
+                _emit(enqueued_event(new, joined=joined), receivers[EventName.ENQUEUED])
+                if result.cancelled is not None:
+                    error = Error(type="Cancelled", message=result.cancelled)
+                    cancelled = replace(event_of(EventName.CANCELLED, new), error=error, joined=joined)
+                    _emit(cancelled, receivers[EventName.CANCELLED])
+
+    def _emit_steps(self, steps: Sequence[Step], by: str | None = None, *, joined: bool = False) -> None:
+        receivers = _Receivers(self._receivers)
+        for step in steps:
+            name = _STEPS[step.verb]
+            if receivers[name]:
+                _emit(step_event(name, step, by, joined=joined), receivers[name])
+
+    def _emit_joined(self, writes: Writes) -> None:
+        self._emit_enqueued(writes.enqueued, joined=True)
+        receivers = _Receivers(self._receivers)
+        for settlement, receipt in writes.settled:
+            self._emit_settlement(settlement, receipt, receivers, joined=True)
+        self._emit_steps(writes.steps, joined=True)
 
     def _transaction_ended(self, writes: Writes, committed: bool) -> None:  # noqa: FBT001  a callback
         """Emit the events of a transaction; of one rolled back only those of lost leases."""
@@ -187,23 +213,32 @@ class ObservedStore(ForwardingStore):
         for settlement, receipt in writes.settled:
             if committed or receipt is Receipt.LOST:
                 self._emit_settlement(settlement, receipt, receivers)
+        if committed:
+            self._emit_steps(writes.steps)
 
-    def _emit_settled(self, batch: Sequence[Settlement], receipts: Sequence[Receipt]) -> None:
+    def _emit_settled(self, batch: Sequence[Settlement], settled: Settled) -> None:
         receivers = _Receivers(self._receivers)
         quiet = not receivers[EventName.COMPLETED] and not receivers[EventName.ENQUEUED]
         applied, forget = Receipt.APPLIED, self._claimed_tasks.pop
-        for settlement, receipt in zip(batch, receipts, strict=True):
+        # A postponed task that had been asked to stop was cancelled instead.
+        cancelled = {step.task_id for step in settled.steps if step.verb is Verb.CANCEL}
+        for settlement, receipt in zip(batch, settled.receipts, strict=True):
+            task_id = settlement.lease.task_id
             # The common case of a busy worker: a task completed, and no sink wants that.
-            if quiet and receipt is applied and type(settlement.verdict) is Complete:
-                forget(settlement.lease.task_id, None)
+            is_quiet = quiet and type(settlement.verdict) is Complete
+            if receipt is applied and (is_quiet or task_id in cancelled):
+                forget(task_id, None)
             else:
                 self._emit_settlement(settlement, receipt, receivers)
+        self._emit_steps(settled.steps)
 
-    def _emit_settlement(self, settlement: Settlement, receipt: Receipt, receivers: _Receivers) -> None:
+    def _emit_settlement(
+        self, settlement: Settlement, receipt: Receipt, receivers: _Receivers, *, joined: bool = False
+    ) -> None:
         task = self._claimed_tasks.pop(settlement.lease.task_id, None)
         if receipt is Receipt.APPLIED and isinstance(settlement.verdict, Complete):
             for new in settlement.verdict.successors:
-                _emit(_event_of(EventName.ENQUEUED, new), receivers[EventName.ENQUEUED])
+                _emit(enqueued_event(new, joined=joined), receivers[EventName.ENQUEUED])
         verdict = settlement.verdict
         name = EventName.LOST
         if receipt is not Receipt.LOST:
@@ -223,6 +258,7 @@ class ObservedStore(ForwardingStore):
             duration=settlement.duration,
             delay=verdict.delay.total_seconds() if isinstance(verdict, Postpone) else None,
             error=None if isinstance(verdict, Complete) else verdict.error,
+            joined=joined,
         )
         for take in receivers[name]:
             take(event)
@@ -243,100 +279,3 @@ async def _timed(call: Coroutine[Any, Any, T], verb: str, timer: TimingSink) -> 
         raise
     finally:
         timer.took(verb, perf_counter() - began)
-
-
-def _waited(task: Task) -> float | None:
-    """Return the seconds from due to claimed; None if the task waited for others."""
-    if task.claimed_at is None or (task.after and task.fence == 1):
-        return None
-    return max((task.claimed_at - task.due_at).total_seconds(), 0.0)
-
-
-def _event_of(name: EventName, task: Task | NewTask, waited: float | None = None) -> Event:
-    stored = task if isinstance(task, Task) else None
-    return Event(
-        name=name,
-        task_id=task.id,
-        type=task.type,
-        queue=task.queue,
-        tenant=task.tenant,
-        attempt=stored.attempt if stored else 0,
-        fence=stored.fence if stored else 0,
-        worker=stored.worker if stored else None,
-        trace=task.trace,
-        waited=waited,
-    )
-
-
-class ObservedTransaction(Struct):
-    """Records its writes by the connection's id; calls `ended` with them and whether they were committed."""
-
-    _inner: Transaction
-    _open_writes: MutableMapping[int, Writes]
-    _ended: Callable[[Writes, bool], None]
-    _id: int = 0
-
-    async def __aenter__(self) -> Any:  # the driver's own type
-        return self._entered(await self._inner.__aenter__())
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with self._leaving(kind):
-            await self._inner.__aexit__(kind, error, trace)
-
-    def __enter__(self) -> Any:  # the driver's own type
-        return self._entered(self._inner.__enter__())
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with self._leaving(kind):
-            self._inner.__exit__(kind, error, trace)
-
-    def _entered(self, connection: Any) -> Any:  # the driver's own type
-        self._id = id(connection)
-        self._open_writes[self._id] = Writes()
-        return connection
-
-    @contextmanager
-    def _leaving(self, kind: type[BaseException] | None) -> Iterator[None]:
-        committed = False
-        try:
-            yield
-            committed = kind is None
-        finally:
-            self._ended(self._open_writes.pop(self._id), committed)
-
-
-class ObservedJoin(Struct):
-    """A join that records its writes."""
-
-    _inner: Join
-    _writes: Writes
-
-    def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued] | Awaitable[Sequence[Enqueued]]:
-        return _then(
-            self._inner.enqueue(batch),
-            lambda results: self._writes.enqueued.extend(zip(batch, results, strict=True)),
-        )
-
-    def settle(self, batch: Sequence[Settlement]) -> Sequence[Receipt] | Awaitable[Sequence[Receipt]]:
-        return _then(
-            self._inner.settle(batch),
-            lambda receipts: self._writes.settled.extend(zip(batch, receipts, strict=True)),
-        )
-
-
-def _then(result: T | Awaitable[T], record: Callable[[T], None]) -> T | Awaitable[T]:
-    """Record a result now, or once it has been awaited."""
-    if isinstance(result, Awaitable):
-        return _awaited(result, record)
-    record(result)
-    return result
-
-
-async def _awaited(result: Awaitable[T], record: Callable[[T], None]) -> T:
-    value = await result
-    record(value)
-    return value

@@ -21,6 +21,7 @@ from .._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from .._model.limit import Usage
 from .._model.queue import QueueSettings, Retention
 from .._model.record import KINDS, Audit, Record, Session
+from .._model.step import Applied, Pruned
 from .._model.task import Enqueued, NewTask, Task, TaskId
 from .._model.verdict import Settled, Settlement
 from ..errors import InvalidOption
@@ -117,7 +118,7 @@ class RescueRequest(Request[tuple[Claimed, ...]], frozen=True):
     limit: int
 
 
-class PruneRequest(Request[int], frozen=True):
+class PruneRequest(Request[Pruned], frozen=True):
     scope = Scope.OPERATE
     retention: Retention
     limit: int
@@ -141,7 +142,7 @@ class AttemptsRequest(Request[tuple[Attempt, ...]], frozen=True):
     task_id: TaskId
 
 
-class ApplyRequest(Request[tuple[TaskId, ...]], frozen=True):
+class ApplyRequest(Request[Applied], frozen=True):
     scope = Scope.OPERATE
     action: Action
     where: Filter

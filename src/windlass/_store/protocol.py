@@ -30,8 +30,9 @@ from .._model.filter import MAX_PAGE, Action, By, Count, Dimension, Filter, Page
 from .._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from .._model.queue import Retention
 from .._model.record import Record
+from .._model.step import Applied, Pruned
 from .._model.task import Enqueued, NewTask, Task, TaskId
-from .._model.verdict import Receipt, Settled, Settlement
+from .._model.verdict import Settled, Settlement
 from ..errors import NotSupported
 
 R = TypeVar("R", bound=Record)
@@ -112,11 +113,11 @@ class Join(Protocol):
     def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued] | Awaitable[Sequence[Enqueued]]:
         """Enqueue the batch in the transaction. Awaitable if the driver is async."""
 
-    def settle(self, batch: Sequence[Settlement]) -> Sequence[Receipt] | Awaitable[Sequence[Receipt]]:
+    def settle(self, batch: Sequence[Settlement]) -> Settled | Awaitable[Settled]:
         """Settle in the transaction each task whose lease still holds. Awaitable if the driver is async.
 
-        Returns a receipt for each, as `WorkStore.settle` does. Roll back the transaction unless all are
-        APPLIED: REPEATED means that the lease was settled outside this transaction.
+        Returns a receipt for each, as `WorkStore.settle` does, and claims nothing. Roll back the transaction
+        unless all are APPLIED: REPEATED means that the lease was settled outside this transaction.
         """
 
 
@@ -220,8 +221,8 @@ class KeepStore(Protocol):
         Expired sessions that hold nothing are deleted. Raises SessionLost if this session has expired.
         """
 
-    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
-        """Delete up to `limit` ended tasks past their queue's retention, or `retention`; return how many.
+    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> Pruned:
+        """Delete up to `limit` ended tasks past their queue's retention, or `retention`; return what.
 
         Also deletes all expired idempotency keys, in steps that hold no lock for long. A task that another
         one waits for is kept, unless it is dead: then its successors are cancelled. With `by`, it is audited
@@ -241,8 +242,8 @@ class AskStore(Protocol):
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
         """Return the recorded attempts of a task, oldest first; at most the newest `MAX_RECORDED`."""
 
-    async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:
-        """Cancel, replay or discard up to `limit` tasks that match, oldest first; return their ids.
+    async def apply(self, action: Action, where: Filter, limit: int) -> Applied:
+        """Cancel, replay or discard up to `limit` tasks that match, oldest first; return which.
 
         Skips tasks in other states, and does not replay one whose fingerprint an open task has. Audited in
         the same transaction.

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import wait
 from contextlib import (
     AbstractAsyncContextManager,
@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from .._handler.context import Once
 from .._model.lease import Lease
 from .._model.outcome import Returned, name_of
-from .._model.verdict import Receipt, Settlement
+from .._model.verdict import Receipt, Settled, Settlement
 from .._policy.input.keys import checked_key
 from .._policy.verdict import completion
 from .._store.protocol import Capability, Store, require
@@ -60,8 +60,8 @@ class Effects(Struct, eq=False):
             async with self._store.transaction() as connection:
                 self._is_open = True
                 yield connection
-                receipts = self._store.join(connection).settle([self._settlement(result)])
-                self._check(await receipts if isinstance(receipts, Awaitable) else receipts)
+                settled = self._store.join(connection).settle([self._settlement(result)])
+                self._check(await settled if isinstance(settled, Awaitable) else settled)
 
     @contextmanager
     def completing_in_thread(self, result: object) -> Iterator[Any]:
@@ -69,9 +69,9 @@ class Effects(Struct, eq=False):
         with self._block(), self._store.transaction() as connection:
             self._is_open = True
             yield connection
-            receipts = self._store.join(connection).settle([self._settlement(result)])
-            assert not isinstance(receipts, Awaitable), "a store's blocking transaction gives a blocking join"
-            self._check(receipts)
+            settled = self._store.join(connection).settle([self._settlement(result)])
+            assert not isinstance(settled, Awaitable), "a store's blocking transaction gives a blocking join"
+            self._check(settled)
 
     @contextmanager
     def _block(self) -> Iterator[None]:
@@ -105,9 +105,9 @@ class Effects(Struct, eq=False):
         duration = perf_counter() - run.started
         return Settlement(lease=run.lease, verdict=verdict, outcome=name_of(Returned()), duration=duration)
 
-    def _check(self, receipts: Sequence[Receipt]) -> None:
+    def _check(self, settled: Settled) -> None:
         """Raise LeaseLost unless this step settled the task: REPEATED means that another one did."""
-        if list(receipts) != [Receipt.APPLIED]:
+        if settled.receipts != (Receipt.APPLIED,):
             raise self._lost("its transaction is rolled back")
 
     # -- once keys -----------------------------------------------------------------------------------

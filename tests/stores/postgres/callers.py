@@ -45,7 +45,7 @@ class Caller:
         return answers
 
     async def settle(self, store: Store, *batch: Settlement) -> Sequence[Receipt]:
-        receipts: Sequence[Receipt] = await done(store.join(self.connection).settle(batch))
+        receipts: Sequence[Receipt] = (await done(store.join(self.connection).settle(batch))).receipts
         return receipts
 
     async def commit(self) -> None:
@@ -68,7 +68,7 @@ class DjangoCaller(Caller):
         return await asyncio.to_thread(lambda: store.join(self.connection).enqueue(batch))
 
     async def settle(self, store: Store, *batch: Settlement) -> Any:
-        return await asyncio.to_thread(lambda: store.join(self.connection).settle(batch))
+        return (await asyncio.to_thread(lambda: store.join(self.connection).settle(batch))).receipts
 
     async def commit(self) -> None:
         await asyncio.to_thread(self.connection.commit)

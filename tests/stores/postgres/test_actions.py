@@ -34,5 +34,5 @@ async def test_a_task_that_leaves_the_state_meanwhile_is_left_alone(store: Postg
         )
         await eventually(lambda: connection.fetchval(BLOCKED))
 
-    assert list(await applied) == []
+    assert (await applied).ids == ()
     assert await state_of(store, task_id) is State.READY

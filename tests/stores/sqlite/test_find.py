@@ -95,7 +95,7 @@ async def test_what_an_action_is_for_is_not_looked_for_within_its_transaction(
     monkeypatch.setattr(rule_player, "apply", watched)
     expected = [task.id for task in reader.find(where, Page(limit=5)).items]
 
-    assert await store.apply(CancelTasks(by=OPERATOR), where, limit=5) == expected
+    assert list((await store.apply(CancelTasks(by=OPERATOR), where, limit=5)).ids) == list(expected)
     assert [one.ids is not None for one in seen] == [True]
 
 
@@ -115,7 +115,9 @@ async def test_what_has_moved_since_the_look_is_left_alone_and_others_take_its_p
 
     monkeypatch.setattr(rule_player, "apply", stealing)
 
-    assert await store.apply(CancelTasks(by=OPERATOR), Filter(types=("t1",)), limit=3) == ids[4:7]
+    assert list((await store.apply(CancelTasks(by=OPERATOR), Filter(types=("t1",)), limit=3)).ids) == list(
+        ids[4:7]
+    )
 
 
 def test_the_connection_is_closed_by_whoever_opened_it(path: Path) -> None:

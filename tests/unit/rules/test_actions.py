@@ -13,7 +13,8 @@ EVERY = tuple(State)
 
 
 def done(tables: Tables, action: Action, *ids: str, limit: int = 10) -> list[str]:
-    return tables.run(apply(tables, action, ids, applicable(action, Filter()).states or (), limit))
+    states = applicable(action, Filter()).states or ()
+    return list(tables.run(apply(tables, action, ids, states, limit)).ids)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from ..._model.filter import Action, CancelTasks, Discard, Filter, Replay
 from ..._model.queue import Retention
-from ..._model.state import ENDED, PENDING, State
+from ..._model.state import ENDED, PENDING, State, Verb
+from ..._model.step import step_of
 from ..._model.task import Task
 from ..rules.audit import audited
 from .tables import Tables
@@ -36,6 +37,7 @@ def _apply(tables: Tables, action: Action, task: Task, now: datetime) -> bool:
                 return False
             tables.abandon(task.id, now, "died and was discarded")
             tables.forget(task)
+            tables.steps.append(step_of(Verb.DISCARD, task))
             return True
         case _:
             assert_never(action)

@@ -110,11 +110,11 @@ def release_unacknowledged_claims(tables: Tables, beat: Heartbeat, now: datetime
         # The fence rises, so that the old lease can no longer settle it.
         freed = replace(task, fence=task.fence + 1, session=None)
         if task.cancel_requested:
-            tables.move(freed, Verb.CANCEL, State.CANCELLED, finished_at=now)
+            tables.step(freed, Verb.CANCEL, State.CANCELLED, finished_at=now)
             tables.abandon(task.id, now, "was cancelled")
         else:
             uncounted = 0 if number == RESCUED else 1
-            tables.move(freed, Verb.POSTPONE, State.READY, attempt=task.attempt - uncounted)
+            tables.step(freed, Verb.POSTPONE, State.READY, attempt=task.attempt - uncounted)
         tables.wake((task.id,))
 
 
@@ -129,7 +129,7 @@ def _apply(tables: Tables, task: Task, settlement: Settlement, now: datetime) ->
                 tables.admit(successors, now)
             tables.wake([*freed, *(new.id for new in successors)])
         case Postpone() if task.cancel_requested:
-            tables.move(task, Verb.CANCEL, State.CANCELLED, error=verdict.error or task.error, **end)
+            tables.step(task, Verb.CANCEL, State.CANCELLED, error=verdict.error or task.error, **end)
             tables.abandon(task.id, now, "was cancelled")
         case Postpone(delay=delay, reason=reason, error=error):
             tables.move(

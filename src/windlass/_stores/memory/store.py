@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -18,6 +19,7 @@ from ..._model.limit import Limit, Usage
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import Audit, Record, Session, StoredRecord
 from ..._model.state import State, Verb
+from ..._model.step import Applied, Pruned, pruned_counts
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Settled, Settlement
 from ..._store.protocol import (
@@ -72,6 +74,7 @@ class MemoryStore:
     def _locked(self) -> Iterator[tuple[Tables, datetime]]:
         """Lock the tables; yield them and the current time."""
         with self._tables.lock:
+            self._tables.steps = []
             yield self._tables, self.clock.now()
 
     # -- enqueue -------------------------------------------------------------------------------------
@@ -98,9 +101,10 @@ class MemoryStore:
             receipts = tuple([settle_one(tables, settlement, now) for settlement in batch])
             if batch and tables.limits:
                 tables.wake_queue(None)  # Tasks that a limit held back may start now, in any queue.
+            steps = tuple(tables.steps)
             if claim is None or not self._is_alive(claim.session, now):
-                return Settled(receipts=receipts)
-            return Settled(receipts=receipts, claimed=tuple(self._grant(claim, now)))
+                return Settled(receipts=receipts, steps=steps)
+            return Settled(receipts=receipts, claimed=tuple(self._grant(claim, now)), steps=steps)
 
     def _grant(self, claim: Claim, now: datetime) -> list[Claimed]:
         claimed, wait = grant(self._tables, claim, self._rotation, now)
@@ -130,6 +134,7 @@ class MemoryStore:
                 alive=True,
                 lost=tuple(lease for lease, task in held if task is None),
                 cancel=tuple(task.id for _, task in held if task is not None and task.cancel_requested),
+                steps=tuple(tables.steps),
             )
 
     def transaction(self) -> NoReturn:
@@ -214,25 +219,25 @@ class MemoryStore:
                 del tables.sessions[gone]
             return rescued
 
-    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
+    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> Pruned:
         with self._locked() as (tables, now):
             if by is not None:
                 tables.audits.append(audited_prune(retention, by, now))
-            pruned = 0
+            pruned: Counter[tuple[str, State]] = Counter()
             needed = {p for t in tables.tasks.values() if t.state is State.WAITING for p in t.after}
             for task in sorted(tables.tasks.values(), key=lambda t: t.id):
                 settings = tables.queues.get(task.queue)
                 kept = settings.retention if settings and settings.retention else retention
-                if pruned == limit or not finished_before(task, kept, now):
+                if pruned.total() == limit or not finished_before(task, kept, now):
                     continue
                 if task.id in needed and task.state is not State.DEAD:
                     continue
                 tables.abandon(task.id, now, "died and was pruned")
                 tables.forget(task)
-                pruned += 1
+                pruned[task.queue, task.state] += 1
             for name in [n for n, key in tables.keys.items() if key.until is not None and key.until <= now]:
                 del tables.keys[name]
-            return pruned
+            return Pruned(counts=pruned_counts(pruned), steps=tuple(tables.steps))
 
     # -- ask -----------------------------------------------------------------------------------------
 
@@ -256,7 +261,7 @@ class MemoryStore:
         with self._locked() as (tables, _):
             return tuple(tables.attempts.get(task_id, ()))
 
-    async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:
+    async def apply(self, action: Action, where: Filter, limit: int) -> Applied:
         with self._locked() as (tables, now):
             done: list[TaskId] = []
             for task in sorted(tables.tasks.values(), key=lambda t: t.id):
@@ -267,7 +272,7 @@ class MemoryStore:
                 if current is not None and matches(current, where) and act(tables, action, current, now):
                     done.append(current.id)
             tables.wake(done)
-            return done
+            return Applied(ids=tuple(done), steps=tuple(tables.steps))
 
     async def put(
         self, record: Record, by: By | None = None, expected: Record | UnsetType | None = UNSET

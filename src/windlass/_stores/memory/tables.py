@@ -13,10 +13,12 @@ from ..._model.limit import Limit
 from ..._model.queue import QueueSettings
 from ..._model.record import KINDS, Audit, Session, StoredRecord
 from ..._model.state import ENDED, REPLAYABLE, State, Verb, targets
+from ..._model.step import Step, step_of
 from ..._model.task import Enqueued, Error, NewTask, Task, TaskId
 from ..._policy.order.limits import PermitUsage, changes_refill, key_range, tokens_at
 from ..._store.protocol import Wake
 from ..rules import refusals
+from ..rules.successors import PREDECESSOR_CANCELLED
 from .ready import Bucket, Ready
 
 _GIVEN = {*NewTask.__struct_fields__} & {*Task.__struct_fields__} - {"run_at"}
@@ -51,6 +53,7 @@ class Tables:
         self.leader: tuple[str, datetime] | None = None
         self.listeners: list[tuple[frozenset[str], Callable[[Wake], object]]] = []
         self.buckets: dict[str, Bucket] = {}  # permit's key -> starts left, and when that was so
+        self.steps: list[Step] = []  # transitions that the reply to the current verb is to report
         self.ready = Ready(self.tasks)
         # A heap with stale entries, which are skipped when they come up.
         self._scheduled: list[tuple[datetime, TaskId]] = []
@@ -64,6 +67,12 @@ class Tables:
             changes["unhandled_since"] = None
         moved = replace(task, state=state, **changes)
         self.keep(moved)
+        return moved
+
+    def step(self, task: Task, verb: Verb, state: State, **changes: object) -> Task:
+        """Change the state of a task, and report it in the reply."""
+        moved = self.move(task, verb, state, **changes)
+        self.steps.append(step_of(verb, moved))
         return moved
 
     def keep(self, task: Task) -> None:
@@ -116,9 +125,13 @@ class Tables:
                     keys[task.tenant, task.idempotency_key] = Key(task.id, task.idempotency_digest, until)
             answers.append(Enqueued(id=existing or task.id, created=existing is None))
         self.keys.update(keys)
-        for task in new.values():
-            self._insert(task, now)
-        return answers
+        doomed = {task.id for task in new.values() if self._insert(task, now)}
+        if not doomed:
+            return answers
+        return [
+            replace(one, cancelled=PREDECESSOR_CANCELLED) if one.created and one.id in doomed else one
+            for one in answers
+        ]
 
     def _existing(
         self, task: NewTask, now: datetime, new: dict[TaskId, NewTask], keys: dict[tuple[str, str], Key]
@@ -135,7 +148,8 @@ class Tables:
             raise refusals.key_taken(task, key.task_id)
         return key.task_id
 
-    def _insert(self, new: NewTask, now: datetime) -> None:
+    def _insert(self, new: NewTask, now: datetime) -> bool:
+        """Insert a task; return whether it was cancelled at once."""
         run_at = new.run_at or (now if new.delay is None else now + new.delay)
         pending = [p for p in dict.fromkeys(new.after) if self.tasks[p].state is not State.COMPLETED]
         for predecessor in pending:
@@ -147,7 +161,8 @@ class Tables:
         given = {name: getattr(new, name) for name in _GIVEN}
         self.keep(Task(**given, state=state, attempt=0, fence=0, run_at=run_at, created_at=now))
         if cancelled:
-            self.cancel_pending(self.tasks[new.id], now, "a predecessor had been cancelled")
+            self.cancel_pending(self.tasks[new.id], now, PREDECESSOR_CANCELLED)
+        return cancelled
 
     # -- order ---------------------------------------------------------------------------------------
 
@@ -238,7 +253,7 @@ class Tables:
             if still or task is None or task.state is not State.WAITING:
                 continue
             early = task.run_at > now
-            self.move(task, Verb.UNBLOCK, State.SCHEDULED if early else State.READY)
+            self.step(task, Verb.UNBLOCK, State.SCHEDULED if early else State.READY)
             freed.append(successor)
         return freed
 
@@ -252,14 +267,14 @@ class Tables:
     def cancel_pending(self, task: Task, now: datetime, why: str) -> None:
         """Cancel a task that has not started, and its successors."""
         error = Error(type="Cancelled", message=why)
-        self.move(task, Verb.CANCEL, State.CANCELLED, finished_at=now, error=error)
+        self.step(task, Verb.CANCEL, State.CANCELLED, finished_at=now, error=error)
         self.abandon(task.id, now, "was cancelled")
 
     def replay(self, task: Task, payload: bytes | None, now: datetime) -> bool:
         """Replay a dead or cancelled task with all its attempts left; return False if that is not allowed."""
         if task.state not in REPLAYABLE or task.fingerprint in self.standing:
             return False
-        self.move(
+        self.step(
             task,
             Verb.REPLAY,
             State.READY,

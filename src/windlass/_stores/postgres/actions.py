@@ -11,6 +11,7 @@ from ..._model.limit import Limit
 from ..._model.queue import QueueSettings
 from ..._model.record import KINDS, Record, Session, StoredRecord
 from ..._model.state import State
+from ..._model.step import Applied
 from ..._model.task import TaskId
 from ..._policy.order.lanes import changes_lanes
 from ..records import check_expected
@@ -28,10 +29,10 @@ _encoder = msgspec.json.Encoder()
 
 def apply(
     env: Environment, action: Action, ids: Sequence[TaskId], states: Collection[State], limit: int
-) -> Script[list[TaskId]]:
+) -> Script[Applied]:
     """Apply an action to those of these tasks that are still in one of the states."""
 
-    def rule(unit: UnitOfWork) -> Rule[list[TaskId]]:
+    def rule(unit: UnitOfWork) -> Rule[Applied]:
         loaded = [task_id for task_id in ids if unit.get(task_id) is not None]
         return apply_rule(unit, action, loaded, states, limit)
 

@@ -6,6 +6,7 @@ from datetime import datetime
 import msgspec
 
 from ..._model.lease import Claimed, Heartbeat, Lease
+from ..._model.step import Step
 from ..._model.task import TaskId
 from ..rules import refusals
 from ..rules.questions import Rule
@@ -40,10 +41,10 @@ def running(rows: Sequence[Row]) -> dict[Lease, bool]:
     return {Lease(task_id, fence): cancel for task_id, fence, _, cancel in rows}
 
 
-def release(env: Environment, beat: Heartbeat, ids: Sequence[TaskId]) -> Script[None]:
+def release(env: Environment, beat: Heartbeat, ids: Sequence[TaskId]) -> Script[tuple[Step, ...]]:
     """Release claims that the worker cannot know of, as far as they are still unacknowledged."""
 
-    def rule(unit: UnitOfWork) -> Rule[None]:
+    def rule(unit: UnitOfWork) -> Rule[tuple[Step, ...]]:
         claims = {task_id: unit.number(task_id) for task_id in ids if unit.get(task_id) is not None}
         return release_unacknowledged_claims(unit, beat, claims)
 

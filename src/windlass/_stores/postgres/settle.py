@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from ..._model.lease import Claim, Claimed
 from ..._model.task import TaskId
-from ..._model.verdict import Complete, Receipt, Settlement
+from ..._model.verdict import Complete, Settled, Settlement
 from ..rules.settlement import settle as settle_rule
 from .queue_layout import Environment, Stripe
 from .rows import Row, read_leased
@@ -92,9 +92,9 @@ def merged(first: Grant, second: Grant) -> Grant:
 
 def settle(
     env: Environment, batch: Sequence[Settlement], claim: Claim | None, stripes: Sequence[Stripe]
-) -> Script[tuple[tuple[Receipt, ...], Grant | None]]:
+) -> Script[tuple[Settled, Grant | None]]:
     """Apply any verdicts whose leases hold, then claim."""
-    receipts = yield from transact(env, lambda unit: settle_rule(unit, batch))
+    settled = yield from transact(env, lambda unit: settle_rule(unit, batch))
     if claim is None or not stripes:
-        return receipts, None
-    return receipts, read_grant((yield settle_and_claim(env, (), claim, stripes)))
+        return settled, None
+    return settled, read_grant((yield settle_and_claim(env, (), claim, stripes)))

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from ..._clock import Clock
 from ..._model.attempt import Attempt
@@ -16,6 +17,7 @@ from ..._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from ..._model.limit import Usage
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import KINDS, Record, Session, StoredRecord
+from ..._model.step import Applied, Pruned, Step
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Receipt, Settled, Settlement
 from ..._store.protocol import Capability, Finding, Join, Migration, Promoted, Transaction, Wake
@@ -118,6 +120,7 @@ class PostgresStore(Database):
         return Settled(
             receipts=tuple(Receipt.APPLIED if s.lease.task_id in done else next(receipts) for s in batch),
             claimed=settled.claimed,
+            steps=settled.steps,
         )
 
     async def _settle_and_claim(self, batch: Sequence[Settlement], claim: Claim | None) -> Grant:
@@ -133,12 +136,12 @@ class PostgresStore(Database):
             await self.refresh_layout()
         fifo, laned = ([], []) if claim is None else self._claimer.divide(claim)
         stripes = [] if laned else self.layout.all_stripes(fifo)
-        receipts, grant = await self.play(lambda: settle.settle(self.env, batch, claim, stripes))
+        settled, grant = await self.play(lambda: settle.settle(self.env, batch, claim, stripes))
         if claim is not None and (grant is None or grant.guarded):
             grant = await self._settle_and_claim((), claim)
         else:
             self._note_claim(claim, grant)
-        return Settled(receipts=receipts, claimed=() if grant is None else tuple(grant.claimed))
+        return settled if grant is None else replace(settled, claimed=tuple(grant.claimed))
 
     def _note_claim(self, claim: Claim | None, grant: Grant | None) -> None:
         hub = self._hubs.get(asyncio.get_running_loop())
@@ -156,13 +159,14 @@ class PostgresStore(Database):
         holding = [row for row in rows if row[0] is not None]
         claims = [(task_id, fence, number) for task_id, fence, number, _ in holding if number is not None]
         unacknowledged = list(unacknowledged_claims(beat, claims))
+        steps: tuple[Step, ...] = ()
         if unacknowledged:
-            await self.play(lambda: sessions.release(self.env, beat, unacknowledged))
-        reply = heartbeat_reply(beat, sessions.running(holding))
+            steps = await self.play(lambda: sessions.release(self.env, beat, unacknowledged))
+        reply = heartbeat_reply(beat, sessions.running(holding), steps)
         if not reply.lost:
             return reply
         # Another session may hold one of them under the same fence; usually they are lost.
-        return heartbeat_reply(beat, sessions.running(await self.fetch(sessions.held(beat))))
+        return heartbeat_reply(beat, sessions.running(await self.fetch(sessions.held(beat))), steps)
 
     def transaction(self) -> Transaction:
         """Open a transaction on a connection that claims and settlements do not use."""
@@ -198,7 +202,7 @@ class PostgresStore(Database):
     async def rescue(self, session: str, limit: int) -> Sequence[Claimed]:
         return await self.play(lambda: sessions.rescue(self._now, session, limit))
 
-    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
+    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> Pruned:
         """Delete what retention no longer covers: daily partitions whole, the rest row by row."""
         now = await self.now()
         if by is not None:
@@ -223,19 +227,19 @@ class PostgresStore(Database):
         await self._ensure_open()
         return await find.attempts(self, task_id)
 
-    async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:
-        """Apply an action to the tasks that match and allow it; return their ids.
+    async def apply(self, action: Action, where: Filter, limit: int) -> Applied:
+        """Apply an action to the tasks that match and allow it.
 
         They are found first, and checked again by the transaction that acts; a second one is needed only if
         very many of those found have changed by then.
         """
         await self._ensure_open()
         where, cursor = applicable(action, where), None
-        done: list[TaskId] = []
-        while len(done) < limit:
-            page = Page(limit=min(limit - len(done), 10_000) + _SPARE, cursor=cursor)
+        done = Applied()
+        while len(done.ids) < limit:
+            page = Page(limit=min(limit - len(done.ids), 10_000) + _SPARE, cursor=cursor)
             found = await find.find_ids(self, where, page)
-            room, states = limit - len(done), where.states or ()
+            room, states = limit - len(done.ids), where.states or ()
             done += await self.play(partial(actions.apply, self.env, action, found.items, states, room))
             cursor = found.cursor
             if cursor is None:

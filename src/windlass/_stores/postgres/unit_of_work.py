@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..._model.state import ENDED, State, Verb, targets
+from ..._model.step import Step
 from ..._model.task import Task, TaskId
 from .notify import Wakes
 from .rows import HISTORY, Row, columns_of, error_columns, ids_of, read_task
@@ -20,6 +21,7 @@ class UnitOfWork:
 
     def __init__(self, now: datetime) -> None:
         self.now = now
+        self.steps: list[Step] = []
         self._tasks: dict[TaskId, Task] = {}
         self._numbers: dict[TaskId, int] = {}  # of the claims that granted them
         self._awaited: set[TaskId] = set()

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from ..._model.filter import Action, CancelTasks, Discard, Filter, Replay
 from ..._model.state import ENDED, PENDING, REPLAYABLE, State, Verb
+from ..._model.step import Applied, step_of
 from ..._model.task import Task, TaskId
 from . import questions
 from .audit import audited
@@ -32,7 +33,7 @@ def applicable(action: Action, where: Filter) -> Filter:
 
 def apply(
     changes: Changes, action: Action, ids: Iterable[TaskId], states: Collection[State], limit: int
-) -> Rule[list[TaskId]]:
+) -> Rule[Applied]:
     """Apply an action to at most `limit` of these tasks that are in one of the states, and audit it."""
     done: list[Task] = []
     taken: set[str] = set()  # fingerprints of tasks replayed so far
@@ -48,7 +49,7 @@ def apply(
         yield questions.DeleteDead(done)
     if done:
         yield questions.WriteAudit([audited(action, task.id, changes.now) for task in done])
-    return [task.id for task in done]
+    return Applied(ids=tuple(task.id for task in done), steps=tuple(changes.steps))
 
 
 def _apply(changes: Changes, action: Action, task: Task, taken: set[str]) -> Rule[bool]:
@@ -63,6 +64,7 @@ def _apply(changes: Changes, action: Action, task: Task, taken: set[str]) -> Rul
             return (yield from _replay(changes, task, payload, taken))
         case Discard():
             yield from abandon(changes, task.id, "died and was discarded")
+            changes.steps.append(step_of(Verb.DISCARD, task))
             return True
         case _:
             assert_never(action)
@@ -74,7 +76,7 @@ def _replay(changes: Changes, task: Task, payload: bytes | None, taken: set[str]
         if task.fingerprint in taken or (yield questions.TakenFingerprints([task.fingerprint])):
             return False
         taken.add(task.fingerprint)
-    changes.move(
+    moved = changes.move(
         task,
         Verb.REPLAY,
         State.READY,
@@ -85,4 +87,5 @@ def _replay(changes: Changes, task: Task, payload: bytes | None, taken: set[str]
         cancel_requested=False,
         progress=None,
     )
+    changes.steps.append(step_of(Verb.REPLAY, moved))
     return True

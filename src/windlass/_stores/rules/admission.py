@@ -6,7 +6,7 @@ from ..._model.state import State
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from . import questions, refusals
 from .questions import Changes, Rule
-from .successors import cancel_pending
+from .successors import PREDECESSOR_CANCELLED, cancel_pending
 
 
 def is_plain(new: NewTask) -> bool:
@@ -76,7 +76,8 @@ class _Admission:
             self._keys[new.tenant, new.idempotency_key] = questions.Key(new.id, new.idempotency_digest)
         self._states[new.id] = self._first_state(new) if new.after else State.READY
         self._new.append(new)
-        return Enqueued(id=new.id, created=True)
+        is_doomed = self._states[new.id] == State.CANCELLED
+        return Enqueued(id=new.id, created=True, cancelled=PREDECESSOR_CANCELLED if is_doomed else None)
 
     def _first_state(self, new: NewTask) -> str:
         """Waiting, ready (also if it is not yet due), or cancelled if it can never start."""
@@ -105,4 +106,4 @@ class _Admission:
             # They are inserted first, so that the store keeps a record of them.
             tasks: Mapping[TaskId, Task] = yield questions.LoadTasks(doomed)
             for task_id in doomed:
-                yield from cancel_pending(self._changes, tasks[task_id], "a predecessor had been cancelled")
+                yield from cancel_pending(self._changes, tasks[task_id], PREDECESSOR_CANCELLED)

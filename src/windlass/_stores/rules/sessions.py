@@ -4,13 +4,16 @@ from collections.abc import Iterable, Mapping
 
 from ..._model.lease import RESCUED, Heartbeat, HeartbeatReply, Lease
 from ..._model.state import State, Verb
+from ..._model.step import Step, step_of
 from ..._model.task import Task, TaskId
 from . import questions
 from .questions import Changes, Rule
 from .successors import abandon
 
 
-def heartbeat_reply(beat: Heartbeat, running: Mapping[Lease, bool]) -> HeartbeatReply:
+def heartbeat_reply(
+    beat: Heartbeat, running: Mapping[Lease, bool], steps: tuple[Step, ...] = ()
+) -> HeartbeatReply:
     """Report the leases that were lost and the tasks to stop.
 
     `running` has the current lease of each task that the worker holds, and whether it is to be cancelled.
@@ -19,6 +22,7 @@ def heartbeat_reply(beat: Heartbeat, running: Mapping[Lease, bool]) -> Heartbeat
         alive=True,
         lost=tuple(lease for lease in beat.held if lease not in running),
         cancel=tuple(lease.task_id for lease in beat.held if running.get(lease)),
+        steps=steps,
     )
 
 
@@ -34,7 +38,7 @@ def unacknowledged_claims(beat: Heartbeat, claims: Iterable[tuple[TaskId, int, i
 
 def release_unacknowledged_claims(
     changes: Changes, beat: Heartbeat, claims: Mapping[TaskId, int]
-) -> Rule[None]:
+) -> Rule[tuple[Step, ...]]:
     """Release tasks granted to this session in a reply that never arrived: task id to number of the claim.
 
     A claimed task never ran, so its attempt is not counted; a rescued one did run, and its attempt stays.
@@ -50,10 +54,13 @@ def release_unacknowledged_claims(
         # The fence rises, so that a late settlement under the old lease changes nothing.
         fence = task.fence + 1
         if task.cancel_requested:
-            changes.move(
+            moved = changes.move(
                 task, Verb.CANCEL, State.CANCELLED, fence=fence, session=None, finished_at=changes.now
             )
+            changes.steps.append(step_of(Verb.CANCEL, moved))
             yield from abandon(changes, task_id, "was cancelled")
         else:
             attempt = task.attempt if number == RESCUED else task.attempt - 1
-            changes.move(task, Verb.POSTPONE, State.READY, fence=fence, session=None, attempt=attempt)
+            moved = changes.move(task, Verb.POSTPONE, State.READY, fence=fence, session=None, attempt=attempt)
+            changes.steps.append(step_of(Verb.POSTPONE, moved))
+    return tuple(changes.steps)

@@ -6,8 +6,9 @@ from typing import Any, assert_never
 
 from ..._model.attempt import Attempt, attempt_of, is_recorded
 from ..._model.state import State, Verb
+from ..._model.step import step_of
 from ..._model.task import Task, TaskId
-from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settlement
+from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settled, Settlement
 from . import questions
 from .admission import admit
 from .questions import Changes, Rule
@@ -40,9 +41,10 @@ def settled(task: Task, settlement: Settlement, now: datetime) -> tuple[Verb, St
             assert_never(verdict)
 
 
-def settle(changes: Changes, batch: Sequence[Settlement]) -> Rule[tuple[Receipt, ...]]:
-    """Apply each verdict whose lease holds, then what follows from it; return a receipt for each."""
-    return (yield from _Settlements(changes).settle(batch))
+def settle(changes: Changes, batch: Sequence[Settlement]) -> Rule[Settled]:
+    """Apply each verdict whose lease holds, then what follows from it; return receipts and steps."""
+    receipts = yield from _Settlements(changes).settle(batch)
+    return Settled(receipts=receipts, steps=tuple(changes.steps))
 
 
 def follow_up(changes: Changes, completed: Sequence[TaskId], applied: Sequence[Settlement]) -> Rule[None]:
@@ -100,7 +102,9 @@ class _Settlements:
             self._changes.note_outcome(task.id, settlement.outcome)
         elif is_recorded(settlement):
             self._attempts.append(attempt_of(task, settlement, self._changes.now))
-        self._tasks[task.id] = self._changes.move(task, verb, state, **fields)
+        self._tasks[task.id] = moved = self._changes.move(task, verb, state, **fields)
         self._applied.append(settlement)
         if state is State.CANCELLED:
             self._cancelled.append(task.id)
+            if isinstance(settlement.verdict, Postpone):  # It had been asked to stop.
+                self._changes.steps.append(step_of(verb, moved))

@@ -3,9 +3,13 @@
 from collections.abc import Sequence
 
 from ..._model.state import State, Verb
+from ..._model.step import step_of
 from ..._model.task import Error, Task, TaskId
 from . import questions
 from .questions import Changes, Rule
+
+PREDECESSOR_CANCELLED = "a predecessor had been cancelled"
+"""Why a new task is cancelled at once."""
 
 
 def unblock(changes: Changes, completed: Sequence[TaskId]) -> Rule[None]:
@@ -24,7 +28,8 @@ def unblock(changes: Changes, completed: Sequence[TaskId]) -> Rule[None]:
         task = tasks.get(successor)
         if task is not None and task.state is State.WAITING:
             is_early = task.run_at > changes.now
-            changes.move(task, Verb.UNBLOCK, State.SCHEDULED if is_early else State.READY)
+            moved = changes.move(task, Verb.UNBLOCK, State.SCHEDULED if is_early else State.READY)
+            changes.steps.append(step_of(Verb.UNBLOCK, moved))
 
 
 def abandon(changes: Changes, predecessor: TaskId, reason: str) -> Rule[None]:
@@ -57,4 +62,5 @@ def _cancel(changes: Changes, task: Task, why: str) -> Rule[None]:
     if task.state is State.WAITING:
         yield questions.DropDependencies([task.id])
     error = Error(type="Cancelled", message=why)
-    changes.move(task, Verb.CANCEL, State.CANCELLED, finished_at=changes.now, error=error)
+    moved = changes.move(task, Verb.CANCEL, State.CANCELLED, finished_at=changes.now, error=error)
+    changes.steps.append(step_of(Verb.CANCEL, moved))

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from ..._clock import Clock
 from ..._model.task import Enqueued, NewTask
-from ..._model.verdict import Receipt, Settlement
+from ..._model.verdict import Settled, Settlement
 from ...errors import InvalidOption, NotSupported, SchemaMismatch
 from ..migrations import needed
 from . import schema
@@ -42,11 +42,11 @@ class SQLiteJoin:
         """Insert the batch within the caller's transaction."""
         return self._do(lambda tx: enqueue(tx, batch))
 
-    def settle(self, batch: Sequence[Settlement]) -> Sequence[Receipt]:
+    def settle(self, batch: Sequence[Settlement]) -> Settled:
         """Apply the verdicts whose leases hold, within a transaction that must be open."""
         if not self._connection.in_transaction:
             raise InvalidOption("no transaction is open on this connection: BEGIN IMMEDIATE first")
-        return self._do(lambda tx: settle(tx, batch).receipts)
+        return self._do(lambda tx: settle(tx, batch))
 
     def _do(self, work: Callable[[Transaction], A]) -> A:
         text_factory = self._connection.text_factory

@@ -85,8 +85,9 @@ def settle(
     """Apply the verdicts whose leases hold, then claim."""
     receipts = _settle_batch(tx, batch)
     if wish is None or rotation is None or (worker := _worker(tx, wish.session)) is None:
-        return Settled(receipts=receipts)
-    return Settled(receipts=receipts, claimed=tuple(_grant(tx, wish, worker, rotation)))
+        return Settled(receipts=receipts, steps=tuple(tx.steps))
+    claimed = tuple(_grant(tx, wish, worker, rotation))
+    return Settled(receipts=receipts, claimed=claimed, steps=tuple(tx.steps))
 
 
 def _settle_batch(tx: Transaction, batch: Sequence[Settlement]) -> tuple[Receipt, ...]:
@@ -95,11 +96,11 @@ def _settle_batch(tx: Transaction, batch: Sequence[Settlement]) -> tuple[Receipt
     completions = [settlement for settlement in batch if isinstance(settlement.verdict, Complete)]
     once_each = len({settlement.lease.task_id for settlement in batch}) == len(batch)
     if not completions or not once_each or not _complete(tx, completions):
-        return run(tx, settle_rule(tx, batch))
+        return run(tx, settle_rule(tx, batch)).receipts
     if len(completions) == len(batch):
         return (Receipt.APPLIED,) * len(batch)
     others = [settlement for settlement in batch if not isinstance(settlement.verdict, Complete)]
-    receipts = iter(run(tx, settle_rule(tx, others)))
+    receipts = iter(run(tx, settle_rule(tx, others)).receipts)
     return tuple([Receipt.APPLIED if isinstance(s.verdict, Complete) else next(receipts) for s in batch])
 
 
@@ -157,7 +158,8 @@ def heartbeat(tx: Transaction, beat: Heartbeat) -> HeartbeatReply:
         parameters = {"id": lease.task_id, "fence": lease.fence}
         tx.run("report", {**parameters, "fraction": progress.fraction, "message": progress.message})
     rows = tx.rows("held", {"ids": listed(lease.task_id for lease in beat.held)}) if beat.held else ()
-    return heartbeat_reply(beat, {Lease(task_id, fence): cancel == 1 for task_id, fence, cancel in rows})
+    running = {Lease(task_id, fence): cancel == 1 for task_id, fence, cancel in rows}
+    return heartbeat_reply(beat, running, tuple(tx.steps))
 
 
 def rescue(tx: Transaction, session: str, limit: int) -> list[Claimed]:

@@ -10,6 +10,7 @@ from ..._model.attempt import MAX_RECORDED, Attempt
 from ..._model.filter import Action, Filter, Page
 from ..._model.record import Audit
 from ..._model.state import State
+from ..._model.step import Applied
 from ..._model.task import Enqueued, NewTask, TaskId
 from ..._policy.order.limits import Subject
 from ..rules import actions, questions
@@ -49,7 +50,7 @@ def _enqueue_plain(tx: Transaction, batch: Sequence[NewTask]) -> list[Enqueued]:
     return enqueued
 
 
-def apply(tx: Transaction, action: Action, where: Filter, limit: int) -> list[TaskId]:
+def apply(tx: Transaction, action: Action, where: Filter, limit: int) -> Applied:
     """Apply an action to the tasks that match and permit it, oldest first.
 
     The writer waits for the search, so an index must serve the filter.

@@ -21,6 +21,7 @@ from ..._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from ..._model.limit import Usage
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import KINDS, Record, Session, StoredRecord
+from ..._model.step import Applied, Pruned
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Settled, Settlement
 from ..._store.protocol import Capability, Durability, Finding, Join, Migration, Promise, Promoted, Wake
@@ -202,12 +203,12 @@ class SQLiteStore:
     async def rescue(self, session: str, limit: int) -> Sequence[Claimed]:
         return await self._write(lambda tx: leases.rescue(tx, session, limit))
 
-    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> int:
+    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> Pruned:
         """Delete what has passed its retention, oldest end first in each queue."""
         pruned = await self._write(lambda tx: upkeep.prune(tx, retention, limit, by))
         await self._repeat(upkeep.prune_keys)
         await self._repeat(relayout.continue_relayout)
-        after: str | None = "" if pruned < limit else None  # Only when nothing else is left to prune.
+        after: str | None = "" if pruned.number < limit else None  # Only when nothing else is left to prune.
         while after is not None:
             after = await self._write(partial(upkeep.prune_buckets, after=after))
         return pruned
@@ -224,7 +225,7 @@ class SQLiteStore:
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
         return await self._read(lambda reader: tuple(reader.attempts(task_id)))
 
-    async def apply(self, action: Action, where: Filter, limit: int) -> Sequence[TaskId]:
+    async def apply(self, action: Action, where: Filter, limit: int) -> Applied:
         """Apply an action to the tasks that match and permit it.
 
         A filter that does not name its tasks is searched before the transaction, which other writes would
@@ -234,16 +235,16 @@ class SQLiteStore:
         if is_named(where) or limit <= 0:
             return await self._write(lambda tx: rule_player.apply(tx, action, where, limit))
         meant, cursor = applicable(action, where), None
-        done: list[TaskId] = []
+        done = Applied()
         while True:
             page = Page(limit=limit + _SPARE, cursor=cursor)
             found = await self._read(partial(Reader.find_ids, where=meant, page=page))
             these = replace(meant, ids=found.items)
             done += await self._write(
-                partial(rule_player.apply, action=action, where=these, limit=limit - len(done))
+                partial(rule_player.apply, action=action, where=these, limit=limit - len(done.ids))
             )
             cursor = found.cursor
-            if cursor is None or len(done) == limit:
+            if cursor is None or len(done.ids) == limit:
                 return done
 
     async def put(

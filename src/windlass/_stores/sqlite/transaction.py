@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..._model.state import ENDED, State, Verb, targets
+from ..._model.step import Step
 from ..._model.task import Task, TaskId
 from ..._policy.order.limits import Subject, split_key
 from .claim.queue_rules import NO_LANE, QueueRules, read_rules
@@ -68,6 +69,7 @@ class Transaction:
         self.now = now
         self.at = instant(now)  # in microseconds
         self.wakes = Wakes()
+        self.steps: list[Step] = []
         self._cursor = connection.cursor()
         self._cursor.row_factory = None  # A caller's own connection may have one.
         self._queue_rules: QueueRules | None = None

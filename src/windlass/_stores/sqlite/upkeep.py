@@ -1,5 +1,6 @@
 """The verbs of the keeper: lead, promote and prune; and records."""
 
+from collections import Counter
 from datetime import timedelta
 
 import msgspec
@@ -10,6 +11,7 @@ from ..._model.limit import Limit
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import KINDS, Record, Session, StoredRecord
 from ..._model.state import ENDED
+from ..._model.step import Pruned, pruned_counts
 from ..._policy.order.limits import PermitUsage, Subject, split_key, tokens_at
 from ..._store.protocol import Promoted
 from ..records import check_expected
@@ -58,15 +60,17 @@ def promote(tx: Transaction, limit: int) -> Promoted:
     return Promoted(number=len(due), next_at=None if next_at is None else moment(next_at))
 
 
-def prune(tx: Transaction, retention: Retention, limit: int, by: By | None) -> int:
-    """Delete ended tasks that are past their retention; return how many."""
+def prune(tx: Transaction, retention: Retention, limit: int, by: By | None) -> Pruned:
+    """Delete ended tasks that are past their retention; return what was deleted."""
     if by is not None:
         write_audit(tx, [audited_prune(retention, by, tx.now)])
     gone = _past_retention(tx, retention, limit)
-    for task_id, tenant, idempotency_key in gone:
+    numbers: Counter[tuple[str, str]] = Counter()
+    for queue, state, task_id, tenant, idempotency_key in gone:
+        numbers[queue, state] += 1
         run(tx, abandon(tx, task_id, "died and was pruned"))
         delete(tx, task_id, tenant, idempotency_key)
-    return len(gone)
+    return Pruned(counts=pruned_counts(numbers), steps=tuple(tx.steps))
 
 
 def prune_keys(tx: Transaction) -> bool:
@@ -101,7 +105,7 @@ def _past_retention(tx: Transaction, retention: Retention, limit: int) -> list[R
             room, horizon = limit - len(gone), kept.horizon(state, tx.now)
             if horizon is not None and room > 0:
                 terms = {"queue": queue, "state": state.value, "before": instant(horizon), "limit": room}
-                gone += tx.rows("expired", terms)
+                gone += ((queue, state.value, *row) for row in tx.rows("expired", terms))
     return gone
 
 

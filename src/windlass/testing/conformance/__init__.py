@@ -34,6 +34,7 @@ from .order.rates import TestLimitWakes, TestRates, TestUsage
 from .payloads import TestPayloads
 from .read import TestAttempts, TestCount, TestFind, TestPages
 from .records import TestAuditedRecords, TestExpectedRecords, TestRecords, TestStoredRecords
+from .replies import TestReplies
 from .upkeep.lead import TestLead
 from .upkeep.promote import TestPromote
 from .upkeep.prune import TestPrune
@@ -88,6 +89,7 @@ __all__ = [
     "TestRecords",
     "TestCapabilities",
     "TestReplay",
+    "TestReplies",
     "TestRescue",
     "TestSessions",
     "TestShares",

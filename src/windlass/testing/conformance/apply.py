@@ -115,7 +115,7 @@ class TestFilters(StoreTest):
 
         done = await self.store.apply(CancelTasks(by=OPERATOR), Filter(queues=("b",)), limit=10)
 
-        assert list(done) == [meant]
+        assert list(done.ids) == [meant]
         assert await self.state_of(spared) is State.READY
 
     async def test_the_limit_takes_the_oldest(self) -> None:
@@ -126,7 +126,7 @@ class TestFilters(StoreTest):
         parts = [await self.store.apply(action, Filter(), limit=2) for _ in range(4)]
 
         ids = [new.id for new in batch]
-        assert [list(part) for part in parts] == [ids[:2], ids[2:4], ids[4:], []]
+        assert [list(part.ids) for part in parts] == [ids[:2], ids[2:4], ids[4:], []]
 
     async def test_tasks_that_the_action_skips_do_not_count_towards_the_limit(
         self, worker: ManualWorker
@@ -137,7 +137,7 @@ class TestFilters(StoreTest):
 
         done = await self.store.apply(CancelTasks(by=OPERATOR), Filter(), limit=1)
 
-        assert list(done) == [pending]
+        assert list(done.ids) == [pending]
 
     async def test_successors_cancelled_along_are_not_in_the_result(self) -> None:
         first, second = a_task(queue="q"), a_task(queue="q")
@@ -145,7 +145,7 @@ class TestFilters(StoreTest):
 
         done = await self.store.apply(CancelTasks(by=OPERATOR), Filter(queues=("q",)), limit=10)
 
-        assert list(done) == [first.id, second.id]
+        assert list(done.ids) == [first.id, second.id]
         assert {task.state for task in await self.all_tasks()} == {State.CANCELLED}
         assert len(await self.all_records(Audit)) == 2
 

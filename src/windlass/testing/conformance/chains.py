@@ -181,7 +181,7 @@ class TestGroups(StoreTest):
             await self.discard(task_id)
         if how == "prune":
             self.clock.advance(timedelta(days=15))
-            assert await self.store.prune(Retention(), limit=10) == 1
+            assert (await self.store.prune(Retention(), limit=10)).number == 1
         assert await self.exists(task_id) == (how not in {"discard", "prune"})
 
     async def test_a_task_enqueued_after_a_cancelled_one_is_cancelled_at_once(self) -> None:

@@ -150,7 +150,7 @@ class TestIdempotencyKeys(StoreTest):
     async def test_a_key_without_a_lifetime_is_deleted_with_its_task(self, worker: ManualWorker) -> None:
         await self.enqueue_and_settle(worker, complete, **KEY)
         self.clock.advance(1)
-        assert await self.store.prune(AT_ONCE, limit=10) == 1
+        assert (await self.store.prune(AT_ONCE, limit=10)).number == 1
 
         (result,) = await self.store.enqueue([a_task(**KEY)])
 
@@ -162,7 +162,7 @@ class TestIdempotencyKeys(StoreTest):
         discarded = await self.enqueue_and_settle(worker, bury, idempotency_key="discarded", **term)
         await self.discard(discarded.task.id)
         self.clock.advance(timedelta(hours=1) - timedelta(microseconds=1))
-        assert await self.store.prune(AT_ONCE, limit=10) == 1
+        assert (await self.store.prune(AT_ONCE, limit=10)).number == 1
 
         results = await self.store.enqueue(
             [a_task(idempotency_key=key, **term) for key in ("pruned", "discarded")]
@@ -186,7 +186,7 @@ class TestIdempotencyKeys(StoreTest):
         await self.enqueue_and_settle(worker, complete, idempotency_for=timedelta(seconds=1), **KEY)
         self.clock.advance(2)
         second = await self.enqueue_one(**KEY)
-        assert await self.store.prune(AT_ONCE, limit=10) == 1
+        assert (await self.store.prune(AT_ONCE, limit=10)).number == 1
 
         assert list(await self.store.enqueue([a_task(**KEY)])) == [Enqueued(id=second, created=False)]
 

@@ -1,7 +1,7 @@
 """Compare a store with the memory store: every step is applied to both, with equal results."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -11,6 +11,7 @@ from ..._clock import Clock
 from ..._model.filter import Slice
 from ..._model.lease import Claimed, HeartbeatReply
 from ..._model.record import Audit
+from ..._model.step import Applied, Pruned, Step
 from ..._model.task import Error, Task
 from ..._model.verdict import Settled
 from ..._store.protocol import Store
@@ -92,9 +93,14 @@ def _plain(value: Any) -> Any:
         case Claimed(task=task):
             return Claimed(_plain(task))
         case Settled():
-            return replace(value, claimed=_plain(value.claimed))
+            return replace(value, claimed=_plain(value.claimed), steps=_in_order(value.steps))
         case HeartbeatReply():
-            return (value.alive, frozenset(value.lost), frozenset(value.cancel))
+            lost, cancel = frozenset(value.lost), frozenset(value.cancel)
+            return (value.alive, lost, cancel, _in_order(value.steps))
+        case Applied() | Pruned():
+            return replace(value, steps=_in_order(value.steps))
+        case Step(error=Error(type="Cancelled")):
+            return replace(value, error=CANCELLED)
         case list() | tuple():
             return tuple(_plain(one) for one in value)
         case Slice(items=items):
@@ -103,3 +109,8 @@ def _plain(value: Any) -> Any:
             return replace(value, id="", detail="some" if detail else "")
         case _:
             return value
+
+
+def _in_order(steps: Sequence[Step]) -> tuple[Any, ...]:
+    """Sort steps: stores may cancel the successors of a task in any order."""
+    return _plain(sorted(steps, key=lambda step: (step.task_id, step.verb)))  # type: ignore[no-any-return]

@@ -58,7 +58,7 @@ class TestFind(StoreTest):
         assert await self.found(**{field: ()}) == []
         assert [count.number for count in await self.store.count(nothing, ())] == [0]
         assert list(await self.store.count(nothing, (Dimension.QUEUE,))) == []
-        assert list(await self.store.apply(CancelTasks(by=OPERATOR), nothing, limit=10)) == []
+        assert (await self.store.apply(CancelTasks(by=OPERATOR), nothing, limit=10)).ids == ()
         assert await self.state_of(before) is State.READY
 
     async def test_by_state(self, worker: ManualWorker) -> None:

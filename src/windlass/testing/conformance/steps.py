@@ -229,7 +229,7 @@ async def take_over(store: Store, clock: ManualClock, stalled: Claimed) -> tuple
 
 async def act(store: Store, action: Action, *ids: TaskId) -> Sequence[TaskId]:
     """Apply an action to these tasks; return the ids of those changed."""
-    return await store.apply(action, Filter(ids=ids), limit=1000)
+    return (await store.apply(action, Filter(ids=ids), limit=1000)).ids
 
 
 async def cancel(store: Store, *ids: TaskId) -> Sequence[TaskId]:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any, Generic, TypeVar
 
 from ...._model.task import Enqueued, NewTask
-from ...._model.verdict import Receipt, Settlement
+from ...._model.verdict import Settled, Settlement
 from ...._store.protocol import Join
 from ....errors import NotSupported
 from ..queue_layout import Environment
@@ -93,7 +93,7 @@ class BlockingJoin:
     def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
         return self.play(lambda connection: transaction.enqueue(connection, self._env, batch))
 
-    def settle(self, batch: Sequence[Settlement]) -> Sequence[Receipt]:
+    def settle(self, batch: Sequence[Settlement]) -> Settled:
         return self.play(lambda connection: transaction.settle(connection, self._env, batch))
 
     def play(self, make: Callable[[JoinedConnection], Script[T]]) -> T:
@@ -114,7 +114,7 @@ class AsyncJoin(ABC):
     def enqueue(self, batch: Sequence[NewTask]) -> Awaitable[Sequence[Enqueued]]:
         return Deferred(lambda: self._play(lambda joined: transaction.enqueue(joined, self._env, batch)))
 
-    def settle(self, batch: Sequence[Settlement]) -> Awaitable[Sequence[Receipt]]:
+    def settle(self, batch: Sequence[Settlement]) -> Awaitable[Settled]:
         return Deferred(lambda: self._play(lambda joined: transaction.settle(joined, self._env, batch)))
 
     @abstractmethod

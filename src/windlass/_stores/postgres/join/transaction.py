@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from ...._model.task import Enqueued, NewTask
-from ...._model.verdict import Receipt, Settlement
+from ...._model.verdict import Receipt, Settled, Settlement
 from ....errors import InvalidOption, SchemaMismatch
 from ...migrations import require_current
 from ...rules.admission import is_plain
@@ -66,23 +66,21 @@ def enqueue(
     return (yield from _atomic(script, autocommit=autocommit))
 
 
-def settle(
-    connection: JoinedConnection, env: Environment, batch: Sequence[Settlement]
-) -> Script[Sequence[Receipt]]:
+def settle(connection: JoinedConnection, env: Environment, batch: Sequence[Settlement]) -> Script[Settled]:
     """Apply the verdicts whose leases hold; on an error the rest of the transaction is unaffected."""
     if connection.is_autocommit:
         raise InvalidOption(
             "cannot settle a task on this connection: no transaction is open; begin one first"
         )
     if not batch:
-        return ()
+        return Settled()
     yield from _check_schema(connection, env)
     if len(batch) == 1 and settlement.is_quick(batch):
         grant = settlement.read_grant((yield settlement.settle_and_claim(env, batch, None, ())))
         if grant.done is None:
-            return (Receipt.APPLIED,)
-    receipts, _ = yield from _atomic(settlement.settle(env, batch, None, ()), autocommit=False)
-    return receipts
+            return Settled(receipts=(Receipt.APPLIED,))
+    settled, _ = yield from _atomic(settlement.settle(env, batch, None, ()), autocommit=False)
+    return settled
 
 
 def _check_schema(connection: JoinedConnection, env: Environment) -> Script[None]:

@@ -1,5 +1,6 @@
 -- Delete the attempts and keys of the tasks in one day's partition of the history; returns how many tasks it
--- has. If a task still waits for one of them: delete nothing, return no row.
+-- has of each queue and state, and a row with number 0 in any case. If a task still waits for one of them: delete
+-- nothing, return no row.
 -- A task completed at its first claim has no attempts of its own.
 WITH awaited AS MATERIALIZED (
     SELECT EXISTS (
@@ -25,6 +26,11 @@ keys AS (
         AND NOT (SELECT awaited.some FROM awaited)
 )
 
-SELECT (SELECT count(*) FROM windlass./* :partition */) AS number
+SELECT h.queue, h.state, count(*) AS number
+FROM awaited, windlass./* :partition */ AS h
+WHERE NOT awaited.some
+GROUP BY h.queue, h.state
+UNION ALL
+SELECT '', 'completed', 0
 FROM awaited
 WHERE NOT awaited.some

@@ -1,5 +1,5 @@
 -- Dead tasks that are to be pruned, longest dead first.
-SELECT t.id::text
+SELECT t.id::text, t.queue
 FROM windlass.task AS t
 WHERE t.state = 'dead' AND t.state = $1 AND t.finished_at < $2 AND (t.queue = ANY ($3::text[])) <> $4::boolean
 ORDER BY t.finished_at

@@ -5,11 +5,13 @@ once, the partition is left for the next time; until then its rows are in `histo
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 
 import asyncpg
 
+from ...._model.state import State
 from ..connection.client import Connections
 from ..script import Query
 from ..statements import compose, in_schema
@@ -74,12 +76,16 @@ async def existing(connections: Connections) -> list[date]:
     return [day for row in rows if (day := day_of(row[0])) is not None]
 
 
-async def drop_before(connections: Connections, day: date) -> int:
-    """Drop the partitions of earlier days with their tasks' attempts and keys; return the number of tasks.
+async def drop_before(connections: Connections, day: date) -> Counter[tuple[str, State]]:
+    """Drop the partitions of earlier days with their tasks' attempts and keys; count by queue and state.
 
     A day is kept while its partition is locked, or while a task waits for one of its tasks.
     """
-    return sum([await _drop(connections, old) for old in await existing(connections) if old < day])
+    dropped: Counter[tuple[str, State]] = Counter()
+    for old in await existing(connections):
+        if old < day:
+            dropped += await _drop(connections, old)
+    return dropped
 
 
 async def _create(connections: Connections, day: date) -> bool:
@@ -93,7 +99,7 @@ async def _create(connections: Connections, day: date) -> bool:
     return True
 
 
-async def _drop(connections: Connections, day: date) -> int:
+async def _drop(connections: Connections, day: date) -> Counter[tuple[str, State]]:
     schema, name = connections.address.schema, _name(day)
     table = f"{schema}.{name}"
     try:
@@ -101,13 +107,13 @@ async def _drop(connections: Connections, day: date) -> int:
             # Readers go on; replaying one of its tasks waits.
             await connection.execute(f"{_LOCK_TIMEOUT}; LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")
             forget = compose("delete_day_details", schema, partition=name)
-            deleted = await connection.fetchval(forget, timeout=_DELETE_SECONDS)
-            if deleted is None:
-                return 0
+            deleted = await connection.fetch(forget, timeout=_DELETE_SECONDS)
+            if not deleted:
+                return Counter()
             await connection.execute(f"DROP TABLE {table}")
-            return int(deleted)
+            return Counter({(row[0], State(row[1])): row[2] for row in deleted if row[2]})
     except (*_TRY_LATER, asyncpg.UndefinedTableError):
-        return 0
+        return Counter()
 
 
 def _name(day: date) -> str:

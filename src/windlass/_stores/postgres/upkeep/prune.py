@@ -5,6 +5,7 @@ to vacuum. Row by row go dead tasks, and tasks that are kept for much shorter th
 retention.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -13,6 +14,7 @@ from msgspec import Struct
 
 from ...._model.queue import QueueSettings, Retention
 from ...._model.state import State
+from ...._model.step import Pruned, Step, pruned_counts
 from ...._model.task import TaskId
 from ...rules.successors import abandon
 from ..database import Database
@@ -40,10 +42,14 @@ class KeepRule(Struct, frozen=True):
     others: bool
 
 
-class Pruned(Struct, frozen=True):
-    """How many tasks were deleted, and the instant before which none is left; None if some may be."""
+class PrunedRows(Struct, frozen=True):
+    """The queues of the tasks deleted, the successors cancelled with them, and how far a rule was applied.
 
-    number: int
+    `horizon` is the instant before which no task is left; None if some may be.
+    """
+
+    queues: Sequence[str] = ()
+    steps: Sequence[Step] = ()
     horizon: datetime | None = None
 
 
@@ -54,23 +60,26 @@ class Pruner:
         self._horizons: dict[KeepRule, datetime] = {}
         self._full_scan_at = _EPOCH
 
-    async def prune(self, database: Database, retention: Retention, now: datetime, limit: int) -> int:
-        """Delete up to `limit` tasks besides whole days, and all expired keys; return the number of tasks."""
+    async def prune(self, database: Database, retention: Retention, now: datetime, limit: int) -> Pruned:
+        """Delete up to `limit` tasks besides whole days, and all expired keys; return what was deleted."""
         settings = [read_settings(row[0]) for row in await database.fetch(Query("all_queues"))]
         rules = keep_rules(retention, settings)
         longest = _longest(rules)
-        pruned = await _drop_days(database, now, longest)
+        numbers = await _drop_days(database, now, longest)
+        steps: list[Step] = []
         for rule in rules:
-            if pruned < limit and _goes_by_row(rule, longest):
-                prune = partial(_prune_rows, database.env, rule, now, limit - pruned, self._since(rule, now))
+            room = limit - numbers.total()
+            if room > 0 and _goes_by_row(rule, longest):
+                prune = partial(_prune_rows, database.env, rule, now, room, self._since(rule, now))
                 done = await database.play(prune)
                 if done.horizon is not None:
                     self._horizons[rule] = done.horizon
-                pruned += done.number
+                numbers.update((queue, rule.state) for queue in done.queues)
+                steps += done.steps
         keys = Query("prune_keys", (database.env.clock, KEYS_AT_ONCE))
         while len(await database.fetch(keys)) == KEYS_AT_ONCE:
             continue
-        return pruned
+        return Pruned(counts=pruned_counts(numbers), steps=tuple(steps))
 
     def _since(self, rule: KeepRule, now: datetime) -> datetime:
         """Return from when on there may be tasks to prune; everything is scanned once an hour."""
@@ -122,41 +131,49 @@ def _horizon(now: datetime, keep_for: timedelta) -> datetime | None:
 # -- deletion ----------------------------------------------------------------------------------------
 
 
-async def _drop_days(database: Database, now: datetime, longest: timedelta | None) -> int:
+async def _drop_days(
+    database: Database, now: datetime, longest: timedelta | None
+) -> Counter[tuple[str, State]]:
     with database.connections.translated_errors():
         await partitions.prepare(database.connections, now)
         horizon = None if longest is None or longest < 2 * _DAY else _horizon(now, longest)
-        return 0 if horizon is None else await partitions.drop_before(database.connections, horizon.date())
+        return (
+            Counter()
+            if horizon is None
+            else await partitions.drop_before(database.connections, horizon.date())
+        )
 
 
 def _prune_rows(
     env: Environment, rule: KeepRule, now: datetime, limit: int, since: datetime
-) -> Script[Pruned]:
+) -> Script[PrunedRows]:
     """Delete up to `limit` tasks that a rule no longer keeps, of those that ended since."""
     horizon = None if rule.keep_for is None else _horizon(now, rule.keep_for)
     if horizon is None:
-        return Pruned(0)
+        return PrunedRows()
     parameters = (rule.state.value, horizon, list(rule.queues), rule.others, limit)
     if rule.state is State.DEAD:
         rows = yield from fetch("expired_dead", *parameters)
     else:
         yield from fetch("allow_scans")
         rows = yield from fetch("expired", *parameters, since)
-    ids = [row[0] for row in rows]
+    ids, queues = [row[0] for row in rows], [row[1] for row in rows]
+    steps: Sequence[Step] = ()
     if ids and rule.state is State.DEAD:
-        yield from _prune_dead(env, ids, now)
+        steps = yield from _prune_dead(env, ids, now)
     elif ids:
         yield from fetch("delete_ended", ids)
         yield from fetch("delete_attempts_and_keys", ids)
     if len(ids) == limit or (yield from value("any_awaited_before", horizon)):
-        return Pruned(len(ids))
-    return Pruned(len(ids), horizon)
+        return PrunedRows(queues, steps)
+    return PrunedRows(queues, steps, horizon)
 
 
-def _prune_dead(env: Environment, ids: Sequence[TaskId], now: datetime) -> Script[None]:
+def _prune_dead(env: Environment, ids: Sequence[TaskId], now: datetime) -> Script[Sequence[Step]]:
     unit = UnitOfWork(now)
     yield from unit.load(ids)
     for task_id in ids:
         yield from run(env, unit, abandon(unit, task_id, "died and was pruned"))
     yield from unit.flush()
     yield from delete_dead(ids)
+    return unit.steps

@@ -28,7 +28,7 @@ class TestPrune(StoreTest):
         ids = {end: await self.ended(worker, end) for end in ENDS}
         self.clock.advance(HOUR + timedelta(microseconds=1))
 
-        assert await self.store.prune(replace(FOR_EVER, **{state.value: HOUR}), limit=10) == 1
+        assert (await self.store.prune(replace(FOR_EVER, **{state.value: HOUR}), limit=10)).number == 1
         assert {end for end, task_id in ids.items() if not await self.exists(task_id)} == {state}
         assert list(await self.store.attempts(ids[state])) == []
 
@@ -38,7 +38,7 @@ class TestPrune(StoreTest):
         self.clock.advance(HOUR - timedelta(microseconds=1))
 
         async with self.unchanged():
-            assert await self.store.prune(AN_HOUR, limit=10) == 0
+            assert (await self.store.prune(AN_HOUR, limit=10)).number == 0
 
     async def test_without_retention_tasks_are_kept_for_ever(self, worker: ManualWorker) -> None:
         for state in ENDS:
@@ -46,13 +46,15 @@ class TestPrune(StoreTest):
         self.clock.advance(timedelta(days=36500))
 
         async with self.unchanged():
-            assert await self.store.prune(FOR_EVER, limit=10) == 0
+            assert (await self.store.prune(FOR_EVER, limit=10)).number == 0
 
     @every_end
     async def test_retention_beyond_the_calendar_keeps_for_ever(self, held: Claimed, state: State) -> None:
         await self.settle_now(ENDS[state](held))
 
-        assert await self.store.prune(replace(FOR_EVER, **{state.value: timedelta.max}), limit=10) == 0
+        assert (
+            await self.store.prune(replace(FOR_EVER, **{state.value: timedelta.max}), limit=10)
+        ).number == 0
         assert await self.exists(held.task.id)
 
     async def test_expired_keys_are_pruned_whatever_the_limit_on_tasks(self) -> None:
@@ -62,7 +64,7 @@ class TestPrune(StoreTest):
         lasting = await self.enqueue_one(idempotency_key="lasting", idempotency_for=HOUR * 9)
         self.clock.advance(HOUR * 2)
 
-        assert await self.store.prune(FOR_EVER, limit=2) == 0
+        assert (await self.store.prune(FOR_EVER, limit=2)).number == 0
 
         self.clock.advance(-HOUR * 2)  # A key that was not deleted would be valid again.
         answers = await self.store.enqueue([a_task(idempotency_key=key) for key in keys])
@@ -79,7 +81,9 @@ class TestPrune(StoreTest):
         zero = timedelta(0)
 
         async with self.unchanged():
-            assert await self.store.prune(Retention(completed=zero, cancelled=zero, dead=zero), limit=10) == 0
+            assert (
+                await self.store.prune(Retention(completed=zero, cancelled=zero, dead=zero), limit=10)
+            ).number == 0
 
     async def test_a_queues_retention_overrides_the_keepers(self, worker: ManualWorker) -> None:
         await self.store.put(QueueSettings(name="long", retention=FOR_EVER))
@@ -93,7 +97,7 @@ class TestPrune(StoreTest):
             await self.ended(worker, State.COMPLETED, queue)
         self.clock.advance(HOUR * 2)
 
-        assert await self.store.prune(AN_HOUR, limit=10) == 3
+        assert (await self.store.prune(AN_HOUR, limit=10)).number == 3
         assert [task.id for task in await self.all_tasks()] == kept
 
     async def test_no_more_than_the_limit(self, worker: ManualWorker) -> None:
@@ -102,7 +106,7 @@ class TestPrune(StoreTest):
         self.clock.advance(HOUR * 2)
         retention = replace(FOR_EVER, completed=HOUR)
 
-        assert [await self.store.prune(retention, limit=2) for _ in range(4)] == [2, 2, 1, 0]
+        assert [(await self.store.prune(retention, limit=2)).number for _ in range(4)] == [2, 2, 1, 0]
 
     async def test_a_completed_predecessor_is_kept_while_its_successor_waits(self) -> None:
         worker = await self.new_worker(lease_for=timedelta(days=1))
@@ -111,10 +115,10 @@ class TestPrune(StoreTest):
         await self.settle_now(complete(done, b"1"))
         self.clock.advance(HOUR * 2)
         retention = replace(FOR_EVER, completed=HOUR)
-        assert await self.store.prune(retention, limit=10) == 0
+        assert (await self.store.prune(retention, limit=10)).number == 0
         await self.settle_now(complete(slow, b"2"))
         await self.settle_now(complete(await worker.claim_one("last")))
         assert (await self.load(last)).state is State.COMPLETED
         self.clock.advance(HOUR * 2)
 
-        assert await self.store.prune(retention, limit=10) == 3
+        assert (await self.store.prune(retention, limit=10)).number == 3

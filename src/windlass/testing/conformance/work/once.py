@@ -74,7 +74,7 @@ class TestOnce(StoreTest):
         if way == "discard":
             await self.discard(first.task.id)
         else:
-            assert await self.store.prune(Retention(dead=NO_DELAY), limit=10) == 1
+            assert (await self.store.prune(Retention(dead=NO_DELAY), limit=10)).number == 1
 
         anew = await self.enqueue_and_claim(worker, id=first.task.id)
 

@@ -47,18 +47,18 @@ async def transact(
         with store.transaction() as connection:
             joined = store.join(connection)
             joined.enqueue(beside)
-            receipts = joined.settle(batch)
-            assert not isinstance(receipts, Awaitable), "in a thread nothing can be awaited"
+            settled = joined.settle(batch)
+            assert not isinstance(settled, Awaitable), "in a thread nothing can be awaited"
             if undone:
                 raise Undone
-            return tuple(receipts)
+            return settled.receipts
 
     if blocking:
         return await asyncio.to_thread(here)
     async with store.transaction() as connection:
         joined = store.join(connection)
         await awaited(joined.enqueue(beside))
-        receipts = tuple(await awaited(joined.settle(batch)))
+        receipts = (await awaited(joined.settle(batch))).receipts
         if undone:
             raise Undone
         return receipts

@@ -64,6 +64,9 @@ class TestOne:
             {"type": "t", "run_at": "2026-01-01T00:00:00"},
             {"type": "t", "run_at": "9999-12-31T23:59:59-14:00"},
             {"type": "t", "run_at": "2026-01-01T00:00:00Z", "delay": 1},
+            {"type": "t", "run_at": "now", "delay": 1},
+            {"type": "t", "run_at": "soon"},
+            {"type": "t", "run_at": 1},
             {"type": "t", "delay": -1},
             {"type": "t", "timeout": 0},
             {"type": "t", "max_attempts": 0},
@@ -98,6 +101,21 @@ class TestOne:
             first.content
         )
         assert (await api_of("GET", first.headers["location"])).status_code == 200
+
+    async def test_now_is_an_instant(self, api_of: Api, store: MemoryStore) -> None:
+        await api_of.enqueue(run_at="now")
+        (task,) = await all_of(store)
+        assert (task.state, task.run_at) == ("ready", task.created_at)
+
+    @pytest.mark.parametrize(
+        "run_at", ["9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00Z", "2099-01-01T00:00:00Z"]
+    )
+    @pytest.mark.parametrize("number", [1, 1500])
+    async def test_a_run_at_out_of_bounds(self, run_at: str, number: int, on_each: Api, kept: Store) -> None:
+        tasks = [{"type": "t", "run_at": run_at}] * number
+        told = problem(await on_each("POST", "/tasks/batch", {"tasks": tasks}), 422, "invalid-option")
+        assert "run_at must be from 1970 to ten years from now" in told["detail"]
+        assert await all_of(kept) == ()
 
     async def test_a_chain_that_is_too_large(self, api_of: Api, store: MemoryStore) -> None:
         large = {"type": "u", "payload": {"x": "x" * 1_000_000}}

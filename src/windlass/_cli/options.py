@@ -13,6 +13,7 @@ import click
 
 from .._model.task import is_task_id
 from .._policy.input import options
+from .._policy.input.new_task import NOW
 from .._policy.input.quote import quoted
 from .._policy.order.limit_options import parse_rate
 from ..errors import InvalidOption
@@ -76,6 +77,11 @@ def instant(value: str) -> datetime:
         return options.checked_instant(found, "instant")
     except InvalidOption as error:
         raise click.BadParameter(str(error)) from None
+
+
+def run_at(value: str) -> datetime | str:
+    """An instant, or "now"."""
+    return NOW if value == NOW else instant(value)
 
 
 def when(value: str) -> datetime:

@@ -5,8 +5,7 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct
 
-from .._model.task import TASK_ID
-from .._policy.input.options import MAX_DELAY
+from .._model.task import MAX_DELAY, TASK_ID
 from .._policy.input.payload import decode
 from .._policy.input.redact import redact
 

@@ -27,6 +27,15 @@ Key = Annotated[str, Meta(min_length=1, max_length=MAX_KEY_BYTES)]
 Why = Annotated[str, Meta(max_length=500, description="Recorded in the audit log.")]
 Limit = Annotated[int, Meta(ge=1, le=MAX_PAGE)]
 Parameter = Annotated[str, Meta(min_length=1, max_length=128)]
+RunAt = Annotated[
+    str,
+    Meta(
+        max_length=64,
+        description="Not before this instant, from 1970 to ten years ahead.",
+        extra_json_schema={"anyOf": [{"format": "date-time"}, {"const": "now"}]},
+        examples=["2026-11-15T08:00:00Z", "now"],
+    ),
+]
 Attempts = Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)]
 
 

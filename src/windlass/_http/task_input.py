@@ -1,8 +1,10 @@
 """Tasks as API clients send them: request bodies, and enqueueing them within the key's bounds."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated, cast
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 from starlette.requests import Request
@@ -13,10 +15,11 @@ from .._model.options import Options
 from .._model.task import NewTask, Task, TaskId
 from .._policy.input import keys
 from .._policy.input.chain import Step, all_ids, check_number, decode_steps
-from .._policy.input.new_task import group, later_step
+from .._policy.input.new_task import NOW, group, later_step
+from .._policy.input.quote import quoted
 from .._policy.input.trace import trace_from_header
 from ..errors import DuplicateTask, IdempotencyConflict, InvalidOption, InvalidPayload
-from .input_fields import Attempts, Key, Name, Parameter, Payload, Priority, given_fields
+from .input_fields import Attempts, Key, Name, Parameter, Payload, Priority, RunAt, given_fields
 from .operation import AnyRequest
 from .task_query import visible_tasks
 from .web.body import header
@@ -60,7 +63,7 @@ class TaskInput(Struct, kw_only=True, forbid_unknown_fields=True):
     tenant: Name | UnsetType = UNSET
     priority: Priority | UnsetType = UNSET
     delay: Seconds | UnsetType = UNSET
-    run_at: Instant | UnsetType = UNSET
+    run_at: RunAt | UnsetType = UNSET
     max_attempts: Attempts | UnsetType = UNSET
     timeout: Seconds | UnsetType | None = UNSET
     idempotency_key: Key | UnsetType = UNSET
@@ -120,9 +123,22 @@ class InputBuilder:
     def _options(self, body: TaskInput | StepInput, names: Sequence[str]) -> Options:
         """Collect the options given; the tenant defaults to the one that the key is bound to."""
         given = given_fields(body, names)
+        if given.get("run_at", NOW) != NOW:
+            given["run_at"] = _instant(given["run_at"])
         if self._caller.tenant is not None:
             given.setdefault("tenant", self._caller.tenant)
         return cast("Options", given)
+
+
+def _instant(text: str) -> datetime:
+    """Parse `run_at`, which may also be "now"; msgspec allows no type besides an instant in one field."""
+    try:
+        return msgspec.convert(text, Instant)
+    except msgspec.ValidationError:
+        raise InvalidOption(
+            f'run_at must be an instant with a time zone, such as 2026-11-15T08:00:00Z, or "now", '
+            f"got {quoted(text)}"
+        ) from None
 
 
 def request_key(request: Request) -> str | None:

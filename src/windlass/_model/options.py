@@ -1,7 +1,7 @@
 """The options of an enqueue: what a task type declares and what a caller overrides."""
 
 from datetime import datetime, timedelta
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from msgspec import Struct
 
@@ -15,7 +15,7 @@ class Options(TypedDict, total=False):
     tenant: str
     priority: int | str
     delay: timedelta | float | str
-    run_at: datetime
+    run_at: datetime | Literal["now"]
     max_attempts: int
     timeout: timedelta | float | str | None
     idempotency_key: str

@@ -17,8 +17,9 @@ TASK_ID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 DEFAULT_QUEUE = "default"
 DEFAULT_MAX_ATTEMPTS = 8
 MAX_ATTEMPTS = 10_000  # the most that `max_attempts` may be
+MAX_DELAY = timedelta(days=3660)  # how far ahead a task may be due: ten years
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)  # the earliest `run_at`
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _task_id = re.compile(TASK_ID, re.ASCII)
 
@@ -46,8 +47,9 @@ class Progress(Struct, frozen=True, gc=False, kw_only=True):
 class NewTask(Struct, frozen=True, gc=False, kw_only=True):
     """A validated task, ready to be stored.
 
-    `run_at` and `delay` exclude each other; with neither, the task is due at once. `boost` is the head
-    start of its priority in milliseconds: stores sort by `run_at - boost`, lowest first.
+    `run_at` and `delay` exclude each other; with neither, the task is due at once. Stores refuse a `run_at`
+    before 1970 and one, or a delay, of more than ten years from now. `boost` is the head start of its
+    priority in milliseconds: stores sort by `run_at - boost`, lowest first.
     """
 
     id: TaskId
@@ -135,7 +137,7 @@ class Task(Struct, frozen=True, gc=False):
 
 def rank_of(run_at: datetime, boost: int) -> int:
     """Milliseconds from 1970 to `run_at`, rounded down, minus the boost."""
-    return (run_at - _EPOCH) // _MILLISECOND - boost
+    return (run_at - EARLIEST) // _MILLISECOND - boost
 
 
 def synthetic_trace(number: int) -> str:

@@ -14,7 +14,7 @@ from .._model.outcome import (
     TimedOut,
     Unhandled,
 )
-from .._model.task import Error, Task
+from .._model.task import MAX_DELAY, Error, Task
 from .._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Verdict
 from .backoff import Delay
 from .input.chain import successors
@@ -37,7 +37,7 @@ def decide(task: Task, outcome: Outcome, backoff: Delay, draw: float) -> Verdict
         case TimedOut() | Crashed():
             return _retry(task, error_of(outcome), None, backoff, draw)
         case Snoozed(delay):
-            return Postpone(delay=delay, reason=Reason.SNOOZE)
+            return Postpone(delay=_bounded(delay), reason=Reason.SNOOZE)
         case Interrupted():
             return Postpone(delay=timedelta(0), reason=Reason.RELEASE)
         case Stopped():
@@ -81,7 +81,12 @@ def _retry(task: Task, error: Error, after: timedelta | None, backoff: Delay, dr
     if task.attempt >= task.max_attempts:
         return Bury(error=error)
     delay = backoff(task.attempt, draw) if after is None else after
-    return Postpone(delay=delay, reason=Reason.RETRY, error=error)
+    return Postpone(delay=_bounded(delay), reason=Reason.RETRY, error=error)
+
+
+def _bounded(delay: timedelta) -> timedelta:
+    """Limit a delay that a handler or a backoff asks for to what every store accepts."""
+    return min(max(delay, timedelta(0)), MAX_DELAY)
 
 
 def _unhandled(task: Task, age: timedelta) -> Verdict:

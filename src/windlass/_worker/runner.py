@@ -5,7 +5,6 @@ import contextvars
 import logging
 import types
 from collections.abc import Callable, Coroutine, Generator, Iterable
-from datetime import timedelta
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -17,7 +16,6 @@ from .._model.lease import Lease
 from .._model.outcome import Crashed, Failed, Outcome, Returned, Snoozed, Stopped, TimedOut, name_of
 from .._model.task import Error, Task
 from .._observe.tracing import attempt_span, end_attempt
-from .._policy.input.options import MAX_DELAY
 from .._policy.input.payload import decode
 from .._policy.input.quote import printable
 from .._policy.input.redact import secret_values
@@ -156,17 +154,11 @@ def outcome_of_error(
         error = error.exceptions[0]
     match error:
         case Snooze(delay=delay):
-            return Snoozed(_bounded(delay))
+            return Snoozed(delay)
         case Retry(after=after):
-            after = None if after is None else _bounded(after)
             return Failed(error=_described(task, error), retry_after=after)
         case _:
             return Failed(error=_described(task, error), fatal=isinstance(error, (Fatal, *fatal)))
-
-
-def _bounded(delay: timedelta) -> timedelta:
-    """Limit a delay that a handler asks for to what every store can represent."""
-    return min(max(delay, timedelta(0)), MAX_DELAY)
 
 
 def _described(task: Task, error: BaseException) -> Error:

@@ -56,9 +56,22 @@ def test_every_option_is_stored(run: Run) -> None:
 
 
 def test_an_instant_with_a_zone_is_kept_in_utc(run: Run) -> None:
-    ran = run("enqueue", "t", "--run-at", "2099-01-01T01:00+01:00")
+    ran = run("enqueue", "t", "--run-at", "2030-01-01T01:00+01:00")
 
-    assert run("tasks", "show", ran.out.strip(), "--json").row["run_at"] == "2099-01-01T00:00:00Z"
+    assert run("tasks", "show", ran.out.strip(), "--json").row["run_at"] == "2030-01-01T00:00:00Z"
+
+
+def test_now_is_an_instant(run: Run) -> None:
+    ran = run("enqueue", "t", "--run-at", "now")
+
+    assert run("tasks", "show", ran.out.strip(), "--json").row["state"] == "ready"
+
+
+def test_a_run_at_out_of_bounds_is_refused(run: Run, stored: Callable[[], int]) -> None:
+    ran = run("enqueue", "t", "--run-at", "9999-12-31T23:59:59.999999Z")
+
+    assert "run_at must be from 1970 to ten years from now" in ran.err
+    assert stored() == 0
 
 
 def test_an_app_gives_the_defaults_and_checks_the_payload(run: Run, stored: Callable[[], int]) -> None:

@@ -200,8 +200,9 @@ async def test_a_commit_that_fails_takes_the_task_with_it(store: PostgresStore, 
             IdempotencyConflict,
         ),
         ({}, {"after": ("018f0000-0000-7000-8000-000000000000",)}, NotFound),
+        ({}, {"run_at": datetime.max.replace(tzinfo=UTC)}, InvalidOption),
     ],
-    ids=["fingerprint", "key", "after"],
+    ids=["fingerprint", "key", "after", "run_at"],
 )
 async def test_a_refusal_leaves_the_transaction_usable(
     store: PostgresStore,

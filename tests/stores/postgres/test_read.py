@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -16,6 +16,7 @@ from windlass._model.limit import Limit
 from windlass._model.queue import QueueSettings
 from windlass._model.record import Audit, Session
 from windlass._model.state import State
+from windlass._model.verdict import Receipt
 from windlass._stores.postgres import PostgresStore, schema
 from windlass._stores.postgres.connection.address import parse
 from windlass._stores.postgres.connection.client import Connections
@@ -24,6 +25,7 @@ from windlass._stores.postgres.read import find
 from windlass._stores.postgres.rows import Row
 from windlass._stores.postgres.script import Query
 from windlass.errors import StoreError
+from windlass.testing.conformance.steps import cancel, retry, settle, some_tasks, worker_on
 
 from .conftest import new_schema
 
@@ -412,3 +414,29 @@ async def test_a_closed_store_is_reported_even_if_nothing_can_match(
 
     with pytest.raises(StoreError, match="closed"):
         await read(store)
+
+
+async def test_an_infinite_run_at_of_an_older_version_is_read_like_any_other(store: PostgresStore) -> None:
+    late, early, ended = some_tasks(3, delay=timedelta(days=1))
+    await store.enqueue([late, early, ended])
+    async with store.connections.one() as connection:
+        task = f"{store.address.schema}.task"
+        await connection.execute(f"UPDATE {task} SET run_at = 'infinity' WHERE id <> $1", early.id)
+        past = "run_at = '-infinity', state = 'ready', rank = 0"
+        await connection.execute(f"UPDATE {task} SET {past} WHERE id = $1", early.id)
+    await cancel(store, ended.id)
+    worker = await worker_on(store)
+
+    found = (await store.find(Filter(), Page())).items
+    counted = await store.count(Filter(), [Dimension.STATE])
+    promoted = await store.promote(10)
+    claimed = await worker.claim_one()
+
+    now = await store.now()
+    assert [one.run_at > now for one in found] == [True, False, True]
+    assert {one.values[0]: one.number for one in counted} == {"scheduled": 1, "ready": 1, "cancelled": 1}
+    assert promoted.next_at is not None
+    assert promoted.next_at > now
+    assert claimed.task.run_at < now
+    assert (await settle(store, retry(claimed))) == (Receipt.APPLIED,)
+    assert len(await store.apply(CancelTasks(by=By(who="ann")), Filter(), 10)) == 2

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,16 @@ async def test_both_stand_after_the_callers_commit(
     assert [(answer.id, answer.created) for answer in answers] == [(new.id, True)]
     assert not before
     assert await state_of(store, new.id) is State.READY
+
+
+async def test_a_run_at_out_of_bounds_is_refused(store: SQLiteStore, connection: sqlite3.Connection) -> None:
+    connection.execute("INSERT INTO orders VALUES (1)")
+
+    with pytest.raises(InvalidOption, match="run_at must be from 1970 to ten years from now"):
+        store.join(connection).enqueue([a_task(run_at=datetime.max.replace(tzinfo=UTC))])
+
+    connection.commit()
+    assert connection.execute("SELECT count(*) FROM orders").fetchone() == (1,)
 
 
 async def test_neither_stands_after_the_callers_rollback(

@@ -6,8 +6,8 @@ from msgspec import Meta, Struct
 
 from ..._documents.keys import KeyList, NewKeyDocument, key_document, new_key_document
 from ..._model.key import Scope
+from ..._model.task import MAX_DELAY
 from ..._policy import api_key
-from ..._policy.input.options import MAX_DELAY
 from ..input_fields import Name, Why
 from ..operation import AnyRequest, ApiRequest, NoQuery, Operations
 from .tasks import ReasonQuery

@@ -22,12 +22,11 @@ from ..._model.limit import Limit
 from ..._model.queue import STRICT_MS, Retention
 from ..._model.record import KINDS
 from ..._model.schedule import Schedule
-from ..._model.task import MAX_ATTEMPTS, NewTask, is_task_id
+from ..._model.task import MAX_ATTEMPTS, MAX_DELAY, NewTask, is_task_id
 from ..._model.verdict import Complete
 from ..._policy import api_key
 from ..._policy.input import keys
 from ..._policy.input.chain import Step, check_number, check_size, decode_steps
-from ..._policy.input.options import MAX_DELAY
 from ..._policy.input.payload import MAX_DEPTH
 from ..._policy.input.quote import quoted
 from ..._policy.order.priority import MAX_PRIORITY, parse_priority

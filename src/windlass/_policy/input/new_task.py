@@ -1,7 +1,7 @@
 """Validate the options of an enqueue and make tasks and steps of them."""
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import Raw, Struct
@@ -18,6 +18,7 @@ from .options import checked_instant, checked_name, checked_number, parse_durati
 from .quote import quoted, suggestion
 from .trace import checked_trace
 
+NOW = "now"
 _NAMES = tuple(Options.__annotations__)
 _FOR_FIRST = ("run_at", "idempotency_key", "idempotency_for", "unique", "trace")
 
@@ -63,7 +64,7 @@ def new_task(step: Step, options: Options, origin: Origin) -> NewTask:
         tenant=step.tenant,
         priority=step.priority,
         boost=step.boost,
-        run_at=checked_instant(options["run_at"], "run_at") if "run_at" in options else None,
+        run_at=_run_at(options.get("run_at", NOW)),
         delay=step.delay,
         max_attempts=step.max_attempts,
         timeout=step.timeout,
@@ -160,6 +161,11 @@ def checked_timeout(value: timedelta | float | str | None) -> timedelta | None:
     if found is not None and not found:
         raise InvalidOption("timeout must be greater than 0; use None for no timeout")
     return found
+
+
+def _run_at(value: datetime | str) -> datetime | None:
+    """Check the option `run_at`. Stores check its bounds, by their clock."""
+    return None if value == NOW else checked_instant(value, "run_at")
 
 
 def _optional(value: timedelta | float | str | None, what: str) -> timedelta | None:

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TypeVar
 
+from ..._model.task import MAX_DELAY
 from ...errors import InvalidOption
 from .quote import quoted
 
 E = TypeVar("E", bound=StrEnum)
 
-MAX_DELAY = timedelta(days=3660)
 _MAX_TEXT = 100
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", re.ASCII)
@@ -39,7 +39,7 @@ def parse_duration(value: timedelta | float | str, what: str) -> timedelta:
     return found
 
 
-def checked_instant(value: datetime, what: str) -> datetime:
+def checked_instant(value: datetime | str, what: str) -> datetime:
     """Convert an aware datetime to UTC."""
     if not isinstance(value, datetime):
         raise InvalidOption(f"{what} must be a datetime, got {quoted(value)}")

@@ -14,6 +14,7 @@ from ..._model.state import State, Verb
 from ..._model.task import Task
 from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settlement
 from ..._policy.order.limits import PermitUsage, limits_in_queue, permits_of, split_key, usage_of
+from ..rules.admission import check_due
 from ..rules.claim_planner import ClaimPlanner, ClaimRules, Rotation
 from ..rules.questions import play
 from .ready import Answers, subject_of
@@ -73,6 +74,13 @@ def leased(tables: Tables, lease: Lease) -> Task | None:
     """Return the running task if the lease still holds, else None."""
     task = tables.tasks.get(lease.task_id)
     return task if task is not None and task.state is State.RUNNING and task.fence == lease.fence else None
+
+
+def check_successors(tables: Tables, batch: Sequence[Settlement], now: datetime) -> None:
+    """Raise InvalidOption if a successor is due out of bounds, before any verdict of the batch is applied."""
+    for settlement in batch:
+        if isinstance(settlement.verdict, Complete) and leased(tables, settlement.lease) is not None:
+            check_due(settlement.verdict.successors, now)
 
 
 def settle_one(tables: Tables, settlement: Settlement, now: datetime) -> Receipt:

@@ -40,7 +40,7 @@ from ..rules import refusals
 from ..rules.audit import audited_prune, audited_put, audited_removal
 from ..rules.claim_planner import Rotation
 from .actions import act, finished_before, matches
-from .leases import grant, leased, release_unacknowledged_claims, settle_one, usages
+from .leases import check_successors, grant, leased, release_unacknowledged_claims, settle_one, usages
 from .tables import Tables
 
 R = TypeVar("R", bound=Record)
@@ -98,6 +98,7 @@ class MemoryStore:
 
     async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
         with self._locked() as (tables, now):
+            check_successors(tables, batch, now)
             receipts = tuple([settle_one(tables, settlement, now) for settlement in batch])
             if batch and tables.limits:
                 tables.wake_queue(None)  # Tasks that a limit held back may start now, in any queue.

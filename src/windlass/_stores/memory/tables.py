@@ -19,6 +19,7 @@ from ..._policy.order.limits import PermitUsage, changes_refill, key_range, toke
 from ..._store.protocol import Wake
 from ..rules import refusals
 from ..rules.successors import PREDECESSOR_CANCELLED
+from ..rules.admission import check_due
 from .ready import Bucket, Ready
 
 _GIVEN = {*NewTask.__struct_fields__} & {*Task.__struct_fields__} - {"run_at"}
@@ -105,6 +106,7 @@ class Tables:
 
     def admit(self, batch: Sequence[NewTask], now: datetime) -> list[Enqueued]:
         """Insert all of the batch or none of it: first every check, then every write."""
+        check_due(batch, now)
         answers: list[Enqueued] = []
         new: dict[TaskId, NewTask] = {}
         keys: dict[tuple[str, str], Key] = {}

@@ -1,14 +1,14 @@
 """The columns of a task; convert rows to tasks, and tasks to rows."""
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
 from ..._model.attempt import Attempt
 from ..._model.state import State
-from ..._model.task import Error, NewTask, Progress, Task, TaskId, is_task_id
+from ..._model.task import EARLIEST, Error, NewTask, Progress, Task, TaskId, is_task_id
 
 if TYPE_CHECKING:
     from .queue_layout import Placement
@@ -57,6 +57,9 @@ LEASED_COLUMNS = (
 TASK_COLUMNS = (*LEASED_COLUMNS, "state", "finished_at", "progress_fraction", "progress_message", "result")
 NOT_IN_HISTORY = {"session": "NULL::text", "unhandled_since": "NULL::timestamptz"}
 
+LATEST = datetime(9999, 1, 1, tzinfo=UTC)
+"""For an infinite instant: the last year, with room for every time zone."""
+
 _STATES = {state.value: state for state in State}
 _texts = msgspec.json.Decoder(tuple[str, ...])
 _encoder = msgspec.json.Encoder()
@@ -90,6 +93,8 @@ def read_leased(
      secret, trace, enqueued_by, idempotency_key, fingerprint, after, created_at, claimed_at, attempt, fence,
      run_at, session, worker, cancel_requested, error_type, error_message, error_traceback,
      duration, unhandled_since) = row  # fmt: skip
+    if run_at.tzinfo is None:
+        run_at = finite(run_at)
     return Task(
         id_, type_, payload, root, queue, tenant, priority, boost, state, attempt, max_attempts, fence,
         run_at, created_at, claimed_at, finished_at, timeout, session, worker, duration, cancel_requested,
@@ -97,6 +102,14 @@ def read_leased(
         fingerprint, next_, () if after is None else _texts.decode(after), result_into,
         () if secret is None else _texts.decode(secret), trace, enqueued_by, unhandled_since,
     )  # fmt: skip
+
+
+def finite(at: datetime) -> datetime:
+    """Return an instant that can be compared for an infinite one, which asyncpg reads without a time zone.
+
+    No task can be enqueued with one any more, but older versions stored them.
+    """
+    return EARLIEST if at.year == 1 else LATEST
 
 
 def read_error(type_: str | None, message: str | None, traceback: str | None) -> Error | None:

@@ -11,7 +11,7 @@ from ..._model.attempt import MAX_RECORDED, Attempt
 from ..._model.record import Audit
 from ..._model.task import Enqueued, NewTask, TaskId
 from ..rules import questions
-from ..rules.admission import admit, is_plain
+from ..rules.admission import admit, check_due, is_plain
 from ..rules.questions import Rule
 from .enqueue.plain import insert_columns, insert_plain
 from .queue_layout import Environment
@@ -46,6 +46,7 @@ def run(env: Environment, unit: UnitOfWork, rule: Rule[T]) -> Script[T]:
 def enqueue(env: Environment, batch: Sequence[NewTask]) -> Script[list[Enqueued]]:
     """Insert all of the batch. If one task is refused, the caller must roll back."""
     if all(map(is_plain, batch)):
+        check_due(batch, env.near_now)
         return (yield from insert_plain(env, batch))
     return (yield from transact(env, lambda unit: admit(unit, batch)))
 

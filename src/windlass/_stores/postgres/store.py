@@ -23,7 +23,7 @@ from ..._model.verdict import Receipt, Settled, Settlement
 from ..._store.protocol import Capability, Finding, Join, Migration, Promoted, Transaction, Wake
 from ..rules import refusals
 from ..rules.actions import applicable
-from ..rules.admission import is_plain
+from ..rules.admission import check_due, is_plain
 from ..rules.audit import audited_prune
 from ..rules.sessions import heartbeat_reply, unacknowledged_claims
 from . import actions, schema, sessions, settle
@@ -68,6 +68,7 @@ class PostgresStore(Database):
             await self.refresh_layout()
         if not all(map(is_plain, batch)):
             return await self.play(lambda: enqueue(self.env, batch))
+        check_due(batch, self.env.near_now)
         loop = asyncio.get_running_loop()
         coalescer = self._coalescers.get(loop)
         if coalescer is None:

@@ -1,12 +1,24 @@
 """Enqueue: which tasks of a batch are new, which exist already, and which are refused."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 
 from ..._model.state import State
-from ..._model.task import Enqueued, NewTask, Task, TaskId
+from ..._model.task import EARLIEST, MAX_DELAY, Enqueued, NewTask, Task, TaskId
 from . import questions, refusals
 from .questions import Changes, Rule
 from .successors import PREDECESSOR_CANCELLED, cancel_pending
+
+_AT_ONCE = timedelta(0)
+
+
+def check_due(batch: Sequence[NewTask], now: datetime) -> None:
+    """Raise InvalidOption for a task that is due before 1970 or more than ten years from now."""
+    for new in batch:
+        if new.run_at is not None and not EARLIEST <= new.run_at <= now + MAX_DELAY:
+            raise refusals.run_at_out_of_range(new.run_at)
+        if new.delay is not None and not _AT_ONCE <= new.delay <= MAX_DELAY:
+            raise refusals.delay_out_of_range(new.delay)
 
 
 def is_plain(new: NewTask) -> bool:
@@ -33,6 +45,7 @@ class _Admission:
         self._new: list[NewTask] = []
 
     def admit(self, batch: Sequence[NewTask]) -> Rule[list[Enqueued]]:
+        check_due(batch, self._changes.now)
         self._states.update((yield questions.States([new.id for new in batch])))
         fresh = [new for new in batch if new.id not in self._states]
         if not all(map(is_plain, fresh)):

@@ -1,5 +1,7 @@
 """The errors that every store raises, worded once."""
 
+from datetime import datetime, timedelta
+
 from ..._model.lease import Lease
 from ..._model.queue import QueueSettings
 from ..._model.record import KINDS, Record, StoredRecord
@@ -8,6 +10,7 @@ from ...errors import (
     Conflict,
     DuplicateTask,
     IdempotencyConflict,
+    InvalidOption,
     LeaseLost,
     NotFound,
     NotSupported,
@@ -29,6 +32,14 @@ def duplicate(new: NewTask, existing: TaskId) -> DuplicateTask:
         f"wait for it, cancel it, or enqueue without unique",
         standing=existing,
     )
+
+
+def run_at_out_of_range(run_at: datetime) -> InvalidOption:
+    return InvalidOption(f"run_at must be from 1970 to ten years from now, got {run_at.isoformat()}")
+
+
+def delay_out_of_range(delay: timedelta) -> InvalidOption:
+    return InvalidOption(f"delay must be from 0 to ten years, got {delay}")
 
 
 def no_predecessor(new: NewTask, predecessor: TaskId) -> NotFound:

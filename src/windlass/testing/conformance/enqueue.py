@@ -1,15 +1,19 @@
 """Enqueue: batches are atomic, keys and fingerprints prevent duplicates."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ..._ids import new_id
 from ..._model.filter import Filter
+from ..._model.lease import Claimed
 from ..._model.queue import Retention
 from ..._model.state import State
-from ..._model.task import Enqueued, Task
-from ...errors import DuplicateTask, IdempotencyConflict, NotFound
+from ..._model.task import EARLIEST, MAX_DELAY, Enqueued, Task
+from ...errors import DuplicateTask, IdempotencyConflict, InvalidOption, NotFound
+from ..clock import START
 from .steps import FIELDS, ManualWorker, StoreTest, a_task, bury, complete, retry, some_tasks
 
 AT_ONCE = Retention(completed=timedelta(0), cancelled=timedelta(0), dead=timedelta(0))
@@ -71,6 +75,43 @@ class TestEnqueue(StoreTest):
 
         assert (await self.load(task_id)).run_at == self.clock.now() + timedelta(minutes=5)
         assert await self.store.now() == self.clock.now()
+
+    @pytest.mark.parametrize("number", [1, 3, 1500])
+    @pytest.mark.parametrize(
+        "when",
+        [
+            {"run_at": datetime.max.replace(tzinfo=UTC)},
+            {"run_at": datetime.min.replace(tzinfo=UTC)},
+            {"run_at": EARLIEST - timedelta(microseconds=1)},
+            {"run_at": START + MAX_DELAY + timedelta(microseconds=1)},
+            {"delay": MAX_DELAY + timedelta(microseconds=1)},
+            {"delay": timedelta(microseconds=-1)},
+        ],
+        ids=lambda when: str(*when.values()),
+    )
+    @pytest.mark.parametrize("plain", [True, False])
+    async def test_what_is_due_before_1970_or_ten_years_ahead_is_refused(
+        self, when: dict[str, Any], number: int, *, plain: bool
+    ) -> None:
+        batch = some_tasks(number)
+        batch[-1] = replace(batch[-1], fingerprint=None if plain else "f", **when)
+
+        async with self.refused(InvalidOption):
+            await self.store.enqueue(batch)
+
+    async def test_the_bounds_of_run_at_are_accepted(self) -> None:
+        first = await self.enqueue_one(run_at=EARLIEST)
+        last = await self.enqueue_one(run_at=START + MAX_DELAY)
+
+        assert (await self.load(first)).run_at == EARLIEST
+        assert (await self.load(last)).run_at == START + MAX_DELAY
+        assert (await self.store.promote(10)).next_at == START + MAX_DELAY
+
+    async def test_a_successor_out_of_bounds_is_refused_with_its_completion(self, held: Claimed) -> None:
+        late = a_task(run_at=START + MAX_DELAY + timedelta(days=1))
+
+        async with self.refused(InvalidOption):
+            await self.store.settle([complete(held, b"1", late)])
 
     async def test_repeating_an_enqueue_is_harmless(self) -> None:
         batch = some_tasks(3, delay=timedelta(seconds=5), fingerprint=None)

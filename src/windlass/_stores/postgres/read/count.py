@@ -34,7 +34,7 @@ _DAY = timedelta(days=1)
 Key: TypeAlias = tuple[str, ...]
 """A state, and the values of the requested dimensions."""
 
-_DUE = "min(greatest(t.run_at, t.created_at))"
+_DUE = "min(least(greatest(t.run_at, t.created_at), '9999-01-01 00:00:00+00'))"  # not infinity: see rows.py
 _COUNT = """
 SELECT {number}, count(*), count(*) FILTER (WHERE {rest}), {due} FILTER (WHERE {rest}), {groups}
 FROM ({rows} LIMIT {limit}) AS t

@@ -36,7 +36,7 @@ woken AS MATERIALIZED (
 SELECT
     (SELECT count(*) FROM ready),
     (
-        SELECT t.run_at
+        SELECT least(t.run_at, '9999-01-01 00:00:00+00') -- older versions stored infinity
         FROM windlass.task AS t
         WHERE t.state = 'scheduled' AND t.id <> ALL (ARRAY(SELECT due.id FROM due))
         ORDER BY t.run_at, t.id

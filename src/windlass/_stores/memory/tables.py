@@ -18,8 +18,8 @@ from ..._model.task import Enqueued, Error, NewTask, Task, TaskId
 from ..._policy.order.limits import PermitUsage, changes_refill, key_range, tokens_at
 from ..._store.protocol import Wake
 from ..rules import refusals
-from ..rules.successors import PREDECESSOR_CANCELLED
 from ..rules.admission import check_due
+from ..rules.successors import PREDECESSOR_CANCELLED
 from .ready import Bucket, Ready
 
 _GIVEN = {*NewTask.__struct_fields__} & {*Task.__struct_fields__} - {"run_at"}

@@ -232,6 +232,7 @@ asyncio.run(main())
 
 WORK = """
 import asyncio, json, os, sys
+from datetime import timedelta
 from windlass._model.filter import Filter
 from windlass._model.state import State
 from windlass._stores.sqlite import SQLiteStore
@@ -241,7 +242,7 @@ def note(sign, task):
     os.write(log, f"{sign} {json.loads(task.payload)['account']} {task.id}\\n".encode())
 async def main():
     store = SQLiteStore(sys.argv[1])
-    worker = await worker_on(store)
+    worker = await worker_on(store, lease_for=timedelta(hours=1))
     print(worker.session, flush=True)
     async for _ in store.wakes(["q"]):
         claimed = list(await worker.claim(5, "q"))
@@ -276,7 +277,8 @@ async def test_no_cap_is_exceeded_whoever_is_killed(path: Path, tmp_path: Path, 
             for account in CAPS
         ]
     )
-    rescuer = await worker_on(store)
+    # However slow the machine is: sessions end here because they are removed, not because time has passed.
+    rescuer = await worker_on(store, lease_for=timedelta(hours=1))
     processes = [python(WORK, path, log) for _ in range(3)]
     sessions = [await line_of(process) for process in processes]
 

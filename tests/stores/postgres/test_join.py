@@ -450,15 +450,6 @@ async def test_a_transaction_that_has_failed_is_told_so(store: PostgresStore, ca
         await caller.enqueue(store, a_task())
 
 
-async def test_a_database_without_the_schema(server: Postgres, store: PostgresStore) -> None:
-    elsewhere = server.new_database(f"other_{uuid4().hex[:12]}")
-    for driver in (*DRIVERS.values(), *AT_ONCE.values()):
-        async with driver(elsewhere) as caller:
-            with pytest.raises(SchemaMismatch, match="store's database"):
-                await caller.enqueue(store, a_task())
-            await caller.say("SELECT 1")
-
-
 async def test_a_schema_of_another_number(store: PostgresStore, caller: Caller) -> None:
     await caller.say("UPDATE tasks.schema_version SET number = 99")
 

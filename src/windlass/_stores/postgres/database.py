@@ -16,6 +16,7 @@ from .connection.client import Connections
 from .connection.server import UNKNOWN
 from .enqueue.coalesce import Coalescer
 from .enqueue.plain import RecentIds
+from .join.home import HomeDatabase
 from .notify import WakeHub
 from .own_transaction import PsycopgPool
 from .queue_layout import Environment, QueueLayout
@@ -39,6 +40,7 @@ class Database:
         self._closed = False
         self._ready = False
         self.connections = Connections(address)
+        self.home = HomeDatabase(self.connections)
         self._untuned = Connections(address, tuned=False)  # for ctx.transaction()
         self._psycopg = PsycopgPool(address)  # the same for sync handlers
         self._recent_ids = RecentIds()

@@ -95,7 +95,7 @@ class PostgresStore(Database):
 
     def join(self, connection: object) -> Join:
         """Join the caller's transaction on a connection of one of the drivers in join/."""
-        return join(connection, self.env)
+        return join(connection, self.env, self.home)
 
     # -- work ----------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ in autocommit a batch is enqueued at once, all of it or nothing.
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from ...._model.task import Enqueued, NewTask
@@ -16,6 +17,7 @@ from ..queue_layout import Environment
 from ..script import Script, play, play_blocking
 from . import transaction
 from .errors import translated_errors
+from .home import Elsewhere, HomeDatabase
 from .transaction import AsyncCallerConnection, CallerConnection, JoinedConnection
 
 T = TypeVar("T")
@@ -26,11 +28,11 @@ _SUPPORTED = (
 )
 
 
-def join(connection: object, env: Environment) -> Join:
+def join(connection: object, env: Environment, home: HomeDatabase) -> Join:
     """Join the transaction on this connection, which is not used yet; NotSupported for an unknown driver."""
     # By name, because only the driver of this connection is certain to be installed.
     for kind in type(connection).__mro__:
-        joined = _join_driver(kind.__module__.partition(".")[0], kind.__name__, connection, env)
+        joined = _join_driver(kind.__module__.partition(".")[0], kind.__name__, connection, env, home)
         if joined is not None:
             return joined
     raise NotSupported(
@@ -39,46 +41,46 @@ def join(connection: object, env: Environment) -> Join:
     )
 
 
-def _join_driver(package: str, kind: str, given: Any, env: Environment) -> Join | None:
+def _join_driver(package: str, kind: str, given: Any, env: Environment, home: HomeDatabase) -> Join | None:
     match package, kind:
         case "psycopg", "Connection":
             from .psycopg import Connection as Psycopg  # noqa: PLC0415
 
-            return BlockingJoin(lambda: Psycopg(given), env)
+            return BlockingJoin(lambda: Psycopg(given), env, home)
         case "psycopg", "AsyncConnection":
             from .psycopg import AsyncConnection  # noqa: PLC0415
 
-            return DriverJoin(AsyncConnection(given), env)
+            return DriverJoin(AsyncConnection(given), env, home)
         case "asyncpg", "Connection" | "PoolConnectionProxy":
             from .asyncpg import Connection as Asyncpg  # noqa: PLC0415
 
-            return DriverJoin(Asyncpg(given), env)
+            return DriverJoin(Asyncpg(given), env, home)
         case "sqlalchemy", _:
-            return _join_sqlalchemy(kind, given, env)
+            return _join_sqlalchemy(kind, given, env, home)
         case "django", "BaseDatabaseWrapper" | "ConnectionProxy":
             from .django import Connection as Django  # noqa: PLC0415
 
             if given.vendor != "postgresql":
                 raise NotSupported(f"this Django connection is to {given.vendor}, not to Postgres")
-            return BlockingJoin(lambda: Django(given), env)
+            return BlockingJoin(lambda: Django(given), env, home)
         case _:
             return None
 
 
-def _join_sqlalchemy(kind: str, given: Any, env: Environment) -> Join | None:
+def _join_sqlalchemy(kind: str, given: Any, env: Environment, home: HomeDatabase) -> Join | None:
     from .sqlalchemy import Connection  # noqa: PLC0415
 
     match kind:
         case "Connection":
-            return BlockingJoin(lambda: Connection(given), env)
+            return BlockingJoin(lambda: Connection(given), env, home)
         case "Session" | "scoped_session":
-            return BlockingJoin(lambda: Connection(given.connection()), env)
+            return BlockingJoin(lambda: Connection(given.connection()), env, home)
         case "AsyncConnection":
-            return GreenletJoin(given, Connection, env)
+            return GreenletJoin(given, Connection, env, home)
         case "AsyncSession":
-            return GreenletJoin(given, lambda inner: Connection(inner.connection()), env)
+            return GreenletJoin(given, lambda inner: Connection(inner.connection()), env, home)
         case "async_scoped_session":
-            return join(given(), env)
+            return join(given(), env, home)
         case _:
             return None
 
@@ -86,17 +88,24 @@ def _join_sqlalchemy(kind: str, given: Any, env: Environment) -> Join | None:
 class BlockingJoin:
     """A transaction on a blocking connection."""
 
-    def __init__(self, connect: Callable[[], CallerConnection], env: Environment) -> None:
+    def __init__(self, connect: Callable[[], CallerConnection], env: Environment, home: HomeDatabase) -> None:
         self._connect = connect
         self._env = env
+        self._home = home
 
     def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
-        return self.play(lambda connection: transaction.enqueue(connection, self._env, batch))
+        return self._play(lambda joined: transaction.enqueue(joined, self._env, self._home, batch))
 
     def settle(self, batch: Sequence[Settlement]) -> Settled:
-        return self.play(lambda connection: transaction.settle(connection, self._env, batch))
+        return self._play(lambda joined: transaction.settle(joined, self._env, self._home, batch))
 
-    def play(self, make: Callable[[JoinedConnection], Script[T]]) -> T:
+    def _play(self, make: Callable[[JoinedConnection], Script[T]]) -> T:
+        with suppress(Elsewhere):
+            return self.play_once(make)
+        self._home.ask_blocking()
+        return self.play_once(make)
+
+    def play_once(self, make: Callable[[JoinedConnection], Script[T]]) -> T:
         schema = self._env.schema
         with translated_errors():
             connection = self._connect()
@@ -108,27 +117,38 @@ class BlockingJoin:
 class AsyncJoin(ABC):
     """A transaction whose verbs are awaited."""
 
-    def __init__(self, env: Environment) -> None:
+    def __init__(self, env: Environment, home: HomeDatabase) -> None:
         self._env = env
+        self._home = home
 
     def enqueue(self, batch: Sequence[NewTask]) -> Awaitable[Sequence[Enqueued]]:
-        return Deferred(lambda: self._play(lambda joined: transaction.enqueue(joined, self._env, batch)))
+        return Deferred(
+            lambda: self._play(lambda joined: transaction.enqueue(joined, self._env, self._home, batch))
+        )
 
     def settle(self, batch: Sequence[Settlement]) -> Awaitable[Settled]:
-        return Deferred(lambda: self._play(lambda joined: transaction.settle(joined, self._env, batch)))
+        return Deferred(
+            lambda: self._play(lambda joined: transaction.settle(joined, self._env, self._home, batch))
+        )
+
+    async def _play(self, make: Callable[[JoinedConnection], Script[T]]) -> T:
+        with suppress(Elsewhere):
+            return await self._play_once(make)
+        await self._home.ask()
+        return await self._play_once(make)
 
     @abstractmethod
-    async def _play(self, make: Callable[[JoinedConnection], Script[T]]) -> T: ...
+    async def _play_once(self, make: Callable[[JoinedConnection], Script[T]]) -> T: ...
 
 
 class DriverJoin(AsyncJoin):
     """A transaction on a connection of an async driver."""
 
-    def __init__(self, connection: AsyncCallerConnection, env: Environment) -> None:
-        super().__init__(env)
+    def __init__(self, connection: AsyncCallerConnection, env: Environment, home: HomeDatabase) -> None:
+        super().__init__(env, home)
         self._connection = connection
 
-    async def _play(self, make: Callable[[JoinedConnection], Script[T]]) -> T:
+    async def _play_once(self, make: Callable[[JoinedConnection], Script[T]]) -> T:
         schema, connection = self._env.schema, self._connection
         with translated_errors():
             return await play(
@@ -139,17 +159,24 @@ class DriverJoin(AsyncJoin):
 class GreenletJoin(AsyncJoin):
     """A transaction of SQLAlchemy's async API, which runs blocking code in a greenlet."""
 
-    def __init__(self, connection: Any, connect: Callable[[Any], CallerConnection], env: Environment) -> None:
-        super().__init__(env)
+    def __init__(
+        self,
+        connection: Any,
+        connect: Callable[[Any], CallerConnection],
+        env: Environment,
+        home: HomeDatabase,
+    ) -> None:
+        super().__init__(env, home)
         self._connection = connection
         self._connect = connect
 
-    async def _play(self, make: Callable[[JoinedConnection], Script[T]]) -> T:
+    async def _play_once(self, make: Callable[[JoinedConnection], Script[T]]) -> T:
         with translated_errors():
-            result: T = await self._connection.run_sync(
-                lambda inner: BlockingJoin(lambda: self._connect(inner), self._env).play(make)
-            )
+            result: T = await self._connection.run_sync(lambda inner: self._blocking(inner).play_once(make))
             return result
+
+    def _blocking(self, inner: Any) -> BlockingJoin:
+        return BlockingJoin(lambda: self._connect(inner), self._env, self._home)
 
 
 class Deferred(Generic[T]):

@@ -14,13 +14,14 @@ from .. import rule_player, schema
 from .. import settle as settlement
 from ..queue_layout import Environment
 from ..rows import Row
-from ..script import Query, Script, fetch
+from ..script import Query, Script, fetch, value
+from .home import WHICH_DATABASE, DatabaseId, HomeDatabase
 
 T = TypeVar("T")
 
 _DATABASE = "the database of your connection"
 
-_checked: "WeakKeyDictionary[object, set[str]]" = WeakKeyDictionary()
+_checked: "WeakKeyDictionary[object, set[tuple[DatabaseId | None, str]]]" = WeakKeyDictionary()
 """The schemas found to be current, by driver connection; a connection stays with one database."""
 
 
@@ -47,13 +48,13 @@ class AsyncCallerConnection(JoinedConnection, Protocol):
 
 
 def enqueue(
-    connection: JoinedConnection, env: Environment, batch: Sequence[NewTask]
+    connection: JoinedConnection, env: Environment, home: HomeDatabase, batch: Sequence[NewTask]
 ) -> Script[Sequence[Enqueued]]:
     """Insert the batch; if it is refused the rest of the caller's transaction is unaffected."""
     if not batch:
         return []
     autocommit = connection.is_autocommit
-    yield from _check_schema(connection, env)
+    yield from _check(connection, env, home)
     if env.layout.is_stale:
         env.layout.mark_fresh()
         env.layout.update((yield from fetch("layout")))
@@ -66,7 +67,9 @@ def enqueue(
     return (yield from _atomic(script, autocommit=autocommit))
 
 
-def settle(connection: JoinedConnection, env: Environment, batch: Sequence[Settlement]) -> Script[Settled]:
+def settle(
+    connection: JoinedConnection, env: Environment, home: HomeDatabase, batch: Sequence[Settlement]
+) -> Script[Settled]:
     """Apply the verdicts whose leases hold; on an error the rest of the transaction is unaffected."""
     if connection.is_autocommit:
         raise InvalidOption(
@@ -74,7 +77,7 @@ def settle(connection: JoinedConnection, env: Environment, batch: Sequence[Settl
         )
     if not batch:
         return Settled()
-    yield from _check_schema(connection, env)
+    yield from _check(connection, env, home)
     if len(batch) == 1 and settlement.is_quick(batch):
         grant = settlement.read_grant((yield settlement.settle_and_claim(env, batch, None, ())))
         if grant.done is None:
@@ -83,20 +86,24 @@ def settle(connection: JoinedConnection, env: Environment, batch: Sequence[Settl
     return settled
 
 
-def _check_schema(connection: JoinedConnection, env: Environment) -> Script[None]:
-    """Raise SchemaMismatch unless the schema exists and is current. Once for each connection."""
+def _check(connection: JoinedConnection, env: Environment, home: HomeDatabase) -> Script[None]:
+    """Raise Elsewhere unless it is the store's database, SchemaMismatch unless the schema there is current.
+
+    Once for each connection.
+    """
     known = _checked.get(connection.identity)
-    if known is not None and env.schema in known:
+    if known is not None and (home.known, env.schema) in known:
         return
-    found = yield from schema.number()
-    if found == 0:
+    (row,) = yield WHICH_DATABASE
+    home.confirm(row)
+    if not row[-1]:
         raise SchemaMismatch(
-            f"{_DATABASE} has no schema {env.schema} with windlass's tables; connect to the store's database "
-            f"or, if this is it, call app.setup() once or run `windlass migrate`"
+            f"{_DATABASE} has no schema {env.schema} with windlass's tables; call app.setup() once or run "
+            f"`windlass migrate`"
         )
-    require_current(schema.steps(), found, _DATABASE)
+    require_current(schema.steps(), (yield from value("schema_number")) or 0, _DATABASE)
     with suppress(TypeError):  # A connection without weak references is checked every time.
-        _checked.setdefault(connection.identity, set()).add(env.schema)
+        _checked.setdefault(connection.identity, set()).add((home.known, env.schema))
 
 
 def _atomic(script: Script[T], *, autocommit: bool) -> Script[T]:

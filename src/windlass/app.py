@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import timedelta
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
@@ -9,10 +10,12 @@ from ._client.builder import TaskBuilder
 from ._client.client import Client, LoopThread
 from ._client.declarations import Declarations
 from ._client.operator import Operator
+from ._client.published_types import publish_types
 from ._client.schedules import DeclaredSchedules
 from ._client.sync.client import SyncClient
 from ._client.sync.operator import SyncOperator
 from ._handler.spec import HandlerSpec, safe_backoff
+from ._handler.task_types import TaskTypes
 from ._ids import process_identity
 from ._keeper.alerts import AlertNotifier
 from ._keeper.keeper import Keeper
@@ -39,7 +42,7 @@ from ._worker.settings import WorkerSettings
 from ._worker.worker import Worker
 from .alerts import AlertEvent, checked_secret
 from .config import api_key
-from .errors import InvalidOption, UnknownTaskType
+from .errors import InvalidOption
 from .tasktype import TaskDecorator, TaskType
 
 if TYPE_CHECKING:
@@ -57,9 +60,10 @@ class App:
         app = App("sqlite:///windlass.db")  # or postgresql://…, https://…, memory://
 
     `store`: a URL, or a store object. `backoff`: the delay between attempts for types without one of their
-    own. `retention`: how long ended tasks are kept in queues without one of their own. `secret`: names of
-    payload fields that are never shown, for all types. `identity`: recorded on tasks as who enqueued them
-    [default: program@host:pid]. `webhook_secret`: signs the messages to alert webhooks.
+    own. `retention`: how long ended tasks of its types are kept in queues without a retention of their own
+    [default: 7 days; dead letters 14]. `secret`: names of payload fields that are never shown, for all types.
+    `identity`: recorded on tasks as who enqueued them [default: program@host:pid]. `webhook_secret`: signs
+    the messages to alert webhooks.
 
     Making an app and declaring on it opens nothing; the store is opened when it is first used.
 
@@ -79,8 +83,8 @@ class App:
     ) -> None:
         self.store = ObservedStore(_store_of(store))
         self.store_name = store_name(store)
-        self.types: Mapping[str, HandlerSpec] = {}
-        self.retention = retention or Retention()
+        self.types = TaskTypes()
+        self.retention = retention
         self.backoff: Delay = safe_backoff(Backoff() if backoff is None else backoff)
         self._secret = checked_names(secret, "secret")
         self.alert_notifier = AlertNotifier(
@@ -112,6 +116,7 @@ class App:
         /,
         *,
         name: str | None = None,
+        aliases: Iterable[str] = (),
         queue: str = DEFAULT_QUEUE,
         priority: int | str = 0,
         timeout: timedelta | float | str | None = None,
@@ -130,6 +135,7 @@ class App:
         /,
         *,
         name: str | None = None,
+        aliases: Iterable[str] = (),
         queue: str = DEFAULT_QUEUE,
         priority: int | str = 0,
         timeout: timedelta | float | str | None = None,
@@ -146,9 +152,10 @@ class App:
             @app.task(queue="mail", timeout=30)
             def welcome(user_id: int) -> None: ...
 
-        `name`: the type's name [default: module.function]. `queue`: where its tasks go. `priority`: -100 to
-        100, or "high", "medium", "low". `timeout`: how long an attempt may run; seconds, a timedelta or text
-        such as "5m" [default: no timeout]. `backoff`: the delay between attempts [default: the app's].
+        `name`: the type's name [default: module.function]. `aliases`: its former names; workers run tasks
+        that were enqueued under them. `queue`: where its tasks go. `priority`: -100 to 100, or "high",
+        "medium", "low". `timeout`: how long an attempt may run; seconds, a timedelta or text such as "5m"
+        [default: no timeout]. `backoff`: the delay between attempts [default: the app's].
         `max_attempts`: 1 to 10,000 [default: the backoff's, which is 8]. `fatal`: exceptions that end the
         task at once, as a retry would not help. `unique`: refuse a task (DuplicateTask) while an equal one
         has not ended. `secret`: names of payload fields that are never shown. `process`: run in a child
@@ -156,31 +163,31 @@ class App:
         tick a task without arguments is enqueued. Raises InvalidOption, also if the name is taken.
         """
         delay = self.backoff if backoff is None else backoff
-        if max_attempts is None:
-            max_attempts = getattr(delay, "max_attempts", Backoff().max_attempts)
         defaults = Defaults(
             queue=checked_name(queue, "queue"),
             priority=parse_priority(priority),
-            max_attempts=checked_number(max_attempts, "max_attempts", MAX_ATTEMPTS),
+            max_attempts=_attempts(max_attempts, delay),
             timeout=checked_timeout(timeout),
             unique=unique,
             secret=(*self._secret, *checked_names(secret, "secret")),
         )
+        spec_of = partial(
+            HandlerSpec, name=name, aliases=checked_names(aliases, "aliases"), defaults=defaults
+        )
 
         def declare(handler: Callable[..., Any]) -> TaskType[Any, Any, Any]:
-            spec = HandlerSpec(
-                handler, name=name, defaults=defaults, backoff=delay, fatal=fatal, process=process
-            )
-            if spec.name in self.types:
-                taken = f"the task type {spec.name!r} is already declared on this app"
-                raise InvalidOption(f"{taken}; choose another name (name=…)")
-            self.types = {**self.types, spec.name: spec}
-            made: TaskType[Any, Any, Any] = TaskType(spec, handler, self)
-            if schedule is not None:
-                self.schedule(spec.name, made, schedule)
-            return made
+            return self._declare(spec_of(handler, backoff=delay, fatal=fatal, process=process), schedule)
 
         return declare if function is None else declare(function)
+
+    def _declare(
+        self, spec: HandlerSpec, schedule: timedelta | float | str | None
+    ) -> TaskType[Any, Any, Any]:
+        self.types.add(spec)
+        made: TaskType[Any, Any, Any] = TaskType(spec, spec.handler, self)
+        if schedule is not None:
+            self.schedule(spec.name, made, schedule)
+        return made
 
     def schedule(
         self,
@@ -306,13 +313,7 @@ class App:
 
     def declared(self, type_name: str) -> HandlerSpec:
         """Return the declaration of a task type; raises UnknownTaskType if this app has none of that name."""
-        try:
-            return self.types[type_name]
-        except KeyError:
-            known = ", ".join(sorted(self.types)) or "none"
-            raise UnknownTaskType(
-                f"no task type {type_name!r} is declared on this app; declared are: {known}"
-            ) from None
+        return self.types.declared(type_name)
 
     # -- run -------------------------------------------------------------------------------------
 
@@ -328,6 +329,7 @@ class App:
     async def publish(self) -> None:
         """Write to the store what is declared and new or changed; learn how the store orders its queues."""
         await self._declarations.publish(self.store, self.types)
+        await publish_types(self.store, self.types.values(), self.retention)
         await self.schedules.publish(self.store, self.builder.ordering)
 
     def use_store(self, store: str | Store) -> Store:
@@ -372,23 +374,23 @@ class App:
         Workers and `windlass serve` run one each; the store lets one of them lead. `lease`: of workers whose
         own is not known. `name`: shown among the workers.
         """
-        return Keeper(
-            self.store,
-            backoff=self.backoff_of,
-            retention=self.retention,
-            lease=lease,
-            name=name,
-            notifier=self.alert_notifier,
-        )
+        return Keeper(self.store, lease=lease, name=name, notifier=self.alert_notifier)
 
     def backoff_of(self, type_name: str) -> Delay:
         """Return the delay between attempts that a type declares, or else the app's."""
-        spec = self.types.get(type_name)
+        spec = self.types.find(type_name)
         return self.backoff if spec is None else spec.backoff
 
     def run_worker(self, settings: WorkerSettings | None = None) -> None:
         """Run as a worker process, like `windlass worker`: until SIGTERM or SIGINT, then close the store."""
         run_process(self.worker(settings), self.close)
+
+
+def _attempts(given: int | None, backoff: Delay) -> int:
+    """Check `max_attempts`; the default is the backoff's, or that of `Backoff` for a custom one."""
+    if given is None:
+        given = getattr(backoff, "max_attempts", Backoff().max_attempts)
+    return checked_number(given, "max_attempts", MAX_ATTEMPTS)
 
 
 def _store_of(store: str | Store) -> Store:

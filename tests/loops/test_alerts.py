@@ -16,13 +16,12 @@ import pytest
 from tests.loops.webhook_receiver import SECRET, webhook_receiver
 from tests.loops.workers import Watch, eventually, pause, settings, working
 from tests.stores.schemas import Schemas
-from windlass import App, By, Filter, InvalidOption, NotFound, Page, Retention, State, StoreUnavailable
+from windlass import App, By, Filter, InvalidOption, NotFound, Page, State, StoreUnavailable
 from windlass import _webhook as delivery_module
 from windlass._keeper import keeper as keeper_module
 from windlass._keeper.alerts import AlertWatch
 from windlass._keeper.keeper import Keeper
 from windlass._model.alert import Alert, AlertState
-from windlass._policy.backoff import Backoff
 from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 from windlass._stores.sqlite import SQLiteStore
@@ -87,8 +86,6 @@ async def discard(app: App) -> None:
 async def keeping(app: App, *, store: Store | None = None) -> AsyncIterator[Keeper]:
     keeper = Keeper(
         store or app.store,
-        backoff=lambda _type: Backoff(),
-        retention=Retention(),
         lease=timedelta(seconds=1),
         notifier=app.alert_notifier,
     )

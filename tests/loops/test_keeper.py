@@ -24,9 +24,9 @@ from tests.loops.workers import (
 from windlass import App, Backoff, Context, Retention, State
 from windlass._keeper import keeper as keeper_module
 from windlass._keeper.keeper import Keeper
-from windlass._policy.backoff import Delay
 from windlass._stores.memory import MemoryStore
 from windlass.testing.clock import ManualClock
+from windlass.testing.conformance.steps import bury, settle_now, worker_on
 from windlass.testing.faults import Fault, FaultyStore, Hold
 
 AT_ONCE = Backoff(base=0, jitter=0)
@@ -37,18 +37,15 @@ def app() -> App:
     return App("memory://", backoff=AT_ONCE)
 
 
-def keeper_of(app: App, *, lease: float = 1.0, backoff: Delay = AT_ONCE, retention: Any = None) -> Keeper:
-    return Keeper(
-        app.store,
-        backoff=lambda _type: backoff,
-        retention=retention or Retention(),
-        lease=timedelta(seconds=lease),
-        name="test",
-    )
+def keeper_of(app: App, *, lease: float = 1.0) -> Keeper:
+    return app.keeper(lease=timedelta(seconds=lease), name="test")
 
 
 @asynccontextmanager
-async def keeping(keeper: Keeper) -> AsyncIterator[Keeper]:
+async def keeping(app: App, keeper: Keeper | None = None) -> AsyncIterator[Keeper]:
+    """A keeper at work, for an app that a worker or server has published."""
+    await app.publish()
+    keeper = keeper or keeper_of(app)
     run = asyncio.create_task(keeper.run())
     try:
         yield keeper
@@ -111,7 +108,7 @@ async def test_the_tasks_of_a_silent_worker_are_rescued_after_their_lease_and_no
 
     handle = await note.aenqueue()
     (claimed,) = await dead_worker(app, lease=30)
-    async with keeping(keeper_of(app)):
+    async with keeping(app):
         clock.advance(29.9)
         await pause(0.5)
         assert (await handle.task()).fence == claimed.task.fence
@@ -128,7 +125,7 @@ async def test_a_task_that_kills_every_worker_dies_in_the_end(app: App) -> None:
     async def poison() -> None: ...
 
     handle = await poison.aenqueue()
-    async with keeping(keeper_of(app)):
+    async with keeping(app):
         for _ in range(3):
             await eventually(lambda: _in_state(app, State.READY))
             await dead_worker(app)
@@ -145,7 +142,7 @@ async def test_a_rescued_task_that_was_to_be_cancelled_is_cancelled(app: App) ->
     handle = await note.aenqueue()
     await dead_worker(app)
     await handle.cancel()
-    async with keeping(keeper_of(app)):
+    async with keeping(app):
         task = await handle.wait(timeout=5)
 
     assert task.state is State.CANCELLED
@@ -165,7 +162,7 @@ async def test_a_keeper_that_fails_in_the_middle_of_a_rescue_leaves_nothing_in_l
     await note.aenqueue_many([{} for _ in range(5)])
     await dead_worker(app, limit=5)
     watch.then(verb, when)
-    async with keeping(keeper_of(app)):
+    async with keeping(app):
         await eventually(lambda: _all_in(app, 5, State.READY))
 
     assert {task.attempt for task in await tasks(app)} == {1}
@@ -182,12 +179,12 @@ async def test_a_keeper_stopped_in_the_middle_of_a_rescue_leaves_nothing_in_limb
     await dead_worker(app)
     hold = Hold()
     watch.then("settle", hold)
-    async with keeping(keeper_of(app)):
+    async with keeping(app):
         await asyncio.wait_for(hold.reached(), 5)
     hold.let_go()
     assert await sessions(app) == []
 
-    async with keeping(keeper_of(app)):
+    async with keeping(app):
         await eventually(lambda: _in_state(app, State.READY))
     assert (await handle.task()).attempt == 1
     await assert_nothing_held(app)
@@ -214,8 +211,8 @@ async def test_one_keeper_leads_and_another_takes_over_when_it_resigns(
 ) -> None:
     monkeypatch.setattr(keeper_module, "LEAD_FOR", timedelta(seconds=0.4))
     first, second = keeper_of(app), keeper_of(app)
-    async with keeping(second):
-        async with keeping(first):
+    async with keeping(app, second):
+        async with keeping(app, first):
             await eventually(lambda: first.leads or second.leads)
             leader, other = (first, second) if first.leads else (second, first)
             await pause(0.3)
@@ -228,7 +225,7 @@ async def test_a_leader_that_dies_is_replaced_when_its_lead_runs_out(monkeypatch
     clock = ManualClock()
     app = App(MemoryStore(clock=clock))
     assert await app.store.lead("one that has died", keeper_module.LEAD_FOR)
-    async with keeping(keeper_of(app)) as keeper:
+    async with keeping(app) as keeper:
         await pause(0.2)
         assert not keeper.leads
         clock.advance(keeper_module.LEAD_FOR)
@@ -261,6 +258,58 @@ async def test_what_retention_no_longer_covers_is_pruned_and_the_rest_is_not(
     assert [task.state for task in await tasks(app)] == [State.DEAD]
 
 
+async def test_a_keeper_prunes_by_the_retention_of_each_tasks_app(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(keeper_module, "_PRUNE_EVERY", 0.05)
+    caplog.set_level("INFO", "windlass")
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    shop = App(store, retention=Retention(dead=None))
+
+    @shop.task(max_attempts=1, aliases=("formerly.pay",))
+    async def pay() -> None:
+        raise ValueError
+
+    await pay.aenqueue()
+    for name in ("formerly.pay", "unknown"):
+        await shop.client.send(name, max_attempts=1)
+    worker = await worker_on(shop.store)
+    await settle_now(shop.store, *map(bury, await worker.claim(3)))
+    clock.advance(timedelta(days=3650))
+    await shop.publish()
+    stranger = App(store, retention=Retention(dead=timedelta(0)), backoff=AT_ONCE)
+    async with keeping(stranger):
+        await eventually(lambda: _number(shop, 2))
+        await pause(0.2)
+
+    assert [task.type for task in await tasks(shop)] == [pay.name, "formerly.pay"]
+    assert "pruned 1 dead" in caplog.text
+
+
+async def test_a_crashed_task_is_retried_by_the_backoff_of_its_type() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    shop = App(store)
+
+    @shop.task(backoff=Backoff(base=3600, jitter=0), aliases=("formerly.pay",))
+    async def pay() -> None: ...
+
+    @shop.task(backoff=lambda attempt, _: timedelta(seconds=500 * attempt))
+    async def custom() -> None: ...
+
+    await shop.publish()
+    for name in (pay.name, "formerly.pay", custom.name):
+        await shop.client.send(name)
+    await dead_worker(shop, limit=3)
+    stranger = App(store, backoff=AT_ONCE)
+    async with keeping(stranger):
+        await eventually(lambda: _all_in(shop, 3, State.SCHEDULED))
+
+    delays = {task.type: round((task.run_at - clock.now()).total_seconds()) for task in await tasks(shop)}
+    assert delays == {pay.name: 3600, "formerly.pay": 3600, custom.name: 500}
+
+
 @pytest.mark.parametrize("verb", ["lead", "promote", "rescue", "prune"])
 async def test_a_keeper_gets_over_an_outage(verb: str) -> None:
     app, watch = watched()
@@ -270,7 +319,7 @@ async def test_a_keeper_gets_over_an_outage(verb: str) -> None:
 
     watch.then(verb, Fault.BEFORE, Fault.AFTER)
     await note.using(delay=0.1).aenqueue()
-    async with keeping(keeper_of(app)):
+    async with keeping(app):
         await eventually(lambda: _in_state(app, State.READY))
 
 
@@ -286,7 +335,7 @@ async def test_a_chore_with_a_bug_does_not_keep_the_others_from_being_done(
     async def note() -> None: ...
 
     await note.using(delay=0.1).aenqueue()
-    async with keeping(keeper_of(app)):
+    async with keeping(app):
         await eventually(lambda: _in_state(app, State.READY))
 
 
@@ -294,14 +343,14 @@ async def test_more_than_one_round_can_prune_is_pruned_soon_after(monkeypatch: p
     monkeypatch.setattr(keeper_module, "PRUNE_BATCH", 2)
     monkeypatch.setattr(keeper_module, "_MAX_PRUNE_BATCHES", 2)
     monkeypatch.setattr(keeper_module, "_PRUNE_AGAIN_AFTER", 0.02)
-    app = App("memory://")
+    app = App("memory://", retention=Retention(completed=timedelta(0)))
 
     @app.task
     async def note(n: int) -> None: ...
 
     await note.aenqueue_many([{"n": n} for n in range(11)])
     await drained(app)
-    async with keeping(keeper_of(app, retention=Retention(completed=timedelta(0)))):
+    async with keeping(app):
         await eventually(lambda: _number(app, 0))
 
 
@@ -319,7 +368,7 @@ async def test_a_step_of_the_clock_lets_live_workers_renew_before_any_is_rescued
         return ctx.attempt
 
     # Its heartbeat is slower than rescues are looked for, so the keeper sees the step first.
-    async with working(app, lease=3, heartbeat=0.9), keeping(keeper_of(app, lease=3)) as keeper:
+    async with working(app, lease=3, heartbeat=0.9), keeping(app, keeper_of(app, lease=3)) as keeper:
         handle = await long.aenqueue()  # type: ignore[call-arg]
         await asyncio.wait_for(entered.wait(), 5)
         await eventually(lambda: keeper.leads)

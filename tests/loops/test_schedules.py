@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.loops.workers import drained, eventually, pause, tasks, watched, working
-from windlass import App, Backoff, By, Retention, State
+from windlass import App, By, Retention, State
 from windlass._ids import new_id
 from windlass._keeper import schedules as schedules_module
 from windlass._keeper.keeper import Keeper
@@ -56,9 +56,7 @@ HOURLY = Schedule(name="s", type="t", every=HOUR, since=START)
 
 @asynccontextmanager
 async def keeping(app: App) -> AsyncIterator[None]:
-    keeper = Keeper(
-        app.store, backoff=lambda _: Backoff(), retention=Retention(), lease=timedelta(seconds=5), name="test"
-    )
+    keeper = Keeper(app.store, lease=timedelta(seconds=5), name="test")
     run = asyncio.create_task(keeper.run())
     try:
         yield

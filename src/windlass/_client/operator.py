@@ -21,6 +21,7 @@ from .._model.filter import (
     Replay,
     Slice,
 )
+from .._model.options import DeclaredType
 from .._model.queue import QueueSettings, Retention
 from .._model.record import Audit, Session
 from .._model.state import PENDING, REPLAYABLE, State
@@ -107,6 +108,10 @@ class Operator:
     async def queues(self) -> Sequence[QueueSettings]:
         """List the settings of the queues that have any, by name."""
         return await list_records(self._store, QueueSettings)
+
+    async def types(self) -> Sequence[DeclaredType]:
+        """List the task types that apps have published, by name: their defaults, backoff and retention."""
+        return await list_records(self._store, DeclaredType)
 
     async def audit(self, page: Page | None = None) -> Slice[Audit]:
         """Return a page of the audit log, newest first: who did what to which task or record, and why."""
@@ -226,12 +231,17 @@ class Operator:
 
         return await change_record(self._store, QueueSettings, queue, change, self._by)
 
-    async def prune(self, retention: Retention) -> int:
-        """Delete ended tasks that are past this retention, or their queue's own. Returns how many."""
+    async def prune(self, default: Retention | None = None) -> int:
+        """Delete ended tasks that are past their retention. Returns how many.
+
+        A task's retention is that of its queue, else that of the app that declares its type, else `default`
+        [default: 7 days; dead letters 14].
+        """
         await self._store.open()
-        total = number = (await self._store.prune(retention, _BATCH, self._by)).number
+        default = default or Retention()
+        total = number = (await self._store.prune(default, _BATCH, self._by)).number
         while number:
-            number = (await self._store.prune(retention, _BATCH)).number
+            number = (await self._store.prune(default, _BATCH)).number
             total += number
         return total
 

@@ -23,9 +23,19 @@ class HandlerSpec:
     Raises InvalidOption if one of them is wrong.
     """
 
-    __slots__ = ("backoff", "defaults", "fatal", "handler", "is_async", "name", "process", "signature")
+    __slots__ = (
+        "aliases",
+        "backoff",
+        "defaults",
+        "fatal",
+        "handler",
+        "is_async",
+        "name",
+        "process",
+        "signature",
+    )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  made in one place, by the app
         self,
         handler: Callable[..., Any],
         *,
@@ -34,10 +44,12 @@ class HandlerSpec:
         backoff: Delay,
         fatal: type[BaseException] | tuple[type[BaseException], ...] = (),
         process: bool = False,
+        aliases: tuple[str, ...] = (),
     ) -> None:
         if not callable(handler):
             raise InvalidOption(f"@app.task takes a function, not {handler!r}; pass options by name")
         self.name = checked_name(name or default_name(handler), "task type")
+        self.aliases = tuple(checked_name(alias, "alias") for alias in aliases)
         self.handler = handler
         self.defaults = defaults
         self.backoff = safe_backoff(backoff)

@@ -3,13 +3,13 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from time import monotonic
 
 from .._ids import new_id
 from .._model.lease import CLOSE_TIMEOUT, NO_CLAIMS, Claimed, Heartbeat
+from .._model.options import DeclaredType, by_name_or_alias
 from .._model.outcome import Crashed, Outcome, Stopped, name_of
 from .._model.queue import Retention
 from .._model.record import Session, Worker
@@ -17,8 +17,9 @@ from .._model.task import Error
 from .._model.verdict import Settlement
 from .._policy.backoff import Delay
 from .._policy.input.quote import counted
+from .._policy.task_type import stored_backoff
 from .._policy.verdict import decide
-from .._store.protocol import Store, Wake
+from .._store.protocol import Store, Wake, all_records
 from .._store.wakes import listen_for_wakes
 from .._timers import wait_for_event
 from ..errors import SessionLost, StoreError
@@ -52,15 +53,11 @@ class Keeper:
         self,
         store: Store,
         *,
-        backoff: Callable[[str], Delay],
-        retention: Retention,
         lease: timedelta,
         name: str = "",
         notifier: AlertNotifier | None = None,
     ) -> None:
         self._store = store
-        self._backoff = backoff
-        self._retention = retention
         self._lease = lease
         self._holder = new_id()
         self._session = new_id()
@@ -141,7 +138,7 @@ class Keeper:
             await self._rescue()
         if now >= self._due["prune"]:
             self._due["prune"] = now + _PRUNE_EVERY
-            if await prune_expired(self._store, self._retention):
+            if await prune_expired(self._store):
                 self._due["prune"] = now + _PRUNE_AGAIN_AFTER
         if now >= self._due["alert"]:
             self._due["alert"] = now + _ALERT_EVERY
@@ -155,7 +152,7 @@ class Keeper:
         if monotonic() >= self._due["heartbeat"]:
             await self._send_heartbeat()
         try:
-            await rescue_silent(self._store, self._session, self._backoff)
+            await rescue_silent(self._store, self._session)
         except Exception:
             # It is not known what this session holds now; once it has ended, that is rescued again.
             ended, self._session = self._session, new_id()
@@ -205,15 +202,17 @@ async def promote_due(store: Store) -> float:
     return max((promoted.next_at - await store.now()).total_seconds(), 0.0)
 
 
-async def rescue_silent(store: Store, session: str, backoff: Callable[[str], Delay]) -> int:
+async def rescue_silent(store: Store, session: str) -> int:
     """Take over and settle the tasks of workers whose session has expired; return how many there were.
 
     A rescue is a claim: the lease is taken over, then policy decides and the ordinary settle applies it. If
-    the keeper dies in between, its own session expires and the tasks are rescued again.
+    the keeper dies in between, its own session expires and the tasks are rescued again. The delays are those
+    of each task's type as programs have published it: the keeper may belong to another program.
     """
     total = 0
     while rescued := await store.rescue(session, RESCUE_BATCH):
-        await store.settle([_settlement(one, backoff(one.task.type)) for one in rescued])
+        types = by_name_or_alias(await all_records(store, DeclaredType))
+        await store.settle([_settlement(one, stored_backoff(types.get(one.task.type))) for one in rescued])
         total += len(rescued)
     if total:
         logger.warning("rescued %s from workers without a heartbeat", counted(total, "task"))
@@ -233,9 +232,12 @@ def _settlement(claimed: Claimed, backoff: Delay) -> Settlement:
     return Settlement(lease=claimed.lease, verdict=verdict, outcome=name_of(outcome))
 
 
-async def prune_expired(store: Store, retention: Retention) -> bool:
-    """Delete ended tasks past their retention, in batches; return whether there may be more."""
+async def prune_expired(store: Store) -> bool:
+    """Delete ended tasks past their retention, in batches; return whether there may be more.
+
+    The retention is that of queues and types as the store has them, never the keeper's own program's.
+    """
     for _ in range(_MAX_PRUNE_BATCHES):
-        if (await store.prune(retention, PRUNE_BATCH)).number < PRUNE_BATCH:
+        if (await store.prune(Retention(), PRUNE_BATCH)).number < PRUNE_BATCH:
             return False
     return True

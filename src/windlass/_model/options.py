@@ -1,10 +1,12 @@
-"""The options of an enqueue: what a task type declares and what a caller overrides."""
+"""The options of tasks: what a task type declares, as the store has it too, and what a caller overrides."""
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict
 
 from msgspec import Struct
 
+from .queue import Retention
 from .task import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE
 
 
@@ -34,3 +36,24 @@ class Defaults(Struct, frozen=True, gc=False, kw_only=True):
     timeout: timedelta | None = None
     unique: bool = False
     secret: tuple[str, ...] = ()
+
+
+class DeclaredType(Struct, frozen=True, gc=False, kw_only=True):
+    """A task type as a program last declared it: what keepers, senders and other workers need of it.
+
+    `backoff` has the numbers of a `Backoff`. A custom backoff is a function, of which `delays` keeps the
+    seconds after the first attempts; the last one repeats.
+    """
+
+    name: str
+    defaults: Defaults = Defaults()
+    aliases: tuple[str, ...] = ()  # former names, under which tasks may still be stored
+    backoff: dict[str, float] = {}
+    delays: tuple[float, ...] = ()
+    retention: Retention | None = None  # None: the store's default
+
+
+def by_name_or_alias(types: Iterable[DeclaredType]) -> dict[str, DeclaredType]:
+    """Index types by their names and aliases; a name takes precedence over another type's alias."""
+    found = {alias: one for one in types for alias in one.aliases}
+    return found | {one.name: one for one in types}

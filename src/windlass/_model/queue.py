@@ -76,13 +76,15 @@ class Retention(Struct, frozen=True, gc=False, kw_only=True):
                     f"retention of {name} tasks must be a timedelta of 0 or more, or None, got {value!r}"
                 )
 
+    def period(self, state: State) -> timedelta | None:
+        """How long tasks that ended in this state are kept; None: for ever."""
+        return {State.COMPLETED: self.completed, State.CANCELLED: self.cancelled, State.DEAD: self.dead}.get(
+            state
+        )
+
     def horizon(self, state: State, now: datetime) -> datetime | None:
         """Tasks that ended in this state before this instant may be pruned; None: never."""
-        kept = {
-            State.COMPLETED: self.completed,
-            State.CANCELLED: self.cancelled,
-            State.DEAD: self.dead,
-        }.get(state)
+        kept = self.period(state)
         try:
             return None if kept is None else now - kept
         except OverflowError:  # before year 1
@@ -101,7 +103,7 @@ class QueueSettings(Struct, frozen=True, gc=False, kw_only=True):
     name: str
     paused: bool = False
     ordering: Ordering = Ordering()
-    retention: Retention | None = None  # None: the keeper's
+    retention: Retention | None = None  # None: as each task's type has it
     stripes: int = 1
     fairness: Fairness = Fairness.FIFO
     weights: dict[str, int] = {}

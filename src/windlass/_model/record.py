@@ -8,6 +8,7 @@ from msgspec import Struct
 from .alert import Alert, AlertState
 from .key import ApiKey
 from .limit import Limit, Usage
+from .options import DeclaredType
 from .queue import QueueSettings
 from .schedule import Schedule, Tick
 from .task import TaskId
@@ -56,7 +57,7 @@ class Declaration(Struct, frozen=True, gc=False, kw_only=True):
     body: str  # JSON: the options that were given
 
 
-StoredRecord: TypeAlias = ApiKey | Limit | Schedule | Tick | Alert | AlertState | Declaration
+StoredRecord: TypeAlias = ApiKey | Limit | Schedule | Tick | Alert | AlertState | Declaration | DeclaredType
 """Records that a store only stores, and need not interpret."""
 
 KINDS: dict[object, str] = {
@@ -67,6 +68,7 @@ KINDS: dict[object, str] = {
     Alert: "alert",
     AlertState: "alarm",
     Declaration: "declaration",
+    DeclaredType: "type",
 }
 
 Record: TypeAlias = QueueSettings | Session | Audit | Usage | StoredRecord

@@ -133,8 +133,8 @@ class ObservedStore(ForwardingStore):
             _emit(event, self._receivers(EventName.PROMOTED))
         return promoted
 
-    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> Pruned:
-        pruned = await super().prune(retention, limit, by)
+    async def prune(self, default: Retention, limit: int, by: By | None = None) -> Pruned:
+        pruned = await super().prune(default, limit, by)
         who = None if by is None else by.who
         for count in pruned.counts:
             event = Event(

@@ -120,7 +120,7 @@ class RescueRequest(Request[tuple[Claimed, ...]], frozen=True):
 
 class PruneRequest(Request[Pruned], frozen=True):
     scope = Scope.OPERATE
-    retention: Retention
+    default: Retention
     limit: int
     by: By | None = None
 

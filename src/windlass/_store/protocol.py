@@ -221,9 +221,10 @@ class KeepStore(Protocol):
         Expired sessions that hold nothing are deleted. Raises SessionLost if this session has expired.
         """
 
-    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> Pruned:
-        """Delete up to `limit` ended tasks past their queue's retention, or `retention`; return what.
+    async def prune(self, default: Retention, limit: int, by: By | None = None) -> Pruned:
+        """Delete up to `limit` ended tasks past their retention; return what was deleted.
 
+        A task's retention is that of its queue, else that of its type (see `DeclaredType`), else `default`.
         Also deletes all expired idempotency keys, in steps that hold no lock for long. A task that another
         one waits for is kept, unless it is dead: then its successors are cancelled. With `by`, it is audited
         before anything is deleted, as it may take several steps.

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from .._handler.failure import describe
 from .._handler.spec import HandlerSpec
+from .._handler.task_types import TaskTypes
 from .._keeper.keeper import Keeper
 from .._model.lease import CLOSE_TIMEOUT, Claimed, HeartbeatReply, Lease
 from .._model.outcome import Interrupted, Outcome, Unhandled, name_of
@@ -57,7 +58,7 @@ class Worker:
     def __init__(  # noqa: PLR0913, PLR0917  made in one place, by the app
         self,
         store: Store,
-        types: Mapping[str, HandlerSpec],
+        types: TaskTypes,
         settings: WorkerSettings,
         open_store: Callable[[], Awaitable[None]],
         backoff_of: Callable[[str], Delay],
@@ -236,7 +237,7 @@ class Worker:
         """Run claimed tasks; hand back those that cannot run here."""
         known: list[tuple[Task, HandlerSpec]] = []
         for one in claimed:
-            spec = self._types.get(one.task.type)
+            spec = self._types.find(one.task.type)
             if spec is None:
                 self._settle_unhandled(one.task)
             elif self._silent or not self._exchange.claiming:

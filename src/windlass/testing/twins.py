@@ -18,6 +18,7 @@ from hypothesis.stateful import MultipleResults, multiple, rule, run_state_machi
 from .._model.filter import CancelTasks, Discard, Replay
 from .._model.lease import Lease
 from .._model.limit import Limit
+from .._model.options import DeclaredType
 from .._model.queue import QueueSettings, Retention
 from .conformance.pair import Factory
 from .conformance.random_steps import (
@@ -190,15 +191,25 @@ class Twins(RandomSteps):
         term=st.sampled_from([None, timedelta(seconds=20)]),
         wait=st.sampled_from([0, 5, 20]),
         own=st.none() | retentions,
+        of_type=st.none() | retentions,
         common=retentions,
     )
     def end_be_pruned_and_come_again(
-        self, ending: str, term: timedelta | None, wait: int, own: Retention | None, common: Retention
+        self,
+        ending: str,
+        term: timedelta | None,
+        wait: int,
+        own: Retention | None,
+        of_type: Retention | None,
+        common: Retention,
     ) -> None:
         """Reuse a key and a fingerprint after the task ended, and after its record was pruned."""
         key = f"key-{self.lanes}"
-        lane, (new,), lease = self._start(idempotency_key=key, idempotency_for=term, fingerprint=key)
+        lane, (new,), lease = self._start(
+            type=key, idempotency_key=key, idempotency_for=term, fingerprint=key
+        )
         self.pair.both(lambda store: store.put(QueueSettings(name=lane, retention=own)))
+        self.pair.both(lambda store: store.put(DeclaredType(name=key, retention=of_type)))
         self._settle(lease, ending)
         self.pair.clock.advance(wait)
         self.pair.both(lambda store: store.prune(common, EVERY))

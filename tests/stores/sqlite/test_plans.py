@@ -33,7 +33,7 @@ HOT = {
     "due": "windlass_task_scheduled",
     "next_due": "windlass_task_scheduled",
     "promote": "INTEGER PRIMARY KEY",
-    "ended_queues": "windlass_task_ended",
+    "ended_types": "windlass_task_ended",
     "expired": "windlass_task_ended",
     "forget": "sqlite_autoindex_windlass_task_1",
     "any_ready": "windlass_task_ready",

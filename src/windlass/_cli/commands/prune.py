@@ -21,20 +21,21 @@ from ..options import duration
 def prune(cli: Cli, completed: timedelta | None, cancelled: timedelta | None, dead: timedelta | None) -> None:
     """Delete the records of ended tasks.
 
-    Without ages the app's retention applies. With ages, states without one are kept. Queues with a retention
-    of their own follow that.
+    Queues, and types whose app has declared a retention, follow their own. Ages apply to all other tasks;
+    states without an age are kept. Without any age: 7 days, dead tasks 14.
     """
     given = Retention(completed=completed, cancelled=cancelled, dead=dead)
     keep_all = Retention(completed=None, cancelled=None, dead=None)
-    if given == keep_all and cli.settings.app is None:
-        # The default may be shorter than the retention that the app declares, and deletion is final.
-        raise InvalidOption(
-            "the retention is unknown; name the app with --app, or give ages, as in --completed 7d --dead 30d"
-        )
 
     async def work() -> None:
         await cli.app.open()
-        number = await cli.operator.prune(cli.app.retention if given == keep_all else given)
+        if given == keep_all and not await cli.operator.types():
+            # The default may be shorter than the retention that an app will declare, and deletion is final.
+            raise InvalidOption(
+                "the retention is unknown: no app has published its task types to this store; name the app "
+                "with --app, or give ages, as in --completed 7d --dead 30d"
+            )
+        number = await cli.operator.prune(None if given == keep_all else given)
         cli.output.say(f"pruned {counted(number, 'record')}", {"pruned": number})
 
     cli.run(work)

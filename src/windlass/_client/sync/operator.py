@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ..._model.attempt import Attempt
 from ..._model.filter import MAX_PAGE, By, Count, Dimension, Filter, Page, Slice
+from ..._model.options import DeclaredType
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import Audit, Session
 from ..._model.state import State
@@ -79,6 +80,10 @@ class SyncOperator(Twin[Operator]):
     def queues(self) -> Sequence[QueueSettings]:
         """List the settings of the queues that have any, by name."""
         return self._loop.run(self._inner.queues())
+
+    def types(self) -> Sequence[DeclaredType]:
+        """List the task types that apps have published, by name: their defaults, backoff and retention."""
+        return self._loop.run(self._inner.types())
 
     def audit(self, page: Page | None = None) -> Slice[Audit]:
         """Return a page of the audit log, newest first: who did what to which task or record, and why."""
@@ -158,9 +163,13 @@ class SyncOperator(Twin[Operator]):
         """
         return self._loop.run(self._inner.set_queue(queue, paused=paused, **changes))
 
-    def prune(self, retention: Retention) -> int:
-        """Delete ended tasks that are past this retention, or their queue's own. Returns how many."""
-        return self._loop.run(self._inner.prune(retention))
+    def prune(self, default: Retention | None = None) -> int:
+        """Delete ended tasks that are past their retention. Returns how many.
+
+        A task's retention is that of its queue, else that of the app that declares its type, else `default`
+        [default: 7 days; dead letters 14].
+        """
+        return self._loop.run(self._inner.prune(default))
 
     @property
     def promise(self) -> Promise:

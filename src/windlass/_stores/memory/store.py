@@ -39,6 +39,7 @@ from ..records import check_expected
 from ..rules import refusals
 from ..rules.audit import audited_prune, audited_put, audited_removal
 from ..rules.claim_planner import Rotation
+from ..rules.retention import RetentionRules
 from .actions import act, finished_before, matches
 from .leases import check_successors, grant, leased, release_unacknowledged_claims, settle_one, usages
 from .tables import Tables
@@ -220,15 +221,15 @@ class MemoryStore:
                 del tables.sessions[gone]
             return rescued
 
-    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> Pruned:
+    async def prune(self, default: Retention, limit: int, by: By | None = None) -> Pruned:
         with self._locked() as (tables, now):
             if by is not None:
-                tables.audits.append(audited_prune(retention, by, now))
+                tables.audits.append(audited_prune(default, by, now))
+            rules = RetentionRules(default, tables.queues.values(), tables.types)
             pruned: Counter[tuple[str, State]] = Counter()
             needed = {p for t in tables.tasks.values() if t.state is State.WAITING for p in t.after}
             for task in sorted(tables.tasks.values(), key=lambda t: t.id):
-                settings = tables.queues.get(task.queue)
-                kept = settings.retention if settings and settings.retention else retention
+                kept = rules.of(task.queue, task.type)
                 if pruned.total() == limit or not finished_before(task, kept, now):
                     continue
                 if task.id in needed and task.state is not State.DEAD:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ..._model.attempt import Attempt
 from ..._model.limit import Limit
+from ..._model.options import DeclaredType
 from ..._model.queue import QueueSettings
 from ..._model.record import KINDS, Audit, Session, StoredRecord
 from ..._model.state import ENDED, REPLAYABLE, State, Verb, targets
@@ -196,6 +197,11 @@ class Tables:
     def limits(self) -> list[Limit]:
         """Return all limits."""
         return [record for record in self.kept[Limit].values() if isinstance(record, Limit)]
+
+    @property
+    def types(self) -> list[DeclaredType]:
+        """Return all task types that programs have published."""
+        return [record for record in self.kept[DeclaredType].values() if isinstance(record, DeclaredType)]
 
     def is_paused(self, queue: str) -> bool:
         """Whether nothing may be claimed from it."""

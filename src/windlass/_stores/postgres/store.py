@@ -203,13 +203,13 @@ class PostgresStore(Database):
     async def rescue(self, session: str, limit: int) -> Sequence[Claimed]:
         return await self.play(lambda: sessions.rescue(self._now, session, limit))
 
-    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> Pruned:
+    async def prune(self, default: Retention, limit: int, by: By | None = None) -> Pruned:
         """Delete what retention no longer covers: daily partitions whole, the rest row by row."""
         now = await self.now()
         if by is not None:
-            entry = audited_prune(retention, by, now)
+            entry = audited_prune(default, by, now)
             await self.play(lambda: write_audit([entry]))
-        pruned = await self._pruner.prune(self, retention, now, limit)
+        pruned = await self._pruner.prune(self, default, now, limit)
         await relayout.tidy(self)
         return pruned
 

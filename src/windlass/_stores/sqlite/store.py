@@ -24,7 +24,16 @@ from ..._model.record import KINDS, Record, Session, StoredRecord
 from ..._model.step import Applied, Pruned
 from ..._model.task import Enqueued, NewTask, Task, TaskId
 from ..._model.verdict import Settled, Settlement
-from ..._store.protocol import Capability, Durability, Finding, Join, Migration, Promise, Promoted, Wake
+from ..._store.protocol import (
+    Capability,
+    Durability,
+    Finding,
+    Join,
+    Migration,
+    Promise,
+    Promoted,
+    Wake,
+)
 from ...errors import InvalidOption
 from ..rules import refusals
 from ..rules.actions import applicable
@@ -203,9 +212,9 @@ class SQLiteStore:
     async def rescue(self, session: str, limit: int) -> Sequence[Claimed]:
         return await self._write(lambda tx: leases.rescue(tx, session, limit))
 
-    async def prune(self, retention: Retention, limit: int, by: By | None = None) -> Pruned:
-        """Delete what has passed its retention, oldest end first in each queue."""
-        pruned = await self._write(lambda tx: upkeep.prune(tx, retention, limit, by))
+    async def prune(self, default: Retention, limit: int, by: By | None = None) -> Pruned:
+        """Delete what has passed its retention, oldest end first of each queue, type and state."""
+        pruned = await self._write(lambda tx: upkeep.prune(tx, default, limit, by))
         await self._repeat(upkeep.prune_keys)
         await self._repeat(relayout.continue_relayout)
         after: str | None = "" if pruned.number < limit else None  # Only when nothing else is left to prune.

@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from ..._model.filter import By
 from ..._model.limit import Limit
+from ..._model.options import DeclaredType
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import KINDS, Record, Session, StoredRecord
 from ..._model.state import ENDED
@@ -16,6 +17,7 @@ from ..._policy.order.limits import PermitUsage, Subject, split_key, tokens_at
 from ..._store.protocol import Promoted
 from ..records import check_expected
 from ..rules.audit import audited_prune, audited_put, audited_removal
+from ..rules.retention import RetentionRules
 from ..rules.successors import abandon
 from .claim import relayout
 from .rows import Row, as_json, instant, listed, moment
@@ -30,6 +32,7 @@ KEPT_AFTER_LIMIT = timedelta(days=1)
 """Time to keep the buckets of a removed limit, which may be added again."""
 
 _ENDS = sorted(ENDED)
+_read_type = msgspec.json.Decoder(DeclaredType).decode
 
 
 def lead(tx: Transaction, holder: str, lease_for: timedelta) -> bool:
@@ -60,11 +63,11 @@ def promote(tx: Transaction, limit: int) -> Promoted:
     return Promoted(number=len(due), next_at=None if next_at is None else moment(next_at))
 
 
-def prune(tx: Transaction, retention: Retention, limit: int, by: By | None) -> Pruned:
+def prune(tx: Transaction, default: Retention, limit: int, by: By | None) -> Pruned:
     """Delete ended tasks that are past their retention; return what was deleted."""
     if by is not None:
-        write_audit(tx, [audited_prune(retention, by, tx.now)])
-    gone = _past_retention(tx, retention, limit)
+        write_audit(tx, [audited_prune(default, by, tx.now)])
+    gone = _past_retention(tx, default, limit)
     numbers: Counter[tuple[str, str]] = Counter()
     for queue, state, task_id, tenant, idempotency_key in gone:
         numbers[queue, state] += 1
@@ -96,16 +99,18 @@ def _says_nothing(tx: Transaction, limit: Limit | None, bucket: Row) -> bool:
     return tokens_at(limit, PermitUsage(0, tokens, moment(at)), tx.now) >= limit.capacity
 
 
-def _past_retention(tx: Transaction, retention: Retention, limit: int) -> list[Row]:
-    own = {name: settings.retention for name, settings in tx.queue_rules.settings.items()}
+def _past_retention(tx: Transaction, default: Retention, limit: int) -> list[Row]:
+    types = [_read_type(body) for (body,) in tx.rows("types")]
+    rules = RetentionRules(default, tx.queue_rules.settings.values(), types)
     gone: list[Row] = []
-    for (queue,) in tx.rows("ended_queues"):
-        kept = own.get(queue) or retention
+    for queue, type_name in tx.rows("ended_types"):
+        kept = rules.of(queue, type_name)
         for state in _ENDS:
             room, horizon = limit - len(gone), kept.horizon(state, tx.now)
             if horizon is not None and room > 0:
-                terms = {"queue": queue, "state": state.value, "before": instant(horizon), "limit": room}
-                gone += ((queue, state.value, *row) for row in tx.rows("expired", terms))
+                terms = {"queue": queue, "type": type_name, "state": state.value}
+                rows = tx.rows("expired", {**terms, "before": instant(horizon), "limit": room})
+                gone += ((queue, state.value, *row) for row in rows)
     return gone
 
 

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from ..._model.filter import Action, CancelTasks, Dimension, Discard, Filter, Page, Replay
 from ..._model.lease import Claim, Claimed, Heartbeat, Lease
+from ..._model.options import DeclaredType
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import Session, Worker
 from ..._model.state import State
@@ -237,6 +238,18 @@ class RandomSteps(RuleBasedStateMachine):
     def rescue(self, session: str) -> MultipleResults[Lease]:
         """Rescue all at once: the order is not guaranteed."""
         return multiple(*self._rescue(session))
+
+    @rule(name=st.sampled_from(["x", "y"]), retention=st.none() | retentions, alias=st.booleans())
+    def declare(self, name: str, retention: Retention | None, *, alias: bool) -> None:
+        """Publish a task type, also as a new name of the other one."""
+        aliases = ("x" if name == "y" else "y",) if alias else ()
+        declared = DeclaredType(name=name, retention=retention, aliases=aliases)
+        self.pair.both(lambda store: store.put(declared))
+
+    @rule(name=st.sampled_from(["x", "y"]))
+    def retract(self, name: str) -> None:
+        """Remove a task type from the store."""
+        self.pair.both(lambda store: store.remove(DeclaredType, name))
 
     @rule(retention=retentions)
     def prune(self, retention: Retention) -> None:

@@ -12,6 +12,7 @@ from ..._model.alert import Alert, AlertState
 from ..._model.filter import By
 from ..._model.key import ApiKey, Scope
 from ..._model.limit import Limit
+from ..._model.options import DeclaredType, Defaults
 from ..._model.queue import Fairness, Ordering, QueueSettings, Retention
 from ..._model.record import Audit, Session, StoredRecord, Worker
 from ..._model.schedule import Schedule, Tick
@@ -35,6 +36,14 @@ KEPT: tuple[QueueSettings | StoredRecord, ...] = (
     Tick(name="nightly", at=datetime(2026, 3, 29, 1, 30, tzinfo=UTC), task_id="t"),
     Alert(name="mail", queue="mail", count=3, window=timedelta(minutes=5)),
     AlertState(name="mail", raised_at=datetime(2026, 3, 29, 1, 30, tzinfo=UTC), number=4),
+    DeclaredType(
+        name="shop.welcome",
+        defaults=Defaults(queue="mail", timeout=timedelta(seconds=1.5), secret=("card.number",)),
+        aliases=("welcome",),
+        backoff={"base": 0.5},
+        delays=(1.0, 2.5),
+        retention=Retention(dead=None),
+    ),
 )
 
 
@@ -73,7 +82,7 @@ class TestStoredRecords(StoreTest):
 
         await self.store.remove(Limit, "same")
 
-        assert [len(await self.all_records(type(record))) for record in KEPT] == [1, 0, 1, 1, 1, 1]
+        assert [len(await self.all_records(type(record))) for record in KEPT] == [1, 0, 1, 1, 1, 1, 1]
 
     @pytest.mark.parametrize("newest_first", [False, True])
     @every_kind
@@ -182,6 +191,8 @@ def _changed(record: QueueSettings | StoredRecord) -> QueueSettings | StoredReco
             return replace(record, count=count + 1)
         case AlertState(number=number):
             return replace(record, number=number + 1)
+        case DeclaredType(delays=delays):
+            return replace(record, delays=(*delays, 9.0))
         case _:
             raise AssertionError(record)
 

@@ -3,7 +3,8 @@
 SELECT h.id::text, h.queue
 FROM windlass.history AS h
 WHERE
-    h.state = $1 AND h.finished_at < $2 AND h.finished_at >= $6 AND (h.queue = ANY ($3::text[])) <> $4::boolean
+    h.state = $1 AND h.finished_at < $2 AND h.finished_at >= $3
+    AND (h.queue = ANY ($4::text[])) = $5::boolean AND (h.type = ANY ($6::text[])) = $7::boolean
     AND NOT EXISTS (SELECT FROM windlass.dependency AS d WHERE d.predecessor = h.id)
-LIMIT $5
+LIMIT $8
 FOR UPDATE SKIP LOCKED

@@ -6,16 +6,20 @@ retention.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
+import msgspec
 from msgspec import Struct
 
-from ...._model.queue import QueueSettings, Retention
-from ...._model.state import State
+from ...._model.options import DeclaredType
+from ...._model.queue import Retention
+from ...._model.record import KINDS
+from ...._model.state import ENDED, State
 from ...._model.step import Pruned, Step, pruned_counts
 from ...._model.task import TaskId
+from ...rules.retention import RetentionRules
 from ...rules.successors import abandon
 from ..database import Database
 from ..queue_layout import Environment, read_settings
@@ -31,15 +35,22 @@ KEYS_AT_ONCE = 1000
 _DAY = timedelta(days=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FULL_SCAN_EVERY = timedelta(hours=1)
+_TYPES = KINDS[DeclaredType]
+_read_type = msgspec.json.Decoder(DeclaredType).decode
 
 
 class KeepRule(Struct, frozen=True):
-    """How long ended tasks are kept (None: for ever): those of these queues, or of all others."""
+    """How long ended tasks are kept (None: for ever).
+
+    Those of these queues, or of all others; and of these types, or of all others.
+    """
 
     state: State
     keep_for: timedelta | None
-    queues: tuple[str, ...]
-    others: bool
+    queues: tuple[str, ...] = ()
+    in_queues: bool = False
+    types: tuple[str, ...] = ()
+    in_types: bool = False
 
 
 class PrunedRows(Struct, frozen=True):
@@ -60,10 +71,11 @@ class Pruner:
         self._horizons: dict[KeepRule, datetime] = {}
         self._full_scan_at = _EPOCH
 
-    async def prune(self, database: Database, retention: Retention, now: datetime, limit: int) -> Pruned:
+    async def prune(self, database: Database, default: Retention, now: datetime, limit: int) -> Pruned:
         """Delete up to `limit` tasks besides whole days, and all expired keys; return what was deleted."""
         settings = [read_settings(row[0]) for row in await database.fetch(Query("all_queues"))]
-        rules = keep_rules(retention, settings)
+        types = [_read_type(row[0]) for row in await database.fetch(Query("all_records", (_TYPES,)))]
+        rules = keep_rules(RetentionRules(default, settings, types))
         longest = _longest(rules)
         numbers = await _drop_days(database, now, longest)
         steps: list[Step] = []
@@ -92,19 +104,26 @@ class Pruner:
 # -- retention ---------------------------------------------------------------------------------------
 
 
-def keep_rules(retention: Retention, settings: Sequence[QueueSettings]) -> list[KeepRule]:
-    """Return the rules for queues with a retention of their own, after those for all others."""
-    own = {one.name: one.retention for one in settings if one.retention is not None}
-    every = [(retention, tuple(sorted(own)), True), *((kept, (name,), False) for name, kept in own.items())]
-    return [
-        KeepRule(state, keep_for, queues, others)
-        for kept, queues, others in every
-        for state, keep_for in (
-            (State.COMPLETED, kept.completed),
-            (State.CANCELLED, kept.cancelled),
-            (State.DEAD, kept.dead),
-        )
-    ]
+def keep_rules(retention: RetentionRules) -> list[KeepRule]:
+    """Return disjoint rules that cover every task: one for each state, time and source of the time."""
+    queues, types = tuple(sorted(retention.queues)), tuple(sorted(retention.types))
+    rules: list[KeepRule] = []
+    for state in sorted(ENDED):
+        default = retention.default.period(state)
+        rules.append(KeepRule(state, default, queues=queues, types=types))
+        for keep_for, names in _by_period(retention.types, state).items():
+            rules.append(KeepRule(state, keep_for, queues=queues, types=names, in_types=True))
+        for keep_for, names in _by_period(retention.queues, state).items():
+            rules.append(KeepRule(state, keep_for, queues=names, in_queues=True))
+    return rules
+
+
+def _by_period(own: Mapping[str, Retention], state: State) -> dict[timedelta | None, tuple[str, ...]]:
+    """Group names by how long their tasks are kept after they end in this state."""
+    names: dict[timedelta | None, list[str]] = {}
+    for name in sorted(own):
+        names.setdefault(own[name].period(state), []).append(name)
+    return {keep_for: tuple(found) for keep_for, found in names.items()}
 
 
 def _longest(rules: Sequence[KeepRule]) -> timedelta | None:
@@ -151,12 +170,13 @@ def _prune_rows(
     horizon = None if rule.keep_for is None else _horizon(now, rule.keep_for)
     if horizon is None:
         return PrunedRows()
-    parameters = (rule.state.value, horizon, list(rule.queues), rule.others, limit)
+    in_queues, in_types = (list(rule.queues), rule.in_queues), (list(rule.types), rule.in_types)
+    parameters = (rule.state.value, horizon, since, *in_queues, *in_types, limit)
     if rule.state is State.DEAD:
         rows = yield from fetch("expired_dead", *parameters)
     else:
         yield from fetch("allow_scans")
-        rows = yield from fetch("expired", *parameters, since)
+        rows = yield from fetch("expired", *parameters)
     ids, queues = [row[0] for row in rows], [row[1] for row in rows]
     steps: Sequence[Step] = ()
     if ids and rule.state is State.DEAD:

@@ -1,9 +1,10 @@
--- Ended tasks of a queue past their retention, longest ended first. Tasks that others wait for are kept unless
--- they are dead. Uses windlass_task_ended and the primary key of the dependencies.
+-- Ended tasks of a queue and type past their retention, longest ended first. Tasks that others wait for are kept
+-- unless they are dead. Uses windlass_task_ended and the primary key of the dependencies.
 SELECT id, tenant, idempotency_key
 FROM windlass_task AS task
 WHERE
     queue = :queue
+    AND type = :type
     AND state = :state
     AND finished_at < :before
     AND (

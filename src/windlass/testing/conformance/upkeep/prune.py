@@ -1,13 +1,16 @@
 """Prune: retention deletes what it covers, and nothing else."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from ...._model.lease import Claimed
+from ...._model.options import DeclaredType
 from ...._model.queue import QueueSettings, Retention
 from ...._model.state import ENDED, State
+from ...._model.step import PrunedCount
 from ...._model.task import Enqueued, TaskId
 from ..steps import ManualWorker, StoreTest, a_task, bury, complete, stop
 
@@ -19,9 +22,9 @@ every_end = pytest.mark.parametrize("state", sorted(ENDED))
 
 
 class TestPrune(StoreTest):
-    async def ended(self, worker: ManualWorker, state: State, queue: str = "q") -> TaskId:
+    async def ended(self, worker: ManualWorker, state: State, queue: str = "q", **fields: Any) -> TaskId:
         """Return a task that has ended in this state."""
-        return (await self.enqueue_and_settle(worker, ENDS[state], queue=queue)).task.id
+        return (await self.enqueue_and_settle(worker, ENDS[state], queue=queue, **fields)).task.id
 
     @every_end
     async def test_each_state_has_its_own_retention(self, worker: ManualWorker, state: State) -> None:
@@ -99,6 +102,55 @@ class TestPrune(StoreTest):
 
         assert (await self.store.prune(AN_HOUR, limit=10)).number == 3
         assert [task.id for task in await self.all_tasks()] == kept
+
+    @every_end
+    async def test_the_retention_of_a_type_overrides_the_keepers(
+        self, worker: ManualWorker, state: State
+    ) -> None:
+        await self.store.put(DeclaredType(name="kept", retention=FOR_EVER, aliases=("formerly",)))
+        await self.store.put(DeclaredType(name="day", retention=replace(AN_HOUR, **{state.value: HOUR * 24})))
+        await self.store.put(DeclaredType(name="plain"))
+        types = ("kept", "formerly", "day", "plain", "unknown")
+        ids = {name: await self.ended(worker, state, type=name) for name in types}
+        self.clock.advance(HOUR * 2)
+        pruned = [await self.store.prune(AN_HOUR, limit=10)]
+        self.clock.advance(HOUR * 24)
+        await worker.beat(opening=True)
+        pruned.append(await self.store.prune(AN_HOUR, limit=10))
+
+        expected = [PrunedCount(queue="q", state=state, number=number) for number in (2, 1)]
+        assert [one.counts for one in pruned] == [(count,) for count in expected]
+        assert [task.id for task in await self.all_tasks()] == [ids["kept"], ids["formerly"]]
+
+    async def test_the_retention_of_a_queue_overrides_that_of_a_type(self, worker: ManualWorker) -> None:
+        await self.store.put(QueueSettings(name="short", retention=AN_HOUR))
+        await self.store.put(QueueSettings(name="long", retention=FOR_EVER))
+        await self.store.put(DeclaredType(name="kept", retention=FOR_EVER))
+        await self.store.put(DeclaredType(name="brief", retention=AN_HOUR))
+        await self.ended(worker, State.DEAD, "short", type="kept")
+        kept = await self.ended(worker, State.DEAD, "long", type="brief")
+        self.clock.advance(HOUR * 2)
+
+        assert (await self.store.prune(FOR_EVER, limit=10)).number == 1
+        assert [task.id for task in await self.all_tasks()] == [kept]
+
+    async def test_a_new_name_takes_precedence_over_an_alias(self, worker: ManualWorker) -> None:
+        await self.store.put(DeclaredType(name="a", retention=FOR_EVER, aliases=("b",)))
+        await self.store.put(DeclaredType(name="b", retention=AN_HOUR))
+        await self.ended(worker, State.COMPLETED, type="b")
+        self.clock.advance(HOUR * 2)
+
+        assert (await self.store.prune(FOR_EVER, limit=10)).number == 1
+
+    async def test_a_type_kept_for_ever_does_not_keep_the_days_of_others(self, worker: ManualWorker) -> None:
+        await self.store.put(DeclaredType(name="kept", retention=FOR_EVER))
+        kept = await self.ended(worker, State.COMPLETED, type="kept")
+        for _ in range(2):
+            await self.ended(worker, State.COMPLETED, type="other")
+        self.clock.advance(timedelta(days=400))
+
+        assert (await self.store.prune(Retention(), limit=10)).number == 2
+        assert [task.id for task in await self.all_tasks()] == [kept]
 
     async def test_no_more_than_the_limit(self, worker: ManualWorker) -> None:
         for _ in range(5):

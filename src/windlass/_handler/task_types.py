@@ -1,0 +1,49 @@
+"""TaskTypes: the task types that a program declares, by their names and former names."""
+
+from collections.abc import Iterator, Mapping
+
+from .._policy.input.quote import suggestion
+from ..errors import InvalidOption, UnknownTaskType
+from .spec import HandlerSpec
+
+
+class TaskTypes(Mapping[str, HandlerSpec]):
+    """The declared task types by name; `find` knows their aliases, too. It can be read from any thread."""
+
+    def __init__(self) -> None:
+        self._declared: dict[str, HandlerSpec] = {}
+        self._handlers: dict[str, HandlerSpec] = {}  # by alias, too
+
+    def __getitem__(self, name: str) -> HandlerSpec:
+        return self._declared[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._declared)
+
+    def __len__(self) -> int:
+        return len(self._declared)
+
+    def add(self, spec: HandlerSpec) -> None:
+        """Add a type; raises InvalidOption if its name or an alias is taken."""
+        for name in (spec.name, *spec.aliases):
+            if (other := self._handlers.get(name)) is not None:
+                what = "the task type" if name == other.name else f"an alias of {other.name!r},"
+                raise InvalidOption(
+                    f"{what} {name!r} is already declared on this app; choose another name (name=…)"
+                )
+        # Replaced, not changed: other threads may be iterating over them.
+        self._handlers = {**self._handlers, **dict.fromkeys((spec.name, *spec.aliases), spec)}
+        self._declared = {**self._declared, spec.name: spec}
+
+    def find(self, name: str) -> HandlerSpec | None:
+        """Return the type of this name or alias, or None."""
+        return self._handlers.get(name)
+
+    def declared(self, name: str) -> HandlerSpec:
+        """Return the type of this name or alias; raises UnknownTaskType if there is none."""
+        found = self.find(name)
+        if found is None:
+            known = ", ".join(sorted(self)) or "none"
+            hint = suggestion(name, self._handlers, f"declared are: {known}")
+            raise UnknownTaskType(f"no task type {name!r} is declared on this app{hint}")
+        return found

@@ -1,0 +1,53 @@
+"""Task types as records of the store: what to publish of a declaration, and how to retry by it."""
+
+from datetime import timedelta
+
+import msgspec
+from msgspec.structs import asdict, replace
+
+from .._model.options import DeclaredType, Defaults
+from .._model.queue import Retention
+from .backoff import Backoff, Delay
+
+SAMPLED_ATTEMPTS = 16
+"""Delays kept of a custom backoff."""
+
+_DEFAULT = Backoff()
+_NUMBERS = tuple(name for name in Backoff.__struct_fields__ if name != "max_attempts")
+
+
+def declared_type(
+    name: str, defaults: Defaults, backoff: Delay, *, aliases: tuple[str, ...], retention: Retention | None
+) -> DeclaredType:
+    """Return the record of a task type. Calls a custom backoff for its delays."""
+    made = DeclaredType(name=name, defaults=defaults, aliases=aliases, retention=retention)
+    if isinstance(backoff, Backoff):
+        return replace(made, backoff={one: float(getattr(backoff, one)) for one in _NUMBERS})
+    attempts = range(1, min(defaults.max_attempts, SAMPLED_ATTEMPTS + 1))
+    return replace(made, delays=tuple(backoff(attempt, 0.5).total_seconds() for attempt in attempts))
+
+
+def stored_backoff(declared: DeclaredType | None) -> Delay:
+    """Return the delay between attempts of a type by its record; the default if there is none."""
+    if declared is None:
+        return _DEFAULT
+    if declared.backoff:
+        known = {name: number for name, number in declared.backoff.items() if name in _NUMBERS}
+        return msgspec.convert(known, Backoff)
+    delays = declared.delays
+    if not delays:
+        return _DEFAULT
+    return lambda attempt, _: timedelta(seconds=delays[min(attempt, len(delays)) - 1])
+
+
+def changes(before: DeclaredType, after: DeclaredType) -> list[str]:
+    """List what differs between two declarations, as "queue 'a' -> 'b'", for people.
+
+    The delays of a custom backoff are left out: it may return others each time.
+    """
+    old, new = ({**asdict(one.defaults), **_own(one)} for one in (before, after))
+    return [f"{name} {old[name]!r} -> {new[name]!r}" for name in new if old[name] != new[name]]
+
+
+def _own(declared: DeclaredType) -> dict[str, object]:
+    return {"aliases": declared.aliases, "backoff": declared.backoff, "retention": declared.retention}

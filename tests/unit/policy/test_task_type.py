@@ -1,0 +1,54 @@
+"""What is published of a task type, and how a keeper retries by it."""
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from windlass import Backoff, Retention
+from windlass._model.options import DeclaredType, Defaults
+from windlass._policy.backoff import Delay
+from windlass._policy.task_type import changes, declared_type, stored_backoff
+
+
+def declared(backoff: Delay, max_attempts: int = 8) -> DeclaredType:
+    defaults = Defaults(max_attempts=max_attempts)
+    return declared_type("pay", defaults, backoff, aliases=(), retention=None)
+
+
+@pytest.mark.parametrize(
+    "backoff", [Backoff(), Backoff(base=3600, jitter=0), Backoff.QUICK, Backoff.PATIENT, Backoff.ADDITIVE]
+)
+def test_a_stored_backoff_gives_the_same_delays(backoff: Backoff) -> None:
+    stored = stored_backoff(declared(backoff))
+
+    for attempt in (1, 2, 7, 500):
+        for draw in (0.0, 0.3, 0.999):
+            assert stored(attempt, draw) == backoff(attempt, draw)
+
+
+def test_of_a_custom_backoff_the_first_delays_are_stored_and_the_last_repeats() -> None:
+    made = declared(lambda attempt, _: timedelta(seconds=attempt**2), max_attempts=5)
+
+    assert made.delays == (1.0, 4.0, 9.0, 16.0)
+    assert [stored_backoff(made)(n, 0.5).total_seconds() for n in (1, 2, 4, 5, 99)] == [1, 4, 16, 16, 16]
+    assert len(declared(lambda *_: timedelta(0), max_attempts=10_000).delays) == 16
+
+
+@pytest.mark.parametrize("record", [None, DeclaredType(name="pay"), declared(lambda *_: timedelta(9), 1)])
+def test_without_a_stored_backoff_the_default_applies(record: DeclaredType | None) -> None:
+    assert stored_backoff(record)(3, 0.5) == Backoff()(3, 0.5)
+
+
+def test_a_number_that_this_version_does_not_know_is_ignored() -> None:
+    newer = DeclaredType(name="pay", backoff={"base": 5.0, "jitter": 0.0, "surprise": 1.0})
+
+    assert stored_backoff(newer)(1, 0.5) == timedelta(seconds=5)
+
+
+def test_changes_name_the_fields_that_differ() -> None:
+    before = declared(Backoff())
+    after = replace(before, defaults=Defaults(queue="mail"), retention=Retention(dead=None))
+
+    assert [change.partition(" ")[0] for change in changes(before, after)] == ["queue", "retention"]
+    assert changes(before, before) == []

@@ -95,6 +95,16 @@ async def test_a_lost_lease_is_named_with_its_fence(far: Far) -> None:
     assert lost == [{"id": first["id"], "fence": first["fence"]}]
 
 
+async def test_the_last_progress_is_stored_with_the_outcome(far: Far) -> None:
+    await far.app.client.send("t", {})
+    (task,) = await far.claim(1)
+    told = {"outcome": "returned", "progress": {"fraction": 7, "message": "10 of 10"}}
+
+    assert await far.settle((task, told)) == ["applied"]
+    progress = (await far.task(task)).progress
+    assert (progress.fraction, progress.message) == (1.0, "10 of 10")
+
+
 async def test_a_result_that_cannot_be_kept_buries_its_task_alone(far: Far) -> None:
     await far.app.client.send("t", {})
     await far.app.client.send("t", {})

@@ -101,6 +101,7 @@ def report(file: str, *, ctx: Context) -> str:
     while not Path(file).exists():
         threading.Event().wait(0.01)
     assert not ctx.stopping
+    ctx.progress(1, "done")
     return f"{ctx.attempt} {ctx.task_id}"
 
 

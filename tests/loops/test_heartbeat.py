@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from datetime import timedelta
+from pathlib import Path
 from time import monotonic
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from tests.loops.workers import (
     assert_nothing_held,
     block,
+    drained,
     eventually,
     pause,
     sessions,
@@ -51,6 +53,29 @@ async def test_progress_reaches_the_store_in_about_a_second_at_the_usual_heartbe
 
     assert (progress.fraction, progress.message) == (0.5, "half way")
     assert took < 2
+
+
+@pytest.mark.parametrize("way", ["returns", "fails", "in its transaction"])
+async def test_the_last_progress_is_stored_with_the_end_of_the_task(tmp_path: Path, way: str) -> None:
+    app = App(f"sqlite:///{tmp_path}/windlass.db")
+
+    @app.task(max_attempts=1)
+    async def tiles(*, ctx: Context) -> None:
+        for n in range(1, 11):
+            ctx.progress(n / 10, f"{n} of 10")
+        if way == "fails":
+            raise ValueError
+        if way == "in its transaction":
+            async with ctx.transaction():
+                pass
+
+    handle = await tiles.aenqueue()  # type: ignore[call-arg]
+    await drained(app, heartbeat=1)
+    progress = await handle.progress()
+    await app.close()
+
+    assert progress is not None
+    assert (progress.fraction, progress.message) == (1.0, "10 of 10")
 
 
 async def test_progress_of_a_thread_reaches_the_store(app: App) -> None:

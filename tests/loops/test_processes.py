@@ -208,6 +208,7 @@ async def test_progress_from_a_child_reaches_the_store(app: App, tmp_path: Path)
 
         assert (progress.fraction, progress.message) == (0.25, "a quarter")
         assert await handle.result(timeout=5) == f"1 {handle.id}"
+        assert (await handle.progress()).message == "done"  # type: ignore[union-attr]
 
 
 async def test_after_grace_children_are_killed_and_their_tasks_handed_back(app: App, tmp_path: Path) -> None:

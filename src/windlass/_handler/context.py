@@ -167,7 +167,8 @@ class Context:
     def progress(self, fraction: float, message: str = "") -> None:
         """Report progress from 0 to 1, with a message of at most 500 characters.
 
-        Stored with the next heartbeat, about once a second at most. Raises InvalidOption.
+        Stored within about a second, at most once a second; the last with the task's end. Raises
+        InvalidOption.
         """
         if not 0 <= fraction <= 1:
             raise InvalidOption(f"progress must be a fraction from 0 to 1, got {fraction!r}")

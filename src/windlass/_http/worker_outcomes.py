@@ -11,11 +11,11 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from .._documents.fields import Id, Seconds
-from .._documents.tasks import ErrorDocument
+from .._documents.tasks import ErrorDocument, ProgressDocument
 from .._handler.failure import bounded_error
 from .._model import outcome as outcomes
 from .._model.lease import Lease
-from .._model.task import Error, Task, TaskId
+from .._model.task import Error, Progress, Task, TaskId
 from .._model.verdict import Receipt, Settlement
 from .._policy.input.payload import decode, parse
 from .._policy.input.redact import secret_values
@@ -35,7 +35,8 @@ class OutcomeInput(Struct, kw_only=True, forbid_unknown_fields=True):
     `returned`: it completed, with an optional `result`. `failed`: with an `error`, and optionally `fatal` (do
     not retry) or `retry_after`. `snoozed`: run it again after `delay`. `timedout`: it exceeded its timeout.
     `interrupted`: the worker is stopping and gives it back. `stopped`: it stopped because it was cancelled.
-    `unhandled`: the worker has no handler for its type. `duration` is the run time in seconds.
+    `unhandled`: the worker has no handler for its type. `duration` is the run time in seconds, `progress` the
+    last that the handler reported.
     """
 
     id: Id
@@ -47,8 +48,10 @@ class OutcomeInput(Struct, kw_only=True, forbid_unknown_fields=True):
     retry_after: Seconds | UnsetType = UNSET
     delay: Seconds = 0
     duration: Seconds = 0
+    progress: ProgressDocument | UnsetType = UNSET
 
 
+_MAX_PROGRESS = 500  # characters of a message, as in Context.progress
 _UNSPECIFIED = ErrorDocument(type="Failed", message="the worker reported no error details")
 
 
@@ -78,7 +81,14 @@ def settlement(app: App, task: Task, ended: OutcomeInput) -> Settlement:
         verdict=decide(task, outcome, app.backoff_of(task.type), random.random()),
         outcome=outcomes.name_of(outcome),
         duration=ended.duration,
+        progress=None if ended.progress is UNSET else bounded_progress(ended.progress),
     )
+
+
+def bounded_progress(given: ProgressDocument) -> Progress:
+    """Clamp progress to its bounds: a bad value must not fail a heartbeat or a settlement."""
+    fraction = min(max(given.fraction, 0.0), 1.0)
+    return Progress(fraction=fraction, message=given.message.replace("\0", "")[:_MAX_PROGRESS])
 
 
 def _outcome(task: Task, ended: OutcomeInput) -> outcomes.Outcome:

@@ -1,14 +1,15 @@
 """Verdicts on claimed tasks, which the store applies if the lease is still valid."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TypeAlias
 
 from msgspec import Struct
 
-from .lease import Claimed, Lease
+from .lease import Claimed, Lease, ProgressReport
 from .step import Step
-from .task import Error, NewTask
+from .task import Error, NewTask, Progress
 
 
 class Complete(Struct, frozen=True, gc=False, kw_only=True, tag="complete"):
@@ -51,12 +52,27 @@ Verdict: TypeAlias = Complete | Postpone | Bury | Cancel
 
 
 class Settlement(Struct, frozen=True, gc=False, kw_only=True):
-    """A lease and the verdict that ends it. `outcome` and `duration` go into the attempt's record."""
+    """A lease and the verdict that ends it. `outcome` and `duration` go into the attempt's record.
+
+    `progress` is the last that the handler reported; None leaves it as it is.
+    """
 
     lease: Lease
     verdict: Verdict
     outcome: str
     duration: float = 0.0
+    progress: Progress | None = None
+
+
+def last_reports(batch: Sequence[Settlement]) -> list[ProgressReport]:
+    """Return the progress in these settlements, in the order of ids; of repeated ones the first counts."""
+    if all(settlement.progress is None for settlement in batch):
+        return []
+    first: dict[Lease, Settlement] = {}
+    for settlement in batch:
+        first.setdefault(settlement.lease, settlement)
+    reports = [ProgressReport(lease, one.progress) for lease, one in first.items() if one.progress]
+    return sorted(reports, key=lambda report: report.lease.task_id)
 
 
 class Receipt(StrEnum):

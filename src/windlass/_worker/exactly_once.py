@@ -103,7 +103,13 @@ class Effects(Struct, eq=False):
         verdict = completion(run.task, encode_result(result))
         run.phase = Phase.SETTLING
         duration = perf_counter() - run.started
-        return Settlement(lease=run.lease, verdict=verdict, outcome=name_of(Returned()), duration=duration)
+        return Settlement(
+            lease=run.lease,
+            verdict=verdict,
+            outcome=name_of(Returned()),
+            duration=duration,
+            progress=run.progress,
+        )
 
     def _check(self, settled: Settled) -> None:
         """Raise LeaseLost unless this step settled the task: REPEATED means that another one did."""

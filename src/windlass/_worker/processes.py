@@ -159,7 +159,7 @@ class _Child:
         try:
             await self._send(request)
             while isinstance(message := await self._receive(), ProgressUpdate):
-                run.report(run, message.progress)
+                run.report_progress(message.progress)
         except (asyncio.IncompleteReadError, ConnectionError):
             reason = await self._exit_reason()
             if run.stop:

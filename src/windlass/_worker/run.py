@@ -55,6 +55,7 @@ class Run(Struct, eq=False):
     deadline: float = float("inf")
     stop: Stop | None = None
     phase: Phase = Phase.RUNNING
+    progress: Progress | None = None  # the last that its handler reported
     interrupt: Callable[[], Any] | None = None  # None: a thread, which cannot be interrupted
 
     @property
@@ -65,6 +66,11 @@ class Run(Struct, eq=False):
     def is_lost(self) -> bool:
         """Whether its lease was lost before it settled its task: its outcome is dropped."""
         return self.stop is Stop.FENCED and self.phase is not Phase.SETTLED
+
+    def report_progress(self, progress: Progress) -> None:
+        """Send progress with the next heartbeat; the last is also settled with the task."""
+        self.progress = progress
+        self.report(self, progress)
 
     def start(self) -> None:
         """Start the time limit: when the handler starts, not while it waits for a child process."""

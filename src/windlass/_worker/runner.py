@@ -119,7 +119,7 @@ class Runner:
         if spec.signature.context_name is not None:
             arguments[spec.signature.context_name] = Context(
                 run.task,
-                report=lambda progress: run.report(run, progress),
+                report=run.report_progress,
                 stopping=lambda: run.stop is not None,
                 effects=Effects(run, self._store, self._drop),
             )

@@ -21,7 +21,7 @@ from .._model.outcome import Interrupted, Outcome, Unhandled, name_of
 from .._model.queue import Level
 from .._model.record import Session
 from .._model.record import Worker as WorkerRecord
-from .._model.task import DEFAULT_QUEUE, Task
+from .._model.task import DEFAULT_QUEUE, Progress, Task
 from .._model.verdict import Bury, Settlement
 from .._policy.backoff import Delay
 from .._policy.input.quote import counted
@@ -271,22 +271,28 @@ class Worker:
             self._exchange.settled_elsewhere()
             return
         cancelled = run.stop is Stop.CANCEL
-        self._settle(replace(run.task, cancel_requested=True) if cancelled else run.task, outcome, seconds)
+        task = replace(run.task, cancel_requested=True) if cancelled else run.task
+        self._settle(task, outcome, seconds, run.progress)
 
     def _release_unstarted(self) -> None:
         for task in self._slots.take_unstarted():
             self._settle(task, Interrupted(), 0.0)
 
-    def _settle(self, task: Task, outcome: Outcome, seconds: float) -> None:
+    def _settle(self, task: Task, outcome: Outcome, seconds: float, progress: Progress | None = None) -> None:
         try:
             verdict = decide(task, outcome, self._backoff_of(task.type), random.random())
         except Exception as error:
             # The task must be settled all the same, or its lease would be held for ever.
             logger.exception("cannot decide the outcome of task %s; burying it", task.id)
             verdict = Bury(error=describe(error))
-        lease = Lease(task.id, task.fence)
         self._exchange.settle(
-            Settlement(lease=lease, verdict=verdict, outcome=name_of(outcome), duration=seconds)
+            Settlement(
+                lease=Lease(task.id, task.fence),
+                verdict=verdict,
+                outcome=name_of(outcome),
+                duration=seconds,
+                progress=progress,
+            )
         )
 
     # -- called by the heartbeat ---------------------------------------------------------------------

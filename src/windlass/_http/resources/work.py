@@ -15,21 +15,20 @@ from ..._ids import new_id
 from ..._model.key import Scope
 from ..._model.lease import DEFAULT_LEASE, Claim, Claimed, Heartbeat, Lease, ProgressReport
 from ..._model.record import Session, Worker
-from ..._model.task import Progress, Task
+from ..._model.task import Task
 from ..._model.verdict import Receipt
 from ...errors import SessionLost
 from ...signals import Fatal
 from ..input_fields import Name
 from ..long_poll import WakeListener
 from ..operation import AnyRequest, ApiRequest, NoQuery, Operations
-from ..worker_outcomes import OutcomeInput, own_tasks, settle_outcomes, settlement
+from ..worker_outcomes import OutcomeInput, bounded_progress, own_tasks, settle_outcomes, settlement
 
 work = Operations("work")
 workers = Operations("workers")
 
 MAX_AT_ONCE = 1_000
 MAX_WAIT = 30
-_MAX_PROGRESS = 500  # characters, as in our own workers
 _POLL_SECONDS = 1.0  # seconds between claims, in case a wake gets lost
 
 Queues = Annotated[list[Name], Meta(min_length=1, max_length=100)]
@@ -237,7 +236,9 @@ async def _beat(request: AnyRequest, beat: HeartbeatInput, *, opening: bool = Fa
             held=tuple(leases),
             through=beat.through,
             progress=tuple(
-                ProgressReport(lease, _progress(one)) for lease, one in leases.items() if one is not None
+                ProgressReport(lease, bounded_progress(one))
+                for lease, one in leases.items()
+                if one is not None
             ),
         )
     )
@@ -245,12 +246,6 @@ async def _beat(request: AnyRequest, beat: HeartbeatInput, *, opening: bool = Fa
         raise SessionLost("the session has expired or was never opened; stop its tasks and open a new one")
     lost = [LostLease(id=lease.task_id, fence=lease.fence) for lease in (*others, *reply.lost)]
     return HeartbeatResponse(lost=lost, cancel=list(reply.cancel))
-
-
-def _progress(given: ProgressDocument) -> Progress:
-    """Clamp progress to its bounds: a bad value must not fail the heartbeat."""
-    fraction = min(max(given.fraction, 0.0), 1.0)
-    return Progress(fraction=fraction, message=given.message.replace("\0", "")[:_MAX_PROGRESS])
 
 
 async def _held(

@@ -94,6 +94,8 @@ def settle_one(tables: Tables, settlement: Settlement, now: datetime) -> Receipt
     if task.state is not State.RUNNING:
         return Receipt.REPEATED
     tables.release(task)
+    if settlement.progress is not None:
+        task = replace(task, progress=settlement.progress)
     _apply(tables, task, settlement, now)
     if is_recorded(settlement):
         recorded = tables.attempts.setdefault(task.id, [])

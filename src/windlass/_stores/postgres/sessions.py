@@ -12,7 +12,7 @@ from ..rules import refusals
 from ..rules.questions import Rule
 from ..rules.sessions import release_unacknowledged_claims
 from .queue_layout import Environment
-from .rows import Row, columns_of, ids_of, read_leased
+from .rows import Row, ids_of, read_leased
 from .rule_player import transact
 from .script import Query, Script, fetch, value
 from .unit_of_work import UnitOfWork
@@ -25,15 +25,6 @@ def heartbeat(clock: datetime | None, beat: Heartbeat) -> Query:
     about = _encoder.encode(beat.worker).decode()
     parameters = (clock, beat.session, beat.worker.name, about, beat.lease_for, beat.opening)
     return Query("heartbeat", parameters)
-
-
-def report(beat: Heartbeat) -> Query:
-    """Write the progress of the session's tasks whose leases hold."""
-    rows = [
-        (reported.lease.task_id, reported.lease.fence, reported.progress.fraction, reported.progress.message)
-        for reported in beat.progress
-    ]
-    return Query("put_progress", tuple(columns_of(rows, 4)))
 
 
 def running(rows: Sequence[Row]) -> dict[Lease, bool]:

@@ -1,15 +1,15 @@
 """Settle tasks and lease others: plain completions and claims in one statement, the rest by the rules."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from ..._model.lease import Claim, Claimed
+from ..._model.lease import Claim, Claimed, ProgressReport
 from ..._model.task import TaskId
-from ..._model.verdict import Complete, Settled, Settlement
+from ..._model.verdict import Complete, Settled, Settlement, last_reports
 from ..rules.settlement import settle as settle_rule
 from .queue_layout import Environment, Stripe
-from .rows import Row, read_leased
+from .rows import Row, columns_of, read_leased
 from .rule_player import transact
 from .script import Query, Script
 from .statements import settle_from_lanes_statement, settle_statement
@@ -25,6 +25,15 @@ class Grant(Struct, frozen=True):
     wait: float | None = None  # seconds after which another claim may succeed
     has_misplaced: bool = False  # Some ready tasks are not in their lane yet.
     is_outdated: bool = False  # A queue has no lanes any more.
+
+
+def put_progress(reports: Iterable[ProgressReport]) -> Query:
+    """Return the statement that writes the progress of tasks whose leases hold."""
+    rows = [
+        (reported.lease.task_id, reported.lease.fence, reported.progress.fraction, reported.progress.message)
+        for reported in reports
+    ]
+    return Query("put_progress", tuple(columns_of(rows, 4)))
 
 
 def is_quick(batch: Sequence[Settlement]) -> bool:
@@ -94,6 +103,8 @@ def settle(
     env: Environment, batch: Sequence[Settlement], claim: Claim | None, stripes: Sequence[Stripe]
 ) -> Script[tuple[Settled, Grant | None]]:
     """Apply any verdicts whose leases hold, then claim."""
+    if reports := last_reports(batch):
+        yield put_progress(reports)
     settled = yield from transact(env, lambda unit: settle_rule(unit, batch))
     if claim is None or not stripes:
         return settled, None

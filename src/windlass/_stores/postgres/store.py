@@ -19,7 +19,7 @@ from ..._model.queue import QueueSettings, Retention
 from ..._model.record import KINDS, Record, Session, StoredRecord
 from ..._model.step import Applied, Pruned, Step
 from ..._model.task import Enqueued, NewTask, Task, TaskId
-from ..._model.verdict import Receipt, Settled, Settlement
+from ..._model.verdict import Receipt, Settled, Settlement, last_reports
 from ..._store.protocol import Capability, Finding, Join, Migration, Promoted, Transaction, Wake
 from ..rules import refusals
 from ..rules.actions import applicable
@@ -111,6 +111,8 @@ class PostgresStore(Database):
             return await self._settle_by_rules(batch, claim)
         if not batch and claim is None:
             return Settled()
+        if reports := last_reports(batch):
+            await self.fetch(settle.put_progress(reports))
         grant = await self._settle_and_claim(batch, claim)
         if grant.done is None:
             return Settled(receipts=(Receipt.APPLIED,) * len(batch), claimed=tuple(grant.claimed))
@@ -156,7 +158,7 @@ class PostgresStore(Database):
         if not rows:
             return HeartbeatReply(alive=False)
         if beat.progress:
-            await self.fetch(sessions.report(beat))
+            await self.fetch(settle.put_progress(beat.progress))
         holding = [row for row in rows if row[0] is not None]
         claims = [(task_id, fence, number) for task_id, fence, number, _ in holding if number is not None]
         unacknowledged = list(unacknowledged_claims(beat, claims))

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from heapq import merge
 from itertools import islice
 
-from ..._model.lease import RESCUED, Claim, Claimed, Heartbeat, HeartbeatReply, Lease
-from ..._model.verdict import Complete, Receipt, Settled, Settlement
+from ..._model.lease import RESCUED, Claim, Claimed, Heartbeat, HeartbeatReply, Lease, ProgressReport
+from ..._model.verdict import Complete, Receipt, Settled, Settlement, last_reports
 from ..rules import refusals
 from ..rules.sessions import heartbeat_reply, release_unacknowledged_claims, unacknowledged_claims
 from ..rules.settlement import follow_up
@@ -93,6 +93,7 @@ def settle(
 def _settle_batch(tx: Transaction, batch: Sequence[Settlement]) -> tuple[Receipt, ...]:
     if not batch:
         return ()
+    _report(tx, last_reports(batch))
     completions = [settlement for settlement in batch if isinstance(settlement.verdict, Complete)]
     once_each = len({settlement.lease.task_id for settlement in batch}) == len(batch)
     if not completions or not once_each or not _complete(tx, completions):
@@ -153,13 +154,18 @@ def heartbeat(tx: Transaction, beat: Heartbeat) -> HeartbeatReply:
     granted = tx.rows("granted", {"session": beat.session, "through": beat.through})
     if unacknowledged := unacknowledged_claims(beat, granted):
         run(tx, release_unacknowledged_claims(tx, beat, unacknowledged))
-    for reported in beat.progress:
-        lease, progress = reported.lease, reported.progress
-        parameters = {"id": lease.task_id, "fence": lease.fence}
-        tx.run("report", {**parameters, "fraction": progress.fraction, "message": progress.message})
+    _report(tx, beat.progress)
     rows = tx.rows("held", {"ids": listed(lease.task_id for lease in beat.held)}) if beat.held else ()
     running = {Lease(task_id, fence): cancel == 1 for task_id, fence, cancel in rows}
     return heartbeat_reply(beat, running, tuple(tx.steps))
+
+
+def _report(tx: Transaction, reports: Sequence[ProgressReport]) -> None:
+    """Write the progress of tasks whose leases hold."""
+    for reported in reports:
+        lease, progress = reported.lease, reported.progress
+        parameters = {"id": lease.task_id, "fence": lease.fence}
+        tx.run("report", {**parameters, "fraction": progress.fraction, "message": progress.message})
 
 
 def rescue(tx: Transaction, session: str, limit: int) -> list[Claimed]:

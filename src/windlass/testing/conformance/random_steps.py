@@ -22,7 +22,7 @@ from ..._model.options import DeclaredType
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import Session, Worker
 from ..._model.state import State
-from ..._model.task import NewTask, TaskId
+from ..._model.task import NewTask, Progress, TaskId
 from ..._model.verdict import Settlement
 from ..._store.protocol import Store
 from ..._stores.memory import MemoryStore
@@ -37,7 +37,16 @@ QUEUES = ("a", "b")
 
 sessions = st.sampled_from(SESSIONS)
 queue_sets = st.sampled_from([("a",), ("b",), ("a", "b"), ("b", "a")])
-endings = st.sampled_from([*ENDINGS, "complete with a successor", "retry later", "snooze for longer"])
+endings = st.sampled_from(
+    [
+        *ENDINGS,
+        "complete with a successor",
+        "complete with progress",
+        "retry later",
+        "retry with progress",
+        "snooze for longer",
+    ]
+)
 seconds = st.sampled_from([0, 0.0004, 1, 3, 10, 60])
 delays = st.sampled_from([None, timedelta(0), timedelta(seconds=1), timedelta(seconds=5)])
 new_tasks = st.fixed_dictionaries(
@@ -159,6 +168,8 @@ class RandomSteps(RuleBasedStateMachine):
                 return retry(lease, timedelta(seconds=3))
             case "snooze for longer":
                 return snooze(lease, timedelta(seconds=3))
+            case "complete with progress" | "retry with progress":
+                return replace(ENDINGS[ending.split(maxsplit=1)[0]](lease), progress=Progress(fraction=1.0))
             case _:
                 return ENDINGS[ending](lease)
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from ...._model.task import Enqueued, NewTask
-from ...._model.verdict import Receipt, Settled, Settlement
+from ...._model.verdict import Receipt, Settled, Settlement, last_reports
 from ....errors import InvalidOption, SchemaMismatch
 from ...migrations import require_current
 from ...rules.admission import is_plain
@@ -79,6 +79,8 @@ def settle(
         return Settled()
     yield from _check(connection, env, home)
     if len(batch) == 1 and settlement.is_quick(batch):
+        if reports := last_reports(batch):
+            yield settlement.put_progress(reports)
         grant = settlement.read_grant((yield settlement.settle_and_claim(env, batch, None, ())))
         if grant.done is None:
             return Settled(receipts=(Receipt.APPLIED,))

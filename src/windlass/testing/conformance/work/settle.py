@@ -3,10 +3,11 @@
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
-from ...._model.lease import Claimed
+from ...._model.lease import Claimed, ProgressReport
 from ...._model.state import State
-from ...._model.task import Error
+from ...._model.task import Error, Progress
 from ...._model.verdict import Postpone, Reason, Receipt
 from ..steps import (
     BOOM,
@@ -23,6 +24,9 @@ from ..steps import (
     snooze,
     stop,
 )
+
+_TENTH = Progress(fraction=0.1, message="1 of 10")
+_WHOLE = Progress(fraction=1.0, message="10 of 10")
 
 
 class TestVerdicts(StoreTest):
@@ -115,8 +119,51 @@ class TestVerdicts(StoreTest):
 
         assert (task.state, task.finished_at, task.session) == (State.CANCELLED, self.clock.now(), None)
 
+    @pytest.mark.parametrize("ending", ENDINGS)
+    async def test_the_last_progress_is_settled_with_the_task(
+        self, worker: ManualWorker, held: Claimed, ending: str
+    ) -> None:
+        await worker.report(ProgressReport(held.lease, _TENTH), held=[held.lease])
+
+        task = await self.settled(replace(ENDINGS[ending](held), progress=_WHOLE))
+
+        assert task.progress == _WHOLE
+
+    @pytest.mark.parametrize("ending", ENDINGS)
+    async def test_without_progress_a_settlement_keeps_what_was_reported(
+        self, worker: ManualWorker, held: Claimed, ending: str
+    ) -> None:
+        await worker.report(ProgressReport(held.lease, _TENTH), held=[held.lease])
+
+        assert (await self.settled(ENDINGS[ending](held))).progress == _TENTH
+
+    @pytest.mark.parametrize("ending", ENDINGS)
+    async def test_progress_in_a_stale_or_repeated_settlement_changes_nothing(
+        self, held: Claimed, ending: str
+    ) -> None:
+        await self.take_over(held)
+        async with self.unchanged():
+            await self.settle(replace(ENDINGS[ending](held), progress=_WHOLE))
+        worker = await self.new_worker()
+        ended = await self.enqueue_and_settle(worker, ENDINGS[ending])
+        async with self.unchanged():
+            await self.settle(replace(ENDINGS[ending](ended), progress=_WHOLE))
+
 
 class TestBatches(StoreTest):
+    async def test_each_settlement_of_a_batch_has_its_own_progress(self, worker: ManualWorker) -> None:
+        first, second, third = [await self.enqueue_and_claim(worker) for _ in range(3)]
+
+        await self.settle(
+            replace(complete(first), progress=_WHOLE),
+            complete(second),
+            replace(bury(third), progress=_TENTH),
+            replace(bury(third), progress=_WHOLE),
+        )
+
+        stored = [(await self.load(one.task.id)).progress for one in (first, second, third)]
+        assert stored == [_WHOLE, None, _TENTH]
+
     async def test_each_settlement_of_a_batch_is_independent(self, held: Claimed) -> None:
         await self.take_over(held)
         worker = await self.new_worker()

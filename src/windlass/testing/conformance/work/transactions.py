@@ -10,10 +10,11 @@ from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from ...._model.lease import Claimed
 from ...._model.state import State
-from ...._model.task import NewTask
+from ...._model.task import NewTask, Progress
 from ...._model.verdict import Receipt, Settlement
 from ...._store.protocol import Capability, Store, Wake
 from ....errors import DuplicateTask
@@ -69,6 +70,16 @@ class TestTransactions(StoreTest):
     def _able(self, store: Store) -> None:
         if Capability.JOIN not in store.capabilities:
             pytest.skip("this store has no transactions; TestCapabilities sees to it that it says so")
+
+    @each_way
+    async def test_the_last_progress_commits_with_the_completion(
+        self, held: Claimed, *, blocking: bool
+    ) -> None:
+        whole = Progress(fraction=1.0, message="10 of 10")
+
+        await transact(self.store, replace(complete(held), progress=whole), blocking=blocking)
+
+        assert (await self.load(held.task.id)).progress == whole
 
     @each_way
     async def test_a_completion_commits_with_the_other_writes(self, held: Claimed, *, blocking: bool) -> None:

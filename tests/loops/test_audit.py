@@ -2,17 +2,22 @@
 
 import inspect
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from tests.loops.workers import drained
 from windlass import App, By, NotFound, Retention
 from windlass._client.alerts import Alerts
 from windlass._client.keys import Keys
 from windlass._client.limits import Limits
 from windlass._client.operator import Operator
 from windlass._client.schedules import Schedules
+from windlass._documents.audit import summary
+from windlass._model.queue import QueueSettings
+from windlass._model.record import Audit
 
 ANN = By(who="ann", why="too much mail")
 
@@ -44,21 +49,21 @@ async def revoke(operator: Operator) -> None:
 
 
 DEEDS: dict[tuple[type, str], tuple[Deed, str, str]] = {
-    (Operator, "pause"): (lambda o: o.pause("mail"), "put", "queue mail"),
-    (Operator, "resume"): (lambda o: o.resume("mail"), "put", "queue mail"),
-    (Operator, "stripe"): (lambda o: o.stripe("mail", 2), "put", "queue mail"),
-    (Operator, "set_queue"): (lambda o: o.set_queue("mail", ageing=None), "put", "queue mail"),
+    (Operator, "pause"): (lambda o: o.pause("mail"), "pause", "queue mail"),
+    (Operator, "resume"): (lambda o: o.resume("paused"), "resume", "queue paused"),
+    (Operator, "stripe"): (lambda o: o.stripe("mail", 2), "set", "queue mail"),
+    (Operator, "set_queue"): (lambda o: o.set_queue("mail", ageing=None), "set", "queue mail"),
     (Operator, "prune"): (lambda o: o.prune(Retention()), "prune", "tasks"),
-    (Limits, "set"): (lambda o: o.limits.set("calls", by="tenant", running=1), "put", "limit calls"),
-    (Limits, "change"): (lambda o: o.limits.change("standing", running=2), "put", "limit standing"),
+    (Limits, "set"): (lambda o: o.limits.set("calls", by="tenant", running=1), "create", "limit calls"),
+    (Limits, "change"): (lambda o: o.limits.change("standing", running=2), "set", "limit standing"),
     (Limits, "remove"): (lambda o: o.limits.remove("standing"), "remove", "limit standing"),
-    (Alerts, "add"): (lambda o: o.alerts.add("many"), "put", "alert many"),
+    (Alerts, "add"): (lambda o: o.alerts.add("many"), "create", "alert many"),
     (Alerts, "remove"): (lambda o: o.alerts.remove("standing"), "remove", "alert standing"),
-    (Schedules, "add"): (lambda o: o.schedules.add("nightly", "t", "1h"), "put", "schedule nightly"),
-    (Schedules, "pause"): (lambda o: o.schedules.pause("standing"), "put", "schedule standing"),
-    (Schedules, "resume"): (lambda o: o.schedules.resume("paused"), "put", "schedule paused"),
+    (Schedules, "add"): (lambda o: o.schedules.add("nightly", "t", "1h"), "create", "schedule nightly"),
+    (Schedules, "pause"): (lambda o: o.schedules.pause("standing"), "pause", "schedule standing"),
+    (Schedules, "resume"): (lambda o: o.schedules.resume("paused"), "resume", "schedule paused"),
     (Schedules, "remove"): (lambda o: o.schedules.remove("standing"), "remove", "schedule standing"),
-    (Keys, "create"): (lambda o: o.keys.create("web", scopes=["read"]), "put", "key "),
+    (Keys, "create"): (lambda o: o.keys.create("web", scopes=["read"]), "create", "key "),
     (Keys, "revoke"): (revoke, "remove", "key "),
 }
 
@@ -67,6 +72,7 @@ DEEDS: dict[tuple[type, str], tuple[Deed, str, str]] = {
 async def app() -> App:
     """Something of each kind stands; nobody in particular has put it."""
     app = App("memory://", identity="the shop")
+    await app.store.put(QueueSettings(name="paused", paused=True))
     await Limits(app.store).set("standing", running=1)
     await Alerts(app.store).add("standing")
     await Keys(app.store).create("standing", scopes=["read"])
@@ -108,13 +114,61 @@ async def test_who_is_not_said_is_the_program(app: App) -> None:
     assert (line.who, line.why) == ("the shop", "")
 
 
-async def test_a_line_says_what_it_became(app: App) -> None:
-    await app.operator.pause("mail")
-    await app.operator.resume("mail")
+async def test_a_line_reads_as_what_was_done(app: App) -> None:
+    operator = app.operator
+    await operator.pause("mail")
+    await operator.set_queue("mail", ageing="5m")
+    await operator.set_queue("mail", ageing="10m", paused=False)
+    await operator.set_queue("mail", retention=Retention(dead=None))
+    await operator.limits.change("standing", running=2)
+    await operator.limits.set("calls", by="tenant", rate=0.5)
+    await operator.schedules.pause("standing")
+    await operator.schedules.resume("standing")
+    await operator.alerts.remove("standing")
+    await revoke(operator)
+    await operator.prune(Retention(completed=timedelta(hours=36), dead=None))
 
-    resumed, paused = (await app.operator.audit()).items
-    assert '"paused":true' in paused.detail
-    assert '"paused":false' in resumed.detail
+    said = [summary(line) for line in (await operator.audit()).items][::-1]
+    assert said[:-2] == [
+        "paused queue mail",
+        "set ageing of queue mail: none → 5m",
+        "set queue mail: paused yes → no, ageing 5m → 10m",
+        "set retention of queue mail: none → {completed 7d, cancelled 7d, dead for ever}",
+        "set running of limit standing: 1 → 2",
+        "created limit calls: by tenant, rate 0.5",
+        "paused schedule standing",
+        "resumed schedule standing",
+        "removed alert standing",
+    ]
+    assert said[-2].startswith("revoked key ")
+    assert said[-1] == "pruned tasks: completed 36h, cancelled 7d, dead for ever"
+
+
+async def test_a_line_about_a_task_names_its_type_and_failure(app: App) -> None:
+    @app.task(max_attempts=1, secret=["card"])
+    async def charge(card: str, n: int) -> None:
+        raise ValueError(f"refused {card}")
+
+    first = await charge.aenqueue(card="4242-4242", n=1)
+    second = await charge.aenqueue(card="4242-4242", n=2)
+    await drained(app)
+    await app.operator.replay_one(first.id, by=ANN, payload='{"card":"1111-1111","n":3}')
+    await app.operator.cancel_one(first.id, by=ANN)
+    await app.operator.discard_one(second.id, by=ANN)
+
+    discarded, cancelled, replayed = (await app.operator.audit()).items
+    assert summary(replayed) == f"replayed task {first.id} ({charge.name}) with an edited payload"
+    assert summary(cancelled) == f"cancelled task {first.id} ({charge.name})"
+    assert summary(discarded) == (f"discarded task {second.id} ({charge.name}): ValueError: refused [secret]")
+    assert "4242" not in discarded.detail
+
+
+def test_lines_of_earlier_versions_can_still_be_read() -> None:
+    line = Audit(id="a", at=datetime.now(UTC), who="ann", why="", action="put", subject="queue mail")
+
+    assert summary(replace(line, detail='{"paused":true}')) == "set queue mail: paused yes"
+    assert summary(replace(line, detail='{"weights":{"a":1,…')) == "set queue mail"
+    assert summary(replace(line, action="cancel", task_id="t")) == "cancelled task t"
 
 
 async def test_pruning_is_one_line_however_many_steps_it_takes(app: App) -> None:

@@ -79,7 +79,7 @@ async def test_an_edited_payload_is_for_one_task_and_must_be_one(app: App, dead:
 
     task = await app.operator.task(dead[0])
     assert (task.state, task.result) == (State.COMPLETED, b"11")
-    assert (await app.operator.audit()).items[0].detail == "with an edited payload"
+    assert (await app.operator.audit()).items[0].detail.endswith('"edited":true}')
 
 
 async def test_only_what_may_be_replayed_or_discarded_is(app: App, dead: list[str]) -> None:
@@ -165,7 +165,7 @@ def test_blocking_operators_do_the_same(app: App) -> None:
     operator.resume("mail")
     assert [queue.paused for queue in operator.queues()] == [False]
     assert [count.number for count in operator.count()] == [1]
-    assert {line.action for line in operator.audit().items} == {"cancel", "replay", "put"}
+    assert {line.action for line in operator.audit().items} == {"cancel", "replay", "pause", "resume"}
     assert operator.discard(Filter(), by=ANN) == 0
     assert operator.workers() == []
     assert operator.attempts(handle.id) == ()

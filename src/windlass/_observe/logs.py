@@ -40,7 +40,7 @@ class LogSink:
         fields = {
             key: value
             for key, value in asdict(event).items()
-            if value not in (None, "", False) and key not in {"name", "type", "error"}
+            if value not in (None, "") and value is not False and key not in {"name", "type", "error"}
         }
         if event.type:
             fields["task_type"] = event.type

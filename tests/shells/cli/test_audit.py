@@ -9,6 +9,7 @@ import pytest
 from .conftest import Run
 
 BEFORE = (
+    ("queues", "pause", "shut", "--who", "before"),
     ("limits", "set", "old", "--running", "1", "--who", "before"),
     ("alerts", "add", "old", "--who", "before"),
     ("schedules", "add", "old", "t", "1h", "--who", "before"),
@@ -20,20 +21,20 @@ BEFORE = (
 @pytest.mark.parametrize(
     ("command", "action", "subject"),
     [
-        ("queues pause mail", "put", "queue mail"),
-        ("queues resume mail", "put", "queue mail"),
-        ("queues stripe mail 2", "put", "queue mail"),
-        ("queues set mail --ageing 5m", "put", "queue mail"),
-        ("limits set calls --running 2 --by tenant", "put", "limit calls"),
-        ("limits change old --running 2", "put", "limit old"),
+        ("queues pause mail", "pause", "queue mail"),
+        ("queues resume shut", "resume", "queue shut"),
+        ("queues stripe mail 2", "set", "queue mail"),
+        ("queues set mail --ageing 5m", "set", "queue mail"),
+        ("limits set calls --running 2 --by tenant", "create", "limit calls"),
+        ("limits change old --running 2", "set", "limit old"),
         ("limits remove old", "remove", "limit old"),
-        ("alerts add many", "put", "alert many"),
+        ("alerts add many", "create", "alert many"),
         ("alerts remove old", "remove", "alert old"),
-        ("schedules add new t 1h", "put", "schedule new"),
-        ("schedules pause old", "put", "schedule old"),
-        ("schedules resume paused", "put", "schedule paused"),
+        ("schedules add new t 1h", "create", "schedule new"),
+        ("schedules pause old", "pause", "schedule old"),
+        ("schedules resume paused", "resume", "schedule paused"),
         ("schedules remove old", "remove", "schedule old"),
-        ("keys create web --scope read", "put", "key "),
+        ("keys create web --scope read", "create", "key "),
         ("prune --dead 1d", "prune", "tasks"),
     ],
 )
@@ -64,7 +65,7 @@ def test_a_key_that_was_revoked_is_logged_by_its_id_alone(run: Run) -> None:
         f"key {made['id']}",
         "leaked",
     )
-    assert (created["action"], created["subject"]) == ("put", f"key {made['id']}")
+    assert (created["action"], created["subject"]) == ("create", f"key {made['id']}")
     assert json.loads(created["detail"])["label"] == "web"
     assert made["key"] not in str(created)
 
@@ -82,18 +83,19 @@ def test_who_defaults_to_the_user_and_host(run: Run) -> None:
     assert run("tasks", "show", other, "--json").row["enqueued_by"] == "ann, schedule nightly"
 
 
-def test_the_table_names_the_subject(run: Run) -> None:
+def test_the_table_says_what_was_done_in_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     task_id = run("enqueue", "t").out.strip()
     run("tasks", "cancel", task_id, "--who", "ann", "--why", "twice")
     run("queues", "pause", "mail", "--who", "bob")
 
-    head, paused, cancelled = run("audit").out.splitlines()
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run("audit").out.splitlines()
 
-    assert head.split() == ["when", "action", "subject", "who", "why", "detail"]
-    assert "put" in paused
-    assert "queue mail" in paused
-    assert '"paused":true' in paused
-    assert cancelled.split()[-3:] == [task_id, "ann", "twice"]
+    assert lines[0].split() == ["when", "who", "what"]
+    assert lines[1].split()[-4:] == ["bob", "paused", "queue", "mail"]
+    assert "cancelled task" in lines[2]
+    assert f"{task_id} (t) (twice)" in " ".join(" ".join(lines[2:]).split())
+    assert max(map(len, lines)) <= 80
 
 
 def test_the_log_is_listed_in_pages(run: Run) -> None:
@@ -105,5 +107,6 @@ def test_the_log_is_listed_in_pages(run: Run) -> None:
     rest = run("audit", "--json", "--cursor", first[-1]["id"]).rows
 
     assert "there are more entries; --cursor" in page.err
-    assert page.out.splitlines()[1].split()[-3:] == [ids[2], "ada", "spring"]
+    assert ids[2] in page.out
+    assert ids[0] not in page.out
     assert [entry["task_id"] for entry in [*first, *rest]] == ids[::-1]

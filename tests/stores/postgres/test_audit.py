@@ -56,7 +56,7 @@ async def test_what_cannot_be_logged_is_not_done(
 async def test_going_down_and_up_keeps_every_line(store: PostgresStore, connections: Connections) -> None:
     task_id = await enqueue_one(store)
     await cancel(store, task_id)
-    await store.put(QueueSettings(name="mail", paused=True), OPERATOR)
+    await store.put(QueueSettings(name="mail", stripes=2), OPERATOR)
     await store.remove(QueueSettings, "mail", OPERATOR)
     cancelled, put, removed = await all_records(store, Audit)
 
@@ -64,7 +64,11 @@ async def test_going_down_and_up_keeps_every_line(store: PostgresStore, connecti
     below = await execute(connections, LINES_BELOW)
     await store.migrate()
 
-    assert below == [(task_id, ""), (NO_TASK, f"queue mail {put.detail}"), (NO_TASK, "queue mail")]
+    assert below == [
+        (task_id, cancelled.detail),
+        (NO_TASK, f"queue mail {put.detail}"),
+        (NO_TASK, "queue mail"),
+    ]
     lines = await all_records(store, Audit)
     assert lines[0] == cancelled
     assert [line.id for line in lines] == [cancelled.id, put.id, removed.id]

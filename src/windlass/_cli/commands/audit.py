@@ -5,7 +5,7 @@ from datetime import datetime
 
 import click
 
-from ..._documents.audit import audit_document
+from ..._documents.audit import audit_document, summary
 from ..._model.filter import MAX_PAGE, Page
 from ..._model.record import Audit
 from ..command import Cli, Command, on_store
@@ -21,7 +21,8 @@ from ..text import ago
 async def audit(cli: Cli, limit: int, cursor: str | None) -> None:
     """List the audit log, newest first.
 
-    It records who changed which task, queue, limit, schedule, alert or key, and why.
+    It records who changed which task, queue, limit, schedule, alert or key, and why. With --json, a
+    discarded task's entry has its payload, with secrets masked, and its error.
     """
     found = await cli.operator.audit(Page(limit=limit, cursor=cursor, newest_first=True))
     now = await cli.operator.now()
@@ -33,9 +34,10 @@ async def audit(cli: Cli, limit: int, cursor: str | None) -> None:
 def _columns(now: datetime) -> Sequence[Column[Audit]]:
     return (
         Column("when", lambda entry: ago(entry.at, now)),
-        Column("action", lambda entry: entry.action),
-        Column("subject", lambda entry: entry.task_id or entry.subject),
         Column("who", lambda entry: entry.who, elastic=True),
-        Column("why", lambda entry: entry.why, elastic=True),
-        Column("detail", lambda entry: entry.detail, elastic=True, optional=True),
+        Column("what", _what, elastic=True, wraps=True),
     )
+
+
+def _what(entry: Audit) -> str:
+    return f"{summary(entry)} ({entry.why})" if entry.why else summary(entry)

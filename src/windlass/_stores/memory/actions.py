@@ -18,7 +18,7 @@ def act(tables: Tables, action: Action, task: Task, now: datetime) -> bool:
     """Apply an action if the task's state permits it, and audit it; return whether it was applied."""
     applied = _apply(tables, action, task, now)
     if applied:
-        tables.audits.append(audited(action, task.id, now))
+        tables.audits.append(audited(action, task, now))
     return applied
 
 

@@ -280,8 +280,10 @@ class MemoryStore:
         self, record: Record, by: By | None = None, expected: Record | UnsetType | None = UNSET
     ) -> None:
         with self._locked() as (tables, now):
+            before: Record | None
             if isinstance(record, QueueSettings):
-                check_expected(record, expected, tables.queues.get(record.name))
+                before = tables.queues.get(record.name)
+                check_expected(record, expected, before)
                 tables.queues[record.name] = record
                 tables.relayout([record.name])
                 tables.wake_queue(record.name)
@@ -293,7 +295,7 @@ class MemoryStore:
             else:
                 raise refusals.written_by_itself(record)
             if by is not None:
-                tables.audits.append(audited_put(record, by, now))
+                tables.audits.append(audited_put(before, record, by, now))
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
         with self._locked() as (tables, now):

@@ -54,8 +54,10 @@ def put(
     """
     moved: Collection[str | None] = ()
     yield from fetch("lock_record", KINDS.get(type(record), "queue"), record.name)
-    if expected is not UNSET:
-        check_expected(record, expected, (yield from _stored(type(record), record.name)))
+    before: Record | None = None
+    if by is not None or expected is not UNSET:
+        before = yield from _stored(type(record), record.name)
+        check_expected(record, expected, before)
     if isinstance(record, QueueSettings):
         moved = yield from _put_queue(clock, record)
     elif isinstance(record, Limit):
@@ -63,7 +65,7 @@ def put(
     else:
         yield from fetch("put_record", KINDS[type(record)], record.name, _encoder.encode(record).decode())
     if by is not None:
-        yield from write_audit([audited_put(record, by, (yield from value("now", clock)))])
+        yield from write_audit([audited_put(before, record, by, (yield from value("now", clock)))])
     return moved
 
 

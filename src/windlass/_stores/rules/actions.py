@@ -48,7 +48,7 @@ def apply(
     if done and isinstance(action, Discard):
         yield questions.DeleteDead(done)
     if done:
-        yield questions.WriteAudit([audited(action, task.id, changes.now) for task in done])
+        yield questions.WriteAudit([audited(action, task, changes.now) for task in done])
     return Applied(ids=tuple(task.id for task in done), steps=tuple(changes.steps))
 
 

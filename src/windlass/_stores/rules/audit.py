@@ -1,4 +1,8 @@
-"""Entries of the audit log: what people did, without the secrets in it."""
+"""Entries of the audit log: what people did, without the secrets in it.
+
+`detail` is JSON. Of a new record it is the record; of a change, the changed fields with their values before
+and after; of an action on a task, its type, and for a discard also its payload and its failure.
+"""
 
 import re
 from datetime import datetime, timedelta
@@ -10,47 +14,80 @@ from msgspec.structs import fields
 
 from ..._ids import new_id
 from ..._model.alert import Alert
-from ..._model.filter import Action, By, Replay
+from ..._model.filter import Action, By, Discard, Replay
 from ..._model.key import ApiKey
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import KINDS, Audit, Record, Session, StoredRecord
 from ..._model.schedule import Schedule
-from ..._model.task import TaskId
+from ..._model.task import Task
+from ..._policy.input.redact import redact
 
 MAX_DETAIL = 2_000
 """Characters of a record that an entry repeats."""
 
+MAX_PAYLOAD = 4_000
+"""Characters of a discarded payload that an entry repeats."""
+
+MAX_MESSAGE = 1_000
+
 _NAMES: dict[object, str] = {**KINDS, QueueSettings: "queue", Session: "session"}
-_OMITTED: dict[type[Record], tuple[str, ...]] = {ApiKey: ("hash",), Schedule: ("payload", "next")}
-"""Fields that no entry repeats: everyone with read access sees the log, and payloads may hold secrets."""
+_HIDDEN: dict[type[Record], tuple[str, ...]] = {ApiKey: ("hash",), Schedule: ("payload", "next")}
+"""Fields whose values no entry repeats: everyone with read access sees the log."""
+
+_DERIVED: dict[type[Record], tuple[str, ...]] = {Schedule: ("boost", "since", "declared")}
+"""Fields that follow from others or from the time of the change."""
 
 _HOST = re.compile(r"\w+://(?:[^/?#]*@)?([^/?#]*)")
 
 
-def audited(action: Action, task_id: TaskId, now: datetime) -> Audit:
-    """Describe an action on a task."""
-    edited = isinstance(action, Replay) and action.payload is not None
+def audited(action: Action, task: Task, now: datetime) -> Audit:
+    """Describe an action on a task; of a discard also what is lost with it."""
+    detail: dict[str, Any] = {"type": task.type}
+    if isinstance(action, Replay) and action.payload is not None:
+        detail["edited"] = True
+    if isinstance(action, Discard):
+        detail |= _lost(task)
     return Audit(
         id=new_id(),
         at=now,
         who=action.by.who,
         why=action.by.why,
         action=str(action.__struct_config__.tag),
-        task_id=task_id,
-        detail="with an edited payload" if edited else "",
+        task_id=task.id,
+        detail=_json(detail),
     )
 
 
-def audited_put(record: QueueSettings | StoredRecord, by: By, now: datetime) -> Audit:
-    """Describe a record as it is stored, without its secrets."""
-    kind = type(record)
-    shown: dict[str, Any] = _plain(record)
-    for field in ("name", *_OMITTED.get(kind, ())):
-        shown.pop(field, None)
-    if isinstance(record, Alert) and record.webhook is not None:
-        found = _HOST.match(record.webhook)  # The path of a webhook is often a secret.
-        shown["webhook"] = "" if found is None else found[1]
-    return _entry("put", f"{_NAMES[kind]} {record.name}", by, now, shown)
+def _lost(task: Task) -> dict[str, Any]:
+    payload: Any = redact(msgspec.json.decode(task.payload), task.secret)
+    if len(text := _json(payload)) > MAX_PAYLOAD:
+        payload = _cut(text, MAX_PAYLOAD)
+    lost: dict[str, Any] = {"queue": task.queue, "attempts": task.attempt, "payload": payload}
+    if task.tenant:
+        lost["tenant"] = task.tenant
+    if task.error is not None:
+        lost["error"] = {"type": task.error.type, "message": _cut(task.error.message, MAX_MESSAGE)}
+    return lost
+
+
+def audited_put(before: Record | None, record: QueueSettings | StoredRecord, by: By, now: datetime) -> Audit:
+    """Describe what was changed: paused, resumed, created, or which fields were set."""
+    kind, subject = type(record), f"{_NAMES[type(record)]} {record.name}"
+    if before is None and isinstance(record, QueueSettings):
+        before = QueueSettings(name=record.name)  # These settings apply where none are stored.
+    if before is None:
+        shown = {field: one for field, one in _shown(record).items() if field not in _HIDDEN.get(kind, ())}
+        return _entry("create", subject, by, now, shown)
+    old, new = _shown(before), _shown(record)
+    changes: dict[str, Any] = {
+        field: [old.get(field), new.get(field)]
+        for field in (*new, *(gone for gone in old if gone not in new))
+        if old.get(field) != new.get(field)
+    }
+    if list(changes) == ["paused"]:
+        return _entry("pause" if new["paused"] else "resume", subject, by, now)
+    changes |= {field: None for field in changes if field in _HIDDEN.get(kind, ())}
+    return _entry("set", subject, by, now, changes)
 
 
 def audited_removal(kind: type[Record], name: str, by: By, now: datetime) -> Audit:
@@ -64,10 +101,20 @@ def audited_prune(retention: Retention, by: By, now: datetime) -> Audit:
 
 
 def _entry(action: str, subject: str, by: By, now: datetime, shown: dict[str, Any] | None = None) -> Audit:
-    detail = "" if shown is None else msgspec.json.encode(shown).decode()
-    if len(detail) > MAX_DETAIL:
-        detail = f"{detail[: MAX_DETAIL - 1]}…"
+    detail = "" if shown is None else _cut(_json(shown), MAX_DETAIL)
     return Audit(id=new_id(), at=now, who=by.who, why=by.why, action=action, detail=detail, subject=subject)
+
+
+def _shown(record: Record) -> dict[str, Any]:
+    """The fields of a record that an entry may name; those of nested ordering beside the others."""
+    shown: dict[str, Any] = _plain(record)
+    shown |= shown.pop("ordering", {})
+    for field in ("name", *_DERIVED.get(type(record), ())):
+        shown.pop(field, None)
+    if isinstance(record, Alert) and record.webhook is not None:
+        found = _HOST.match(record.webhook)  # The path of a webhook is often a secret.
+        shown["webhook"] = "" if found is None else found[1]
+    return shown
 
 
 def _plain(value: Any) -> Any:
@@ -75,6 +122,8 @@ def _plain(value: Any) -> Any:
     match value:
         case timedelta():
             return value.total_seconds()
+        case bytes():
+            return value.decode()
         case Struct():
             return {
                 field.name: _plain(one)
@@ -83,3 +132,11 @@ def _plain(value: Any) -> Any:
             }
         case _:
             return value
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

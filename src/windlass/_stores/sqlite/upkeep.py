@@ -124,10 +124,11 @@ def put(
     expected: Record | UnsetType | None,
 ) -> bool:
     """Store a record, replacing the old one; return whether a relayout is unfinished. Raises Conflict."""
-    if expected is not UNSET:
-        check_expected(record, expected, _stored(tx, type(record), record.name))
-    if by is not None:
-        write_audit(tx, [audited_put(record, by, tx.now)])
+    if by is not None or expected is not UNSET:
+        before = _stored(tx, type(record), record.name)
+        check_expected(record, expected, before)
+        if by is not None:
+            write_audit(tx, [audited_put(before, record, by, tx.now)])
     name, body = record.name, as_json(record)
     if isinstance(record, QueueSettings):
         settings = tx.queue_rules.settings.get(name)

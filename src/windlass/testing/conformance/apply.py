@@ -2,13 +2,14 @@
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from ..._model.filter import By, CancelTasks, Discard, Filter, Replay
 from ..._model.lease import Claimed
 from ..._model.record import Audit
 from ..._model.state import State
-from .steps import OPERATOR, Ending, ManualWorker, StoreTest, a_task, bury, complete, some_tasks, stop
+from .steps import BOOM, OPERATOR, Ending, ManualWorker, StoreTest, a_task, bury, complete, some_tasks, stop
 
 
 class TestCancel(StoreTest):
@@ -164,8 +165,31 @@ class TestAudit(StoreTest):
 
         (line,) = await self.all_records(Audit)
         assert (line.who, line.why, line.action) == ("ada", "by mistake", word)
-        assert (line.task_id, line.at, line.detail) == (held.task.id, self.clock.now(), "")
+        assert (line.task_id, line.at) == (held.task.id, self.clock.now())
+        assert msgspec.json.decode(line.detail)["type"] == held.task.type
         assert line.id
+
+    @pytest.mark.parametrize("by_filter", [False, True])
+    async def test_a_discard_keeps_the_masked_payload_and_the_failure(
+        self, worker: ManualWorker, *, by_filter: bool
+    ) -> None:
+        held = await self.enqueue_and_claim(
+            worker, payload=b'{"to":"ada","card":"4242"}', secret=("card",), tenant="acme", queue="mail"
+        )
+        await self.settle_now(bury(held))
+        where = Filter(queues=("mail",)) if by_filter else Filter(ids=(held.task.id,))
+
+        await self.store.apply(Discard(by=OPERATOR), where, limit=10)
+
+        (line,) = await self.all_records(Audit)
+        assert msgspec.json.decode(line.detail) == {
+            "type": held.task.type,
+            "queue": "mail",
+            "tenant": "acme",
+            "attempts": 1,
+            "payload": {"to": "ada", "card": "[secret]"},
+            "error": {"type": BOOM.type, "message": BOOM.message},
+        }
 
     async def test_each_task_has_an_entry_in_order(self) -> None:
         ids = [await self.enqueue_one() for _ in range(5)]

@@ -241,7 +241,11 @@ class TestAuditedRecords(StoreTest):
 
         put, gone = await self.all_records(Audit)
         assert removed
-        assert (put.action, put.who, put.why) == ("put", "ada", "too much mail")
+        assert (put.action, put.who, put.why) == (
+            "set" if isinstance(record, QueueSettings) else "create",
+            "ada",
+            "too much mail",
+        )
         assert (gone.action, gone.who, gone.why) == ("remove", "bob", "")
         assert gone.at - put.at == timedelta(seconds=1)
         assert put.subject == gone.subject
@@ -249,14 +253,26 @@ class TestAuditedRecords(StoreTest):
         assert (put.task_id, gone.task_id, gone.detail) == (None, None, "")
         assert put.detail.startswith("{")
 
-    async def test_an_entry_names_the_record_and_its_new_value(self) -> None:
-        await self.store.put(QueueSettings(name="mail", paused=True), OPERATOR)
+    async def test_an_entry_tells_a_pause_from_a_change_and_shows_both_values(self) -> None:
+        for settings in (
+            QueueSettings(name="mail", paused=True),
+            QueueSettings(name="mail"),
+            QueueSettings(name="mail", stripes=4),
+            QueueSettings(name="mail", stripes=4),
+        ):
+            await self.store.put(settings, OPERATOR)
         await self.store.put(Limit(name="calls", rate=0.5, by="tenant"), OPERATOR)
+        await self.store.put(Limit(name="calls", rate=0.5, running=3), OPERATOR)
 
-        paused, limited = await self.all_records(Audit)
-        assert (paused.subject, limited.subject) == ("queue mail", "limit calls")
-        assert '"paused":true' in paused.detail
-        assert '"by":"tenant","rate":0.5' in limited.detail
+        lines = [(line.action, line.subject, line.detail) for line in await self.all_records(Audit)]
+        assert lines == [
+            ("pause", "queue mail", ""),
+            ("resume", "queue mail", ""),
+            ("set", "queue mail", '{"stripes":[1,4]}'),
+            ("set", "queue mail", "{}"),
+            ("create", "limit calls", '{"by":"tenant","rate":0.5}'),
+            ("set", "limit calls", '{"running":[null,3],"by":["tenant",null]}'),
+        ]
 
     @every_audited_kind
     async def test_changes_without_an_operator_are_not_logged(

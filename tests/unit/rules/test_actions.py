@@ -68,7 +68,7 @@ def test_replay_makes_a_task_ready_with_all_its_attempts() -> None:
 
     task = tables.tasks["a"]
     assert (task.state, task.attempt, task.payload, task.run_at) == (State.READY, 0, b"[1]", tables.now)
-    assert (task.cancel_requested, tables.audits[0].detail) == (False, "with an edited payload")
+    assert (task.cancel_requested, tables.audits[0].detail) == (False, '{"type":"mail.send","edited":true}')
 
 
 def test_of_two_dead_tasks_with_one_fingerprint_only_the_first_is_replayed() -> None:

@@ -24,7 +24,7 @@ ANN = By(who="ann", why="too much mail")
 READS = {
     *(
         (Operator, name)
-        for name in ("task", "attempts", "find", "every", "count", "workers", "queues", "audit")
+        for name in ("task", "attempts", "find", "every", "count", "workers", "queues", "types", "audit")
     ),
     *((Operator, name) for name in ("now", "check", "migrations")),
     *((Keys, name) for name in ("list",)),

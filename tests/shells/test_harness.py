@@ -58,6 +58,60 @@ def test_schedules_fire_by_the_tests_clock(harness: Harness, app: App) -> None:
     assert [before, harness.run_until_idle(), harness.run_until_idle()] == [0, 1, 0]
 
 
+def test_a_schedule_begins_without_a_run_before(harness: Harness, app: App) -> None:
+    @app.task(name="tick", schedule="10m")
+    def tick() -> None: ...
+
+    harness.advance("10m")
+
+    assert harness.run_until_idle() == 1
+
+
+def test_every_tick_on_the_way_is_fired(harness: Harness, app: App) -> None:
+    @app.task(name="tick", schedule="10m")
+    def tick() -> None: ...
+
+    app.schedule("hourly", tick, "0 * * * *")
+    began = harness.clock.now()
+
+    harness.advance("1h")
+
+    assert harness.clock.now() - began == timedelta(hours=1)
+    assert [task.created_at - began for task in harness.tasks(tick)] == [
+        *(timedelta(minutes=number) for number in (10, 20, 30, 40, 50)),
+        *[timedelta(minutes=60)] * 2,
+    ]
+    assert harness.run_until_idle() == 7
+
+
+def test_a_paused_schedule_does_not_fire(harness: Harness, app: App) -> None:
+    @app.task(name="tick", schedule="10m")
+    def tick() -> None: ...
+
+    app.setup()
+    app.sync_operator.schedules.pause("tick")
+    harness.advance("1h")
+
+    assert harness.tasks(tick) == []
+
+
+def test_too_many_ticks_are_refused(harness: Harness, app: App) -> None:
+    @app.task(name="tick", schedule="1s")
+    def tick() -> None: ...
+
+    with pytest.raises(AssertionError, match=r"more than 10,000 ticks .* pause"):
+        harness.advance("30d")
+
+
+async def test_the_clock_is_advanced_in_an_event_loop_too(harness: Harness, app: App) -> None:
+    @app.task(name="tick", schedule="10m")
+    async def tick() -> None: ...
+
+    harness.advance("30m")
+
+    assert await harness.arun_until_idle() == 3
+
+
 def test_the_exception_of_a_handler_is_raised(harness: Harness, app: App) -> None:
     class OutOfStock(Exception):
         pass

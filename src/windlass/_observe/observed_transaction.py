@@ -1,9 +1,9 @@
 """Observed transactions and joins: they record what was written, for events when it is committed."""
 
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
@@ -94,12 +94,19 @@ class ObservedJoin(Struct):
 def _then(result: T | Awaitable[T], record: Callable[[T], None]) -> T | Awaitable[T]:
     """Record a result now, or once it has been awaited."""
     if isinstance(result, Awaitable):
-        return _awaited(result, record)
+        return _Recorded(result, record)
     record(result)
     return result
 
 
-async def _awaited(result: Awaitable[T], record: Callable[[T], None]) -> T:
-    value = await result
-    record(value)
-    return value
+class _Recorded(Generic[T]):
+    """Records a result once it has been awaited. Unlike a coroutine, one that never is causes no warning."""
+
+    def __init__(self, result: Awaitable[T], record: Callable[[T], None]) -> None:
+        self._result = result
+        self._record = record
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        value = yield from self._result.__await__()
+        self._record(value)
+        return value

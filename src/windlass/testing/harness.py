@@ -2,23 +2,29 @@
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from .._keeper.schedules import Ticker
 from .._model.filter import Dimension, Filter
+from .._model.schedule import Schedule
 from .._model.state import State
 from .._model.task import Task
 from .._policy.input.options import parse_duration
-from .._stores.memory import MemoryStore
+from .._policy.ticks import ticks
+from .._store.protocol import all_records
 from .._worker.settings import WorkerSettings
 from ..app import App
 from ..tasktype import TaskType
 from .clock import ManualClock
+from .harness_store import HarnessStore
 
 _MAX_ROUNDS = 10_000
+_MAX_TICKS = 10_000
 
 
 class Harness:
@@ -57,8 +63,35 @@ class Harness:
         )
 
     def advance(self, by: timedelta | float | str) -> None:
-        """Advance the clock. Tasks that become due run in the next `run_until_idle`."""
-        self.clock.advance(parse_duration(by, "advance"))
+        """Advance the clock, firing every tick of a schedule on the way, at its time.
+
+        What becomes due, tasks of ticks included, runs in the next `run_until_idle`; so a schedule with
+        overlap="skip" fires once, unless the clock is advanced tick by tick.
+        """
+        until = self.clock.now() + parse_duration(by, "advance")
+        with ThreadPoolExecutor(1) as beside:  # The test may have an event loop.
+            beside.submit(asyncio.run, self._advance(until)).result()
+
+    async def _advance(self, until: datetime) -> None:
+        await self.app.open()  # Stores the declared schedules.
+        ticker = Ticker(self.app.store)
+        await ticker.fire_due()  # Begins them.
+        for instant in [*await self._ticks(until), until]:
+            self.clock.advance(instant - self.clock.now())
+            await ticker.fire_due()
+
+    async def _ticks(self, until: datetime) -> list[datetime]:
+        """Return the instants of all ticks from now on, in order."""
+        now = self.clock.now()
+        schedules = [one for one in await all_records(self.app.store, Schedule) if not one.paused]
+        found = [islice(ticks(one, now, until), _MAX_TICKS + 1) for one in schedules]
+        instants = [instant for one in found for instant in one]
+        if len(instants) > _MAX_TICKS:
+            raise AssertionError(
+                f"more than {_MAX_TICKS:,} ticks are due until {until}; advance by less, or pause schedules "
+                f"that this test is not about: app.sync_operator.schedules.pause(name)"
+            )
+        return sorted(set(instants))
 
     def tasks(self, of: TaskType[Any, Any, Any] | str | None = None, *states: State) -> list[Task]:
         """Return the tasks in the store, oldest first: of one type, in these states, or all."""
@@ -88,7 +121,7 @@ class Harness:
 def harness(app: App) -> Iterator[Harness]:
     """Run a block with the app on a new memory store and a manual clock; restore its own store afterwards."""
     clock = ManualClock()
-    before = app.use_store(MemoryStore(clock=clock))
+    before = app.use_store(HarnessStore(clock=clock))
     try:
         yield Harness(app, clock)
     finally:

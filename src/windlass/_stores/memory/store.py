@@ -81,6 +81,10 @@ class MemoryStore:
     # -- enqueue -------------------------------------------------------------------------------------
 
     async def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
+        return self.admit(batch)
+
+    def admit(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
+        """Enqueue, in any thread and without an event loop."""
         with self._locked() as (tables, now):
             enqueued = tables.admit(batch, now)
             tables.wake(new.id for new in batch)

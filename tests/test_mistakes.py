@@ -12,8 +12,7 @@ from datetime import timedelta
 import pytest
 
 from tests.system.mistakes import MISTAKES, Distortion, Rewrite
-from windlass import INJECTED, App, Context, WorkerSettings, chain
-from windlass._keeper.keeper import rescue_silent
+from windlass import INJECTED, App, Context, State, WorkerSettings, chain
 from windlass._model.limit import Limit
 from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
@@ -89,11 +88,23 @@ async def lose_a_worker(store: Store, clock: ManualClock) -> object:
     task_id = await enqueue_one(store, queue="lost")
     held = await silent.claim_one("lost")
     clock.advance(2 * LEASE)
-    keeper = await worker_on(store, "keeper")
-    await rescue_silent(store, keeper.session, lambda _: lambda _attempt, _draw: timedelta(0))
+    await keep_until_rescued(store, task_id)
     rescued = await load(store, task_id)
-    await keeper.claim(1, "lost")
+    clock.advance(timedelta(hours=1))  # longer than any backoff
+    await store.promote(10)
+    other = await worker_on(store, "other")
+    await other.claim_one("lost")
     return rescued.attempt, await settle(store, complete(held))
+
+
+async def keep_until_rescued(store: Store, task_id: str) -> None:
+    """Run a keeper until this task runs no more."""
+    keeping = asyncio.create_task(App(store).keeper().run())
+    async with asyncio.timeout(10):
+        while (await load(store, task_id)).state is State.RUNNING:  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0)
+    keeping.cancel()
+    await asyncio.wait([keeping])
 
 
 async def lose_a_claim(store: Store) -> object:

@@ -96,7 +96,7 @@ class App:
         who = identity or process_identity()
         self._loop = LoopThread()
         self._metrics: Metrics | None = None
-        self.builder = TaskBuilder(self._declarations.orderings, enqueued_by=who)
+        self.builder = TaskBuilder(enqueued_by=who)
         self.client = Client(self.store, self.builder)
         self.operator = Operator(self.store, By(who=who))
         self.sync_client = SyncClient(self.client, self._loop)
@@ -320,17 +320,16 @@ class App:
     async def open(self) -> None:
         """Connect to the store and publish what is declared. Workers and servers do it by themselves.
 
-        Clients and operators only connect (`store.open`): they publish nothing, and rank tasks by what is
-        declared here, not by what an operator has set.
+        Clients and operators only connect (`store.open`): they publish nothing.
         """
         await self.store.open()
         await self.publish()
 
     async def publish(self) -> None:
-        """Write to the store what is declared and new or changed; learn how the store orders its queues."""
+        """Write to the store what is declared and new or changed."""
         await self._declarations.publish(self.store, self.types)
         await publish_types(self.store, self.types.values(), self.retention)
-        await self.schedules.publish(self.store, self.builder.ordering)
+        await self.schedules.publish(self.store)
 
     def use_store(self, store: str | Store) -> Store:
         """Use another store from now on; returns the one used so far, which stays open. For tests."""

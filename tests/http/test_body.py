@@ -216,7 +216,7 @@ class TestValues:
         [
             {"id": "x"}, {"id": ""}, {"id": "A" * 36}, {"root": "x"},
             {"type": ""}, {"type": "x" * 513}, {"queue": ""},
-            {"tenant": "x" * 513}, {"priority": 101}, {"priority": -(1 << 62)}, {"boost": 1 << 60},
+            {"tenant": "x" * 513}, {"priority": 101}, {"priority": -(1 << 62)},
             {"max_attempts": 0}, {"max_attempts": 1 << 40}, {"delay": 1e300}, {"timeout": 1e12},
             {"run_at": "2026-01-01T00:00:00"}, {"run_at": "0001-01-01T00:00:00+14:00"},
             {"run_at": "2026-01-01T00:00:00Z", "delay": 1}, {"idempotency_for": 1e300},

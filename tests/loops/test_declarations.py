@@ -140,13 +140,12 @@ async def test_a_restart_writes_nothing(store: Store) -> None:
 
 async def test_priorities_age_as_the_store_has_it(store: Store) -> None:
     await shop(store, ageing="1m").open()
-    await App(store).operator.set_queue("mail", ageing="1h")
     app = shop(store, ageing="1m")
-    assert app.builder.ordering("mail").ageing == timedelta(minutes=1)
 
-    await app.open()
+    await App(store).operator.set_queue("mail", ageing="1h")
+    sent = await app.client.send("welcome", queue="mail", priority=2)
 
-    assert app.builder.ordering("mail").ageing == timedelta(hours=1)
+    assert (await sent.task()).boost == 2 * 3_600_000
 
 
 @pytest.mark.parametrize(

@@ -75,12 +75,7 @@ async def test_a_schedule_of_its_own_says_payload_and_options(store: MemoryStore
 
     schedule = await only(app)
     assert (schedule.name, schedule.payload, schedule.every) == ("eu", b'{"region":"eu"}', HOUR)
-    assert (schedule.queue, schedule.tenant, schedule.priority, schedule.boost) == (
-        "slow",
-        "acme",
-        5,
-        300_000,
-    )
+    assert (schedule.queue, schedule.tenant, schedule.priority) == ("slow", "acme", 5)
     assert (schedule.max_attempts, schedule.timeout, schedule.secret) == (2, timedelta(minutes=1), ("key",))
     assert (schedule.missed, schedule.at_most, schedule.overlap) == (Missed.ALL, 3, Overlap.SKIP)
 

@@ -1,14 +1,11 @@
 """Tasks built from a type, a payload and options."""
 
-from datetime import timedelta
-
 import pytest
 from msgspec.structs import replace
 
 from windlass._client.builder import TaskBuilder, checked_payload
 from windlass._handler.spec import HandlerSpec
 from windlass._model.options import Defaults
-from windlass._model.queue import Ordering
 from windlass._policy.backoff import Backoff
 from windlass.errors import InvalidPayload
 
@@ -28,7 +25,7 @@ def without_id(task: object) -> object:
 
 @pytest.mark.parametrize("unique", [False, True])
 def test_a_plain_task_is_what_building_it_without_options_gives(unique: bool) -> None:
-    builder = TaskBuilder({}, enqueued_by="me", trace=TRACE)
+    builder = TaskBuilder(enqueued_by="me", trace=TRACE)
     spec = spec_of(Defaults(queue="mail", priority=3, max_attempts=2, unique=unique, secret=("name",)))
     payloads = [b'{"name":"%d"}' % n for n in range(3)]
 
@@ -40,20 +37,8 @@ def test_a_plain_task_is_what_building_it_without_options_gives(unique: bool) ->
     assert all(task.root == task.id for task in plain)
 
 
-def test_a_plain_task_heeds_how_its_queue_is_ordered_now() -> None:
-    orderings = {"mail": Ordering()}
-    builder = TaskBuilder(orderings, trace=TRACE)
-    spec = spec_of(Defaults(queue="mail", priority=3))
-    strict = builder.plain(spec, b"{}")
-
-    orderings["mail"] = Ordering(ageing=timedelta(seconds=1))
-    aged = builder.plain(spec, b"{}")
-
-    assert strict.boost > aged.boost == 3_000
-
-
 def test_each_plain_task_starts_a_trace_of_its_own_where_none_is_current() -> None:
-    builder = TaskBuilder({})
+    builder = TaskBuilder()
     spec = spec_of(Defaults())
 
     traces = {builder.plain(spec, b"{}").trace for _ in range(3)}
@@ -63,7 +48,7 @@ def test_each_plain_task_starts_a_trace_of_its_own_where_none_is_current() -> No
 
 @pytest.mark.parametrize("unique", [False, True])
 def test_more_of_the_same_request_differ_in_id_and_payload_alone(unique: bool) -> None:
-    builder = TaskBuilder({}, enqueued_by="me", trace=TRACE)
+    builder = TaskBuilder(enqueued_by="me", trace=TRACE)
     spec = spec_of(Defaults(unique=unique))
     first = builder.build("greet", b'{"name":"a"}', {"tenant": "acme", "delay": 60}, spec)
 

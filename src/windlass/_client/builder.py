@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from .._handler.spec import HandlerSpec
 from .._ids import new_id, new_ids
 from .._model.options import Defaults, Options
-from .._model.queue import Ordering
 from .._model.task import NewTask, TaskId, synthetic_trace
 from .._observe.tracing import inherited_trace
 from .._policy.input import keys
@@ -18,7 +17,6 @@ from .._policy.input.new_task import Origin, group, new_step, new_task
 from .._policy.input.payload import encode_payload, parse_payload
 from ..errors import InvalidOption
 
-STRICT = Ordering()
 _NO_DEFAULTS = Defaults()
 
 
@@ -33,21 +31,14 @@ def checked_payload(text: str | bytes, spec: HandlerSpec | None) -> bytes:
 class TaskBuilder:
     """Builds tasks for one origin.
 
-    `orderings` are the settings of the queues that have any. `enqueued_by` and `trace` are recorded on each
-    task; without a trace, a task continues the trace that is current where it is built, or starts one.
+    `enqueued_by` and `trace` are recorded on each task; without a trace, a task continues the trace that is
+    current where it is built, or starts one.
     """
 
-    def __init__(
-        self, orderings: Mapping[str, Ordering], *, enqueued_by: str = "", trace: str | None = None
-    ) -> None:
-        self.orderings = orderings
+    def __init__(self, *, enqueued_by: str = "", trace: str | None = None) -> None:
         self._enqueued_by = enqueued_by
         self._trace = trace
-        self._plain: dict[str, tuple[Ordering, NewTask]] = {}
-
-    def ordering(self, queue: str) -> Ordering:
-        """How a queue orders its tasks: by strict priority unless its settings say otherwise."""
-        return self.orderings.get(queue, STRICT)
+        self._plain: dict[str, NewTask] = {}
 
     def origin(self) -> Origin:
         """What a task built here and now records of where it comes from."""
@@ -56,7 +47,7 @@ class TaskBuilder:
     def step(self, type: str, payload: bytes, options: Options, spec: HandlerSpec | None = None) -> Step:
         """Build a step from an encoded payload; what the options leave out is as `spec` declares it."""
         defaults = _NO_DEFAULTS if spec is None else spec.defaults
-        return new_step(type, payload, defaults, options, id=new_id(), ordering=self.ordering)
+        return new_step(type, payload, defaults, options, id=new_id())
 
     def task(self, step: Step, options: Options | None = None) -> NewTask:
         """Build the first task of a request from a step, which can be used any number of times.
@@ -82,13 +73,11 @@ class TaskBuilder:
 
     def plain(self, spec: HandlerSpec, payload: bytes) -> NewTask:
         """Build a task of a declared type without options: all but id, payload and trace is built once."""
-        ordering = self.ordering(spec.defaults.queue)
         known = self._plain.get(spec.name)
-        if known is None or known[0] is not ordering:  # An operator may change how the queue is ordered.
-            task = self.build(spec.name, payload, {}, spec)
-            self._plain[spec.name] = ordering, task
+        if known is None:
+            task = self._plain[spec.name] = self.build(spec.name, payload, {}, spec)
             return task
-        return _copy(known[1], new_id(), payload, self._current_trace())
+        return _copy(known, new_id(), payload, self._current_trace())
 
     def more_like(self, first: NewTask, payloads: Sequence[bytes]) -> list[NewTask]:
         """Build tasks like the first, which has neither key nor chain, with other ids and payloads."""

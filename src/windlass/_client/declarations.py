@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 from .._handler.spec import HandlerSpec
 from .._model.alert import Alert
 from .._model.limit import Limit
-from .._model.queue import Ordering, QueueSettings
+from .._model.queue import QueueSettings
 from .._model.record import Declaration, Record
 from .._policy.input.options import checked_name
 from .._policy.order.limit_options import LimitOptions, check_field, new_limit
@@ -32,13 +32,11 @@ class Declarations:
         self._queues: dict[str, QueueChanges] = {}
         self._limits: dict[str, Limit] = {}
         self._alerts: dict[str, Alert] = {}
-        self.orderings: dict[str, Ordering] = {}  # as declared, then as the store has them
 
     def queue(self, name: str, options: QueueChanges) -> None:
         """Declare settings of a queue; what is not given is as an operator has set it."""
         settings = changed_queue(QueueSettings(name=checked_name(name, "queue")), options)
         self._queues[name] = exact(settings, options)
-        self.orderings[name] = settings.ordering
 
     def limit(self, name: str, options: LimitOptions, types: Mapping[str, HandlerSpec]) -> None:
         """Declare a limit; raises InvalidOption if it is invalid or the name is taken by another."""
@@ -56,17 +54,16 @@ class Declarations:
             )
 
     async def publish(self, store: Store, types: Mapping[str, HandlerSpec]) -> None:
-        """Store what is new or has changed, and learn how the store orders its queues."""
+        """Store what is new or has changed."""
         for limit in self._limits.values():
             check_limit(limit, types)  # its type may have been declared after it
-        queues = {settings.name: settings for settings in await list_records(store, QueueSettings)}
         if self._queues or self._limits or self._alerts:
             published = {one.name: one.body for one in await list_records(store, Declaration)}
             for name, options in self._queues.items():
                 key, body = f"queue/{name}", _body(options)
                 if published.get(key) != body:
                     change = partial(_redeclared, name, options, published.get(key))
-                    queues[name] = await change_record(store, QueueSettings, name, change)
+                    await change_record(store, QueueSettings, name, change)
                     await store.put(Declaration(name=key, body=body))
             declared: dict[str, tuple[Record, str]] = {}
             for limit in self._limits.values():
@@ -78,7 +75,6 @@ class Declarations:
                 if published.get(key) != body:
                     await store.put(record)
                     await store.put(Declaration(name=key, body=body))
-        self.orderings |= {name: settings.ordering for name, settings in queues.items()}
 
 
 def exact(settings: QueueSettings, options: QueueChanges) -> QueueChanges:

@@ -12,14 +12,12 @@ from .._handler.spec import HandlerSpec
 from .._ids import new_id
 from .._model.filter import By
 from .._model.options import Options
-from .._model.queue import Ordering, QueueSettings
 from .._model.record import Declaration
 from .._model.schedule import Schedule, ScheduleOptions, ScheduleTiming, Tick
 from .._model.task import TaskId
 from .._policy.input.chain import Step
 from .._policy.input.payload import encode_payload
 from .._policy.input.quote import quoted, suggestion
-from .._policy.order.priority import boost
 from .._policy.schedule import new_schedule, same_rule, triggered_task
 from .._policy.ticks import next_tick, ticks
 from .._store.protocol import Store
@@ -102,9 +100,7 @@ class Schedules:
         _check(options, ScheduleOptions.__annotations__)
         given: dict[str, Any] = {**options}
         timing: Any = {key: given.pop(key) for key in ScheduleTiming.__annotations__ if key in given}
-        queues = await list_records(self._store, QueueSettings)
-        orderings = {settings.name: settings.ordering for settings in queues}
-        step = TaskBuilder(orderings).step(type, payload, cast("Options", given), spec)
+        step = TaskBuilder().step(type, payload, cast("Options", given), spec)
         return new_schedule(name, step, rule, timing)
 
     async def put(self, schedule: Schedule, *, instead: bool = False) -> Schedule:
@@ -200,14 +196,13 @@ class DeclaredSchedules:
         if self._schedules.setdefault(name, schedule) is not schedule:
             raise InvalidOption(f"the schedule {name!r} is already declared on this app; choose another name")
 
-    async def publish(self, store: Store, ordering: Callable[[str], Ordering]) -> None:
+    async def publish(self, store: Store) -> None:
         """Store what is new or has changed. Schedules that other programs declared stay as they are."""
         if not self._schedules:
             return
         published = set(await list_records(store, Declaration))
         schedules = Schedules(store)
-        for declared in self._schedules.values():
-            schedule = replace(declared, boost=boost(declared.priority, ordering(declared.queue)))
+        for schedule in self._schedules.values():
             declaration = Declaration(name=f"schedule/{schedule.name}", body=digest_of(schedule))
             if declaration not in published:
                 await schedules.put(schedule, instead=True)

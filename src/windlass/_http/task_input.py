@@ -89,7 +89,7 @@ class InputBuilder:
         self._types = app.types
         self._caller = request.caller
         trace = trace_from_header(header(request.http, b"traceparent")) or app.builder.origin().trace
-        self._builder = TaskBuilder(app.builder.orderings, enqueued_by=self._caller.name, trace=trace)
+        self._builder = TaskBuilder(enqueued_by=self._caller.name, trace=trace)
 
     def task(self, body: TaskInput) -> NewTask:
         """Build a task with the chain that follows it."""

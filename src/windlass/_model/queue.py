@@ -11,6 +11,9 @@ from .state import State
 STRICT_MS = 1 << 44
 """Head start of one priority under strict order: five centuries, and a rank still fits in 53 bits."""
 
+MAX_AGEING = timedelta(days=366)
+"""The ranks of queues with ageing and of queues in strict order are then far apart."""
+
 MAX_STRIPES = 64
 MAX_WEIGHT = 100
 

@@ -63,7 +63,6 @@ class Schedule(Struct, frozen=True, gc=False, kw_only=True):
     queue: str = DEFAULT_QUEUE
     tenant: str = ""
     priority: int = 0
-    boost: int = 0
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     timeout: timedelta | None = None
     unique: bool = False  # from the type: equal tasks are refused, whatever enqueued them

@@ -48,8 +48,7 @@ class NewTask(Struct, frozen=True, gc=False, kw_only=True):
     """A validated task, ready to be stored.
 
     `run_at` and `delay` exclude each other; with neither, the task is due at once. Stores refuse a `run_at`
-    before 1970 and one, or a delay, of more than ten years from now. `boost` is the head start of its
-    priority in milliseconds: stores sort by `run_at - boost`, lowest first.
+    before 1970 and one, or a delay, of more than ten years from now.
     """
 
     id: TaskId
@@ -59,7 +58,6 @@ class NewTask(Struct, frozen=True, gc=False, kw_only=True):
     queue: str = DEFAULT_QUEUE
     tenant: str = ""  # "": no tenant
     priority: int = 0
-    boost: int = 0
     run_at: datetime | None = None
     delay: timedelta | None = None
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
@@ -97,7 +95,7 @@ class Task(Struct, frozen=True, gc=False):
     queue: str
     tenant: str
     priority: int
-    boost: int
+    boost: int  # head start of its priority in milliseconds, by its queue's ageing when it became ready
     state: State
     attempt: int  # counted attempts, including the running one
     max_attempts: int

@@ -158,7 +158,7 @@ class Twins(RandomSteps):
     ) -> MultipleResults[Lease]:
         """Many tasks of many ranks, to compare the order."""
         self._open(session)
-        plain = ("queue", "boost", "type", "delay")
+        plain = ("queue", "priority", "type", "delay")
         self._enqueue(*(self._wish(**{name: one[name] for name in plain if name in one}) for one in batch))
         return multiple(*(lease for limit in limits for lease in self._claim(session, limit, *queues)))
 

@@ -71,7 +71,7 @@ async def test_with_a_floor_nothing_is_missed(store: PostgresStore) -> None:
     await settle(store, *[complete(one) for one in await worker.claim(2, "q")])
     floors = store._claimer._fifo._starts
     floors._active, floors._next_whole = True, float("inf")
-    urgent = a_task(queue="q", boost=10_000)
+    urgent = a_task(queue="q", priority=1)
     await store.enqueue([urgent])
 
     passed_over = await worker.claim(2, "q")

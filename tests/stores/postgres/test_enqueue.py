@@ -39,7 +39,6 @@ async def test_every_way_in_keeps_every_field(store: PostgresStore, size: int) -
         queue="q",
         tenant="acme",
         priority=3,
-        boost=7,
         delay=timedelta(hours=1),
         max_attempts=5,
         timeout=timedelta(seconds=9),

@@ -254,7 +254,6 @@ async def test_every_field_arrives_as_it_was(store: PostgresStore, caller: Calle
         queue=AWKWARD,
         tenant=AWKWARD,
         priority=-7,
-        boost=2**40,
         max_attempts=9,
         timeout=timedelta(days=2, microseconds=5),
         next=b'[{"\\"":1}]',
@@ -275,7 +274,7 @@ async def test_every_field_arrives_as_it_was(store: PostgresStore, caller: Calle
 
     assert (task.type, task.queue, task.tenant, task.trace, task.result_into) == (AWKWARD,) * 5
     assert (task.payload, task.next, task.run_at, task.timeout) == (payload, new.next, run_at, new.timeout)
-    assert (task.priority, task.boost, task.max_attempts) == (-7, 2**40, 9)
+    assert (task.priority, task.boost, task.max_attempts) == (-7, -7 * 2**44, 9)
     assert (task.secret, task.idempotency_key, task.fingerprint) == (new.secret, AWKWARD, AWKWARD)
     assert task.state is State.SCHEDULED
     assert (other.root, other.next, other.timeout, other.trace) == (new.id, None, None, None)

@@ -125,7 +125,7 @@ async def test_completing_and_claiming_in_one_goes_through_all_stripes(
 
 async def test_order_holds_within_a_stripe(store: PostgresStore, ageing: Ageing) -> None:
     await stripe(store, 4, ageing)
-    batch = [task for boost in (0, 5, 2) for task in some_tasks(60, boost=boost)]
+    batch = [task for priority in (0, 5, 2) for task in some_tasks(60, priority=priority)]
     await store.enqueue(batch)
     lies_in = dict(zip([new.id for new in batch], await stripes_of(store, batch), strict=True))
     worker = await worker_on(store)

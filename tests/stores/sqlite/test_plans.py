@@ -113,11 +113,11 @@ def test_selective_filters_go_by_an_index(where: Filter, filled: sqlite3.Connect
 
 
 async def test_a_claim_over_many_queues_is_in_order_over_all(store: SQLiteStore) -> None:
-    batch = [task for n in range(20) for task in some_tasks(3, queue=f"q{n}", boost=n * 7 % 5)]
+    batch = [task for n in range(20) for task in some_tasks(3, queue=f"q{n}", priority=n * 7 % 5)]
     await store.enqueue(batch)
     worker = await worker_on(store)
 
     claimed = await worker.claim(25, *[f"q{n}" for n in range(20)])
 
-    expected = sorted(batch, key=lambda new: (-new.boost, new.id))[:25]
+    expected = sorted(batch, key=lambda new: (-new.priority, new.id))[:25]
     assert [c.task.id for c in claimed] == [new.id for new in expected]

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from tests.unit.samples import HOUR, NOW
 from windlass._model.options import Defaults
-from windlass._model.queue import STRICT_MS, Ordering
 from windlass._model.task import NewTask
 from windlass._policy.input import keys
 from windlass._policy.input.chain import Step, decode_steps
@@ -27,7 +26,6 @@ from windlass.errors import InvalidOption
 
 ORIGIN = Origin(trace="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", enqueued_by="web")
 TRACE = "00-ffffffffffffffffffffffffffffffff-ffffffffffffffff-00"
-AGEING = {"mail": Ordering(ageing=timedelta(seconds=1))}
 
 
 def step(defaults: Defaults | None = None, **options: Any) -> Step:
@@ -37,7 +35,6 @@ def step(defaults: Defaults | None = None, **options: Any) -> Step:
         defaults or Defaults(),
         options,
         id="t1",
-        ordering=lambda queue: AGEING.get(queue, Ordering()),
     )
 
 
@@ -57,7 +54,6 @@ def test_without_options_a_task_is_what_its_type_declares() -> None:
         root="t1",
         queue="slow",
         priority=2,
-        boost=2 * STRICT_MS,
         max_attempts=3,
         timeout=HOUR,
         secret=("pin",),
@@ -71,7 +67,7 @@ def test_the_callers_options_win() -> None:
         queue="mail", tenant="acme", priority="high", delay="5m", max_attempts=2, timeout=9, trace=TRACE
     )
 
-    assert (made.queue, made.tenant, made.priority, made.boost) == ("mail", "acme", 10, 10_000)
+    assert (made.queue, made.tenant, made.priority) == ("mail", "acme", 10)
     assert (made.delay, made.max_attempts) == (timedelta(minutes=5), 2)
     assert (made.timeout, made.trace) == (timedelta(seconds=9), TRACE)
 
@@ -162,7 +158,7 @@ def test_a_wrong_option_is_refused_by_name(options: dict[str, Any], message: str
 
 def test_a_type_has_a_proper_name() -> None:
     with pytest.raises(InvalidOption, match="the task type 'a b' is not a valid name"):
-        new_step("a b", b"{}", Defaults(), {}, id="t1", ordering=lambda queue: Ordering())
+        new_step("a b", b"{}", Defaults(), {}, id="t1")
 
 
 def test_every_option_is_known() -> None:

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.samples import running
-from windlass._model.queue import Ordering
+from windlass._model.queue import Ordering, QueueSettings
 from windlass._model.task import rank_of
-from windlass._policy.order.priority import MAX_PRIORITY, MIN_PRIORITY, boost, parse_priority
+from windlass._policy.order.priority import MAX_PRIORITY, MIN_PRIORITY, parse_priority
+from windlass._policy.order.rank import boost
 from windlass.errors import InvalidOption
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -21,7 +22,9 @@ instants = st.integers(0, 4_102_444_800_000)  # milliseconds, until 2100
 
 
 def rank(run_at_ms: int, priority: int, ordering: Ordering) -> int:
-    return rank_of(EPOCH + timedelta(milliseconds=run_at_ms), boost(priority, ordering))
+    return rank_of(
+        EPOCH + timedelta(milliseconds=run_at_ms), boost(priority, QueueSettings(name="q", ordering=ordering))
+    )
 
 
 @given(instants, priorities, instants, priorities, st.integers(1, 10**10), st.integers(0, 10**13))
@@ -66,7 +69,7 @@ def test_a_task_is_ranked_by_when_it_is_due_and_its_head_start() -> None:
 @pytest.mark.parametrize("priority", [MIN_PRIORITY, 0, MAX_PRIORITY])
 @pytest.mark.parametrize("run_at", [datetime.min, datetime(1970, 1, 1), datetime.max])  # noqa: DTZ001, DTZ901
 def test_every_rank_is_exact_as_a_floating_point_score(priority: int, run_at: datetime) -> None:
-    exact = rank_of(run_at.replace(tzinfo=UTC), boost(priority, STRICT))
+    exact = rank_of(run_at.replace(tzinfo=UTC), boost(priority, None))
 
     assert abs(exact) < 1 << 53
     assert int(float(exact)) == exact

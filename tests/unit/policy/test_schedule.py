@@ -110,11 +110,11 @@ def test_a_tick_has_one_key_however_often_and_wherever_it_is_told() -> None:
 
 
 def test_a_ticks_task_is_like_any_other_of_its_type() -> None:
-    step = replace(STEP, priority=7, boost=700, max_attempts=3, timeout=timedelta(seconds=9))
+    step = replace(STEP, priority=7, max_attempts=3, timeout=timedelta(seconds=9))
     task = tick_task(made(step=step), NOON, numbered())
 
     assert (task.type, task.payload, task.queue, task.tenant) == ("report", b'{"day":1}', "slow", "acme")
-    assert (task.priority, task.boost, task.max_attempts) == (7, 700, 3)
+    assert (task.priority, task.max_attempts) == (7, 3)
     assert (task.timeout, task.secret, task.run_at) == (timedelta(seconds=9), ("key",), NOON)
     assert (task.root, task.enqueued_by, task.fingerprint, task.next) == (
         task.id,

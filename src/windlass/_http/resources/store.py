@@ -19,7 +19,7 @@ from ..._model.filter import MAX_PAGE, By, Page
 from ..._model.key import ApiKey, Scope
 from ..._model.lease import Claim
 from ..._model.limit import Limit
-from ..._model.queue import STRICT_MS, Retention
+from ..._model.queue import Retention
 from ..._model.record import KINDS
 from ..._model.schedule import Schedule
 from ..._model.task import MAX_ATTEMPTS, MAX_DELAY, NewTask, is_task_id
@@ -29,7 +29,7 @@ from ..._policy.input import keys
 from ..._policy.input.chain import Step, check_number, check_size, decode_steps
 from ..._policy.input.payload import MAX_DEPTH
 from ..._policy.input.quote import quoted
-from ..._policy.order.priority import MAX_PRIORITY, parse_priority
+from ..._policy.order.priority import parse_priority
 from ..._store import messages
 from ..._store.json_codec import Decoder, encode
 from ...errors import InvalidOption, InvalidPayload, StoreError
@@ -227,8 +227,6 @@ def _check_task(task: NewTask | Step) -> None:
         if not 1 <= len(given) <= _MAX_NAME:
             raise InvalidOption(f"the {what} {quoted(given)} must have 1 to {_MAX_NAME} characters")
     parse_priority(task.priority)
-    if abs(task.boost) > MAX_PRIORITY * STRICT_MS:
-        raise InvalidOption(f"boost exceeds {MAX_PRIORITY * STRICT_MS:,} milliseconds")
     if not 1 <= task.max_attempts <= MAX_ATTEMPTS:
         raise InvalidOption(f"max_attempts must be 1 to {MAX_ATTEMPTS:,}, got {quoted(task.max_attempts)}")
     if isinstance(task, NewTask) and task.run_at is not None and task.delay is not None:

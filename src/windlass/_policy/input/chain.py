@@ -38,7 +38,6 @@ class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
     queue: str = DEFAULT_QUEUE
     tenant: str = ""  # "": that of its predecessor
     priority: int = 0
-    boost: int = 0
     delay: timedelta | None = None
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     timeout: timedelta | None = None
@@ -156,7 +155,6 @@ def _task(step: Step, predecessor: Task, result: bytes | None) -> NewTask:
         queue=step.queue,
         tenant=tenant_of(step, predecessor.tenant),
         priority=step.priority,
-        boost=step.boost,
         delay=step.delay,
         max_attempts=step.max_attempts,
         timeout=step.timeout,

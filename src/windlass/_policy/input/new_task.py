@@ -8,10 +8,9 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from ..._model.options import Defaults, Options
-from ..._model.queue import Ordering
 from ..._model.task import MAX_ATTEMPTS, NewTask, TaskId
 from ...errors import InvalidOption
-from ..order.priority import boost, parse_priority
+from ..order.priority import parse_priority
 from . import keys
 from .chain import Step, encode_new_steps
 from .options import checked_instant, checked_name, checked_number, parse_duration
@@ -63,7 +62,6 @@ def new_task(step: Step, options: Options, origin: Origin) -> NewTask:
         queue=step.queue,
         tenant=step.tenant,
         priority=step.priority,
-        boost=step.boost,
         run_at=_run_at(options.get("run_at", NOW)),
         delay=step.delay,
         max_attempts=step.max_attempts,
@@ -87,9 +85,8 @@ def new_step(
     options: Options,
     *,
     id: TaskId,
-    ordering: Callable[[str], Ordering],
 ) -> Step:
-    """Return a step from the defaults of its type and a caller's options. `ordering` looks up a queue's."""
+    """Return a step from the defaults of its type and a caller's options."""
     check_options(options)
     queue = checked_name(options.get("queue", defaults.queue), "queue")
     tenant = options.get("tenant", "")
@@ -102,7 +99,6 @@ def new_step(
         queue=queue,
         tenant=checked_name(tenant, "tenant") if tenant else "",
         priority=priority,
-        boost=boost(priority, ordering(queue)),
         delay=_optional(options.get("delay"), "delay"),
         max_attempts=checked_number(attempts, "max_attempts", MAX_ATTEMPTS),
         timeout=checked_timeout(options.get("timeout", defaults.timeout)),

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 from msgspec.structs import replace
 
-from ..._model.queue import Fairness, Level, Ordering, QueueSettings, Retention
+from ..._model.queue import MAX_AGEING, Fairness, Level, Ordering, QueueSettings, Retention
 from ...errors import InvalidOption
 from ..input.options import checked_name, parse_choice, parse_duration
 from ..input.quote import quoted
@@ -59,6 +59,10 @@ def _ordering(ordering: Ordering, changes: QueueChanges) -> Ordering:
         ageing = parse_duration(ageing, "ageing")
         if not ageing:
             raise InvalidOption("ageing must be greater than 0; use None for strict priority")
+        if ageing > MAX_AGEING:
+            raise InvalidOption(
+                f"ageing must be at most {MAX_AGEING.days} days; use None for strict priority"
+            )
     levels = {parse_choice(Level, level, "a level"): share for level, share in shares.items()}
     return Ordering(ageing=ageing, shares=levels)
 

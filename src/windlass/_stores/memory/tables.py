@@ -17,6 +17,7 @@ from ..._model.state import ENDED, REPLAYABLE, State, Verb, targets
 from ..._model.step import Step, step_of
 from ..._model.task import Enqueued, Error, NewTask, Task, TaskId
 from ..._policy.order.limits import PermitUsage, changes_refill, key_range, tokens_at
+from ..._policy.order.rank import boost
 from ..._store.protocol import Wake
 from ..rules import refusals
 from ..rules.admission import check_due
@@ -67,6 +68,8 @@ class Tables:
         assert state in targets(task.state, verb), f"{task.state} -> {verb} -> {state} is not in the table"
         if state in ENDED:
             changes["unhandled_since"] = None
+        elif state is State.READY:
+            changes["boost"] = boost(task.priority, self.queues.get(task.queue))
         moved = replace(task, state=state, **changes)
         self.keep(moved)
         return moved
@@ -162,7 +165,10 @@ class Tables:
         cancelled = any(self.tasks[p].state is State.CANCELLED for p in pending)
         state = State.WAITING if pending else State.SCHEDULED if run_at > now else State.READY
         given = {name: getattr(new, name) for name in _GIVEN}
-        self.keep(Task(**given, state=state, attempt=0, fence=0, run_at=run_at, created_at=now))
+        head_start = boost(new.priority, self.queues.get(new.queue))
+        self.keep(
+            Task(**given, boost=head_start, state=state, attempt=0, fence=0, run_at=run_at, created_at=now)
+        )
         if cancelled:
             self.cancel_pending(self.tasks[new.id], now, PREDECESSOR_CANCELLED)
         return cancelled
@@ -181,10 +187,10 @@ class Tables:
             limit -= 1
 
     def relayout(self, queues: Iterable[str]) -> None:
-        """Move the ready tasks of queues to their lanes and keys under the current settings and limits."""
+        """Move the ready tasks of queues to their lanes, keys and ranks under current settings and limits."""
         for queue in queues:
             for task in self.ready.clear(queue):
-                self.ready.put(task, self.queues.get(queue), self.limits)
+                self.keep(replace(task, boost=boost(task.priority, self.queues.get(queue))))
 
     def settle_buckets(self, before: Limit, after: Limit | None, now: datetime) -> None:
         """Refill the buckets of a limit as it was, before the change applies."""

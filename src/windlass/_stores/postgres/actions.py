@@ -8,17 +8,19 @@ from msgspec import UNSET, UnsetType
 
 from ..._model.filter import Action, By, Replay
 from ..._model.limit import Limit
-from ..._model.queue import QueueSettings
+from ..._model.queue import STRICT_MS, QueueSettings
 from ..._model.record import KINDS, Record, Session, StoredRecord
 from ..._model.state import State
 from ..._model.step import Applied
 from ..._model.task import TaskId
 from ..._policy.order.lanes import changes_lanes
+from ..._policy.order.rank import changes_ranks, head_start
 from ..records import check_expected
 from ..rules.actions import apply as apply_rule
 from ..rules.audit import audited_put, audited_removal
 from ..rules.questions import Rule
 from .claim import relayout
+from .claim.relayout import Displaced
 from .queue_layout import Environment, read_settings
 from .rule_player import transact, write_audit
 from .script import Script, fetch, value
@@ -47,26 +49,26 @@ def put(
     record: QueueSettings | StoredRecord,
     by: By | None,
     expected: Record | UnsetType | None,
-) -> Script[Collection[str | None]]:
-    """Store a record and audit it; return the queues whose tasks must be moved then (None: all queues).
+) -> Script[Displaced]:
+    """Store a record and audit it; return the queues whose tasks are no longer where they belong.
 
     Raises Conflict. The lock makes puts of the same record wait for each other, also while there is no row.
     """
-    moved: Collection[str | None] = ()
+    displaced = Displaced()
     yield from fetch("lock_record", KINDS.get(type(record), "queue"), record.name)
     before: Record | None = None
     if by is not None or expected is not UNSET:
         before = yield from _stored(type(record), record.name)
         check_expected(record, expected, before)
     if isinstance(record, QueueSettings):
-        moved = yield from _put_queue(clock, record)
+        displaced = yield from _put_queue(clock, record)
     elif isinstance(record, Limit):
-        moved = yield from relayout.put_limit(clock, record)
+        displaced = Displaced((yield from relayout.put_limit(clock, record)))
     else:
         yield from fetch("put_record", KINDS[type(record)], record.name, _encoder.encode(record).decode())
     if by is not None:
         yield from write_audit([audited_put(before, record, by, (yield from value("now", clock)))])
-    return moved
+    return displaced
 
 
 def _stored(kind: type[Record], name: str) -> Script[Record | None]:
@@ -78,43 +80,48 @@ def _stored(kind: type[Record], name: str) -> Script[Record | None]:
     return stored
 
 
-def _put_queue(clock: datetime | None, settings: QueueSettings) -> Script[list[str]]:
+def _put_queue(clock: datetime | None, settings: QueueSettings) -> Script[Displaced]:
     before = yield from value("queue_settings", settings.name)
     text = _encoder.encode(settings).decode()
-    yield from fetch(
-        "put_queue", settings.name, settings.paused, settings.stripes, text, settings.is_laned, clock
-    )
+    aged = None if settings.ordering.ageing is None else head_start(settings.ordering)
+    columns = (settings.paused, settings.stripes, text, settings.is_laned, clock, aged, STRICT_MS)
+    yield from fetch("put_queue", settings.name, *columns)
     yield from fetch("wake", [settings.name])
-    if not changes_lanes(None if before is None else read_settings(before), settings):
-        return []
-    yield from fetch("mark_moving", [settings.name])
-    return [settings.name]
+    return (yield from _displaced(settings.name, before, settings))
+
+
+def _displaced(name: str, body: str | None, after: QueueSettings | None) -> Script[Displaced]:
+    """Mark a queue whose tasks belong in other lanes, and return whether they do, or have other ranks."""
+    before = None if body is None else read_settings(body)
+    moves = changes_lanes(before, after)
+    if moves:
+        yield from fetch("mark_moving", [name])
+    return Displaced([name] if moves else [], name if changes_ranks(before, after) else None)
 
 
 def remove(
     clock: datetime | None, kind: type[Record], name: str, by: By | None
-) -> Script[tuple[bool, Collection[str | None]]]:
+) -> Script[tuple[bool, Displaced]]:
     """Remove a record; return whether it existed, and the queues as `put` does. Audited if it existed."""
-    moved: Collection[str | None] = ()
+    displaced = Displaced()
     if kind is QueueSettings:
-        removed, moved = (yield from _remove_queue(clock, name)), [name]
+        removed, displaced = yield from _remove_queue(clock, name)
     elif kind is Limit:
-        moved = yield from relayout.remove_limit(clock, name)
-        removed = bool(moved)
+        displaced = Displaced((yield from relayout.remove_limit(clock, name)))
+        removed = bool(displaced.queues)
     elif kind is Session:
         removed = bool((yield from fetch("remove_session", name)))
     else:
         removed = bool((yield from fetch("remove_record", KINDS[kind], name)))
     if removed and by is not None:
         yield from write_audit([audited_removal(kind, name, by, (yield from value("now", clock)))])
-    return removed, moved
+    return removed, displaced
 
 
-def _remove_queue(clock: datetime | None, name: str) -> Script[bool]:
+def _remove_queue(clock: datetime | None, name: str) -> Script[tuple[bool, Displaced]]:
     """Remove a queue's settings; return whether there were any. Wakes workers, as it may have been paused."""
     before = yield from value("queue_settings", name)
-    removed = yield from value("remove_queue", name, clock)
-    if before is not None and changes_lanes(read_settings(before), None):
-        yield from fetch("mark_moving", [name])
+    removed = yield from value("remove_queue", name, clock, STRICT_MS)
+    displaced = yield from _displaced(name, before, None)
     yield from fetch("wake", [name])
-    return removed is not None
+    return removed is not None, displaced

@@ -11,6 +11,7 @@ from ..._clock import Clock
 from ..._store.protocol import Promise
 from ...errors import StoreError
 from . import schema
+from .claim.ranks import rerank
 from .connection.address import Address, parse
 from .connection.client import Connections
 from .connection.server import UNKNOWN
@@ -118,6 +119,8 @@ class Database:
         """Read how queues are laid out; other processes may change it."""
         self.layout.mark_fresh()
         self.layout.update(await self.fetch(Query("layout")))
+        for queue in self.layout.take_reranked():
+            await rerank(self.fetch, self.address.schema, queue, self.layout.head_start(queue))
 
     # -- statements ----------------------------------------------------------------------------------
 

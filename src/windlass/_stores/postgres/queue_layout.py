@@ -1,4 +1,4 @@
-"""How queues are laid out, as far as a store knows: stripes, lanes and limits.
+"""How queues are laid out, as far as a store knows: stripes, lanes, limits and ageing.
 
 Several stripes keep concurrent claims from meeting at one end of the index; order holds within each stripe.
 Lanes are for queues whose tenants or priorities take turns. What a store knows may be a few seconds old, so a
@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct, field
 
 from ..._model.limit import Limit
-from ..._model.queue import QueueSettings
+from ..._model.queue import STRICT_MS, QueueSettings
 from ..._model.task import NewTask, TaskId
 from ..._policy.order.lanes import lane_of
 from ..._policy.order.limits import Subject, limit_key, limits_in_queue
@@ -46,19 +46,23 @@ class Stripe(Struct, frozen=True):
 
 
 class Placement(Struct, frozen=True):
-    """Where a task goes, as the table holds it: a stripe of its queue, or a lane and key (see `in_lane`)."""
+    """Where a task goes, as the table holds it: a stripe of its queue, or a lane and key (see `in_lane`).
+
+    `boost` is the head start of its priority there, in milliseconds.
+    """
 
     stripe: int = 0
     lane: str | None = None
     key: str | None = None
+    boost: int = 0
 
 
 _FIRST_STRIPE = Placement()
 
 
-def in_lane(lane: str, key: str) -> Placement:
+def in_lane(lane: str, key: str, boost: int = 0) -> Placement:
     """Return the placement of a task in a lane."""
-    return Placement(_LANE_STRIPE, lane, key)
+    return Placement(_LANE_STRIPE, lane, key, boost)
 
 
 def stored_names(queues: Iterable[str | None]) -> list[str]:
@@ -81,6 +85,8 @@ class QueueLayout:
         self._guarded: frozenset[str | None] = frozenset()
         self.settings: Mapping[str, QueueSettings] = {}
         self.limits: Sequence[Limit] = ()
+        self._head_starts: Mapping[str, int] | None = None  # of queues with ageing; None: not read yet
+        self._reranked: set[str] = set()
         self._is_plain = True
         self._read_at = -FRESH_SECONDS
 
@@ -103,20 +109,40 @@ class QueueLayout:
         self._guarded = frozenset(row[0] for row in queues if row[4])
         self.settings = {row[0]: read_settings(row[5]) for row in named if row[5] is not None}
         self.limits = tuple(read_limit(row[5]) for row in rows if row[0] is None)
+        self._note_head_starts({row[0]: row[6] for row in named if row[6] is not None})
         self._is_plain = not self._laned and not self._filled
+
+    # -- ranks ---------------------------------------------------------------------------------------
+
+    def _note_head_starts(self, found: Mapping[str, int]) -> None:
+        """Note queues whose ageing has changed: this store may have ranked tasks by the old one meanwhile."""
+        if self._head_starts is not None:
+            names = {*found, *self._head_starts}
+            self._reranked |= {name for name in names if found.get(name) != self._head_starts.get(name)}
+        self._head_starts = found
+
+    def take_reranked(self) -> set[str]:
+        """Return the queues whose ageing has changed since the last call."""
+        reranked, self._reranked = self._reranked, set()
+        return reranked
+
+    def head_start(self, queue: str) -> int:
+        """Return the head start of one priority in a queue, in milliseconds."""
+        return (self._head_starts or {}).get(queue, STRICT_MS)
 
     # -- enqueue -------------------------------------------------------------------------------------
 
     def placement(self, new: NewTask) -> Placement:
-        if self._is_plain:
+        if self._is_plain and not new.priority:
             return _FIRST_STRIPE
+        boost = new.priority * self.head_start(new.queue) if new.priority else 0
         if self.has_lanes(new.queue):
             task = Subject(new.queue, new.type, new.tenant, new.payload)
             lane = lane_of(self.settings.get(task.queue), task.tenant, new.priority)
-            return in_lane(lane, limit_key(limits_in_queue(self.limits, task.queue), task))
+            return in_lane(lane, limit_key(limits_in_queue(self.limits, task.queue), task), boost)
         number = self._filled.get(new.queue, 1)
         # By its id, so that a retry goes to the same stripe.
-        return Placement(int(new.id[-6:], 16) % number) if number > 1 else _FIRST_STRIPE
+        return Placement(int(new.id[-6:], 16) % number if number > 1 else 0, boost=boost)
 
     # -- claim ---------------------------------------------------------------------------------------
 

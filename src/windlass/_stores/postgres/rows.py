@@ -155,7 +155,7 @@ def new_row(new: NewTask, placement: "Placement", *, awaited: bool = False, wait
 def plain_row(new: NewTask, placement: "Placement") -> Row:
     """Return the columns of a task without key, fingerprint or predecessors: PLAIN_COLUMNS."""
     return (
-        new.id, new.type, new.payload, new.root, new.queue, new.tenant, new.priority, new.boost,
+        new.id, new.type, new.payload, new.root, new.queue, new.tenant, new.priority, placement.boost,
         new.max_attempts, new.timeout, new.next, new.result_into, listed(new.secret), new.trace,
         new.enqueued_by, placement.stripe, placement.lane, placement.key,
     )  # fmt: skip

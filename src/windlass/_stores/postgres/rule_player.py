@@ -29,7 +29,7 @@ def transact(
     cancelled: Sequence[TaskId] = (),
 ) -> Script[T]:
     """Run a rule in a unit of work of its own: load these tasks, write its changes, and notify listeners."""
-    unit = UnitOfWork((yield from value("now", env.clock)))
+    unit = UnitOfWork((yield from value("now", env.clock)), env.layout)
     yield from unit.load(ids)
     yield from unit.load_cancelled(cancelled)
     result = yield from run(env, unit, make_rule(unit))

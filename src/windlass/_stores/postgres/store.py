@@ -15,7 +15,7 @@ from ..._model.attempt import Attempt
 from ..._model.filter import Action, By, Count, Dimension, Filter, Page, Slice, page_of
 from ..._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from ..._model.limit import Usage
-from ..._model.queue import QueueSettings, Retention
+from ..._model.queue import STRICT_MS, QueueSettings, Retention
 from ..._model.record import KINDS, Record, Session, StoredRecord
 from ..._model.step import Applied, Pruned, Step
 from ..._model.task import Enqueued, NewTask, Task, TaskId
@@ -164,6 +164,8 @@ class PostgresStore(Database):
         unacknowledged = list(unacknowledged_claims(beat, claims))
         steps: tuple[Step, ...] = ()
         if unacknowledged:
+            if self.layout.is_stale:
+                await self.refresh_layout()
             steps = await self.play(lambda: sessions.release(self.env, beat, unacknowledged))
         reply = heartbeat_reply(beat, sessions.running(holding), steps)
         if not reply.lost:
@@ -199,7 +201,7 @@ class PostgresStore(Database):
         return bool(await self.fetch(lead))
 
     async def promote(self, limit: int) -> Promoted:
-        ((number, next_at),) = await self.fetch(Query("promote", (self._now, max(limit, 0))))
+        ((number, next_at),) = await self.fetch(Query("promote", (self._now, max(limit, 0), STRICT_MS)))
         return Promoted(number=number, next_at=next_at)
 
     async def rescue(self, session: str, limit: int) -> Sequence[Claimed]:
@@ -237,6 +239,8 @@ class PostgresStore(Database):
         very many of those found have changed by then.
         """
         await self._ensure_open()
+        if self.layout.is_stale:
+            await self.refresh_layout()
         where, cursor = applicable(action, where), None
         done = Applied()
         while len(done.ids) < limit:
@@ -254,8 +258,8 @@ class PostgresStore(Database):
     ) -> None:
         if not isinstance(record, QueueSettings | StoredRecord):
             raise refusals.written_by_itself(record)
-        moved = await self.play(lambda: actions.put(self._now, record, by, expected))
-        await relayout.apply_rules(self, type(record), moved)
+        displaced = await self.play(lambda: actions.put(self._now, record, by, expected))
+        await relayout.apply_rules(self, type(record), displaced)
 
     async def records(self, kind: type[R], page: Page) -> Slice[R]:
         await self._ensure_open()
@@ -268,8 +272,8 @@ class PostgresStore(Database):
         """Remove a record; the tasks of a removed session can be rescued."""
         if kind not in KINDS and kind not in (QueueSettings, Session):
             raise refusals.not_removed(kind)
-        removed, moved = await self.play(lambda: actions.remove(self._now, kind, name, by))
-        await relayout.apply_rules(self, kind, moved)
+        removed, displaced = await self.play(lambda: actions.remove(self._now, kind, name, by))
+        await relayout.apply_rules(self, kind, displaced)
         return removed
 
     # -- admin ---------------------------------------------------------------------------------------

@@ -10,18 +10,20 @@ from ..._model.state import ENDED, State, Verb, targets
 from ..._model.step import Step
 from ..._model.task import Task, TaskId
 from .notify import Wakes
+from .queue_layout import QueueLayout
 from .rows import HISTORY, Row, columns_of, error_columns, ids_of, read_task
 from .script import Script, fetch, value
 
-_KEEP_COLUMNS, _END_COLUMNS = 18, 14
+_KEEP_COLUMNS, _END_COLUMNS = 19, 14
 
 
 class UnitOfWork:
     """The tasks that a transaction has loaded, with its changes so far."""
 
-    def __init__(self, now: datetime) -> None:
+    def __init__(self, now: datetime, layout: QueueLayout) -> None:
         self.now = now
         self.steps: list[Step] = []
+        self._layout = layout
         self._tasks: dict[TaskId, Task] = {}
         self._numbers: dict[TaskId, int] = {}  # of the claims that granted them
         self._awaited: set[TaskId] = set()
@@ -74,6 +76,8 @@ class UnitOfWork:
         assert state in targets(task.state, verb), f"{task.state} -> {verb} -> {state} is not in the table"
         if state in ENDED:
             changes["unhandled_since"] = None
+        elif state is State.READY:
+            changes["boost"] = task.priority * self._layout.head_start(task.queue)
         moved = self.update(task, state=state, **changes)
         self._wakes.add(moved.state, moved.queue, moved.run_at)
         return moved
@@ -136,5 +140,5 @@ def _kept_row(task: Task) -> Row:
     return (
         task.id, task.payload, task.state.value, task.attempt, task.fence, task.run_at, task.finished_at,
         task.session, task.duration, task.cancel_requested, *progress, *error_columns(task.error),
-        task.worker, task.rank, task.unhandled_since,
+        task.worker, task.boost, task.rank, task.unhandled_since,
     )  # fmt: skip

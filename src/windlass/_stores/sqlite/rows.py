@@ -162,12 +162,14 @@ def read_leased(text: bytes, read_whole: Callable[[list[int]], list[Task]]) -> l
     return list(map(read, rows))
 
 
-def new_row(new: NewTask, state: State, run_at: datetime, now: int, lane_and_key: tuple[str, str]) -> Row:
+def new_row(
+    new: NewTask, state: State, run_at: datetime, now: int, boost: int, lane_and_key: tuple[str, str]
+) -> Row:
     """Return the values of NEW_COLUMNS."""
     timeout = None if new.timeout is None else new.timeout // _MICROSECOND
     return (
-        new.id, new.type, new.payload, new.root, new.queue, new.tenant, new.priority, new.boost, state.value,
-        0, new.max_attempts, 0, instant(run_at), rank_of(run_at, new.boost), now, timeout,
+        new.id, new.type, new.payload, new.root, new.queue, new.tenant, new.priority, boost, state.value,
+        0, new.max_attempts, 0, instant(run_at), rank_of(run_at, boost), now, timeout,
         new.idempotency_key, new.fingerprint, new.next, listed_or_none(new.after), new.result_into,
         listed_or_none(new.secret),
         new.trace, new.enqueued_by, *lane_and_key,
@@ -183,6 +185,7 @@ def changed_row(task: Task, lane_and_key: tuple[str, str]) -> dict[str, Any]:
         "attempt": task.attempt,
         "fence": task.fence,
         "run_at": instant(task.run_at),
+        "boost": task.boost,
         "rank": task.rank,
         "finished_at": optional_instant(task.finished_at),
         "session": task.session,

@@ -120,6 +120,8 @@ class Transaction:
         assert state in targets(task.state, verb), f"{task.state} -> {verb} -> {state} is not in the table"
         if state in ENDED:
             changes["unhandled_since"] = None
+        elif state is State.READY:
+            changes["boost"] = self.queue_rules.boost(task.queue, task.priority)
         moved = self.update(task, state=state, **changes)
         self.wakes.add(state, task.queue)
         return moved

@@ -53,12 +53,17 @@ def promote(tx: Transaction, limit: int) -> Promoted:
     """Make due tasks ready, earliest first."""
     due = tx.rows("due", {"now": tx.at, "limit": max(limit, 0)})
     if due:
-        tx.run("promote", {"rowids": listed(rowid for rowid, _ in due)})
-        if laned := [rowid for rowid, queue in due if not tx.queue_rules.is_fifo(queue)]:
-            place, found = tx.queue_rules.lane_and_key, tx.rows("due_laned", {"rowids": listed(laned)})
-            rows = [(*place(Subject(*about), priority), rowid) for *about, rowid, priority in found]
+        rules = tx.queue_rules
+        tx.run("promote", {"rowids": listed(rowid for rowid, *_ in due)})
+        if laned := [rowid for rowid, queue, *_ in due if not rules.is_fifo(queue)]:
+            found = tx.rows("due_laned", {"rowids": listed(laned)})
+            rows = [
+                (*rules.lane_and_key(Subject(*about), priority), rowid) for *about, rowid, priority in found
+            ]
             tx.run_many("set_lane", rows)
-        tx.wakes.ready.update(queue for _, queue in due)
+        boosts = [(rules.boost(queue, priority), boost, rowid) for rowid, queue, priority, boost in due]
+        tx.run_many("set_boost", [(now, rowid) for now, before, rowid in boosts if now != before])
+        tx.wakes.ready.update(queue for _, queue, *_ in due)
     next_at = tx.value("next_due")
     return Promoted(number=len(due), next_at=None if next_at is None else moment(next_at))
 

@@ -30,6 +30,7 @@ from .handles import TestCapabilities, TestCheck, TestHandles
 from .lifecycle import TestLifecycle
 from .order.fairness import TestFairness, TestLevels, TestShares
 from .order.limits import TestCaps, TestLimitChanges, TestOthersUnaffected
+from .order.ranks import TestAgeing
 from .order.rates import TestLimitWakes, TestRates, TestUsage
 from .payloads import TestPayloads
 from .read import TestAttempts, TestCount, TestFind, TestPages
@@ -48,6 +49,7 @@ from .work.transactions import TestTransactions
 from .work.wakes import TestWakes
 
 __all__ = [
+    "TestAgeing",
     "TestAttempts",
     "TestAudit",
     "TestAuditedRecords",

@@ -12,6 +12,7 @@ from ..._model.lease import Claimed
 from ..._model.queue import Retention
 from ..._model.state import State
 from ..._model.task import EARLIEST, MAX_DELAY, Enqueued, Task
+from ..._policy.order.rank import boost
 from ...errors import DuplicateTask, IdempotencyConflict, InvalidOption, NotFound
 from ..clock import START
 from .steps import FIELDS, ManualWorker, StoreTest, a_task, bury, complete, retry, some_tasks
@@ -33,6 +34,7 @@ class TestEnqueue(StoreTest):
         await self.store.enqueue([new])
 
         assert await self.load(new.id) == Task(
+            boost=boost(new.priority, None),
             state=State.WAITING,
             attempt=0,
             fence=0,

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from ..._model.filter import Action, CancelTasks, Dimension, Discard, Filter, Page, Replay
 from ..._model.lease import Claim, Claimed, Heartbeat, Lease
 from ..._model.options import DeclaredType
-from ..._model.queue import QueueSettings, Retention
+from ..._model.queue import Ordering, QueueSettings, Retention
 from ..._model.record import Session, Worker
 from ..._model.state import State
 from ..._model.task import NewTask, Progress, TaskId
@@ -50,7 +50,7 @@ endings = st.sampled_from(
 seconds = st.sampled_from([0, 0.0004, 1, 3, 10, 60])
 delays = st.sampled_from([None, timedelta(0), timedelta(seconds=1), timedelta(seconds=5)])
 new_tasks = st.fixed_dictionaries(
-    {"queue": st.sampled_from(QUEUES), "boost": st.sampled_from([0, 0, 2000, -2000])},
+    {"queue": st.sampled_from(QUEUES), "priority": st.sampled_from([0, 0, 2, -2])},
     optional={
         "type": st.sampled_from(["x", "y"]),
         "tenant": st.sampled_from(["", "t"]),
@@ -272,10 +272,18 @@ class RandomSteps(RuleBasedStateMachine):
         """Apply an operator's action to many tasks."""
         self.pair.both(lambda store: store.apply(action, where, limit))
 
-    @rule(name=st.sampled_from(QUEUES), paused=st.booleans(), retention=st.none() | retentions)
-    def put(self, name: str, retention: Retention | None, *, paused: bool) -> None:
-        """Pause or resume a queue, or change its retention."""
-        self.pair.both(lambda store: store.put(QueueSettings(name=name, paused=paused, retention=retention)))
+    @rule(
+        name=st.sampled_from(QUEUES),
+        paused=st.booleans(),
+        retention=st.none() | retentions,
+        ageing=st.sampled_from([None, timedelta(seconds=1), timedelta(minutes=1)]),
+    )
+    def put(self, name: str, retention: Retention | None, ageing: timedelta | None, *, paused: bool) -> None:
+        """Pause or resume a queue, or change its retention or its ageing."""
+        settings = QueueSettings(
+            name=name, paused=paused, retention=retention, ordering=Ordering(ageing=ageing)
+        )
+        self.pair.both(lambda store: store.put(settings))
 
     @rule(name=st.sampled_from(QUEUES), paused=st.booleans(), expected=st.sampled_from([None, True, False]))
     def put_if_unchanged(self, name: str, *, paused: bool, expected: bool | None) -> None:

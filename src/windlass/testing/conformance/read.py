@@ -202,7 +202,7 @@ class TestCount(StoreTest):
         start = await self.store.now()
         await self.enqueue_one(queue="a", delay=timedelta(seconds=30))
         self.clock.advance(10)
-        await self.enqueue_one(queue="a", priority=9, boost=9_000)
+        await self.enqueue_one(queue="a", priority=9)
         # The waiting time starts at its creation.
         await self.enqueue_one(queue="b", run_at=start - timedelta(days=1))
         self.clock.advance(50)

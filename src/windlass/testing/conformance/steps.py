@@ -38,7 +38,6 @@ FIELDS: dict[str, Any] = {
     "queue": "reports",
     "tenant": "acme",
     "priority": -3,
-    "boost": -180_000,
     "max_attempts": 3,
     "timeout": timedelta(seconds=1.5),
     "idempotency_key": "key",

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 import msgspec
+from msgspec import Struct
 
 from ...._model.limit import Limit, Usage
 from ...._model.queue import QueueSettings
@@ -27,6 +28,7 @@ from ..database import Database
 from ..queue_layout import queue_of, read_limit, read_settings, stored_names
 from ..rows import columns_of
 from ..script import Query, Script, fetch, value
+from .ranks import rerank, rerank_mixed
 
 AT_ONCE = 1000
 """Tasks that one transaction moves, so that none blocks others for long."""
@@ -37,6 +39,13 @@ _MIN_UNUSED = timedelta(minutes=1)
 _MAX_QUEUES = 100_000
 _LONGEST = timedelta(days=366).total_seconds()
 _encoder = msgspec.json.Encoder()
+
+
+class Displaced(Struct, frozen=True):
+    """Queues whose ready tasks are no longer where they belong after a change of settings or of a limit."""
+
+    queues: Collection[str | None] = ()  # to be moved to other lanes; None: all queues
+    reranked: str | None = None  # to be ranked by another ageing
 
 
 # -- moves, a transaction for each AT_ONCE tasks -----------------------------------------------------
@@ -58,17 +67,23 @@ async def move_tasks(database: Database, queues: Collection[str | None]) -> None
     await database.refresh_layout()
 
 
-async def apply_rules(database: Database, kind: type[Record], queues: Collection[str | None]) -> None:
-    """Apply changed settings of a queue, or a changed limit, to running tasks and to those of the queues."""
+async def apply_rules(database: Database, kind: type[Record], displaced: Displaced) -> None:
+    """Apply changed settings of a queue, or a changed limit, to running tasks and to those displaced."""
     if kind is Limit:
         await database.play(partial(count_running, await database.now()))
     if kind in (Limit, QueueSettings):
         await database.refresh_layout()
-        await move_tasks(database, queues)
+        await move_tasks(database, displaced.queues)
+    if displaced.reranked is not None:
+        head_start = database.layout.head_start(displaced.reranked)
+        await rerank(database.fetch, database.address.schema, displaced.reranked, head_start)
 
 
 async def tidy(database: Database) -> None:
-    """Make queues FIFO that need no lanes any more, finish moves, and delete unused counts of limits."""
+    """Make queues FIFO that need no lanes any more, finish moves, and delete unused counts of limits.
+
+    Also rank tasks that were ranked by a former ageing of their queue.
+    """
     clock = database.env.clock
     await database.play(lambda: drop_unneeded_lanes(clock))
     await database.refresh_layout()
@@ -76,6 +91,7 @@ async def tidy(database: Database) -> None:
     laned = [row[0] for row in await database.fetch(Query("laned_queues"))]
     moving = [queue_of(row[0]) for row in await database.fetch(Query("moving_queues"))]
     await move_tasks(database, [*moving, *(queue for queue in laned if not database.layout.has_lanes(queue))])
+    await rerank_mixed(database.fetch, database.address.schema)
     while await database.play(lambda: forget_unused(clock)):
         continue
 

@@ -61,4 +61,5 @@ def _records(batch: Sequence[NewTask], env: Environment, now: datetime, wakes: W
             if new.queue != queue:  # Mostly all tasks of a batch go to one queue.
                 queue = new.queue
                 wakes.add(State.READY, queue, run_at)
-        yield (*plain_row(new, layout.placement(new)), now, run_at, state, rank_of(run_at, new.boost))
+        placement = layout.placement(new)
+        yield (*plain_row(new, placement), now, run_at, state, rank_of(run_at, placement.boost))

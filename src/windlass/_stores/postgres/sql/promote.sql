@@ -4,12 +4,12 @@ WITH clock AS MATERIALIZED (
 ),
 
 due AS MATERIALIZED (
-    SELECT t.id
+    SELECT t.id, coalesce((SELECT q.head_start FROM windlass.queue AS q WHERE q.name = t.queue), $3) AS head_start
     FROM windlass.task AS t
     WHERE t.state = 'scheduled' AND t.run_at <= (SELECT clock.now FROM clock)
     ORDER BY t.run_at, t.id
     LIMIT $2
-    FOR UPDATE SKIP LOCKED
+    FOR UPDATE OF t SKIP LOCKED
 ),
 
 ready AS (
@@ -19,8 +19,12 @@ ready AS (
         -- It is put into its lane by the next claim, by what holds then.
         stripe = CASE WHEN t.lane IS NULL THEN t.stripe ELSE 0 END,
         lane = NULL,
-        key = NULL
-    WHERE t.id = ANY (ARRAY(SELECT due.id FROM due))
+        key = NULL,
+        -- By the queue's ageing as it is now.
+        boost = t.priority * due.head_start,
+        rank = t.rank + t.boost - t.priority * due.head_start
+    FROM due
+    WHERE t.id = due.id
     RETURNING t.queue
 ),
 

@@ -1,14 +1,23 @@
--- Remove a queue's settings, but keep the row if it had stripes, lanes or a limit: tasks may be in them.
+-- Remove a queue's settings, but keep the row if it had stripes, lanes, a limit or ageing: tasks may be in them.
 WITH narrowed AS (
     UPDATE windlass.queue AS q
-    SET paused = false, stripes = 1, settings = NULL, laned_at = coalesce($2::timestamptz, clock_timestamp())
-    WHERE q.name = $1 AND (q.widest > 1 OR q.laned OR q.guarded) AND q.settings IS NOT NULL
+    SET
+        paused = false,
+        stripes = 1,
+        settings = NULL,
+        laned_at = coalesce($2::timestamptz, clock_timestamp()),
+        head_start = CASE WHEN q.head_start IS NOT NULL THEN $3::bigint END
+    WHERE
+        q.name = $1 AND (q.widest > 1 OR q.laned OR q.guarded OR q.head_start IS NOT NULL)
+        AND q.settings IS NOT NULL
     RETURNING q.name
 ),
 
 removed AS (
     DELETE FROM windlass.queue AS q
-    WHERE q.name = $1 AND q.widest = 1 AND NOT q.laned AND NOT q.guarded AND q.settings IS NOT NULL
+    WHERE
+        q.name = $1 AND q.widest = 1 AND NOT q.laned AND NOT q.guarded AND q.head_start IS NULL
+        AND q.settings IS NOT NULL
     RETURNING q.name
 )
 

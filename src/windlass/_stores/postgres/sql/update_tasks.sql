@@ -7,6 +7,7 @@ WITH kept AS (
         attempt = g.attempt,
         fence = g.fence,
         run_at = g.run_at,
+        boost = g.boost,
         rank = g.rank,
         finished_at = g.finished_at,
         session = g.session,
@@ -27,11 +28,12 @@ WITH kept AS (
     FROM unnest(
         $1::uuid[], $2::bytea[], $3::text[], $4::integer[], $5::bigint[], $6::timestamptz[], $7::timestamptz[],
         $8::text[], $9::double precision[], $10::boolean[], $11::double precision[], $12::text[], $13::text[],
-        $14::text[], $15::text[], $16::text[], $17::bigint[], $18::timestamptz[]
+        $14::text[], $15::text[], $16::text[], $17::bigint[], $18::bigint[],
+        $19::timestamptz[]
     ) AS g (
         id, payload, state, attempt, fence, run_at, finished_at, session, duration, cancel_requested,
-        progress_fraction, progress_message, error_type, error_message, error_traceback, worker, rank,
-        unhandled_since
+        progress_fraction, progress_message, error_type, error_message, error_traceback, worker, boost,
+        rank, unhandled_since
     )
     WHERE t.id = g.id
     RETURNING t.id

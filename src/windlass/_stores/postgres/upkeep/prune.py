@@ -190,7 +190,7 @@ def _prune_rows(
 
 
 def _prune_dead(env: Environment, ids: Sequence[TaskId], now: datetime) -> Script[Sequence[Step]]:
-    unit = UnitOfWork(now)
+    unit = UnitOfWork(now, env.layout)
     yield from unit.load(ids)
     for task_id in ids:
         yield from run(env, unit, abandon(unit, task_id, "died and was pruned"))

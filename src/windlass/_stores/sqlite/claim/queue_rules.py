@@ -9,6 +9,7 @@ from ...._model.limit import Limit
 from ...._model.queue import QueueSettings
 from ...._policy.order.lanes import lane_of
 from ...._policy.order.limits import Subject, limit_key, limits_in_queue
+from ...._policy.order.rank import boost
 
 NO_LANE = ("", "")
 
@@ -46,6 +47,10 @@ class QueueRules:
     def is_unlimited(self, queue: str) -> bool:
         """Whether no limit applies to its tasks."""
         return not self.limits or not limits_in_queue(self.limits, queue)
+
+    def boost(self, queue: str, priority: int) -> int:
+        """Return the head start of a priority in a queue, in milliseconds."""
+        return boost(priority, self.settings.get(queue)) if priority else 0
 
     def lane_and_key(self, task: Subject, priority: int) -> tuple[str, str]:
         """Return the lane and the key that a ready task belongs to."""

@@ -1,4 +1,4 @@
-"""Move ready tasks to other lanes and keys after a queue's settings or a limit have changed.
+"""Move ready tasks to other lanes, keys and ranks after a queue's settings or a limit have changed.
 
 A few thousand tasks per transaction, so that other writes do not wait for long. Progress is kept in the
 file: if the process dies, the keeper continues. Meanwhile claims still serve outdated lanes and keys, and
@@ -11,6 +11,7 @@ from ...._model.limit import Limit
 from ...._model.queue import QueueSettings
 from ...._policy.order import lanes, limits
 from ...._policy.order.limits import Subject, permits_of
+from ...._policy.order.rank import changes_ranks
 from ...rules.usage import refilled
 from ..rows import Row, listed_or_none, moment
 from ..transaction import Transaction
@@ -27,7 +28,11 @@ def after_settings(
     """Start the relayout after a change of a queue's settings; return whether it is unfinished."""
     tx.rules_changed()
     tx.wakes.ready.add(name)  # It may have been paused.
-    return lanes.changes_lanes(before, now) and _begin(tx, [name])
+    if lanes.changes_lanes(before, now) or (
+        changes_ranks(before, now) and tx.value("any_prioritised", {"queue": name})
+    ):
+        return _begin(tx, [name])
+    return False
 
 
 def after_limit(tx: Transaction, before: Limit | None, now: Limit | None) -> bool:
@@ -72,7 +77,7 @@ def continue_relayout(tx: Transaction) -> bool:
     for queue, lane, key, rank, task_id in tx.rows("relayouts"):
         after = {"lane": lane, "key": key, "rank": rank, "id": task_id}
         found = tx.rows("ready_after", {"queue": queue, **after, "limit": room})
-        tx.run_many("set_lane", _misplaced(tx, queue, found))
+        _place(tx, queue, found)
         if len(found) == room:
             after = dict(zip(after, found[-1][-4:], strict=True))
             tx.run("relayout_advance", {"queue": queue, **after})
@@ -82,11 +87,17 @@ def continue_relayout(tx: Transaction) -> bool:
     return False
 
 
-def _misplaced(tx: Transaction, queue: str, rows: Iterable[Row]) -> list[Row]:
-    is_fifo = tx.queue_rules.is_fifo(queue)
+def _place(tx: Transaction, queue: str, rows: Iterable[Row]) -> None:
+    """Move these tasks to the lanes, keys and ranks that they belong to now."""
+    rules = tx.queue_rules
+    is_fifo = rules.is_fifo(queue)
     moves: list[Row] = []
-    for *about, rowid, priority, lane, key, _, _ in rows:
-        lane_and_key = NO_LANE if is_fifo else tx.queue_rules.lane_and_key(Subject(*about), priority)
+    boosts: list[Row] = []
+    for *about, rowid, level, head_start, lane, key, _, _ in rows:
+        lane_and_key = NO_LANE if is_fifo else rules.lane_and_key(Subject(*about), level)
         if lane_and_key != (lane, key):
             moves.append((*lane_and_key, rowid))
-    return moves
+        if (due := rules.boost(queue, level)) != head_start:
+            boosts.append((due, rowid))
+    tx.run_many("set_lane", moves)
+    tx.run_many("set_boost", boosts)

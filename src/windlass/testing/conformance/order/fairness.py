@@ -16,12 +16,11 @@ PLAIN = QueueSettings(name="q")
 ROUND_ROBIN = replace(PLAIN, fairness=Fairness.ROUND_ROBIN)
 RANDOM = replace(PLAIN, fairness=Fairness.RANDOM)
 HIGH, LOW = 10, -10
-STRICT = 1 << 44
 
 
 def of_level(priority: int, number: int, tenant: str = "") -> list[NewTask]:
     """Return tasks of a priority, in strict order."""
-    return some_tasks(number, queue="q", tenant=tenant, priority=priority, boost=priority * STRICT)
+    return some_tasks(number, queue="q", tenant=tenant, priority=priority)
 
 
 async def take(worker: ManualWorker, number: int, at_once: int = 10) -> list[Task]:
@@ -138,7 +137,7 @@ class TestFairness(StoreTest):
     async def test_within_a_tenant_priority_and_age_decide(self, worker: ManualWorker) -> None:
         await self.store.put(ROUND_ROBIN)
         first, second = [await self.enqueue_one(queue="q", tenant="ada") for _ in range(2)]
-        urgent = await self.enqueue_one(queue="q", tenant="ada", priority=HIGH, boost=HIGH * STRICT)
+        urgent = await self.enqueue_one(queue="q", tenant="ada", priority=HIGH)
 
         assert [(await worker.claim_one("q")).task.id for _ in range(3)] == [urgent, first, second]
 

@@ -143,29 +143,19 @@ class TestOrder(StoreTest):
 
         assert await worker.claim_ids(2) == [older.id, newer.id]
 
-    async def test_a_higher_boost_goes_first(self, worker: ManualWorker) -> None:
-        low, plain, high = (a_task(priority=p, boost=p * (1 << 44)) for p in (-100, 0, 100))
+    async def test_a_higher_priority_goes_first(self, worker: ManualWorker) -> None:
+        low, plain, high = (a_task(priority=p) for p in (-100, 0, 100))
         await self.store.enqueue([low, plain, high])
 
         for expected in (high, plain, low):
             assert await worker.claim_ids() == [expected.id]
 
-    async def test_timers_makes_up_for_priority_when_a_queue_ages(self, worker: ManualWorker) -> None:
-        await worker.beat(lease_for=timedelta(hours=1))
-        old = await self.enqueue_one()
-        self.clock.advance(59)
-        overtaking = await self.enqueue_one(priority=1, boost=60_000)
-        self.clock.advance(2)
-        too_late = await self.enqueue_one(priority=1, boost=60_000)
-
-        assert await worker.claim_ids(3) == [overtaking, old, too_late]
-
     async def test_several_queues_are_claimed_in_one_order(self, worker: ManualWorker) -> None:
         expected = []
         for step in range(6):
-            expected.append(await self.enqueue_one(queue="ab"[step % 2], boost=-1000 * (step // 4)))
+            expected.append(await self.enqueue_one(queue="ab"[step % 2], priority=-(step // 4)))
             self.clock.advance(1)
-        first = await self.enqueue_one(queue="b", boost=60_000)
+        first = await self.enqueue_one(queue="b", priority=1)
 
         claimed = [*await worker.claim_ids(4, "a", "b"), *await worker.claim_ids(9, "b", "a")]
 

@@ -1,0 +1,1 @@
+ALTER TABLE windlass.queue DROP COLUMN head_start;

@@ -1,11 +1,13 @@
 """Chains and groups as a worker runs them, on every store."""
 
+import asyncio
+import json
 from typing import Any
 
 import pytest
 
-from tests.loops.workers import drained, tasks
-from windlass import RESULT, App, chain
+from tests.loops.workers import drained, tasks, working
+from windlass import RESULT, App, By, Handle, chain
 from windlass._model.state import State
 from windlass._policy.input.chain import MAX_LEVELS
 from windlass._store.protocol import Store
@@ -93,3 +95,65 @@ async def test_the_last_task_of_a_group_has_the_tenant_that_all_share(
     *_, given = await app.client.enqueue_group([acme, acme], total.using(tenant="beta").step(numbers=RESULT))
 
     assert [(await one.task()).tenant for one in (shared, mixed, given)] == ["acme", "", "beta"]
+
+
+async def test_the_last_task_of_a_group_waits_for_the_ends_of_its_chains(
+    app: App, add: Adds, total: Sums
+) -> None:
+    three = chain(add.step(n=0), add.step(n=RESULT), add.step(n=RESULT))
+    forked = add.step(n=10).then(add.step(n=RESULT), chain(add.step(n=RESULT), add.step(n=RESULT)))
+
+    *members, last = await app.client.enqueue_group(
+        [three, add.step(n=100), forked], total.step(numbers=RESULT)
+    )
+    await drained(app)
+
+    ended = await last.task()
+    assert json.loads(ended.result or b"") == 3 + 101 + 12 + 13
+    assert ended.after == tuple(member.id for member in members)
+    assert [len(member.following) for member in members] == [2, 0, 3]
+    assert {task.root for task in await tasks(app)} == {members[0].id}
+
+
+async def test_a_chain_of_a_group_that_dies_is_waited_for_until_its_replay(
+    app: App, add: Adds, total: Sums
+) -> None:
+    broken = chain(add.step(n=0), add.using(max_attempts=1).step(n="x"), add.step(n=RESULT))
+    head, last = await app.client.enqueue_group([broken], total.step(numbers=RESULT))
+    await drained(app)
+    assert await last.state() is State.WAITING
+
+    await app.operator.replay_one(head.following[0], payload=b'{"n": 41}', by=By(who="ada"))
+    await drained(app)
+
+    assert json.loads((await last.task()).result or b"") == 43
+
+
+async def test_a_chain_of_a_group_that_is_cancelled_cancels_the_last(
+    app: App, add: Adds, total: Sums
+) -> None:
+    slow = chain(add.step(n=0), add.using(delay="1h").step(n=RESULT))
+    head, _, last = await app.client.enqueue_group([slow, add.step(n=1)], total.step(numbers=RESULT))
+    await drained(app)
+    assert await last.state() is State.WAITING
+
+    await (await app.client.get(head.following[0])).cancel(why="not today")
+
+    task = await last.task()
+    assert (task.state, task.error and head.following[0] in task.error.message) == (State.CANCELLED, True)
+
+
+async def test_many_workers_end_the_chains_of_many_groups_at_once(app: App, add: Adds, total: Sums) -> None:
+    long = chain(add.step(n=0), *[add.step(n=RESULT)] * 3)
+    ends = [(await app.client.enqueue_group([long] * 8, total.step(numbers=RESULT)))[-1] for _ in range(5)]
+
+    await asyncio.gather(*(working_until(app, ends, name) for name in ("a", "b", "c")))
+
+    assert [await end.result() for end in ends] == [32] * 5
+    assert {task.state for task in await tasks(app)} == {State.COMPLETED}
+
+
+async def working_until(app: App, ends: list[Handle[Any]], name: str) -> None:
+    async with working(app, name=name):
+        for end in ends:
+            await end.wait(timeout=60)

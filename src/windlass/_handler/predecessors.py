@@ -1,9 +1,11 @@
 """Results of predecessors, for tasks that take them as a parameter."""
 
-from .._model.filter import Filter, Page
+from collections.abc import Sequence
+
+from .._model.filter import MAX_PAGE, Filter, Page
 from .._model.state import State
-from .._model.task import Task
-from .._policy.input.chain import results_list, with_result
+from .._model.task import Task, TaskId
+from .._policy.input.chain import awaited_ends, results_list, with_result
 from .._store.protocol import Store
 from ..signals import Fatal
 
@@ -15,12 +17,21 @@ async def payload_with_results(store: Store, task: Task) -> bytes:
     """
     if task.result_into is None or not task.after:
         return task.payload
-    found = await store.find(Filter(ids=task.after), Page(limit=len(task.after)))
-    results = {predecessor.id: predecessor.result for predecessor in found.items}
-    for predecessor in found.items:
-        if predecessor.state is not State.COMPLETED:  # this task was replayed, its predecessor was not
-            raise Fatal(f"predecessor {predecessor.id} has no result: it is {predecessor.state}")
-    missing = [task_id for task_id in task.after if task_id not in results]
+    predecessors = await _completed(store, task.after)
+    ends = [end for one in task.after for end in awaited_ends(predecessors[one], task.id)]
+    found = predecessors | await _completed(store, [end for end in ends if end not in predecessors])
+    return with_result(task.payload, task.result_into, results_list(tuple(found[end].result for end in ends)))
+
+
+async def _completed(store: Store, ids: Sequence[TaskId]) -> dict[TaskId, Task]:
+    found: dict[TaskId, Task] = {}
+    for start in range(0, len(ids), MAX_PAGE):
+        part = tuple(ids[start : start + MAX_PAGE])
+        found |= {task.id: task for task in (await store.find(Filter(ids=part), Page(limit=MAX_PAGE))).items}
+    for task in found.values():
+        if task.state is not State.COMPLETED:  # the waiting task was replayed, its predecessor was not
+            raise Fatal(f"predecessor {task.id} has no result: it is {task.state}")
+    missing = [task_id for task_id in ids if task_id not in found]
     if missing:
         raise Fatal(f"the result of predecessor {missing[0]} is gone: its record was pruned")
-    return with_result(task.payload, task.result_into, results_list(tuple(results[t] for t in task.after)))
+    return found

@@ -68,6 +68,7 @@ class NewTask(Struct, frozen=True, gc=False, kw_only=True):
     fingerprint: str | None = None  # if set, refused while a task with the same one has not ended
     next: bytes | None = None  # the steps that follow, as JSON; see _policy/input/chain.py
     after: tuple[TaskId, ...] = ()  # predecessors: wait until all have completed
+    before: tuple[TaskId, ...] = ()  # tasks that, if they wait, wait for this one too; excludes `after`
     result_into: str | None = None  # the parameter that receives the predecessors' results
     secret: tuple[str, ...] = ()  # payload fields that are masked wherever payloads are shown
     trace: str | None = None  # a W3C traceparent

@@ -31,7 +31,7 @@ from .conformance.random_steps import (
     retentions,
     sessions,
 )
-from .conformance.steps import OPERATOR
+from .conformance.steps import OPERATOR, complete
 
 limits = st.fixed_dictionaries(
     {"running": st.sampled_from([0, 1, 2])},
@@ -184,6 +184,31 @@ class Twins(RandomSteps):
         self._settle(leases[0], first)
         leases += self._claim("s1", 1, lane)
         self._settle(leases[1], second)
+        return multiple(*leases, *self._claim_through(lane))
+
+    @rule(target=leases, chain=st.lists(endings, max_size=3), other=endings, late=st.booleans())
+    def gather_a_chain(self, chain: list[str], other: str, *, late: bool) -> MultipleResults[Lease]:
+        """A task waits for another and for the end of a chain, whose steps come one by one."""
+        lane, (one,) = self._lane()
+        two = self._wish(queue=lane)
+        last = self._wish(queue=lane, after=(one.id, two.id))
+        self._enqueue(two, last)
+        self._open("s1")
+        step, alone = leases = self._claim("s1", 2, lane)
+        if late:
+            self._settle(alone, other)
+        for ending in chain:
+            following = self._wish(queue=f"{lane}-chain", before=(last.id,), root=one.id)
+            settlement = complete(step, b"1", following)
+            self.pair.both(lambda store, done=settlement: store.settle([done]))  # type: ignore[misc]  # bound now
+            claimed = self._claim("s1", 1, f"{lane}-chain")
+            leases += claimed
+            if not claimed:
+                break
+            (step,) = claimed
+            self._settle(step, *([ending] if ending != "complete" else []))
+        self._settle(step, "complete")
+        self._settle(alone, other)
         return multiple(*leases, *self._claim_through(lane))
 
     @rule(

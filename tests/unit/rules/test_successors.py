@@ -8,18 +8,22 @@ from tests.unit.rules.tables import Tables, waiting
 from tests.unit.samples import NOW, running
 from windlass._model.state import State
 from windlass._stores.rules import questions
-from windlass._stores.rules.successors import abandon, cancel_pending, unblock
+from windlass._stores.rules.successors import abandon, cancel_pending, lock_dependents, unblock
+
+
+def complete(tables: Tables, *ids: str) -> None:
+    tables.run(unblock(tables, tables.run(lock_dependents(ids))))
 
 
 def test_a_task_starts_when_its_last_predecessor_completed() -> None:
     tables = Tables(running(id="a", state=State.COMPLETED), running(id="b"))
     waiting("last", tables=tables, after=("a", "b"))
 
-    tables.run(unblock(tables, ["a"]))
+    complete(tables, "a")
     assert tables.states()["last"] is State.WAITING
 
     tables.tasks["b"] = replace(tables.tasks["b"], state=State.COMPLETED)
-    tables.run(unblock(tables, ["a", "b"]))
+    complete(tables, "a", "b")
 
     assert tables.states()["last"] is State.READY
     assert tables.dependencies == []
@@ -30,7 +34,7 @@ def test_a_task_that_is_not_due_becomes_scheduled() -> None:
     waiting("later", tables=tables, after=("a",))
     tables.tasks["later"] = replace(tables.tasks["later"], run_at=NOW + timedelta(hours=1))
 
-    tables.run(unblock(tables, ["a"]))
+    complete(tables, "a")
 
     assert tables.states()["later"] is State.SCHEDULED
 
@@ -38,9 +42,9 @@ def test_a_task_that_is_not_due_becomes_scheduled() -> None:
 def test_one_question_is_enough_where_nothing_waits() -> None:
     tables = Tables(running(id="a", state=State.COMPLETED))
 
-    tables.run(unblock(tables, ["a"]))
+    complete(tables, "a")
 
-    assert tables.asked == [questions.Dependents(["a"])]
+    assert tables.asked == [questions.Dependents(("a",))]
 
 
 def test_abandoning_cancels_the_whole_chain_and_says_why() -> None:

@@ -112,6 +112,7 @@ class SyncClient(Twin[Client]):
         """Enqueue several steps and `then`, which waits until all of them have completed.
 
         Returns their handles, that of `then` last; its parameter given as `RESULT` gets the list of results.
+        Where a step is a chain, `then` waits for the end of it and gets the end's result.
         """
         return self.enqueue_tasks(self._inner.builder.group(steps, then), within=within)
 

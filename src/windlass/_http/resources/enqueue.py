@@ -34,7 +34,7 @@ _encode_lines = msgspec.json.Encoder().encode_lines
 
 
 class BatchInput(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Tasks to enqueue, all or none. `then` is enqueued when all of them have completed."""
+    """Tasks to enqueue, all or none. `then` waits until all, with their chains, have completed."""
 
     tasks: Annotated[list[TaskInput], Meta(min_length=1, max_length=MAX_BATCH)]
     then: StepInput | UnsetType = UNSET

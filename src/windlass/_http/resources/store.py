@@ -220,17 +220,25 @@ def _check_steps(data: bytes | None) -> None:
 
 
 def _check_task(task: NewTask | Step) -> None:
-    for one in (task.id, task.root) if isinstance(task, NewTask) else (task.id,):
-        if not is_task_id(one):  # an invalid id in `after` is simply not found
-            raise InvalidOption(f"a task's id must be a lower-case UUID, not {quoted(one)}")
+    if isinstance(task, NewTask):
+        _check_new(task)
+    if not is_task_id(task.id):
+        raise InvalidOption(f"a task's id must be a lower-case UUID, not {quoted(task.id)}")
     for what, given in (("type", task.type), ("queue", task.queue), ("tenant", task.tenant or "nobody")):
         if not 1 <= len(given) <= _MAX_NAME:
             raise InvalidOption(f"the {what} {quoted(given)} must have 1 to {_MAX_NAME} characters")
     parse_priority(task.priority)
     if not 1 <= task.max_attempts <= MAX_ATTEMPTS:
         raise InvalidOption(f"max_attempts must be 1 to {MAX_ATTEMPTS:,}, got {quoted(task.max_attempts)}")
-    if isinstance(task, NewTask) and task.run_at is not None and task.delay is not None:
+
+
+def _check_new(task: NewTask) -> None:
+    if not is_task_id(task.root):  # an invalid id in `after` is simply not found
+        raise InvalidOption(f"a task's root must be a lower-case UUID, not {quoted(task.root)}")
+    if task.run_at is not None and task.delay is not None:
         raise InvalidOption("give run_at or delay, not both")
+    if task.after and task.before:  # tasks could wait for each other
+        raise InvalidOption("give after or before, not both")
 
 
 def _check_json(data: bytes) -> None:

@@ -1,7 +1,8 @@
 """Chains: the steps that follow a task, and the results they receive.
 
 The steps of a chain are stored in their predecessor (`Task.next`), each with its id, and become tasks in the
-transaction that completes it. A group's last task exists from the start, waiting for its predecessors.
+transaction that completes it. A group's last task exists from the start, waiting for its predecessors, and
+each step of a chain in the group joins these when it becomes a task.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,6 +45,7 @@ class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
     result_into: str | None = None
     secret: tuple[str, ...] = ()
     unique: bool = False  # only applied to the first step of a request
+    before: tuple[TaskId, ...] = ()  # the end of the group that its chain is in
     next: tuple["Step", ...] = ()
 
     def then(self, *steps: "Step") -> "Step":
@@ -94,6 +96,23 @@ def decode_steps(data: bytes | None) -> tuple[Step, ...]:
 def all_ids(steps: tuple[Step, ...]) -> tuple[TaskId, ...]:
     """Return the ids of steps and of all that follow them, each before its successors."""
     return tuple(found for step in steps for found in (step.id, *all_ids(step.next)))
+
+
+def awaited_by(steps: tuple[Step, ...], waiting: TaskId) -> tuple[Step, ...]:
+    """Return steps that a waiting task waits for too, each from when it is enqueued."""
+    return tuple(replace(step, before=(waiting,), next=awaited_by(step.next, waiting)) for step in steps)
+
+
+def awaited_ends(task: Task, waiting: TaskId) -> tuple[TaskId, ...]:
+    """Return the tasks with whose results `task` ends for a task that waits for it.
+
+    These are the ends of its chain if that is waited for, in order, and otherwise the task itself.
+    """
+    return _ends(tuple(step for step in decode_steps(task.next) if waiting in step.before)) or (task.id,)
+
+
+def _ends(steps: tuple[Step, ...]) -> tuple[TaskId, ...]:
+    return tuple(end for step in steps for end in _ends(step.next) or (step.id,))
 
 
 def successors(task: Task, result: bytes | None) -> tuple[NewTask, ...]:
@@ -158,6 +177,7 @@ def _task(step: Step, predecessor: Task, result: bytes | None) -> NewTask:
         delay=step.delay,
         max_attempts=step.max_attempts,
         timeout=step.timeout,
+        before=step.before,
         secret=step.secret,
         next=encode_steps(step.next),
         trace=predecessor.trace,

@@ -12,7 +12,7 @@ from ..._model.task import MAX_ATTEMPTS, NewTask, TaskId
 from ...errors import InvalidOption
 from ..order.priority import parse_priority
 from . import keys
-from .chain import Step, encode_new_steps
+from .chain import Step, awaited_by, decode_steps, encode_new_steps
 from .options import checked_instant, checked_name, checked_number, parse_duration
 from .quote import quoted, suggestion
 from .trace import checked_trace
@@ -122,7 +122,8 @@ def later_step(step: Step, options: Options, result_into: str | None) -> Step:
 def group(first: Iterable[NewTask], then: Step, build: Callable[[Step], NewTask]) -> tuple[NewTask, ...]:
     """Return tasks and the one that waits for all of them, which `build` makes of `then`, under one root.
 
-    Without a tenant of its own, the last has the one that all the others share.
+    Where a chain follows one of the tasks, the last waits for the end of it. Without a tenant of its own, the
+    last has the one that all the others share.
     """
     members = tuple(first)
     if not members:
@@ -131,9 +132,14 @@ def group(first: Iterable[NewTask], then: Step, build: Callable[[Step], NewTask]
     tenant = then.tenant or shared(member.tenant for member in members)
     last = build(replace(then, tenant=tenant))
     return (
-        *(replace(member, root=root, trace=trace) for member in members),
+        *(replace(member, root=root, trace=trace, next=_awaited(member.next, last.id)) for member in members),
         replace(last, root=root, trace=trace, after=tuple(member.id for member in members)),
     )
+
+
+def _awaited(following: bytes | None, last: TaskId) -> bytes | None:
+    """Return the steps that follow a member of a group, so that the last task waits for them too."""
+    return encode_new_steps(awaited_by(decode_steps(following), last)) if following else None
 
 
 def shared(values: Iterable[str]) -> str:

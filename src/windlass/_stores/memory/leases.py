@@ -134,9 +134,9 @@ def _apply(tables: Tables, task: Task, settlement: Settlement, now: datetime) ->
     match verdict:
         case Complete(result=result, successors=successors):
             tables.move(task, Verb.COMPLETE, State.COMPLETED, result=result, error=None, **end)
-            freed = tables.unblock(task.id, now)
-            if successors:
+            if successors:  # First, as a task that waits may wait for them too.
                 tables.admit(successors, now)
+            freed = tables.unblock(task.id, now)
             tables.wake([*freed, *(new.id for new in successors)])
         case Postpone() if task.cancel_requested:
             tables.step(task, Verb.CANCEL, State.CANCELLED, error=verdict.error or task.error, **end)

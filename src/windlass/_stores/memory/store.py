@@ -231,7 +231,8 @@ class MemoryStore:
                 tables.audits.append(audited_prune(default, by, now))
             rules = RetentionRules(default, tables.queues.values(), tables.types)
             pruned: Counter[tuple[str, State]] = Counter()
-            needed = {p for t in tables.tasks.values() if t.state is State.WAITING for p in t.after}
+            waiting = [t for t in tables.tasks.values() if t.state is State.WAITING]
+            needed = {p for t in waiting for p in (*t.after, *tables.joined.get(t.id, ()))}
             for task in sorted(tables.tasks.values(), key=lambda t: t.id):
                 kept = rules.of(task.queue, task.type)
                 if pruned.total() == limit or not finished_before(task, kept, now):

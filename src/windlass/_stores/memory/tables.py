@@ -48,6 +48,7 @@ class Tables:
         self.standing: dict[str, TaskId] = {}  # fingerprint -> the task that has not ended
         self.successors: dict[TaskId, list[TaskId]] = {}  # predecessor -> tasks that wait for it
         self.predecessors: dict[TaskId, set[TaskId]] = {}  # waiting task -> those it still waits for
+        self.joined: dict[TaskId, list[TaskId]] = {}  # waiting task -> those enqueued `before` it
         self.sessions: dict[str, Session] = {}
         self.held: dict[str, dict[TaskId, int]] = {}  # session that holds any -> task -> claim number
         self.queues: dict[str, QueueSettings] = {}
@@ -101,6 +102,7 @@ class Tables:
         self.marks.pop(task.id, None)
         self.successors.pop(task.id, None)
         self.predecessors.pop(task.id, None)
+        self.joined.pop(task.id, None)
         if task.idempotency_key is not None:
             key = self.keys.get((task.tenant, task.idempotency_key))
             if key is not None and key.task_id == task.id and key.until is None:
@@ -131,6 +133,7 @@ class Tables:
                     keys[task.tenant, task.idempotency_key] = Key(task.id, task.idempotency_digest, until)
             answers.append(Enqueued(id=existing or task.id, created=existing is None))
         self.keys.update(keys)
+        self._join_predecessors(new.values())
         doomed = {task.id for task in new.values() if self._insert(task, now)}
         if not doomed:
             return answers
@@ -138,6 +141,15 @@ class Tables:
             replace(one, cancelled=PREDECESSOR_CANCELLED) if one.created and one.id in doomed else one
             for one in answers
         ]
+
+    def _join_predecessors(self, new: Iterable[NewTask]) -> None:
+        """Let tasks that wait already wait for those of these, too, that are enqueued `before` them."""
+        for task in new:
+            for waiting in task.before:
+                if waiting in self.tasks and self.tasks[waiting].state is State.WAITING:
+                    self.successors.setdefault(task.id, []).append(waiting)
+                    self.predecessors[waiting].add(task.id)
+                    self.joined.setdefault(waiting, []).append(task.id)
 
     def _existing(
         self, task: NewTask, now: datetime, new: dict[TaskId, NewTask], keys: dict[tuple[str, str], Key]

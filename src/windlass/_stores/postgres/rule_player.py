@@ -129,7 +129,7 @@ def _until(new: NewTask, now: datetime) -> datetime | None:
 
 
 def _insert(env: Environment, asked: questions.InsertTasks) -> Script[None]:
-    awaited = {predecessor for new in asked.tasks for predecessor in new.after}
+    awaited = {predecessor for predecessor, _ in asked.dependencies}
     rows = [
         new_row(new, env.layout.placement(new), awaited=new.id in awaited, waiting=new.id in asked.waiting)
         for new in asked.tasks

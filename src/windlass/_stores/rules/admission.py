@@ -22,8 +22,8 @@ def check_due(batch: Sequence[NewTask], now: datetime) -> None:
 
 
 def is_plain(new: NewTask) -> bool:
-    """Whether a task has no key, fingerprint or predecessor, so that only its id must be looked up."""
-    return new.idempotency_key is None and new.fingerprint is None and not new.after
+    """Whether a task has neither key nor fingerprint nor dependencies, so that only its id is looked up."""
+    return new.idempotency_key is None and new.fingerprint is None and not (new.after or new.before)
 
 
 def admit(changes: Changes, batch: Sequence[NewTask]) -> Rule[list[Enqueued]]:
@@ -42,6 +42,7 @@ class _Admission:
         self._states: dict[TaskId, str] = {}  # of existing tasks and of those admitted
         self._keys: dict[tuple[str, str | None], questions.Key] = {}
         self._fingerprints: dict[str, TaskId] = {}
+        self._waiting: Mapping[TaskId, Task] = {}  # existing tasks that may wait for new ones
         self._new: list[NewTask] = []
 
     def admit(self, batch: Sequence[NewTask]) -> Rule[list[Enqueued]]:
@@ -69,6 +70,9 @@ class _Admission:
         predecessors = sorted({predecessor for new in fresh for predecessor in new.after})
         if predecessors:
             self._states.update((yield questions.LockPredecessors(predecessors)))
+        waiting = sorted({task_id for new in fresh for task_id in new.before})
+        if waiting:
+            self._waiting = yield questions.LoadTasks(waiting)
         # Any of these locks may have waited for an earlier attempt at this batch whose reply was lost.
         self._states.update((yield questions.States([new.id for new in fresh])))
 
@@ -107,14 +111,19 @@ class _Admission:
             raise refusals.key_taken(new, key.task_id)
         return key.task_id
 
+    def _waits(self, task_id: TaskId) -> bool:
+        task = self._waiting.get(task_id)
+        return task is not None and task.state is State.WAITING
+
     # -- writes --------------------------------------------------------------------------------------
 
     def _insert(self) -> Rule[None]:
         linked = [new for new in self._new if new.after]
         waiting = [new for new in linked if self._states[new.id] == State.WAITING]
         doomed = [new.id for new in linked if self._states[new.id] == State.CANCELLED]
-        dependencies = sorted({(predecessor, new.id) for new in waiting for predecessor in new.after})
-        yield questions.InsertTasks(self._new, {*doomed, *(new.id for new in waiting)}, dependencies)
+        dependencies = {(predecessor, new.id) for new in waiting for predecessor in new.after}
+        dependencies |= {(new.id, one) for new in self._new for one in new.before if self._waits(one)}
+        yield questions.InsertTasks(self._new, {*doomed, *(new.id for new in waiting)}, sorted(dependencies))
         if doomed:
             # They are inserted first, so that the store keeps a record of them.
             tasks: Mapping[TaskId, Task] = yield questions.LoadTasks(doomed)

@@ -12,7 +12,7 @@ from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt,
 from . import questions
 from .admission import admit
 from .questions import Changes, Rule
-from .successors import abandon, unblock
+from .successors import abandon, lock_dependents, unblock
 
 
 def settled(task: Task, settlement: Settlement, now: datetime) -> tuple[Verb, State, dict[str, Any]]:
@@ -48,11 +48,16 @@ def settle(changes: Changes, batch: Sequence[Settlement]) -> Rule[Settled]:
 
 
 def follow_up(changes: Changes, completed: Sequence[TaskId], applied: Sequence[Settlement]) -> Rule[None]:
-    """Unblock the tasks that waited for completed ones, and enqueue the successors in the verdicts."""
-    yield from unblock(changes, completed)
+    """Enqueue the successors in the verdicts, and unblock the tasks that waited for completed ones.
+
+    In this order, as a task may wait for these successors too. All that wait are locked first, and at once:
+    in parts, two settlements could lock them in different orders.
+    """
+    waiting = yield from lock_dependents(completed)
     successors = [new for s in applied if isinstance(s.verdict, Complete) for new in s.verdict.successors]
     if successors:
         yield from admit(changes, successors)
+    yield from unblock(changes, waiting)
 
 
 class _Settlements:

@@ -12,13 +12,22 @@ PREDECESSOR_CANCELLED = "a predecessor had been cancelled"
 """Why a new task is cancelled at once."""
 
 
-def unblock(changes: Changes, completed: Sequence[TaskId]) -> Rule[None]:
-    """Start the tasks that waited for these and wait for nothing else."""
+def lock_dependents(completed: Sequence[TaskId]) -> Rule[Sequence[TaskId]]:
+    """Lock and return the tasks that wait for these."""
     dependents: Sequence[TaskId] = yield questions.Dependents(completed)
-    if not dependents:
-        return
     successors = list(dict.fromkeys(dependents))
-    # Lock them before looking: of two predecessors that complete at once, the second then sees the first.
+    if successors:
+        yield questions.LoadTasks(successors)
+    return successors
+
+
+def unblock(changes: Changes, successors: Sequence[TaskId]) -> Rule[None]:
+    """Start those of these locked tasks that wait for nothing any more.
+
+    They are locked before looking: of two predecessors that complete at once, the second then sees the first.
+    """
+    if not successors:
+        return
     tasks: dict[TaskId, Task] = yield questions.LoadTasks(successors)
     blocked = yield questions.StillWaiting(successors)
     free = [successor for successor in successors if successor not in blocked]

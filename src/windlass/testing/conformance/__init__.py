@@ -24,7 +24,7 @@ further: it compares a store with the memory store, step by step, in random sequ
 """
 
 from .apply import TestAudit, TestCancel, TestDiscard, TestFilters, TestReplay
-from .chains import TestGroups, TestSuccessors
+from .chains import TestChainsInGroups, TestGroups, TestSuccessors
 from .enqueue import TestEnqueue, TestFingerprints, TestIdempotencyKeys
 from .handles import TestCapabilities, TestCheck, TestHandles
 from .lifecycle import TestLifecycle
@@ -56,6 +56,7 @@ __all__ = [
     "TestBatches",
     "TestCancel",
     "TestCaps",
+    "TestChainsInGroups",
     "TestLimitChanges",
     "TestCheck",
     "TestClaim",

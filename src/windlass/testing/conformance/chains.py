@@ -4,12 +4,13 @@ from datetime import timedelta
 
 import pytest
 
+from ..._ids import new_id
 from ..._model.filter import Filter
 from ..._model.lease import Claimed
 from ..._model.queue import Retention
 from ..._model.state import State
 from ..._model.task import TaskId
-from ..._model.verdict import Receipt
+from ..._model.verdict import Receipt, Settlement
 from .steps import ManualWorker, StoreTest, a_task, bury, complete, retry, some_tasks, stop
 
 LONG = timedelta(days=100)
@@ -240,3 +241,116 @@ class TestGroups(StoreTest):
 
         assert await self.state_of(both.id) is State.WAITING
         assert await self.state_of(one.id) is State.READY
+
+
+class TestChainsInGroups(StoreTest):
+    """The last task of a group waits for the ends of the chains in it, whose steps join its predecessors."""
+
+    async def a_group(self, worker: ManualWorker) -> tuple[Claimed, Claimed, TaskId]:
+        """Two running tasks and one that waits for them."""
+        first, second = await self.enqueue_and_claim(worker), await self.enqueue_and_claim(worker)
+        return first, second, await self.enqueue_one(after=(first.task.id, second.task.id))
+
+    @pytest.mark.parametrize("at_once", [True, False])
+    async def test_a_task_waits_for_the_end_of_a_chain(self, worker: ManualWorker, *, at_once: bool) -> None:
+        first, second, last = await self.a_group(worker)
+        batch = [complete(first, b"1", a_task(queue="next", before=(last,))), complete(second)]
+        await (self.settle_now(*batch) if at_once else self.settle_each(*batch))
+        assert await self.state_of(last) is State.WAITING
+
+        middle = await worker.claim_one("next")
+        ends = some_tasks(2, queue="end", before=(last,))
+        await self.settle_now(complete(middle, b"1", *ends))
+        one, other = await worker.claim(2, "end")
+        await self.settle_now(complete(one))
+        assert await self.state_of(last) is State.WAITING
+
+        await self.settle_now(complete(other))
+
+        assert await self.state_of(last) is State.READY
+        assert (await self.load(last)).after == (first.task.id, second.task.id)
+
+    async def settle_each(self, *batch: Settlement) -> None:
+        for settlement in batch:
+            await self.settle_now(settlement)
+
+    async def test_a_lost_settlement_adds_no_predecessor(self, held: Claimed) -> None:
+        last = await self.enqueue_one(after=(held.task.id,))
+        _, rescued = await self.take_over(held)
+        await self.settle(complete(held, b"1", a_task(before=(last,))))
+
+        await self.settle_now(complete(rescued))
+
+        assert await self.state_of(last) is State.READY
+
+    @pytest.mark.parametrize("how", ["cancel", "discard"])
+    async def test_a_chain_that_never_ends_cancels_the_last(self, worker: ManualWorker, how: str) -> None:
+        first, second, last = await self.a_group(worker)
+        await self.settle_now(complete(first, b"1", a_task(queue="next", before=(last,))), complete(second))
+        step = await worker.claim_one("next")
+        await self.settle_now((stop if how == "cancel" else bury)(step))
+        if how == "discard":
+            assert await self.state_of(last) is State.WAITING
+            await self.discard(step.task.id)
+
+        task = await self.load(last)
+        assert (task.state, task.error is not None and step.task.id in task.error.message) == (
+            State.CANCELLED,
+            True,
+        )
+
+    async def test_a_replayed_step_is_waited_for(self, worker: ManualWorker) -> None:
+        first, second, last = await self.a_group(worker)
+        await self.settle_now(complete(first, b"1", a_task(queue="next", before=(last,))), complete(second))
+        step = await worker.claim_one("next")
+        await self.settle_now(bury(step))
+        await self.replay(step.task.id)
+
+        await self.settle_now(complete(await worker.claim_one("next")))
+
+        assert await self.state_of(last) is State.READY
+
+    @pytest.mark.parametrize("how", ["cancelled", "replayed", "gone", "ready"])
+    async def test_a_task_that_no_longer_waits_is_left_alone(self, worker: ManualWorker, how: str) -> None:
+        first, second, last = await self.a_group(worker)
+        if how in {"cancelled", "replayed"}:
+            await self.cancel(last)
+        if how == "replayed":
+            await self.replay(last)
+        if how == "ready":
+            last = await self.enqueue_one()
+        before = None if how == "gone" else await self.load(last)
+
+        step = a_task(queue="next", before=(new_id() if how == "gone" else last,))
+        await self.settle_now(complete(first, b"1", step))
+        await self.settle_now(complete(await worker.claim_one("next")))
+
+        assert await self.state_of(step.id) is State.COMPLETED
+        if before is not None:
+            assert await self.load(last) == before
+        await self.settle_now(complete(second))
+
+    async def test_a_task_enqueued_before_one_that_waits_is_waited_for(self, worker: ManualWorker) -> None:
+        first, second, last = await self.a_group(worker)
+        await self.enqueue_one(queue="next", before=(last,))
+        await self.settle_now(complete(first), complete(second))
+        assert await self.state_of(last) is State.WAITING
+
+        await self.settle_now(complete(await worker.claim_one("next")))
+
+        assert await self.state_of(last) is State.READY
+
+    async def test_the_results_of_chains_are_kept_while_they_are_waited_for(self) -> None:
+        worker = await self.new_worker(lease_for=LONG)
+        first, second, last = await self.a_group(worker)
+        step = a_task(queue="next", before=(last,))
+        await self.settle_now(complete(first, b"1", step))
+        await self.settle_now(complete(await worker.claim_one("next"), b"2"))
+        self.clock.advance(timedelta(days=15))
+
+        await self.store.prune(Retention(), limit=10)
+
+        assert await self.exists(first.task.id)
+        assert (await self.load(step.id)).result == b"2"
+        await self.settle_now(complete(second))
+        assert await self.state_of(last) is State.READY

@@ -34,6 +34,7 @@ from ._policy.input.options import checked_name, checked_names, checked_number
 from ._policy.order.limit_options import LimitOptions
 from ._policy.order.priority import parse_priority
 from ._policy.order.queue_options import FairnessName, LevelName, QueueChanges
+from ._store.outage import Outage
 from ._store.protocol import Store
 from ._stores import open_store, store_name
 from ._worker.error_hooks import ErrorHook, checked_hook
@@ -367,13 +368,15 @@ class App:
         hooks = [*self.error_hooks, *([on_error] if on_error else [])]
         return Worker(self.store, self.types, settings, self.open, self.backoff_of, self.keeper, hooks)
 
-    def keeper(self, *, name: str = "", lease: timedelta = DEFAULT_LEASE) -> Keeper:
+    def keeper(
+        self, *, name: str = "", lease: timedelta = DEFAULT_LEASE, outage: Outage | None = None
+    ) -> Keeper:
         """Make a keeper for this app's store; `await keeper.run()` does its chores until it is cancelled.
 
         Workers and `windlass serve` run one each; the store lets one of them lead. `lease`: of workers whose
-        own is not known. `name`: shown among the workers.
+        own is not known. `name`: shown among the workers. `outage`: shared with the worker that runs it.
         """
-        return Keeper(self.store, lease=lease, name=name, notifier=self.alert_notifier)
+        return Keeper(self.store, lease=lease, name=name, notifier=self.alert_notifier, outage=outage)
 
     def backoff_of(self, type_name: str) -> Delay:
         """Return the delay between attempts that a type declares, or else the app's."""

@@ -22,8 +22,8 @@ from tests.loops.workers import (
 )
 from windlass import RESULT, App, Backoff, Context, State, chain
 from windlass._model.verdict import Complete
+from windlass._store import outage
 from windlass._stores.memory import MemoryStore
-from windlass._worker import exchange
 from windlass.errors import StoreError
 from windlass.testing.faults import Fault, FaultyStore, Hold, seeded
 
@@ -365,7 +365,7 @@ async def test_a_store_that_refuses_for_good_is_told_of_in_a_line_a_minute(
         await eventually(lambda: refused > 8)
         (line,) = lines()
         assert (line.levelname, line.exc_info, "\n" in line.getMessage()) == ("ERROR", None, False)
-        monkeypatch.setattr(exchange, "_LOG_AGAIN_AFTER", 0.0)  # the minute is over
+        monkeypatch.setattr(outage, "REMIND_OF_REFUSAL_AFTER", 0.0)
         await eventually(lambda: len(lines()) > 1)
         down = False
         assert await handle.result(timeout=5) == "done"

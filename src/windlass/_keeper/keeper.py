@@ -19,6 +19,7 @@ from .._policy.backoff import Delay
 from .._policy.input.quote import counted
 from .._policy.task_type import stored_backoff
 from .._policy.verdict import decide
+from .._store.outage import Outage, Pauses
 from .._store.protocol import Store, Wake, all_records
 from .._store.wakes import listen_for_wakes
 from .._timers import wait_for_event
@@ -56,6 +57,7 @@ class Keeper:
         lease: timedelta,
         name: str = "",
         notifier: AlertNotifier | None = None,
+        outage: Outage | None = None,
     ) -> None:
         self._store = store
         self._lease = lease
@@ -68,12 +70,14 @@ class Keeper:
         self._last_clock: tuple[datetime, float] | None = None  # the store's time, and `monotonic` before it
         self._ticker = Ticker(store)
         self._alerts = AlertWatch(store, notifier or AlertNotifier(), self._on_sent)
+        self._outage = outage or Outage()
+        self._pauses = Pauses(self._outage, _RETRY_AFTER)
         self.leads = False
 
     async def run(self) -> None:
         """Do the chores, whenever it leads, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(listen_for_wakes(self._store, (), self._on_wake, logger))
+            group.create_task(listen_for_wakes(self._store, (), self._on_wake, self._outage))
             try:
                 while True:
                     self._changed.clear()  # before the turn, so that no wake during it is missed
@@ -86,15 +90,22 @@ class Keeper:
         """Run for leader and do the chores that are due; return the seconds until the next turn."""
         try:
             await self._watch_clock()
-            if not await self._run_for_leader():
-                return self._lead_for.total_seconds() / 4 * (0.75 + random.random() / 2)
-            return await self._do_chores()
-        except (StoreError, SessionLost) as error:
+            if await self._run_for_leader():
+                seconds = await self._do_chores()
+            else:
+                seconds = self._lead_for.total_seconds() / 4 * (0.75 + random.random() / 2)
+        except StoreError as error:
+            self.leads = False
+            return self._pauses.failed(error)
+        except SessionLost as error:
             logger.warning("the keeper cannot do its chores, retrying: %s", error)
             self.leads = False
         except Exception:
             logger.exception("a chore of the keeper failed; it will be retried at its next turn")
-        return _RETRY_AFTER * (1 + 2 * random.random())
+        else:
+            self._pauses.succeeded()
+            return seconds
+        return self._pauses.grow()
 
     async def _watch_clock(self) -> None:
         """If the store's clock was set forward, delay rescues until live workers have renewed their sessions.

@@ -10,7 +10,6 @@ import logging
 import random
 from collections import deque
 from collections.abc import Iterable, Sequence
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -21,6 +20,7 @@ from .._model.queue import Level
 from .._model.task import Error
 from .._model.verdict import Bury, Settled, Settlement
 from .._policy.input.quote import counted
+from .._store.outage import Pauses
 from .._store.protocol import Store
 from ..errors import StoreError, WindlassError
 
@@ -31,8 +31,7 @@ logger = logging.getLogger("windlass.worker")
 
 MAX_BATCH = 1_000
 _ROUND_TRIPS = 2  # under way at a time
-_FIRST_PAUSE, _LAST_PAUSE = 0.05, 5.0
-_LOG_AGAIN_AFTER = 60.0  # seconds until an error that stays the same is logged again
+_FIRST_PAUSE = 0.05
 _UNSETTLED = "unsettled"
 
 
@@ -60,8 +59,7 @@ class Exchange:
         self._claims = 0  # claims under way
         self._changed = asyncio.Event()
         self._poll_timer: asyncio.TimerHandle | None = None
-        self._logged_error = ""
-        self._logged_at = 0.0
+        self._pauses = Pauses(worker.outage, _FIRST_PAUSE)
         self.claiming = True
 
     @property
@@ -105,7 +103,6 @@ class Exchange:
                 self._poll_timer.cancel()
 
     async def _round_trips(self) -> None:
-        pause = _FIRST_PAUSE
         while True:
             await self._until_work()
             batch = self._take_batch()
@@ -116,14 +113,15 @@ class Exchange:
                 settled = await self._store.settle(batch, claim)
             except Exception as error:  # noqa: BLE001 - no settlement may be dropped, whatever the error
                 self._give_up(claim)
-                pause = await self._after_error(error, batch, pause)
+                await self._after_error(error, batch)
                 continue
             except BaseException:
                 self._give_up(claim)
                 self._put_back(batch, len(batch))
                 raise
-            pause = _FIRST_PAUSE
             self._under_way -= len(batch)
+            if batch or not self.unsettled:  # else only a claim succeeded, and the settlements may still fail
+                self._pauses.succeeded()
             self._accept(batch, claim, settled)
             self._worker.changed.set()
 
@@ -214,28 +212,20 @@ class Exchange:
         self._changed.set()
         self._worker.changed.set()
 
-    async def _after_error(self, error: Exception, batch: list[Settlement], pause: float) -> float:
-        if isinstance(error, StoreError) and error.transient:
-            logger.warning("the store is not available, retrying: %s", error)
-            self._put_back(batch, len(batch))
+    async def _after_error(self, error: Exception, batch: list[Settlement]) -> None:
+        if isinstance(error, StoreError):
+            pause = self._pauses.failed(error)
         else:
-            self._log(error, len(batch))
-            unsettled = list(batch)
-            try:
-                if isinstance(error, StoreError) or _is_invalid_value(error):
-                    await self._settle_one_by_one(batch, unsettled)
-            finally:
-                self._put_back(unsettled, len(batch))
-        await asyncio.sleep(pause * (0.5 + random.random()))
-        return min(pause * 2, _LAST_PAUSE)
-
-    def _log(self, error: Exception, number: int) -> None:
-        """Log an error. One of the store lasts until someone fixes it, so it is logged once a minute."""
-        if not isinstance(error, StoreError):
-            logger.error("cannot settle %s, retrying: %s", counted(number, "task"), error, exc_info=error)
-        elif str(error) != self._logged_error or monotonic() >= self._logged_at + _LOG_AGAIN_AFTER:
-            self._logged_error, self._logged_at = str(error), monotonic()
-            logger.error("the store cannot settle or claim, retrying: %s", error)
+            number = counted(len(batch), "task")
+            logger.error("cannot settle %s, retrying: %s", number, error, exc_info=error)
+            pause = self._pauses.grow()
+        unsettled = list(batch)
+        try:
+            if _is_invalid_value(error) or (isinstance(error, StoreError) and not error.transient):
+                await self._settle_one_by_one(batch, unsettled)
+        finally:
+            self._put_back(unsettled, len(batch))
+        await asyncio.sleep(pause)
 
     async def _settle_one_by_one(self, batch: list[Settlement], unsettled: list[Settlement]) -> None:
         """Settle each alone and remove it from `unsettled`; bury a task whose settlement is an invalid value.

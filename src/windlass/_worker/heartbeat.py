@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import random
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -12,8 +11,10 @@ from typing import TYPE_CHECKING
 from .._ids import new_id
 from .._model.lease import CLOSE_TIMEOUT, Claimed, Heartbeat, Lease, ProgressReport
 from .._model.task import Progress, TaskId
+from .._store.outage import Pauses
 from .._store.protocol import Store
 from .._timers import wait_for_event
+from ..errors import StoreError, StoreUnavailable
 from .run import Run
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("windlass.worker")
 
+_LAST_PAUSE = 1.0  # seconds between heartbeats that fail: the lease runs out meanwhile
 STOP_AT = 0.8  # of the lease, without a renewal: stop tasks before the store gives them to others
 _PROGRESS_EVERY = 1.0
 
@@ -144,6 +146,7 @@ class HeartbeatThread:
         self._loop = asyncio.get_running_loop()
         store = self._store.another()
         renewed = monotonic()
+        pauses = Pauses(self._worker.outage, last=min(self._interval, _LAST_PAUSE))
         try:
             while not self._stopping:
                 wait = self._interval
@@ -155,11 +158,11 @@ class HeartbeatThread:
                 try:
                     await asyncio.wait_for(self._send(store), left or self._stop_after)
                     renewed = sent
+                    pauses.succeeded()
                 except Exception as error:  # noqa: BLE001 - nothing may end the heartbeat
-                    logger.warning("the heartbeat failed, retrying: %r", error)
+                    wait = _pause_after(error, pauses)
                     if left and not self._time_left(renewed):
                         _call_on(self._workers_loop, self._worker.on_silence, monotonic() - renewed)
-                    wait = min(self._interval, 1.0) * (0.5 + random.random())
                     wait = min(wait, self._time_left(renewed) or wait)
                 await self._pause(wait)
         finally:
@@ -210,6 +213,16 @@ class HeartbeatThread:
         while not self._stopping and not self._urgent:
             await self._woken.wait()
             self._woken.clear()
+
+
+def _pause_after(error: Exception, pauses: Pauses) -> float:
+    """Return the seconds until the next heartbeat after one that failed."""
+    if isinstance(error, TimeoutError):
+        return pauses.failed(StoreUnavailable("it did not answer a heartbeat in time"))
+    if isinstance(error, StoreError):
+        return pauses.failed(error)
+    logger.warning("the heartbeat failed, retrying: %r", error)
+    return pauses.grow()
 
 
 def _call_on(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *args: object) -> None:

@@ -27,6 +27,7 @@ from .._policy.backoff import Delay
 from .._policy.input.quote import counted
 from .._policy.order.reserve import new_reserve
 from .._policy.verdict import decide, unhandled_for
+from .._store.outage import Outage, Pauses
 from .._store.protocol import Store, Wake
 from .._store.wakes import listen_for_wakes
 from .._timers import wait_for_event
@@ -84,6 +85,7 @@ class Worker:
         self._silent = False  # tasks were stopped for lack of heartbeats: none has reached the store since
         self._stalled = False  # no run has ended since the last heartbeat
         self.held = HeldLeases()
+        self.outage = Outage()  # what all loops of this worker know of the store
         self.ran = 0
 
     # -- run and stop --------------------------------------------------------------------------------
@@ -123,6 +125,7 @@ class Worker:
 
     async def _until_open(self) -> bool:
         """Open the store and the session, retrying while it is not available; False if stopped meanwhile."""
+        pauses = Pauses(self.outage, _REOPEN_AFTER)
         while not self._stop.is_set():
             try:
                 await self._open_store()
@@ -130,9 +133,9 @@ class Worker:
             except StoreError as error:
                 if not error.transient:
                     raise
-                logger.warning("the store is not available, retrying: %s", error)
-                await wait_for_event(self._stop, _REOPEN_AFTER * (1 + random.random()))
+                await wait_for_event(self._stop, pauses.failed(error))
             else:
+                pauses.succeeded()
                 return True
         return False
 
@@ -150,10 +153,10 @@ class Worker:
         )
         try:
             async with asyncio.TaskGroup() as group:
-                listen = listen_for_wakes(self._store, self.queues, self._on_wake, logger)
+                listen = listen_for_wakes(self._store, self.queues, self._on_wake, self.outage)
                 loops = [group.create_task(self._exchange.run()), group.create_task(listen)]
                 if self.settings.keeper:
-                    keeper = self._new_keeper(name=self.name, lease=self.settings.lease)
+                    keeper = self._new_keeper(name=self.name, lease=self.settings.lease, outage=self.outage)
                     loops.append(group.create_task(keeper.run()))
                 if ready is not None:
                     ready()

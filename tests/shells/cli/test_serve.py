@@ -170,6 +170,31 @@ def test_a_worker_waits_for_an_unreachable_server_and_other_commands_fail(
 
 
 @pytest.mark.system
+def test_a_restart_of_the_server_is_two_lines_in_the_log_of_a_worker(start: Start, port: int) -> None:
+    url = f"http://127.0.0.1:{port}"
+    worker = start("worker", "shop:app", "--store", url, "--heartbeat", "0.3s", "--poll", "0.2s")
+    lines = until(worker, f"the store is not available, retrying: {url} did not answer: ConnectError")
+    server = start("serve", "--port", str(port))
+    lines += until(worker, "the store is back after")
+    lines += until(worker, "is ready")
+    server.kill()
+    server.communicate()
+    lines += until(worker, "the store is not available")
+    start("serve", "--port", str(port))
+    lines += until(worker, "the store is back after")
+    worker.terminate()
+    _, rest = worker.communicate(timeout=30)
+
+    told = [line for line in [*lines, *rest.splitlines()] if "warning" in line or "error" in line]
+    assert [("back after" in line, "windlass.store" in line) for line in told] == [
+        (False, True),
+        (True, True),
+        (False, True),
+        (True, True),
+    ], told
+
+
+@pytest.mark.system
 def test_another_server_gets_another_error_than_an_unreachable_one(run: Run, start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         url = f"http://127.0.0.1:{other.getsockname()[1]}"

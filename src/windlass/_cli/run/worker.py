@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..._policy.input.quote import counted
+from ..._store.protocol import Capability
 from ..._worker.process import run_process
 from ..._worker.settings import WorkerSettings
 from ...config import Settings
@@ -102,11 +103,11 @@ def worker(
 
 
 def _log_start(app: "App", made: "Worker", target: str) -> None:
-    """Log the app and the store, and warn of a volatile store.
+    """Log the app and the store, and warn of a store that ends with this process.
 
     The worker logs its queues and slots, and the durability once the store has reported it.
     """
-    if app.operator.promise.durability == "volatile":
+    if Capability.SHARE not in app.store.capabilities:
         logger.warning("the store %s loses all tasks when this process ends", app.store_name)
     queues, slots = list(made.queues), made.settings.slots
     logger.info(

@@ -37,6 +37,8 @@ _RECHECK_SECONDS = 0.05  # An enqueue that was running during the registration h
 _FIRST_BACKOFF, _MAX_BACKOFF = 0.1, 5.0
 _STABLE_SECONDS = 3.0  # a connection must have lasted for the back-off to start over
 _POLL_SECONDS = 0.3
+_LOG_FAILURE_AFTER = 10.0  # seconds without a connection while claims succeed
+_LOG_AGAIN_AFTER = 600.0
 
 _SCHEDULED = ""
 """The payload, and the entry in the table `listener`, for a task that is due soon. Others are queues."""
@@ -105,6 +107,7 @@ class WakeHub:
         self._registered = False  # The row names our queues.
         self._busy_since: float | None = None
         self._recheck = Timer(self._hint_all)
+        self._failure: tuple[float, Exception] | None = None  # when the connection was lost, and why
 
     @asynccontextmanager
     async def listen(self, queues: Sequence[str]) -> AsyncIterator[Listener]:
@@ -139,6 +142,7 @@ class WakeHub:
     def note_claim(self, *, short: bool) -> None:
         """Take into account that a claim got less than it asked for, or all of it."""
         if self._connection is None:
+            self._log_failure()
             return
         if short:
             self._busy_since = None
@@ -150,6 +154,15 @@ class WakeHub:
             self._busy_since = now
         elif self._idle and now - self._busy_since > _BUSY_SECONDS:
             self._start_writing(idle=False)
+
+    def _log_failure(self) -> None:
+        """Log that there is no connection, if there has been none for a while although claims succeed.
+
+        If they do not, the store itself is not available, which workers log.
+        """
+        if self._failure is not None and monotonic() - self._failure[0] > _LOG_FAILURE_AFTER:
+            logger.warning("no connection for wake-ups, only polling; retrying: %r", self._failure[1])
+            self._failure = (monotonic() + _LOG_AGAIN_AFTER, self._failure[1])
 
     def _start_writing(self, *, idle: bool) -> None:
         """Bring the table up to date. Only one task writes, as a connection runs one statement at a time."""
@@ -204,7 +217,8 @@ class WakeHub:
                     async with self._connected() as connection:
                         await self._renew(connection)
             except Exception as error:  # noqa: BLE001 - without it nobody would notice that wake-ups stopped
-                logger.warning("lost the connection for wake-ups; reconnecting: %r", error)
+                logger.debug("lost the connection for wake-ups; reconnecting: %r", error)
+                self._failure = self._failure or (monotonic(), error)
             if monotonic() - began > _STABLE_SECONDS:
                 backoff = _FIRST_BACKOFF
             await asyncio.sleep(backoff * (0.5 + random.random()))
@@ -218,6 +232,7 @@ class WakeHub:
             connection.add_termination_listener(self._on_termination)
             await connection.add_listener(self._channel, self._on_notification)
             self._connection, self._registered = connection, False
+            self._failure = None
             await self._finish_writing(idle=True)
             yield connection
         finally:

@@ -1,0 +1,91 @@
+"""Outages of a store: growing pauses between calls that fail, a line in the log at the start and the end."""
+
+import logging
+import random
+import threading
+from time import monotonic
+
+from ..errors import StoreError
+
+logger = logging.getLogger("windlass.store")
+
+FIRST_PAUSE, LAST_PAUSE = 0.1, 5.0  # seconds, doubled from one to the other
+REMIND_AFTER = 600.0  # seconds until an outage that lasts is logged again
+REMIND_OF_REFUSAL_AFTER = 60.0  # the same if a retry cannot help, so that someone has to act
+
+
+class Outage:
+    """What the loops of a worker or keeper know together about the store they use. Thread-safe.
+
+    An outage begins with the first call that fails, and has ended when every loop that failed has succeeded
+    again.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._failing: set[Pauses] = set()
+        self._began = 0.0
+        self._logged_at = 0.0
+        self._is_refusal = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is an outage now."""
+        return bool(self._failing)
+
+    def failed(self, loop: "Pauses", error: Exception) -> None:
+        """Note a failed call; log it if it begins an outage, or if it is time for a reminder."""
+        is_refusal = isinstance(error, StoreError) and not error.transient
+        with self._lock:
+            now = monotonic()
+            if not self._failing:
+                self._began = now
+            elif now < self._logged_at + self._remind_after() and is_refusal <= self._is_refusal:
+                self._failing.add(loop)
+                return
+            self._failing.add(loop)
+            self._is_refusal, self._logged_at = is_refusal, now
+            lasting = f" (for {now - self._began:.0f} s)" if now > self._began else ""
+        level, what = (logging.ERROR, "failed") if is_refusal else (logging.WARNING, "is not available")
+        logger.log(level, "the store %s%s, retrying: %s", what, lasting, error)
+
+    def _remind_after(self) -> float:
+        return REMIND_OF_REFUSAL_AFTER if self._is_refusal else REMIND_AFTER
+
+    def succeeded(self, loop: "Pauses") -> None:
+        """Note that a loop that had failed has succeeded; log it if that ends the outage."""
+        with self._lock:
+            self._failing.discard(loop)
+            if self._failing:
+                return
+            seconds = monotonic() - self._began
+        text = f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+        logger.warning("the store is back after %s", text)
+
+
+class Pauses:
+    """The pauses of one loop after calls that failed: they grow, with jitter, until one succeeds."""
+
+    def __init__(self, outage: Outage, first: float = FIRST_PAUSE, last: float = LAST_PAUSE) -> None:
+        self._outage = outage
+        self._first, self._last = first, last
+        self._next = first
+        self._is_failing = False
+
+    def failed(self, error: Exception) -> float:
+        """Note that the store failed; return the seconds to wait before the next call."""
+        self._is_failing = True
+        self._outage.failed(self, error)
+        return self.grow()
+
+    def grow(self) -> float:
+        """Return the seconds to wait, more each time, without blaming the store."""
+        pause, self._next = self._next, min(self._next * 2, self._last)
+        return pause * (0.5 + random.random())
+
+    def succeeded(self) -> None:
+        """Note that a call succeeded: the next pause is the first again."""
+        self._next = self._first
+        if self._is_failing:
+            self._is_failing = False
+            self._outage.succeeded(self)

@@ -172,6 +172,13 @@ ROWS: list[tuple[str, list[dict[str, Any]]]] = [
                 unit="ops",
             ),
             graph(
+                "Unblocked, promoted, pruned",
+                (f"sum(rate(windlass_tasks_unblocked_total{{{_TASK}}}[$__rate_interval]))", "unblocked"),
+                (f"sum(rate(windlass_tasks_promoted_total{{{_JOB}}}[$__rate_interval]))", "promoted"),
+                (f"sum(rate(windlass_tasks_pruned_total{{{_TASK}}}[$__rate_interval]))", "pruned"),
+                unit="ops",
+            ),
+            graph(
                 "Rescued, lost, replayed, discarded",
                 (f"sum(rate(windlass_tasks_rescued_total{{{_TASK}}}[$__rate_interval]))", "rescued"),
                 (f"sum(rate(windlass_leases_lost_total{{{_TASK}}}[$__rate_interval]))", "lost"),
@@ -210,6 +217,11 @@ ROWS: list[tuple[str, list[dict[str, Any]]]] = [
                 ),
                 (f"1 - max(windlass_store_up{{{_JOB}}})", "down"),
                 unit="ops",
+            ),
+            graph(
+                "Raised dead-letter alerts",
+                (highest("windlass_alert_raised", "alert") + " > 0", "{{alert}}"),
+                told="windlass alerts list shows what each counts.",
             ),
             graph(
                 "Late schedules",

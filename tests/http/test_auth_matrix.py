@@ -70,6 +70,10 @@ ASKED: dict[str, Asking] = {
     "put_limit": Asking(body={"running": 1}),
     "change_limit": Asking(body={"running": 1}),
     "remove_limit": Asking(),
+    "list_alerts": Asking(),
+    "get_alert": Asking(),
+    "put_alert": Asking(body={"count": 1}),
+    "remove_alert": Asking(),
     "list_schedules": Asking(),
     "get_schedule": Asking(),
     "list_ticks": Asking(),
@@ -146,6 +150,7 @@ class World:
         self.session = await whole.session("mail")
         operator = self.app.operator.acting_as(By(who="FOREIGN"))
         await operator.limits.set("n", running=5)
+        await operator.alerts.add("n", queue="FOREIGN-other")
         await operator.set_queue("mail", fairness="random")
         await operator.set_queue("FOREIGN-set", stripes=2)
         made = await operator.schedules.make("n", "t", "1h", b"{}")

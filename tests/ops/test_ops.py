@@ -33,7 +33,7 @@ def promtool(*arguments: str, stdin: bytes | None = None) -> "subprocess.Complet
 
 
 async def exposition() -> bytes:
-    """From a real run: tasks, a worker and a keeper, a limit, a schedule."""
+    """From a real run: tasks, a worker and a keeper, a limit, a schedule, an alert."""
     app = App("memory://")
     metrics = app.metrics()
     gate = asyncio.Event()
@@ -43,6 +43,7 @@ async def exposition() -> bytes:
         await gate.wait()
 
     app.limit("held", type="held", running=3)
+    app.alert("any")
     async with working(app, keeper=True) as worker:
         metrics.meter.slots(worker.settings.slots, lambda: len(worker.held))
         await held.aenqueue()

@@ -30,6 +30,12 @@ class AlertDocument(Struct, kw_only=True):
     unsent: int
 
 
+class AlertList(Struct, kw_only=True):
+    """Every alert, by name."""
+
+    items: list[AlertDocument]
+
+
 def alert_document(status: AlertStatus, *, reveal: bool = False) -> AlertDocument:
     """Build an alert's document; the path of its webhook, often a secret, is left out unless `reveal`."""
     url = status.alert.webhook

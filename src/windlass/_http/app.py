@@ -14,6 +14,7 @@ from .auth import ANONYMOUS, Authenticator
 from .docs import page as docs_page
 from .operation import Operation
 from .resources import store
+from .resources.alerts import alerts
 from .resources.audit import audit
 from .resources.enqueue import enqueues
 from .resources.events import events
@@ -38,6 +39,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *queues.all,
     *limits.all,
     *schedules.all,
+    *alerts.all,
     *workers.all,
     *audit.all,
     *keys.all,

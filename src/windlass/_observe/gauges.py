@@ -37,7 +37,7 @@ class Gauges:
 
     def __init__(self, queues: LabelValues, types: LabelValues) -> None:
         self._queues, self._types = queues, types
-        self._limits, self._schedules = LabelValues(), LabelValues()
+        self._limits, self._schedules, self._alerts = LabelValues(), LabelValues(), LabelValues()
 
     def collect(self, overview: Overview) -> Iterator[Metric]:
         yield self._tasks(overview)
@@ -70,6 +70,9 @@ class Gauges:
             "schedule",
             self._schedules,
             overview.schedules,
+        )
+        yield _maximum(
+            "windlass_alert_raised", "1 if the alert is raised.", "alert", self._alerts, overview.alerts
         )
 
     def _tasks(self, overview: Overview) -> Metric:

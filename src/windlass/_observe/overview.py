@@ -1,4 +1,4 @@
-"""The overview of a store: queue depths, workers, limits and schedules at one moment, and a cache of it."""
+"""The overview of a store: queue depths, workers, limits, schedules, alerts at one moment; and a cache."""
 
 import asyncio
 from collections import Counter, defaultdict
@@ -10,6 +10,7 @@ from time import monotonic
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .._model.alert import Alert, AlertState
 from .._model.filter import MAX_PAGE, Dimension, Filter, Page
 from .._model.limit import Limit, Usage
 from .._model.queue import QueueSettings
@@ -52,7 +53,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     """A store at one moment of its clock. With a filter: only depths, queues and settings.
 
     `limits` has the share in use of each limit, for the value that uses most of it. `schedules` has the
-    seconds since the oldest unfired tick of each was due.
+    seconds since the oldest unfired tick of each was due. `alerts` tells which are raised.
     """
 
     at: datetime
@@ -63,6 +64,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     keeper: Session | None = None  # the leader, if there is one
     limits: Mapping[str, float] = {}
     schedules: Mapping[str, float] = {}
+    alerts: Mapping[str, bool] = {}
 
     @property
     def paused(self) -> tuple[str, ...]:
@@ -185,6 +187,7 @@ async def read_overview(store: Store, where: Filter = EVERYTHING) -> Overview:
         keeper=next((one for one in sessions if one.worker.keeper), None),
         limits=await _limits(store),
         schedules=await _schedules(store, seen.at),
+        alerts=await _alerts(store),
     )
 
 
@@ -218,3 +221,11 @@ async def _schedules(store: Store, now: datetime) -> dict[str, float]:
             continue
         lags[schedule.name] = lag.total_seconds()
     return lags
+
+
+async def _alerts(store: Store) -> dict[str, bool]:
+    """Return whether each alert is raised, as the leading keeper last decided."""
+    alerts = await all_records(store, Alert)
+    states = await all_records(store, AlertState) if alerts else ()
+    raised = {state.name for state in states if state.raised_at is not None}
+    return {alert.name: alert.name in raised for alert in alerts}

@@ -19,7 +19,7 @@ GIVE_UP_AFTER = timedelta(hours=24)
 MAX_UNSENT = 20
 _BACKOFF = Backoff(base=5, factor=2, cap=300, jitter=0.25)
 _LONGEST_DELAY = timedelta(seconds=2 * _BACKOFF.cap)
-_MAX_URL = 2_000
+MAX_URL = 2_000
 
 
 class AlertOptions(TypedDict, total=False):
@@ -127,8 +127,8 @@ def mark_failed(state: AlertState, notice_id: str, now: datetime, draw: float) -
 
 def webhook_url(url: str) -> str:
     """Check a webhook's URL. Errors do not quote it, as it may hold a secret."""
-    if not isinstance(url, str) or not 0 < len(url) <= _MAX_URL:
-        raise InvalidOption(f"webhook must be a URL of at most {_MAX_URL:,} characters")
+    if not isinstance(url, str) or not 0 < len(url) <= MAX_URL:
+        raise InvalidOption(f"webhook must be a URL of at most {MAX_URL:,} characters")
     if not url.isascii() or not url.isprintable() or " " in url:
         raise InvalidOption("webhook must be ASCII without spaces; percent-encode other characters")
     try:

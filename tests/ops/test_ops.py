@@ -7,13 +7,14 @@ import runpy
 import shutil
 import subprocess
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from tests.docs.blocks import DOCS, ROOT
 from tests.loops.workers import drained, eventually, working
-from windlass import App
+from windlass import App, Retention
 
 OPS = ROOT / "ops"
 RULES = OPS / "prometheus" / "alerts.yml"
@@ -51,6 +52,7 @@ async def exposition() -> bytes:
         gate.set()
     await held.aenqueue()
     await drained(app)
+    await app.operator.prune(Retention(completed=timedelta(0)))
     await held.aenqueue()
     return (await metrics.exposition())[0]
 

@@ -23,10 +23,11 @@ from tests.loops.workers import (
 )
 from windlass import App, Backoff, Context, Retention, State
 from windlass._keeper import keeper as keeper_module
-from windlass._keeper.keeper import Keeper
+from windlass._keeper.keeper import Keeper, cancel_expired
+from windlass._model.task import Error
 from windlass._stores.memory import MemoryStore
 from windlass.testing.clock import ManualClock
-from windlass.testing.conformance.steps import bury, settle_now, worker_on
+from windlass.testing.conformance.steps import a_task, bury, settle_now, worker_on
 from windlass.testing.faults import Fault, FaultyStore, Hold
 
 AT_ONCE = Backoff(base=0, jitter=0)
@@ -425,3 +426,36 @@ async def _all_in(app: App, number: int, state: State) -> bool:
 
 async def _number(app: App, number: int) -> bool:
     return len(await tasks(app)) == number
+
+
+async def test_an_expired_task_and_its_successors_end_within_a_second_or_so(app: App) -> None:
+    now = await app.store.now()
+    first = a_task(queue="nobody", expires_at=now + timedelta(seconds=0.2))
+    second = a_task(queue="nobody", after=(first.id,))
+    await app.store.enqueue([first, second])
+
+    async with keeping(app):
+        await eventually(lambda: _all_cancelled(app))
+
+    ended = {task.id: task for task in await tasks(app)}
+    assert ended[first.id].error == Error(
+        type="Expired", message=f"had not started by {first.expires_at.isoformat()}"
+    )
+    assert first.id in ended[second.id].error.message
+    late = ended[first.id].finished_at - first.expires_at
+    assert timedelta(0) <= late < timedelta(seconds=2)
+
+
+async def test_a_backlog_of_expired_tasks_is_cancelled_in_batches(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_module, "EXPIRE_BATCH", 3)
+    await app.store.enqueue([a_task(expires_in=timedelta(0)) for _ in range(10)])
+
+    await cancel_expired(app.store)
+
+    assert await _all_cancelled(app)
+
+
+async def _all_cancelled(app: App) -> bool:
+    return {task.state for task in await tasks(app)} == {State.CANCELLED}

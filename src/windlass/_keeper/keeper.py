@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from time import monotonic
 
 from .._ids import new_id
+from .._model.filter import Expire, Filter
 from .._model.lease import CLOSE_TIMEOUT, NO_CLAIMS, Claimed, Heartbeat
 from .._model.options import DeclaredType, by_name_or_alias
 from .._model.outcome import Crashed, Outcome, Stopped, name_of
@@ -31,17 +32,19 @@ logger = logging.getLogger("windlass.keeper")
 
 LEAD_FOR = timedelta(seconds=10)  # or the lease if shorter: rescues must not wait for a dead leader
 _PROMOTE_EVERY = 1.0
+_EXPIRE_EVERY = 1.0
 _PRUNE_EVERY = 60.0
 _PRUNE_AGAIN_AFTER = 1.0  # if there is more to prune than one turn deletes
 _ALERT_EVERY = 5.0
 _TICK_AGAIN_AFTER = 0.5  # after a failure
 _RETRY_AFTER = 0.5
 PROMOTE_BATCH = 1_000
+EXPIRE_BATCH = 500
 RESCUE_BATCH = 500
 PRUNE_BATCH = 500
 _MAX_PRUNE_BATCHES = 20  # at a time, so that pruning does not hold up the other chores
 _NOTHING_SCHEDULED = 3600.0
-_CHORES = ("lead", "promote", "rescue", "prune", "alert", "tick")
+_CHORES = ("lead", "promote", "rescue", "prune", "alert", "tick", "expire")
 
 
 class Keeper:
@@ -154,6 +157,9 @@ class Keeper:
         if now >= self._due["alert"]:
             self._due["alert"] = now + _ALERT_EVERY
             await self._alerts.evaluate_all()
+        if now >= self._due["expire"]:
+            self._due["expire"] = now + _EXPIRE_EVERY
+            await cancel_expired(self._store)
         until_next = await promote_due(self._store)
         self._due["promote"] = now + min(_PROMOTE_EVERY, until_next)
         return max(min(self._due[chore] for chore in _CHORES) - monotonic(), 0.0)
@@ -211,6 +217,14 @@ async def promote_due(store: Store) -> float:
     if promoted.next_at is None:
         return _NOTHING_SCHEDULED
     return max((promoted.next_at - await store.now()).total_seconds(), 0.0)
+
+
+async def cancel_expired(store: Store) -> None:
+    """Cancel every task that has not started by its expiry."""
+    until = await store.now() + timedelta(microseconds=1)
+    where = Filter(expires_before=until)
+    while len((await store.apply(Expire(), where, EXPIRE_BATCH)).ids) == EXPIRE_BATCH:
+        continue
 
 
 async def rescue_silent(store: Store, session: str) -> int:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from ..errors import InvalidOption
-from .state import State
+from .state import PENDING, State
 from .task import TaskId
 
 T = TypeVar("T")
@@ -21,7 +21,8 @@ class Filter(Struct, frozen=True, gc=False, kw_only=True):
     """Which tasks: every field that is set must match; an empty filter matches all.
 
     `created_after` and `finished_after` are inclusive, `created_before` and `finished_before` exclusive.
-    `error` matches a part of the last error's type or message.
+    `expires_before` is exclusive and matches only tasks that have not started. `error` matches a part of the
+    last error's type or message.
     """
 
     ids: tuple[TaskId, ...] | None = None
@@ -36,6 +37,12 @@ class Filter(Struct, frozen=True, gc=False, kw_only=True):
     created_before: datetime | None = None
     finished_after: datetime | None = None
     finished_before: datetime | None = None
+    expires_before: datetime | None = None
+
+    @property
+    def is_expiring(self) -> bool:
+        """Whether it matches only pending tasks that expire, so that their index finds them."""
+        return self.expires_before is not None and self.states is not None and PENDING.issuperset(self.states)
 
     def __post_init__(self) -> None:
         for name in ("ids", "states", "types", "queues", "tenants"):
@@ -106,7 +113,10 @@ class CancelTasks(Struct, frozen=True, gc=False, kw_only=True, tag="cancel"):
 
 
 class Replay(Struct, frozen=True, gc=False, kw_only=True, tag="replay"):
-    """Make dead or cancelled tasks ready again with attempt 0, with another `payload` if one is given."""
+    """Make dead or cancelled tasks ready again with attempt 0 and without an expiry.
+
+    With `payload`, they get another payload.
+    """
 
     by: By
     payload: bytes | None = None
@@ -118,4 +128,12 @@ class Discard(Struct, frozen=True, gc=False, kw_only=True, tag="discard"):
     by: By
 
 
-Action: TypeAlias = CancelTasks | Replay | Discard
+OperatorAction: TypeAlias = CancelTasks | Replay | Discard
+"""What people do to tasks: audited."""
+
+
+class Expire(Struct, frozen=True, gc=False, kw_only=True, tag="expire"):
+    """Cancel tasks that have not started by their expiry, and their waiting successors. Not audited."""
+
+
+Action: TypeAlias = OperatorAction | Expire

@@ -21,6 +21,7 @@ class Step(Struct, frozen=True, gc=False, kw_only=True):
     worker: str | None = None
     trace: str | None = None
     error: Error | None = None
+    by: str | None = None  # who cancelled it
 
 
 def step_of(verb: Verb, task: Task) -> Step:
@@ -36,6 +37,7 @@ def step_of(verb: Verb, task: Task) -> Step:
         worker=task.worker,
         trace=task.trace,
         error=task.error if verb is Verb.CANCEL else None,
+        by=task.cancelled_by if verb is Verb.CANCEL else None,
     )
 
 

@@ -17,6 +17,7 @@ TASK_ID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 DEFAULT_QUEUE = "default"
 DEFAULT_MAX_ATTEMPTS = 8
 MAX_ATTEMPTS = 10_000  # the most that `max_attempts` may be
+EXPIRED = "Expired"  # the type of the error of a task that had not started by its expiry
 MAX_DELAY = timedelta(days=3660)  # how far ahead a task may be due: ten years
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)  # the earliest `run_at`
 
@@ -48,7 +49,8 @@ class NewTask(Struct, frozen=True, gc=False, kw_only=True):
     """A validated task, ready to be stored.
 
     `run_at` and `delay` exclude each other; with neither, the task is due at once. Stores refuse a `run_at`
-    before 1970 and one, or a delay, of more than ten years from now.
+    before 1970 and one, or a delay, of more than ten years from now. `expires_at` and `expires_in` exclude
+    each other too and are bounded alike; the latter counts from when the task is due.
     """
 
     id: TaskId
@@ -60,6 +62,8 @@ class NewTask(Struct, frozen=True, gc=False, kw_only=True):
     priority: int = 0
     run_at: datetime | None = None
     delay: timedelta | None = None
+    expires_at: datetime | None = None
+    expires_in: timedelta | None = None
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     timeout: timedelta | None = None
     idempotency_key: str | None = None
@@ -122,6 +126,9 @@ class Task(Struct, frozen=True, gc=False):
     trace: str | None = None
     enqueued_by: str = ""
     unhandled_since: datetime | None = None  # when only workers without a handler began to claim it
+    expires_at: datetime | None = None  # if it has not started by then, it never starts
+    cancelled_by: str | None = None  # who cancelled it, or asked it to stop
+    cancel_reason: str | None = None
 
     @property
     def rank(self) -> int:
@@ -133,10 +140,24 @@ class Task(Struct, frozen=True, gc=False):
         """Since when it may run: a `run_at` before its creation does not count as waiting."""
         return max(self.run_at, self.created_at)
 
+    def is_expired(self, now: datetime) -> bool:
+        """Whether it has not started by its expiry. A released or snoozed first attempt does not count."""
+        return self.expires_at is not None and self.expires_at <= now and self.attempt == 0
+
 
 def rank_of(run_at: datetime, boost: int) -> int:
     """Milliseconds from 1970 to `run_at`, rounded down, minus the boost."""
     return (run_at - EARLIEST) // _MILLISECOND - boost
+
+
+def expiry_of(new: NewTask, run_at: datetime) -> datetime | None:
+    """The instant by which a new task that is due at `run_at` must have started; None: it does not expire."""
+    if new.expires_in is None:
+        return new.expires_at
+    try:
+        return run_at + new.expires_in
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)
 
 
 def synthetic_trace(number: int) -> str:

@@ -23,6 +23,7 @@ class EventName(StrEnum):
     RELEASED = "released"
     BURIED = "buried"
     CANCELLED = "cancelled"
+    EXPIRED = "expired"  # cancelled, because it had not started by its expiry
     RESCUED = "rescued"
     REPLAYED = "replayed"
     DISCARDED = "discarded"
@@ -127,6 +128,6 @@ def step_event(name: EventName, step: Step, by: str | None, *, joined: bool) -> 
         worker=step.worker,
         trace=step.trace,
         error=step.error,
-        by=by,
+        by=step.by or by,
         joined=joined,
     )

@@ -96,6 +96,9 @@ class Meter:
         self.pruned = counter("tasks_pruned", "Ended tasks deleted by retention.", "queue", "state")
         self.started = counter("tasks_started", "Tasks claimed to run, first attempts and retries.", *_TASK)
         self.ended = counter("tasks_ended", "Tasks that ended, by final state.", *_TASK, "state")
+        self.expired = counter(
+            "tasks_expired", "Tasks that expired before they started; they also ended as cancelled.", *_TASK
+        )
         self.postponed = counter(
             "tasks_postponed", "Runs after which the task waits again, by reason.", *_TASK, "reason"
         )
@@ -172,13 +175,15 @@ class _Series:
         task = queue, type_name
         self.wait = meter.waits.labels(*task)
         self.run = meter.runs.labels(*task)
-        self.counters = {
+        cancelled = meter.ended.labels(*task, "cancelled")
+        self.counters: dict[EventName, Counter | _Both] = {
             EventName.ENQUEUED: meter.enqueued.labels(*task),
             EventName.UNBLOCKED: meter.unblocked.labels(*task),
             EventName.CLAIMED: meter.started.labels(*task),
             EventName.COMPLETED: meter.ended.labels(*task, "completed"),
             EventName.BURIED: meter.ended.labels(*task, "dead"),
-            EventName.CANCELLED: meter.ended.labels(*task, "cancelled"),
+            EventName.CANCELLED: cancelled,
+            EventName.EXPIRED: _Both(cancelled, meter.expired.labels(*task)),
             EventName.RETRIED: meter.postponed.labels(*task, "retry"),
             EventName.SNOOZED: meter.postponed.labels(*task, "snooze"),
             EventName.RELEASED: meter.postponed.labels(*task, "release"),
@@ -187,6 +192,19 @@ class _Series:
             EventName.REPLAYED: meter.replayed.labels(*task),
             EventName.DISCARDED: meter.discarded.labels(*task),
         }
+
+
+class _Both:
+    """Two counters of one event."""
+
+    __slots__ = ("_counters",)
+
+    def __init__(self, *counters: Counter) -> None:
+        self._counters = counters
+
+    def inc(self) -> None:
+        for one in self._counters:
+            one.inc()
 
 
 class _Registry(CollectorRegistry):

@@ -1,18 +1,18 @@
 """ObservedStore: wraps a store, emits an event for every step of a task and times every verb."""
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from itertools import islice
 from time import perf_counter
 from typing import Any, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
-from .._model.filter import Action, By, Filter
+from .._model.filter import Action, By, Expire, Filter
 from .._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply
 from .._model.queue import Retention
 from .._model.state import Verb
 from .._model.step import Applied, Pruned, Step
-from .._model.task import Enqueued, Error, NewTask, Task, TaskId
+from .._model.task import EXPIRED, Enqueued, Error, NewTask, Task, TaskId
 from .._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settled, Settlement
 from .._store.forward import ForwardingStore
 from .._store.protocol import Join, Promoted, Store, Transaction
@@ -37,6 +37,7 @@ _STEPS = {
     Verb.REPLAY: EventName.REPLAYED,
     Verb.DISCARD: EventName.DISCARDED,
 }
+_NOTHING_RAN: Mapping[TaskId, float] = {}
 _MAX_CLAIMED = 20_000
 _SMALL = 500  # bytes of a payload that may stay in memory until its task is settled
 
@@ -146,7 +147,7 @@ class ObservedStore(ForwardingStore):
 
     async def apply(self, action: Action, where: Filter, limit: int) -> Applied:
         applied = await super().apply(action, where, limit)
-        self._emit_steps(applied.steps, by=action.by.who)
+        self._emit_steps(applied.steps, by=None if isinstance(action, Expire) else action.by.who)
         return applied
 
     # -- events --------------------------------------------------------------------------------------
@@ -191,12 +192,21 @@ class ObservedStore(ForwardingStore):
                     cancelled = replace(event_of(EventName.CANCELLED, new), error=error, joined=joined)
                     _emit(cancelled, receivers[EventName.CANCELLED])
 
-    def _emit_steps(self, steps: Sequence[Step], by: str | None = None, *, joined: bool = False) -> None:
+    def _emit_steps(
+        self,
+        steps: Sequence[Step],
+        by: str | None = None,
+        *,
+        ran: Mapping[TaskId, float] = _NOTHING_RAN,
+        joined: bool = False,
+    ) -> None:
+        """Emit an event for each step; `ran` has the durations of tasks that were running before."""
         receivers = _Receivers(self._receivers)
         for step in steps:
-            name = _STEPS[step.verb]
+            name = EventName.EXPIRED if _is_expiry(step) else _STEPS[step.verb]
             if receivers[name]:
-                _emit(step_event(name, step, by, joined=joined), receivers[name])
+                event = step_event(name, step, by, joined=joined)
+                _emit(replace(event, duration=ran.get(step.task_id)) if ran else event, receivers[name])
 
     def _emit_joined(self, writes: Writes) -> None:
         self._emit_enqueued(writes.enqueued, joined=True)
@@ -220,17 +230,20 @@ class ObservedStore(ForwardingStore):
         receivers = _Receivers(self._receivers)
         quiet = not receivers[EventName.COMPLETED] and not receivers[EventName.ENQUEUED]
         applied, forget = Receipt.APPLIED, self._claimed_tasks.pop
-        # A postponed task that had been asked to stop was cancelled instead.
+        # What had been asked to stop was cancelled by whoever asked, even if it was postponed.
         cancelled = {step.task_id for step in settled.steps if step.verb is Verb.CANCEL}
+        ran: dict[TaskId, float] = {}
         for settlement, receipt in zip(batch, settled.receipts, strict=True):
             task_id = settlement.lease.task_id
             # The common case of a busy worker: a task completed, and no sink wants that.
             is_quiet = quiet and type(settlement.verdict) is Complete
             if receipt is applied and (is_quiet or task_id in cancelled):
                 forget(task_id, None)
+                if task_id in cancelled:
+                    ran[task_id] = settlement.duration
             else:
                 self._emit_settlement(settlement, receipt, receivers)
-        self._emit_steps(settled.steps)
+        self._emit_steps(settled.steps, ran=ran)
 
     def _emit_settlement(
         self, settlement: Settlement, receipt: Receipt, receivers: _Receivers, *, joined: bool = False
@@ -262,6 +275,10 @@ class ObservedStore(ForwardingStore):
         )
         for take in receivers[name]:
             take(event)
+
+
+def _is_expiry(step: Step) -> bool:
+    return step.verb is Verb.CANCEL and step.error is not None and step.error.type == EXPIRED
 
 
 def _emit(event: Event, receivers: Iterable[Callable[[Event], None]]) -> None:

@@ -166,7 +166,8 @@ class WorkStore(Protocol):
     async def claim(self, claim: Claim) -> Sequence[Claimed]:
         """Lease up to `claim.limit` ready tasks to a session, lowest (rank, id) first.
 
-        Skips paused queues and tasks at a limit. Raises SessionLost if the session has expired.
+        Skips paused queues, tasks at a limit, and tasks that have not started by their expiry. Raises
+        SessionLost if the session has expired.
         """
 
     async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
@@ -244,10 +245,10 @@ class AskStore(Protocol):
         """Return the recorded attempts of a task, oldest first; at most the newest `MAX_RECORDED`."""
 
     async def apply(self, action: Action, where: Filter, limit: int) -> Applied:
-        """Cancel, replay or discard up to `limit` tasks that match, oldest first; return which.
+        """Cancel, replay, discard or expire up to `limit` tasks that match, oldest first; return which.
 
-        Skips tasks in other states, and does not replay one whose fingerprint an open task has. Audited in
-        the same transaction.
+        Skips tasks in other states, and does not replay one whose fingerprint an open task has. What people
+        do is audited in the same transaction; `Expire`, which keepers apply, is not.
         """
 
     async def put(

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from .._keeper.keeper import cancel_expired
 from .._keeper.schedules import Ticker
 from .._model.filter import Dimension, Filter
 from .._model.schedule import Schedule
@@ -49,6 +50,7 @@ class Harness:
         for _ in range(_MAX_ROUNDS):
             await Ticker(self.app.store).fire_due()
             await self.app.store.promote(1_000)
+            await cancel_expired(self.app.store)
             queues = await self.app.store.count(Filter(states=(State.READY,)), [Dimension.QUEUE])
             if not queues:
                 return total

@@ -48,6 +48,34 @@ class Twins(RandomSteps):
 
     leases = RandomSteps.leases
 
+    @rule(
+        target=leases,
+        way=st.sampled_from(["never claimed", "release", "snooze", "retry"]),
+        limited=st.booleans(),
+        first=st.booleans(),
+    )
+    def expire_before_or_after_the_start(
+        self, way: str, *, limited: bool, first: bool
+    ) -> MultipleResults[Lease]:
+        """Claim after the expiry, before or after the keeper came; with a successor, in order or counted."""
+        fields = {"expires_in": timedelta(seconds=5)}
+        lane, (new, _) = self._lane(2, **fields)
+        if limited:
+            self.pair.both(lambda store: store.put(Limit(name=lane, queue=lane, running=1), OPERATOR))
+        self._open("s1")
+        leases = []
+        if way != "never claimed":
+            leases = self._claim("s1", 1, lane)
+            self._settle(leases[0], way)
+        self.pair.clock.advance(6)
+        self._open("s1")
+        if first:
+            self.expire(EVERY)
+        leases += self._claim("s1", 2, lane)
+        self.expire(EVERY)
+        self._apply(Replay(by=OPERATOR), new.id)
+        return multiple(*leases, *self._claim("s1", 2, lane))
+
     @rule(target=leases, ending=endings, first=st.none() | endings)
     def stall_be_rescued_settle_late(self, ending: str, first: str | None) -> MultipleResults[Lease]:
         """The rescuer may settle first, and the task may then be running again."""

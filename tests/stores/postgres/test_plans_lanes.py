@@ -15,6 +15,7 @@ from windlass._stores.postgres.settle import settle_and_claim_from_lanes
 from windlass._stores.postgres.statements import settle_from_lanes_statement
 
 from .plans import (
+    NOW,
     OTHERWISE,
     SERVERS,
     TINY,
@@ -321,13 +322,13 @@ async def test_a_claim_touches_pages_for_its_lanes_and_no_others(filled: Filled,
 
 ASKED: dict[str, tuple[Any, ...]] = {
     "lanes": ("lanes", "", "z", 100, 0),
-    "lane_heads": ("lanes", ["big"], [""], [100], []),
-    "lane_heads of many": ("lanes", TENANTS[:100], [""] * 100, [1] * 100, []),
-    "lane_keys": ("lanes", ["keyed"], ["key10100"], 64, []),
-    "lane_keys of many": ("lanes", TENANTS[:100], [""] * 100, 64, []),
-    "level_heads high": ("lanes", 100, []),
-    "level_heads low": ("lanes", 100, []),
-    "medium_heads": ("lanes", 100, []),
+    "lane_heads": ("lanes", ["big"], [""], [100], [], NOW),
+    "lane_heads of many": ("lanes", TENANTS[:100], [""] * 100, [1] * 100, [], NOW),
+    "lane_keys": ("lanes", ["keyed"], ["key10100"], 64, [], NOW),
+    "lane_keys of many": ("lanes", TENANTS[:100], [""] * 100, 64, [], NOW),
+    "level_heads high": ("lanes", 100, [], NOW),
+    "level_heads low": ("lanes", 100, [], NOW),
+    "medium_heads": ("lanes", 100, [], NOW),
     "claim_begin": (None, "s1", ["lanes", "q0"]),
 }
 

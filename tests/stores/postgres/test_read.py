@@ -15,7 +15,7 @@ from windlass._model.filter import By, CancelTasks, Count, Dimension, Filter, Pa
 from windlass._model.limit import Limit
 from windlass._model.queue import QueueSettings
 from windlass._model.record import Audit, Session
-from windlass._model.state import State
+from windlass._model.state import PENDING, State
 from windlass._model.verdict import Receipt
 from windlass._stores.postgres import PostgresStore, schema
 from windlass._stores.postgres.connection.address import parse
@@ -184,6 +184,7 @@ PLANS = [
     (Filter(states=(State.READY,)), {"task_ready"}),
     (Filter(states=(State.READY,), queues=("short",)), {"task_ready"}),
     (Filter(states=(State.RUNNING, State.SCHEDULED)), {"task_running", "task_scheduled"}),
+    (Filter(states=tuple(PENDING), expires_before=datetime(2026, 1, 1, tzinfo=UTC)), {"task_expiring"}),
     (Filter(), {"task_pkey", "_id_idx"}),
     (Filter(states=(State.COMPLETED,)), {"_id_idx"}),
 ]

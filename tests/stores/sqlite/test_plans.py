@@ -4,12 +4,13 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from windlass._model.filter import Filter, Page
-from windlass._model.state import State
+from windlass._model.state import PENDING, State
 from windlass._stores.sqlite import SQLiteStore
 from windlass._stores.sqlite.connection.open import connect
 from windlass._stores.sqlite.read.filters import page_query
@@ -18,6 +19,7 @@ from windlass.testing.conformance.steps import complete, settle, some_tasks, wor
 
 HOT = {
     "ready": "windlass_task_ready",
+    "ready_rowids": "windlass_task_ready",
     "claim": "INTEGER PRIMARY KEY",
     "tasks": "INTEGER PRIMARY KEY",
     "leased": "INTEGER PRIMARY KEY",
@@ -99,8 +101,19 @@ def test_hot_statements_go_by_their_index(name: str, filled: sqlite3.Connection)
         Filter(idempotency_key="a"),
         Filter(states=(State.DEAD,)),
         Filter(states=(State.RUNNING,)),
+        Filter(states=tuple(PENDING), expires_before=datetime(2026, 1, 1, tzinfo=UTC)),
     ],
-    ids=["ids", "ids to discard", "ids to replay", "ids to cancel", "root", "key", "dead", "running"],
+    ids=[
+        "ids",
+        "ids to discard",
+        "ids to replay",
+        "ids to cancel",
+        "root",
+        "key",
+        "dead",
+        "running",
+        "expiring",
+    ],
 )
 def test_selective_filters_go_by_an_index(where: Filter, filled: sqlite3.Connection) -> None:
     query = page_query("find", where, Page())

@@ -72,7 +72,7 @@ async def test_migrators_at_once_take_each_step_once(path: Path, python, peek: P
 async def test_the_steps_are_listed_with_what_is_applied(store: SQLiteStore) -> None:
     listed = [(m.number, m.name, m.applied) for m in await store.migrations()]
 
-    names = ("tasks", "once", "lanes", "subjects", "unhandled")
+    names = ("tasks", "once", "lanes", "subjects", "unhandled", "ended_types", "cancellation")
     assert listed == [(number, name, True) for number, name in enumerate(names, 1)]
 
 
@@ -83,7 +83,7 @@ async def test_there_is_no_step_beyond_the_last(store: SQLiteStore) -> None:
 
 async def test_a_newer_schema_is_refused_and_left_alone(store: SQLiteStore, path: Path, peek: Peek) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE windlass_schema SET number = 7")
+        connection.execute("UPDATE windlass_schema SET number = ?", (NEWEST + 1,))
     other = SQLiteStore(path)
 
     with pytest.raises(SchemaMismatch, match="upgrade windlass"):
@@ -91,8 +91,8 @@ async def test_a_newer_schema_is_refused_and_left_alone(store: SQLiteStore, path
     with pytest.raises(SchemaMismatch, match="upgrade windlass"):
         await other.migrate()
 
-    assert [m.number for m in await other.migrations()] == list(range(1, 8))
-    assert peek("SELECT number FROM windlass_schema") == [(7,)]
+    assert [m.number for m in await other.migrations()] == list(range(1, NEWEST + 2))
+    assert peek("SELECT number FROM windlass_schema") == [(NEWEST + 1,)]
 
 
 async def test_an_older_schema_waits_for_a_person(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.rules.tables import Tables, waiting
 from tests.unit.samples import running
-from windlass._model.filter import Action, By, CancelTasks, Discard, Filter, Replay
+from windlass._model.filter import Action, By, CancelTasks, Discard, Expire, Filter, Replay
 from windlass._model.state import State
 from windlass._stores.rules.actions import applicable, apply
 
@@ -23,6 +23,7 @@ def done(tables: Tables, action: Action, *ids: str, limit: int = 10) -> list[str
         (CancelTasks(by=ADA), {State.WAITING, State.SCHEDULED, State.READY, State.RUNNING}),
         (Replay(by=ADA), {State.DEAD, State.CANCELLED}),
         (Discard(by=ADA), {State.DEAD}),
+        (Expire(), {State.WAITING, State.SCHEDULED, State.READY}),
     ],
 )
 def test_a_filter_is_narrowed_to_the_states_that_permit_the_action(

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.rules.tables import Tables, new_task, waiting
 from tests.unit.samples import ERROR, NOW, running
@@ -93,8 +94,11 @@ def test_only_a_retry_counts_and_a_release_keeps_its_place(
 
 
 def test_a_task_that_was_asked_to_stop_is_cancelled_instead_of_postponed() -> None:
-    task = running(cancel_requested=True, error=ERROR)
+    task = running(cancel_requested=True, cancelled_by="ada", error=ERROR)
+    postpone = Postpone(delay=MINUTE, reason=Reason.RETRY)
 
-    _, state, fields = settled(task, of(task.id, Postpone(delay=MINUTE, reason=Reason.RETRY)), NOW)
+    _, state, fields = settled(task, of(task.id, postpone), NOW)
+    _, _, failed = settled(task, of(task.id, replace(postpone, error=ERROR)), NOW)
 
-    assert (state, fields["error"]) == (State.CANCELLED, ERROR)
+    assert (state, fields["error"].message) == (State.CANCELLED, "cancelled by ada")
+    assert failed["error"] == ERROR

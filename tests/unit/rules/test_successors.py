@@ -6,8 +6,9 @@ from msgspec.structs import replace
 
 from tests.unit.rules.tables import Tables, waiting
 from tests.unit.samples import NOW, running
+from windlass._model.filter import By
 from windlass._model.state import State
-from windlass._stores.rules import questions
+from windlass._stores.rules import cancellation, questions
 from windlass._stores.rules.successors import abandon, cancel_pending, lock_dependents, unblock
 
 
@@ -52,14 +53,16 @@ def test_abandoning_cancels_the_whole_chain_and_says_why() -> None:
     for number in range(1, 2_000):  # deeper than Python's recursion limit
         waiting(str(number), tables=tables, after=(str(number - 1),))
 
-    tables.run(abandon(tables, "0", "died and was pruned"))
+    tables.run(abandon(tables, "0", cancellation.pruned()))
 
     first, last = tables.tasks["1"], tables.tasks["1999"]
     assert {task.state for task in tables.tasks.values()} == {State.DEAD, State.CANCELLED}
     assert first.error is not None
     assert first.error.message == "task 0, which it waited for, died and was pruned"
     assert last.error is not None
-    assert last.error.message == "task 1998, which it waited for, was cancelled"
+    assert last.error.message == (
+        "task 1998, which it waited for, was cancelled, because task 0 died and was pruned"
+    )
     assert (first.finished_at, tables.dependencies) == (NOW, [])
 
 
@@ -68,6 +71,6 @@ def test_cancelling_a_pending_task_cancels_what_waits_for_it() -> None:
     tables = Tables(task)
     waiting("b", tables=tables, after=("a",))
 
-    tables.run(cancel_pending(tables, task, "not needed"))
+    tables.run(cancel_pending(tables, task, cancellation.by_operator(By(who="ada"))))
 
     assert tables.states() == {"a": State.CANCELLED, "b": State.CANCELLED}

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from ..._model.alert import Alert
-from ..._model.filter import MAX_PAGE, By, Page
+from ..._model.filter import MAX_PAGE, By, CancelTasks, Discard, Page, Replay
 from ..._model.key import ApiKey, Scope
 from ..._model.lease import Claim
 from ..._model.limit import Limit
@@ -91,7 +91,7 @@ def attributed(message: Any, key: str) -> Any:
     keep for themselves are not audited.
     """
     match message:
-        case messages.ApplyRequest(action=action):
+        case messages.ApplyRequest(action=CancelTasks() | Replay() | Discard() as action):
             return replace(message, action=replace(action, by=_on_behalf(key, action.by)))
         case messages.PutRequest() | messages.RemoveRequest():
             by = _on_behalf(key, message.by) if message.kind in _SET_BY_PEOPLE else None

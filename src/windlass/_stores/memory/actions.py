@@ -5,11 +5,12 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from ..._model.filter import Action, CancelTasks, Discard, Filter, Replay
+from ..._model.filter import Action, CancelTasks, Discard, Expire, Filter, Replay
 from ..._model.queue import Retention
 from ..._model.state import ENDED, PENDING, State, Verb
 from ..._model.step import step_of
 from ..._model.task import Task
+from ..rules import cancellation
 from ..rules.audit import audited
 from .tables import Tables
 
@@ -17,7 +18,7 @@ from .tables import Tables
 def act(tables: Tables, action: Action, task: Task, now: datetime) -> bool:
     """Apply an action if the task's state permits it, and audit it; return whether it was applied."""
     applied = _apply(tables, action, task, now)
-    if applied:
+    if applied and not isinstance(action, Expire):
         tables.audits.append(audited(action, task, now))
     return applied
 
@@ -26,16 +27,21 @@ def _apply(tables: Tables, action: Action, task: Task, now: datetime) -> bool:
     match action:
         case CancelTasks(by=by):
             if task.state in PENDING:
-                tables.cancel_pending(task, now, by.why or f"cancelled by {by.who}")
-            elif task.state is State.RUNNING:
-                tables.keep(replace(task, cancel_requested=True))
+                tables.cancel_pending(task, now, cancellation.by_operator(by))
+            elif task.state is State.RUNNING and not task.cancel_requested:
+                tables.keep(replace(task, cancel_requested=True, **cancellation.asked_by(by)))
             return task.state not in ENDED
+        case Expire():
+            if task.state not in PENDING or not task.is_expired(now):
+                return False
+            tables.cancel_pending(task, now, cancellation.expired(task))
+            return True
         case Replay(payload=payload):
             return tables.replay(task, payload, now)
-        case Discard():
+        case Discard(by=by):
             if task.state is not State.DEAD:
                 return False
-            tables.abandon(task.id, now, "died and was discarded")
+            tables.abandon(task.id, now, cancellation.discarded(by))
             tables.forget(task)
             tables.steps.append(step_of(Verb.DISCARD, task))
             return True
@@ -62,7 +68,12 @@ def matches(task: Task, where: Filter) -> bool:
         and (where.created_before is None or task.created_at < where.created_before)
         and (where.finished_after is None or (finished is not None and finished >= where.finished_after))
         and (where.finished_before is None or (finished is not None and finished < where.finished_before))
+        and (where.expires_before is None or _expires(task, where.expires_before))
     )
+
+
+def _expires(task: Task, before: datetime) -> bool:
+    return task.expires_at is not None and task.expires_at < before and task.attempt == 0
 
 
 def _mentions(task: Task, text: str) -> bool:

@@ -15,6 +15,7 @@ from ..._model.task import Task
 from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settlement
 from ..._policy.order.limits import PermitUsage, limits_in_queue, permits_of, split_key, usage_of
 from ..rules.admission import check_due
+from ..rules.cancellation import while_running
 from ..rules.claim_planner import ClaimPlanner, ClaimRules, Rotation
 from ..rules.questions import play
 from .ready import Answers, subject_of
@@ -30,6 +31,7 @@ def grant(
     """
     queues = [queue for queue in dict.fromkeys(claim.queues) if not tables.is_paused(queue)]
     limits = tables.limits
+    tables.ready.now = now
     if claim.level is None and all(_is_fifo(tables, queue, limits) for queue in queues):
         return _lease(tables, claim, tables.take_ready(queues, claim.limit), now), None
     planner = ClaimPlanner(
@@ -120,8 +122,9 @@ def release_unacknowledged_claims(tables: Tables, beat: Heartbeat, now: datetime
         # The fence rises, so that the old lease can no longer settle it.
         freed = replace(task, fence=task.fence + 1, session=None)
         if task.cancel_requested:
-            tables.step(freed, Verb.CANCEL, State.CANCELLED, finished_at=now)
-            tables.abandon(task.id, now, "was cancelled")
+            why = while_running(task)
+            tables.step(freed, Verb.CANCEL, State.CANCELLED, finished_at=now, **why.fields)
+            tables.abandon(task.id, now, why)
         else:
             uncounted = 0 if number == RESCUED else 1
             tables.step(freed, Verb.POSTPONE, State.READY, attempt=task.attempt - uncounted)
@@ -138,9 +141,10 @@ def _apply(tables: Tables, task: Task, settlement: Settlement, now: datetime) ->
                 tables.admit(successors, now)
             freed = tables.unblock(task.id, now)
             tables.wake([*freed, *(new.id for new in successors)])
-        case Postpone() if task.cancel_requested:
-            tables.step(task, Verb.CANCEL, State.CANCELLED, error=verdict.error or task.error, **end)
-            tables.abandon(task.id, now, "was cancelled")
+        case Postpone(error=error) | Cancel(error=error) if task.cancel_requested:
+            why = while_running(task)
+            tables.step(task, Verb.CANCEL, State.CANCELLED, error=error or why.error, **end)
+            tables.abandon(task.id, now, why)
         case Postpone(delay=delay, reason=reason, error=error):
             tables.move(
                 task,
@@ -159,7 +163,7 @@ def _apply(tables: Tables, task: Task, settlement: Settlement, now: datetime) ->
             tables.move(task, Verb.BURY, State.DEAD, error=error, **end)
         case Cancel(error=error):
             tables.move(task, Verb.CANCEL, State.CANCELLED, error=error or task.error, **end)
-            tables.abandon(task.id, now, "was cancelled")
+            tables.abandon(task.id, now, while_running(task))
         case _:
             assert_never(verdict)
 

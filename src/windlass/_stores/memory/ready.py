@@ -1,7 +1,7 @@
 """Ready tasks by queue, lane and key, each a heap in claim order."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from heapq import heappop, heappush
 from typing import Any, TypeAlias
 
@@ -25,6 +25,7 @@ class Ready:
 
     def __init__(self, tasks: Mapping[TaskId, Task]) -> None:
         self._tasks = tasks
+        self.now = datetime.min.replace(tzinfo=UTC)  # of the last claim: what has expired by then is stale
         self._heaps: dict[str, dict[str, dict[str, Heap]]] = {}  # queue -> lane -> key
 
     def put(self, task: Task, settings: QueueSettings | None, limits: Sequence[Limit]) -> None:
@@ -63,7 +64,9 @@ class Ready:
 
     def _is_valid(self, entry: tuple[int, TaskId]) -> bool:
         task = self._tasks.get(entry[1])
-        return task is not None and task.state is State.READY and task.rank == entry[0]
+        if task is None or task.state is not State.READY or task.rank != entry[0]:
+            return False
+        return not task.is_expired(self.now)
 
     def _valid(self, heap: Heap) -> Iterable[Task]:
         return (self._tasks[entry[1]] for entry in heap if self._is_valid(entry))

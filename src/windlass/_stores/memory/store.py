@@ -36,7 +36,7 @@ from ..._store.protocol import (
 from ..._timers import Timer
 from ...errors import NotSupported
 from ..records import check_expected
-from ..rules import refusals
+from ..rules import cancellation, refusals
 from ..rules.audit import audited_prune, audited_put, audited_removal
 from ..rules.claim_planner import Rotation
 from ..rules.retention import RetentionRules
@@ -239,7 +239,7 @@ class MemoryStore:
                     continue
                 if task.id in needed and task.state is not State.DEAD:
                     continue
-                tables.abandon(task.id, now, "died and was pruned")
+                tables.abandon(task.id, now, cancellation.pruned())
                 tables.forget(task)
                 pruned[task.queue, task.state] += 1
             for name in [n for n, key in tables.keys.items() if key.until is not None and key.until <= now]:

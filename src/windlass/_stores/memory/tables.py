@@ -15,16 +15,16 @@ from ..._model.queue import QueueSettings
 from ..._model.record import KINDS, Audit, Session, StoredRecord
 from ..._model.state import ENDED, REPLAYABLE, State, Verb, targets
 from ..._model.step import Step, step_of
-from ..._model.task import Enqueued, Error, NewTask, Task, TaskId
+from ..._model.task import Enqueued, NewTask, Task, TaskId, expiry_of
 from ..._policy.order.limits import PermitUsage, changes_refill, key_range, tokens_at
 from ..._policy.order.rank import boost
 from ..._store.protocol import Wake
-from ..rules import refusals
+from ..rules import cancellation, refusals
 from ..rules.admission import check_due
-from ..rules.successors import PREDECESSOR_CANCELLED
+from ..rules.cancellation import Cancellation
 from .ready import Bucket, Ready
 
-_GIVEN = {*NewTask.__struct_fields__} & {*Task.__struct_fields__} - {"run_at"}
+_GIVEN = {*NewTask.__struct_fields__} & {*Task.__struct_fields__} - {"run_at", "expires_at"}
 """Fields of a new task that it keeps as they are."""
 
 
@@ -134,13 +134,10 @@ class Tables:
             answers.append(Enqueued(id=existing or task.id, created=existing is None))
         self.keys.update(keys)
         self._join_predecessors(new.values())
-        doomed = {task.id for task in new.values() if self._insert(task, now)}
+        doomed = {task.id: why for task in new.values() if (why := self._insert(task, now)) is not None}
         if not doomed:
             return answers
-        return [
-            replace(one, cancelled=PREDECESSOR_CANCELLED) if one.created and one.id in doomed else one
-            for one in answers
-        ]
+        return [replace(one, cancelled=doomed.get(one.id)) if one.created else one for one in answers]
 
     def _join_predecessors(self, new: Iterable[NewTask]) -> None:
         """Let tasks that wait already wait for those of these, too, that are enqueued `before` them."""
@@ -166,24 +163,25 @@ class Tables:
             raise refusals.key_taken(task, key.task_id)
         return key.task_id
 
-    def _insert(self, new: NewTask, now: datetime) -> bool:
-        """Insert a task; return whether it was cancelled at once."""
+    def _insert(self, new: NewTask, now: datetime) -> str | None:
+        """Insert a task; return the reason if it was cancelled at once."""
         run_at = new.run_at or (now if new.delay is None else now + new.delay)
         pending = [p for p in dict.fromkeys(new.after) if self.tasks[p].state is not State.COMPLETED]
         for predecessor in pending:
             self.successors.setdefault(predecessor, []).append(new.id)
         if pending:
             self.predecessors[new.id] = set(pending)
-        cancelled = any(self.tasks[p].state is State.CANCELLED for p in pending)
+        cancelled = [p for p in pending if self.tasks[p].state is State.CANCELLED]
         state = State.WAITING if pending else State.SCHEDULED if run_at > now else State.READY
         given = {name: getattr(new, name) for name in _GIVEN}
-        head_start = boost(new.priority, self.queues.get(new.queue))
-        self.keep(
-            Task(**given, boost=head_start, state=state, attempt=0, fence=0, run_at=run_at, created_at=now)
-        )
-        if cancelled:
-            self.cancel_pending(self.tasks[new.id], now, PREDECESSOR_CANCELLED)
-        return cancelled
+        given["boost"] = boost(new.priority, self.queues.get(new.queue))
+        given["run_at"], given["created_at"], given["expires_at"] = run_at, now, expiry_of(new, run_at)
+        self.keep(Task(**given, state=state, attempt=0, fence=0))
+        if not cancelled:
+            return None
+        why = cancellation.too_late(cancelled[0])
+        self.cancel_pending(self.tasks[new.id], now, why)
+        return why.message
 
     # -- order ---------------------------------------------------------------------------------------
 
@@ -283,18 +281,17 @@ class Tables:
             freed.append(successor)
         return freed
 
-    def abandon(self, predecessor: TaskId, now: datetime, why: str) -> None:
+    def abandon(self, predecessor: TaskId, now: datetime, why: Cancellation) -> None:
         """Cancel the tasks that wait for this one, which can never complete, and their successors."""
         for successor in self.successors.pop(predecessor, ()):
             task = self.tasks.get(successor)
             if task is not None and task.state is State.WAITING:
-                self.cancel_pending(task, now, f"task {predecessor}, which it waited for, {why}")
+                self.cancel_pending(task, now, why.of_successor(predecessor))
 
-    def cancel_pending(self, task: Task, now: datetime, why: str) -> None:
+    def cancel_pending(self, task: Task, now: datetime, why: Cancellation) -> None:
         """Cancel a task that has not started, and its successors."""
-        error = Error(type="Cancelled", message=why)
-        self.step(task, Verb.CANCEL, State.CANCELLED, finished_at=now, error=error)
-        self.abandon(task.id, now, "was cancelled")
+        self.step(task, Verb.CANCEL, State.CANCELLED, finished_at=now, **why.fields)
+        self.abandon(task.id, now, why)
 
     def replay(self, task: Task, payload: bytes | None, now: datetime) -> bool:
         """Replay a dead or cancelled task with all its attempts left; return False if that is not allowed."""
@@ -310,5 +307,7 @@ class Tables:
             finished_at=None,
             cancel_requested=False,
             progress=None,
+            expires_at=None,
+            **cancellation.asked_by(None),
         )
         return True

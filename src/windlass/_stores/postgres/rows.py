@@ -39,8 +39,9 @@ _PLAIN = {
 _PLACED = {"stripe": "smallint", "lane": "text", "key": "text"}
 _CHECKED = {"idempotency_key": "text", "fingerprint": "text", "after": "text"}
 NEW_TYPES = _PLAIN | _PLACED | _CHECKED | {"awaited": "boolean"}
-BEFORE_NEW = 4
-"""Parameters of enqueue.sql and enqueue_one.sql before the new columns: clock, run_at, delay, waiting."""
+BEFORE_NEW = 6
+"""Parameters of enqueue.sql and enqueue_one.sql before the new columns: clock, run_at, delay, expires_at,
+expires_in, waiting."""
 
 PLAIN_COLUMNS = (*_PLAIN, *_PLACED)
 """The columns of `plain_row`."""
@@ -49,10 +50,10 @@ NEW_COLUMNS = BEFORE_NEW - 1 + len(NEW_TYPES)
 """How many columns `new_row` has."""
 
 # What an end does not change.
-FIXED_COLUMNS = (*_PLAIN, *_CHECKED, "created_at", "claimed_at")
+FIXED_COLUMNS = (*_PLAIN, *_CHECKED, "created_at", "claimed_at", "expires_at")
 LEASED_COLUMNS = (
     *FIXED_COLUMNS, "attempt", "fence", "run_at", "session", "worker", "cancel_requested", "error_type",
-    "error_message", "error_traceback", "duration", "unhandled_since",
+    "error_message", "error_traceback", "duration", "unhandled_since", "cancelled_by", "cancel_reason",
 )  # fmt: skip
 TASK_COLUMNS = (*LEASED_COLUMNS, "state", "finished_at", "progress_fraction", "progress_message", "result")
 NOT_IN_HISTORY = {"session": "NULL::text", "unhandled_since": "NULL::timestamptz"}
@@ -90,9 +91,9 @@ def read_leased(
     """Build a task from a row of the slot `leased_columns`: one just claimed, unless the rest differs."""
     # By position, in the order of the columns and of Task, for speed: every claimed task passes here.
     (id_, type_, payload, root, queue, tenant, priority, boost, max_attempts, timeout, next_, result_into,
-     secret, trace, enqueued_by, idempotency_key, fingerprint, after, created_at, claimed_at, attempt, fence,
-     run_at, session, worker, cancel_requested, error_type, error_message, error_traceback,
-     duration, unhandled_since) = row  # fmt: skip
+     secret, trace, enqueued_by, idempotency_key, fingerprint, after, created_at, claimed_at, expires_at,
+     attempt, fence, run_at, session, worker, cancel_requested, error_type, error_message, error_traceback,
+     duration, unhandled_since, cancelled_by, cancel_reason) = row  # fmt: skip
     if run_at.tzinfo is None:
         run_at = finite(run_at)
     return Task(
@@ -100,7 +101,8 @@ def read_leased(
         run_at, created_at, claimed_at, finished_at, timeout, session, worker, duration, cancel_requested,
         progress, result, read_error(error_type, error_message, error_traceback), idempotency_key,
         fingerprint, next_, () if after is None else _texts.decode(after), result_into,
-        () if secret is None else _texts.decode(secret), trace, enqueued_by, unhandled_since,
+        () if secret is None else _texts.decode(secret), trace, enqueued_by, unhandled_since, expires_at,
+        cancelled_by, cancel_reason,
     )  # fmt: skip
 
 
@@ -149,7 +151,8 @@ def listed(texts: tuple[str, ...]) -> str | None:
 def new_row(new: NewTask, placement: "Placement", *, awaited: bool = False, waiting: bool = False) -> Row:
     """Return the parameters of enqueue.sql for one task, after the clock."""
     checked = (new.idempotency_key, new.fingerprint, listed(new.after))
-    return (new.run_at, new.delay, waiting, *plain_row(new, placement), *checked, awaited)
+    times = (new.run_at, new.delay, new.expires_at, new.expires_in)
+    return (*times, waiting, *plain_row(new, placement), *checked, awaited)
 
 
 def plain_row(new: NewTask, placement: "Placement") -> Row:

@@ -246,6 +246,8 @@ class PostgresStore(Database):
         while len(done.ids) < limit:
             page = Page(limit=min(limit - len(done.ids), 10_000) + _SPARE, cursor=cursor)
             found = await find.find_ids(self, where, page)
+            if not found.items:
+                break
             room, states = limit - len(done.ids), where.states or ()
             done += await self.play(partial(actions.apply, self.env, action, found.items, states, room))
             cursor = found.cursor

@@ -5,11 +5,11 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from ..._model.filter import Action, CancelTasks, Discard, Filter, Replay
+from ..._model.filter import Action, CancelTasks, Discard, Expire, Filter, Replay
 from ..._model.state import ENDED, PENDING, REPLAYABLE, State, Verb
 from ..._model.step import Applied, step_of
 from ..._model.task import Task, TaskId
-from . import questions
+from . import cancellation, questions
 from .audit import audited
 from .questions import Changes, Rule
 from .successors import abandon, cancel_pending
@@ -24,6 +24,8 @@ def applicable(action: Action, where: Filter) -> Filter:
             states = tuple(sorted(REPLAYABLE))
         case Discard():
             states = (State.DEAD,)
+        case Expire():
+            states = tuple(state for state in State if state in PENDING)
         case _:
             assert_never(action)
     if where.states is not None:
@@ -47,7 +49,7 @@ def apply(
             done.append(task)
     if done and isinstance(action, Discard):
         yield questions.DeleteDead(done)
-    if done:
+    if done and not isinstance(action, Expire):
         yield questions.WriteAudit([audited(action, task, changes.now) for task in done])
     return Applied(ids=tuple(task.id for task in done), steps=tuple(changes.steps))
 
@@ -56,14 +58,19 @@ def _apply(changes: Changes, action: Action, task: Task, taken: set[str]) -> Rul
     match action:
         case CancelTasks(by=by):
             if task.state in PENDING:
-                yield from cancel_pending(changes, task, by.why or f"cancelled by {by.who}")
-            else:
-                changes.update(task, cancel_requested=True)
+                yield from cancel_pending(changes, task, cancellation.by_operator(by))
+            elif not task.cancel_requested:
+                changes.update(task, cancel_requested=True, **cancellation.asked_by(by))
+            return True
+        case Expire():
+            if not task.is_expired(changes.now):
+                return False
+            yield from cancel_pending(changes, task, cancellation.expired(task))
             return True
         case Replay(payload=payload):
             return (yield from _replay(changes, task, payload, taken))
-        case Discard():
-            yield from abandon(changes, task.id, "died and was discarded")
+        case Discard(by=by):
+            yield from abandon(changes, task.id, cancellation.discarded(by))
             changes.steps.append(step_of(Verb.DISCARD, task))
             return True
         case _:
@@ -86,6 +93,8 @@ def _replay(changes: Changes, task: Task, payload: bytes | None, taken: set[str]
         finished_at=None,
         cancel_requested=False,
         progress=None,
+        expires_at=None,
+        **cancellation.asked_by(None),
     )
     changes.steps.append(step_of(Verb.REPLAY, moved))
     return True

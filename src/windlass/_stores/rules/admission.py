@@ -5,20 +5,37 @@ from datetime import datetime, timedelta
 
 from ..._model.state import State
 from ..._model.task import EARLIEST, MAX_DELAY, Enqueued, NewTask, Task, TaskId
-from . import questions, refusals
+from . import cancellation, questions, refusals
 from .questions import Changes, Rule
-from .successors import PREDECESSOR_CANCELLED, cancel_pending
+from .successors import cancel_pending
 
 _AT_ONCE = timedelta(0)
 
 
 def check_due(batch: Sequence[NewTask], now: datetime) -> None:
-    """Raise InvalidOption for a task that is due before 1970 or more than ten years from now."""
+    """Raise InvalidOption for a task that is due before 1970 or more than ten years from now.
+
+    Likewise for one that expires more than ten years after it could be due, or before it is due.
+    """
     for new in batch:
         if new.run_at is not None and not EARLIEST <= new.run_at <= now + MAX_DELAY:
             raise refusals.run_at_out_of_range(new.run_at)
         if new.delay is not None and not _AT_ONCE <= new.delay <= MAX_DELAY:
             raise refusals.delay_out_of_range(new.delay)
+        if new.expires_at is not None or new.expires_in is not None:
+            _check_expiry(new, now)
+
+
+def _check_expiry(new: NewTask, now: datetime) -> None:
+    if new.expires_in is not None and not _AT_ONCE <= new.expires_in <= MAX_DELAY:
+        raise refusals.expiry_out_of_range(str(new.expires_in))
+    if new.expires_at is None:
+        return
+    if not EARLIEST <= new.expires_at <= now + 2 * MAX_DELAY:
+        raise refusals.expiry_out_of_range(new.expires_at.isoformat())
+    due = new.run_at if new.delay is None else now + new.delay
+    if due is not None and new.expires_at <= due:
+        raise refusals.expires_before_due(new.expires_at, due)
 
 
 def is_plain(new: NewTask) -> bool:
@@ -94,7 +111,9 @@ class _Admission:
         self._states[new.id] = self._first_state(new) if new.after else State.READY
         self._new.append(new)
         is_doomed = self._states[new.id] == State.CANCELLED
-        return Enqueued(id=new.id, created=True, cancelled=PREDECESSOR_CANCELLED if is_doomed else None)
+        return Enqueued(
+            id=new.id, created=True, cancelled=self._too_late(new.after).message if is_doomed else None
+        )
 
     def _first_state(self, new: NewTask) -> str:
         """Waiting, ready (also if it is not yet due), or cancelled if it can never start."""
@@ -128,4 +147,8 @@ class _Admission:
             # They are inserted first, so that the store keeps a record of them.
             tasks: Mapping[TaskId, Task] = yield questions.LoadTasks(doomed)
             for task_id in doomed:
-                yield from cancel_pending(self._changes, tasks[task_id], PREDECESSOR_CANCELLED)
+                task = tasks[task_id]
+                yield from cancel_pending(self._changes, task, self._too_late(task.after))
+
+    def _too_late(self, after: Sequence[TaskId]) -> cancellation.Cancellation:
+        return cancellation.too_late(next(one for one in after if self._states[one] == State.CANCELLED))

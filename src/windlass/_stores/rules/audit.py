@@ -14,7 +14,7 @@ from msgspec.structs import fields
 
 from ..._ids import new_id
 from ..._model.alert import Alert
-from ..._model.filter import Action, By, Discard, Replay
+from ..._model.filter import By, Discard, OperatorAction, Replay
 from ..._model.key import ApiKey
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import KINDS, Audit, Record, Session, StoredRecord
@@ -40,7 +40,7 @@ _DERIVED: dict[type[Record], tuple[str, ...]] = {Schedule: ("boost", "since", "d
 _HOST = re.compile(r"\w+://(?:[^/?#]*@)?([^/?#]*)")
 
 
-def audited(action: Action, task: Task, now: datetime) -> Audit:
+def audited(action: OperatorAction, task: Task, now: datetime) -> Audit:
     """Describe an action on a task; of a discard also what is lost with it."""
     detail: dict[str, Any] = {"type": task.type}
     if isinstance(action, Replay) and action.payload is not None:

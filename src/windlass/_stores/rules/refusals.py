@@ -42,6 +42,17 @@ def delay_out_of_range(delay: timedelta) -> InvalidOption:
     return InvalidOption(f"delay must be from 0 to ten years, got {delay}")
 
 
+def expiry_out_of_range(expires: str) -> InvalidOption:
+    return InvalidOption(f"expires must be within ten years of when the task is due, got {expires}")
+
+
+def expires_before_due(expires_at: datetime, due_at: datetime) -> InvalidOption:
+    return InvalidOption(
+        f"the task expires at {expires_at.isoformat()}, before it is due at {due_at.isoformat()}, so it "
+        f"would never start; set a later expiry, or a duration, which counts from when it is due"
+    )
+
+
 def no_predecessor(new: NewTask, predecessor: TaskId) -> NotFound:
     return NotFound(f"task {new.id} cannot wait for {predecessor}: there is no such task")
 

@@ -6,7 +6,7 @@ from ..._model.lease import RESCUED, Heartbeat, HeartbeatReply, Lease
 from ..._model.state import State, Verb
 from ..._model.step import Step, step_of
 from ..._model.task import Task, TaskId
-from . import questions
+from . import cancellation, questions
 from .questions import Changes, Rule
 from .successors import abandon
 
@@ -54,11 +54,11 @@ def release_unacknowledged_claims(
         # The fence rises, so that a late settlement under the old lease changes nothing.
         fence = task.fence + 1
         if task.cancel_requested:
-            moved = changes.move(
-                task, Verb.CANCEL, State.CANCELLED, fence=fence, session=None, finished_at=changes.now
-            )
+            why = cancellation.while_running(task)
+            end = {"fence": fence, "session": None, "finished_at": changes.now, **why.fields}
+            moved = changes.move(task, Verb.CANCEL, State.CANCELLED, **end)
             changes.steps.append(step_of(Verb.CANCEL, moved))
-            yield from abandon(changes, task_id, "was cancelled")
+            yield from abandon(changes, task_id, why)
         else:
             attempt = task.attempt if number == RESCUED else task.attempt - 1
             moved = changes.move(task, Verb.POSTPONE, State.READY, fence=fence, session=None, attempt=attempt)

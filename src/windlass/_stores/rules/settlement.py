@@ -11,6 +11,7 @@ from ..._model.task import Task, TaskId
 from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settled, Settlement
 from . import questions
 from .admission import admit
+from .cancellation import while_running
 from .questions import Changes, Rule
 from .successors import abandon, lock_dependents, unblock
 
@@ -36,7 +37,8 @@ def settled(task: Task, settlement: Settlement, now: datetime) -> tuple[Verb, St
             }
             return Verb.POSTPONE, State.SCHEDULED if delay else State.READY, fields
         case Cancel(error=error) | Postpone(error=error):
-            return Verb.CANCEL, State.CANCELLED, {"error": error or task.error, **end}
+            error = error or (while_running(task).error if task.cancel_requested else task.error)
+            return Verb.CANCEL, State.CANCELLED, {"error": error, **end}
         case _:
             assert_never(verdict)
 
@@ -68,7 +70,7 @@ class _Settlements:
         self._tasks: dict[TaskId, Task] = {}
         self._ended: dict[TaskId, int] = {}  # fences
         self._applied: list[Settlement] = []
-        self._cancelled: list[TaskId] = []
+        self._cancelled: list[Task] = []
         self._attempts: list[Attempt] = []
 
     def settle(self, batch: Sequence[Settlement]) -> Rule[tuple[Receipt, ...]]:
@@ -81,8 +83,8 @@ class _Settlements:
         if self._attempts:
             yield questions.RecordAttempts(self._attempts)
         completed = [s.lease.task_id for s in self._applied if isinstance(s.verdict, Complete)]
-        for task_id in self._cancelled:
-            yield from abandon(self._changes, task_id, "was cancelled")
+        for task in self._cancelled:
+            yield from abandon(self._changes, task.id, while_running(task))
         if completed:
             yield from follow_up(self._changes, completed, self._applied)
         return receipts
@@ -110,6 +112,6 @@ class _Settlements:
         self._tasks[task.id] = moved = self._changes.move(task, verb, state, **fields)
         self._applied.append(settlement)
         if state is State.CANCELLED:
-            self._cancelled.append(task.id)
-            if isinstance(settlement.verdict, Postpone):  # It had been asked to stop.
+            self._cancelled.append(task)
+            if task.cancel_requested:
                 self._changes.steps.append(step_of(verb, moved))

@@ -4,12 +4,10 @@ from collections.abc import Sequence
 
 from ..._model.state import State, Verb
 from ..._model.step import step_of
-from ..._model.task import Error, Task, TaskId
+from ..._model.task import Task, TaskId
 from . import questions
+from .cancellation import Cancellation
 from .questions import Changes, Rule
-
-PREDECESSOR_CANCELLED = "a predecessor had been cancelled"
-"""Why a new task is cancelled at once."""
 
 
 def lock_dependents(completed: Sequence[TaskId]) -> Rule[Sequence[TaskId]]:
@@ -41,35 +39,34 @@ def unblock(changes: Changes, successors: Sequence[TaskId]) -> Rule[None]:
             changes.steps.append(step_of(Verb.UNBLOCK, moved))
 
 
-def abandon(changes: Changes, predecessor: TaskId, reason: str) -> Rule[None]:
+def abandon(changes: Changes, predecessor: TaskId, why: Cancellation) -> Rule[None]:
     """Cancel the tasks that wait for one that will never complete, and the tasks that wait for those."""
     # A stack instead of recursion: chains may be longer than Python's recursion limit.
-    doomed = yield from _doomed(predecessor, reason)
+    doomed = yield from _doomed(predecessor, why)
     while doomed:
-        successor, why = doomed.pop()
+        successor, its_own = doomed.pop()
         tasks: dict[TaskId, Task] = yield questions.LoadTasks([successor])
         task = tasks.get(successor)
         if task is not None and task.state is State.WAITING:
-            yield from _cancel(changes, task, why)
-            doomed += yield from _doomed(successor, "was cancelled")
+            yield from _cancel(changes, task, its_own)
+            doomed += yield from _doomed(successor, its_own)
 
 
-def cancel_pending(changes: Changes, task: Task, why: str) -> Rule[None]:
+def cancel_pending(changes: Changes, task: Task, why: Cancellation) -> Rule[None]:
     """Cancel a task that has not started, and the tasks that wait for it."""
     yield from _cancel(changes, task, why)
-    yield from abandon(changes, task.id, "was cancelled")
+    yield from abandon(changes, task.id, why)
 
 
-def _doomed(predecessor: TaskId, reason: str) -> Rule[list[tuple[TaskId, str]]]:
-    """The tasks that wait for this one, last first, each with its error message."""
+def _doomed(predecessor: TaskId, why: Cancellation) -> Rule[list[tuple[TaskId, Cancellation]]]:
+    """The tasks that wait for this one, last first, each with the reason of its own cancellation."""
     successors: Sequence[TaskId] = yield questions.Dependents([predecessor])
-    why = f"task {predecessor}, which it waited for, {reason}"
-    return [(successor, why) for successor in reversed(successors)]
+    its_own = why.of_successor(predecessor)
+    return [(successor, its_own) for successor in reversed(successors)]
 
 
-def _cancel(changes: Changes, task: Task, why: str) -> Rule[None]:
+def _cancel(changes: Changes, task: Task, why: Cancellation) -> Rule[None]:
     if task.state is State.WAITING:
         yield questions.DropDependencies([task.id])
-    error = Error(type="Cancelled", message=why)
-    moved = changes.move(task, Verb.CANCEL, State.CANCELLED, finished_at=changes.now, error=error)
+    moved = changes.move(task, Verb.CANCEL, State.CANCELLED, finished_at=changes.now, **why.fields)
     changes.steps.append(step_of(Verb.CANCEL, moved))

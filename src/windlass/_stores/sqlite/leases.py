@@ -54,9 +54,9 @@ def _first_in_fifo(tx: Transaction, queues: Sequence[str], wish: Claim) -> str |
         return None
     limit = max(wish.limit, 0)
     if len(queues) == 1:
-        rowids: str = tx.value("ready_rowids", {"queue": queues[0], "limit": limit})
+        rowids: str = tx.value("ready_rowids", {"queue": queues[0], "limit": limit, "now": tx.at})
         return rowids
-    heads = [tx.rows("ready", {"queue": queue, "limit": limit}) for queue in queues]
+    heads = [tx.rows("ready", {"queue": queue, "limit": limit, "now": tx.at}) for queue in queues]
     return listed(row[2] for row in islice(merge(*heads), limit))
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from ..._model.attempt import Attempt
 from ..._model.state import State
-from ..._model.task import Error, NewTask, Progress, Task, TaskId, rank_of
+from ..._model.task import Error, NewTask, Progress, Task, TaskId, expiry_of, rank_of
 from ..statements import fill, load, slots_of
 
 Row: TypeAlias = tuple[Any, ...]
@@ -23,14 +23,15 @@ TASK_COLUMNS = (
     "max_attempts", "fence", "run_at", "created_at", "claimed_at", "finished_at", "timeout", "session",
     "worker", "duration", "cancel_requested", "progress_fraction", "progress_message", "result",
     "error_type", "error_message", "error_traceback", "idempotency_key", "fingerprint", "next", "after",
-    "result_into", "secret", "trace", "enqueued_by", "unhandled_since",
+    "result_into", "secret", "trace", "enqueued_by", "unhandled_since", "expires_at", "cancelled_by",
+    "cancel_reason",
 )  # fmt: skip
 """What is read of a task, in the order that `task_reader` expects."""
 
 NEW_COLUMNS = (
     "id", "type", "payload", "root", "queue", "tenant", "priority", "boost", "state", "attempt",
     "max_attempts", "fence", "run_at", "rank", "created_at", "timeout", "idempotency_key", "fingerprint",
-    "next", "after", "result_into", "secret", "trace", "enqueued_by", "lane", "key",
+    "next", "after", "result_into", "secret", "trace", "enqueued_by", "expires_at", "lane", "key",
 )  # fmt: skip
 """What is written of a new task, in the order of `new_row`."""
 
@@ -118,7 +119,8 @@ def task_reader() -> Callable[[Row], Task]:
         (id_, type_, payload, root, queue, tenant, priority, boost, state, attempt, max_attempts, fence,
          run_at, created_at, claimed_at, finished_at, timeout, session, worker, ran_for, cancel_requested,
          fraction, message, result, error_type, error_message, error_traceback, idempotency_key, fingerprint,
-         next_, after, result_into, secret, trace, enqueued_by, unhandled_since) = row  # fmt: skip
+         next_, after, result_into, secret, trace, enqueued_by, unhandled_since, expires_at, cancelled_by,
+         cancel_reason) = row  # fmt: skip
         return Task(
             id_, type_, payload, root, queue, tenant, priority, boost, _STATES[state], attempt, max_attempts,
             fence, moments[run_at], moments[created_at], moments[claimed_at], moments[finished_at],
@@ -127,6 +129,7 @@ def task_reader() -> Callable[[Row], Task]:
             result, _error(error_type, error_message, error_traceback), idempotency_key, fingerprint, next_,
             () if after is None else _texts.decode(after), result_into,
             () if secret is None else _texts.decode(secret), trace, enqueued_by, moments[unhandled_since],
+            moments[expires_at], cancelled_by, cancel_reason,
         )  # fmt: skip
 
     return read
@@ -172,7 +175,7 @@ def new_row(
         0, new.max_attempts, 0, instant(run_at), rank_of(run_at, boost), now, timeout,
         new.idempotency_key, new.fingerprint, new.next, listed_or_none(new.after), new.result_into,
         listed_or_none(new.secret),
-        new.trace, new.enqueued_by, *lane_and_key,
+        new.trace, new.enqueued_by, optional_instant(expiry_of(new, run_at)), *lane_and_key,
     )  # fmt: skip
 
 
@@ -196,6 +199,9 @@ def changed_row(task: Task, lane_and_key: tuple[str, str]) -> dict[str, Any]:
         "result": task.result,
         **error_row(task.error),
         "unhandled_since": optional_instant(task.unhandled_since),
+        "expires_at": optional_instant(task.expires_at),
+        "cancelled_by": task.cancelled_by,
+        "cancel_reason": task.cancel_reason,
         "lane": lane_and_key[0],
         "key": lane_and_key[1],
     }

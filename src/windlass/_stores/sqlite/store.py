@@ -248,10 +248,11 @@ class SQLiteStore:
         while True:
             page = Page(limit=limit + _SPARE, cursor=cursor)
             found = await self._read(partial(Reader.find_ids, where=meant, page=page))
-            these = replace(meant, ids=found.items)
-            done += await self._write(
-                partial(rule_player.apply, action=action, where=these, limit=limit - len(done.ids))
-            )
+            if found.items:
+                these = replace(meant, ids=found.items)
+                done += await self._write(
+                    partial(rule_player.apply, action=action, where=these, limit=limit - len(done.ids))
+                )
             cursor = found.cursor
             if cursor is None or len(done.ids) == limit:
                 return done

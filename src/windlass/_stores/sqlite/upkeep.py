@@ -17,6 +17,7 @@ from ..._policy.order.limits import PermitUsage, Subject, split_key, tokens_at
 from ..._store.protocol import Promoted
 from ..records import check_expected
 from ..rules.audit import audited_prune, audited_put, audited_removal
+from ..rules.cancellation import pruned
 from ..rules.retention import RetentionRules
 from ..rules.successors import abandon
 from .claim import relayout
@@ -76,7 +77,7 @@ def prune(tx: Transaction, default: Retention, limit: int, by: By | None) -> Pru
     numbers: Counter[tuple[str, str]] = Counter()
     for queue, state, task_id, tenant, idempotency_key in gone:
         numbers[queue, state] += 1
-        run(tx, abandon(tx, task_id, "died and was pruned"))
+        run(tx, abandon(tx, task_id, pruned()))
         delete(tx, task_id, tenant, idempotency_key)
     return Pruned(counts=pruned_counts(numbers), steps=tuple(tx.steps))
 

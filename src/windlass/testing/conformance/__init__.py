@@ -24,8 +24,10 @@ further: it compares a store with the memory store, step by step, in random sequ
 """
 
 from .apply import TestAudit, TestCancel, TestDiscard, TestFilters, TestReplay
+from .cancellation import TestCascade, TestWhoCancelled
 from .chains import TestChainsInGroups, TestGroups, TestSuccessors
 from .enqueue import TestEnqueue, TestFingerprints, TestIdempotencyKeys
+from .expiry import TestExpire, TestNeverStarts
 from .handles import TestCapabilities, TestCheck, TestHandles
 from .lifecycle import TestLifecycle
 from .order.fairness import TestFairness, TestLevels, TestShares
@@ -56,6 +58,7 @@ __all__ = [
     "TestBatches",
     "TestCancel",
     "TestCaps",
+    "TestCascade",
     "TestChainsInGroups",
     "TestLimitChanges",
     "TestCheck",
@@ -64,6 +67,8 @@ __all__ = [
     "TestDiscard",
     "TestDue",
     "TestEnqueue",
+    "TestExpire",
+    "TestNeverStarts",
     "TestExpectedRecords",
     "TestFairness",
     "TestFences",
@@ -102,4 +107,5 @@ __all__ = [
     "TestVerdicts",
     "TestLimitWakes",
     "TestWakes",
+    "TestWhoCancelled",
 ]

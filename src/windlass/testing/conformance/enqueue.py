@@ -29,7 +29,8 @@ class TestEnqueue(StoreTest):
         due = self.clock.now() + timedelta(microseconds=654_321)
         new = a_task(root=root, run_at=due, after=(root,), **FIELDS)
         usual = a_task()
-        assert {name for name in _GIVEN if getattr(new, name) == getattr(usual, name)} == {"delay", "before"}
+        same = {name for name in _GIVEN if getattr(new, name) == getattr(usual, name)}
+        assert same == {"delay", "before", "expires_in"}
 
         await self.store.enqueue([new])
 

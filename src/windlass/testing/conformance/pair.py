@@ -12,7 +12,7 @@ from ..._model.filter import Slice
 from ..._model.lease import Claimed, HeartbeatReply
 from ..._model.record import Audit
 from ..._model.step import Applied, Pruned, Step
-from ..._model.task import Error, Task
+from ..._model.task import Task
 from ..._model.verdict import Settled
 from ..._store.protocol import Store
 from ..._stores.memory import MemoryStore
@@ -23,8 +23,6 @@ from .steps import Dump, dump
 T = TypeVar("T")
 Factory = Callable[[Clock], Store]
 """Makes an unopened, empty store; called once for every pair."""
-
-CANCELLED = Error(type="Cancelled", message="")
 
 
 class Refusal(Struct, frozen=True):
@@ -88,8 +86,6 @@ async def _result(verb: Callable[[Store], Awaitable[T]], store: Store) -> T | Re
 def _plain(value: Any) -> Any:
     """Remove what may differ between stores: messages and the ids of audit entries."""
     match value:
-        case Task(error=Error(type="Cancelled")):
-            return replace(value, error=CANCELLED)
         case Claimed(task=task):
             return Claimed(_plain(task))
         case Settled():
@@ -99,8 +95,6 @@ def _plain(value: Any) -> Any:
             return (value.alive, lost, cancel, _in_order(value.steps))
         case Applied() | Pruned():
             return replace(value, steps=_in_order(value.steps))
-        case Step(error=Error(type="Cancelled")):
-            return replace(value, error=CANCELLED)
         case list() | tuple():
             return tuple(_plain(one) for one in value)
         case Slice(items=items):

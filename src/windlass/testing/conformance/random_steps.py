@@ -16,7 +16,7 @@ from hypothesis.stateful import (
 )
 from msgspec.structs import replace
 
-from ..._model.filter import Action, CancelTasks, Dimension, Discard, Filter, Page, Replay
+from ..._model.filter import Action, By, CancelTasks, Dimension, Discard, Expire, Filter, Page, Replay
 from ..._model.lease import Claim, Claimed, Heartbeat, Lease
 from ..._model.options import DeclaredType
 from ..._model.queue import Ordering, QueueSettings, Retention
@@ -26,6 +26,7 @@ from ..._model.task import NewTask, Progress, TaskId
 from ..._model.verdict import Settlement
 from ..._store.protocol import Store
 from ..._stores.memory import MemoryStore
+from ..clock import START
 from .pair import Factory, Pair, Refusal
 from .steps import ENDINGS, OPERATOR, a_task, complete, retry, snooze
 
@@ -55,6 +56,7 @@ new_tasks = st.fixed_dictionaries(
         "type": st.sampled_from(["x", "y"]),
         "tenant": st.sampled_from(["", "t"]),
         "delay": delays,
+        "expires_in": st.sampled_from([timedelta(0), timedelta(seconds=1), timedelta(seconds=8)]),
         "idempotency_key": st.sampled_from(["k1", "k2"]),
         "idempotency_digest": st.sampled_from(["", "other"]),
         "idempotency_for": st.sampled_from([None, timedelta(seconds=20)]),
@@ -69,9 +71,17 @@ filters = st.builds(
     tenants=st.none() | st.just(("t",)),
     idempotency_key=st.none() | st.just("k1"),
     error=st.none() | st.just("boo"),
+    expires_before=st.none() | st.sampled_from([START + timedelta(seconds=5), START + timedelta(days=1)]),
 )
 actions: st.SearchStrategy[Action] = st.sampled_from(
-    [CancelTasks(by=OPERATOR), Replay(by=OPERATOR), Replay(by=OPERATOR, payload=b"{}"), Discard(by=OPERATOR)]
+    [
+        CancelTasks(by=OPERATOR),
+        CancelTasks(by=By(who="bob")),
+        Replay(by=OPERATOR),
+        Replay(by=OPERATOR, payload=b"{}"),
+        Discard(by=OPERATOR),
+        Expire(),
+    ]
 )
 terms = st.sampled_from([None, timedelta(0), timedelta(seconds=20)])
 retentions = st.builds(Retention, completed=terms, cancelled=terms, dead=terms)
@@ -266,6 +276,12 @@ class RandomSteps(RuleBasedStateMachine):
     def prune(self, retention: Retention) -> None:
         """Prune all at once, for the same reason."""
         self.pair.both(lambda store: store.prune(retention, EVERY))
+
+    @rule(limit=st.sampled_from([1, EVERY]))
+    def expire(self, limit: int) -> None:
+        """Cancel what has expired, as the keeper does."""
+        until = self.pair.clock.now() + timedelta(microseconds=1)
+        self.pair.both(lambda store: store.apply(Expire(), Filter(expires_before=until), limit))
 
     @rule(action=actions, where=filters, limit=st.sampled_from([1, 2, EVERY]))
     def apply(self, action: Action, where: Filter, limit: int) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
@@ -49,6 +49,7 @@ FIELDS: dict[str, Any] = {
     "secret": ("password", "token"),
     "trace": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
     "enqueued_by": "web",
+    "expires_at": datetime(2030, 1, 1, microsecond=7, tzinfo=UTC),
 }
 """An unusual value of every field of a new task that needs no other task and no clock."""
 

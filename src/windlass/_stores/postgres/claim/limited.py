@@ -107,18 +107,21 @@ class Requests:
                 return (yield from pairs("lanes", queue, first, below, None, plan.MAX_SIZE))
             case plan.Keys(queue, after):
                 lanes, behind = list(after), list(after.values())
-                rows = yield from fetch("lane_keys", queue, lanes, behind, plan.KEYS_AT_ONCE, self._seen)
+                limits = (plan.KEYS_AT_ONCE, self._seen, self._now)
+                rows = yield from fetch("lane_keys", queue, lanes, behind, *limits)
                 return [_head(queue, row) for row in rows]
             case plan.Counts():
                 return (yield from self._counts(request))
             case plan.Heads(queue, numbers):
                 columns = columns_of([(lane, key, number) for (lane, key), number in numbers.items()], 3)
-                return self._note(queue, (yield from fetch("lane_heads", queue, *columns, self._seen)))
+                rows = yield from fetch("lane_heads", queue, *columns, self._seen, self._now)
+                return self._note(queue, rows)
             case plan.LevelHeads(queue, Level.MEDIUM, number):
-                return self._note(queue, (yield from fetch("medium_heads", queue, number, self._seen)))
+                rows = yield from fetch("medium_heads", queue, number, self._seen, self._now)
+                return self._note(queue, rows)
             case plan.LevelHeads(queue, level, number):
                 sql = statement("level_heads", self._schema, level=PRIORITIES[level])
-                rows = yield Query(f"level_heads {level}", (queue, number, self._seen), sql)
+                rows = yield Query(f"level_heads {level}", (queue, number, self._seen, self._now), sql)
                 return self._note(queue, rows)
 
     def _counts(self, request: plan.Counts) -> Script[dict[str, PermitUsage]]:

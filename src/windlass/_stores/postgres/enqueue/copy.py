@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from ...._model.state import State
-from ...._model.task import NewTask, rank_of
+from ...._model.task import NewTask, expiry_of, rank_of
 from ..connection.pool import Connection
 from ..notify import Wakes
 from ..queue_layout import Environment
@@ -17,7 +17,7 @@ MIN_TASKS = 1000
 
 MAX_SECONDS = 600.0
 
-_COLUMNS = (*PLAIN_COLUMNS, "created_at", "run_at", "state", "rank")
+_COLUMNS = (*PLAIN_COLUMNS, "created_at", "run_at", "expires_at", "state", "rank")
 
 
 class AlreadyEnded(Exception):
@@ -61,5 +61,5 @@ def _records(batch: Sequence[NewTask], env: Environment, now: datetime, wakes: W
             if new.queue != queue:  # Mostly all tasks of a batch go to one queue.
                 queue = new.queue
                 wakes.add(State.READY, queue, run_at)
-        placement = layout.placement(new)
-        yield (*plain_row(new, placement), now, run_at, state, rank_of(run_at, placement.boost))
+        placement, times = layout.placement(new), (now, run_at, expiry_of(new, run_at))
+        yield (*plain_row(new, placement), *times, state, rank_of(run_at, placement.boost))

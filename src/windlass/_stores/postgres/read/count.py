@@ -270,6 +270,7 @@ def _filtered(where: Filter) -> Iterator[str]:
         ("error_type error_message", where.error),
         ("created_at", where.created_after or where.created_before),
         ("finished_at", where.finished_after or where.finished_before),
+        ("expires_at attempt", where.expires_before),
     ):
         if value is not None:
             yield from columns.split()

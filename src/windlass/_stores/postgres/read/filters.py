@@ -137,9 +137,12 @@ def conditions(search: Search, parameters: Parameters, alias: str) -> list[str]:
         ("created_at", "<", where.created_before),
         ("finished_at", ">=", where.finished_after),
         ("finished_at", "<", where.finished_before),
+        ("expires_at", "<", where.expires_before),
     ):
         if at is not None:
             found.append(f"{alias}.{column} {sign} {parameters.add(at, 'timestamptz')}")
+    if where.expires_before is not None:
+        found.append(f"{alias}.attempt = 0")
     return found
 
 

@@ -107,6 +107,8 @@ async def _task_branches(
     held = in_states(search.task, "t")
     if search.is_named:
         return [[*branch, held] for branch in named(search, parameters, "t")], False
+    if search.where.is_expiring:  # All other conditions of its index are in the filter.
+        return [[held, "t.finished_at IS NULL"]], False
     if search.task == TASK or (len(search.task) == 1 and search.task[0] in _INDEXED_BY_ID):
         return [[held]], True
     for state in search.task:

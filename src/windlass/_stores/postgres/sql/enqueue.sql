@@ -6,14 +6,15 @@ WITH clock AS MATERIALIZED (
 ),
 
 made AS (
-    INSERT INTO windlass.task (/* :new_columns */, created_at, run_at, state, rank)
+    INSERT INTO windlass.task (/* :new_columns */, created_at, run_at, expires_at, state, rank)
     SELECT
-        /* :new_columns_of_g */, clock.now, due.at,
+        /* :new_columns_of_g */, clock.now, due.at, coalesce(g.expires_at, due.at + g.expires_in),
         CASE WHEN g.waiting THEN 'waiting' WHEN due.at > clock.now THEN 'scheduled' ELSE 'ready' END,
         floor(extract(EPOCH FROM due.at) * 1000)::bigint - g.boost
     FROM clock
-    CROSS JOIN unnest($2::timestamptz[], $3::interval[], $4::boolean[], /* :new_arrays */)
-        AS g (run_at, delay, waiting, /* :new_columns */)
+    CROSS JOIN unnest(
+        $2::timestamptz[], $3::interval[], $4::timestamptz[], $5::interval[], $6::boolean[], /* :new_arrays */
+    ) AS g (run_at, delay, expires_at, expires_in, waiting, /* :new_columns */)
     CROSS JOIN LATERAL (SELECT coalesce(g.run_at, clock.now + g.delay, clock.now) AS at) AS due
     WHERE NOT EXISTS (
         SELECT FROM windlass.history AS h

@@ -4,10 +4,10 @@ WITH clock AS MATERIALIZED (
 ),
 
 made AS (
-    INSERT INTO windlass.task (/* :new_columns */, created_at, run_at, state, rank)
+    INSERT INTO windlass.task (/* :new_columns */, created_at, run_at, expires_at, state, rank)
     SELECT
-        /* :new_columns_of_g */, g.now, g.at,
-        CASE WHEN $4::boolean THEN 'waiting' WHEN g.at > g.now THEN 'scheduled' ELSE 'ready' END,
+        /* :new_columns_of_g */, g.now, g.at, coalesce($4::timestamptz, g.at + $5::interval),
+        CASE WHEN $6::boolean THEN 'waiting' WHEN g.at > g.now THEN 'scheduled' ELSE 'ready' END,
         floor(extract(EPOCH FROM g.at) * 1000)::bigint - g.boost
     FROM (
         SELECT clock.now, coalesce($2::timestamptz, clock.now + $3::interval, clock.now) AS at, /* :new_values */

@@ -7,6 +7,7 @@ CROSS JOIN LATERAL (
     FROM windlass.task AS t
     WHERE
         t.state = 'ready' AND t.lane IS NOT NULL AND t.queue = g.queue AND t.lane = g.lane AND t.key = ''
+        AND (t.expires_at IS NULL OR t.expires_at > (SELECT clock.now FROM clock) OR t.attempt > 0)
         AND (SELECT true FROM alive)
     ORDER BY t.queue, t.lane, t.key, t.rank, t.id
     LIMIT g.number

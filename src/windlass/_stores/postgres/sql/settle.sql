@@ -15,18 +15,18 @@ done AS (
         AS g (id, fence, duration, outcome, result)
     WHERE t.id = g.id AND t.fence = g.fence AND t.state IS NOT DISTINCT FROM 'running' AND NOT t.awaited
     RETURNING
-        /* :fixed_columns_of_t */, t.run_at, t.fence, t.attempt, t.cancel_requested, t.worker, t.progress_fraction,
-        t.progress_message, t.limited, g.duration, coalesce(g.outcome, ($5::text[])[1]) AS outcome, g.result
+        /* :fixed_columns_of_t */, t.run_at, t.fence, t.attempt, t.cancel_requested, t.cancelled_by, t.cancel_reason,
+        t.worker, t.progress_fraction, t.progress_message, t.limited, g.duration, coalesce(g.outcome, ($5::text[])[1]) AS outcome, g.result
 ),
 
 kept AS (
     INSERT INTO windlass.history (
-        /* :fixed_columns */, run_at, fence, attempt, cancel_requested, worker, progress_fraction, progress_message,
-        duration, outcome, result, finished_at, state
+        /* :fixed_columns */, run_at, fence, attempt, cancel_requested, cancelled_by, cancel_reason, worker,
+        progress_fraction, progress_message, duration, outcome, result, finished_at, state
     )
     SELECT
-        /* :fixed_columns_of_done */, done.run_at, done.fence, done.attempt, done.cancel_requested, done.worker,
-        done.progress_fraction, done.progress_message, done.duration, done.outcome, done.result, clock.now,
+        /* :fixed_columns_of_done */, done.run_at, done.fence, done.attempt, done.cancel_requested,
+        done.cancelled_by, done.cancel_reason, done.worker, done.progress_fraction, done.progress_message, done.duration, done.outcome, done.result, clock.now,
         'completed'
     FROM done, clock
 ),

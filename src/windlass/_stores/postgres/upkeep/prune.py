@@ -19,6 +19,7 @@ from ...._model.record import KINDS
 from ...._model.state import ENDED, State
 from ...._model.step import Pruned, Step, pruned_counts
 from ...._model.task import TaskId
+from ...rules.cancellation import pruned
 from ...rules.retention import RetentionRules
 from ...rules.successors import abandon
 from ..database import Database
@@ -193,7 +194,7 @@ def _prune_dead(env: Environment, ids: Sequence[TaskId], now: datetime) -> Scrip
     unit = UnitOfWork(now, env.layout)
     yield from unit.load(ids)
     for task_id in ids:
-        yield from run(env, unit, abandon(unit, task_id, "died and was pruned"))
+        yield from run(env, unit, abandon(unit, task_id, pruned()))
     yield from unit.flush()
     yield from delete_dead(ids)
     return unit.steps

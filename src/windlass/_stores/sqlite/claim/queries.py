@@ -134,7 +134,8 @@ class _Answers:
         """Add the heads of the keys in ranges (first, last] of lanes."""
         # Exhausted keys are left out, and must not shorten the list.
         limit = KEYS_AT_ONCE + len(self._offered)
-        for row in self._tx.rows("keys", {"queue": queue, "lanes": listed(spans), "limit": limit}):
+        parameters = {"queue": queue, "lanes": listed(spans), "limit": limit, "now": self._tx.at}
+        for row in self._tx.rows("keys", parameters):
             lane, key = row[0], row[1]
             if self._offered[queue, lane, key]:
                 found[lane] += self._first("heads", queue, lane, key, 1)
@@ -156,13 +157,14 @@ class _Answers:
 
     def _first(self, name: str, queue: str, lane: str, key: str, number: int) -> list[Head]:
         past = self._offered[queue, lane, key]
-        parameters = {"queue": queue, "lane": lane, "key": key, "limit": number, "past": past}
+        of_lane = {"queue": queue, "lane": lane, "key": key}
+        parameters = {**of_lane, "limit": number, "past": past, "now": self._tx.at}
         return [_head(queue, row) for row in self._tx.rows(name, parameters)]
 
     # -- levels --------------------------------------------------------------------------------------
 
     def _leveled(self, queue: str, level: Level, number: int) -> list[Head]:
-        parameters = {"queue": queue, "limit": number}
+        parameters = {"queue": queue, "limit": number, "now": self._tx.at}
         found = self._tx.rows("level", {**parameters, "level": _SIGNS[level]})
         if level is Level.MEDIUM:
             # Under strict priorities they begin at rank 0, behind all of the high level.

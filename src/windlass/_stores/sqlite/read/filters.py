@@ -92,7 +92,11 @@ def _access_by_state(state: State) -> tuple[str, Sequence[str]]:
 
 
 def _index(where: Filter) -> str:
-    return "" if where.states not in _OWN_INDEX or is_named(where) else _indexed_by(_OWN_INDEX[where.states])
+    if is_named(where):
+        return ""
+    if where.is_expiring:
+        return _indexed_by("windlass_task_expiring")
+    return _indexed_by(_OWN_INDEX[where.states]) if where.states in _OWN_INDEX else ""
 
 
 def _indexed_by(index: str) -> str:
@@ -115,7 +119,7 @@ def _window(window: tuple[str | None, str | None], *, newest_first: bool) -> lis
 
 def is_selective(where: Filter) -> bool:
     """Whether an index finds the tasks that match, so that the read is short without a window."""
-    return is_named(where) or where.states in _OWN_INDEX
+    return is_named(where) or where.states in _OWN_INDEX or where.is_expiring
 
 
 def is_named(where: Filter) -> bool:
@@ -130,6 +134,8 @@ def _conditions(where: Filter) -> tuple[list[str], dict[str, Any]]:
         # As text, so that the planner can match the partial indexes.
         named = ", ".join(f"'{State(state).value}'" for state in where.states)
         conditions.append(f"task.state = {named}" if len(where.states) == 1 else f"task.state IN ({named})")
+    if where.is_expiring:
+        conditions.append("task.finished_at IS NULL")  # as the index has it
     for name, (condition, encode) in _FIELDS.items():
         value = getattr(where, name)
         if value is not None:
@@ -153,6 +159,7 @@ _FIELDS: dict[str, tuple[str, Callable[[Any], object]]] = {
     "created_before": ("task.created_at < :created_before", instant),
     "finished_after": ("task.finished_at >= :finished_after", instant),
     "finished_before": ("task.finished_at < :finished_before", instant),
+    "expires_before": ("task.expires_at < :expires_before AND task.attempt = 0", instant),
 }
 """The condition of each field, and how its value becomes a parameter."""
 

@@ -27,7 +27,9 @@ WHERE
     AND task.rowid = (
         SELECT head.rowid
         FROM windlass_task AS head
-        WHERE head.queue = :queue AND head.lane = found.lane AND head.key = found.key AND head.state = 'ready'
+        WHERE
+            head.queue = :queue AND head.lane = found.lane AND head.key = found.key AND head.state = 'ready'
+            AND (head.expires_at IS NULL OR head.expires_at > :now OR head.attempt > 0)
         ORDER BY head.rank, head.id
         LIMIT 1
     )

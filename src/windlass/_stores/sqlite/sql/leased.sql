@@ -11,7 +11,7 @@ SELECT CAST(json_group_array(json_array(
         WHEN
             task.cancel_requested OR length(task.payload) > 2000 OR coalesce(
                 task.duration, task.progress_fraction, task.error_type, task.fingerprint, task.next, task.after,
-                task.result_into
+                task.result_into, task.expires_at
             ) IS NOT NULL
             THEN task.rowid
     END

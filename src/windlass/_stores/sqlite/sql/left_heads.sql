@@ -2,6 +2,6 @@
 -- Uses windlass_task_ready, already in order.
 SELECT lane, key, rank, id, rowid, type, tenant, payload
 FROM windlass_task
-WHERE queue = :queue AND lane = :lane AND key > '' AND state = 'ready'
+WHERE queue = :queue AND lane = :lane AND key > '' AND state = 'ready' AND (expires_at IS NULL OR expires_at > :now OR attempt > 0)
 ORDER BY key, rank, id
 LIMIT :limit OFFSET :past

@@ -5,5 +5,6 @@ FROM windlass_task
 WHERE
     queue = :queue AND state = 'ready' AND (priority <> 0 OR lane <> '' OR key <> '')
     AND (priority > 0) - (priority < 0) = :level
+    AND (expires_at IS NULL OR expires_at > :now OR attempt > 0)
 ORDER BY rank, id
 LIMIT :limit

@@ -5,6 +5,7 @@ FROM (
     SELECT lane, key, rank, id, rowid AS row, type, tenant, payload, priority
     FROM windlass_task
     WHERE queue = :queue AND lane = '' AND key = '' AND state = 'ready' AND rank >= :rank
+        AND (expires_at IS NULL OR expires_at > :now OR attempt > 0)
     ORDER BY rank, id
     LIMIT :window
 ) AS near

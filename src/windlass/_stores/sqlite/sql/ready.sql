@@ -3,5 +3,10 @@
 SELECT rank, id, rowid
 FROM windlass_task
 WHERE queue = :queue AND lane = '' AND key = '' AND state = 'ready'
+    AND rowid NOT IN (
+        SELECT expired.rowid
+        FROM windlass_task AS expired
+        WHERE expired.expires_at <= :now AND expired.attempt = 0 AND expired.finished_at IS NULL
+    )
 ORDER BY rank, id
 LIMIT :limit

@@ -9,8 +9,9 @@ from typing import Any
 from benchmarks.runs import probe
 from benchmarks.runs.tally import Tally
 from windlass import App, WorkerSettings
-from windlass._model.options import Options
+from windlass._model.options import Defaults, Options
 from windlass._model.task import NewTask
+from windlass._policy.input.payload import encode_payload
 from windlass._worker.process import calm_collector
 
 AT_ONCE = 10_000
@@ -51,7 +52,8 @@ class Dealt:
             options["tenant"] = self.tenant or f"t{n % self.tenants}"
         if self.levels:
             options["priority"] = PRIORITIES[n % len(PRIORITIES)]
-        return app.builder.named(self.type, {"n": n, "key": f"k{n % self.keys}"}, options)
+        payload = encode_payload({"n": n, "key": f"k{n % self.keys}"})
+        return app.builder.build(self.type, payload, options, Defaults())
 
 
 def fill(url: str, number: int, first: int = 0, **dealt: Any) -> dict[str, Any]:

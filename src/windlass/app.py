@@ -10,7 +10,7 @@ from ._client.builder import TaskBuilder
 from ._client.client import Client, LoopThread
 from ._client.declarations import Declarations
 from ._client.operator import Operator
-from ._client.published_types import publish_types
+from ._client.published_types import KnownTypes, publish_types
 from ._client.schedules import DeclaredSchedules
 from ._client.sync.client import SyncClient
 from ._client.sync.operator import SyncOperator
@@ -98,7 +98,7 @@ class App:
         self._loop = LoopThread()
         self._metrics: Metrics | None = None
         self.builder = TaskBuilder(enqueued_by=who)
-        self.client = Client(self.store, self.builder)
+        self.client = Client(self.store, self.builder, KnownTypes(self.store, self.types, self._secret))
         self.operator = Operator(self.store, By(who=who))
         self.sync_client = SyncClient(self.client, self._loop)
         self.sync_operator = SyncOperator(self.operator, self._loop)
@@ -335,6 +335,7 @@ class App:
     def use_store(self, store: str | Store) -> Store:
         """Use another store from now on; returns the one used so far, which stays open. For tests."""
         self.store_name = store_name(store)
+        self.client.types.forget()
         return self.store.swap(_store_of(store))
 
     def metrics(self) -> "Metrics":

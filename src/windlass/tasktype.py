@@ -77,7 +77,7 @@ class Prepared(Generic[P, R]):
         if self._within is not None:
             raise InvalidOption("within is for enqueue(); a step is enqueued later, when it follows")
         payload, result_into = self.spec.signature.payload(args, kwargs)
-        step = self._app.builder.step(self.spec.name, payload, self._options, self.spec)
+        step = self._app.builder.step(self.spec.name, payload, self._options, self.spec.defaults)
         return later_step(step, self._options, result_into)
 
     def _tasks(self, payloads: Iterable[Mapping[str, Any]]) -> list[NewTask]:
@@ -96,7 +96,7 @@ class Prepared(Generic[P, R]):
         payload = self._payload(args, kwargs)
         if not self._options:
             return self._app.builder.plain(self.spec, payload)
-        return self._app.builder.build(self.spec.name, payload, self._options, self.spec)
+        return self._app.builder.build(self.spec.name, payload, self._options, self.spec.defaults)
 
     def _payload(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
         payload, result_into = self.spec.signature.payload(args, kwargs)

@@ -1,6 +1,7 @@
 """Enqueue over HTTP: one task, batches (all or nothing), idempotency."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any, ClassVar
 
 import httpx2
@@ -15,7 +16,8 @@ from windlass._http.resources.enqueue import MAX_BATCH
 from windlass._ids import new_id
 from windlass._model.filter import Filter, Page
 from windlass._model.key import Scope
-from windlass._policy.input.chain import MAX_LEVELS, MAX_STEPS
+from windlass._model.options import DeclaredType, Defaults
+from windlass._policy.input.chain import MAX_LEVELS, MAX_STEPS, decode_steps
 from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 
@@ -27,6 +29,39 @@ async def all_of(store: Store) -> tuple[Any, ...]:
 def chain(levels: int) -> bytes:
     """A task with so many that follow it, one below another."""
     return b'{"type":"t","next":[' * levels + b'{"type":"t"}' + b"]}" * levels
+
+
+class TestPublishedTypes:
+    """A server without the app, in front of a store that the app has published its types to."""
+
+    @pytest.fixture
+    async def published(self, store: MemoryStore) -> None:
+        defaults = Defaults(queue="bank", max_attempts=3, timeout=timedelta(seconds=30), secret=("iban",))
+        backoff = {"base": 3600.0, "jitter": 0.0}
+        await store.put(DeclaredType(name="pay", aliases=("charge",), defaults=defaults, backoff=backoff))
+
+    @pytest.mark.usefixtures("published")
+    @pytest.mark.parametrize("name", ["pay", "charge"])
+    async def test_their_options_are_the_defaults(self, api_of: Api, store: MemoryStore, name: str) -> None:
+        then = {"type": name, "payload": {"iban": "CH93"}}
+        await api_of.enqueue(type=name, payload={"iban": "CH93"}, next=[then])
+        await api_of.enqueue(type=name, queue="other", timeout=None)
+        first, second = await all_of(store)
+        (step,) = decode_steps(first.next)
+        for one in (first, step):
+            assert (one.queue, one.max_attempts, one.timeout) == ("bank", 3, timedelta(seconds=30))
+        assert (second.queue, second.max_attempts, second.timeout) == ("other", 3, None)
+        assert (await api_of.good("GET", f"/tasks/{first.id}"))["payload"] == {"iban": "[secret]"}
+
+    @pytest.mark.usefixtures("published")
+    async def test_failures_that_workers_report_are_retried_by_their_backoff(
+        self, api_of: Api, store: MemoryStore
+    ) -> None:
+        await api_of.enqueue(type="pay")
+        (claimed,) = await api_of.claim(await api_of.session(), 1, queues=["bank"])
+        await api_of.settle(lease(claimed) | {"outcome": "failed"})
+        (task,) = await all_of(store)
+        assert round((task.run_at - await store.now()).total_seconds(), -1) == 3600
 
 
 class TestOne:

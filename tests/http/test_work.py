@@ -17,6 +17,7 @@ from windlass._http import auth as access
 from windlass._ids import new_id
 from windlass._model.filter import Filter, Page
 from windlass._model.key import Scope
+from windlass._model.options import DeclaredType, Defaults
 from windlass._model.queue import Retention
 from windlass._model.record import Session
 from windlass._store.protocol import Store
@@ -279,6 +280,22 @@ class TestSettle:
         assert (shown["state"], shown["error"]["type"]) == ("dead", "Fatal")
         assert shown["error"]["message"].startswith("the handler ran, but ")
         assert (await api_of.good("GET", f"/tasks/{second['id']}"))["state"] == "completed"
+
+    async def test_an_error_has_no_secrets_of_the_results_that_its_task_took(
+        self, api_of: Api, store: MemoryStore
+    ) -> None:
+        await store.put(DeclaredType(name="open", defaults=Defaults(secret=("iban",))))
+        group = {"tasks": [{"type": "open"}], "then": {"type": "merge", "result_into": "accounts"}}
+        await api_of.good("POST", "/tasks/batch", group)
+        session = await api_of.session()
+        (first,) = await api_of.claim(session, 1)
+        await api_of.settle(lease(first) | {"outcome": "returned", "result": {"iban": "CH9300762"}})
+        (last,) = await api_of.claim(session, 1)
+        assert last["payload"] == {"accounts": [{"iban": "CH9300762"}]}
+        failure = {"type": "ValueError", "message": "cannot merge CH9300762"}
+        await api_of.settle(lease(last) | {"outcome": "failed", "fatal": True, "error": failure})
+        shown = await api_of.good("GET", f"/tasks/{last['id']}")
+        assert shown["error"]["message"] == "cannot merge [secret]"
 
     async def test_an_error_is_bounded_and_without_secrets(self, api_of: Api) -> None:
         _, claimed = await begun(api_of, payload={"password": "correct-horse"})

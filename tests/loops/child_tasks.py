@@ -146,3 +146,8 @@ def log(how: str, *, ctx: Context) -> None:  # noqa: C901 - one case for each te
                 logger.info("from a fork")
                 os._exit(0)
             os.wait()
+
+
+@app.task(process=True, max_attempts=1)
+def merge(accounts: list[dict[str, Any]]) -> NoReturn:
+    raise ValueError(f"cannot merge {accounts}")

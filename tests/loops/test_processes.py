@@ -98,7 +98,7 @@ async def test_signals_pass_through_a_child(
 
 
 async def test_a_payload_that_no_longer_fits_is_fatal_in_a_child_too(app: App) -> None:
-    handle = await app.client.send(child_tasks.double.name, {"n": "four"})
+    handle = await App(app.store).client.send(child_tasks.double.name, {"n": "four"})
     await drained(app)
 
     task = await handle.task()

@@ -238,7 +238,7 @@ async def test_a_payload_that_no_longer_fits_its_handler_kills_the_task_and_says
     async def welcome(user_id: int) -> None:
         raise AssertionError("it must not run")
 
-    handle = await app.client.send("mail.welcome", {"user_id": "seven"})
+    handle = await App(app.store).client.send("mail.welcome", {"user_id": "seven"})
     await drained(app)
 
     task = await handle.task()

@@ -25,6 +25,7 @@ from tests.system.checker import Report, check
 from tests.system.full import SIGN
 from tests.system.history import Acknowledged, Diary, Fault, History, Run, Tried, Wanted, now, read
 from windlass import App, Filter, Page, State, StoreUnavailable
+from windlass._policy.input.payload import encode_payload
 
 ROOT = Path(__file__).parent.parent.parent
 UNENDED = (State.SCHEDULED, State.READY, State.RUNNING, State.WAITING)
@@ -140,16 +141,12 @@ class Fleet:
         self._wishes += 1
         wish = f"here{self._wishes}"
         keys = [f"{wish}.{n}" for n in range(number)]
-        declared = program.app.declared(f"{program.__name__}.{kind}").defaults
-        options: Any = {"max_attempts": declared.max_attempts}
-        if delay:
-            options["delay"] = delay
+        spec = program.app.declared(f"{program.__name__}.{kind}")
+        options: Any = {"delay": delay} if delay else {}
         want = Wanted(kind=kind, delay=delay)
         self._wish_diary.write(Tried(wish=wish, tasks=dict.fromkeys(keys, want)))
-        named = [
-            self.app.builder.named(f"{program.__name__}.{kind}", {"key": key, **payload}, options)
-            for key in keys
-        ]
+        payloads = [encode_payload({"key": key, **payload}) for key in keys]
+        named = [self.app.builder.build(spec.name, one, options, spec.defaults) for one in payloads]
         ids = [handle.id for handle in self.app.sync_client.enqueue_tasks(named)]
         self._wish_diary.write(Acknowledged(wish=wish, ids=dict(zip(keys, ids, strict=True))))
         return ids

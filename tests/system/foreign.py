@@ -13,6 +13,8 @@ import pytest
 from tests.system.fleet import LEASE, ROOT, UNENDED, Fleet, Member, wait_until
 from tests.system.serving import Server
 from windlass import Filter, Page, State, Task
+from windlass._model.options import Defaults
+from windlass._policy.input.payload import encode_payload
 
 QUEUE = "elsewhere"
 
@@ -86,8 +88,8 @@ class Site:
 
     def send_many(self, kind: str, number: int, **payload: Any) -> list[str]:
         """Enqueue so many."""
-        build = self.fleet.app.builder.named
-        named = [build(kind, {"n": n, **payload}, {"queue": QUEUE}) for n in range(number)]
+        build, payloads = self.fleet.app.builder.build, [{"n": n, **payload} for n in range(number)]
+        named = [build(kind, encode_payload(one), {}, Defaults(queue=QUEUE)) for one in payloads]
         return [handle.id for handle in self.fleet.app.sync_client.enqueue_tasks(named)]
 
     def task(self, task_id: str) -> Task:

@@ -31,7 +31,7 @@ def test_a_plain_task_is_what_building_it_without_options_gives(unique: bool) ->
 
     plain = [builder.plain(spec, payload) for payload in payloads]
 
-    built = [builder.build("greet", payload, {}, spec) for payload in payloads]
+    built = [builder.build("greet", payload, {}, spec.defaults) for payload in payloads]
     assert [without_id(task) for task in plain] == [without_id(task) for task in built]
     assert len({task.id for task in plain}) == 3
     assert all(task.root == task.id for task in plain)
@@ -50,11 +50,11 @@ def test_each_plain_task_starts_a_trace_of_its_own_where_none_is_current() -> No
 def test_more_of_the_same_request_differ_in_id_and_payload_alone(unique: bool) -> None:
     builder = TaskBuilder(enqueued_by="me", trace=TRACE)
     spec = spec_of(Defaults(unique=unique))
-    first = builder.build("greet", b'{"name":"a"}', {"tenant": "acme", "delay": 60}, spec)
+    first = builder.build("greet", b'{"name":"a"}', {"tenant": "acme", "delay": 60}, spec.defaults)
 
     (other,) = builder.more_like(first, [b'{"name":"b"}'])
 
-    alike = builder.build("greet", b'{"name":"b"}', {"tenant": "acme", "delay": 60}, spec)
+    alike = builder.build("greet", b'{"name":"b"}', {"tenant": "acme", "delay": 60}, spec.defaults)
     assert without_id(other) == without_id(alike)
     assert other.id == other.root != first.id
 

@@ -1,8 +1,7 @@
 """Build tasks from a type, a payload and options, for every caller: programs, HTTP, CLI and schedules."""
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -14,17 +13,18 @@ from .._observe.tracing import inherited_trace
 from .._policy.input import keys
 from .._policy.input.chain import Step, with_fresh_ids
 from .._policy.input.new_task import Origin, group, new_step, new_task
-from .._policy.input.payload import encode_payload, parse_payload
+from .._policy.input.payload import parse_payload
 from ..errors import InvalidOption
 
-_NO_DEFAULTS = Defaults()
 
+def checked_payload(text: str | bytes, spec: HandlerSpec | None, result_into: str | None = None) -> bytes:
+    """Parse a payload from JSON; check it against the handler, if known. Raises InvalidPayload.
 
-def checked_payload(text: str | bytes, spec: HandlerSpec | None) -> bytes:
-    """Parse a payload from JSON; check it against the handler, if known. Raises InvalidPayload."""
+    `result_into` is the parameter that receives a predecessor's result, and is not in the payload yet.
+    """
     payload = parse_payload(text)
     if spec is not None:
-        spec.signature.arguments(payload)
+        spec.signature.check(payload, result_into)
     return payload
 
 
@@ -44,9 +44,8 @@ class TaskBuilder:
         """What a task built here and now records of where it comes from."""
         return Origin(trace=self._current_trace(), enqueued_by=self._enqueued_by)
 
-    def step(self, type: str, payload: bytes, options: Options, spec: HandlerSpec | None = None) -> Step:
-        """Build a step from an encoded payload; what the options leave out is as `spec` declares it."""
-        defaults = _NO_DEFAULTS if spec is None else spec.defaults
+    def step(self, type: str, payload: bytes, options: Options, defaults: Defaults) -> Step:
+        """Build a step from an encoded payload; `defaults` of its type apply where there is no option."""
         return new_step(type, payload, defaults, options, id=new_id())
 
     def task(self, step: Step, options: Options | None = None) -> NewTask:
@@ -58,13 +57,9 @@ class TaskBuilder:
             raise InvalidOption(f"enqueue takes a step, not {step!r}; make one with a task type's step()")
         return new_task(with_fresh_ids(step, new_id), options or {}, self.origin())
 
-    def build(self, type: str, payload: bytes, options: Options, spec: HandlerSpec | None = None) -> NewTask:
+    def build(self, type: str, payload: bytes, options: Options, defaults: Defaults) -> NewTask:
         """Build the first task of a request from an encoded payload."""
-        return self.first(self.step(type, payload, options, spec), options)
-
-    def named(self, type: str, payload: Mapping[str, Any] | None, options: Options) -> NewTask:
-        """Build a task of a type that is known by its name alone."""
-        return self.build(type, encode_payload(payload or {}), options)
+        return self.first(self.step(type, payload, options, defaults), options)
 
     def first(self, step: Step, options: Options) -> NewTask:
         """Build the first task of a request from a step that was built for it, and for nothing else."""
@@ -75,7 +70,7 @@ class TaskBuilder:
         """Build a task of a declared type without options: all but id, payload and trace is built once."""
         known = self._plain.get(spec.name)
         if known is None:
-            task = self._plain[spec.name] = self.build(spec.name, payload, {}, spec)
+            task = self._plain[spec.name] = self.build(spec.name, payload, {}, spec.defaults)
             return task
         return _copy(known, new_id(), payload, self._current_trace())
 

@@ -18,6 +18,7 @@ from .._observe.tracing import send_span
 from .._policy.input.chain import Step, all_ids, decode_steps
 from .._policy.input.new_task import check_first_options
 from .._policy.input.options import parse_duration
+from .._policy.input.payload import encode_payload
 from .._store.protocol import Capability, Join, Store, require
 from ..errors import (
     InvalidOption,
@@ -28,7 +29,8 @@ from ..errors import (
     TaskDead,
     TaskFinished,
 )
-from .builder import TaskBuilder
+from .builder import TaskBuilder, checked_payload
+from .published_types import KnownTypes
 
 R = TypeVar("R")  # the result of a task
 T = TypeVar("T")
@@ -189,9 +191,10 @@ class Client:
     which cannot enqueue anything twice; then it raises StoreUnavailable.
     """
 
-    def __init__(self, store: Store, builder: TaskBuilder) -> None:
+    def __init__(self, store: Store, builder: TaskBuilder, types: KnownTypes) -> None:
         self._store = store
         self.builder = builder
+        self.types = types
 
     async def enqueue(
         self, step: Step, *, within: object | None = None, **options: Unpack[Options]
@@ -231,14 +234,24 @@ class Client:
         within: object | None = None,
         **options: Unpack[Options],
     ) -> Handle[Any]:
-        """Enqueue a task by the name of its type, from a program that does not have the handler.
+        """Enqueue a task by the name of its type, also from a program that does not have the handler.
 
-            await app.client.send("mail.welcome", {"user_id": 1}, queue="mail")
+            await app.client.send("mail.welcome", {"user_id": 1})
 
-        Neither the payload nor the name is checked against a declaration, and the type's own defaults do not
-        apply: without options the task goes into the queue "default", with 8 attempts and no timeout.
+        If this app declares the type, its options apply and the payload is checked, as in `enqueue`. Else the
+        options apply that an app has published to the store; this program may see a change of them some
+        seconds late. A type that no app has published goes into the queue "default", with 8 attempts and no
+        timeout. Raises InvalidPayload, InvalidOption, DuplicateTask, IdempotencyConflict or StoreUnavailable.
         """
-        return (await self.enqueue_tasks([self.builder.named(type, payload, options)], within=within))[0]
+        if self.types.declared.find(type) is None:
+            await self.refresh_types()
+        encoded = checked_payload(encode_payload(payload or {}), self.types.declared.find(type))
+        task = self.builder.build(type, encoded, options, self.types.defaults(type))
+        return (await self.enqueue_tasks([task], within=within))[0]
+
+    async def refresh_types(self) -> None:
+        """Read the task types that apps have published, unless that was done in the last seconds."""
+        await self.types.refresh()
 
     async def get(self, task_id: TaskId) -> Handle[Any]:
         """Return a handle on a task that was enqueued before; raises NotFound if there is none."""

@@ -1,18 +1,26 @@
-"""Publish a program's task types to the store, for keepers and senders that do not have their handlers."""
+"""Publish a program's task types to the store, and look up the types that other programs have published."""
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from time import monotonic
+
+from msgspec.structs import replace
 
 from .._handler.spec import HandlerSpec
-from .._model.options import DeclaredType
+from .._handler.task_types import TaskTypes
+from .._model.options import DeclaredType, Defaults, by_name_or_alias
 from .._model.queue import Retention
+from .._policy.backoff import Delay
 from .._policy.input.quote import printable
-from .._policy.task_type import changes, declared_type
+from .._policy.task_type import changes, declared_type, stored_backoff
 from .._store.protocol import Store
 from .records import list_records
 
 logger = logging.getLogger("windlass.app")
+
+FRESH_SECONDS = 5.0
+"""How long published types are used before they are read again."""
 
 
 async def publish_types(store: Store, types: Iterable[HandlerSpec], retention: Retention | None) -> None:
@@ -36,3 +44,42 @@ async def publish_types(store: Store, types: Iterable[HandlerSpec], retention: R
                 printable(", ".join(changed)),
             )
     await asyncio.gather(*[store.put(one) for one in declared if published.get(one.name) != one])
+
+
+class KnownTypes:
+    """The task types that a program can name: those that it declares, else those published to the store.
+
+    `secret`: payload fields that are secret in every type.
+    """
+
+    def __init__(self, store: Store, declared: TaskTypes, secret: tuple[str, ...] = ()) -> None:
+        self._store = store
+        self._secret = secret
+        self._published: Mapping[str, DeclaredType] = {}
+        self._fresh_until = 0.0
+        self.declared = declared
+
+    async def refresh(self) -> None:
+        """Read the published types, unless that was done a few seconds ago."""
+        if monotonic() >= self._fresh_until:
+            self._published = by_name_or_alias(await list_records(self._store, DeclaredType))
+            self._fresh_until = monotonic() + FRESH_SECONDS
+
+    def forget(self) -> None:
+        """Read the published types again when they are next needed, as the store is another one."""
+        self._published, self._fresh_until = {}, 0.0
+
+    def defaults(self, name: str) -> Defaults:
+        """Return the default options of a type's tasks; of a published type, as of the last `refresh`."""
+        if (spec := self.declared.find(name)) is not None:
+            return spec.defaults
+        published = self._published.get(name)
+        defaults = Defaults() if published is None else published.defaults
+        return replace(defaults, secret=tuple(dict.fromkeys((*self._secret, *defaults.secret))))
+
+    def backoff(self, name: str, default: Delay) -> Delay:
+        """Return the delay between attempts of a type, likewise; `default` if no program declares it."""
+        if (spec := self.declared.find(name)) is not None:
+            return spec.backoff
+        published = self._published.get(name)
+        return default if published is None else stored_backoff(published)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from .._handler.spec import HandlerSpec
 from .._ids import new_id
 from .._model.filter import By
-from .._model.options import Options
+from .._model.options import DeclaredType, Options, by_name_or_alias
 from .._model.record import Declaration
 from .._model.schedule import Schedule, ScheduleOptions, ScheduleTiming, Tick
 from .._model.task import TaskId
@@ -81,8 +81,8 @@ class Schedules:
             await app.operator.schedules.add("nightly", "shop.report", "0 3 * * *", {"kind": "full"})
 
         See `App.schedule` for `rule` and the timing; `queue`, `tenant`, `priority`, `max_attempts` and
-        `timeout` are those of its tasks. `instead` replaces a schedule of the same name.
-        Raises Refused if the name is taken, InvalidOption.
+        `timeout` are those of its tasks [default: as an app has published the type]. `instead` replaces a
+        schedule of the same name. Raises Refused if the name is taken, InvalidOption.
         """
         made = await self.make(name, type, rule, encode_payload(payload or {}), **options)
         return await self.put(made, instead=instead)
@@ -96,11 +96,16 @@ class Schedules:
         spec: HandlerSpec | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:
-        """Build a schedule from an encoded payload, with the defaults that `spec` declares; store nothing."""
+        """Build a schedule from an encoded payload; store nothing.
+
+        Its tasks have the defaults that `spec` declares, or else those that an app has published.
+        """
         _check(options, ScheduleOptions.__annotations__)
         given: dict[str, Any] = {**options}
         timing: Any = {key: given.pop(key) for key in ScheduleTiming.__annotations__ if key in given}
-        step = TaskBuilder().step(type, payload, cast("Options", given), spec)
+        published = by_name_or_alias(await list_records(self._store, DeclaredType)).get(type)
+        defaults = (spec or published or DeclaredType(name=type)).defaults
+        step = TaskBuilder().step(type, payload, cast("Options", given), defaults)
         return new_schedule(name, step, rule, timing)
 
     async def put(self, schedule: Schedule, *, instead: bool = False) -> Schedule:

@@ -2,25 +2,40 @@
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from .._model.filter import MAX_PAGE, Filter, Page
 from .._model.state import State
 from .._model.task import Task, TaskId
 from .._policy.input.chain import awaited_ends, results_list, with_result
+from .._policy.input.payload import decode
+from .._policy.input.redact import longest_first, secret_values
 from .._store.protocol import Store
 from ..signals import Fatal
 
 
-async def payload_with_results(store: Store, task: Task) -> bytes:
+class FullPayload(Struct, frozen=True):
+    """A payload with the predecessors' results in it, and the secret values in these results."""
+
+    payload: bytes
+    secrets: tuple[str, ...] = ()
+
+
+async def payload_with_results(store: Store, task: Task) -> FullPayload:
     """Return the payload, with the predecessors' results in it if the task takes them.
 
+    What is secret in a result is as its own task's type declares it, and must not show in errors of this one.
     Raises Fatal if a predecessor has not completed, or its record was pruned.
     """
     if task.result_into is None or not task.after:
-        return task.payload
+        return FullPayload(task.payload)
     predecessors = await _completed(store, task.after)
     ends = [end for one in task.after for end in awaited_ends(predecessors[one], task.id)]
     found = predecessors | await _completed(store, [end for end in ends if end not in predecessors])
-    return with_result(task.payload, task.result_into, results_list(tuple(found[end].result for end in ends)))
+    results = tuple(found[end].result for end in ends)
+    secrets = [secret_values(decode(one.result), one.secret) for one in found.values() if one.result]
+    payload = with_result(task.payload, task.result_into, results_list(results))
+    return FullPayload(payload, longest_first(*secrets))
 
 
 async def _completed(store: Store, ids: Sequence[TaskId]) -> dict[TaskId, Task]:

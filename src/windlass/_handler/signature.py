@@ -52,7 +52,7 @@ class Signature:
         decoder = self._decoder
         if takers:  # the result is not known yet: check the other parameters
             bound = {name: value for name, value in bound.items() if value is not RESULT}
-            decoder = _decoder([one if one[0] != takers[0] else (one[0], Any, None) for one in self._fields])
+            decoder = self._without(takers[0])
         data = encode_payload(bound)
         if not self._open_ended:
             try:
@@ -72,6 +72,20 @@ class Signature:
         if self._has_defaults:
             return {name: value for name, value in values.items() if value is not UNSET}
         return values
+
+    def check(self, payload: bytes, result_into: str | None = None) -> None:
+        """Raise InvalidPayload unless the payload fits; a parameter that receives a result may be missing."""
+        if result_into is None or self._open_ended:
+            self.arguments(payload)
+            return
+        try:
+            self._without(result_into).decode(payload)
+        except msgspec.ValidationError as error:
+            raise self._does_not_fit(error) from None
+
+    def _without(self, result_into: str) -> "msgspec.json.Decoder[Any]":
+        """Return a decoder for payloads in which this parameter may be missing, or be anything."""
+        return _decoder([one if one[0] != result_into else (one[0], Any, None) for one in self._fields])
 
     def _does_not_fit(self, error: msgspec.ValidationError) -> InvalidPayload:
         message = f"the payload does not fit {self.type_name}{self._called_with()}: {error}"

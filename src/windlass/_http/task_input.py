@@ -86,7 +86,7 @@ class InputBuilder:
 
     def __init__(self, request: AnyRequest) -> None:
         app = request.service.app
-        self._types = app.types
+        self._types = app.client.types
         self._caller = request.caller
         trace = trace_from_header(header(request.http, b"traceparent")) or app.builder.origin().trace
         self._builder = TaskBuilder(enqueued_by=self._caller.name, trace=trace)
@@ -109,14 +109,13 @@ class InputBuilder:
 
     def _later(self, body: StepInput) -> Step:
         options = self._options(body, _STEP_OPTIONS)
-        step = self._step(body, options, complete=body.result_into is None)
+        step = self._step(body, options, body.result_into)
         return later_step(step, options, body.result_into)
 
-    def _step(self, body: TaskInput | StepInput, options: Options, *, complete: bool = True) -> Step:
-        spec = self._types.get(body.type)
+    def _step(self, body: TaskInput | StepInput, options: Options, result_into: str | None = None) -> Step:
         text = b"{}" if body.payload is UNSET else bytes(body.payload)
-        payload = checked_payload(text, spec if complete else None)
-        step = self._builder.step(body.type, payload, options, spec)
+        payload = checked_payload(text, self._types.declared.find(body.type), result_into)
+        step = self._builder.step(body.type, payload, options, self._types.defaults(body.type))
         self._caller.require_within(step.queue, step.tenant)
         return step.then(*[self._later(below) for below in body.next])
 
@@ -128,6 +127,12 @@ class InputBuilder:
         if self._caller.tenant is not None:
             given.setdefault("tenant", self._caller.tenant)
         return cast("Options", given)
+
+
+async def input_builder(request: AnyRequest) -> InputBuilder:
+    """Return a builder that knows the types that other apps have published."""
+    await request.service.app.client.refresh_types()
+    return InputBuilder(request)
 
 
 def _instant(text: str) -> datetime:

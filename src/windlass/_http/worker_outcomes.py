@@ -13,15 +13,17 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from .._documents.fields import Id, Seconds
 from .._documents.tasks import ErrorDocument, ProgressDocument
 from .._handler.failure import bounded_error
+from .._handler.predecessors import payload_with_results
 from .._model import outcome as outcomes
 from .._model.lease import Lease
 from .._model.task import Error, Progress, Task, TaskId
 from .._model.verdict import Receipt, Settlement
 from .._policy.input.payload import decode, parse
-from .._policy.input.redact import secret_values
+from .._policy.input.redact import longest_first, secret_values
 from .._policy.verdict import decide, unhandled_for
 from ..app import App
 from ..errors import InvalidPayload
+from ..signals import Fatal
 from .input_fields import Value
 from .operation import AnyRequest
 from .task_query import visible_tasks
@@ -59,7 +61,12 @@ async def settle_outcomes(request: AnyRequest, ended: Sequence[OutcomeInput]) ->
     """Settle each task by its lease; return a receipt for each, LOST for tasks that are not the caller's."""
     tasks = await own_tasks(request, (one.id for one in ended))
     known = [one for one in ended if one.id in tasks]
-    batch = [settlement(request.service.app, tasks[one.id], one) for one in known]
+    await request.service.app.client.refresh_types()
+    secrets = [await _result_secrets(request, tasks[one.id], one) for one in known]
+    batch = [
+        settlement(request.service.app, tasks[one.id], one, values)
+        for one, values in zip(known, secrets, strict=True)
+    ]
     receipts = iter((await request.service.store.settle(batch)).receipts if batch else ())
     return [next(receipts) if one.id in tasks else Receipt.LOST for one in ended]
 
@@ -73,12 +80,22 @@ async def own_tasks(request: AnyRequest, ids: Iterable[TaskId]) -> dict[TaskId, 
     return {id: task for id, task in found.items() if task.session is None or task.session.startswith(prefix)}
 
 
-def settlement(app: App, task: Task, ended: OutcomeInput) -> Settlement:
-    """Decide the verdict on a task, for the lease that it ends."""
-    outcome = _outcome(task, ended)
+async def _result_secrets(request: AnyRequest, task: Task, ended: OutcomeInput) -> tuple[str, ...]:
+    """Return the secret values in the results that a failed task took, which its error may repeat."""
+    if ended.outcome not in ("failed", "returned"):
+        return ()
+    try:
+        return (await payload_with_results(request.service.store, task)).secrets
+    except Fatal:  # a result is gone by now: so is what to look for
+        return ()
+
+
+def settlement(app: App, task: Task, ended: OutcomeInput, secrets: tuple[str, ...] = ()) -> Settlement:
+    """Decide the verdict on a task, for the lease that it ends. `secrets`: further values to mask."""
+    outcome = _outcome(task, ended, secrets)
     return Settlement(
         lease=Lease(ended.id, ended.fence),
-        verdict=decide(task, outcome, app.backoff_of(task.type), random.random()),
+        verdict=decide(task, outcome, app.client.types.backoff(task.type, app.backoff), random.random()),
         outcome=outcomes.name_of(outcome),
         duration=ended.duration,
         progress=None if ended.progress is UNSET else bounded_progress(ended.progress),
@@ -91,14 +108,15 @@ def bounded_progress(given: ProgressDocument) -> Progress:
     return Progress(fraction=fraction, message=given.message.replace("\0", "")[:_MAX_PROGRESS])
 
 
-def _outcome(task: Task, ended: OutcomeInput) -> outcomes.Outcome:
+def _outcome(task: Task, ended: OutcomeInput, secrets: tuple[str, ...]) -> outcomes.Outcome:
     match ended.outcome:
         case "returned":
-            return _returned(task, ended)
+            return _returned(task, ended, secrets)
         case "failed":
             after = None if ended.retry_after is UNSET else timedelta(seconds=ended.retry_after)
             error = _UNSPECIFIED if ended.error is UNSET else ended.error
-            return outcomes.Failed(error=_described(task, error), fatal=ended.fatal, retry_after=after)
+            described = _described(task, error, secrets)
+            return outcomes.Failed(error=described, fatal=ended.fatal, retry_after=after)
         case "snoozed":
             return outcomes.Snoozed(timedelta(seconds=ended.delay))
         case "timedout":
@@ -111,17 +129,17 @@ def _outcome(task: Task, ended: OutcomeInput) -> outcomes.Outcome:
             return outcomes.Unhandled(unhandled_for(task))
 
 
-def _returned(task: Task, ended: OutcomeInput) -> outcomes.Outcome:
+def _returned(task: Task, ended: OutcomeInput, secrets: tuple[str, ...]) -> outcomes.Outcome:
     """Check the result. One that cannot be stored buries the task: a retry would not help."""
     try:
         result = None if ended.result is UNSET else parse(bytes(ended.result), "result")
     except InvalidPayload as error:
         why = ErrorDocument(type="Fatal", message=f"the handler ran, but {error}")
-        return outcomes.Failed(error=_described(task, why), fatal=True)
+        return outcomes.Failed(error=_described(task, why, secrets), fatal=True)
     return outcomes.Returned(None if result == b"null" else result)
 
 
-def _described(task: Task, error: ErrorDocument) -> Error:
+def _described(task: Task, error: ErrorDocument, others: tuple[str, ...]) -> Error:
     """Cut and mask an error before it is stored."""
-    secrets = tuple(secret_values(decode(task.payload), task.secret))
+    secrets = longest_first(secret_values(decode(task.payload), task.secret), others)
     return bounded_error(Error(type=error.type, message=error.message, traceback=error.traceback), secrets)

@@ -88,7 +88,7 @@ def _run(
             result = _call(spec, request, outbound)
         return Returned(encode_result(result))
     except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its outcome
-        return outcome_of_error(request.task, error, fatal)
+        return outcome_of_error(request.task, error, fatal, request.secrets)
 
 
 def _find(request: RunRequest, programs: dict[str, ModuleType]) -> HandlerSpec:

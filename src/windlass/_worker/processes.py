@@ -40,6 +40,7 @@ class RunRequest(Struct, frozen=True, kw_only=True, tag="run"):
     qualname: str
     task: Task
     payload: bytes
+    secrets: tuple[str, ...] = ()  # in the results that the payload has, to be masked in errors
 
 
 class ProgressUpdate(Struct, frozen=True, kw_only=True, tag="progress"):
@@ -154,7 +155,11 @@ class _Child:
     async def run(self, run: Run, payload: bytes) -> Outcome:
         handler = run.spec.handler
         request = RunRequest(
-            module=handler.__module__, qualname=handler.__qualname__, task=run.task, payload=payload
+            module=handler.__module__,
+            qualname=handler.__qualname__,
+            task=run.task,
+            payload=payload,
+            secrets=run.secrets,
         )
         try:
             await self._send(request)

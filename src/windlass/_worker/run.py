@@ -56,6 +56,7 @@ class Run(Struct, eq=False):
     stop: Stop | None = None
     phase: Phase = Phase.RUNNING
     progress: Progress | None = None  # the last that its handler reported
+    secrets: tuple[str, ...] = ()  # in the results that it takes, to be masked in errors
     interrupt: Callable[[], Any] | None = None  # None: a thread, which cannot be interrupted
 
     @property

@@ -18,7 +18,7 @@ from .._model.task import Error, Task
 from .._observe.tracing import attempt_span, end_attempt
 from .._policy.input.payload import decode
 from .._policy.input.quote import printable
-from .._policy.input.redact import secret_values
+from .._policy.input.redact import longest_first, secret_values
 from .._policy.verdict import error_of
 from .._store.protocol import Store
 from ..errors import InvalidPayload, StoreUnavailable
@@ -93,10 +93,10 @@ class Runner:
             else:
                 cancelled = isinstance(signal, asyncio.CancelledError)
                 error = RuntimeError("the handler cancelled itself") if cancelled else signal
-                outcome = outcome_of_error(run.task, error, run.spec.fatal)
+                outcome = outcome_of_error(run.task, error, run.spec.fatal, run.secrets)
         except BaseException as raised:  # noqa: BLE001 - whatever a handler raises is its outcome
             error = raised
-            outcome = outcome_of_error(run.task, error, run.spec.fatal)
+            outcome = outcome_of_error(run.task, error, run.spec.fatal, run.secrets)
         if isinstance(outcome, (Failed, TimedOut, Crashed)) and not run.is_lost:
             self._error_hooks.call(run.task, error or stand_in(error_of(outcome)))
         return outcome
@@ -104,9 +104,10 @@ class Runner:
     async def _call(self, run: Run) -> Outcome:
         spec = run.spec
         try:
-            payload = await payload_with_results(self._store, run.task)
+            full = await payload_with_results(self._store, run.task)
         except StoreUnavailable as error:  # not the task's fault: does not count as an attempt
             raise Snooze(_RETRY_RESULTS_AFTER) from error
+        payload, run.secrets = full.payload, full.secrets
         if run.stop is not None:
             raise StopSignal("the task was asked to stop before its handler started")
         if spec.process:
@@ -147,23 +148,27 @@ class Runner:
 
 
 def outcome_of_error(
-    task: Task, error: BaseException, fatal: tuple[type[BaseException], ...]
+    task: Task, error: BaseException, fatal: tuple[type[BaseException], ...], secrets: tuple[str, ...] = ()
 ) -> Failed | Snoozed:
-    """Return the outcome that an exception stands for. A group of one exception is treated as that one."""
+    """Return the outcome that an exception stands for. A group of one exception is treated as that one.
+
+    `secrets` are values to mask in the error besides those in the task's payload.
+    """
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     match error:
         case Snooze(delay=delay):
             return Snoozed(delay)
         case Retry(after=after):
-            return Failed(error=_described(task, error), retry_after=after)
+            return Failed(error=_described(task, error, secrets), retry_after=after)
         case _:
-            return Failed(error=_described(task, error), fatal=isinstance(error, (Fatal, *fatal)))
+            described = _described(task, error, secrets)
+            return Failed(error=described, fatal=isinstance(error, (Fatal, *fatal)))
 
 
-def _described(task: Task, error: BaseException) -> Error:
+def _described(task: Task, error: BaseException, others: tuple[str, ...]) -> Error:
     try:
-        secrets = secret_values(decode(task.payload), task.secret)
+        secrets = longest_first(secret_values(decode(task.payload), task.secret), others)
     except ValueError:  # not JSON, so secrets cannot be found: record nothing of the error
         return Error(type=type(error).__name__, message="the payload is not JSON")
     return describe(error, secrets)

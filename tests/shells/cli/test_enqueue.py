@@ -261,3 +261,14 @@ def test_a_store_inside_this_process_is_refused(run: Run, folder: Path) -> None:
 
     assert ran.code == 2
     assert "memory://" in ran.err
+
+
+def test_a_type_that_an_app_has_published_has_its_defaults_without_the_app(
+    run: Run, work: Callable[[], None]
+) -> None:
+    work()
+    made = run("enqueue", "shop.welcome", '{"user_id": 1}', "--json").row
+
+    shown = run("tasks", "show", made["id"], "--json").row
+
+    assert (shown["queue"], shown["max_attempts"]) == ("mail", 3)

@@ -78,7 +78,8 @@ def enqueue(
     """Enqueue a task of TYPE and print its id.
 
     JSON is the payload, an object. The id is printed once the task is durable. With --app the payload is
-    checked against the handler's parameters, and the type's queue, attempts and timeout are the defaults.
+    checked against the handler's parameters. The defaults are those of the type, as --app declares it or as
+    an app has published it.
     """
     options = cast("Options", {name: value for name, value in given.items() if value is not None})
     waits = wait or wait_at_most is not None
@@ -86,11 +87,14 @@ def enqueue(
         raise InvalidOption("--stdin excludes a payload argument, --key and --wait")
     texts = _stdin_lines() if from_stdin else iter([("", payload or "{}")])
     spec = declared_type(cli, type, undeclared=undeclared)
-    build = cli.app.builder.build
-    batch = [build(type, _payload(text, spec, where), options, spec) for where, text in texts]
+    payloads = [_payload(text, spec, where) for where, text in texts]
 
     async def work() -> None:
-        handles = await cli.app.client.enqueue_tasks(batch)
+        client = cli.app.client
+        await client.refresh_types()
+        defaults = client.types.defaults(type)
+        batch = [client.builder.build(type, payload, options, defaults) for payload in payloads]
+        handles = await client.enqueue_tasks(batch)
         if waits:
             await _print_result(cli, handles[0], wait_at_most, reveal=reveal)
             return
@@ -103,8 +107,8 @@ def enqueue(
 
 
 def declared_type(cli: Cli, type: str, *, undeclared: bool) -> HandlerSpec | None:
-    """The type as the app declares it; None without an app, or if `undeclared` types are allowed."""
-    return None if undeclared or not cli.app.types else cli.app.declared(type)
+    """The type as the app declares it; None without an app, or for another type if `undeclared`."""
+    return cli.app.types.find(type) if undeclared or not cli.app.types else cli.app.declared(type)
 
 
 def _stdin_lines() -> Iterator[tuple[str, str | bytes]]:

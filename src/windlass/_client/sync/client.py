@@ -11,6 +11,8 @@ from ..._model.state import State
 from ..._model.task import NewTask, Progress, Task, TaskId
 from ..._policy.input.chain import Step
 from ..._policy.input.new_task import check_first_options
+from ..._policy.input.payload import encode_payload
+from ..builder import checked_payload
 from ..client import Client, Handle, Twin
 
 R = TypeVar("R")
@@ -124,14 +126,24 @@ class SyncClient(Twin[Client]):
         within: object | None = None,
         **options: Unpack[Options],
     ) -> SyncHandle[Any]:
-        """Enqueue a task by the name of its type, from a program that does not have the handler.
+        """Enqueue a task by the name of its type, also from a program that does not have the handler.
 
-            app.sync_client.send("mail.welcome", {"user_id": 1}, queue="mail")
+            app.sync_client.send("mail.welcome", {"user_id": 1})
 
-        Neither the payload nor the name is checked against a declaration, and the type's own defaults do not
-        apply: without options the task goes into the queue "default", with 8 attempts and no timeout.
+        If this app declares the type, its options apply and the payload is checked, as in `enqueue`. Else the
+        options apply that an app has published to the store; this program may see a change of them some
+        seconds late. A type that no app has published goes into the queue "default", with 8 attempts and no
+        timeout. Raises InvalidPayload, InvalidOption, DuplicateTask, IdempotencyConflict or StoreUnavailable.
         """
-        return self.enqueue_tasks([self._inner.builder.named(type, payload, options)], within=within)[0]
+        if self._inner.types.declared.find(type) is None:
+            self.refresh_types()
+        encoded = checked_payload(encode_payload(payload or {}), self._inner.types.declared.find(type))
+        task = self._inner.builder.build(type, encoded, options, self._inner.types.defaults(type))
+        return self.enqueue_tasks([task], within=within)[0]
+
+    def refresh_types(self) -> None:
+        """Read the task types that apps have published, unless that was done in the last seconds."""
+        self._loop.run(self._inner.refresh_types())
 
     def get(self, task_id: TaskId) -> SyncHandle[Any]:
         """Return a handle on a task that was enqueued before; raises NotFound if there is none."""

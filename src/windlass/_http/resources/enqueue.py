@@ -18,6 +18,7 @@ from ..task_input import (
     StepInput,
     TaskInput,
     enqueue_tasks,
+    input_builder,
     request_key,
     with_task_number,
 )
@@ -73,7 +74,7 @@ async def enqueue(request: ApiRequest[NoQuery, TaskInput]) -> ApiResponse[Enqueu
     repeat returns the existing task (200). A `unique` task that equals one that has not ended is refused
     (409).
     """
-    new = InputBuilder(request).task(request.body)
+    new = (await input_builder(request)).task(request.body)
     (task,), replayed = await enqueue_tasks(request, [new], request_key(request.http))
     headers = request.location(task.id) | replayed
     return ApiResponse(value=task, status=201 if task.created else 200, headers=headers)
@@ -95,7 +96,7 @@ async def enqueue_batch(request: ApiRequest[NoQuery, BatchInput]) -> ApiResponse
     `Idempotency-Key` applies to the whole batch. Tasks that exist already by their own `idempotency_key` are
     returned with `created: false`; `then` cannot wait for those (404).
     """
-    builder = InputBuilder(request)
+    builder = await input_builder(request)
     batch: list[NewTask] = []
     checked = 0
     for number, one in enumerate(request.body.tasks):
@@ -142,11 +143,11 @@ async def enqueue_stream(request: AnyRequest) -> DuplexResponse:
 
 async def _line_results(request: AnyRequest) -> AsyncIterator[bytes]:
     """Enqueue lines that arrive together in one batch, or one by one if the batch is refused."""
-    builder = InputBuilder(request)
     number = 0
     try:
         async for part in read_lines(request.http):
             await request.recheck_key()
+            builder = await input_builder(request)
             batch, error = _build(builder, part)
             async for tasks in _enqueue_lines(request, batch):
                 yield _encode_lines(

@@ -81,7 +81,7 @@ async def list_ticks(request: ApiRequest[TicksQuery, None]) -> Ticks:
 async def put_schedule(request: ApiRequest[NoQuery, ScheduleInput]) -> ScheduleDocument:
     """Create or replace a schedule. Ticks before now are not fired."""
     body = request.body
-    spec = request.service.app.types.get(body.type)
+    spec = request.service.app.types.find(body.type)
     payload = checked_payload(b"{}" if body.payload is UNSET else bytes(body.payload), spec)
     options = cast("ScheduleOptions", given_fields(body, ScheduleOptions.__annotations__))
     found = request.operator(body.why).schedules

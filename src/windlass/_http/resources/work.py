@@ -283,13 +283,13 @@ async def _claim_when_ready(request: ApiRequest[NoQuery, ClaimInput], wanted: Cl
 async def _claimed_task(request: AnyRequest, task: Task) -> ClaimedTask | None:
     """Return the task with its predecessors' results; bury it and return None if these are gone."""
     try:
-        payload = await payload_with_results(request.service.store, task)
+        full = await payload_with_results(request.service.store, task)
     except Fatal as error:
         described = ErrorDocument(type="Fatal", message=str(error))
         ended = OutcomeInput(id=task.id, fence=task.fence, outcome="failed", error=described, fatal=True)
         await request.service.store.settle([settlement(request.service.app, task, ended)])
         return None
-    return build_document(ClaimedTask, task, payload=Raw(payload))
+    return build_document(ClaimedTask, task, payload=Raw(full.payload))
 
 
 def _own_session(request: AnyRequest, session: str) -> str:

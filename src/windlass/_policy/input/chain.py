@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from ..._model.task import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, NewTask, Task, TaskId
 from ...errors import InvalidOption
+from .redact import inherited
 
 MAX_LEVELS = 200
 MAX_STEPS = 1_000
@@ -115,6 +116,11 @@ def _ends(steps: tuple[Step, ...]) -> tuple[TaskId, ...]:
     return tuple(end for step in steps for end in _ends(step.next) or (step.id,))
 
 
+def all_secret(steps: tuple[Step, ...]) -> tuple[str, ...]:
+    """Return the names of the secret fields of steps and of all that follow them."""
+    return tuple(name for step in steps for name in (*step.secret, *all_secret(step.next)))
+
+
 def successors(task: Task, result: bytes | None) -> tuple[NewTask, ...]:
     """Return the tasks that follow a completed one, with its result where a step takes it."""
     return tuple(_task(step, task, result) for step in decode_steps(task.next))
@@ -178,7 +184,7 @@ def _task(step: Step, predecessor: Task, result: bytes | None) -> NewTask:
         max_attempts=step.max_attempts,
         timeout=step.timeout,
         before=step.before,
-        secret=step.secret,
+        secret=inherited(step.secret, predecessor.secret, step.result_into),
         next=encode_steps(step.next),
         trace=predecessor.trace,
         enqueued_by=predecessor.enqueued_by,

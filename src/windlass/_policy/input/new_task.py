@@ -12,9 +12,10 @@ from ..._model.task import MAX_ATTEMPTS, NewTask, TaskId
 from ...errors import InvalidOption
 from ..order.priority import parse_priority
 from . import keys
-from .chain import Step, awaited_by, decode_steps, encode_new_steps
+from .chain import Step, all_secret, awaited_by, decode_steps, encode_new_steps
 from .options import checked_instant, checked_name, checked_number, parse_duration
 from .quote import quoted, suggestion
+from .redact import inherited
 from .trace import checked_trace
 
 NOW = "now"
@@ -130,7 +131,9 @@ def group(first: Iterable[NewTask], then: Step, build: Callable[[Step], NewTask]
         raise InvalidOption("a group needs at least one task before its last")
     root, trace = members[0].id, members[0].trace
     tenant = then.tenant or shared(member.tenant for member in members)
-    last = build(replace(then, tenant=tenant))
+    of_members = [name for one in members for name in (*one.secret, *all_secret(decode_steps(one.next)))]
+    secret = inherited(then.secret, of_members, then.result_into)
+    last = build(replace(then, tenant=tenant, secret=secret))
     return (
         *(replace(member, root=root, trace=trace, next=_awaited(member.next, last.id)) for member in members),
         replace(last, root=root, trace=trace, after=tuple(member.id for member in members)),

@@ -24,7 +24,24 @@ def secret_values(value: Any, secret: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the masked values, longest first, to be scrubbed from errors and log lines."""
     found: set[str] = set()
     _collect(value, frozenset(secret), (), found, hidden=False)
-    return tuple(sorted(found, key=lambda text: (-len(text), text)))
+    return longest_first(found)
+
+
+def longest_first(*values: Iterable[str]) -> tuple[str, ...]:
+    """Merge values to be scrubbed, in the order in which `scrub` needs them."""
+    return tuple(sorted({one for some in values for one in some}, key=lambda text: (-len(text), text)))
+
+
+def inherited(secret: tuple[str, ...], of: Iterable[str], into: str | None) -> tuple[str, ...]:
+    """Return the secret fields of a task that takes a result of another as its parameter `into`, if it does.
+
+    They are its own and those `of` the other; dotted paths of the other begin at the parameter, too.
+    """
+    if into is None:
+        return secret
+    others = tuple(of)
+    below = (f"{into}.{path}" for path in others if "." in path)
+    return tuple(dict.fromkeys((*secret, *others, *below)))
 
 
 def scrub(text: str, values: Iterable[str]) -> str:

@@ -29,6 +29,7 @@ from ..errors import (
     TaskDead,
     TaskFinished,
 )
+from .blocking_calls import warn_on_event_loop
 from .builder import TaskBuilder, checked_payload
 from .published_types import KnownTypes
 
@@ -147,6 +148,7 @@ class LoopThread:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine there, in the caller's context, and wait for its result."""
+        warn_on_event_loop()
         loop = self._running()
         future = asyncio.run_coroutine_threadsafe(coroutine, loop)
         try:

@@ -35,6 +35,7 @@ from ..errors import InvalidOption, StoreError
 from .error_hooks import ErrorHook, ErrorHooks
 from .exchange import Exchange
 from .heartbeat import HeartbeatThread, HeldLeases
+from .loop_watch import LoopWatch
 from .process import stopped_by_signals
 from .processes import is_child
 from .run import Phase, Run, Stop
@@ -141,6 +142,8 @@ class Worker:
 
     async def _serve(self, ready: Callable[[], None] | None) -> None:
         self._heartbeat.start()
+        watch = LoopWatch(self._slots.running.values)
+        watch.start()
         promise = self._store.promise
         logger.info(
             "worker %s is ready: %s, queues %s; its store is %s: %s",
@@ -168,6 +171,7 @@ class Worker:
                 for one in loops:
                     one.cancel()
         finally:
+            watch.stop()
             await self._close()
 
     def _is_drained(self) -> bool:

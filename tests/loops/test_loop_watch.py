@@ -1,0 +1,128 @@
+"""A handler that blocks the event loop is named in the log, and so is a blocking call on a running loop."""
+
+import asyncio
+import inspect
+import logging
+from pathlib import Path
+
+import pytest
+
+from tests.loops.workers import block, drained, eventually, pause, working
+from windlass import App
+from windlass._client import blocking_calls
+from windlass._worker import loop_watch
+
+
+@pytest.fixture
+def app() -> App:
+    return App("memory://")
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_watch, "BLOCKED_AFTER", 0.1)
+    monkeypatch.setattr(blocking_calls, "_warned", set())
+
+
+def blocked(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if "blocked the event loop" in one.getMessage()]
+
+
+async def test_a_handler_that_blocks_is_named_with_the_line_that_does(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task(name="shop.resize")
+    async def resize() -> None:
+        await pause(0.01)
+        block(0.6)
+
+    @app.task
+    async def innocent() -> None:
+        await pause(0.5)
+
+    handles = [await innocent.aenqueue(), await resize.aenqueue(), await innocent.aenqueue()]
+    await drained(app)
+
+    [line] = blocked(caplog)
+    start = inspect.getsourcelines(resize.spec.handler)[1]
+    assert line.startswith("the handler of shop.resize has blocked the event loop for 0.")
+    assert f"{Path(__file__)}:{start + 3} in resize (task {handles[1].id})" in line
+
+
+async def test_it_is_named_while_it_still_blocks_and_once_for_each_line(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[int] = []
+
+    @app.task
+    async def resize() -> None:
+        for _ in range(3):
+            block(0.35)
+            seen.append(len(blocked(caplog)))
+            await pause(0)
+
+    await resize.aenqueue()
+    await drained(app)
+
+    assert seen == [1, 1, 1]
+
+
+async def test_handlers_that_do_not_block_are_never_named(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    @app.task
+    async def patient() -> None:
+        await pause(0.4)
+
+    @app.task
+    def in_thread() -> None:
+        block(0.4)
+
+    await patient.aenqueue()
+    await in_thread.aenqueue()
+    await drained(app)
+
+    assert blocked(caplog) == []
+
+
+async def test_what_blocks_the_loop_outside_of_handlers_is_named_too(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with working(app):
+        block(0.5)
+        await eventually(lambda: "has been blocked for" in caplog.text)
+
+    assert "workers.py:" in caplog.text
+    assert "in block\n" in caplog.text
+
+
+# -- blocking calls on a running loop ------------------------------------------------------------------
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [one for one in caplog.records if one.name == "windlass.client"]
+
+
+async def test_a_blocking_call_on_a_running_loop_is_named_once_for_each_place(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task
+    async def quick(n: int) -> None: ...
+
+    for n in range(3):
+        handle = quick.enqueue(n)
+    assert handle.state() == "ready"
+
+    first, second = [one.getMessage() for one in warnings(caplog)]
+    assert first.startswith("enqueue() blocks the event loop until the store has responded, at ")
+    assert f"{Path(__file__)}:" in first
+    assert "aenqueue" in first
+    assert second.startswith("state() blocks")
+
+
+async def test_a_blocking_call_in_a_thread_is_none_of_it(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    @app.task
+    def quick(n: int) -> None: ...
+
+    await asyncio.to_thread(quick.enqueue, 1)
+    await quick.aenqueue(2)
+
+    assert warnings(caplog) == []

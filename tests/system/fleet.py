@@ -30,6 +30,7 @@ from windlass._policy.input.payload import encode_payload
 ROOT = Path(__file__).parent.parent.parent
 UNENDED = (State.SCHEDULED, State.READY, State.RUNNING, State.WAITING)
 START_SECONDS = 20.0
+BYSTANDER = "bystander"
 LEASE = 4.0 if "PYTEST_XDIST_WORKER" in os.environ else 2.0
 """Short enough to be lost in a test, long enough not to be lost for want of a processor."""
 QUICK: dict[str, Any] = {"lease": LEASE, "heartbeat": LEASE / 5, "grace": 5.0, "slots": 16, "processes": 1}
@@ -97,10 +98,24 @@ class Fleet:
 
     def start(self, **settings: Any) -> Member:
         """One more worker, without waiting for it to be ready."""
-        self._numbers += 1
-        worker = self._spawn("work", f"w{self._numbers}", self.settings | settings)
+        worker = self._spawn("work", self._new_name("w"), self.settings | settings)
         self.workers.append(worker)
         return worker
+
+    def start_program(self, name: str) -> Member:
+        """A worker of one of the programs in programs.py, or a keeper of none of them, without waiting."""
+        if name == BYSTANDER:
+            options = {"lease": self.settings["lease"]}
+            member = self._spawn("keep", self._new_name(name), options)
+        else:
+            options = self.settings | {"program": name}
+            member = self._spawn("work", self._new_name(name), options)
+        self.workers.append(member)
+        return member
+
+    def _new_name(self, kind: str) -> str:
+        self._numbers += 1
+        return f"{kind}{self._numbers}"
 
     def start_ready(self, number: int = 1, **settings: Any) -> list[Member]:
         """So many workers, all of them ready."""
@@ -128,7 +143,7 @@ class Fleet:
                 cwd=ROOT,
                 env=environment,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE if module == "work" else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if module in ("work", "keep") else subprocess.DEVNULL,
                 stderr=file,
                 start_new_session=True,
             )

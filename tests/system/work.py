@@ -9,17 +9,23 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from tests.system import program, programs
 from tests.system.full import watch_for_full
 from tests.system.mistakes import distort
-from tests.system.program import FOLDER, WORKER, app
+from tests.system.program import FOLDER, STORE, WORKER
 from windlass import WorkerSettings
 
 DURATIONS = ("lease", "heartbeat", "grace", "poll")
 
 
-def main(options: dict[str, Any]) -> None:
+def log_to_stderr() -> None:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("windlass.keeper").setLevel(logging.INFO)
+
+
+def main(options: dict[str, Any]) -> None:
+    log_to_stderr()
+    app = programs.program(options.pop("program"), STORE).app if "program" in options else program.app
     if options.pop("may_fill", False):
         watch_for_full(FOLDER)
     if mistake := options.pop("mistake", None):
@@ -28,10 +34,10 @@ def main(options: dict[str, Any]) -> None:
         if name in options:
             options[name] = timedelta(seconds=options[name])
     settings = WorkerSettings(name=WORKER, **options)
-    asyncio.run(app.worker(settings).run(signals=True, ready=_say_ready))
+    asyncio.run(app.worker(settings).run(signals=True, ready=say_ready))
 
 
-def _say_ready() -> None:
+def say_ready() -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
 

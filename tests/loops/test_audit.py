@@ -24,9 +24,20 @@ ANN = By(who="ann", why="too much mail")
 READS = {
     *(
         (Operator, name)
-        for name in ("task", "attempts", "find", "every", "count", "workers", "queues", "types", "audit")
+        for name in (
+            "task",
+            "attempts",
+            "find",
+            "every",
+            "count",
+            "workers",
+            "queues",
+            "types",
+            "audit",
+            "export",
+        )
     ),
-    *((Operator, name) for name in ("now", "check", "migrations")),
+    *((Operator, name) for name in ("now", "check", "migrations", "export", "export_sync")),
     *((Keys, name) for name in ("list",)),
     *((Limits, name) for name in ("list", "get", "usages")),
     *((Alerts, name) for name in ("list", "get", "test")),

@@ -8,7 +8,7 @@ import click
 from msgspec import Struct
 
 from .._model.filter import Filter, Page
-from .._model.state import State
+from .._model.state import ENDED, State
 from .options import MAX_LISTED, choice_option, number_option, stacked, task_id, when
 
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -66,6 +66,22 @@ filter_options = collected(
 
 dead_filter_options = collected("where", Filter, _filter_options("Died", "finished"))
 """The options of a filter of dead letters, which the command takes as `where`."""
+
+ended_filter_options = collected(
+    "where",
+    Filter,
+    choice_option(
+        "--state",
+        "states",
+        of=State,
+        only=sorted(ENDED),
+        multiple=True,
+        callback=lambda _, __, given: tuple(State(state) for state in given),
+        help="Only tasks that ended in this state (repeatable)",
+    ),
+    _filter_options("Ended", "finished"),
+)
+"""The options of a filter of ended tasks, which the command takes as `where`."""
 
 page_options = collected(
     "page",

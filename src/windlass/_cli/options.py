@@ -4,7 +4,7 @@ Each function is a click type; the help shows its name in capitals.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -130,10 +130,14 @@ def number_option(
 
 
 def choice_option(
-    *names: str, of: type[StrEnum], default: StrEnum | None = None, **attributes: Any
+    *names: str,
+    of: type[StrEnum],
+    only: Sequence[StrEnum] | None = None,
+    default: StrEnum | None = None,
+    **attributes: Any,
 ) -> Callable[[F], F]:
-    """An option whose value is one of an enum's, as text."""
-    choice, shown = click.Choice([one.value for one in of]), default is not None
+    """An option whose value is one of an enum's, or of `only` these of them, as text."""
+    choice, shown = click.Choice([one.value for one in (only or of)]), default is not None
     return click.option(
         *names, type=choice, default=default and str(default), show_default=shown, **attributes
     )

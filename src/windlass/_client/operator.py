@@ -1,7 +1,7 @@
 """Operator: inspect what is in the store, and act on it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Unpack
 
@@ -32,7 +32,8 @@ from .._policy.order.queue_options import QueueChanges, changed_queue
 from .._store.protocol import Finding, Migration, Promise, Store
 from ..errors import InvalidOption, Refused
 from .alerts import Alerts
-from .client import Handle
+from .client import Handle, LoopThread
+from .export import EndedTask, export_tasks, next_ones
 from .keys import Keys
 from .limits import Limits
 from .records import change_record, list_records
@@ -95,6 +96,29 @@ class Operator:
             if found.cursor is None:
                 return
             page = replace(page, cursor=found.cursor)
+
+    def export(self, where: Filter | None = None, *, after: str | None = None) -> AsyncIterator[EndedTask]:
+        """Iterate over the ended tasks that match, with their attempts, oldest end first.
+
+            async for ended in app.operator.export(Filter(types=("mail.welcome",))):
+                archive(ended.task, ended.attempts)
+
+        `after` is the `cursor` of an exported task: the export goes on behind it, without loss or repetition.
+        Tasks that ended less than 5 seconds ago are left for the next export. A task that was replayed
+        and has ended again is exported again. Raises InvalidOption.
+        """
+        return export_tasks(self._store, where or Filter(), after)
+
+    def export_sync(
+        self, loop: LoopThread, where: Filter | None = None, *, after: str | None = None
+    ) -> Iterator[EndedTask]:
+        """Do the same for a thread without an event loop."""
+        exported = export_tasks(self._store, where or Filter(), after)
+        try:
+            while some := loop.run(next_ones(exported)):
+                yield from some
+        finally:
+            loop.run(exported.aclose())
 
     async def count(self, where: Filter | None = None, by: Sequence[Dimension] = ()) -> Sequence[Count]:
         """Count the tasks that match, in groups by these dimensions; without any, in one group."""

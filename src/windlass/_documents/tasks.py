@@ -5,6 +5,7 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta, Struct
 
+from .._client.export import EndedTask
 from .._model.attempt import Attempt
 from .._model.state import State
 from .._model.task import Error, Task
@@ -93,6 +94,12 @@ class AttemptDocument(Struct, kw_only=True):
     trace: str | None
 
 
+class EndedTaskDocument(TaskDocument, kw_only=True):
+    """A task that has ended, and its attempts, oldest first."""
+
+    attempts: list[AttemptDocument]
+
+
 class AttemptList(Struct, kw_only=True):
     """The settled attempts of a task, oldest first."""
 
@@ -117,6 +124,15 @@ def task_document(
         error=_error(task.error),
         next=_steps(decode_steps(task.next), task.tenant, may_see, reveal=reveal),
     )
+
+
+def ended_document(
+    ended: EndedTask, may_see: MaySee = lambda _queue, _tenant: True, *, reveal: bool = False
+) -> EndedTaskDocument:
+    """Build the document of an exported task; masked as `task_document` is."""
+    task = task_document(ended.task, may_see, reveal=reveal)
+    attempts = [attempt_document(attempt) for attempt in ended.attempts]
+    return build_document(EndedTaskDocument, task, attempts=attempts)
 
 
 def attempt_document(attempt: Attempt) -> AttemptDocument:

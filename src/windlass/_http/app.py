@@ -18,6 +18,7 @@ from .resources.alerts import alerts
 from .resources.audit import audit
 from .resources.enqueue import enqueues
 from .resources.events import events
+from .resources.export import export
 from .resources.health import health, metrics
 from .resources.keys import keys
 from .resources.limits import limits
@@ -36,6 +37,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *enqueues.all,
     *tasks.all,
     *dead.all,
+    *export.all,
     *queues.all,
     *limits.all,
     *schedules.all,

@@ -18,6 +18,7 @@ from ..._model.task import Task, TaskId
 from ..._policy.order.queue_options import QueueChanges
 from ..._store.protocol import Finding, Migration, Promise
 from ..client import LoopThread, Twin
+from ..export import EndedTask
 from ..operator import DEAD, Operator
 from .records import SyncAlerts, SyncKeys, SyncLimits, SyncSchedules
 
@@ -68,6 +69,18 @@ class SyncOperator(Twin[Operator]):
             if found.cursor is None:
                 return
             page = replace(page, cursor=found.cursor)
+
+    def export(self, where: Filter | None = None, *, after: str | None = None) -> Iterator[EndedTask]:
+        """Iterate over the ended tasks that match, with their attempts, oldest end first.
+
+            for ended in app.sync_operator.export(Filter(types=("mail.welcome",))):
+                archive(ended.task, ended.attempts)
+
+        `after` is the `cursor` of an exported task: the export goes on behind it, without loss or repetition.
+        Tasks that ended less than 5 seconds ago are left for the next export. A task that was replayed
+        and has ended again is exported again. Raises InvalidOption.
+        """
+        return self._inner.export_sync(self._loop, where, after=after)
 
     def count(self, where: Filter | None = None, by: Sequence[Dimension] = ()) -> Sequence[Count]:
         """Count the tasks that match, in groups by these dimensions; without any, in one group."""

@@ -1,0 +1,58 @@
+"""Export of ended tasks with their attempts, as NDJSON."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import StreamingResponse
+
+from ..._client.export import EndedTask, next_ones, parse_cursor
+from ..._documents.tasks import EndedTaskDocument, ended_document
+from ..._model.key import Scope
+from ..operation import ApiRequest, Operations
+from ..task_query import TaskFilter, filter_for
+from ..web.ndjson import NDJSON
+
+export = Operations("export")
+
+
+class ExportQuery(TaskFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which ended tasks to export, and where to start."""
+
+    after: (
+        Annotated[
+            str,
+            Meta(
+                max_length=100,
+                description="Start after this task: its `finished_at` and `id`, separated by a comma.",
+            ),
+        ]
+        | None
+    ) = None
+
+
+@export("GET", "/export", Scope.READ, bound=True, response=EndedTaskDocument, response_type=NDJSON)
+async def export_tasks(request: ApiRequest[ExportQuery, None]) -> StreamingResponse:
+    """Export ended tasks with their attempts, oldest end first, one on each line.
+
+    A response that ends early is cut off without an end; continue it with `after`. Tasks that ended less than
+    5 seconds ago are left for the next export.
+    """
+    if request.query.after is not None:
+        parse_cursor(request.query.after)
+    where = filter_for(request.caller, request.query)
+    exported = request.operator().export(where, after=request.query.after)
+    first = await next_ones(exported)  # an error can be reported only before the response has begun
+    return StreamingResponse(_lines(request, first, exported), media_type=NDJSON)
+
+
+async def _lines(
+    request: ApiRequest[ExportQuery, None], some: list[EndedTask], exported: AsyncIterator[EndedTask]
+) -> AsyncIterator[bytes]:
+    """Yield lines. An error aborts the connection, so that the client does not take it for the end."""
+    while some:
+        documents = [ended_document(one, request.caller.may_see) for one in some]
+        yield b"".join(msgspec.json.encode(document) + b"\n" for document in documents)
+        await request.recheck_key()
+        some = await next_ones(exported)

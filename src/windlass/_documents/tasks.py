@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 from .._client.export import EndedTask
 from .._model.attempt import Attempt
 from .._model.state import State
-from .._model.task import Error, Task
+from .._model.task import Error, Progress, Task
 from .._policy.input.chain import Step, decode_steps, tenant_of
 from .fields import Id, Instant, build_document, shown_json
 
@@ -118,7 +118,7 @@ def task_document(
     return build_document(
         TaskDocument,
         task,
-        progress=None if task.progress is None else build_document(ProgressDocument, task.progress),
+        progress=None if task.progress is None else progress_document(task.progress),
         payload=shown_json(task.payload, task.secret, reveal=reveal),
         result=result,
         error=_error(task.error),
@@ -138,6 +138,11 @@ def ended_document(
 def attempt_document(attempt: Attempt) -> AttemptDocument:
     """Build an attempt's document."""
     return build_document(AttemptDocument, attempt, error=_error(attempt.error))
+
+
+def progress_document(progress: Progress) -> ProgressDocument:
+    """Build a progress document."""
+    return build_document(ProgressDocument, progress)
 
 
 def _error(error: Error | None) -> ErrorDocument | None:

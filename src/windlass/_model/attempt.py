@@ -1,10 +1,11 @@
 """The record of one attempt at a task."""
 
 from datetime import datetime
+from typing import Any
 
 from msgspec import Struct
 
-from .task import Error, Task, TaskId
+from .task import Error, Task, TaskId, document_of
 from .verdict import Complete, Postpone, Settlement
 
 MAX_RECORDED = 100
@@ -29,6 +30,10 @@ class Attempt(Struct, frozen=True, gc=False, kw_only=True):
     outcome: str
     error: Error | None = None
     trace: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the attempt as plain JSON values: an item of `GET /tasks/{id}/attempts`."""
+        return document_of(self, "attempt_document")
 
 
 def attempt_of(task: Task, settlement: Settlement, now: datetime) -> Attempt:

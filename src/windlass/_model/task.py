@@ -2,8 +2,10 @@
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
+from importlib import import_module
+from typing import Any, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from .state import State
@@ -30,6 +32,17 @@ def is_task_id(value: object) -> bool:
     return isinstance(value, str) and _task_id.fullmatch(value) is not None
 
 
+def document_of(value: object, maker: str) -> dict[str, Any]:
+    """Return what a function of `_documents.tasks` makes of a value, in dictionaries, lists and plain values.
+
+    Documents are a layer above the model. They are found by name, when one is asked for, so that `as_dict`
+    can be a method of the model all the same.
+    """
+    make = getattr(import_module("windlass._documents.tasks"), maker)
+    document: dict[str, Any] = msgspec.to_builtins(make(value), str_keys=True)
+    return document
+
+
 class Error(Struct, frozen=True, gc=False, kw_only=True):
     """An error of a task: bounded in size, printable, free of secrets. Never an exception object."""
 
@@ -43,6 +56,10 @@ class Progress(Struct, frozen=True, gc=False, kw_only=True):
 
     fraction: float
     message: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return `fraction` and `message`."""
+        return document_of(self, "progress_document")
 
 
 class NewTask(Struct, frozen=True, gc=False, kw_only=True):
@@ -129,6 +146,13 @@ class Task(Struct, frozen=True, gc=False):
     expires_at: datetime | None = None  # if it has not started by then, it never starts
     cancelled_by: str | None = None  # who cancelled it, or asked it to stop
     cancel_reason: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the task as plain JSON values with its secrets masked: the document of `GET /tasks/{id}`.
+
+        Instants are ISO 8601, durations are seconds, payload and result are decoded. For an API of one's own.
+        """
+        return document_of(self, "task_document")
 
     @property
     def rank(self) -> int:

@@ -1,12 +1,15 @@
 """`--json` and the HTTP API show the same document of each noun."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
 import httpx2
 import pytest
 
+from windlass import Filter
+from windlass._model.task import Progress
 from windlass.app import App
 from windlass.http import api
 
@@ -60,3 +63,28 @@ async def _get(path: str) -> Any:
         response = await http.get(path)
     await app.close()
     return response.json()
+
+
+def test_as_dict_returns_the_documents_of_the_api(shop: None, run: Run) -> None:
+    async def both() -> tuple[list[Any], list[Any], Any, Any]:
+        app = App("sqlite:///windlass.db")
+        tasks = [task async for task in app.operator.every(Filter())]
+        attempts = await app.operator.attempts(tasks[1].id)
+        await app.close()
+        listed = await _get("/tasks")
+        recorded = await _get(f"/tasks/{tasks[1].id}/attempts")
+        return (
+            [task.as_dict() for task in tasks],
+            listed["items"],
+            attempts[0].as_dict(),
+            recorded["items"][0],
+        )
+
+    tasks, listed, attempt, recorded = asyncio.run(both())
+
+    assert sorted(tasks, key=str) == sorted(listed, key=str)
+    assert attempt == recorded
+    assert json.loads(json.dumps(tasks)) == tasks  # plain values, as FastAPI and Django want them
+    shown = next(task for task in tasks if task["type"] == "shop.welcome")
+    assert shown["payload"] == {"user_id": 1, "card": "[secret]"}
+    assert Progress(fraction=0.5, message="half").as_dict() == {"fraction": 0.5, "message": "half"}

@@ -1,6 +1,6 @@
 """App: the declarations of a program, and the one place that chooses a store."""
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from importlib import import_module
@@ -24,13 +24,14 @@ from ._model.lease import DEFAULT_LEASE
 from ._model.options import Defaults
 from ._model.queue import Fairness, Level, Retention
 from ._model.schedule import ScheduleTiming
-from ._model.task import DEFAULT_QUEUE, MAX_ATTEMPTS
+from ._model.task import DEFAULT_QUEUE
 from ._observe.observed_store import ObservedStore
 from ._policy.alerts import AlertOptions, new_alert
-from ._policy.backoff import Backoff, Delay
+from ._policy.backoff import Backoff, Delay, checked_attempts
 from ._policy.input.chain import Step
+from ._policy.input.fingerprint import declared_unique
 from ._policy.input.new_task import checked_timeout
-from ._policy.input.options import checked_name, checked_names, checked_number
+from ._policy.input.options import checked_name, checked_names
 from ._policy.order.limit_options import LimitOptions
 from ._policy.order.priority import parse_priority
 from ._policy.order.queue_options import FairnessName, LevelName, QueueChanges
@@ -124,7 +125,8 @@ class App:
         backoff: Delay | None = None,
         max_attempts: int | None = None,
         fatal: type[BaseException] | tuple[type[BaseException], ...] = (),
-        unique: bool = False,
+        unique: bool | Sequence[str] = False,
+        unique_for: timedelta | float | str | None = None,
         secret: Iterable[str] = (),
         process: bool = False,
         schedule: timedelta | float | str | None = None,
@@ -143,7 +145,8 @@ class App:
         backoff: Delay | None = None,
         max_attempts: int | None = None,
         fatal: type[BaseException] | tuple[type[BaseException], ...] = (),
-        unique: bool = False,
+        unique: bool | Sequence[str] = False,
+        unique_for: timedelta | float | str | None = None,
         secret: Iterable[str] = (),
         process: bool = False,
         schedule: timedelta | float | str | None = None,
@@ -159,17 +162,21 @@ class App:
         [default: no timeout]. `backoff`: the delay between attempts [default: the app's].
         `max_attempts`: 1 to 10,000 [default: the backoff's, which is 8]. `fatal`: exceptions that end the
         task at once, as a retry would not help. `unique`: refuse a task (DuplicateTask) while an equal one
-        has not ended. `secret`: names of payload fields that are never shown. `process`: run in a child
+        has not ended: one with the same payload and priority or, given names of parameters, with the same
+        values of these. `unique_for`: also refuse it for this time after the first was enqueued, even if
+        that has ended. `secret`: names of payload fields that are never shown. `process`: run in a child
         process, which can be killed at its timeout. `schedule`: a cron expression or an interval; at each
         tick a task without arguments is enqueued. Raises InvalidOption, also if the name is taken.
         """
         delay = self.backoff if backoff is None else backoff
+        is_unique, period = declared_unique(unique, unique_for)
         defaults = Defaults(
             queue=checked_name(queue, "queue"),
             priority=parse_priority(priority),
-            max_attempts=_attempts(max_attempts, delay),
+            max_attempts=checked_attempts(max_attempts, delay),
             timeout=checked_timeout(timeout),
-            unique=unique,
+            unique=is_unique,
+            unique_for=period,
             secret=(*self._secret, *checked_names(secret, "secret")),
         )
         spec_of = partial(
@@ -387,13 +394,6 @@ class App:
     def run_worker(self, settings: WorkerSettings | None = None) -> None:
         """Run as a worker process, like `windlass worker`: until SIGTERM or SIGINT, then close the store."""
         run_process(self.worker(settings), self.close)
-
-
-def _attempts(given: int | None, backoff: Delay) -> int:
-    """Check `max_attempts`; the default is the backoff's, or that of `Backoff` for a custom one."""
-    if given is None:
-        given = getattr(backoff, "max_attempts", Backoff().max_attempts)
-    return checked_number(given, "max_attempts", MAX_ATTEMPTS)
 
 
 def _store_of(store: str | Store) -> Store:

@@ -7,7 +7,7 @@
     │  ├─ UnknownTaskType     this app declares no such type
     │  └─ NotSupported        this store lacks the capability
     ├─ Refused           valid, but not possible in the present state
-    │  ├─ DuplicateTask       a task with the same fingerprint has not ended
+    │  ├─ DuplicateTask       an equal task has not ended, or was enqueued within its period
     │  ├─ IdempotencyConflict the idempotency key belongs to a different request
     │  ├─ Conflict            the record was changed by someone else meanwhile
     │  ├─ TaskFinished        the task has already ended
@@ -72,7 +72,7 @@ class Refused(WindlassError):
 
 
 class DuplicateTask(Refused):
-    """A task with the same fingerprint has not ended yet; `standing` is its id."""
+    """A task with the same fingerprint has not ended, or was enqueued lately; `standing` is its id."""
 
     def __init__(self, message: str, *, standing: str) -> None:
         super().__init__(message)

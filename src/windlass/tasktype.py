@@ -77,7 +77,7 @@ class Prepared(Generic[P, R]):
         if self._within is not None:
             raise InvalidOption("within is for enqueue(); a step is enqueued later, when it follows")
         payload, result_into = self.spec.signature.payload(args, kwargs)
-        step = self._app.builder.step(self.spec.name, payload, self._options, self.spec.defaults)
+        step = self._app.builder.step(self.spec.name, payload, self._options, self.spec.defaults, result_into)
         return later_step(step, self._options, result_into)
 
     def _tasks(self, payloads: Iterable[Mapping[str, Any]]) -> list[NewTask]:
@@ -138,8 +138,8 @@ class TaskType(Prepared[P, R], Generic[P, C, R]):
         `delay`: not before this much time (seconds, a timedelta or text such as "5m"). `run_at`: not before
         this instant, an aware datetime. `max_attempts`, `timeout`: as in `app.task`.
         `idempotency_key`: a repeat returns a handle on the first task; kept as long as that task's record,
-        and at least for `idempotency_for`. `unique`: refuse the task (DuplicateTask) while an equal one has
-        not ended. `next`: the step or steps that follow. `trace`: a W3C traceparent to continue.
+        and at least for `idempotency_for`. `unique`, `unique_for`: as in
+        `app.task`. `next`: the step or steps that follow. `trace`: a W3C traceparent to continue.
         `within`: an open connection of your own (sqlite3, psycopg, asyncpg, SQLAlchemy, Django); the task is
         inserted in its transaction, so that both commit or neither does. Raises InvalidOption.
         """

@@ -10,7 +10,7 @@ import pytest
 from tests.http.api_client import Api, lease
 from tests.http.problem import problem
 from tests.servers.api import ApiServer
-from windlass import App
+from windlass import App, Retention
 from windlass._client.keys import Keys
 from windlass._http.resources.enqueue import MAX_BATCH
 from windlass._ids import new_id
@@ -185,6 +185,34 @@ class TestUnique:
         await on_each.good("DELETE", f"/tasks/{first}")
         assert await on_each.enqueue(payload={"a": 1, "b": 2}, unique=True) != first
 
+    async def test_by_fields_and_for_a_period_after_its_record(self, on_each: Api, kept: Store) -> None:
+        unique = {"unique": ["a"], "unique_for": 3600}
+        first = await on_each.enqueue(payload={"a": 1, "b": 2}, **unique)
+        await on_each.good("DELETE", f"/tasks/{first}")
+        await kept.prune(Retention(cancelled=timedelta(0)), 10)
+        assert await all_of(kept) == ()
+        again = await on_each("POST", "/tasks", {"type": "t", "payload": {"a": 1}, **unique})
+        assert problem(again, 409, "duplicate-task")["standing"] == first
+        await on_each.enqueue(payload={"a": 2}, **unique)
+
+    async def test_a_step_that_is_equal_is_cancelled(self, on_each: Api) -> None:
+        step = {"type": "u", "queue": "later", "payload": {"a": 1}, "unique": ["a"]}
+        chains = [(await on_each.good("POST", "/tasks", {"type": "t", "next": [step]})) for _ in range(2)]
+        session = await on_each.session()
+        claimed = await on_each.claim(session, 1, limit=10)
+        ended = [lease(one) | {"outcome": "returned"} for one in claimed]
+        assert await on_each.settle(*ended) == ["applied", "applied"]
+        steps = [await on_each.good("GET", f"/tasks/{one['following'][0]}") for one in chains]
+        assert sorted(one["state"] for one in steps) == ["cancelled", "ready"]
+        (error,) = [one["error"] for one in steps if one["state"] == "cancelled"]
+        assert error["type"] == "Duplicate"
+
+    @pytest.mark.parametrize("wrong", [{"unique": []}, {"unique": ["b"]}, {"unique": 1}, {"unique_for": 0}])
+    async def test_what_makes_no_sense_is_refused(self, wrong: Any, api_of: Api, store: MemoryStore) -> None:
+        response = await api_of("POST", "/tasks", {"type": "t", "payload": {"a": 1}, **wrong})
+        assert response.status_code == 422, response.text
+        assert await all_of(store) == ()
+
 
 class TestRepeat:
     """With a key the same request has the same answer, whatever has become of the task."""
@@ -206,6 +234,27 @@ class TestRepeat:
             assert again.headers["location"] == first.headers["location"]
             assert again.headers["idempotency-replayed"] == "true"
         assert len(await all_of(kept)) == 1
+
+    async def test_of_a_batch_enqueues_nothing_though_some_records_were_pruned(
+        self, on_each: Api, kept: Store
+    ) -> None:
+        body = {"tasks": [{"type": "t", "queue": queue} for queue in ("a", "b", "a")]}
+        first = await on_each("POST", "/tasks/batch", body, idempotency_key="k")
+        made = [one["id"] for one in first.json()["tasks"]]
+        for gone in (made[0], made[2]):
+            await on_each.good("DELETE", f"/tasks/{gone}")
+        await kept.prune(Retention(cancelled=timedelta(0)), 10)
+        assert [task.id for task in await all_of(kept)] == [made[1]]
+
+        again = await on_each("POST", "/tasks/batch", body, idempotency_key="k")
+
+        assert (again.status_code, again.content) == (201, first.content)
+        assert [task.id for task in await all_of(kept)] == [made[1]]
+
+    async def test_a_key_that_only_windlass_makes_is_refused(self, on_each: Api, kept: Store) -> None:
+        body = {"type": "t", "idempotency_key": "\x1fschedule:s:2026-01-01T00:00:00+00:00"}
+        problem(await on_each("POST", "/tasks", body), 422, "invalid-option")
+        assert await all_of(kept) == ()
 
     async def test_another_body_is_refused(self, on_each: Api, kept: Store) -> None:
         first = await on_each("POST", "/tasks", self.BODY, idempotency_key="k")

@@ -302,3 +302,14 @@ async def test_who_did_it_and_why(http: httpx2.AsyncClient, url: str, keys: Keys
     lines = [(one.subject, one.why, one.who) for one in await audits(store)]
     assert lines == [("schedule n", why, who) for why in ("one", "two", "three", "four")]
     assert (await own.good("GET", f"/tasks/{made}"))["enqueued_by"] == f"{who}, schedule n"
+
+
+async def test_a_repeated_trigger_has_the_same_answer(on_each: Api) -> None:
+    await on_each.good("PUT", "/schedules/n", {"type": "t", "rule": "1h"})
+    first = await on_each("POST", "/schedules/n/trigger", idempotency_key="k")
+    again = await on_each("POST", "/schedules/n/trigger", idempotency_key="k")
+    assert (again.status_code, again.content) == (201, first.content)
+    assert again.headers["location"] == first.headers["location"]
+    assert ("idempotency-replayed" in first.headers, again.headers["idempotency-replayed"]) == (False, "true")
+    other = await on_each("POST", "/schedules/n/trigger", idempotency_key="k2")
+    assert other.json()["id"] != first.json()["id"]

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from tests.loops.workers import drained, tasks
 from windlass import App, DuplicateTask, InvalidOption, InvalidPayload, NotFound, Refused, chain
 from windlass._model.schedule import Missed, Overlap, Schedule, Tick
+from windlass._model.task import Enqueued
 from windlass._stores.memory import MemoryStore
 from windlass._stores.sqlite import SQLiteStore
 from windlass.testing.clock import START, ManualClock
@@ -250,6 +251,23 @@ async def test_a_trigger_enqueues_one_task_and_moves_no_tick(app: App) -> None:
         ("ready", b'{"x":1}', None)
     }
     assert (await app.operator.schedules.get("a")).last_at is None
+
+
+async def test_a_repeated_trigger_enqueues_one_task(app: App, clock: ManualClock) -> None:
+    schedules = app.operator.schedules
+    await schedules.add("s", "t", "1h", overlap="skip")
+    await schedules.add("s2", "t", "1h")
+    first = await schedules.trigger("s", idempotency_key="k")
+    await schedules.add("s", "t", "1h", {"other": 1}, overlap="skip", instead=True)
+
+    assert await schedules.trigger("s", idempotency_key="k") == first
+    assert await schedules.trigger_once("s", "k") == Enqueued(id=first, created=False)
+    assert len(await tasks(app)) == 1
+    other = await schedules.trigger("s2", idempotency_key="k")
+    mine = await app.client.send("t", {}, idempotency_key="k")
+    assert len({first, other, mine.id}) == len(await tasks(app)) == 3
+    with pytest.raises(InvalidOption, match="not printable"):
+        await schedules.trigger("s", idempotency_key="\x1fk")
 
 
 async def test_a_trigger_is_refused_while_a_task_has_not_ended_that_must_not_overlap(app: App) -> None:

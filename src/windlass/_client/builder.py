@@ -10,8 +10,8 @@ from .._ids import new_id, new_ids
 from .._model.options import Defaults, Options
 from .._model.task import NewTask, TaskId, synthetic_trace
 from .._observe.tracing import inherited_trace
-from .._policy.input import keys
 from .._policy.input.chain import Step, with_fresh_ids
+from .._policy.input.fingerprint import fingerprint_like
 from .._policy.input.new_task import Origin, group, new_step, new_task
 from .._policy.input.payload import parse_payload
 from ..errors import InvalidOption
@@ -44,9 +44,14 @@ class TaskBuilder:
         """What a task built here and now records of where it comes from."""
         return Origin(trace=self._current_trace(), enqueued_by=self._enqueued_by)
 
-    def step(self, type: str, payload: bytes, options: Options, defaults: Defaults) -> Step:
-        """Build a step from an encoded payload; `defaults` of its type apply where there is no option."""
-        return new_step(type, payload, defaults, options, id=new_id())
+    def step(
+        self, type: str, payload: bytes, options: Options, defaults: Defaults, result_into: str | None = None
+    ) -> Step:
+        """Build a step from an encoded payload; `defaults` of its type apply where there is no option.
+
+        `result_into` names the field of the payload that the result of the task before it becomes.
+        """
+        return new_step(type, payload, defaults, options, id=new_id(), result_into=result_into)
 
     def task(self, step: Step, options: Options | None = None) -> NewTask:
         """Build the first task of a request from a step, which can be used any number of times.
@@ -88,7 +93,5 @@ class TaskBuilder:
 
 
 def _copy(task: NewTask, id: TaskId, payload: bytes, trace: str | None) -> NewTask:
-    fingerprint = task.fingerprint
-    if fingerprint is not None:
-        fingerprint = keys.fingerprint(task.type, payload, task.priority, task.tenant)
+    fingerprint = fingerprint_like(task.fingerprint, task.type, payload, task.priority, task.tenant)
     return replace(task, id=id, root=id, payload=payload, trace=trace, fingerprint=fingerprint)

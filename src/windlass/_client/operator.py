@@ -26,6 +26,7 @@ from .._model.queue import QueueSettings, Retention
 from .._model.record import Audit, Session
 from .._model.state import PENDING, REPLAYABLE, State
 from .._model.task import Task, TaskId
+from .._policy.input.fingerprint import fingerprint_like
 from .._policy.input.options import checked_name
 from .._policy.input.payload import parse_payload
 from .._policy.order.queue_options import QueueChanges, changed_queue
@@ -179,14 +180,19 @@ class Operator:
         """
         if payload is not None and (where.ids is None or len(where.ids) != 1):
             raise InvalidOption("an edited payload needs exactly one task id in the filter")
-        if payload is not None:
+        fingerprint = None
+        if payload is not None and where.ids is not None:
             payload = parse_payload(payload)
+            for task in (await self.find(Filter(ids=where.ids))).items:
+                fingerprint = fingerprint_like(
+                    task.fingerprint, task.type, payload, task.priority, task.tenant
+                )
         if per_second is not None and per_second <= 0:
             raise InvalidOption(f"per_second must be greater than 0, got {per_second:g}")
         if where.finished_before is None:
             # A task that dies again meanwhile is not replayed twice.
             where = replace(where, finished_before=await self.now() + timedelta(microseconds=1))
-        action = Replay(by=by, payload=payload)
+        action = Replay(by=by, payload=payload, fingerprint=fingerprint)
         return await self._in_batches(action, where, limit, per_second=per_second)
 
     async def discard(self, where: Filter, *, by: By, limit: int | None = None) -> int:

@@ -14,7 +14,7 @@ from .._model.filter import By
 from .._model.options import DeclaredType, Options, by_name_or_alias
 from .._model.record import Declaration
 from .._model.schedule import Schedule, ScheduleOptions, ScheduleTiming, Tick
-from .._model.task import TaskId
+from .._model.task import Enqueued, TaskId
 from .._policy.input.chain import Step
 from .._policy.input.payload import encode_payload
 from .._policy.input.quote import quoted, suggestion
@@ -148,22 +148,32 @@ class Schedules:
 
         await change_record(self._store, Schedule, name, change_stored, self._by)
 
-    async def trigger(self, name: str) -> TaskId:
+    async def trigger(self, name: str, *, idempotency_key: str | None = None) -> TaskId:
         """Enqueue a schedule's task now and return its id. Works while it is paused; its ticks do not change.
+
+        `idempotency_key`: a repeat within 7 days returns the id of the first task and enqueues none. Keys of
+        triggers are separate for each schedule, and from those of tasks.
 
         Raises NotFound if there is none, DuplicateTask if its tasks must not overlap and one has not ended.
         """
+        return (await self.trigger_once(name, idempotency_key)).id
+
+    async def trigger_once(self, name: str, idempotency_key: str | None = None) -> Enqueued:
+        """Do the same; the answer also says whether a task was created."""
         schedule = (await self.get(name)).schedule
+        who = None if self._by is None else self._by.who
+        task = triggered_task(schedule, new_id, who, idempotency_key)
         try:
-            who = None if self._by is None else self._by.who
-            (enqueued,) = await self._store.enqueue([triggered_task(schedule, new_id, who)])
+            (enqueued,) = await self._store.enqueue([task])
         except DuplicateTask as error:
+            if schedule.unique:
+                raise
             raise DuplicateTask(
                 f"task {error.standing} of the schedule {name!r} has not ended, and its tasks must not "
                 f"overlap; wait for it or cancel it",
                 standing=error.standing,
             ) from None
-        return enqueued.id
+        return enqueued
 
     async def remove(self, name: str) -> None:
         """Remove a schedule; tasks that it has enqueued stay. Raises NotFound if there is none."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from .._model.options import Defaults
 from .._policy.backoff import Backoff, Delay
+from .._policy.input.fingerprint import check_fields
 from .._policy.input.options import checked_name, parse_duration
 from ..errors import InvalidOption
 from .signature import Signature
@@ -65,6 +66,8 @@ class HandlerSpec:
             )
         self.is_async = inspect.iscoroutinefunction(handler)
         self.signature = Signature(handler, self.name)
+        if self.signature.fields is not None:
+            check_fields(defaults.unique, self.signature.fields, f"the handler of {self.name!r}")
 
 
 def safe_backoff(backoff: Delay) -> Delay:

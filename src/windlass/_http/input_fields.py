@@ -36,6 +36,13 @@ RunAt = Annotated[
         examples=["2026-11-15T08:00:00Z", "now"],
     ),
 ]
+UniqueFields: TypeAlias = (
+    bool
+    | Annotated[
+        list[Parameter],
+        Meta(min_length=1, max_length=100, description="Fields of the payload that make tasks equal."),
+    ]
+)
 Attempts = Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)]
 
 

@@ -1,7 +1,7 @@
 """Tasks as API clients send them: request bodies, and enqueueing them within the key's bounds."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, cast
 
 import msgspec
@@ -19,17 +19,32 @@ from .._policy.input.new_task import NOW, group, later_step
 from .._policy.input.quote import quoted
 from .._policy.input.trace import trace_from_header
 from ..errors import DuplicateTask, IdempotencyConflict, InvalidOption, InvalidPayload
-from .input_fields import Attempts, Key, Name, Parameter, Payload, Priority, RunAt, given_fields
+from .input_fields import (
+    Attempts,
+    Key,
+    Name,
+    Parameter,
+    Payload,
+    Priority,
+    RunAt,
+    UniqueFields,
+    given_fields,
+)
 from .operation import AnyRequest
 from .task_query import visible_tasks
 from .web.body import header
 from .web.problems import Problem
 from .web.router import path_within
 
+REQUEST_KEY_FOR = timedelta(days=7)
+"""How long a request's key lives. The keys of a batch's tasks end together, whichever records are pruned."""
+
 MAX_REQUEST_KEY = keys.MAX_KEY_BYTES - 15  # leaves room for the number of a task in its batch
 
-_STEP_OPTIONS = ("queue", "tenant", "priority", "delay", "max_attempts", "timeout")
-_TASK_OPTIONS = (*_STEP_OPTIONS, "run_at", "idempotency_key", "idempotency_for", "unique", "trace")
+_STEP_OPTIONS = (
+    "queue", "tenant", "priority", "delay", "max_attempts", "timeout", "unique", "unique_for",
+)  # fmt: skip
+_TASK_OPTIONS = (*_STEP_OPTIONS, "run_at", "idempotency_key", "idempotency_for", "trace")
 
 
 class StepInput(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -46,6 +61,8 @@ class StepInput(Struct, kw_only=True, forbid_unknown_fields=True):
     delay: Seconds | UnsetType = UNSET
     max_attempts: Attempts | UnsetType = UNSET
     timeout: Seconds | UnsetType | None = UNSET
+    unique: UniqueFields | UnsetType = UNSET
+    unique_for: Seconds | UnsetType | None = UNSET
     result_into: Parameter | None = None
     next: "list[StepInput]" = []
 
@@ -53,7 +70,8 @@ class StepInput(Struct, kw_only=True, forbid_unknown_fields=True):
 class TaskInput(Struct, kw_only=True, forbid_unknown_fields=True):
     """A task to enqueue. Omitted fields take the task type's defaults.
 
-    Give `run_at` or `delay`, not both. `unique`: refuse the task while an equal one has not ended.
+    Give `run_at` or `delay`, not both. `unique`: refuse the task while an equal one has not ended, by its
+    whole payload or by these fields; and until `unique_for` seconds after that one was enqueued.
     `idempotency_key`: a repeated request returns the existing task.
     """
 
@@ -68,7 +86,8 @@ class TaskInput(Struct, kw_only=True, forbid_unknown_fields=True):
     timeout: Seconds | UnsetType | None = UNSET
     idempotency_key: Key | UnsetType = UNSET
     idempotency_for: Seconds | UnsetType = UNSET
-    unique: bool | UnsetType = UNSET
+    unique: UniqueFields | UnsetType = UNSET
+    unique_for: Seconds | UnsetType | None = UNSET
     trace: Annotated[str, Meta(description="A W3C traceparent.")] | UnsetType = UNSET
     next: list[StepInput] = []
 
@@ -115,7 +134,8 @@ class InputBuilder:
     def _step(self, body: TaskInput | StepInput, options: Options, result_into: str | None = None) -> Step:
         text = b"{}" if body.payload is UNSET else bytes(body.payload)
         payload = checked_payload(text, self._types.declared.find(body.type), result_into)
-        step = self._builder.step(body.type, payload, options, self._types.defaults(body.type))
+        defaults = self._types.defaults(body.type)
+        step = self._builder.step(body.type, payload, options, defaults, result_into)
         self._caller.require_within(step.queue, step.tenant)
         return step.then(*[self._later(below) for below in body.next])
 
@@ -177,7 +197,12 @@ def _with_key(request: AnyRequest, batch: Sequence[NewTask], key: str) -> list[N
     # The path below the mount point: the digest is the same wherever the API is mounted.
     digest = keys.request_digest(path_within(request.http.scope), request.raw)
     return [
-        replace(task, idempotency_key=f"{key}#{number}" if number else key, idempotency_digest=digest)
+        replace(
+            task,
+            idempotency_key=f"{key}#{number}" if number else key,
+            idempotency_digest=digest,
+            idempotency_for=REQUEST_KEY_FOR,
+        )
         for number, task in enumerate(batch)
     ]
 
@@ -201,7 +226,8 @@ async def enqueue_tasks(
     try:
         handles = await request.service.app.client.enqueue_tasks(batch)
     except (DuplicateTask, IdempotencyConflict) as error:
-        if error.standing in await visible_tasks(request, [error.standing]):
+        caller = request.caller
+        if not caller.is_bound or error.standing in await visible_tasks(request, [error.standing]):
             raise
         detail = "an equal task, or this idempotency key, exists outside this key's bounds"
         raise Problem(error.code, detail) from None

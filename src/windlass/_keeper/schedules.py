@@ -157,7 +157,7 @@ class Ticker:
             return error.standing
         except DuplicateTask as error:
             logger.info(
-                "schedule %s: skipping the tick of %s, as task %s has not ended",
+                "schedule %s: skipping the tick of %s, as it would be a duplicate of task %s",
                 schedule.name,
                 instant.isoformat(),
                 error.standing,

@@ -10,7 +10,7 @@ from msgspec.structs import force_setattr
 
 from ..errors import InvalidOption
 from .state import PENDING, State
-from .task import TaskId
+from .task import Task, TaskId
 
 T = TypeVar("T")
 
@@ -115,11 +115,17 @@ class CancelTasks(Struct, frozen=True, gc=False, kw_only=True, tag="cancel"):
 class Replay(Struct, frozen=True, gc=False, kw_only=True, tag="replay"):
     """Make dead or cancelled tasks ready again with attempt 0 and without an expiry.
 
-    With `payload`, they get another payload.
+    With `payload`, they get another payload; `fingerprint` is that of the other payload, for tasks that have
+    one (None leaves it as it is).
     """
 
     by: By
     payload: bytes | None = None
+    fingerprint: str | None = None
+
+    def fingerprint_of(self, task: Task) -> str | None:
+        """Return the fingerprint that the task has once it is replayed."""
+        return self.fingerprint if self.fingerprint and task.fingerprint else task.fingerprint
 
 
 class Discard(Struct, frozen=True, gc=False, kw_only=True, tag="discard"):

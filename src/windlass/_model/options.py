@@ -1,13 +1,16 @@
 """The options of tasks: what a task type declares, as the store has it too, and what a caller overrides."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from msgspec import Struct
 
 from .queue import Retention
 from .task import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE
+
+Unique: TypeAlias = bool | tuple[str, ...]
+"""Whether tasks are unique: not, by their whole payload and priority, or by these fields of the payload."""
 
 
 class Options(TypedDict, total=False):
@@ -22,7 +25,8 @@ class Options(TypedDict, total=False):
     timeout: timedelta | float | str | None
     idempotency_key: str
     idempotency_for: timedelta | float | str
-    unique: bool
+    unique: bool | Sequence[str]
+    unique_for: timedelta | float | str | None
     next: Any  # a Step or several; typed Any because steps are built by policy
     trace: str
 
@@ -34,7 +38,8 @@ class Defaults(Struct, frozen=True, gc=False, kw_only=True):
     priority: int = 0
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     timeout: timedelta | None = None
-    unique: bool = False
+    unique: Unique = False
+    unique_for: timedelta | None = None
     secret: tuple[str, ...] = ()
 
 

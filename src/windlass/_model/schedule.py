@@ -6,6 +6,7 @@ from typing import TypedDict
 
 from msgspec import Struct
 
+from .options import Unique
 from .task import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, TaskId
 
 
@@ -65,7 +66,8 @@ class Schedule(Struct, frozen=True, gc=False, kw_only=True):
     priority: int = 0
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     timeout: timedelta | None = None
-    unique: bool = False  # from the type: equal tasks are refused, whatever enqueued them
+    unique: Unique = False  # from the type: equal tasks are refused, whatever enqueued them
+    unique_for: timedelta | None = None
     secret: tuple[str, ...] = ()
     next: bytes | None = None  # the steps that follow its tasks
     paused: bool = False

@@ -16,6 +16,9 @@ TaskId: TypeAlias = str
 TASK_ID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 """The spelling of a task id, as a regular expression: a UUID in lower case."""
 
+RESERVED = "\x1f"
+"""The first character of keys that windlass makes itself: not printable, so that no caller can give one."""
+
 DEFAULT_QUEUE = "default"
 DEFAULT_MAX_ATTEMPTS = 8
 MAX_ATTEMPTS = 10_000  # the most that `max_attempts` may be
@@ -87,6 +90,7 @@ class NewTask(Struct, frozen=True, gc=False, kw_only=True):
     idempotency_digest: str = ""  # of type and payload: the same key must mean the same request
     idempotency_for: timedelta | None = None  # None: the key lives as long as the task's record
     fingerprint: str | None = None  # if set, refused while a task with the same one has not ended
+    unique_for: timedelta | None = None  # how long it is refused at least, counted from the enqueue
     next: bytes | None = None  # the steps that follow, as JSON; see _policy/input/chain.py
     after: tuple[TaskId, ...] = ()  # predecessors: wait until all have completed
     before: tuple[TaskId, ...] = ()  # tasks that, if they wait, wait for this one too; excludes `after`

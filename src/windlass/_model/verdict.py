@@ -13,7 +13,7 @@ from .task import Error, NewTask, Progress
 
 
 class Complete(Struct, frozen=True, gc=False, kw_only=True, tag="complete"):
-    """End as completed, and enqueue the successors atomically with it."""
+    """End as completed, and enqueue the successors in the same step; duplicates end cancelled."""
 
     result: bytes | None = None
     successors: tuple[NewTask, ...] = ()

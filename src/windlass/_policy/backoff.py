@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from .._model.task import DEFAULT_MAX_ATTEMPTS, MAX_ATTEMPTS
 from ..errors import InvalidOption
+from .input.options import checked_number
 from .input.quote import quoted
 
 _MAX_SECONDS = 10 * 365 * 86400.0
@@ -76,3 +77,10 @@ Backoff.EXPONENTIAL, Backoff.QUICK, Backoff.PATIENT, Backoff.ADDITIVE = EXPONENT
 
 Delay: TypeAlias = Callable[[int, float], timedelta]
 """Any backoff: (attempt, draw) -> delay."""
+
+
+def checked_attempts(given: int | None, backoff: Delay) -> int:
+    """Check `max_attempts`; the default is the backoff's, or that of `Backoff` for a custom one."""
+    if given is None:
+        given = getattr(backoff, "max_attempts", DEFAULT_MAX_ATTEMPTS)
+    return checked_number(given, "max_attempts", MAX_ATTEMPTS)

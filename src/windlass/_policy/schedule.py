@@ -13,6 +13,7 @@ from ..errors import InvalidOption
 from .cron import EXAMPLE, parse_cron
 from .input import keys
 from .input.chain import Step, decode_steps, encode_new_steps, encode_steps, with_fresh_ids
+from .input.fingerprint import fingerprint
 from .input.options import checked_name, checked_number, parse_choice, parse_duration
 from .input.quote import quoted
 
@@ -20,8 +21,9 @@ MIN_EVERY = timedelta(seconds=1)
 MAX_AT_MOST = 1_000
 MAX_JITTER = timedelta(days=1)
 KEPT_FOR = timedelta(days=7)
-"""How long a tick's idempotency key lives, whatever happens to its task. If a leader dies after firing a
-tick and before recording it, the next one fires it again: within minutes, or after a restore from backup."""
+"""How long the idempotency key of a tick or trigger lives, whatever happens to its task. If a leader dies
+after firing a tick and before recording it, the next one fires it again: within minutes, or after a restore
+from backup."""
 
 _MAX_NAME = 200  # bytes: the idempotency keys of its ticks contain it
 
@@ -58,6 +60,7 @@ def new_schedule(
         max_attempts=step.max_attempts,
         timeout=step.timeout,
         unique=step.unique,
+        unique_for=step.unique_for,
         secret=step.secret,
         next=encode_new_steps(step.next),
         declared=declared,
@@ -105,13 +108,22 @@ def origin(schedule: Schedule) -> str:
     return f"schedule {schedule.name}"
 
 
-def triggered_task(schedule: Schedule, make_id: Callable[[], TaskId], who: str | None = None) -> NewTask:
-    """Return a task outside the schedule's ticks, due at once; `who` triggered it."""
-    task = _task(schedule, make_id, f"trigger:{schedule.name}:{make_id()}")
+def triggered_task(
+    schedule: Schedule, make_id: Callable[[], TaskId], who: str | None = None, key: str | None = None
+) -> NewTask:
+    """Return a task outside the schedule's ticks, due at once; `who` triggered it.
+
+    Triggered again with the same key, the schedule gets no other task, even if it has changed meanwhile.
+    """
+    named: dict[str, Any] = {}
+    if key is not None:
+        named["idempotency_key"] = keys.reserved_key(f"trigger:{schedule.name}", keys.checked_key(key))
+        named["idempotency_for"] = KEPT_FOR
+    task = _task(schedule, make_id, f"trigger:{schedule.name}:{make_id()}", **named)
     return task if who is None else replace(task, enqueued_by=f"{who}, {task.enqueued_by}")
 
 
-def _task(schedule: Schedule, make_id: Callable[[], TaskId], named: str, **when: Any) -> NewTask:
+def _task(schedule: Schedule, make_id: Callable[[], TaskId], named: str, **fields: Any) -> NewTask:
     task_id = make_id()
     return NewTask(
         id=task_id,
@@ -124,19 +136,20 @@ def _task(schedule: Schedule, make_id: Callable[[], TaskId], named: str, **when:
         max_attempts=schedule.max_attempts,
         timeout=schedule.timeout,
         fingerprint=_fingerprint(schedule),
+        unique_for=schedule.unique_for,
         next=encode_steps(tuple(with_fresh_ids(step, make_id) for step in decode_steps(schedule.next))),
         secret=schedule.secret,
         trace=synthetic_trace(int.from_bytes(sha256(named.encode()).digest()[:16])),
         enqueued_by=origin(schedule),
-        **when,
+        **fields,
     )
 
 
 def _fingerprint(schedule: Schedule) -> str | None:
     """A unique type refuses equal tasks of any origin, which includes those of other ticks."""
-    if schedule.unique:
-        return keys.fingerprint(schedule.type, schedule.payload, schedule.priority, schedule.tenant)
-    return f"schedule:{schedule.name}" if schedule.overlap is Overlap.SKIP else None
+    if schedule.unique is False:
+        return f"schedule:{schedule.name}" if schedule.overlap is Overlap.SKIP else None
+    return fingerprint(schedule.unique, schedule.type, schedule.payload, schedule.priority, schedule.tenant)
 
 
 def _name(name: str) -> str:

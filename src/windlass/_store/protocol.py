@@ -152,8 +152,9 @@ class EnqueueStore(Protocol):
         """Store all tasks of the batch, or none of them.
 
         A task whose id or idempotency key exists already is not stored; the existing task is returned with
-        `created=False`. Raises DuplicateTask if an open task has the same fingerprint, IdempotencyConflict if
-        the key was used for a different task, NotFound for an unknown predecessor.
+        `created=False`. Raises DuplicateTask if an open task has the same fingerprint, or one whose period
+        (`unique_for`) has not passed, ended or not; IdempotencyConflict if the key was used for a different
+        task, NotFound for an unknown predecessor.
         """
 
     def join(self, connection: object) -> Join:

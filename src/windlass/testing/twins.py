@@ -241,7 +241,7 @@ class Twins(RandomSteps):
 
     @rule(
         ending=endings,
-        term=st.sampled_from([None, timedelta(seconds=20)]),
+        terms=st.tuples(*[st.sampled_from([None, timedelta(seconds=5), timedelta(seconds=20)])] * 2),
         wait=st.sampled_from([0, 5, 20]),
         own=st.none() | retentions,
         of_type=st.none() | retentions,
@@ -250,7 +250,7 @@ class Twins(RandomSteps):
     def end_be_pruned_and_come_again(
         self,
         ending: str,
-        term: timedelta | None,
+        terms: tuple[timedelta | None, timedelta | None],
         wait: int,
         own: Retention | None,
         of_type: Retention | None,
@@ -258,17 +258,19 @@ class Twins(RandomSteps):
     ) -> None:
         """Reuse a key and a fingerprint after the task ended, and after its record was pruned."""
         key = f"key-{self.lanes}"
-        lane, (new,), lease = self._start(
-            type=key, idempotency_key=key, idempotency_for=term, fingerprint=key
-        )
+        term, period = terms
+        unique: dict[str, Any] = {"fingerprint": key, "unique_for": period}
+        lane, (new,), lease = self._start(type=key, idempotency_key=key, idempotency_for=term, **unique)
         self.pair.both(lambda store: store.put(QueueSettings(name=lane, retention=own)))
         self.pair.both(lambda store: store.put(DeclaredType(name=key, retention=of_type)))
         self._settle(lease, ending)
         self.pair.clock.advance(wait)
         self.pair.both(lambda store: store.prune(common, EVERY))
-        self._enqueue(self._wish(queue=lane, idempotency_key=key, fingerprint=key))
+        self._enqueue(self._wish(queue=lane, idempotency_key=key, **unique))
+        self._enqueue(self._wish(queue=lane, **unique))
         self._enqueue(self._wish(queue=lane, fingerprint=key))
-        self._apply(Replay(by=OPERATOR), new.id)
+        self._apply(Replay(by=OPERATOR, payload=b"{}", fingerprint=f"{key}-edited"), new.id)
+        self._enqueue(self._wish(queue=lane, fingerprint=f"{key}-edited"))
 
     @rule(
         target=leases,

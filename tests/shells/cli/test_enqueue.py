@@ -108,6 +108,24 @@ def test_a_duplicate_is_refused_and_names_the_existing_task(run: Run) -> None:
     assert first in error["message"]
 
 
+def test_unique_by_a_field_and_for_a_period(run: Run) -> None:
+    options = ("--unique-by", "n", "--unique-for", "1h")
+    first = run("enqueue", "t", '{"n": 1, "note": "a"}', *options).out.strip()
+    run("tasks", "cancel", first, "--yes")
+    second = run("enqueue", "t", '{"n": 1, "note": "b"}', *options, "--json")
+
+    assert second.code == 3
+    error = json.loads(second.err)["error"]
+    assert (error["code"], first in error["message"]) == ("duplicate-task", True)
+    assert run("enqueue", "t", '{"n": 2}', *options).code == 0
+    assert "does not have" in run("enqueue", "t", '{"n": 2}', "--unique-by", "m").err
+    assert "excludes" in run("enqueue", "t", '{"n": 2}', "--unique-by", "n", "--unique").err
+
+
+def test_a_key_that_only_windlass_makes_is_refused(run: Run) -> None:
+    assert "not printable" in run("enqueue", "t", "--key", "\x1fschedule:s:2026-01-01T00:00:00+00:00").err
+
+
 def test_lines_of_stdin_become_tasks_all_or_none(run: Run, stored: Callable[[], int]) -> None:
     good = run("enqueue", "t", "--stdin", "-q", "mail", stdin='{"n": 1}\n\n{"n": 2}\n{"n": 3}')
     bad = run("enqueue", "t", "--stdin", stdin='{"n": 1}\n{"n": NaN}\n')

@@ -68,6 +68,16 @@ def test_the_next_ticks_are_shown_in_the_zone_and_in_utc(run: Run) -> None:
     assert {*rows[0]} == {"name", "at"}
 
 
+def test_a_repeated_trigger_with_a_key_enqueues_one_task(run: Run) -> None:
+    run("schedules", "add", "s", "t", "1h")
+    first = run("schedules", "trigger", "s", "--key", "k", "--json").row
+    again = run("schedules", "trigger", "s", "--key", "k", "--json").row
+
+    assert first == {"id": first["id"], "created": True}
+    assert again == {"id": first["id"], "created": False}
+    assert "the idempotency key was used before" in run("schedules", "trigger", "s", "--key", "k").err
+
+
 def test_a_schedule_is_paused_resumed_triggered_and_removed(run: Run) -> None:
     add(run, "a", "t", "1h", '{"x": 1}')
 

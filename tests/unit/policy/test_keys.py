@@ -8,7 +8,6 @@ from windlass._policy.input.keys import (
     MAX_KEY_BYTES,
     checked_key,
     external_key,
-    fingerprint,
     request_digest,
 )
 from windlass.errors import InvalidOption
@@ -63,24 +62,10 @@ def test_a_different_type_or_payload_is_a_different_request() -> None:
     assert len(digests) == 3
 
 
-def test_a_fingerprint_is_of_type_payload_priority_and_tenant() -> None:
-    same = fingerprint("a", b'{"x":1,"y":2}', 0, "t")
-    different = [
-        fingerprint("b", b'{"x":1,"y":2}', 0, "t"),
-        fingerprint("a", b'{"x":1,"y":3}', 0, "t"),
-        fingerprint("a", b'{"x":1,"y":2}', 1, "t"),
-        fingerprint("a", b'{"x":1,"y":2}', 0, "u"),
-    ]
-
-    assert fingerprint("a", b'{"y":2,"x":1}', 0, "t") == same
-    assert len({same, *different}) == 5
-
-
 @given(words, words, words, words)
-def test_no_two_ways_of_cutting_a_text_have_the_same_fingerprint(a: str, b: str, c: str, d: str) -> None:
+def test_no_two_ways_of_cutting_a_text_have_the_same_external_key(a: str, b: str, c: str, d: str) -> None:
     assume((a, b) != (c, d))
 
-    assert fingerprint(a, b"{}", 1, b) != fingerprint(c, b"{}", 1, d)
     assert external_key(a, b) != external_key(c, d)
 
 

@@ -12,6 +12,7 @@ from windlass._model.options import Defaults
 from windlass._model.task import NewTask
 from windlass._policy.input import keys
 from windlass._policy.input.chain import Step, decode_steps
+from windlass._policy.input.fingerprint import fingerprint
 from windlass._policy.input.new_task import (
     Origin,
     check_first_options,
@@ -88,13 +89,16 @@ def test_an_idempotency_key_comes_with_what_it_stands_for() -> None:
 
 
 def test_a_unique_task_has_a_fingerprint_and_another_has_none() -> None:
-    fingerprint = keys.fingerprint("mail.send", b'{"to":1}', 0, "")
+    found = fingerprint(True, "mail.send", b'{"to":1}', 0, "")
 
     assert task().fingerprint is None
-    assert task(unique=True).fingerprint == fingerprint
+    assert task(unique=True).fingerprint == found
     declared = replace(step(), unique=True)
-    assert new_task(declared, {}, ORIGIN).fingerprint == fingerprint
+    assert new_task(declared, {}, ORIGIN).fingerprint == found
     assert new_task(declared, {"unique": False}, ORIGIN).fingerprint is None
+    assert task(unique_for="1h").fingerprint == found
+    assert task(unique_for="1h").unique_for == timedelta(hours=1)
+    assert task(unique=("to",)).fingerprint == fingerprint(("to",), "mail.send", b'{"to":1}', 0, "")
 
 
 def test_what_belongs_to_a_step_is_not_said_when_it_is_enqueued() -> None:
@@ -169,7 +173,7 @@ def test_a_later_step_takes_the_result_where_it_is_told() -> None:
     assert later_step(step(), {}, "before") == replace(step(), result_into="before")
 
 
-@pytest.mark.parametrize("option", ["run_at", "idempotency_key", "idempotency_for", "unique", "trace"])
+@pytest.mark.parametrize("option", ["run_at", "idempotency_key", "idempotency_for", "trace"])
 def test_what_only_a_first_task_may_ask_for_is_refused_in_a_later_step(option: str) -> None:
     with pytest.raises(InvalidOption, match=f"{option} is only for the first task of a chain"):
         later_step(step(), {option: None}, None)
@@ -209,7 +213,7 @@ def test_the_last_of_a_group_has_the_tenant_that_the_others_share(
     *_, last = group(members, replace(LAST, tenant=own, unique=True), built)
 
     assert last.tenant == expected
-    assert last.fingerprint == keys.fingerprint(LAST.type, b"{}", 0, expected)
+    assert last.fingerprint == fingerprint(True, LAST.type, b"{}", 0, expected)
 
 
 LAST = Step(id="z", type="last", payload=Raw(b"{}"))

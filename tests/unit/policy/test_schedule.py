@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from windlass._model.schedule import Missed, Overlap, Schedule
 from windlass._policy.input.chain import Step, all_ids, decode_steps
-from windlass._policy.input.keys import MAX_KEY_BYTES, checked_key, fingerprint
+from windlass._policy.input.fingerprint import fingerprint
+from windlass._policy.input.keys import MAX_KEY_BYTES, checked_key
 from windlass._policy.schedule import KEPT_FOR, new_schedule, rule_text, same_rule, tick_task, triggered_task
 from windlass.errors import InvalidOption
 
@@ -129,7 +130,9 @@ def test_tasks_that_must_not_overlap_share_a_fingerprint() -> None:
     unique = made(step=replace(STEP, unique=True))
 
     assert tick_task(skipping, NOON, numbered()).fingerprint == "schedule:report"
-    assert tick_task(unique, NOON, numbered()).fingerprint == fingerprint("report", b'{"day":1}', 0, "acme")
+    assert tick_task(unique, NOON, numbered()).fingerprint == fingerprint(
+        True, "report", b'{"day":1}', 0, "acme"
+    )
     assert triggered_task(skipping, numbered()).fingerprint == "schedule:report"
 
 

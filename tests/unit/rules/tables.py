@@ -88,8 +88,7 @@ class Tables:
             self.tasks[new.id] = running(
                 id=new.id, state=state, attempt=0, fence=0, after=new.after, fingerprint=new.fingerprint
             )
-            if new.idempotency_key is not None:
-                self.keys[new.tenant, new.idempotency_key] = questions.Key(new.id, new.idempotency_digest)
+        self.keys |= {key.name: questions.Key(key.task_id, key.digest) for key in asked.keys}
         self.dependencies += asked.dependencies
 
     def drop(self, asked: questions.DropDependencies) -> None:
@@ -122,9 +121,7 @@ _ANSWERS: dict[type, Callable[[Tables, Any], Any]] = {
     questions.Dependents: lambda tables, asked: [s for p, s in tables.dependencies if p in asked.ids],
     questions.StillWaiting: Tables.still_waiting,
     questions.TakenKeys: lambda tables, asked: {
-        (new.tenant, new.idempotency_key): tables.keys[new.tenant, new.idempotency_key]
-        for new in asked.tasks
-        if (new.tenant, new.idempotency_key) in tables.keys
+        one.name: tables.keys[one.name] for one in asked.keys if one.name in tables.keys
     },
     questions.TakenFingerprints: _fingerprints,
     questions.InsertTasks: Tables.insert,

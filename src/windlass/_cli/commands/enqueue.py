@@ -56,6 +56,13 @@ task_options = stacked(
     "--key-for", "idempotency_for", type=duration, help="Keep the idempotency key at least this long"
 )
 @click.option("--unique/--not-unique", default=None, help="Refuse the task while an equal one has not ended")
+@click.option(
+    "--unique-by",
+    metavar="FIELD",
+    multiple=True,
+    help="Like --unique, by this field of the payload; may be repeated  [default: all fields]",
+)
+@click.option("--unique-for", type=duration, help="Like --unique, and for this long after the first enqueue")
 @click.option("--trace", metavar="TRACEPARENT", help="W3C traceparent to continue")
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read a payload per line; enqueue all or none")
 @click.option("--wait", is_flag=True, help="Wait until the task has ended and print its result")
@@ -73,6 +80,7 @@ def enqueue(
     wait: bool,
     wait_at_most: timedelta | None,
     reveal: bool,
+    unique_by: tuple[str, ...],
     **given: Any,
 ) -> None:
     """Enqueue a task of TYPE and print its id.
@@ -82,6 +90,10 @@ def enqueue(
     an app has published it.
     """
     options = cast("Options", {name: value for name, value in given.items() if value is not None})
+    if unique_by:
+        if "unique" in options:
+            raise InvalidOption("--unique-by excludes --unique and --not-unique")
+        options["unique"] = unique_by
     waits = wait or wait_at_most is not None
     if from_stdin and (payload is not None or waits or "idempotency_key" in options):
         raise InvalidOption("--stdin excludes a payload argument, --key and --wait")

@@ -135,15 +135,18 @@ async def resume(cli: Cli, name: str) -> Document:
 
 @schedules.command("trigger")
 @click.argument("name")
+@click.option("--key", metavar="KEY", help="Idempotency key: a repeat within 7 days returns the first task")
 @who_option
 @on_store
-async def trigger(cli: Cli, name: str) -> None:
+async def trigger(cli: Cli, name: str, key: str | None) -> None:
     """Enqueue the task of a schedule now and print its id.
 
     The ticks of the schedule are not affected.
     """
-    task_id = await cli.operator.schedules.trigger(name)
-    cli.output.say(task_id, {"id": task_id})
+    enqueued = await cli.operator.schedules.trigger_once(name, key)
+    cli.output.say(enqueued.id, {"id": enqueued.id, "created": enqueued.created})
+    if not enqueued.created:
+        cli.output.note("no task was created: the idempotency key was used before")
 
 
 @name_command(schedules, "remove", "removed")

@@ -10,7 +10,7 @@ from ..._model.alert import Alert
 from ..._model.key import ApiKey, Scope
 from ..._model.limit import Limit, Usage
 from ..._model.schedule import Schedule, ScheduleOptions
-from ..._model.task import TaskId
+from ..._model.task import Enqueued, TaskId
 from ..._policy.alerts import AlertOptions
 from ..._policy.order.limit_options import LimitOptions
 from ..._webhook import WebhookResponse
@@ -171,12 +171,19 @@ class SyncSchedules(Twin[Schedules]):
         """Resume a paused schedule with its next tick; raises NotFound if there is none."""
         self._loop.run(self._inner.resume(name))
 
-    def trigger(self, name: str) -> TaskId:
+    def trigger(self, name: str, *, idempotency_key: str | None = None) -> TaskId:
         """Enqueue a schedule's task now and return its id. Works while it is paused; its ticks do not change.
+
+        `idempotency_key`: a repeat within 7 days returns the id of the first task and enqueues none. Keys of
+        triggers are separate for each schedule, and from those of tasks.
 
         Raises NotFound if there is none, DuplicateTask if its tasks must not overlap and one has not ended.
         """
-        return self._loop.run(self._inner.trigger(name))
+        return self._loop.run(self._inner.trigger(name, idempotency_key=idempotency_key))
+
+    def trigger_once(self, name: str, idempotency_key: str | None = None) -> Enqueued:
+        """Do the same; the answer also says whether a task was created."""
+        return self._loop.run(self._inner.trigger_once(name, idempotency_key))
 
     def remove(self, name: str) -> None:
         """Remove a schedule; tasks that it has enqueued stay. Raises NotFound if there is none."""

@@ -13,6 +13,7 @@ from ..._model.schedule import Missed, Overlap, ScheduleOptions
 from ..._policy.schedule import MAX_AT_MOST, MAX_JITTER
 from ..input_fields import Attempts, Name, Payload, Priority, Why, given_fields
 from ..operation import AnyRequest, ApiRequest, ApiResponse, NoQuery, Operations
+from ..task_input import request_key
 from .tasks import ReasonQuery
 
 schedules = Operations("schedules")
@@ -116,9 +117,17 @@ async def resume_schedule(request: ApiRequest[ReasonQuery, None]) -> ScheduleDoc
     Scope.OPERATE,
     status=201,
     statuses=(409,),
-    response_headers=("Location",),
+    request_headers=("Idempotency-Key",),
+    response_headers=("Location", "Idempotency-Replayed"),
 )
 async def trigger_schedule(request: AnyRequest) -> ApiResponse[TriggeredTask]:
-    """Enqueue the task of a schedule now. Its ticks are not affected; `enqueued_by` names the key."""
-    task_id = await request.operator().schedules.trigger(request.path("name"))
-    return ApiResponse(value=TriggeredTask(id=task_id), headers=request.location(task_id))
+    """Enqueue the task of a schedule now. Its ticks are not affected; `enqueued_by` names the key.
+
+    With the header `Idempotency-Key` a repeat within 7 days gets the same response and enqueues nothing.
+    """
+    operator = request.operator().schedules
+    enqueued = await operator.trigger_once(request.path("name"), request_key(request.http))
+    headers = request.location(enqueued.id)
+    if not enqueued.created:
+        headers |= {"Idempotency-Replayed": "true"}
+    return ApiResponse(value=TriggeredTask(id=enqueued.id), headers=headers)

@@ -27,6 +27,7 @@ from ..._model.verdict import Complete
 from ..._policy import api_key
 from ..._policy.input import keys
 from ..._policy.input.chain import Step, check_number, check_size, decode_steps
+from ..._policy.input.fingerprint import is_fingerprint
 from ..._policy.input.payload import MAX_DEPTH
 from ..._policy.input.quote import quoted
 from ..._policy.order.priority import parse_priority
@@ -152,7 +153,7 @@ def _check_names(message: Any) -> None:
     for task in new:
         if task.idempotency_key is not None:
             keys.checked_key(task.idempotency_key)
-        if task.fingerprint is not None and not keys.is_fingerprint(task.fingerprint):
+        if task.fingerprint is not None and not is_fingerprint(task.fingerprint):
             raise InvalidOption(f"{quoted(task.fingerprint)} is not a fingerprint; leave it out")
 
 

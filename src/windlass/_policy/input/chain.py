@@ -13,8 +13,10 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from ..._model.options import Unique
 from ..._model.task import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, NewTask, Task, TaskId
 from ...errors import InvalidOption
+from .fingerprint import fingerprint
 from .redact import inherited
 
 MAX_LEVELS = 200
@@ -45,7 +47,8 @@ class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout: timedelta | None = None
     result_into: str | None = None
     secret: tuple[str, ...] = ()
-    unique: bool = False  # only applied to the first step of a request
+    unique: Unique = False
+    unique_for: timedelta | None = None
     before: tuple[TaskId, ...] = ()  # the end of the group that its chain is in
     next: tuple["Step", ...] = ()
 
@@ -171,19 +174,23 @@ def check_size(data: bytes) -> None:
 
 
 def _task(step: Step, predecessor: Task, result: bytes | None) -> NewTask:
-    payload = bytes(step.payload)
+    payload, tenant = bytes(step.payload), tenant_of(step, predecessor.tenant)
+    if step.result_into:
+        payload = with_result(payload, step.result_into, result)
     return NewTask(
         id=step.id,
         type=step.type,
-        payload=with_result(payload, step.result_into, result) if step.result_into else payload,
+        payload=payload,
         root=predecessor.root,
         queue=step.queue,
-        tenant=tenant_of(step, predecessor.tenant),
+        tenant=tenant,
         priority=step.priority,
         delay=step.delay,
         max_attempts=step.max_attempts,
         timeout=step.timeout,
         before=step.before,
+        fingerprint=fingerprint(step.unique, step.type, payload, step.priority, tenant),
+        unique_for=step.unique_for,
         secret=inherited(step.secret, predecessor.secret, step.result_into),
         next=encode_steps(step.next),
         trace=predecessor.trace,

@@ -1,18 +1,13 @@
 """Keys and digests for idempotency, deduplication and exactly-once effects."""
 
-import re
 from hashlib import sha256
 
+from ..._model.task import RESERVED
 from ...errors import InvalidOption
 from .payload import canonical
 from .quote import quoted
 
 MAX_KEY_BYTES = 255
-
-RESERVED = "\x1f"
-"""The first character of keys that windlass makes itself: not printable, so that no caller can give one."""
-
-_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 def checked_key(key: str, what: str = "idempotency key") -> str:
@@ -31,29 +26,20 @@ def reserved_key(*parts: str) -> str:
     return RESERVED + RESERVED.join(parts)
 
 
-def is_fingerprint(text: str) -> bool:
-    """Whether `fingerprint` can return this text."""
-    return _DIGEST.fullmatch(text) is not None
-
-
 def request_digest(type_name: str, payload: bytes) -> str:
     """Hash what an idempotency key stands for: the same key must come with the same type and payload."""
-    return _digest(type_name.encode(), canonical(payload))
-
-
-def fingerprint(type_name: str, payload: bytes, priority: int, tenant: str) -> str:
-    """Hash what makes unique tasks equal: type, payload, priority and tenant."""
-    return _digest(type_name.encode(), canonical(payload), str(priority).encode(), tenant.encode())
+    return digest(type_name.encode(), canonical(payload))
 
 
 def external_key(task_id: str, name: str = "") -> str:
     """Return an idempotency key for an external API: constant over a task's attempts, one for each name."""
-    return _digest(b"windlass", task_id.encode(), name.encode())[:40]
+    return digest(b"windlass", task_id.encode(), name.encode())[:40]
 
 
-def _digest(*parts: bytes) -> str:
-    digest = sha256()
+def digest(*parts: bytes) -> str:
+    """Hash texts so that no other way to divide them has the same hash."""
+    found = sha256()
     for part in parts:
-        digest.update(len(part).to_bytes(8, "big"))
-        digest.update(part)
-    return digest.hexdigest()
+        found.update(len(part).to_bytes(8, "big"))
+        found.update(part)
+    return found.hexdigest()

@@ -7,12 +7,13 @@ from typing import Any
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from ..._model.options import Defaults, Options
+from ..._model.options import Defaults, Options, Unique
 from ..._model.task import MAX_ATTEMPTS, NewTask, TaskId
 from ...errors import InvalidOption
 from ..order.priority import parse_priority
 from . import keys
 from .chain import Step, all_secret, awaited_by, decode_steps, encode_new_steps
+from .fingerprint import check_fields, field_names, fingerprint, unique_options
 from .options import checked_instant, checked_name, checked_number, parse_duration
 from .quote import quoted, suggestion
 from .redact import inherited
@@ -20,7 +21,8 @@ from .trace import checked_trace
 
 NOW = "now"
 _NAMES = tuple(Options.__annotations__)
-_FOR_FIRST = ("run_at", "idempotency_key", "idempotency_for", "unique", "trace")
+_FOR_FIRST = ("run_at", "idempotency_key", "idempotency_for", "trace")
+_AT_ENQUEUE = (*_FOR_FIRST, "unique", "unique_for")
 
 
 class Origin(Struct, frozen=True, kw_only=True):
@@ -42,7 +44,7 @@ def check_first_options(options: Mapping[str, object]) -> None:
     """Raise InvalidOption for options that must be set when a step is made, not when it is enqueued."""
     check_options(options)
     for given in options:
-        if given not in _FOR_FIRST:
+        if given not in _AT_ENQUEUE:
             raise InvalidOption(f"{given} must be set on the step: .using({given}=…).step(…)")
 
 
@@ -54,7 +56,8 @@ def new_task(step: Step, options: Options, origin: Origin) -> NewTask:
     if "run_at" in options and step.delay is not None:
         raise InvalidOption("run_at and delay exclude each other; pass one of them")
     payload = bytes(step.payload)
-    is_unique = options.get("unique", step.unique)
+    unique, unique_for = unique_options(options, step.unique, step.unique_for)
+    _check_unique_fields(options, unique, payload, step.result_into)
     return NewTask(
         id=step.id,
         type=step.type,
@@ -70,7 +73,8 @@ def new_task(step: Step, options: Options, origin: Origin) -> NewTask:
         idempotency_key=None if key is None else keys.checked_key(key),
         idempotency_digest="" if key is None else keys.request_digest(step.type, payload),
         idempotency_for=_optional(options.get("idempotency_for"), "idempotency_for"),
-        fingerprint=keys.fingerprint(step.type, payload, step.priority, step.tenant) if is_unique else None,
+        fingerprint=fingerprint(unique, step.type, payload, step.priority, step.tenant),
+        unique_for=unique_for,
         next=encode_new_steps(step.next),
         result_into=step.result_into,
         secret=step.secret,
@@ -86,13 +90,19 @@ def new_step(
     options: Options,
     *,
     id: TaskId,
+    result_into: str | None = None,
 ) -> Step:
-    """Return a step from the defaults of its type and a caller's options."""
+    """Return a step from the defaults of its type and a caller's options.
+
+    `result_into` names the field of the payload that the result of the task before it becomes.
+    """
     check_options(options)
     queue = checked_name(options.get("queue", defaults.queue), "queue")
     tenant = options.get("tenant", "")
     priority = parse_priority(options.get("priority", defaults.priority))
     attempts = options.get("max_attempts", defaults.max_attempts)
+    unique, unique_for = unique_options(options, defaults.unique, defaults.unique_for)
+    _check_unique_fields(options, unique, payload, result_into)
     return Step(
         id=id,
         type=checked_name(type_name, "task type"),
@@ -104,7 +114,8 @@ def new_step(
         max_attempts=checked_number(attempts, "max_attempts", MAX_ATTEMPTS),
         timeout=checked_timeout(options.get("timeout", defaults.timeout)),
         secret=defaults.secret,
-        unique=defaults.unique,
+        unique=unique,
+        unique_for=unique_for,
         next=checked_steps(options.get("next")),
     )
 
@@ -175,3 +186,9 @@ def _run_at(value: datetime | str) -> datetime | None:
 
 def _optional(value: timedelta | float | str | None, what: str) -> timedelta | None:
     return None if value is None else parse_duration(value, what)
+
+
+def _check_unique_fields(options: Options, unique: Unique, payload: bytes, result_into: str | None) -> None:
+    """Raise InvalidOption if the caller names a field that the payload does not have: a typing error."""
+    if "unique" in options and isinstance(unique, tuple):
+        check_fields(unique, {*field_names(payload), result_into or ""}, "the payload")

@@ -36,8 +36,8 @@ def _apply(tables: Tables, action: Action, task: Task, now: datetime) -> bool:
                 return False
             tables.cancel_pending(task, now, cancellation.expired(task))
             return True
-        case Replay(payload=payload):
-            return tables.replay(task, payload, now)
+        case Replay():
+            return tables.replay(task, action, now)
         case Discard(by=by):
             if task.state is not State.DEAD:
                 return False

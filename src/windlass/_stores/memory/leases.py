@@ -18,6 +18,7 @@ from ..rules.admission import check_due
 from ..rules.cancellation import while_running
 from ..rules.claim_planner import ClaimPlanner, ClaimRules, Rotation
 from ..rules.questions import play
+from .admission import admit_successors
 from .ready import Answers, subject_of
 from .tables import Tables
 
@@ -78,14 +79,31 @@ def leased(tables: Tables, lease: Lease) -> Task | None:
     return task if task is not None and task.state is State.RUNNING and task.fence == lease.fence else None
 
 
-def check_successors(tables: Tables, batch: Sequence[Settlement], now: datetime) -> None:
-    """Raise InvalidOption if a successor is due out of bounds, before any verdict of the batch is applied."""
+def settle(tables: Tables, batch: Sequence[Settlement], now: datetime) -> tuple[Receipt, ...]:
+    """Apply each verdict whose lease still holds, then enqueue the successors; return a receipt for each.
+
+    Raises InvalidOption if a successor is due out of bounds, before anything is changed.
+    """
     for settlement in batch:
         if isinstance(settlement.verdict, Complete) and leased(tables, settlement.lease) is not None:
             check_due(settlement.verdict.successors, now)
+    receipts = tuple([_settle_one(tables, settlement, now) for settlement in batch])
+    successors = [
+        new
+        for settlement, receipt in zip(batch, receipts, strict=True)
+        if receipt is Receipt.APPLIED and isinstance(settlement.verdict, Complete)
+        for new in settlement.verdict.successors
+    ]
+    if successors:  # First, as a task that waits may wait for them too.
+        admit_successors(tables, successors, now)
+        tables.wake(new.id for new in successors)
+    for settlement, receipt in zip(batch, receipts, strict=True):
+        if receipt is Receipt.APPLIED and isinstance(settlement.verdict, Complete):
+            tables.wake(tables.unblock(settlement.lease.task_id, now))
+    return receipts
 
 
-def settle_one(tables: Tables, settlement: Settlement, now: datetime) -> Receipt:
+def _settle_one(tables: Tables, settlement: Settlement, now: datetime) -> Receipt:
     """Apply a verdict if its lease still holds; otherwise change nothing."""
     task = tables.tasks.get(settlement.lease.task_id)
     # A deleted task had ended, and only the lease holder can end a running one: this is a repeat.
@@ -135,12 +153,8 @@ def _apply(tables: Tables, task: Task, settlement: Settlement, now: datetime) ->
     verdict = settlement.verdict
     end = {"session": None, "finished_at": now, "duration": settlement.duration}
     match verdict:
-        case Complete(result=result, successors=successors):
+        case Complete(result=result):
             tables.move(task, Verb.COMPLETE, State.COMPLETED, result=result, error=None, **end)
-            if successors:  # First, as a task that waits may wait for them too.
-                tables.admit(successors, now)
-            freed = tables.unblock(task.id, now)
-            tables.wake([*freed, *(new.id for new in successors)])
         case Postpone(error=error) | Cancel(error=error) if task.cancel_requested:
             why = while_running(task)
             tables.step(task, Verb.CANCEL, State.CANCELLED, error=error or why.error, **end)

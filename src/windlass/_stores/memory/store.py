@@ -41,7 +41,8 @@ from ..rules.audit import audited_prune, audited_put, audited_removal
 from ..rules.claim_planner import Rotation
 from ..rules.retention import RetentionRules
 from .actions import act, finished_before, matches
-from .leases import check_successors, grant, leased, release_unacknowledged_claims, settle_one, usages
+from .admission import admit
+from .leases import grant, leased, release_unacknowledged_claims, settle, usages
 from .tables import Tables
 
 R = TypeVar("R", bound=Record)
@@ -86,7 +87,7 @@ class MemoryStore:
     def admit(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
         """Enqueue, in any thread and without an event loop."""
         with self._locked() as (tables, now):
-            enqueued = tables.admit(batch, now)
+            enqueued = admit(tables, batch, now)
             tables.wake(new.id for new in batch)
         return enqueued
 
@@ -103,8 +104,7 @@ class MemoryStore:
 
     async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
         with self._locked() as (tables, now):
-            check_successors(tables, batch, now)
-            receipts = tuple([settle_one(tables, settlement, now) for settlement in batch])
+            receipts = settle(tables, batch, now)
             if batch and tables.limits:
                 tables.wake_queue(None)  # Tasks that a limit held back may start now, in any queue.
             steps = tuple(tables.steps)

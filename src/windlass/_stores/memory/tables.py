@@ -1,7 +1,7 @@
 """The tables of a memory store, their indexes, and the transitions of a task."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from heapq import heappop, heappush
 
@@ -9,18 +9,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..._model.attempt import Attempt
+from ..._model.filter import Replay
 from ..._model.limit import Limit
 from ..._model.options import DeclaredType
 from ..._model.queue import QueueSettings
 from ..._model.record import KINDS, Audit, Session, StoredRecord
 from ..._model.state import ENDED, REPLAYABLE, State, Verb, targets
 from ..._model.step import Step, step_of
-from ..._model.task import Enqueued, NewTask, Task, TaskId, expiry_of
+from ..._model.task import NewTask, Task, TaskId, expiry_of
 from ..._policy.order.limits import PermitUsage, changes_refill, key_range, tokens_at
 from ..._policy.order.rank import boost
 from ..._store.protocol import Wake
-from ..rules import cancellation, refusals
-from ..rules.admission import check_due
+from ..rules import cancellation
 from ..rules.cancellation import Cancellation
 from .ready import Bucket, Ready
 
@@ -110,36 +110,7 @@ class Tables:
 
     # -- enqueue -------------------------------------------------------------------------------------
 
-    def admit(self, batch: Sequence[NewTask], now: datetime) -> list[Enqueued]:
-        """Insert all of the batch or none of it: first every check, then every write."""
-        check_due(batch, now)
-        answers: list[Enqueued] = []
-        new: dict[TaskId, NewTask] = {}
-        keys: dict[tuple[str, str], Key] = {}
-        standing: dict[str, TaskId] = {}
-        for task in batch:
-            existing = self._existing(task, now, new, keys)
-            if existing is None:
-                if task.fingerprint is not None:
-                    if other := standing.get(task.fingerprint) or self.standing.get(task.fingerprint):
-                        raise refusals.duplicate(task, other)
-                    standing[task.fingerprint] = task.id
-                for predecessor in task.after:
-                    if predecessor not in self.tasks and predecessor not in new:
-                        raise refusals.no_predecessor(task, predecessor)
-                new[task.id] = task
-                if task.idempotency_key is not None:
-                    until = None if task.idempotency_for is None else now + task.idempotency_for
-                    keys[task.tenant, task.idempotency_key] = Key(task.id, task.idempotency_digest, until)
-            answers.append(Enqueued(id=existing or task.id, created=existing is None))
-        self.keys.update(keys)
-        self._join_predecessors(new.values())
-        doomed = {task.id: why for task in new.values() if (why := self._insert(task, now)) is not None}
-        if not doomed:
-            return answers
-        return [replace(one, cancelled=doomed.get(one.id)) if one.created else one for one in answers]
-
-    def _join_predecessors(self, new: Iterable[NewTask]) -> None:
+    def join_predecessors(self, new: Iterable[NewTask]) -> None:
         """Let tasks that wait already wait for those of these, too, that are enqueued `before` them."""
         for task in new:
             for waiting in task.before:
@@ -148,40 +119,20 @@ class Tables:
                     self.predecessors[waiting].add(task.id)
                     self.joined.setdefault(waiting, []).append(task.id)
 
-    def _existing(
-        self, task: NewTask, now: datetime, new: dict[TaskId, NewTask], keys: dict[tuple[str, str], Key]
-    ) -> TaskId | None:
-        if task.id in self.tasks or task.id in new:
-            return task.id
-        if task.idempotency_key is None:
-            return None
-        name = (task.tenant, task.idempotency_key)
-        key = keys.get(name) or self.keys.get(name)
-        if key is None or (key.until is not None and key.until <= now):
-            return None
-        if key.digest != task.idempotency_digest:
-            raise refusals.key_taken(task, key.task_id)
-        return key.task_id
-
-    def _insert(self, new: NewTask, now: datetime) -> str | None:
-        """Insert a task; return the reason if it was cancelled at once."""
+    def insert(self, new: NewTask, now: datetime) -> Task:
+        """Insert a task that was admitted, and return it."""
         run_at = new.run_at or (now if new.delay is None else now + new.delay)
         pending = [p for p in dict.fromkeys(new.after) if self.tasks[p].state is not State.COMPLETED]
         for predecessor in pending:
             self.successors.setdefault(predecessor, []).append(new.id)
         if pending:
             self.predecessors[new.id] = set(pending)
-        cancelled = [p for p in pending if self.tasks[p].state is State.CANCELLED]
         state = State.WAITING if pending else State.SCHEDULED if run_at > now else State.READY
         given = {name: getattr(new, name) for name in _GIVEN}
         given["boost"] = boost(new.priority, self.queues.get(new.queue))
         given["run_at"], given["created_at"], given["expires_at"] = run_at, now, expiry_of(new, run_at)
         self.keep(Task(**given, state=state, attempt=0, fence=0))
-        if not cancelled:
-            return None
-        why = cancellation.too_late(cancelled[0])
-        self.cancel_pending(self.tasks[new.id], now, why)
-        return why.message
+        return self.tasks[new.id]
 
     # -- order ---------------------------------------------------------------------------------------
 
@@ -288,14 +239,15 @@ class Tables:
             if task is not None and task.state is State.WAITING:
                 self.cancel_pending(task, now, why.of_successor(predecessor))
 
-    def cancel_pending(self, task: Task, now: datetime, why: Cancellation) -> None:
-        """Cancel a task that has not started, and its successors."""
-        self.step(task, Verb.CANCEL, State.CANCELLED, finished_at=now, **why.fields)
+    def cancel_pending(self, task: Task, now: datetime, why: Cancellation, **fields: object) -> None:
+        """Cancel a task that has not started, change these fields of it, and cancel its successors."""
+        self.step(task, Verb.CANCEL, State.CANCELLED, finished_at=now, **why.fields, **fields)
         self.abandon(task.id, now, why)
 
-    def replay(self, task: Task, payload: bytes | None, now: datetime) -> bool:
+    def replay(self, task: Task, action: Replay, now: datetime) -> bool:
         """Replay a dead or cancelled task with all its attempts left; return False if that is not allowed."""
-        if task.state not in REPLAYABLE or task.fingerprint in self.standing:
+        fingerprint = action.fingerprint_of(task)
+        if task.state not in REPLAYABLE or fingerprint in self.standing:
             return False
         self.step(
             task,
@@ -303,7 +255,8 @@ class Tables:
             State.READY,
             attempt=0,
             run_at=now,
-            payload=task.payload if payload is None else payload,
+            payload=task.payload if action.payload is None else action.payload,
+            fingerprint=fingerprint,
             finished_at=None,
             cancel_requested=False,
             progress=None,

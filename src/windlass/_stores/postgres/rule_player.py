@@ -1,7 +1,7 @@
 """The common rules on Postgres: each question becomes statements of the script that is played."""
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar, assert_never
 
@@ -69,8 +69,8 @@ def _answer(
         case questions.StillWaiting(ids):
             yield from unit.flush()
             return {row[0] for row in (yield from fetch("still_waiting", ids))}
-        case questions.TakenKeys(tasks):
-            return (yield from _take_keys(unit.now, tasks))
+        case questions.TakenKeys(keys):
+            return (yield from _take_keys(unit.now, keys))
         case questions.TakenFingerprints(fingerprints):
             # Other transactions that ask for one of these wait until this one has ended.
             yield from fetch("lock_fingerprints", fingerprints)
@@ -102,11 +102,11 @@ def _write(env: Environment, write: questions.Write) -> Script[None]:
 # -- questions ---------------------------------------------------------------------------------------
 
 
-def _take_keys(now: datetime, tasks: Sequence[NewTask]) -> Script[Mapping[tuple[str, str], questions.Key]]:
+def _take_keys(
+    now: datetime, keys: Sequence[questions.NewKey]
+) -> Script[Mapping[tuple[str, str], questions.Key]]:
     """Insert the keys that are free, and read the tasks that the others belong to."""
-    rows = [
-        (new.tenant, new.idempotency_key, new.id, new.idempotency_digest, _until(new, now)) for new in tasks
-    ]
+    rows = [(*key.name, key.task_id, key.digest, key.until(now)) for key in keys]
     columns = columns_of(rows, 5)
     inserted = {(row[0], row[1]) for row in (yield from fetch("take_keys", now, *columns))}
     return {
@@ -114,15 +114,6 @@ def _take_keys(now: datetime, tasks: Sequence[NewTask]) -> Script[Mapping[tuple[
         for tenant, key, task_id, digest in (yield from fetch("key_owners", *columns[:2]))
         if (tenant, key) not in inserted
     }
-
-
-def _until(new: NewTask, now: datetime) -> datetime | None:
-    if new.idempotency_for is None:
-        return None
-    try:
-        return now + new.idempotency_for
-    except OverflowError:
-        return datetime.max.replace(tzinfo=UTC)
 
 
 # -- writes ------------------------------------------------------------------------------------------

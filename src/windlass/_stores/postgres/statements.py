@@ -39,8 +39,10 @@ _COLUMNS = {
     ),
     "fixed_columns": ", ".join((*FIXED_COLUMNS, "once")),
     "fixed_columns_of_t": _of("t", (*FIXED_COLUMNS, "once")),
+    "ended_columns": _of("t", (*FIXED_COLUMNS, "once")).replace("t.fingerprint", "g.fingerprint"),
     "fixed_columns_of_done": _of("done", (*FIXED_COLUMNS, "once")),
-    "fixed_columns_of_r": _of("r", (*FIXED_COLUMNS, "once")),
+    # Its old fingerprint may be taken: update_tasks.sql writes the one that it has now.
+    "revived_columns": _of("r", (*FIXED_COLUMNS, "once")).replace("r.fingerprint", "NULL"),
 }
 
 # -- statements --------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from .queue_layout import QueueLayout
 from .rows import HISTORY, Row, columns_of, error_columns, ids_of, read_task
 from .script import Script, fetch, value
 
-_KEEP_COLUMNS, _END_COLUMNS = 22, 16
+_KEEP_COLUMNS, _END_COLUMNS = 23, 17
 
 
 class UnitOfWork:
@@ -115,7 +115,7 @@ class UnitOfWork:
         return (
             task.id, task.state.value, task.fence, task.attempt, task.run_at, task.finished_at, task.duration,
             self._outcomes.get(task.id), task.result, task.cancel_requested, *error_columns(task.error),
-            task.worker, task.cancelled_by, task.cancel_reason,
+            task.worker, task.cancelled_by, task.cancel_reason, task.fingerprint,
         )  # fmt: skip
 
     def wake(self) -> Script[None]:
@@ -141,5 +141,5 @@ def _kept_row(task: Task) -> Row:
         task.id, task.payload, task.state.value, task.attempt, task.fence, task.run_at, task.finished_at,
         task.session, task.duration, task.cancel_requested, *progress, *error_columns(task.error),
         task.worker, task.boost, task.rank, task.unhandled_since, task.expires_at, task.cancelled_by,
-        task.cancel_reason,
+        task.cancel_reason, task.fingerprint,
     )  # fmt: skip

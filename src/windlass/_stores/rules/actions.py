@@ -67,8 +67,8 @@ def _apply(changes: Changes, action: Action, task: Task, taken: set[str]) -> Rul
                 return False
             yield from cancel_pending(changes, task, cancellation.expired(task))
             return True
-        case Replay(payload=payload):
-            return (yield from _replay(changes, task, payload, taken))
+        case Replay():
+            return (yield from _replay(changes, task, action, taken))
         case Discard(by=by):
             yield from abandon(changes, task.id, cancellation.discarded(by))
             changes.steps.append(step_of(Verb.DISCARD, task))
@@ -77,19 +77,21 @@ def _apply(changes: Changes, action: Action, task: Task, taken: set[str]) -> Rul
             assert_never(action)
 
 
-def _replay(changes: Changes, task: Task, payload: bytes | None, taken: set[str]) -> Rule[bool]:
+def _replay(changes: Changes, task: Task, action: Replay, taken: set[str]) -> Rule[bool]:
     """Make a task ready with all its attempts. False if another task with its fingerprint has not ended."""
-    if task.fingerprint is not None:
-        if task.fingerprint in taken or (yield questions.TakenFingerprints([task.fingerprint])):
+    fingerprint = action.fingerprint_of(task)
+    if fingerprint is not None:
+        if fingerprint in taken or (yield questions.TakenFingerprints([fingerprint])):
             return False
-        taken.add(task.fingerprint)
+        taken.add(fingerprint)
     moved = changes.move(
         task,
         Verb.REPLAY,
         State.READY,
         attempt=0,
         run_at=changes.now,
-        payload=task.payload if payload is None else payload,
+        payload=task.payload if action.payload is None else action.payload,
+        fingerprint=fingerprint,
         finished_at=None,
         cancel_requested=False,
         progress=None,

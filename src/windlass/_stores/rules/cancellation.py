@@ -75,3 +75,12 @@ def pruned() -> Cancellation:
 def too_late(predecessor: TaskId) -> Cancellation:
     """It was enqueued after a task that had been cancelled already."""
     return Cancellation(message="", fate="had been cancelled").of_successor(predecessor)
+
+
+def duplicate(standing: TaskId) -> Cancellation:
+    """When its turn came, another unique task was equal to it."""
+    return Cancellation(
+        message=f"when its turn came, it was equal to the unique task {standing}",
+        fate=f"was a duplicate of task {standing}",
+        type="Duplicate",
+    )

@@ -6,7 +6,7 @@ plays. All of it happens in one transaction, and an answer must include the chan
 """
 
 from collections.abc import Callable, Collection, Generator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -77,13 +77,38 @@ class Key(Struct, frozen=True):
     digest: str
 
 
-class TakenKeys(Struct, frozen=True):
-    """Lock the idempotency keys of these tasks, each key once.
+class NewKey(Struct, frozen=True):
+    """A key that a new task takes: its idempotency key, or one that keeps its fingerprint for a period."""
 
-    Answer: Mapping[tuple[tenant, key], Key] of those that belong to other tasks and have not expired.
+    tenant: str
+    key: str
+    task_id: TaskId
+    digest: str
+    lasts_for: timedelta | None  # None: as long as the task's record
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """By what stores and answers identify it."""
+        return self.tenant, self.key
+
+    def until(self, now: datetime) -> datetime | None:
+        """Return when it expires if it is taken now."""
+        if self.lasts_for is None:
+            return None
+        try:
+            return now + self.lasts_for
+        except OverflowError:
+            return datetime.max.replace(tzinfo=UTC)
+
+
+class TakenKeys(Struct, frozen=True):
+    """Lock these keys, each once, and take those that are free for the tasks that want them.
+
+    Answer: Mapping[tuple[tenant, key], Key] of those that were taken before and have not expired. A store may
+    also take the others only with `InsertTasks`.
     """
 
-    tasks: Sequence[NewTask]
+    keys: Sequence[NewKey]
 
 
 class TakenFingerprints(Struct, frozen=True):
@@ -100,7 +125,7 @@ class LockPredecessors(_OfTasks, frozen=True):
 
 
 class InsertTasks(Struct, frozen=True):
-    """Insert new tasks, their idempotency keys, and whom they wait for: pairs of predecessor and successor.
+    """Insert new tasks, the keys they take, and whom they wait for: pairs of predecessor and successor.
 
     Those in `waiting` start in state waiting; the others are scheduled or ready, depending on `run_at`.
     """
@@ -108,6 +133,7 @@ class InsertTasks(Struct, frozen=True):
     tasks: Sequence[NewTask]
     waiting: Collection[TaskId]
     dependencies: Sequence[tuple[TaskId, TaskId]]
+    keys: Sequence[NewKey]
 
 
 class DropDependencies(_OfTasks, frozen=True):

@@ -28,7 +28,7 @@ def key_taken(new: NewTask, existing: TaskId) -> IdempotencyConflict:
 
 def duplicate(new: NewTask, existing: TaskId) -> DuplicateTask:
     return DuplicateTask(
-        f"a {new.type!r} task with the same payload and priority has not finished yet: {existing}; "
+        f"an equal {new.type!r} task has not finished yet: {existing}; "
         f"wait for it, cancel it, or enqueue without unique",
         standing=existing,
     )
@@ -50,6 +50,14 @@ def expires_before_due(expires_at: datetime, due_at: datetime) -> InvalidOption:
     return InvalidOption(
         f"the task expires at {expires_at.isoformat()}, before it is due at {due_at.isoformat()}, so it "
         f"would never start; set a later expiry, or a duration, which counts from when it is due"
+    )
+
+
+def within_period(new: NewTask, existing: TaskId) -> DuplicateTask:
+    return DuplicateTask(
+        f"an equal {new.type!r} task was enqueued before, and is unique for a period that has not passed: "
+        f"{existing}; enqueue again later, or without unique_for",
+        standing=existing,
     )
 
 

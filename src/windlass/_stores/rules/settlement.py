@@ -10,7 +10,7 @@ from ..._model.step import step_of
 from ..._model.task import Task, TaskId
 from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settled, Settlement
 from . import questions
-from .admission import admit
+from .admission import admit_successors
 from .cancellation import while_running
 from .questions import Changes, Rule
 from .successors import abandon, lock_dependents, unblock
@@ -58,7 +58,7 @@ def follow_up(changes: Changes, completed: Sequence[TaskId], applied: Sequence[S
     waiting = yield from lock_dependents(completed)
     successors = [new for s in applied if isinstance(s.verdict, Complete) for new in s.verdict.successors]
     if successors:
-        yield from admit(changes, successors)
+        yield from admit_successors(changes, successors)
     yield from unblock(changes, waiting)
 
 

@@ -1,6 +1,7 @@
 """What the end of a task means for the tasks that wait for it."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..._model.state import State, Verb
 from ..._model.step import step_of
@@ -52,9 +53,9 @@ def abandon(changes: Changes, predecessor: TaskId, why: Cancellation) -> Rule[No
             doomed += yield from _doomed(successor, its_own)
 
 
-def cancel_pending(changes: Changes, task: Task, why: Cancellation) -> Rule[None]:
-    """Cancel a task that has not started, and the tasks that wait for it."""
-    yield from _cancel(changes, task, why)
+def cancel_pending(changes: Changes, task: Task, why: Cancellation, **fields: Any) -> Rule[None]:
+    """Cancel a task that has not started, change these fields of it, and cancel those that wait for it."""
+    yield from _cancel(changes, task, why, **fields)
     yield from abandon(changes, task.id, why)
 
 
@@ -65,8 +66,9 @@ def _doomed(predecessor: TaskId, why: Cancellation) -> Rule[list[tuple[TaskId, C
     return [(successor, its_own) for successor in reversed(successors)]
 
 
-def _cancel(changes: Changes, task: Task, why: Cancellation) -> Rule[None]:
+def _cancel(changes: Changes, task: Task, why: Cancellation, **fields: Any) -> Rule[None]:
     if task.state is State.WAITING:
         yield questions.DropDependencies([task.id])
-    moved = changes.move(task, Verb.CANCEL, State.CANCELLED, finished_at=changes.now, **why.fields)
+    end = {"finished_at": changes.now, **why.fields, **fields}
+    moved = changes.move(task, Verb.CANCEL, State.CANCELLED, **end)
     changes.steps.append(step_of(Verb.CANCEL, moved))

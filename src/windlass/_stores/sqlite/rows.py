@@ -184,6 +184,7 @@ def changed_row(task: Task, lane_and_key: tuple[str, str]) -> dict[str, Any]:
     return {
         "id": task.id,
         "payload": task.payload,
+        "fingerprint": task.fingerprint,
         "state": task.state.value,
         "attempt": task.attempt,
         "fence": task.fence,

@@ -18,7 +18,7 @@ from ..rules.admission import admit, check_due, is_plain
 from ..rules.questions import Rule, play
 from .claim.queue_rules import NO_LANE
 from .read.filters import page_query
-from .rows import Row, error_row, instant, listed, new_row, read_tasks
+from .rows import Row, error_row, instant, listed, new_row, optional_instant, read_tasks
 from .transaction import Transaction
 
 T = TypeVar("T")
@@ -87,13 +87,11 @@ def _answer(tx: Transaction, question: questions.Question | questions.Write) -> 
             return {}  # questions.LoadTasks leaves out no ended task.
         case questions.StillWaiting(ids):
             return {one for one in ids if tx.value("still_waits", {"successor": one}) is not None}
-        case questions.TakenKeys(tasks):
+        case questions.TakenKeys(keys):
             return {
-                (new.tenant, new.idempotency_key): questions.Key(task_id, digest)
-                for new in tasks
-                for task_id, digest in tx.rows(
-                    "key", {"tenant": new.tenant, "key": new.idempotency_key, "now": tx.at}
-                )
+                one.name: questions.Key(task_id, digest)
+                for one in keys
+                for task_id, digest in tx.rows("key", {"tenant": one.tenant, "key": one.key, "now": tx.at})
             }
         case questions.TakenFingerprints(fingerprints):
             found = {one: tx.value("standing", {"fingerprint": one}) for one in fingerprints}
@@ -104,9 +102,9 @@ def _answer(tx: Transaction, question: questions.Question | questions.Write) -> 
 
 def _write(tx: Transaction, write: questions.Write) -> None:
     match write:
-        case questions.InsertTasks(tasks, waiting, dependencies):
+        case questions.InsertTasks(tasks, waiting, dependencies, keys):
             _insert(tx, tasks, waiting)
-            tx.run_many("keep_key", [_key_row(tx, new) for new in tasks if new.idempotency_key is not None])
+            tx.run_many("keep_key", [_key_row(tx, key) for key in keys])
             tx.run_many("depend", [{"predecessor": p, "successor": s} for p, s in dependencies])
         case questions.DropDependencies(ids):
             tx.run_many("forget_dependencies", [{"successor": task_id} for task_id in ids])
@@ -141,13 +139,13 @@ def _insert(tx: Transaction, tasks: Sequence[NewTask], waiting: Collection[TaskI
     tx.run_many("enqueue", rows)
 
 
-def _key_row(tx: Transaction, new: NewTask) -> Mapping[str, object]:
+def _key_row(tx: Transaction, key: questions.NewKey) -> Mapping[str, object]:
     return {
-        "tenant": new.tenant,
-        "key": new.idempotency_key,
-        "task_id": new.id,
-        "digest": new.idempotency_digest,
-        "until": None if new.idempotency_for is None else instant(tx.now + new.idempotency_for),
+        "tenant": key.tenant,
+        "key": key.key,
+        "task_id": key.task_id,
+        "digest": key.digest,
+        "until": optional_instant(key.until(tx.now)),
     }
 
 

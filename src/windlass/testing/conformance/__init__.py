@@ -26,7 +26,7 @@ further: it compares a store with the memory store, step by step, in random sequ
 from .apply import TestAudit, TestCancel, TestDiscard, TestFilters, TestReplay
 from .cancellation import TestCascade, TestWhoCancelled
 from .chains import TestChainsInGroups, TestGroups, TestSuccessors
-from .enqueue import TestEnqueue, TestFingerprints, TestIdempotencyKeys
+from .enqueue import TestEnqueue, TestIdempotencyKeys
 from .expiry import TestExpire, TestNeverStarts
 from .handles import TestCapabilities, TestCheck, TestHandles
 from .lifecycle import TestLifecycle
@@ -38,6 +38,7 @@ from .payloads import TestPayloads
 from .read import TestAttempts, TestCount, TestFind, TestPages
 from .records import TestAuditedRecords, TestExpectedRecords, TestRecords, TestStoredRecords
 from .replies import TestReplies
+from .unique import TestFingerprints, TestUniquePeriods, TestUniqueSuccessors
 from .upkeep.lead import TestLead
 from .upkeep.promote import TestPromote
 from .upkeep.prune import TestPrune
@@ -103,6 +104,8 @@ __all__ = [
     "TestShares",
     "TestSuccessors",
     "TestTransactions",
+    "TestUniquePeriods",
+    "TestUniqueSuccessors",
     "TestUsage",
     "TestVerdicts",
     "TestLimitWakes",

@@ -1,4 +1,4 @@
-"""Enqueue: batches are atomic, keys and fingerprints prevent duplicates."""
+"""Enqueue: batches are atomic, and idempotency keys prevent duplicates."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,9 +13,9 @@ from ..._model.queue import Retention
 from ..._model.state import State
 from ..._model.task import EARLIEST, MAX_DELAY, Enqueued, Task
 from ..._policy.order.rank import boost
-from ...errors import DuplicateTask, IdempotencyConflict, InvalidOption, NotFound
+from ...errors import IdempotencyConflict, InvalidOption, NotFound
 from ..clock import START
-from .steps import FIELDS, ManualWorker, StoreTest, a_task, bury, complete, retry, some_tasks
+from .steps import FIELDS, ManualWorker, StoreTest, a_task, bury, complete, some_tasks
 
 AT_ONCE = Retention(completed=timedelta(0), cancelled=timedelta(0), dead=timedelta(0))
 KEY = {"idempotency_key": "k", "idempotency_digest": "d"}
@@ -233,69 +233,3 @@ class TestIdempotencyKeys(StoreTest):
         assert (await self.store.prune(AT_ONCE, limit=10)).number == 1
 
         assert list(await self.store.enqueue([a_task(**KEY)])) == [Enqueued(id=second, created=False)]
-
-
-class TestFingerprints(StoreTest):
-    async def test_a_duplicate_is_refused_and_names_the_existing_task(self) -> None:
-        first = await self.enqueue_one(fingerprint="f")
-
-        async with self.refused(DuplicateTask) as refusal:
-            await self.store.enqueue([a_task(), a_task(fingerprint="f"), a_task()])
-
-        assert refusal.value.standing == first
-
-    async def test_two_in_a_batch_are_refused_together(self) -> None:
-        async with self.refused(DuplicateTask):
-            await self.store.enqueue(some_tasks(2, fingerprint="f"))
-
-    async def test_repeating_the_first_itself_is_harmless(self) -> None:
-        new, other = some_tasks(2, fingerprint="f", **KEY)
-        await self.store.enqueue([new])
-
-        for repeated in (new, other):  # By id and by key.
-            assert list(await self.store.enqueue([repeated])) == [Enqueued(id=new.id, created=False)]
-
-    async def test_a_fingerprint_is_held_until_the_task_ends(self, worker: ManualWorker) -> None:
-        claimed = await self.enqueue_and_claim(worker, fingerprint="f")
-        with pytest.raises(DuplicateTask):
-            await self.enqueue_one(fingerprint="f")
-        await self.settle_now(retry(claimed, timedelta(seconds=5)))
-
-        with pytest.raises(DuplicateTask):
-            await self.enqueue_one(fingerprint="f")
-
-    @pytest.mark.parametrize("end", ["completed", "dead", "cancelled"])
-    async def test_a_fingerprint_is_free_after_the_end(self, worker: ManualWorker, end: str) -> None:
-        claimed = await self.enqueue_and_claim(worker, fingerprint="f")
-        if end == "cancelled":
-            await self.cancel(claimed.task.id)
-            await self.settle_now(retry(claimed))
-        else:
-            await self.settle_now(complete(claimed) if end == "completed" else bury(claimed))
-        assert await self.state_of(claimed.task.id) == end
-
-        (result,) = await self.store.enqueue([a_task(fingerprint="f")])
-
-        assert result.created
-
-    async def test_a_replay_is_refused_while_a_duplicate_has_not_ended(self, worker: ManualWorker) -> None:
-        dead = await self.enqueue_and_settle(worker, bury, fingerprint="f")
-        await self.enqueue_one(fingerprint="f")
-
-        async with self.unchanged():
-            assert list(await self.replay(dead.task.id)) == []
-
-    async def test_of_two_dead_duplicates_only_the_older_is_replayed(self, worker: ManualWorker) -> None:
-        ids = [(await self.enqueue_and_settle(worker, bury, fingerprint="f")).task.id for _ in range(2)]
-
-        assert list(await self.replay(*ids)) == ids[:1]
-
-    async def test_a_replayed_task_holds_its_fingerprint_again(self, worker: ManualWorker) -> None:
-        dead = await self.enqueue_and_settle(worker, bury, fingerprint="f")
-        await self.replay(dead.task.id)
-
-        with pytest.raises(DuplicateTask) as refusal:
-            await self.enqueue_one(fingerprint="f")
-
-        assert refusal.value.standing == dead.task.id
-        assert await self.exists(dead.task.id)

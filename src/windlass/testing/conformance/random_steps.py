@@ -42,6 +42,7 @@ endings = st.sampled_from(
     [
         *ENDINGS,
         "complete with a successor",
+        "complete with a unique successor",
         "complete with progress",
         "retry later",
         "retry with progress",
@@ -61,6 +62,7 @@ new_tasks = st.fixed_dictionaries(
         "idempotency_digest": st.sampled_from(["", "other"]),
         "idempotency_for": st.sampled_from([None, timedelta(seconds=20)]),
         "fingerprint": st.sampled_from(["f1", "f2"]),
+        "unique_for": st.sampled_from([None, timedelta(seconds=20)]),
     },
 )
 filters = st.builds(
@@ -78,7 +80,7 @@ actions: st.SearchStrategy[Action] = st.sampled_from(
         CancelTasks(by=OPERATOR),
         CancelTasks(by=By(who="bob")),
         Replay(by=OPERATOR),
-        Replay(by=OPERATOR, payload=b"{}"),
+        Replay(by=OPERATOR, payload=b"{}", fingerprint="f2"),
         Discard(by=OPERATOR),
         Expire(),
     ]
@@ -174,6 +176,9 @@ class RandomSteps(RuleBasedStateMachine):
         match ending:
             case "complete with a successor":
                 return complete(lease, b"1", self._wish(queue="a", root=lease.task_id))
+            case "complete with a unique successor":
+                unique = {"fingerprint": "f1", "unique_for": timedelta(seconds=20)}
+                return complete(lease, b"1", self._wish(queue="a", root=lease.task_id, **unique))
             case "retry later":
                 return retry(lease, timedelta(seconds=3))
             case "snooze for longer":

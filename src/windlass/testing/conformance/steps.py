@@ -44,6 +44,7 @@ FIELDS: dict[str, Any] = {
     "idempotency_digest": "digest",
     "idempotency_for": timedelta(days=30),
     "fingerprint": "print",
+    "unique_for": timedelta(days=3),
     "next": b'[{"id":"00000000-0000-7000-8000-000000000009","type":"x", "payload":{}}]',
     "result_into": "results",
     "secret": ("password", "token"),
@@ -237,9 +238,11 @@ async def cancel(store: Store, *ids: TaskId) -> Sequence[TaskId]:
     return await act(store, CancelTasks(by=OPERATOR), *ids)
 
 
-async def replay(store: Store, *ids: TaskId, payload: bytes | None = None) -> Sequence[TaskId]:
+async def replay(
+    store: Store, *ids: TaskId, payload: bytes | None = None, fingerprint: str | None = None
+) -> Sequence[TaskId]:
     """Replay tasks as an operator."""
-    return await act(store, Replay(by=OPERATOR, payload=payload), *ids)
+    return await act(store, Replay(by=OPERATOR, payload=payload, fingerprint=fingerprint), *ids)
 
 
 async def discard(store: Store, *ids: TaskId) -> Sequence[TaskId]:

@@ -6,5 +6,5 @@ WITH revived AS (
 )
 
 INSERT INTO windlass.task (/* :fixed_columns */, run_at, fence, duration, attempt, worker, state, rank)
-SELECT /* :fixed_columns_of_r */, r.run_at, r.fence, r.duration, r.attempt, r.worker, 'ready', 0
+SELECT /* :revived_columns */, r.run_at, r.fence, r.duration, r.attempt, r.worker, 'ready', 0
 FROM revived AS r

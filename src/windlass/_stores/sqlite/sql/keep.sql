@@ -1,8 +1,8 @@
 -- Write the changes of a task if its fence and state are still the expected ones. Uses the unique index on id.
 UPDATE windlass_task
 SET
-    payload = :payload, state = :state, attempt = :attempt, fence = :fence, run_at = :run_at, boost = :boost,
-    rank = :rank, finished_at = :finished_at, session = :session, duration = :duration,
+    payload = :payload, fingerprint = :fingerprint, state = :state, attempt = :attempt, fence = :fence, run_at = :run_at,
+    boost = :boost, rank = :rank, finished_at = :finished_at, session = :session, duration = :duration,
     cancel_requested = :cancel_requested,
     progress_fraction = :progress_fraction, progress_message = :progress_message, error_type = :error_type,
     error_message = :error_message, error_traceback = :error_traceback, unhandled_since = :unhandled_since, expires_at = :expires_at,

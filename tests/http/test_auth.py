@@ -35,7 +35,7 @@ MESSAGES: dict[str, dict[str, Any]] = {
     "lead": {"holder": "h", "lease_for": 1},
     "promote": {"limit": 1},
     "rescue": {"session": "s", "limit": 1},
-    "prune": {"retention": {}, "limit": 1},
+    "prune": {"default": {}, "limit": 1},
     "find": {"where": {}, "page": {}},
     "count": {"where": {}},
     "attempts": {"task_id": new_id()},

@@ -234,7 +234,7 @@ class TestValues:
             "settle": claim(limit=limit),
             "promote": {"limit": limit},
             "rescue": {"session": "s", "limit": limit},
-            "prune": {"retention": {}, "limit": limit},
+            "prune": {"default": {}, "limit": limit},
             "apply": {"action": action, "where": {}, "limit": limit},
             "find": {"where": {}, "page": {"limit": limit}},
             "records": {"kind": "queue", "page": {"limit": limit}},
@@ -252,8 +252,8 @@ class TestValues:
             refused(await ask("lead", {"holder": "h", "lease_for": seconds}))
             refused(await ask("heartbeat", {"beat": {**beat, "lease_for": seconds}}))
         ever = {"completed": 1e300, "cancelled": 1e300, "dead": 1e300}
-        assert (await ask("prune", {"retention": ever, "limit": 1})).status_code == 200
-        refused(await ask("prune", {"retention": {"dead": -1}, "limit": 1}))
+        assert (await ask("prune", {"default": ever, "limit": 1})).status_code == 200
+        refused(await ask("prune", {"default": {"dead": -1}, "limit": 1}))
 
     @pytest.mark.parametrize(
         "where",

@@ -290,7 +290,7 @@ class TestSigned:
         told = []
         for by in (None, {"who": "eve"}):
             await far.good("DELETE", f"/tasks/{await far.enqueue()}")
-            pruned = await far("POST", "/store/prune", {"retention": retention, "limit": 10, "by": by})
+            pruned = await far("POST", "/store/prune", {"default": retention, "limit": 10, "by": by})
             assert [one["number"] for one in pruned.json()["counts"]] == [1]
             told.append([one.who for one in await audits(store) if one.action == "prune"])
         assert told == [[], [f"key {key.key.name} (robot) for eve"]]

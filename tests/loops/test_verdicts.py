@@ -115,7 +115,8 @@ async def test_a_backoff_function_decides_the_delay(app: App) -> None:
     await drained(app)
 
     task = await handle.task()
-    assert (asked, task.state, task.attempt) == ([1, 2, 3], State.SCHEDULED, 3)
+    # Opening the store asks too: it publishes the first delays, for keepers without the function.
+    assert (asked[-3:], task.state, task.attempt) == ([1, 2, 3], State.SCHEDULED, 3)
     assert (task.run_at - task.created_at).total_seconds() > 290
 
 

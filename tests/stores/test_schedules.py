@@ -12,7 +12,6 @@ from time import monotonic
 import pytest
 
 from tests.examples import FULL
-from windlass import Backoff, Retention
 from windlass._keeper import keeper as keeper_module
 from windlass._keeper import schedules as schedules_module
 from windlass._keeper.keeper import Keeper
@@ -63,12 +62,7 @@ class Watch:
                 self.ends[" ".join(doom.end)] += 1
         while len(self._alive) < 2:
             doom = Doom(self._dice)
-            keeper = Keeper(
-                FaultyStore(self._store, doom),
-                backoff=lambda _: Backoff(),
-                retention=Retention(),
-                lease=timedelta(seconds=0.06),
-            )
+            keeper = Keeper(FaultyStore(self._store, doom), lease=timedelta(seconds=0.06))
             self._alive.append((doom, asyncio.create_task(keeper.run())))
 
     async def close(self) -> None:

@@ -42,6 +42,7 @@ from windlass._model.filter import CancelTasks, Discard, Replay
 from windlass._model.lease import Claimed
 from windlass._model.queue import QueueSettings
 from windlass._model.record import Audit, Session
+from windlass._model.step import Applied
 from windlass._model.verdict import Receipt
 from windlass._stores.postgres import PostgresStore
 from windlass._stores.postgres.connection import hosts
@@ -281,8 +282,8 @@ def applying(
 ) -> tuple[Act, Check]:
     where = Filter(ids=tuple(new.id for new in batch))
 
-    async def check(done: Sequence[str]) -> None:
-        assert list(done) in ([], [new.id for new in batch])
+    async def check(done: Applied) -> None:
+        assert done.ids in ((), tuple(new.id for new in batch))
         assert await states(store, batch) == ([becomes] * 3 if becomes else [])
         audits = [one for one in await all_records(store, Audit) if batch[0].id in str(one)]
         assert len(audits) == 1

@@ -440,4 +440,4 @@ async def test_an_infinite_run_at_of_an_older_version_is_read_like_any_other(sto
     assert promoted.next_at > now
     assert claimed.task.run_at < now
     assert (await settle(store, retry(claimed))) == (Receipt.APPLIED,)
-    assert len(await store.apply(CancelTasks(by=By(who="ann")), Filter(), 10)) == 2
+    assert len((await store.apply(CancelTasks(by=By(who="ann")), Filter(), 10)).ids) == 2

@@ -22,6 +22,7 @@ from windlass._model.filter import Action, Count, Filter, Page, Slice
 from windlass._model.key import ApiKey
 from windlass._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from windlass._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING, Limit, Usage
+from windlass._model.options import DeclaredType
 from windlass._model.queue import MAX_WEIGHT, Fairness, Level, Ordering, QueueSettings
 from windlass._model.record import Audit, Declaration, Record, Session
 from windlass._model.schedule import Schedule, Tick
@@ -31,7 +32,7 @@ from windlass._model.verdict import Settled, Settlement, Verdict
 AT_THE_SEAM: list[Any] = [
     *(NewTask, Enqueued, Task, Claim, Claimed, Settlement, Settled, Heartbeat, HeartbeatReply, Lease),
     *(Filter, Page, Slice[Task], Slice[Session], Count, Attempt, Session, Audit, QueueSettings),
-    *(Verdict, Action, Limit, Usage, Schedule, Tick, Alert, AlertState, Declaration, ApiKey),
+    *(Verdict, Action, Limit, Usage, Schedule, Tick, Alert, AlertState, Declaration, ApiKey, DeclaredType),
 ]
 
 PLAIN: dict[Any, st.SearchStrategy[Any]] = {
@@ -57,7 +58,7 @@ BOUNDED: dict[tuple[type[Struct], str], st.SearchStrategy[Any]] = {
     (Alert, "count"): st.integers(1, MAX_COUNT),
     (Alert, "window"): st.none() | st.timedeltas(timedelta(microseconds=1), timedelta(days=36_500)),
 }
-NOT_HASHED = (QueueSettings,)  # which holds mappings
+NOT_HASHED = (QueueSettings, DeclaredType)  # which hold mappings
 
 
 def values(wanted: Any, plain: Mapping[Any, st.SearchStrategy[Any]] = PLAIN) -> st.SearchStrategy[Any]:
@@ -67,6 +68,8 @@ def values(wanted: Any, plain: Mapping[Any, st.SearchStrategy[Any]] = PLAIN) -> 
         return plain[wanted]
     if origin in {Union, UnionType}:
         return st.one_of([values(one, plain) for one in get_args(wanted)])
+    if origin is dict:
+        return st.dictionaries(*(values(one, plain) for one in get_args(wanted)), max_size=2)
     if origin is tuple:
         return st.lists(values(get_args(wanted)[0], plain), max_size=2).map(tuple)
     if issubclass(origin or wanted, Enum):

@@ -63,7 +63,8 @@ def promote(tx: Transaction, limit: int) -> Promoted:
             ]
             tx.run_many("set_lane", rows)
         boosts = [(rules.boost(queue, priority), boost, rowid) for rowid, queue, priority, boost in due]
-        tx.run_many("set_boost", [(now, rowid) for now, before, rowid in boosts if now != before])
+        changed = [{"boost": now, "rowid": rowid} for now, before, rowid in boosts if now != before]
+        tx.run_many("set_boost", changed)
         tx.wakes.ready.update(queue for _, queue, *_ in due)
     next_at = tx.value("next_due")
     return Promoted(number=len(due), next_at=None if next_at is None else moment(next_at))

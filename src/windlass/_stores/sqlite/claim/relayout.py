@@ -92,12 +92,12 @@ def _place(tx: Transaction, queue: str, rows: Iterable[Row]) -> None:
     rules = tx.queue_rules
     is_fifo = rules.is_fifo(queue)
     moves: list[Row] = []
-    boosts: list[Row] = []
+    boosts: list[dict[str, int]] = []
     for *about, rowid, level, head_start, lane, key, _, _ in rows:
         lane_and_key = NO_LANE if is_fifo else rules.lane_and_key(Subject(*about), level)
         if lane_and_key != (lane, key):
             moves.append((*lane_and_key, rowid))
         if (due := rules.boost(queue, level)) != head_start:
-            boosts.append((due, rowid))
+            boosts.append({"boost": due, "rowid": rowid})
     tx.run_many("set_lane", moves)
     tx.run_many("set_boost", boosts)

@@ -68,6 +68,7 @@ async def test_a_connection_to_another_database_is_refused(
             await caller.enqueue(store, new)
         await caller.say("SELECT 1")  # its transaction can still be used
 
+    assert type(refused.value) is InvalidOption
     assert name_of(store.address.dsn) in str(refused.value)
     assert name_of(other.address.dsn) in str(refused.value)
     assert not await exists(other, new.id)

@@ -17,7 +17,7 @@ from ..queue_layout import Environment
 from ..script import Script, play, play_blocking
 from . import transaction
 from .errors import translated_errors
-from .home import Elsewhere, HomeDatabase
+from .home import Elsewhere, HomeDatabase, refused_elsewhere
 from .transaction import AsyncCallerConnection, CallerConnection, JoinedConnection
 
 T = TypeVar("T")
@@ -103,7 +103,8 @@ class BlockingJoin:
         with suppress(Elsewhere):
             return self.play_once(make)
         self._home.ask_blocking()
-        return self.play_once(make)
+        with refused_elsewhere():
+            return self.play_once(make)
 
     def play_once(self, make: Callable[[JoinedConnection], Script[T]]) -> T:
         schema = self._env.schema
@@ -135,7 +136,8 @@ class AsyncJoin(ABC):
         with suppress(Elsewhere):
             return await self._play_once(make)
         await self._home.ask()
-        return await self._play_once(make)
+        with refused_elsewhere():
+            return await self._play_once(make)
 
     @abstractmethod
     async def _play_once(self, make: Callable[[JoinedConnection], Script[T]]) -> T: ...

@@ -1,7 +1,9 @@
 """The database of the store, to compare the caller's with: a transaction spans one database only."""
 
 import asyncio
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 from msgspec import Struct
 
@@ -26,15 +28,17 @@ class DatabaseId(Struct, frozen=True):
         return cls(*row[:3])
 
 
-class Elsewhere(InvalidOption):
+class Elsewhere(Exception):
     """A connection is to another database than the store, as far as is known."""
 
-    def __init__(self, found: DatabaseId, server: str, home: "HomeDatabase") -> None:
-        super().__init__(
-            f"the connection is to another database than the store: it is to {found.name!r} at {server}, the "
-            f"store is {home.display}; connect to the store's database, as a transaction spans one only"
-        )
-        self.found = found
+
+@contextmanager
+def refused_elsewhere() -> Iterator[None]:
+    """Raise InvalidOption in place of Elsewhere: it is certain."""
+    try:
+        yield
+    except Elsewhere as error:
+        raise InvalidOption(str(error)) from None
 
 
 class HomeDatabase:
@@ -48,16 +52,16 @@ class HomeDatabase:
         self._connections = connections
         self.known: DatabaseId | None = None
 
-    @property
-    def display(self) -> str:
-        name = "" if self.known is None else f"{self.known.name!r} at "
-        return f"{name}{self._connections.address.display}"
-
     def confirm(self, row: Row) -> None:
         """Raise Elsewhere unless the row of which_database.sql is about this database, as far as is known."""
         found = DatabaseId.of(row)
         if found != self.known:
-            raise Elsewhere(found, row[3], self)
+            own = "" if self.known is None else f"{self.known.name!r} at "
+            raise Elsewhere(
+                f"the connection is to another database than the store's: to {found.name!r} at {row[3]}, "
+                f"not to {own}{self._connections.address.display}; a transaction spans one database only, "
+                f"so connect to the store's"
+            )
 
     async def ask(self) -> None:
         """Ask the store's server. Raises StoreUnavailable if it cannot be reached."""

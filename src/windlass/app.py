@@ -229,28 +229,25 @@ class App:
         ageing: timedelta | float | str | None = None,
         retention: Retention | None = None,
         stripes: int | None = None,
+        windows: str | Iterable[str] | None = None,
     ) -> None:
-        """Declare the settings of a queue: fairness between tenants, priorities, retention.
+        """Declare the settings of a queue: fairness between tenants, priorities, hours, retention.
 
         `fairness`: "fifo" (in order), "round_robin" (tenants take turns) or "random" [default: fifo].
         `weights`: turns of each tenant in a round [default: 1]. `shares`: percentage of the claims that each
         level of priority ("high", "medium", "low") is guaranteed. `ageing`: how long a task waits to gain one
         step of priority [default: strict priority]. `retention`: how long ended tasks are kept. `stripes`:
-        how many parts the queue is spread over; order holds within each [default: 1].
+        how many parts the queue is spread over; order holds within each [default: 1]. `windows`: the hours in
+        which its tasks may start, as text such as "mon-fri 22:00-06:00 Europe/Berlin" or several [default:
+        any time].
 
         Stored when a worker starts, if it is new or has changed since; until then what an operator has set
         applies, as it does for everything that is left out. Raises InvalidOption. See docs/fairness.md.
         """
-        given = QueueChanges(
-            fairness=fairness,
-            weights=weights,
-            shares=shares,
-            ageing=ageing,
-            retention=retention,
-            stripes=stripes,
-        )
-        options: Any = {key: value for key, value in given.items() if value is not None}
-        self._declarations.queue(queue, options)
+        self._declarations.queue(queue, QueueChanges(
+            fairness=fairness, weights=weights, shares=shares, ageing=ageing, retention=retention,
+            stripes=stripes, windows=windows,
+        ))  # fmt: skip
 
     def limit(
         self,

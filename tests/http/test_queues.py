@@ -1,6 +1,6 @@
 """Queues over HTTP: show, change, pause, resume."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -17,6 +17,7 @@ from windlass._model.filter import Page
 from windlass._model.key import Scope
 from windlass._model.queue import Fairness, Level, Ordering, QueueSettings, Retention
 from windlass._model.record import Audit
+from windlass._policy.order.window_options import parse_windows
 from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 from windlass.testing.faults import Fault, FaultyStore
@@ -40,6 +41,7 @@ SET: dict[str, Any] = {
     "ageing": 90.5,
     "retention": {"completed": 0, "cancelled": None, "dead": 86400.25},
     "stripes": 1,
+    "windows": ["mon-fri 22:00-06:00 Europe/Berlin", "00:00-24:00 UTC"],
 }
 
 
@@ -89,6 +91,7 @@ async def test_what_is_set_is_what_is_seen(on_each: Api, kept: Store) -> None:
     assert made == {
         "queue": "mail",
         "paused": True,
+        "closed_until": None,
         "counts": EMPTY,
         "exact": True,
         "oldest_ready": 0.0,
@@ -104,6 +107,7 @@ async def test_what_is_set_is_what_is_seen(on_each: Api, kept: Store) -> None:
         weights={"acme": 3, "": 2, "日本": 100},
         ordering=Ordering(ageing=timedelta(seconds=90.5), shares={Level.HIGH: 50, Level.LOW: 10}),
         retention=Retention(completed=timedelta(0), cancelled=None, dead=timedelta(seconds=86400.25)),
+        windows=parse_windows(SET["windows"]),
     )
     again = await on_each.good("PATCH", at("mail"), {**made["settings"], "paused": made["paused"]})
     assert again == made
@@ -142,6 +146,8 @@ async def test_null_takes_away_and_what_is_not_named_stays(api_of: Api) -> None:
     await changed(weights={"acme": 2})
     stands["fairness"] = "fifo"
     assert await changed(fairness=None) == stands  # and with it go the weights
+    stands["windows"] = []
+    assert await changed(windows=None) == stands
     stands["stripes"] = 64
     assert await changed(stripes=64) == stands
     stands["stripes"] = 1
@@ -150,6 +156,8 @@ async def test_null_takes_away_and_what_is_not_named_stays(api_of: Api) -> None:
 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"stripes": 0}, "stripes"),
+    ({"windows": ["22-06"]}, "a window is days, hours and a time zone"),
+    ({"windows": "22:00-06:00"}, "windows"),
     ({"stripes": 65}, "stripes"),
     ({"stripes": 2.5}, "stripes"),
     ({"stripes": 2}, "leave stripes at 1"),  # as it has lanes
@@ -285,6 +293,7 @@ class TestBounds:
         assert {name: one for name, one in mail.items() if name != "oldest_ready"} == {
             "queue": "mail",
             "paused": False,
+            "closed_until": None,
             "counts": {**EMPTY, "ready": 1},
             "exact": True,
             "workers": None,
@@ -311,3 +320,17 @@ class TestBounds:
 async def _known(api: Api) -> bool:
     """Whether the server knows the key by now."""
     return (await api("GET", "/queues")).status_code == 200
+
+
+async def test_a_queue_outside_its_hours_is_closed(api_of: Api, store: MemoryStore) -> None:
+    now = store.clock.now()
+    later = now + timedelta(hours=3)
+    window = f"{later:%H}:00-{later + timedelta(hours=1):%H}:00 UTC"
+
+    made = await api_of.good("PATCH", at("mail"), {"windows": [window]})
+
+    assert made["settings"]["windows"] == [window]
+    opens = datetime.fromisoformat(made["closed_until"])
+    assert opens == later.replace(minute=0, second=0, microsecond=0)
+    (seen,) = (await api_of.good("GET", "/queues"))["items"]
+    assert seen["closed_until"] == made["closed_until"]

@@ -16,12 +16,14 @@ from .._policy.input import options
 from .._policy.input.new_task import NOW
 from .._policy.input.quote import quoted
 from .._policy.order.limit_options import parse_rate
+from .._policy.order.window_options import format_window, parse_window
 from ..errors import InvalidOption
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 MAX_LISTED = 10_000
 STRICT = "strict"
+ALWAYS = "always"
 
 _NUMBER = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
 _WHOLE = re.compile(r"[+-]?\d{1,9}", re.ASCII)
@@ -59,6 +61,14 @@ def option_text(value: timedelta) -> str:
 def ageing(value: str) -> timedelta | str:
     """A duration, or "strict" for none."""
     return STRICT if value == STRICT else duration(value)
+
+
+def window(value: str) -> str:
+    """A window such as "mon-fri 22:00-06:00 Europe/Berlin", or "always" for none."""
+    try:
+        return ALWAYS if value == ALWAYS else format_window(parse_window(value))
+    except InvalidOption as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def instant(value: str) -> datetime:

@@ -20,6 +20,7 @@ from .._model.record import Declaration, Record
 from .._policy.input.options import checked_name
 from .._policy.order.limit_options import LimitOptions, check_field, new_limit
 from .._policy.order.queue_options import QueueChanges, changed_queue
+from .._policy.order.window_options import format_window
 from .._store.protocol import Store
 from ..errors import InvalidOption
 from .records import change_record, list_records
@@ -34,9 +35,10 @@ class Declarations:
         self._alerts: dict[str, Alert] = {}
 
     def queue(self, name: str, options: QueueChanges) -> None:
-        """Declare settings of a queue; what is not given is as an operator has set it."""
-        settings = changed_queue(QueueSettings(name=checked_name(name, "queue")), options)
-        self._queues[name] = exact(settings, options)
+        """Declare settings of a queue; what is not given, or None, is as an operator has set it."""
+        given: Any = {key: value for key, value in options.items() if value is not None}
+        settings = changed_queue(QueueSettings(name=checked_name(name, "queue")), given)
+        self._queues[name] = exact(settings, given)
 
     def limit(self, name: str, options: LimitOptions, types: Mapping[str, HandlerSpec]) -> None:
         """Declare a limit; raises InvalidOption if it is invalid or the name is taken by another."""
@@ -86,6 +88,7 @@ def exact(settings: QueueSettings, options: QueueChanges) -> QueueChanges:
         ageing=settings.ordering.ageing,
         retention=settings.retention,
         stripes=settings.stripes,
+        windows=[format_window(window) for window in settings.windows],
     )
     given: Any = {key: value for key, value in whole.items() if key in options}
     chosen: QueueChanges = given

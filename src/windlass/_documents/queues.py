@@ -7,6 +7,8 @@ from msgspec import Struct
 
 from .._model.queue import Fairness, Level, QueueSettings
 from .._observe.overview import COUNTED, Overview
+from .._policy.order.window_options import format_window
+from .._policy.order.windows import closed_until
 from .fields import Instant, Seconds, build_document
 
 
@@ -19,7 +21,10 @@ class RetentionDocument(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class SettingsDocument(Struct, kw_only=True):
-    """Settings of a queue. `retention` null: the keeper's default; `ageing` null: strict priority."""
+    """Settings of a queue. `retention` null: the keeper's default; `ageing` null: strict priority.
+
+    `windows`: the hours in which tasks start, as "mon-fri 22:00-06:00 Europe/Berlin"; empty: at any time.
+    """
 
     fairness: Fairness
     weights: dict[str, int]
@@ -27,11 +32,13 @@ class SettingsDocument(Struct, kw_only=True):
     ageing: float | None
     retention: RetentionDocument | None
     stripes: int
+    windows: list[str]
 
 
 class QueueDocument(Struct, kw_only=True):
     """A queue. Counts are at most a few seconds old, and estimates unless `exact`.
 
+    `closed_until` is when the queue opens next, null while its windows let tasks start.
     `oldest_ready` is the age in seconds of the ready task that has been due longest, 0 if none is ready. For
     keys bound to a tenant or queues, `counts` include only tasks that the key can see and `workers` is null;
     for keys bound to a tenant `settings` is null too.
@@ -39,6 +46,7 @@ class QueueDocument(Struct, kw_only=True):
 
     queue: str
     paused: bool
+    closed_until: Instant | None
     counts: dict[Literal["waiting", "scheduled", "ready", "running", "dead"], int]
     exact: bool
     oldest_ready: float
@@ -67,7 +75,8 @@ def settings_document(settings: QueueSettings) -> SettingsDocument:
     """Build the document of a queue's settings."""
     kept = settings.retention
     retention = None if kept is None else build_document(RetentionDocument, kept)
-    return build_document(SettingsDocument, settings, settings.ordering, retention=retention)
+    windows = [format_window(window) for window in settings.windows]
+    return build_document(SettingsDocument, settings, settings.ordering, retention=retention, windows=windows)
 
 
 def queue_documents(
@@ -94,6 +103,7 @@ def queue_documents(
         QueueDocument(
             queue=name,
             paused=name in known and known[name].paused,
+            closed_until=closed_until(known.get(name), overview.at),
             counts=counts[name],  # type: ignore[arg-type]  # the states of COUNTED
             exact=name not in estimated,
             oldest_ready=ages.get(name, 0.0),

@@ -1,4 +1,4 @@
-"""Queue settings: ordering, fairness, stripes, and the retention of finished tasks."""
+"""Queue settings: ordering, fairness, windows, stripes, and the retention of finished tasks."""
 
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -15,6 +15,8 @@ MAX_AGEING = timedelta(days=366)
 """The ranks of queues with ageing and of queues in strict order are then far apart."""
 
 MAX_STRIPES = 64
+MAX_WINDOWS = 50
+MINUTES_A_DAY = 24 * 60
 MAX_WEIGHT = 100
 
 
@@ -94,6 +96,32 @@ class Retention(Struct, frozen=True, gc=False, kw_only=True):
             return None
 
 
+class Window(Struct, frozen=True, gc=False, kw_only=True):
+    """Hours of some days of the week in which tasks of a queue may start, by the wall clock of a zone.
+
+    `opens` and `closes` are minutes after midnight. One that closes no later than it opens closes on the day
+    after.
+    """
+
+    opens: int
+    closes: int
+    days: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6)  # 0 is Monday
+    zone: str = "UTC"
+
+    @property
+    def ends(self) -> int:
+        """Minutes from midnight of the day on which it opens until it closes."""
+        return self.closes if self.closes > self.opens else self.closes + MINUTES_A_DAY
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.opens < MINUTES_A_DAY and 0 <= self.closes <= MINUTES_A_DAY):
+            raise InvalidOption(f"a window opens and closes between 0:00 and 24:00, got {self!r}")
+        if self.opens == self.closes:
+            raise InvalidOption("a window must not close at the time it opens; 00:00-24:00 is the whole day")
+        if not self.days or not set(self.days) <= set(range(7)):
+            raise InvalidOption(f"the days of a window are 0 (Monday) to 6 (Sunday), got {self.days}")
+
+
 class QueueSettings(Struct, frozen=True, gc=False, kw_only=True):
     """The settings of a queue. A queue without stored settings has these defaults.
 
@@ -101,6 +129,8 @@ class QueueSettings(Struct, frozen=True, gc=False, kw_only=True):
     the head of the queue. Stores that do not contend there ignore it.
 
     `weights` are picks for each turn of a tenant (Fairness.ROUND_ROBIN); the default is 1.
+
+    With `windows`, tasks start only within them; running ones continue.
     """
 
     name: str
@@ -110,6 +140,7 @@ class QueueSettings(Struct, frozen=True, gc=False, kw_only=True):
     stripes: int = 1
     fairness: Fairness = Fairness.FIFO
     weights: dict[str, int] = {}
+    windows: tuple[Window, ...] = ()
 
     @property
     def is_laned(self) -> bool:
@@ -121,6 +152,8 @@ class QueueSettings(Struct, frozen=True, gc=False, kw_only=True):
             raise InvalidOption(
                 f"stripes must be a whole number from 1 to {MAX_STRIPES}, got {self.stripes!r}"
             )
+        if len(self.windows) > MAX_WINDOWS:
+            raise InvalidOption(f"a queue has at most {MAX_WINDOWS} windows, got {len(self.windows)}")
         for tenant, weight in self.weights.items():
             if not isinstance(weight, int) or not 1 <= weight <= MAX_WEIGHT:
                 raise InvalidOption(

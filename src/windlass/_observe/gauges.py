@@ -42,9 +42,11 @@ class Gauges:
     def collect(self, overview: Overview) -> Iterator[Metric]:
         yield self._tasks(overview)
         paused = {queue: float(queue in overview.paused) for queue in overview.queues}
+        closed = {queue: float(queue in overview.closed) for queue in overview.queues}
         by_queue: tuple[tuple[str, str, Mapping[str, float]], ...] = (
             ("oldest_ready_seconds", "Time since the oldest ready task was due.", overview.oldest_ready()),
             ("queue_paused", "1 if the queue is paused, so that workers claim nothing from it.", paused),
+            ("queue_closed", "1 if the windows of the queue let no task start now.", closed),
             ("queue_workers", "Live workers that serve the queue.", overview.serving()),
         )
         for name, documentation, values in by_queue:

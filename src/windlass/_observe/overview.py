@@ -17,6 +17,7 @@ from .._model.queue import QueueSettings
 from .._model.record import Session
 from .._model.schedule import Schedule, Tick
 from .._model.state import State
+from .._policy.order.windows import closed_until
 from .._policy.ticks import overdue
 from .._store.protocol import Store, all_records
 from ..errors import InvalidOption, StoreUnavailable
@@ -69,6 +70,11 @@ class Overview(Struct, frozen=True, kw_only=True):
     @property
     def paused(self) -> tuple[str, ...]:
         return tuple(one.name for one in self.settings if one.paused)
+
+    @property
+    def closed(self) -> tuple[str, ...]:
+        """The queues that their windows keep closed."""
+        return tuple(one.name for one in self.settings if closed_until(one, self.at) is not None)
 
     @property
     def slots(self) -> int:

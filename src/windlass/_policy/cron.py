@@ -10,7 +10,7 @@ is decided here, independently of where an iteration starts, so all keepers comp
 
 from collections.abc import Iterator
 from copy import copy
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from difflib import get_close_matches
 from functools import lru_cache
 from zoneinfo import ZoneInfo, available_timezones
@@ -19,6 +19,7 @@ from cronsim import CronSim, CronSimError
 
 from ..errors import InvalidOption
 from .input.quote import counted, quoted
+from .wall_clock import clock_change, first_instant, instant_of, offset_at, wall_at
 
 EXAMPLE = '"30 3 * * 1-5" means 03:30 on weekdays'
 _MAX_TEXT = 200
@@ -43,7 +44,7 @@ class Cron:
 
     def __init__(self, text: str, zone: str) -> None:
         self._parsed = _parse(text)
-        self._zone = _zone(zone)
+        self._zone = parse_zone(zone)
         self._every_hour = self._parsed.hours == _EVERY_HOUR
 
     def after(self, instant: datetime) -> datetime | None:
@@ -54,15 +55,8 @@ class Cron:
             return None
 
     def _next_wall_time(self, after: datetime) -> datetime | None:
-        found = (self._first(wall) for wall in self._walls(self._wall(after)))
+        found = (first_instant(wall, self._zone) for wall in self._walls(self._wall(after)))
         return next((instant for instant in found if instant > after), None)
-
-    def _first(self, wall: datetime) -> datetime:
-        """Return the first instant with this wall-clock time, or the clock change that skips it."""
-        instant = self._instant(wall)
-        if self._wall(instant) == wall:
-            return instant
-        return self._clock_change(self._instant(wall, fold=1), instant)
 
     def _next_instant(self, after: datetime) -> datetime | None:
         found = next(self._instants(after), None)
@@ -71,9 +65,9 @@ class Cron:
     def _or_repeated(self, after: datetime, found: datetime) -> datetime:
         """Return an earlier match than `found` if the clock is set back on the way and repeats one."""
         near = min(found, after + _SET_BACK)
-        if self._offset(near) >= self._offset(after):
+        if offset_at(near, self._zone) >= offset_at(after, self._zone):
             return found
-        walls = self._walls(self._wall(self._clock_change(after, near)) - _SECOND)
+        walls = self._walls(self._wall(clock_change(after, near, self._zone)) - _SECOND)
         return min(found, self._instant(next(walls), fold=1))
 
     def _instants(self, after: datetime) -> Iterator[datetime]:
@@ -89,24 +83,10 @@ class Cron:
         return iterator
 
     def _wall(self, instant: datetime) -> datetime:
-        return instant.astimezone(self._zone).replace(tzinfo=None, fold=0)
+        return wall_at(instant, self._zone)
 
     def _instant(self, wall: datetime, *, fold: int = 0) -> datetime:
-        return wall.replace(tzinfo=self._zone, fold=fold).astimezone(UTC)
-
-    def _offset(self, instant: datetime) -> timedelta:
-        return instant.astimezone(self._zone).utcoffset() or timedelta(0)
-
-    def _clock_change(self, low: datetime, high: datetime) -> datetime:
-        """Return the first second with another UTC offset than at `low`; it has changed by `high`."""
-        low, high, before = low.replace(microsecond=0), high.replace(microsecond=0), self._offset(low)
-        while high - low > _SECOND:
-            middle = low + (high - low) // 2 // _SECOND * _SECOND
-            if self._offset(middle) == before:
-                low = middle
-            else:
-                high = middle
-        return high
+        return instant_of(wall, self._zone, fold=fold)
 
 
 @lru_cache(maxsize=4096)
@@ -153,7 +133,7 @@ def _bad(text: str, error: str) -> InvalidOption:
     )
 
 
-def _zone(name: str) -> ZoneInfo:
+def parse_zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (OSError, ValueError, KeyError, TypeError):  # KeyError: unknown; the others: malformed

@@ -1,6 +1,7 @@
 """`windlass queues`: list, show, pause, resume and set."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -112,3 +113,41 @@ def test_setting_or_showing_an_unknown_queue_warns(run: Run) -> None:
 
     assert "did you mean 'mail'?" in run("queues", "set", "mial", "--fairness", "random").err
     assert "did you mean 'mail'?" in run("queues", "show", "maill").err
+
+
+def test_a_queue_has_windows(run: Run) -> None:
+    run("enqueue", "t", "-q", "mail")
+    soon = datetime.now(UTC) + timedelta(hours=3)
+    hours = f"{soon:%H}:00-{soon + timedelta(hours=1):%H}:00"
+
+    first = run("queues", "set", "mail", "--window", hours, "--json").row
+    listed = run("queues", "list").out.splitlines()[1]
+    shown = run("queues", "show", "mail").out
+    found = [row["message"] for row in run("check", "--json").rows if row["subject"] == "windows"]
+    weekdays, saturday = ("--window", "mon-fri 1:00-2:00"), ("--window", "sat 1:00-2:00 Asia/Tokyo")
+    several = run("queues", "set", "mail", *weekdays, *saturday)
+    always = run("queues", "set", "mail", "--window", "always", "--json").row
+
+    opens = f"{soon:%Y-%m-%dT%H}:00:00"
+    assert first["settings"]["windows"] == [f"{hours} UTC"]
+    assert first["closed_until"].startswith(opens)
+    assert f"closed until {opens}" in listed
+    assert f"{hours} UTC" in shown
+    assert [f"queue mail is closed until {opens}" in one for one in found] == [True]
+    assert several.out == "mail: mon-fri 01:00-02:00 UTC; sat 01:00-02:00 Asia/Tokyo\n"
+    assert (always["settings"]["windows"], always["closed_until"]) == ([], None)
+
+
+@pytest.mark.parametrize(
+    ("windows", "message"),
+    [
+        (("22-06",), "a window is days, hours and a time zone"),
+        (("1:00-2:00 Mars/Base",), "unknown time zone 'Mars/Base'"),
+        (("always", "1:00-2:00"), "--window always excludes other windows"),
+    ],
+)
+def test_a_wrong_window_is_a_usage_error(run: Run, windows: tuple[str, ...], message: str) -> None:
+    ran = run("queues", "set", "mail", *(part for one in windows for part in ("--window", one)))
+
+    assert ran.code == 2
+    assert message in ran.err

@@ -23,7 +23,7 @@ from windlass._model.key import ApiKey
 from windlass._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from windlass._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING, Limit, Usage
 from windlass._model.options import DeclaredType
-from windlass._model.queue import MAX_WEIGHT, Fairness, Level, Ordering, QueueSettings
+from windlass._model.queue import MAX_WEIGHT, Fairness, Level, Ordering, QueueSettings, Window
 from windlass._model.record import Audit, Declaration, Record, Session
 from windlass._model.schedule import Schedule, Tick
 from windlass._model.task import Enqueued, NewTask, Task
@@ -51,6 +51,9 @@ BOUNDED: dict[tuple[type[Struct], str], st.SearchStrategy[Any]] = {
     (QueueSettings, "stripes"): st.just(1),  # a queue with lanes has no others
     (QueueSettings, "fairness"): st.just(Fairness.ROUND_ROBIN),  # only it has weights
     (QueueSettings, "weights"): st.dictionaries(st.text(max_size=8), st.integers(1, MAX_WEIGHT), max_size=3),
+    (Window, "opens"): st.integers(0, 700),
+    (Window, "closes"): st.integers(701, 1440),
+    (Window, "days"): st.lists(st.integers(0, 6), min_size=1, max_size=2).map(tuple),
     (Ordering, "shares"): st.dictionaries(st.sampled_from(Level), st.integers(1, 49), max_size=2),
     (Limit, "running"): st.integers(0, MAX_RUNNING),
     (Limit, "rate"): st.floats(0, MAX_RATE, exclude_min=True),

@@ -10,6 +10,7 @@ from ...config import read_settings
 from ..command import Cli, Command, pass_cli
 from ..exit_codes import ExitCode
 from ..output import Column
+from ..text import iso
 
 _STYLES = {Severity.OK: "green", Severity.WARNING: "yellow", Severity.ERROR: "bold red"}
 
@@ -50,6 +51,9 @@ async def _check_store(cli: Cli) -> list[Finding]:
         if queue.counts["ready"] and not queue.workers:
             ready = counted(queue.counts["ready"], "ready task")
             findings.append(_finding("workers", f"no live worker serves queue {queue.queue} ({ready})"))
+        if queue.closed_until is not None:
+            closed = f"queue {queue.queue} is closed until {iso(queue.closed_until)} by its windows"
+            findings.append(_finding("windows", closed, Severity.OK))
     if cli.app.alert_notifier.secret is None:
         unsigned = "messages to the webhook of alert {} are not signed; set WINDLASS_WEBHOOK_SECRET"
         alerts = [status.alert for status in await cli.operator.alerts.list()]

@@ -13,9 +13,9 @@ from ..._observe.overview import COUNTED, read_overview
 from ..._policy.input.quote import counted, suggestion
 from ..command import Cli, Commands, on_store, pass_cli
 from ..operator_actions import audit_options, name_command
-from ..options import STRICT, ageing, choice_option, name_and_number, number_option
+from ..options import ALWAYS, STRICT, ageing, choice_option, name_and_number, number_option, window
 from ..output import Column, Document, Styled
-from ..text import json_text, span
+from ..text import iso, json_text, span
 
 
 @click.group(cls=Commands)
@@ -94,11 +94,21 @@ async def stripe(cli: Cli, queue: str, stripes: int) -> None:
 @click.option(
     "--ageing", type=ageing, metavar="DURATION", help="Wait that outweighs one priority level; or `strict`"
 )
+@click.option(
+    "--window",
+    "windows",
+    multiple=True,
+    type=window,
+    metavar="WINDOW",
+    help="Hours in which tasks start, `mon-fri 22:00-06:00 Europe/Berlin` (repeatable); or `always`",
+)
 @number_option("--stripes", most=MAX_STRIPES, help=f"Stripes to spread new tasks over, 1 to {MAX_STRIPES}")
 @audit_options
 @pass_cli
 def set_queue(cli: Cli, /, *, queue: str, **given: Any) -> None:
     """Set how a queue chooses the next task.
+
+    With windows, tasks start only within them; one over midnight belongs to the day on which it opens.
 
     Options that are not given stay as they are. TENANT=default and LEVEL=default remove a weight or a share.
     A queue that an app declares is reset when its declaration changes.
@@ -111,6 +121,10 @@ def set_queue(cli: Cli, /, *, queue: str, **given: Any) -> None:
             changes[key] = dict(changes[key])
     if changes.get("ageing") == STRICT:
         changes["ageing"] = None
+    if ALWAYS in changes.get("windows", ()):
+        if len(changes["windows"]) > 1:
+            raise click.UsageError("--window always excludes other windows", click.get_current_context())
+        changes["windows"] = None
 
     async def work() -> None:
         await cli.operator.set_queue(queue, **changes)
@@ -155,6 +169,7 @@ def _settings_text(queue: QueueDocument) -> str:
         ", ".join(f"{share}% {level}" for level, share in settings.shares.items()),
         "" if settings.ageing is None else f"ageing {span(settings.ageing)}",
         counted(settings.stripes, "stripe") if settings.stripes > 1 else "",
+        "; ".join(settings.windows),
     ]
     return ", ".join(part for part in parts if part)
 
@@ -165,6 +180,8 @@ def _fields(queue: QueueDocument) -> list[tuple[str, str | Styled]]:
     return [
         ("queue", queue.queue),
         ("paused", ("yes", "yellow") if queue.paused else "no"),
+        ("windows", "\n".join(settings.windows) or "always"),
+        ("closed until", "" if queue.closed_until is None else (iso(queue.closed_until), "yellow")),
         ("fairness", str(settings.fairness)),
         ("weights", "\n".join(weights)),
         ("shares", "\n".join(f"{level} {share}%" for level, share in settings.shares.items())),
@@ -172,6 +189,12 @@ def _fields(queue: QueueDocument) -> list[tuple[str, str | Styled]]:
         ("stripes", str(settings.stripes)),
         ("retention", "" if settings.retention is None else json_text(settings.retention)),
     ]
+
+
+def _status(queue: QueueDocument) -> str:
+    if queue.paused:
+        return "paused"
+    return "" if queue.closed_until is None else f"closed until {iso(queue.closed_until)}"
 
 
 def _count_column(state: State) -> Column[QueueDocument]:
@@ -190,6 +213,6 @@ _COLUMNS = (
     Column[QueueDocument](
         "oldest", lambda queue: span(queue.oldest_ready) if queue.counts["ready"] else "", right=True
     ),
-    Column[QueueDocument]("", lambda queue: ("paused", "yellow") if queue.paused else ""),
+    Column[QueueDocument]("", lambda queue: (_status(queue), "yellow")),
     Column[QueueDocument]("", _settings_text, elastic=True),
 )

@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, convert
 from ..._documents.fields import Seconds
 from ..._documents.queues import QueueDocument, QueueList, RetentionDocument, queue_documents
 from ..._model.key import Scope
-from ..._model.queue import MAX_STRIPES, MAX_WEIGHT, Fairness, Level, Retention
+from ..._model.queue import MAX_STRIPES, MAX_WEIGHT, MAX_WINDOWS, Fairness, Level, Retention
 from ..._policy.order.queue_options import QueueChanges
 from ...errors import NotFound
 from ..input_fields import Why, given_fields
@@ -18,6 +18,7 @@ from .tasks import ReasonQuery
 queues = Operations("queues")
 
 Weight = Annotated[int, Meta(ge=1, le=MAX_WEIGHT)]
+WindowText = Annotated[str, Meta(max_length=100, examples=["mon-fri 22:00-06:00 Europe/Berlin"])]
 Share = Annotated[int, Meta(ge=1, le=99)]
 
 
@@ -31,6 +32,7 @@ class QueueChangesInput(Struct, kw_only=True, forbid_unknown_fields=True):
     ageing: Seconds | UnsetType | None = UNSET
     retention: RetentionDocument | UnsetType | None = UNSET
     stripes: Annotated[int, Meta(ge=1, le=MAX_STRIPES)] | UnsetType | None = UNSET
+    windows: Annotated[list[WindowText], Meta(max_length=MAX_WINDOWS)] | UnsetType | None = UNSET
     why: Why = ""
 
 

@@ -1,15 +1,16 @@
-"""Validate the options of queues: fairness, weights, shares, ageing, retention, stripes."""
+"""Validate the options of queues: fairness, weights, shares, ageing, retention, stripes, windows."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from msgspec.structs import replace
 
-from ..._model.queue import MAX_AGEING, Fairness, Level, Ordering, QueueSettings, Retention
+from ..._model.queue import MAX_AGEING, Fairness, Level, Ordering, QueueSettings, Retention, Window
 from ...errors import InvalidOption
 from ..input.options import checked_name, parse_choice, parse_duration
 from ..input.quote import quoted
+from .window_options import parse_windows
 
 FairnessName: TypeAlias = Literal["fifo", "round_robin", "random"]
 LevelName: TypeAlias = Literal["high", "medium", "low"]
@@ -27,6 +28,7 @@ class QueueChanges(TypedDict, total=False):
     ageing: timedelta | float | str | None
     retention: Retention | None
     stripes: int | None
+    windows: str | Window | Iterable[str | Window] | None
 
 
 def changed_queue(settings: QueueSettings, changes: QueueChanges) -> QueueSettings:
@@ -49,6 +51,7 @@ def changed_queue(settings: QueueSettings, changes: QueueChanges) -> QueueSettin
         ordering=_ordering(settings.ordering, changes),
         retention=retention,
         stripes=1 if stripes is None else stripes,
+        windows=parse_windows(changes.get("windows", settings.windows)),
     )
 
 

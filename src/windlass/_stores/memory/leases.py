@@ -14,9 +14,10 @@ from ..._model.state import State, Verb
 from ..._model.task import Task
 from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settlement
 from ..._policy.order.limits import PermitUsage, limits_in_queue, permits_of, split_key, usage_of
+from ..._policy.order.windows import open_queues
 from ..rules.admission import check_due
 from ..rules.cancellation import while_running
-from ..rules.claim_planner import ClaimPlanner, ClaimRules, Rotation
+from ..rules.claim_planner import ClaimPlanner, ClaimRules, Rotation, earliest
 from ..rules.questions import play
 from .admission import admit_successors
 from .ready import Answers, subject_of
@@ -30,11 +31,11 @@ def grant(
 
     Also return the seconds after which to claim again (None: when woken).
     """
-    queues = [queue for queue in dict.fromkeys(claim.queues) if not tables.is_paused(queue)]
+    queues, wait = open_queues(claim.queues, tables.queues, now)
     limits = tables.limits
     tables.ready.now = now
     if claim.level is None and all(_is_fifo(tables, queue, limits) for queue in queues):
-        return _lease(tables, claim, tables.take_ready(queues, claim.limit), now), None
+        return _lease(tables, claim, tables.take_ready(queues, claim.limit), now), wait
     planner = ClaimPlanner(
         ClaimRules({queue: tables.queues.get(queue) for queue in queues}, limits), rotation, now
     )
@@ -45,7 +46,7 @@ def grant(
     chosen = [one.head.row for one in picked]
     for task in answers.taken.values():  # The others are still ready.
         tables.keep(task)
-    return _lease(tables, claim, chosen, now), planner.wait
+    return _lease(tables, claim, chosen, now), earliest(planner.wait, wait)
 
 
 def _is_fifo(tables: Tables, queue: str, limits: Sequence[Limit]) -> bool:

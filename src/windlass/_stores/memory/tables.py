@@ -170,11 +170,6 @@ class Tables:
         """Return all task types that programs have published."""
         return [record for record in self.kept[DeclaredType].values() if isinstance(record, DeclaredType)]
 
-    def is_paused(self, queue: str) -> bool:
-        """Whether nothing may be claimed from it."""
-        settings = self.queues.get(queue)
-        return settings is not None and settings.paused
-
     def next_scheduled(self) -> Task | None:
         """Return the scheduled task that is due first, or None."""
         while self._scheduled:

@@ -15,6 +15,7 @@ from ..._model.step import Applied
 from ..._model.task import TaskId
 from ..._policy.order.lanes import changes_lanes
 from ..._policy.order.rank import changes_ranks, head_start
+from ..._policy.order.windows import opening
 from ..records import check_expected
 from ..rules.actions import apply as apply_rule
 from ..rules.audit import audited_put, audited_removal
@@ -85,7 +86,11 @@ def _put_queue(clock: datetime | None, settings: QueueSettings) -> Script[Displa
     text = _encoder.encode(settings).decode()
     aged = None if settings.ordering.ageing is None else head_start(settings.ordering)
     columns = (settings.paused, settings.stripes, text, settings.is_laned, clock, aged, STRICT_MS)
-    yield from fetch("put_queue", settings.name, *columns)
+    span: tuple[datetime | None, datetime | None] = None, None
+    if settings.windows:
+        found = opening(settings.windows, (yield from value("now", clock)))
+        span = found.opens_at, found.closes_at
+    yield from fetch("put_queue", settings.name, *columns, *span)
     yield from fetch("wake", [settings.name])
     return (yield from _displaced(settings.name, before, settings))
 

@@ -37,7 +37,7 @@ class Database:
     def __init__(self, address: Address, *, clock: Clock | None = None) -> None:
         self.address = address
         self.clock = clock
-        self.layout = QueueLayout()
+        self.layout = QueueLayout(lambda: self._now)
         self._closed = False
         self._ready = False
         self.connections = Connections(address)
@@ -118,7 +118,9 @@ class Database:
     async def refresh_layout(self) -> None:
         """Read how queues are laid out; other processes may change it."""
         self.layout.mark_fresh()
-        self.layout.update(await self.fetch(Query("layout")))
+        self.layout.update(await self.fetch(Query("layout", (self._now,))))
+        for queue, body, opening in self.layout.roll_openings():
+            await self.fetch(Query("roll_window", (queue, body, opening.opens_at, opening.closes_at)))
         for queue in self.layout.take_reranked():
             await rerank(self.fetch, self.address.schema, queue, self.layout.head_start(queue))
 

@@ -7,8 +7,8 @@ nevertheless: from a queue with a limit only a claim that has counted all permit
 """
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from time import monotonic
 
 import msgspec
@@ -19,10 +19,14 @@ from ..._model.queue import STRICT_MS, QueueSettings
 from ..._model.task import NewTask, TaskId
 from ..._policy.order.lanes import lane_of
 from ..._policy.order.limits import Subject, limit_key, limits_in_queue
+from ..._policy.order.windows import Opening, opening
 from .rows import Row
 
 FRESH_SECONDS = 2.0
 """How long a layout is used before it is read again."""
+
+_MARGIN = 0.05
+"""Seconds by which the estimated time may be ahead of the database's."""
 
 _LANE_STRIPE = -1
 """The column `stripe` of tasks that are in a lane."""
@@ -78,7 +82,8 @@ def queue_of(stored: str) -> str | None:
 class QueueLayout:
     """The queues with stripes, lanes or limits, as last read from the database."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], datetime | None] = lambda: None) -> None:
+        self._clock = clock  # a test's; otherwise that of the database, as last read
         self._filled: Mapping[str, int] = {}  # stripes that new tasks go to
         self._read: Mapping[str, int] = {}  # stripes that may hold tasks: there may have been more once
         self._laned: frozenset[str | None] = frozenset()  # None: all queues
@@ -87,13 +92,20 @@ class QueueLayout:
         self.limits: Sequence[Limit] = ()
         self._head_starts: Mapping[str, int] | None = None  # of queues with ageing; None: not read yet
         self._reranked: set[str] = set()
+        self._openings: dict[str, Opening] = {}  # of queues with windows
+        self._bodies: dict[str, str] = {}  # their settings, as stored
+        self._now, self._now_at = datetime.min.replace(tzinfo=UTC), 0.0  # when they were read, by two clocks
         self._is_plain = True
         self._read_at = -FRESH_SECONDS
 
     @property
     def is_stale(self) -> bool:
-        """Whether it is time to read the layout again."""
-        return monotonic() - self._read_at >= FRESH_SECONDS
+        """Whether it is time to read the layout again, or to store the next opening of a queue."""
+        if monotonic() - self._read_at >= FRESH_SECONDS:
+            return True
+        return bool(self._openings) and any(
+            opening.closes_at <= self._present() for opening in self._openings.values()
+        )
 
     def mark_fresh(self) -> None:
         """Note that the layout is being read, so that concurrent calls need not read it too."""
@@ -109,8 +121,37 @@ class QueueLayout:
         self._guarded = frozenset(row[0] for row in queues if row[4])
         self.settings = {row[0]: read_settings(row[5]) for row in named if row[5] is not None}
         self.limits = tuple(read_limit(row[5]) for row in rows if row[0] is None)
+        windowed = [row for row in named if row[7] is not None]
+        self._openings = {row[0]: Opening(row[7], row[8]) for row in windowed}
+        self._bodies = {row[0]: row[5] for row in windowed}
+        if windowed:
+            self._now, self._now_at = windowed[0][9], self._read_at
         self._note_head_starts({row[0]: row[6] for row in named if row[6] is not None})
         self._is_plain = not self._laned and not self._filled
+
+    # -- windows -------------------------------------------------------------------------------------
+
+    def roll_openings(self) -> list[tuple[str, str, Opening]]:
+        """Replace openings that are over by the next ones; return queue, settings and opening, to store."""
+        rolled = []
+        for queue, known in self._openings.items():
+            found = opening(self.settings[queue].windows, self._present())
+            if found != known:
+                self._openings[queue] = found
+                rolled.append((queue, self._bodies[queue], found))
+        return rolled
+
+    def seconds_to_opening(self, queues: Sequence[str]) -> float | None:
+        """Return the seconds until the first of these queues opens that are closed now; None if none is."""
+        if not self._openings:
+            return None
+        now = self._present()
+        openings = [self._openings[queue].opens_at for queue in queues if queue in self._openings]
+        waits = [(opens_at - now).total_seconds() for opens_at in openings if opens_at > now]
+        return min(waits) + _MARGIN if waits else None
+
+    def _present(self) -> datetime:
+        return self._clock() or self._now + timedelta(seconds=monotonic() - self._now_at)
 
     # -- ranks ---------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from ..rules import refusals
 from ..rules.actions import applicable
 from ..rules.admission import check_due, is_plain
 from ..rules.audit import audited_prune
+from ..rules.claim_planner import earliest
 from ..rules.sessions import heartbeat_reply, unacknowledged_claims
 from . import actions, schema, sessions, settle
 from .claim import relayout
@@ -150,8 +151,9 @@ class PostgresStore(Database):
         hub = self._hubs.get(asyncio.get_running_loop())
         if hub is not None and claim is not None and grant is not None and claim.limit > 0:
             hub.note_claim(short=len(grant.claimed) < claim.limit)
-            if grant.wait is not None:
-                hub.hint_in(grant.wait)
+            wait = earliest(grant.wait, self.layout.seconds_to_opening(claim.queues))
+            if wait is not None:
+                hub.hint_in(wait)
 
     async def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:
         rows = await self.fetch(sessions.heartbeat(self._now, beat))

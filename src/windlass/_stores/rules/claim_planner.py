@@ -353,3 +353,8 @@ def first_keys(keys: Sequence[str], after: str) -> list[str]:
     named = [key for key in keys if key]
     behind = [key for key in named if key > after] + [key for key in named if key <= after]
     return [*([""] if "" in keys else []), *behind][:KEYS_AT_ONCE]
+
+
+def earliest(*waits: float | None) -> float | None:
+    """Return the shortest of these waits; None is no wait at all."""
+    return min((wait for wait in waits if wait is not None), default=None)

@@ -6,7 +6,9 @@ from itertools import islice
 
 from ..._model.lease import RESCUED, Claim, Claimed, Heartbeat, HeartbeatReply, Lease, ProgressReport
 from ..._model.verdict import Complete, Receipt, Settled, Settlement, last_reports
+from ..._policy.order.windows import open_queues
 from ..rules import refusals
+from ..rules.claim_planner import earliest
 from ..rules.sessions import heartbeat_reply, release_unacknowledged_claims, unacknowledged_claims
 from ..rules.settlement import follow_up
 from ..rules.settlement import settle as settle_rule
@@ -37,10 +39,11 @@ def _worker(tx: Transaction, session: str) -> str | None:
 
 
 def _grant(tx: Transaction, wish: Claim, worker: str, rotation: LaneRotation) -> list[Claimed]:
-    queues = [queue for queue in dict.fromkeys(wish.queues) if not tx.queue_rules.is_paused(queue)]
+    queues, wait = open_queues(wish.queues, tx.queue_rules.settings, tx.now)
     rowids = _first_in_fifo(tx, queues, wish)
     if rowids is None:
         rowids = listed(pick(tx, queues, wish, rotation))
+    tx.wakes.wait = earliest(tx.wakes.wait, wait)
     lease = {"session": wish.session, "worker": worker, "number": wish.number, "now": tx.at}
     return _lease(tx, "claim", rowids, lease)
 

@@ -34,6 +34,7 @@ from .order.fairness import TestFairness, TestLevels, TestShares
 from .order.limits import TestCaps, TestLimitChanges, TestOthersUnaffected
 from .order.ranks import TestAgeing
 from .order.rates import TestLimitWakes, TestRates, TestUsage
+from .order.windows import TestWindows
 from .payloads import TestPayloads
 from .read import TestAttempts, TestCount, TestFind, TestPages
 from .records import TestAuditedRecords, TestExpectedRecords, TestRecords, TestStoredRecords
@@ -111,4 +112,5 @@ __all__ = [
     "TestLimitWakes",
     "TestWakes",
     "TestWhoCancelled",
+    "TestWindows",
 ]

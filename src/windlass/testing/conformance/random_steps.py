@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from ..._model.filter import Action, By, CancelTasks, Dimension, Discard, Expire, Filter, Page, Replay
 from ..._model.lease import Claim, Claimed, Heartbeat, Lease
 from ..._model.options import DeclaredType
-from ..._model.queue import Ordering, QueueSettings, Retention
+from ..._model.queue import Ordering, QueueSettings, Retention, Window
 from ..._model.record import Session, Worker
 from ..._model.state import State
 from ..._model.task import NewTask, Progress, TaskId
@@ -34,6 +34,8 @@ LEASE = timedelta(seconds=10)
 EVERY = 1000
 SESSIONS = ("s1", "s2", "s3")
 QUEUES = ("a", "b")
+FIRST_MINUTE = Window(opens=0, closes=1)
+OVER_MIDNIGHT = Window(opens=2, closes=1, zone="Asia/Kathmandu")
 
 
 sessions = st.sampled_from(SESSIONS)
@@ -298,11 +300,20 @@ class RandomSteps(RuleBasedStateMachine):
         paused=st.booleans(),
         retention=st.none() | retentions,
         ageing=st.sampled_from([None, timedelta(seconds=1), timedelta(minutes=1)]),
+        windows=st.sampled_from([(), (), (FIRST_MINUTE,), (FIRST_MINUTE, OVER_MIDNIGHT)]),
     )
-    def put(self, name: str, retention: Retention | None, ageing: timedelta | None, *, paused: bool) -> None:
-        """Pause or resume a queue, or change its retention or its ageing."""
+    def put(
+        self,
+        name: str,
+        retention: Retention | None,
+        ageing: timedelta | None,
+        windows: tuple[Window, ...],
+        *,
+        paused: bool,
+    ) -> None:
+        """Pause or resume a queue, or change its retention, its ageing or its windows."""
         settings = QueueSettings(
-            name=name, paused=paused, retention=retention, ordering=Ordering(ageing=ageing)
+            name=name, paused=paused, retention=retention, ordering=Ordering(ageing=ageing), windows=windows
         )
         self.pair.both(lambda store: store.put(settings))
 

@@ -57,7 +57,7 @@ def enqueue(
     yield from _check(connection, env, home)
     if env.layout.is_stale:
         env.layout.mark_fresh()
-        env.layout.update((yield from fetch("layout")))
+        env.layout.update((yield from fetch("layout", env.clock)))
     script = rule_player.enqueue(env, batch)
     if all(map(is_plain, batch)):
         # A single statement that cannot be refused needs no savepoint. That is quicker, and lets a

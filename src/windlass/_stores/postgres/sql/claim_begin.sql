@@ -1,5 +1,5 @@
 -- What a claim under lanes or limits depends on. First row: the clock, and the worker of the session if it is
--- alive. Then for each queue whether it is paused, its settings, whether it has lanes, whether its tasks are being
+-- alive. Then for each queue whether it is paused or closed, its settings, whether it has lanes, whether its tasks are being
 -- moved, and whether ready tasks of it are outside its lanes. Then the limits.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
@@ -25,7 +25,9 @@ SELECT
 FROM clock
 UNION ALL
 SELECT
-    NULL, NULL, g.queue, coalesce(q.paused, false), q.settings,
+    NULL, NULL, g.queue,
+    coalesce(q.paused OR NOT (q.opens_at <= clock.now AND clock.now < q.closes_at), q.paused, false),
+    q.settings,
     coalesce(q.laned OR q.guarded, false) OR EXISTS (
         SELECT FROM windlass.queue AS every WHERE every.name = '' AND (every.laned OR every.guarded)
     ),
@@ -39,7 +41,8 @@ SELECT
         ORDER BY t.queue, t.stripe, t.rank
         LIMIT 1
     )
-FROM unnest($3::text[]) AS g (queue)
+FROM clock
+CROSS JOIN unnest($3::text[]) AS g (queue)
 LEFT JOIN windlass.queue AS q ON g.queue = q.name
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, r.body, NULL, NULL, NULL

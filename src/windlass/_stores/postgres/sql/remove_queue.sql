@@ -5,6 +5,8 @@ WITH narrowed AS (
         paused = false,
         stripes = 1,
         settings = NULL,
+        opens_at = NULL,
+        closes_at = NULL,
         laned_at = coalesce($2::timestamptz, clock_timestamp()),
         head_start = CASE WHEN q.head_start IS NOT NULL THEN $3::bigint END
     WHERE

@@ -53,8 +53,10 @@ alive AS MATERIALIZED (
 -- Queues of these that give nothing now, or not like this: where limits apply, only a claim that counts may take.
 closed AS MATERIALIZED (
     SELECT q.name, q.guarded
-    FROM windlass.queue AS q
-    WHERE (q.paused OR q.guarded) AND q.name = ANY ($8::text[] || ''::text)
+    FROM windlass.queue AS q, clock
+    WHERE
+        (q.paused OR q.guarded OR NOT (q.opens_at <= clock.now AND clock.now < q.closes_at))
+        AND q.name = ANY ($8::text[] || ''::text)
 ),
 
 /* :shares */

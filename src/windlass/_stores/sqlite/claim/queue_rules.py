@@ -18,7 +18,7 @@ _read_limit = msgspec.json.Decoder(Limit).decode
 
 
 class QueueRules:
-    """Which queues are paused, FIFO or limited, and the lane and key of each ready task."""
+    """Which queues are FIFO or limited, and the lane and key of each ready task."""
 
     def __init__(
         self, settings: Mapping[str, QueueSettings], limits: Sequence[Limit], relayouts: frozenset[str]
@@ -29,11 +29,6 @@ class QueueRules:
         self.relayouts = relayouts  # queues in which some tasks still have an outdated lane or key
         self.all_fifo = not limits and not any(one.is_laned for one in settings.values())
         self.capped = frozenset(limit.name for limit in limits if limit.running is not None)
-
-    def is_paused(self, queue: str) -> bool:
-        """Whether nothing may be claimed from it."""
-        settings = self.settings.get(queue)
-        return settings is not None and settings.paused
 
     def is_fifo(self, queue: str) -> bool:
         """Whether its tasks need no lanes and are under no limit."""

@@ -30,7 +30,7 @@ from ._policy.alerts import AlertOptions, new_alert
 from ._policy.backoff import Backoff, Delay, checked_attempts
 from ._policy.input.chain import Step
 from ._policy.input.fingerprint import declared_unique
-from ._policy.input.new_task import checked_timeout
+from ._policy.input.new_task import checked_expiry, checked_timeout
 from ._policy.input.options import checked_name, checked_names
 from ._policy.order.limit_options import LimitOptions
 from ._policy.order.priority import parse_priority
@@ -122,6 +122,7 @@ class App:
         queue: str = DEFAULT_QUEUE,
         priority: int | str = 0,
         timeout: timedelta | float | str | None = None,
+        expires: timedelta | float | str | None = None,
         backoff: Delay | None = None,
         max_attempts: int | None = None,
         fatal: type[BaseException] | tuple[type[BaseException], ...] = (),
@@ -142,6 +143,7 @@ class App:
         queue: str = DEFAULT_QUEUE,
         priority: int | str = 0,
         timeout: timedelta | float | str | None = None,
+        expires: timedelta | float | str | None = None,
         backoff: Delay | None = None,
         max_attempts: int | None = None,
         fatal: type[BaseException] | tuple[type[BaseException], ...] = (),
@@ -156,17 +158,17 @@ class App:
             @app.task(queue="mail", timeout=30)
             def welcome(user_id: int) -> None: ...
 
-        `name`: the type's name [default: module.function]. `aliases`: its former names; workers run tasks
-        that were enqueued under them. `queue`: where its tasks go. `priority`: -100 to 100, or "high",
-        "medium", "low". `timeout`: how long an attempt may run; seconds, a timedelta or text such as "5m"
-        [default: no timeout]. `backoff`: the delay between attempts [default: the app's].
-        `max_attempts`: 1 to 10,000 [default: the backoff's, which is 8]. `fatal`: exceptions that end the
-        task at once, as a retry would not help. `unique`: refuse a task (DuplicateTask) while an equal one
-        has not ended: one with the same payload and priority or, given names of parameters, with the same
-        values of these. `unique_for`: also refuse it for this time after the first was enqueued, even if
-        that has ended. `secret`: names of payload fields that are never shown. `process`: run in a child
-        process, which can be killed at its timeout. `schedule`: a cron expression or an interval; at each
-        tick a task without arguments is enqueued. Raises InvalidOption, also if the name is taken.
+        `name`: the type's name [default: module.function]. `aliases`: its former names. `queue`: where its
+        tasks go. `priority`: -100 to 100, or "high", "medium", "low". `timeout`: how long an attempt may run;
+        seconds, a timedelta or text such as "5m" [default: no timeout]. `expires`: a task that has not
+        started this long after its enqueue, or after it is due, never does [default: never]. `backoff`: the
+        delay between attempts [default: the app's]. `max_attempts`: 1 to 10,000 [default: the backoff's].
+        `fatal`: exceptions after which the task is dead at once. `unique`: refuse a task (DuplicateTask)
+        while an equal one has not ended: one with the same payload and priority or, given names of
+        parameters, with the same values of these. `unique_for`: also refuse it for this time after the first
+        was enqueued, even if that has ended. `secret`: names of payload fields that are never shown.
+        `process`: run in a child process. `schedule`: a cron expression or an interval; each tick enqueues a
+        task without arguments. Raises InvalidOption, also if the name is taken.
         """
         delay = self.backoff if backoff is None else backoff
         is_unique, period = declared_unique(unique, unique_for)
@@ -175,6 +177,7 @@ class App:
             priority=parse_priority(priority),
             max_attempts=checked_attempts(max_attempts, delay),
             timeout=checked_timeout(timeout),
+            expires=checked_expiry(expires),
             unique=is_unique,
             unique_for=period,
             secret=(*self._secret, *checked_names(secret, "secret")),
@@ -188,13 +191,11 @@ class App:
 
         return declare if function is None else declare(function)
 
-    def _declare(
-        self, spec: HandlerSpec, schedule: timedelta | float | str | None
-    ) -> TaskType[Any, Any, Any]:
+    def _declare(self, spec: HandlerSpec, rule: timedelta | float | str | None) -> TaskType[Any, Any, Any]:
         self.types.add(spec)
         made: TaskType[Any, Any, Any] = TaskType(spec, spec.handler, self)
-        if schedule is not None:
-            self.schedule(spec.name, made, schedule)
+        if rule is not None:
+            self.schedule(spec.name, made, rule)
         return made
 
     def schedule(
@@ -323,10 +324,7 @@ class App:
     # -- run -------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connect to the store and publish what is declared. Workers and servers do it by themselves.
-
-        Clients and operators only connect (`store.open`): they publish nothing.
-        """
+        """Connect to the store and publish what is declared, as workers do; clients only connect."""
         await self.store.open()
         await self.publish()
 

@@ -136,7 +136,9 @@ class TaskType(Prepared[P, R], Generic[P, C, R]):
 
         `queue`, `tenant`: names. `priority`: -100 to 100, or "high", "medium", "low".
         `delay`: not before this much time (seconds, a timedelta or text such as "5m"). `run_at`: not before
-        this instant, an aware datetime. `max_attempts`, `timeout`: as in `app.task`.
+        this instant, an aware datetime. `expires`: if it has not started by this instant, or within this much
+        time of its enqueue (or of when it is due), it never starts. `max_attempts`, `timeout`: as in
+        `app.task`.
         `idempotency_key`: a repeat returns a handle on the first task; kept as long as that task's record,
         and at least for `idempotency_for`. `unique`, `unique_for`: as in
         `app.task`. `next`: the step or steps that follow. `trace`: a W3C traceparent to continue.

@@ -74,6 +74,36 @@ class TestOne:
         (task,) = await all_of(store)
         assert (task.id, task.payload, task.enqueued_by) == (made["id"], b'{"a":1}', "anonymous")
 
+    async def test_expires_by_a_duration_or_an_instant(self, api_of: Api, store: MemoryStore) -> None:
+        now = await store.now()
+        at = (now + timedelta(minutes=5)).isoformat()
+        for said in ({"expires": 60}, {"expires_at": at}, {"expires": None}):
+            await api_of.enqueue(**said, next=[{"type": "u", "expires": 30}])
+
+        found = [task.expires_at for task in await all_of(store)]
+        assert found[1:] == [now + timedelta(minutes=5), None]
+        assert timedelta(seconds=60) <= found[0] - now < timedelta(seconds=70)
+
+    @pytest.mark.parametrize(
+        ("said", "why"),
+        [
+            ({"expires": 0}, "expires"),
+            ({"expires": 4e8}, "expires"),
+            ({"expires": 60, "expires_at": "2030-01-01T00:00:00Z"}, "exclude each other"),
+            ({"delay": 7200, "expires_at": "1999-01-01T00:00:00Z"}, "would never start"),
+            ({"expires_at": "2030-01-01T00:00:00"}, "expires_at"),
+            ({"next": [{"type": "u", "expires_at": "2030-01-01T00:00:00Z"}]}, "expires_at"),
+        ],
+    )
+    async def test_an_expiry_that_makes_no_sense_is_refused(
+        self, api_of: Api, store: MemoryStore, said: dict[str, Any], why: str
+    ) -> None:
+        response = await api_of("POST", "/tasks", {"type": "t", **said})
+
+        assert response.status_code in (400, 422)
+        assert why in response.json()["detail"]
+        assert await all_of(store) == ()
+
     async def test_keeps_all_that_was_said(self, api_of: Api, store: MemoryStore) -> None:
         trace = f"00-{'1' * 32}-{'2' * 16}-01"
         said = {"queue": "mail", "tenant": "acme", "priority": "high", "max_attempts": 3, "timeout": 2.5}

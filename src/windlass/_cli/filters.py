@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from .._model.filter import Filter, Page
 from .._model.state import ENDED, State
-from .options import MAX_LISTED, choice_option, number_option, stacked, task_id, when
+from .options import MAX_LISTED, choice_option, instant, number_option, stacked, task_id, when
 
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -61,6 +61,7 @@ filter_options = collected(
         help="Only this state (repeatable)",
     ),
     _filter_options("Created", "created"),
+    click.option("--expires-before", type=instant, help="Not started, and expiring before this instant"),
 )
 """The options of a filter, which the command takes as `where`."""
 

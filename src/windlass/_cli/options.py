@@ -94,6 +94,14 @@ def run_at(value: str) -> datetime | str:
     return NOW if value == NOW else instant(value)
 
 
+def expiry(value: str) -> datetime | timedelta:
+    """A duration, or an instant."""
+    try:
+        return options.parse_duration(value, "expires")
+    except InvalidOption:
+        return instant(value)
+
+
 def when(value: str) -> datetime:
     """An instant, or a duration before now: 2h."""
     try:

@@ -75,7 +75,7 @@ def show_task(output: Output, task: Task, now: datetime, *, reveal: bool) -> Non
             ("id", task.id),
             ("type", task.type),
             ("state", state(task)),
-            ("cancelling", ("requested", "yellow") if task.cancel_requested else ""),
+            _cancellation(task),
             ("queue", task.queue),
             ("tenant", task.tenant),
             ("priority", str(task.priority)),
@@ -85,6 +85,7 @@ def show_task(output: Output, task: Task, now: datetime, *, reveal: bool) -> Non
             ("claimed", stamp(task.claimed_at, now)),
             ("ended", stamp(task.finished_at, now)),
             ("ran", "" if task.duration is None else span(task.duration)),
+            ("expires", stamp(task.expires_at, now)),
             ("timeout", duration_text(task.timeout)),
             ("worker", task.worker or ""),
             ("progress", progress),
@@ -102,6 +103,15 @@ def show_task(output: Output, task: Task, now: datetime, *, reveal: bool) -> Non
     if task.error is not None and task.error.traceback:
         output.heading("traceback")
         output.fields([("", task.error.traceback.rstrip())])
+
+
+def _cancellation(task: Task) -> tuple[str, str | Styled]:
+    """Who cancelled a task, or asked it to stop, and why."""
+    who = task.cancelled_by or ""
+    by = f"{who}: {task.cancel_reason}" if task.cancel_reason else who
+    if task.state is State.RUNNING and task.cancel_requested:
+        return "cancelling", (f"asked to stop by {by}" if by else "asked to stop", "yellow")
+    return ("cancelled by" if task.state is State.CANCELLED else "asked to stop by"), by
 
 
 def _attempt(task: Task) -> str:

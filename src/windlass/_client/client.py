@@ -13,7 +13,7 @@ import msgspec
 from .._model.filter import By, CancelTasks, Filter, Page
 from .._model.options import Options
 from .._model.state import ENDED, State
-from .._model.task import Enqueued, NewTask, Progress, Task, TaskId
+from .._model.task import CANCELLED, Enqueued, NewTask, Progress, Task, TaskId
 from .._observe.tracing import send_span
 from .._policy.input.chain import Step, all_ids, decode_steps
 from .._policy.input.new_task import check_first_options
@@ -205,10 +205,9 @@ class Client:
 
             await app.client.enqueue(chain(charge.step(amount=9), ship.step(order_id=8)))
 
-        The options are those that only a first task takes: `run_at`, `idempotency_key`, `idempotency_for`
-        and `trace`, and `unique` and `unique_for`; give the others with `using(…).step(…)`. `within` is an
-        open connection of your own: the task is inserted in its transaction, so that both commit or neither
-        does.
+        The options are those of a first task: `run_at`, `expires`, `idempotency_key`, `idempotency_for`,
+        `unique`, `unique_for` and `trace`; give the others with `using(…).step(…)`. `within` is an open
+        connection of your own: the task is inserted in its transaction, so that both commit or neither does.
 
         Raises InvalidOption, DuplicateTask, IdempotencyConflict or StoreUnavailable.
         """
@@ -337,7 +336,9 @@ def _decode_result(result: bytes | None, result_type: Any) -> Any:
 
 
 def _described(task: Task) -> str:
-    return f"{task.error.type}: {task.error.message}" if task.error else "no reason was recorded"
+    if task.error is None:
+        return "no reason was recorded"
+    return task.error.message if task.error.type == CANCELLED else f"{task.error.type}: {task.error.message}"
 
 
 def _check_size(batch: Sequence[NewTask]) -> None:

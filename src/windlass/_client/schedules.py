@@ -16,6 +16,7 @@ from .._model.record import Declaration
 from .._model.schedule import Schedule, ScheduleOptions, ScheduleTiming, Tick
 from .._model.task import Enqueued, TaskId
 from .._policy.input.chain import Step
+from .._policy.input.new_task import later_step
 from .._policy.input.payload import encode_payload
 from .._policy.input.quote import quoted, suggestion
 from .._policy.schedule import new_schedule, same_rule, triggered_task
@@ -80,9 +81,9 @@ class Schedules:
 
             await app.operator.schedules.add("nightly", "shop.report", "0 3 * * *", {"kind": "full"})
 
-        See `App.schedule` for `rule` and the timing; `queue`, `tenant`, `priority`, `max_attempts` and
-        `timeout` are those of its tasks [default: as an app has published the type]. `instead` replaces a
-        schedule of the same name. Raises Refused if the name is taken, InvalidOption.
+        See `App.schedule` for `rule` and the timing; `queue`, `tenant`, `priority`, `max_attempts`, `timeout`
+        and `expires` (a duration) are those of its tasks [default: as an app has published the type].
+        `instead` replaces a schedule of the same name. Raises Refused if the name is taken, InvalidOption.
         """
         made = await self.make(name, type, rule, encode_payload(payload or {}), **options)
         return await self.put(made, instead=instead)
@@ -105,7 +106,8 @@ class Schedules:
         timing: Any = {key: given.pop(key) for key in ScheduleTiming.__annotations__ if key in given}
         published = by_name_or_alias(await list_records(self._store, DeclaredType)).get(type)
         defaults = (spec or published or DeclaredType(name=type)).defaults
-        step = TaskBuilder().step(type, payload, cast("Options", given), defaults)
+        task_options = cast("Options", given)
+        step = later_step(TaskBuilder().step(type, payload, task_options, defaults), task_options, None)
         return new_schedule(name, step, rule, timing)
 
     async def put(self, schedule: Schedule, *, instead: bool = False) -> Schedule:

@@ -27,6 +27,7 @@ class ScheduleDocument(Struct, kw_only=True):
     priority: int
     max_attempts: int
     timeout: float | None
+    expires: float | None
     paused: bool
     declared: bool
     next_at: Instant | None

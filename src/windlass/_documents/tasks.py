@@ -56,10 +56,13 @@ class TaskDocument(Struct, kw_only=True):
     created_at: Instant
     claimed_at: Instant | None
     finished_at: Instant | None
+    expires_at: Instant | None
     timeout: float | None
     worker: str | None
     duration: float | None
     cancel_requested: bool
+    cancelled_by: str | None
+    cancel_reason: str | None
     progress: ProgressDocument | None
     payload: Any
     result: Any

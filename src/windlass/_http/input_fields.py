@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import UNSET, Meta, Raw, Struct
 
 from .._model.filter import MAX_PAGE
-from .._model.task import MAX_ATTEMPTS
+from .._model.task import MAX_ATTEMPTS, MAX_DELAY
 from .._policy.input.keys import MAX_KEY_BYTES
 from .._policy.order.priority import MAX_PRIORITY
 
@@ -43,6 +43,14 @@ UniqueFields: TypeAlias = (
         Meta(min_length=1, max_length=100, description="Fields of the payload that make tasks equal."),
     ]
 )
+Expires = Annotated[
+    float,
+    Meta(
+        gt=0,
+        le=MAX_DELAY.total_seconds(),
+        description="Seconds after its enqueue, or after it is due, when the task no longer starts.",
+    ),
+]
 Attempts = Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)]
 
 

@@ -21,6 +21,7 @@ from .._policy.input.trace import trace_from_header
 from ..errors import DuplicateTask, IdempotencyConflict, InvalidOption, InvalidPayload
 from .input_fields import (
     Attempts,
+    Expires,
     Key,
     Name,
     Parameter,
@@ -42,9 +43,9 @@ REQUEST_KEY_FOR = timedelta(days=7)
 MAX_REQUEST_KEY = keys.MAX_KEY_BYTES - 15  # leaves room for the number of a task in its batch
 
 _STEP_OPTIONS = (
-    "queue", "tenant", "priority", "delay", "max_attempts", "timeout", "unique", "unique_for",
+    "queue", "tenant", "priority", "delay", "max_attempts", "timeout", "expires", "unique", "unique_for",
 )  # fmt: skip
-_TASK_OPTIONS = (*_STEP_OPTIONS, "run_at", "idempotency_key", "idempotency_for", "trace")
+_TASK_OPTIONS = (*_STEP_OPTIONS, "run_at", "expires_at", "idempotency_key", "idempotency_for", "trace")
 
 
 class StepInput(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -61,6 +62,7 @@ class StepInput(Struct, kw_only=True, forbid_unknown_fields=True):
     delay: Seconds | UnsetType = UNSET
     max_attempts: Attempts | UnsetType = UNSET
     timeout: Seconds | UnsetType | None = UNSET
+    expires: Expires | UnsetType | None = UNSET
     unique: UniqueFields | UnsetType = UNSET
     unique_for: Seconds | UnsetType | None = UNSET
     result_into: Parameter | None = None
@@ -70,8 +72,9 @@ class StepInput(Struct, kw_only=True, forbid_unknown_fields=True):
 class TaskInput(Struct, kw_only=True, forbid_unknown_fields=True):
     """A task to enqueue. Omitted fields take the task type's defaults.
 
-    Give `run_at` or `delay`, not both. `unique`: refuse the task while an equal one has not ended, by its
-    whole payload or by these fields; and until `unique_for` seconds after that one was enqueued.
+    Give `run_at` or `delay`, not both; `expires` or `expires_at`, not both. `unique`: refuse the task while
+    an equal one has not ended, by its whole payload or by these fields; and until `unique_for` seconds after
+    that one was enqueued.
     `idempotency_key`: a repeated request returns the existing task.
     """
 
@@ -84,6 +87,8 @@ class TaskInput(Struct, kw_only=True, forbid_unknown_fields=True):
     run_at: RunAt | UnsetType = UNSET
     max_attempts: Attempts | UnsetType = UNSET
     timeout: Seconds | UnsetType | None = UNSET
+    expires: Expires | UnsetType | None = UNSET
+    expires_at: Instant | UnsetType = UNSET
     idempotency_key: Key | UnsetType = UNSET
     idempotency_for: Seconds | UnsetType = UNSET
     unique: UniqueFields | UnsetType = UNSET
@@ -144,6 +149,10 @@ class InputBuilder:
         given = given_fields(body, names)
         if given.get("run_at", NOW) != NOW:
             given["run_at"] = _instant(given["run_at"])
+        if "expires_at" in given:
+            if "expires" in given:
+                raise InvalidOption("expires and expires_at exclude each other; pass one of them")
+            given["expires"] = given.pop("expires_at")
         if self._caller.tenant is not None:
             given.setdefault("tenant", self._caller.tenant)
         return cast("Options", given)

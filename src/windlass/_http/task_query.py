@@ -43,6 +43,9 @@ class TaskFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     created_before: Until | None = None
     finished_after: Since | None = None
     finished_before: Until | None = None
+    expires_before: (
+        Annotated[Instant, Meta(description="Not started, and expiring before this instant.")] | None
+    ) = None
 
 
 class TaskListQuery(TaskFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -73,6 +76,7 @@ def filter_for(caller: Caller, criteria: TaskFilter, *states: State) -> Filter:
             created_before=_utc(criteria.created_before),
             finished_after=_utc(criteria.finished_after),
             finished_before=_utc(criteria.finished_before),
+            expires_before=_utc(criteria.expires_before),
         )
     )
 

@@ -21,6 +21,7 @@ class Options(TypedDict, total=False):
     priority: int | str
     delay: timedelta | float | str
     run_at: datetime | Literal["now"]
+    expires: datetime | timedelta | float | str | None
     max_attempts: int
     timeout: timedelta | float | str | None
     idempotency_key: str
@@ -38,6 +39,7 @@ class Defaults(Struct, frozen=True, gc=False, kw_only=True):
     priority: int = 0
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     timeout: timedelta | None = None
+    expires: timedelta | None = None
     unique: Unique = False
     unique_for: timedelta | None = None
     secret: tuple[str, ...] = ()

@@ -43,6 +43,7 @@ class ScheduleOptions(ScheduleTiming, total=False):
     priority: int | str
     max_attempts: int
     timeout: timedelta | float | str | None
+    expires: timedelta | float | str | None
 
 
 class Schedule(Struct, frozen=True, gc=False, kw_only=True):
@@ -66,6 +67,7 @@ class Schedule(Struct, frozen=True, gc=False, kw_only=True):
     priority: int = 0
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     timeout: timedelta | None = None
+    expires: timedelta | None = None  # if its task has not started this long after it is due
     unique: Unique = False  # from the type: equal tasks are refused, whatever enqueued them
     unique_for: timedelta | None = None
     secret: tuple[str, ...] = ()

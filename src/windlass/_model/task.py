@@ -22,6 +22,7 @@ RESERVED = "\x1f"
 DEFAULT_QUEUE = "default"
 DEFAULT_MAX_ATTEMPTS = 8
 MAX_ATTEMPTS = 10_000  # the most that `max_attempts` may be
+CANCELLED = "Cancelled"  # the type of the error of a task that was cancelled
 EXPIRED = "Expired"  # the type of the error of a task that had not started by its expiry
 MAX_DELAY = timedelta(days=3660)  # how far ahead a task may be due: ten years
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)  # the earliest `run_at`
@@ -70,7 +71,8 @@ class NewTask(Struct, frozen=True, gc=False, kw_only=True):
 
     `run_at` and `delay` exclude each other; with neither, the task is due at once. Stores refuse a `run_at`
     before 1970 and one, or a delay, of more than ten years from now. `expires_at` and `expires_in` exclude
-    each other too and are bounded alike; the latter counts from when the task is due.
+    each other too and are bounded alike; the latter counts from the enqueue, or from when the task is due
+    if that is later.
     """
 
     id: TaskId
@@ -178,14 +180,9 @@ def rank_of(run_at: datetime, boost: int) -> int:
     return (run_at - EARLIEST) // _MILLISECOND - boost
 
 
-def expiry_of(new: NewTask, run_at: datetime) -> datetime | None:
-    """The instant by which a new task that is due at `run_at` must have started; None: it does not expire."""
-    if new.expires_in is None:
-        return new.expires_at
-    try:
-        return run_at + new.expires_in
-    except OverflowError:
-        return datetime.max.replace(tzinfo=UTC)
+def expiry_of(new: NewTask, run_at: datetime, now: datetime) -> datetime | None:
+    """The instant by which a task that is enqueued now must have started; None: it does not expire."""
+    return new.expires_at if new.expires_in is None else max(run_at, now) + new.expires_in
 
 
 def synthetic_trace(number: int) -> str:

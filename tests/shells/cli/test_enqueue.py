@@ -290,3 +290,27 @@ def test_a_type_that_an_app_has_published_has_its_defaults_without_the_app(
     shown = run("tasks", "show", made["id"], "--json").row
 
     assert (shown["queue"], shown["max_attempts"]) == ("mail", 3)
+
+
+def test_an_expiry_is_a_duration_or_an_instant(run: Run) -> None:
+    for given in ("1h", "2035-01-01T00:00:00Z"):
+        ran = run("enqueue", "t", "--expires", given)
+        shown = run("tasks", "show", ran.out.strip())
+        assert "expires" in shown.out
+    (instant, duration) = [row["expires_at"] for row in run("tasks", "list", "--json").rows]
+    assert instant == "2035-01-01T00:00:00Z"
+    assert duration < instant
+
+    refused = run("enqueue", "t", "--expires", "soon")
+    assert refused.code == 2
+    assert "soon" in refused.err
+
+
+def test_tasks_are_listed_by_their_expiry(run: Run) -> None:
+    soon = run("enqueue", "t", "--expires", "1h").out.strip()
+    run("enqueue", "t", "--expires", "2035-01-01T00:00:00Z")
+    run("enqueue", "t")
+
+    rows = run("tasks", "list", "--json", "--expires-before", "2034-01-01T00:00:00Z").rows
+
+    assert [row["id"] for row in rows] == [soon]

@@ -219,3 +219,16 @@ def test_ids_and_filters_exclude_each_other_and_one_is_required(run: Run, option
     run("migrate")
 
     assert run("tasks", "cancel", *options).code == 2
+
+
+def test_who_cancelled_a_task_and_why_is_shown(run: Run, enqueue: Enqueue) -> None:
+    task_id = enqueue("shop.explode")
+    run("tasks", "cancel", task_id, "--who", "ada", "--why", "wrong list")
+
+    shown = run("tasks", "show", task_id).out
+    row = run("tasks", "show", task_id, "--json").row
+
+    assert "cancelled by  ada: wrong list" in shown
+    assert "cancelling" not in shown
+    assert (row["cancelled_by"], row["cancel_reason"]) == ("ada", "wrong list")
+    assert row["error"]["message"] == "cancelled by ada: wrong list"

@@ -18,7 +18,7 @@ from ..._policy.input.payload import MAX_BYTES
 from ...errors import InvalidOption, InvalidPayload
 from ..command import Cli, Command, pass_cli
 from ..exit_codes import ExitCode
-from ..options import duration, priority, run_at, stacked
+from ..options import duration, expiry, priority, run_at, stacked
 
 _DEFAULTS = Defaults()
 
@@ -48,6 +48,11 @@ task_options = stacked(
 @click.option("--delay", type=duration, help="Run after this time at the earliest: 90, 5m, 1h30m")
 @click.option(
     "--run-at", type=run_at, help="Run at this instant at the earliest: 2026-11-15T08:00:00Z, or now"
+)
+@click.option(
+    "--expires",
+    type=expiry,
+    help=f"Do not start after this time, or after this instant{_default('none')}",
 )
 @click.option(
     "--key", "idempotency_key", metavar="KEY", help="Idempotency key: a repeat returns the first task"

@@ -76,6 +76,7 @@ async def show(cli: Cli, name: str, reveal: bool) -> None:
 )
 @click.option("--jitter", type=duration, help="Delay each task by a random time up to this  [default: none]")
 @task_options
+@click.option("--expires", type=duration, help="Cancel a task not started within this  [default: never]")
 @click.option("--replace", "instead", is_flag=True, help="Replace the schedule of the same name")
 @audit_options
 @pass_cli
@@ -231,6 +232,7 @@ def _fields(status: ScheduleStatus, now: datetime, *, reveal: bool) -> list[tupl
         ("priority", str(schedule.priority)),
         ("attempts", str(schedule.max_attempts)),
         ("timeout", duration_text(schedule.timeout)),
+        ("expires", duration_text(schedule.expires)),
         ("declared", "in code" if schedule.declared else "by an operator"),
         ("payload", json_text(shown_json(schedule.payload, schedule.secret, reveal=reveal))),
     ]

@@ -95,10 +95,9 @@ class SyncClient(Twin[Client]):
 
             app.sync_client.enqueue(chain(charge.step(amount=9), ship.step(order_id=8)))
 
-        The options are those that only a first task takes: `run_at`, `idempotency_key`, `idempotency_for`
-        and `trace`, and `unique` and `unique_for`; give the others with `using(…).step(…)`. `within` is an
-        open connection of your own: the task is inserted in its transaction, so that both commit or neither
-        does.
+        The options are those of a first task: `run_at`, `expires`, `idempotency_key`, `idempotency_for`,
+        `unique`, `unique_for` and `trace`; give the others with `using(…).step(…)`. `within` is an open
+        connection of your own: the task is inserted in its transaction, so that both commit or neither does.
 
         Raises InvalidOption, DuplicateTask, IdempotencyConflict or StoreUnavailable.
         """

@@ -11,7 +11,7 @@ from ..._documents.schedules import ScheduleDocument, ScheduleList, Ticks, sched
 from ..._model.key import Scope
 from ..._model.schedule import Missed, Overlap, ScheduleOptions
 from ..._policy.schedule import MAX_AT_MOST, MAX_JITTER
-from ..input_fields import Attempts, Name, Payload, Priority, Why, given_fields
+from ..input_fields import Attempts, Expires, Name, Payload, Priority, Why, given_fields
 from ..operation import AnyRequest, ApiRequest, ApiResponse, NoQuery, Operations
 from ..task_input import request_key
 from .tasks import ReasonQuery
@@ -44,6 +44,7 @@ class ScheduleInput(Struct, kw_only=True, forbid_unknown_fields=True):
     priority: Priority | UnsetType = UNSET
     max_attempts: Attempts | UnsetType = UNSET
     timeout: Seconds | UnsetType | None = UNSET
+    expires: Expires | UnsetType | None = UNSET
     why: Why = ""
 
 

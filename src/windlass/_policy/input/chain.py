@@ -45,6 +45,7 @@ class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
     delay: timedelta | None = None
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     timeout: timedelta | None = None
+    expires: timedelta | None = None  # if it has not started this long after its enqueue, or after it is due
     result_into: str | None = None
     secret: tuple[str, ...] = ()
     unique: Unique = False
@@ -188,6 +189,7 @@ def _task(step: Step, predecessor: Task, result: bytes | None) -> NewTask:
         delay=step.delay,
         max_attempts=step.max_attempts,
         timeout=step.timeout,
+        expires_in=step.expires,
         before=step.before,
         fingerprint=fingerprint(step.unique, step.type, payload, step.priority, tenant),
         unique_for=step.unique_for,

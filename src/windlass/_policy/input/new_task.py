@@ -22,7 +22,7 @@ from .trace import checked_trace
 NOW = "now"
 _NAMES = tuple(Options.__annotations__)
 _FOR_FIRST = ("run_at", "idempotency_key", "idempotency_for", "trace")
-_AT_ENQUEUE = (*_FOR_FIRST, "unique", "unique_for")
+_AT_ENQUEUE = (*_FOR_FIRST, "expires", "unique", "unique_for")
 
 
 class Origin(Struct, frozen=True, kw_only=True):
@@ -55,6 +55,7 @@ def new_task(step: Step, options: Options, origin: Origin) -> NewTask:
         raise InvalidOption("idempotency_for needs an idempotency_key")
     if "run_at" in options and step.delay is not None:
         raise InvalidOption("run_at and delay exclude each other; pass one of them")
+    expires = options.get("expires", step.expires)
     payload = bytes(step.payload)
     unique, unique_for = unique_options(options, step.unique, step.unique_for)
     _check_unique_fields(options, unique, payload, step.result_into)
@@ -68,6 +69,8 @@ def new_task(step: Step, options: Options, origin: Origin) -> NewTask:
         priority=step.priority,
         run_at=_run_at(options.get("run_at", NOW)),
         delay=step.delay,
+        expires_at=checked_instant(expires, "expires") if isinstance(expires, datetime) else None,
+        expires_in=None if isinstance(expires, datetime) else checked_expiry(expires),
         max_attempts=step.max_attempts,
         timeout=step.timeout,
         idempotency_key=None if key is None else keys.checked_key(key),
@@ -103,6 +106,7 @@ def new_step(
     attempts = options.get("max_attempts", defaults.max_attempts)
     unique, unique_for = unique_options(options, defaults.unique, defaults.unique_for)
     _check_unique_fields(options, unique, payload, result_into)
+    expires = options.get("expires", defaults.expires)
     return Step(
         id=id,
         type=checked_name(type_name, "task type"),
@@ -113,6 +117,8 @@ def new_step(
         delay=_optional(options.get("delay"), "delay"),
         max_attempts=checked_number(attempts, "max_attempts", MAX_ATTEMPTS),
         timeout=checked_timeout(options.get("timeout", defaults.timeout)),
+        # An instant is for the first task of a request, and is taken from its options.
+        expires=None if isinstance(expires, datetime) else checked_expiry(expires),
         secret=defaults.secret,
         unique=unique,
         unique_for=unique_for,
@@ -128,6 +134,8 @@ def later_step(step: Step, options: Options, result_into: str | None) -> Step:
                 f"{given} is only for the first task of a chain; later steps are enqueued when their "
                 f"predecessor completes"
             )
+    if isinstance(options.get("expires"), datetime):
+        raise InvalidOption("expires must be a duration here: it counts from when the task is enqueued")
     return replace(step, result_into=result_into)
 
 
@@ -176,6 +184,14 @@ def checked_timeout(value: timedelta | float | str | None) -> timedelta | None:
     found = _optional(value, "timeout")
     if found is not None and not found:
         raise InvalidOption("timeout must be greater than 0; use None for no timeout")
+    return found
+
+
+def checked_expiry(value: timedelta | float | str | None) -> timedelta | None:
+    """Check the time within which a task must start; None is any time."""
+    found = _optional(value, "expires")
+    if found is not None and not found:
+        raise InvalidOption("expires must be greater than 0; use None for a task that does not expire")
     return found
 
 

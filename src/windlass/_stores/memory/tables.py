@@ -130,7 +130,7 @@ class Tables:
         state = State.WAITING if pending else State.SCHEDULED if run_at > now else State.READY
         given = {name: getattr(new, name) for name in _GIVEN}
         given["boost"] = boost(new.priority, self.queues.get(new.queue))
-        given["run_at"], given["created_at"], given["expires_at"] = run_at, now, expiry_of(new, run_at)
+        given["run_at"], given["created_at"], given["expires_at"] = run_at, now, expiry_of(new, run_at, now)
         self.keep(Task(**given, state=state, attempt=0, fence=0))
         return self.tasks[new.id]
 

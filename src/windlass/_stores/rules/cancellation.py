@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import Struct
 
 from ..._model.filter import By
-from ..._model.task import EXPIRED, Error, Task, TaskId
+from ..._model.task import CANCELLED, EXPIRED, Error, Task, TaskId
 
 
 class Cancellation(Struct, frozen=True, kw_only=True):
@@ -14,7 +14,7 @@ class Cancellation(Struct, frozen=True, kw_only=True):
     message: str
     fate: str  # completes "task … "
     by: By | None = None  # None: nobody decided it
-    type: str = "Cancelled"
+    type: str = CANCELLED
     cause: str = ""  # what happened to the task that the cancellation began with
 
     @property

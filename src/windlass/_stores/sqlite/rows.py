@@ -13,7 +13,7 @@ import msgspec
 
 from ..._model.attempt import Attempt
 from ..._model.state import State
-from ..._model.task import Error, NewTask, Progress, Task, TaskId, expiry_of, rank_of
+from ..._model.task import Error, NewTask, Progress, Task, TaskId, rank_of
 from ..statements import fill, load, slots_of
 
 Row: TypeAlias = tuple[Any, ...]
@@ -170,13 +170,20 @@ def new_row(
 ) -> Row:
     """Return the values of NEW_COLUMNS."""
     timeout = None if new.timeout is None else new.timeout // _MICROSECOND
+    due = instant(run_at)
     return (
         new.id, new.type, new.payload, new.root, new.queue, new.tenant, new.priority, boost, state.value,
-        0, new.max_attempts, 0, instant(run_at), rank_of(run_at, boost), now, timeout,
+        0, new.max_attempts, 0, due, rank_of(run_at, boost), now, timeout,
         new.idempotency_key, new.fingerprint, new.next, listed_or_none(new.after), new.result_into,
         listed_or_none(new.secret),
-        new.trace, new.enqueued_by, optional_instant(expiry_of(new, run_at)), *lane_and_key,
+        new.trace, new.enqueued_by, _expiry(new, due, now), *lane_and_key,
     )  # fmt: skip
+
+
+def _expiry(new: NewTask, due: int, now: int) -> int | None:
+    if new.expires_in is None:
+        return optional_instant(new.expires_at)
+    return max(due, now) + new.expires_in // _MICROSECOND
 
 
 def changed_row(task: Task, lane_and_key: tuple[str, str]) -> dict[str, Any]:

@@ -175,13 +175,14 @@ class TestNeverStarts(ExpiryTest):
 
 
 class TestExpire(ExpiryTest):
-    async def test_a_duration_counts_from_when_the_task_is_due(self) -> None:
+    async def test_a_duration_counts_from_the_enqueue_or_from_when_the_task_is_due(self) -> None:
         now = self.clock.now()
         fields: list[tuple[dict[str, Any], datetime | None]] = [
             ({}, None),
             ({"expires_in": HOUR}, now + HOUR),
             ({"expires_in": HOUR, "delay": LATER}, now + LATER + HOUR),
             ({"expires_in": HOUR, "run_at": now + HOUR}, now + 2 * HOUR),
+            ({"expires_in": HOUR, "run_at": now - HOUR}, now + HOUR),
             ({"expires_at": now + LATER}, now + LATER),
             ({"expires_at": now + HOUR, "run_at": now + LATER}, now + HOUR),
             ({"expires_at": now - HOUR}, now - HOUR),

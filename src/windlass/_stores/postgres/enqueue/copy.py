@@ -61,5 +61,5 @@ def _records(batch: Sequence[NewTask], env: Environment, now: datetime, wakes: W
             if new.queue != queue:  # Mostly all tasks of a batch go to one queue.
                 queue = new.queue
                 wakes.add(State.READY, queue, run_at)
-        placement, times = layout.placement(new), (now, run_at, expiry_of(new, run_at))
+        placement, times = layout.placement(new), (now, run_at, expiry_of(new, run_at, now))
         yield (*plain_row(new, placement), *times, state, rank_of(run_at, placement.boost))

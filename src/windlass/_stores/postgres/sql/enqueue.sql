@@ -8,7 +8,7 @@ WITH clock AS MATERIALIZED (
 made AS (
     INSERT INTO windlass.task (/* :new_columns */, created_at, run_at, expires_at, state, rank)
     SELECT
-        /* :new_columns_of_g */, clock.now, due.at, coalesce(g.expires_at, due.at + g.expires_in),
+        /* :new_columns_of_g */, clock.now, due.at, coalesce(g.expires_at, greatest(due.at, clock.now) + g.expires_in),
         CASE WHEN g.waiting THEN 'waiting' WHEN due.at > clock.now THEN 'scheduled' ELSE 'ready' END,
         floor(extract(EPOCH FROM due.at) * 1000)::bigint - g.boost
     FROM clock

@@ -6,7 +6,7 @@ WITH clock AS MATERIALIZED (
 made AS (
     INSERT INTO windlass.task (/* :new_columns */, created_at, run_at, expires_at, state, rank)
     SELECT
-        /* :new_columns_of_g */, g.now, g.at, coalesce($4::timestamptz, g.at + $5::interval),
+        /* :new_columns_of_g */, g.now, g.at, coalesce($4::timestamptz, greatest(g.at, g.now) + $5::interval),
         CASE WHEN $6::boolean THEN 'waiting' WHEN g.at > g.now THEN 'scheduled' ELSE 'ready' END,
         floor(extract(EPOCH FROM g.at) * 1000)::bigint - g.boost
     FROM (

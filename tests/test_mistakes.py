@@ -165,6 +165,6 @@ async def block_the_loop(store: Store) -> object:
 
     thread = threading.Thread(target=asyncio.run, args=(beat(),))
     thread.start()
-    in_time = sent.wait(0.2)
+    in_time = sent.wait(1.0)
     await asyncio.to_thread(thread.join)
     return in_time

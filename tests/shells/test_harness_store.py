@@ -1,15 +1,21 @@
 """Code that enqueues in a transaction of its own, under the test harness."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
+from tests.servers.postgres import Postgres
+from tests.stores.postgres.callers import DRIVERS
 from windlass import INJECTED, App, Context, State
+from windlass._stores.postgres import PostgresStore
+from windlass._stores.postgres.join.detect import AsyncJoin
 from windlass.errors import DuplicateTask, InvalidOption, NotSupported
+from windlass.testing.conformance.steps import a_task
 from windlass.testing.harness import Harness
+from windlass.testing.harness_store import HarnessStore
 
 
 @pytest.fixture
@@ -50,6 +56,15 @@ async def test_an_async_connection_is_awaited_as_in_production(harness: Harness,
 
     assert handle.created
     assert len(harness.tasks(ship)) == 1
+
+
+async def test_every_driver_is_awaited_as_on_postgres(postgres_newest: Postgres) -> None:
+    real, stand_in = PostgresStore.from_url(postgres_newest.url), HarnessStore()
+    for name, driver in DRIVERS.items():
+        async with driver(postgres_newest.url) as caller:
+            in_production = isinstance(real.join(caller.connection), AsyncJoin)
+            enqueued = stand_in.join(caller.connection).enqueue([a_task()])
+            assert isinstance(enqueued, Awaitable) is in_production, name
 
 
 def test_refusals_are_those_of_any_enqueue(harness: Harness, app: App) -> None:

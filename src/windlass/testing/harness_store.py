@@ -21,7 +21,8 @@ class HarnessStore(MemoryStore):
         if not hasattr(connection, "execute") and not hasattr(connection, "cursor"):
             kind = f"{type(connection).__module__}.{type(connection).__name__}"
             raise NotSupported(f"cannot enqueue within a {kind}; pass the connection of your transaction")
-        return HarnessJoin(self, is_async=iscoroutinefunction(getattr(connection, "execute", None)))
+        driver_connection = getattr(connection, "_con", connection)  # asyncpg's pool hands out proxies
+        return HarnessJoin(self, is_async=iscoroutinefunction(getattr(driver_connection, "execute", None)))
 
 
 class HarnessJoin:

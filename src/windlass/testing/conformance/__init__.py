@@ -39,7 +39,7 @@ from .payloads import TestPayloads
 from .read import TestAttempts, TestCount, TestFind, TestPages
 from .records import TestAuditedRecords, TestExpectedRecords, TestRecords, TestStoredRecords
 from .replies import TestReplies
-from .unique import TestFingerprints, TestUniquePeriods, TestUniqueSuccessors
+from .unique import TestConcurrentDuplicates, TestFingerprints, TestUniquePeriods, TestUniqueSuccessors
 from .upkeep.lead import TestLead
 from .upkeep.promote import TestPromote
 from .upkeep.prune import TestPrune
@@ -65,6 +65,7 @@ __all__ = [
     "TestLimitChanges",
     "TestCheck",
     "TestClaim",
+    "TestConcurrentDuplicates",
     "TestCount",
     "TestDiscard",
     "TestDue",

@@ -1,5 +1,7 @@
 """Unique tasks: of equal ones only one is open, and only one is enqueued in a period."""
 
+import asyncio
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +12,8 @@ from ..._model.lease import Claimed
 from ..._model.queue import Retention
 from ..._model.state import State
 from ..._model.task import Enqueued
+from ..._model.verdict import Receipt
+from ..._store.protocol import Store
 from ...errors import DuplicateTask, NotFound
 from .steps import ManualWorker, StoreTest, a_task, bury, complete, retry, some_tasks
 
@@ -346,3 +350,51 @@ class TestUniqueSuccessors(StoreTest):
 
         task = await self.load(last)
         assert (task.state, successor.id in str(task.error)) == (State.CANCELLED, True)
+
+
+class TestConcurrentDuplicates(StoreTest):
+    """Of equal tasks from several programs at once only one is open."""
+
+    @pytest.fixture
+    async def handles(self, store: Store) -> AsyncIterator[list[Store]]:
+        handles = [store.another() for _ in range(4)]
+        for handle in handles:
+            await handle.open()
+        yield handles
+        for handle in handles:
+            await handle.close()
+
+    @pytest.mark.parametrize("unique", [{"fingerprint": "f"}, PERIOD])
+    async def test_one_of_many_enqueues_succeeds(self, handles: list[Store], unique: dict[str, Any]) -> None:
+        calls = [handle.enqueue([a_task(), a_task(**unique)]) for handle in handles * 3]
+
+        results = await asyncio.gather(*calls, return_exceptions=True)
+
+        (created,) = [one for one in results if not isinstance(one, BaseException)]
+        refused = [one for one in results if isinstance(one, DuplicateTask)]
+        assert len(refused) == len(results) - 1
+        assert {one.standing for one in refused} == {created[1].id}
+        assert len(await self.all_tasks()) == 2
+
+    async def test_one_of_many_successors_is_enqueued(
+        self, worker: ManualWorker, handles: list[Store]
+    ) -> None:
+        held = [await self.enqueue_and_claim(worker) for _ in range(12)]
+        successors = some_tasks(len(held), **PERIOD)
+        settlements = [complete(one, b"1", new) for one, new in zip(held, successors, strict=True)]
+        waiting = [a_task(after=(one.task.id,), fingerprint="f") for one in held]
+
+        settled, refused = await asyncio.gather(
+            asyncio.gather(*(h.settle([one]) for h, one in zip(handles * 3, settlements, strict=True))),
+            asyncio.gather(
+                *(h.enqueue([one]) for h, one in zip(handles * 3, waiting, strict=True)),
+                return_exceptions=True,
+            ),
+        )
+
+        assert {one.receipts for one in settled} == {(Receipt.APPLIED,)}
+        tasks = [task for task in await self.all_tasks() if task.fingerprint == "f"]
+        ended = [task for task in tasks if task.state is State.CANCELLED]
+        assert len(tasks) - len(ended) == 1
+        assert {task.error.type for task in ended if task.error is not None} <= {"Duplicate"}
+        assert {type(one) for one in refused if isinstance(one, BaseException)} <= {DuplicateTask}

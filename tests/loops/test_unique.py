@@ -228,3 +228,18 @@ async def test_a_schedule_skips_ticks_within_the_period(app: App, clock: ManualC
     with pytest.raises(DuplicateTask, match="unique for a period") as refused:
         await app.operator.schedules.trigger("u")
     assert refused.value.standing == first
+
+
+async def test_another_program_sends_by_what_was_published(app: App) -> None:
+    @app.task(name="u", unique=("n",), unique_for="1h")
+    async def u(n: int, note: str = "") -> None: ...
+
+    await app.publish()
+    first = await u.aenqueue(n=1)
+    await drained(app)
+    other = App(app.store.inner)
+
+    with pytest.raises(DuplicateTask) as refused:
+        await other.client.send("u", {"n": 1, "note": "x"})
+
+    assert refused.value.standing == first.id

@@ -7,6 +7,8 @@ own writes.
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from contextlib import suppress
+from datetime import timedelta
 from typing import TypeVar
 
 import pytest
@@ -18,7 +20,7 @@ from ...._model.task import NewTask, Progress
 from ...._model.verdict import Receipt, Settlement
 from ...._store.protocol import Capability, Store, Wake
 from ....errors import DuplicateTask
-from ..steps import ENDINGS, ManualWorker, StoreTest, a_task, complete, release
+from ..steps import ENDINGS, ManualWorker, StoreTest, a_task, complete, release, some_tasks
 from .wakes import wakes_up
 
 T = TypeVar("T")
@@ -173,6 +175,29 @@ class TestTransactions(StoreTest):
             await awaited(joined.settle([complete(held)]))
 
         assert await self.state_of(held.task.id) is State.COMPLETED
+
+    @pytest.mark.parametrize("commits", [True, False])
+    async def test_a_period_begins_with_the_commit(self, *, commits: bool) -> None:
+        new, again = some_tasks(2, fingerprint="f", unique_for=timedelta(hours=1))
+        with suppress(Undone):
+            await transact(self.store, beside=[new], undone=not commits)
+        await self.cancel(new.id)
+
+        if commits:
+            with pytest.raises(DuplicateTask) as refusal:
+                await self.store.enqueue([again])
+            assert refusal.value.standing == new.id
+        else:
+            assert (await self.store.enqueue([again]))[0].created
+
+    async def test_a_duplicate_successor_is_cancelled_in_the_transaction(self, held: Claimed) -> None:
+        await self.enqueue_one(fingerprint="f")
+        successor = a_task(fingerprint="f")
+
+        assert await transact(self.store, complete(held, b"1", successor)) == (Receipt.APPLIED,)
+
+        task = await self.load(successor.id)
+        assert (task.state, task.error and task.error.type) == (State.CANCELLED, "Duplicate")
 
     async def test_many_concurrent_transactions_all_finish(self, worker: ManualWorker) -> None:
         held = [await self.enqueue_and_claim(worker) for _ in range(8)]

@@ -40,13 +40,13 @@ class Prepared(Generic[P, R]):
         StoreUnavailable; then nothing was enqueued.
         """
         result_type = self.spec.signature.result_type
-        batch = [self._task(args, kwargs)]
+        batch = [self._task(*self.spec.signature.payload(args, kwargs), self._ready_options())]
         return self._app.sync_client.enqueue_tasks(batch, result_type=result_type, within=self._within)[0]
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Enqueue a task from async code; returns a handle once the task is durable. See `enqueue`."""
         result_type = self.spec.signature.result_type
-        batch = [self._task(args, kwargs)]
+        batch = [self._task(*self.spec.signature.payload(args, kwargs), await self._aready_options())]
         return (await self._app.client.enqueue_tasks(batch, result_type=result_type, within=self._within))[0]
 
     def enqueue_many(self, payloads: Iterable[Mapping[str, Any]]) -> list[SyncHandle[R]]:
@@ -57,13 +57,13 @@ class Prepared(Generic[P, R]):
         At most 100,000 at once. Returns their handles in the same order.
         """
         result_type = self.spec.signature.result_type
-        batch = self._tasks(payloads)
+        batch = self._tasks(payloads, self._ready_options())
         return self._app.sync_client.enqueue_tasks(batch, result_type=result_type, within=self._within)
 
     async def aenqueue_many(self, payloads: Iterable[Mapping[str, Any]]) -> list[Handle[R]]:
         """Enqueue one task for each payload, all or none, from async code. See `enqueue_many`."""
         result_type = self.spec.signature.result_type
-        batch = self._tasks(payloads)
+        batch = self._tasks(payloads, await self._aready_options())
         return await self._app.client.enqueue_tasks(batch, result_type=result_type, within=self._within)
 
     def step(self, /, *args: P.args, **kwargs: P.kwargs) -> Step:
@@ -80,29 +80,30 @@ class Prepared(Generic[P, R]):
         step = self._app.builder.step(self.spec.name, payload, self._options, self.spec.defaults, result_into)
         return later_step(step, self._options, result_into)
 
-    def _tasks(self, payloads: Iterable[Mapping[str, Any]]) -> list[NewTask]:
-        if "idempotency_key" in self._options:
+    def _ready_options(self) -> Options:
+        """Return the options with the tasks of `after` looked up, blocking."""
+        options = self._options
+        return self._app.sync_client.resolved(options) if "after" in options else options
+
+    async def _aready_options(self) -> Options:
+        options = self._options
+        return await self._app.client.resolved(options) if "after" in options else options
+
+    def _tasks(self, payloads: Iterable[Mapping[str, Any]], options: Options) -> list[NewTask]:
+        if "idempotency_key" in options:
             raise InvalidOption("an idempotency key identifies one task; enqueue them one by one")
-        given = [dict(payload) for payload in payloads]
+        given = [self.spec.signature.payload((), dict(payload)) for payload in payloads]
         if not given:
             return []
-        first = self._task((), given[0])
-        if first.next is not None:  # Each has a chain of its own, with its own ids.
-            return [first, *(self._task((), payload) for payload in given[1:])]
-        others = [self._payload((), payload) for payload in given[1:]]
-        return [first, *self._app.builder.more_like(first, others)]
+        first = self._task(*given[0], options)
+        if first.next is not None or any(result_into for _, result_into in given):
+            return [first, *(self._task(*one, options) for one in given[1:])]
+        return [first, *self._app.builder.more_like(first, [payload for payload, _ in given[1:]])]
 
-    def _task(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewTask:
-        payload = self._payload(args, kwargs)
-        if not self._options:
+    def _task(self, payload: bytes, result_into: str | None, options: Options) -> NewTask:
+        if not options and result_into is None:
             return self._app.builder.plain(self.spec, payload)
-        return self._app.builder.build(self.spec.name, payload, self._options, self.spec.defaults)
-
-    def _payload(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-        payload, result_into = self.spec.signature.payload(args, kwargs)
-        if result_into is not None:
-            raise InvalidOption(f"{result_into}=RESULT is for a step; a first task has no predecessor")
-        return payload
+        return self._app.builder.build(self.spec.name, payload, options, self.spec.defaults, result_into)
 
 
 class TaskType(Prepared[P, R], Generic[P, C, R]):
@@ -140,8 +141,9 @@ class TaskType(Prepared[P, R], Generic[P, C, R]):
         time of its enqueue (or of when it is due), it never starts. `max_attempts`, `timeout`: as in
         `app.task`.
         `idempotency_key`: a repeat returns a handle on the first task; kept as long as that task's record,
-        and at least for `idempotency_for`. `unique`, `unique_for`: as in
-        `app.task`. `next`: the step or steps that follow. `trace`: a W3C traceparent to continue.
+        and at least for `idempotency_for`. `unique`, `unique_for`: as in `app.task`. `after`: handles or ids
+        of tasks to wait for; `RESULT` is then the list of their results.
+        `next`: the step or steps that follow. `trace`: a W3C traceparent to continue.
         `within`: an open connection of your own (sqlite3, psycopg, asyncpg, SQLAlchemy, Django); the task is
         inserted in its transaction, so that both commit or neither does. Raises InvalidOption.
         """

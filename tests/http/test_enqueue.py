@@ -131,6 +131,9 @@ class TestOne:
             {"type": "t", "run_at": "2026-01-01T00:00:00Z", "delay": 1},
             {"type": "t", "run_at": "now", "delay": 1},
             {"type": "t", "run_at": "soon"},
+            {"type": "t", "after": ["x"]},
+            {"type": "t", "after": [new_id()] * 1_001},
+            {"type": "t", "result_into": "x"},
             {"type": "t", "run_at": 1},
             {"type": "t", "delay": -1},
             {"type": "t", "timeout": 0},
@@ -181,6 +184,27 @@ class TestOne:
         told = problem(await on_each("POST", "/tasks/batch", {"tasks": tasks}), 422, "invalid-option")
         assert "run_at must be from 1970 to ten years from now" in told["detail"]
         assert await all_of(kept) == ()
+
+    async def test_waits_for_others_and_takes_their_results(self, on_each: Api) -> None:
+        one, two = await on_each.enqueue(), await on_each.enqueue()
+        last = await on_each.enqueue(type="u", after=[one, two], result_into="results", queue="last")
+        assert (await on_each.good("GET", f"/tasks/{last}"))["after"] == [one, two]
+        session = await on_each.session("default", "last")
+        claimed = await on_each.claim(session, 1, limit=5)
+        assert {task["id"] for task in claimed} == {one, two}
+        results = {one: 1, two: 2}
+        ended = [lease(task) | {"outcome": "returned", "result": results[task["id"]]} for task in claimed]
+        await on_each.good("POST", "/work/settle", {"tasks": ended})
+        (task,) = await on_each.claim(session, 2, "last")
+        assert (task["id"], task["payload"]) == (last, {"results": [1, 2]})
+
+    async def test_a_task_to_wait_for_that_does_not_exist(self, api_of: Api, store: MemoryStore) -> None:
+        for path, body in (
+            ("/tasks", {"type": "t", "after": [new_id()]}),
+            ("/tasks/batch", {"tasks": [{"type": "t"}, {"type": "t", "after": [new_id()]}]}),
+        ):
+            assert "to wait for" in problem(await api_of("POST", path, body), 404, "not-found")["detail"]
+        assert await all_of(store) == ()
 
     async def test_a_chain_that_is_too_large(self, api_of: Api, store: MemoryStore) -> None:
         large = {"type": "u", "payload": {"x": "x" * 1_000_000}}
@@ -466,6 +490,28 @@ class TestBounds:
 
         (shown,) = (await own.good("GET", f"/tasks/{task_id}"))["next"]
         assert (shown["type"], [one["type"] for one in shown["next"]]) == ("u", ["v"])
+
+    @pytest.mark.parametrize("bound", [{"tenant": "acme"}, {"queues": ["mail"]}])
+    async def test_tasks_of_others_cannot_be_waited_for(
+        self, bound: dict[str, Any], asked: Api, keys: Keys, store: MemoryStore
+    ) -> None:
+        """Whether they exist or not: nothing tells one from the other."""
+        whole = asked.by((await keys.create("all", scopes=[Scope.ENQUEUE])).text)
+        own = asked.by((await keys.create("k", scopes=[Scope.ENQUEUE], **bound)).text)
+        others = await whole.enqueue(tenant="bob", queue="other")
+        mine = await own.enqueue(queue="mail")
+        await own.enqueue(queue="mail", after=[mine])
+        before = len(await all_of(store))
+
+        told = []
+        for task_id in (others, new_id()):
+            body = {"type": "t", "queue": "mail", "after": [mine, task_id]}
+            for path, sent in (("/tasks", body), ("/tasks/batch", {"tasks": [body]})):
+                refused = problem(await own("POST", path, sent), 404, "not-found")
+                told.append(refused["detail"].replace(task_id, "…"))
+
+        assert len({*told}) == 1
+        assert len(await all_of(store)) == before
 
     async def test_the_queues_are_the_keys(self, asked: Api, keys: Keys, store: MemoryStore) -> None:
         own = asked.by((await keys.create("k", scopes=[Scope.ENQUEUE], queues=["mail"])).text)

@@ -2,16 +2,20 @@
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.loops.workers import drained, tasks, working
 from windlass import RESULT, App, By, Handle, chain
+from windlass._ids import new_id
 from windlass._model.state import State
 from windlass._policy.input.chain import MAX_LEVELS
 from windlass._store.protocol import Store
-from windlass.errors import InvalidOption
+from windlass.errors import InvalidOption, NotFound
 from windlass.tasktype import TaskType
 
 LONG = MAX_LEVELS + 1
@@ -157,3 +161,100 @@ async def working_until(app: App, ends: list[Handle[Any]], name: str) -> None:
     async with working(app, name=name):
         for end in ends:
             await end.wait(timeout=60)
+
+
+async def test_a_diamond(app: App, add: Adds, total: Sums) -> None:
+    top = await add.using(tenant="acme").aenqueue(0)
+    left = await add.using(after=[top]).aenqueue(10)
+    right = await app.client.enqueue(add.step(n=20), after=[top.id])
+    bottom = await total.using(after=[left, right.id]).aenqueue(numbers=RESULT)
+    assert [await one.state() for one in (top, left, right, bottom)] == ["ready", *["waiting"] * 3]
+
+    await drained(app)
+
+    assert await bottom.result() == 11 + 21
+    assert {(task.root, task.tenant) for task in await tasks(app)} == {(top.id, "acme")}
+    assert (await bottom.task()).after == (left.id, right.id)
+
+
+async def test_a_task_can_wait_for_others_that_have_ended(app: App, add: Adds, total: Sums) -> None:
+    done, other = await add.aenqueue(1), await add.aenqueue(2)
+    await drained(app)
+    gone = await add.aenqueue(3)
+    await gone.cancel()
+
+    after = await total.using(after=[done, other]).aenqueue(RESULT)
+    never = await app.client.send("add", {"n": 4}, after=[done, gone])
+    await drained(app)
+
+    assert await after.result() == 5
+    assert (await after.task()).root == after.id, "it waits for two that have nothing in common"
+    ended = await never.task()
+    assert (ended.state, ended.error and ended.error.message) == (
+        State.CANCELLED,
+        f"task {gone.id}, which it waited for, had been cancelled",
+    )
+
+
+async def test_an_unknown_task_to_wait_for_is_not_found_and_nothing_is_stored(app: App, add: Adds) -> None:
+    known = await add.aenqueue(1)
+
+    for enqueued in (
+        lambda: add.using(after=[known, new_id()]).aenqueue(2),
+        lambda: app.client.enqueue(add.step(n=2), after=[new_id()]),
+        lambda: app.client.send("add", {"n": 2}, after=[new_id()]),
+        lambda: add.using(after=[new_id()]).aenqueue_many([{"n": 2}, {"n": 3}]),
+    ):
+        with pytest.raises(NotFound, match=r"there is no task .* to wait for"):
+            await enqueued()
+
+    assert [task.id for task in await tasks(app)] == [known.id]
+
+
+async def test_many_can_wait_for_one(app: App, add: Adds, total: Sums) -> None:
+    first = await add.using(tenant="acme").aenqueue(1)
+
+    many = await total.using(after=[first]).aenqueue_many([{"numbers": RESULT}, {"numbers": [5]}])
+    more = await add.using(after=[first]).aenqueue_many([{"n": 5}, {"n": 6}])
+    await drained(app)
+
+    assert [await one.result() for one in (*many, *more)] == [2, 5, 6, 7]
+    assert {(task.root, task.tenant) for task in await tasks(app)} == {(first.id, "acme")}
+
+
+def test_blocking_callers_wait_for_tasks_too() -> None:
+    app = App("memory://")
+
+    @app.task
+    def add(n: int) -> int:
+        return n + 1
+
+    first = add.enqueue(1)
+    second = add.using(after=[first]).enqueue(2)
+    third = app.sync_client.enqueue(add.step(n=3), after=[first.id, second])
+    fourth = app.sync_client.send("add", {"n": 4}, after=(third,))
+
+    assert [one.task().after for one in (second, third, fourth)] == [
+        (first.id,),
+        (first.id, second.id),
+        (third.id,),
+    ]
+
+
+def test_a_task_can_wait_for_one_of_the_same_transaction(tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path}/windlass.db")
+
+    @app.task
+    def add(n: int) -> int:
+        return n + 1
+
+    committed = add.enqueue(1)
+    with closing(sqlite3.connect(tmp_path / "windlass.db", isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        first = add.using(within=connection, tenant="acme").enqueue(2)
+        second = add.using(within=connection, after=[first]).enqueue(3)
+        third = app.sync_client.enqueue(add.step(n=4), within=connection, after=[committed.id])
+        connection.execute("COMMIT")
+
+    assert [one.state() for one in (first, second, third)] == ["ready", "waiting", "waiting"]
+    assert (second.task().root, second.task().tenant) == (first.id, "acme")

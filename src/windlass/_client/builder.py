@@ -62,9 +62,20 @@ class TaskBuilder:
             raise InvalidOption(f"enqueue takes a step, not {step!r}; make one with a task type's step()")
         return new_task(with_fresh_ids(step, new_id), options or {}, self.origin())
 
-    def build(self, type: str, payload: bytes, options: Options, defaults: Defaults) -> NewTask:
-        """Build the first task of a request from an encoded payload."""
-        return self.first(self.step(type, payload, options, defaults), options)
+    def build(
+        self,
+        type: str,
+        payload: bytes,
+        options: Options,
+        defaults: Defaults,
+        result_into: str | None = None,
+    ) -> NewTask:
+        """Build the first task of a request from an encoded payload.
+
+        `result_into`: the parameter that receives the results of the tasks that it waits for.
+        """
+        step = self.step(type, payload, options, defaults, result_into)
+        return self.first(step if result_into is None else replace(step, result_into=result_into), options)
 
     def first(self, step: Step, options: Options) -> NewTask:
         """Build the first task of a request from a step that was built for it, and for nothing else."""
@@ -94,4 +105,5 @@ class TaskBuilder:
 
 def _copy(task: NewTask, id: TaskId, payload: bytes, trace: str | None) -> NewTask:
     fingerprint = fingerprint_like(task.fingerprint, task.type, payload, task.priority, task.tenant)
-    return replace(task, id=id, root=id, payload=payload, trace=trace, fingerprint=fingerprint)
+    root = id if task.root == task.id else task.root
+    return replace(task, id=id, root=root, payload=payload, trace=trace, fingerprint=fingerprint)

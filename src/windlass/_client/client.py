@@ -13,10 +13,10 @@ import msgspec
 from .._model.filter import By, CancelTasks, Filter, Page
 from .._model.options import Options
 from .._model.state import ENDED, State
-from .._model.task import CANCELLED, Enqueued, NewTask, Progress, Task, TaskId
+from .._model.task import CANCELLED, Enqueued, NewTask, Predecessor, Progress, Task, TaskId
 from .._observe.tracing import send_span
 from .._policy.input.chain import Step, all_ids, decode_steps
-from .._policy.input.new_task import check_first_options
+from .._policy.input.new_task import check_first_options, predecessor_of
 from .._policy.input.options import parse_duration
 from .._policy.input.payload import encode_payload
 from .._store.protocol import Capability, Join, Store, require
@@ -31,6 +31,7 @@ from ..errors import (
 )
 from .blocking_calls import warn_on_event_loop
 from .builder import TaskBuilder, checked_payload
+from .predecessors import look_up
 from .published_types import KnownTypes
 
 R = TypeVar("R")  # the result of a task
@@ -66,15 +67,21 @@ class Handle(Generic[R]):
         created: bool = True,
         following: tuple[TaskId, ...] = (),
         result_type: Any = Any,
+        known: Predecessor | None = None,
     ) -> None:
         self._store = store
         self.id = task_id
         self.created = created
         self.following = following
         self._result_type = result_type
+        self._known = known  # None if the task existed before
 
     def __repr__(self) -> str:
         return f"<task {self.id}>"
+
+    def as_predecessor(self) -> Predecessor | TaskId:
+        """Return what is known of the task, for one that waits for it: at least its id."""
+        return self.id if self._known is None else self._known
 
     async def task(self) -> Task:
         """Return the task as it is now; raises NotFound once its record has been pruned."""
@@ -205,14 +212,16 @@ class Client:
 
             await app.client.enqueue(chain(charge.step(amount=9), ship.step(order_id=8)))
 
-        The options are those of a first task: `run_at`, `expires`, `idempotency_key`, `idempotency_for`,
-        `unique`, `unique_for` and `trace`; give the others with `using(…).step(…)`. `within` is an open
-        connection of your own: the task is inserted in its transaction, so that both commit or neither does.
+        The options are those of a first task: `after`, `run_at`, `expires`, `idempotency_key`,
+        `idempotency_for`, `unique`, `unique_for` and `trace`; give the others with `using(…).step(…)`.
+        `within` is an open connection of your own: the task is inserted in its transaction, so that both
+        commit or neither does.
 
-        Raises InvalidOption, DuplicateTask, IdempotencyConflict or StoreUnavailable.
+        Raises InvalidOption, NotFound, DuplicateTask, IdempotencyConflict or StoreUnavailable.
         """
         check_first_options(options)
-        return (await self.enqueue_tasks([self.builder.task(step, options)], within=within))[0]
+        ready = await self.resolved(options) if "after" in options else options
+        return (await self.enqueue_tasks([self.builder.task(step, ready)], within=within))[0]
 
     async def enqueue_many(self, steps: Iterable[Step], *, within: object | None = None) -> list[Handle[Any]]:
         """Enqueue several steps, all or none, at most 100,000; returns their handles in the same order."""
@@ -248,7 +257,8 @@ class Client:
         if self.types.declared.find(type) is None:
             await self.refresh_types()
         encoded = checked_payload(encode_payload(payload or {}), self.types.declared.find(type))
-        task = self.builder.build(type, encoded, options, self.types.defaults(type))
+        ready = await self.resolved(options) if "after" in options else options
+        task = self.builder.build(type, encoded, ready, self.types.defaults(type))
         return (await self.enqueue_tasks([task], within=within))[0]
 
     async def refresh_types(self) -> None:
@@ -261,6 +271,13 @@ class Client:
         handle: Handle[Any] = Handle(self._store, task_id, created=False)
         await handle.task()
         return handle
+
+    async def resolved(self, options: Options) -> Options:
+        """Return these options with the tasks of `after` as a builder takes them. Raises NotFound.
+
+        Tasks that are given by their ids are looked up.
+        """
+        return {**options, "after": await look_up(self._store, options.get("after", ()))}
 
     async def enqueue_tasks(
         self, batch: Sequence[NewTask], *, result_type: Any = Any, within: object | None = None
@@ -309,6 +326,7 @@ class Client:
                 created=one.created,
                 following=all_ids(decode_steps(new.next)) if new.next and one.created else (),
                 result_type=result_type,
+                known=predecessor_of(new) if one.created else None,
             )
             for new, one in zip(batch, enqueued, strict=True)
         ]

@@ -1,6 +1,6 @@
 """Tasks as API clients send them: request bodies, and enqueueing them within the key's bounds."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, cast
 
@@ -10,12 +10,13 @@ from msgspec.structs import replace
 from starlette.requests import Request
 
 from .._client.builder import TaskBuilder, checked_payload
+from .._client.predecessors import existing
 from .._documents.fields import Id, Instant, Seconds
 from .._model.options import Options
-from .._model.task import NewTask, Task, TaskId
+from .._model.task import NewTask, Predecessor, Task, TaskId
 from .._policy.input import keys
 from .._policy.input.chain import Step, all_ids, check_number, decode_steps
-from .._policy.input.new_task import NOW, group, later_step
+from .._policy.input.new_task import MAX_AFTER, NOW, group, later_step, predecessor_of
 from .._policy.input.quote import quoted
 from .._policy.input.trace import trace_from_header
 from ..errors import DuplicateTask, IdempotencyConflict, InvalidOption, InvalidPayload
@@ -72,9 +73,10 @@ class StepInput(Struct, kw_only=True, forbid_unknown_fields=True):
 class TaskInput(Struct, kw_only=True, forbid_unknown_fields=True):
     """A task to enqueue. Omitted fields take the task type's defaults.
 
-    Give `run_at` or `delay`, not both; `expires` or `expires_at`, not both. `unique`: refuse the task while
-    an equal one has not ended, by its whole payload or by these fields; and until `unique_for` seconds after
-    that one was enqueued.
+    Give `run_at` or `delay`, not both; `expires` or `expires_at`, not both. `after`: ids of tasks to wait
+    for; `result_into` names the parameter that receives the list of their results. `unique`: refuse the task
+    while an equal one has not ended, by its whole payload or by these fields; and until `unique_for` seconds
+    after that one was enqueued.
     `idempotency_key`: a repeated request returns the existing task.
     """
 
@@ -85,6 +87,8 @@ class TaskInput(Struct, kw_only=True, forbid_unknown_fields=True):
     priority: Priority | UnsetType = UNSET
     delay: Seconds | UnsetType = UNSET
     run_at: RunAt | UnsetType = UNSET
+    after: Annotated[list[Id], Meta(max_length=MAX_AFTER)] = []
+    result_into: Parameter | None = None
     max_attempts: Attempts | UnsetType = UNSET
     timeout: Seconds | UnsetType | None = UNSET
     expires: Expires | UnsetType | None = UNSET
@@ -110,16 +114,27 @@ class InputBuilder:
 
     def __init__(self, request: AnyRequest) -> None:
         app = request.service.app
+        self._request = request
+        self._awaited: dict[TaskId, Predecessor] = {}
         self._types = app.client.types
         self._caller = request.caller
         trace = trace_from_header(header(request.http, b"traceparent")) or app.builder.origin().trace
         self._builder = TaskBuilder(enqueued_by=self._caller.name, trace=trace)
 
+    async def look_up(self, bodies: Iterable[TaskInput]) -> None:
+        """Look up the tasks that these wait for. To a bound key, those beyond its bounds do not exist."""
+        ids = [*dict.fromkeys(task_id for body in bodies for task_id in body.after)]
+        found = await visible_tasks(self._request, ids) if ids else {}
+        self._awaited = {task.id: predecessor_of(task) for task in found.values()}
+
     def task(self, body: TaskInput) -> NewTask:
-        """Build a task with the chain that follows it."""
+        """Build a task with the chain that follows it; what it waits for must have been looked up."""
         check_number(body.next)
         options = self._options(body, _TASK_OPTIONS)
-        task = self._builder.first(self._step(body, options), options)
+        step = self._step(body, options, body.result_into)
+        if body.after:
+            options["after"] = [existing(self._awaited, task_id) for task_id in body.after]
+        task = self._builder.first(replace(step, result_into=body.result_into), options)
         if self._caller.queues is not None and task.idempotency_key is not None:
             # Idempotency keys belong to a tenant. One used in a queue the caller cannot see must conflict.
             digest = keys.request_digest(f"{task.type} in {task.queue}", task.payload)
@@ -129,7 +144,7 @@ class InputBuilder:
     def group(self, members: Sequence[NewTask], then: StepInput) -> tuple[NewTask, ...]:
         """Build a group: the members, and last the task that waits for all of them."""
         check_number(then.next)
-        return group(members, self._later(then), lambda step: self._builder.first(step, {}))
+        return group(members, self._later(then), self._builder.first)
 
     def _later(self, body: StepInput) -> Step:
         options = self._options(body, _STEP_OPTIONS)
@@ -158,10 +173,12 @@ class InputBuilder:
         return cast("Options", given)
 
 
-async def input_builder(request: AnyRequest) -> InputBuilder:
-    """Return a builder that knows the types that other apps have published."""
+async def input_builder(request: AnyRequest, *bodies: TaskInput) -> InputBuilder:
+    """Return a builder that knows the types that other apps have published, and what the tasks wait for."""
     await request.service.app.client.refresh_types()
-    return InputBuilder(request)
+    builder = InputBuilder(request)
+    await builder.look_up(bodies)
+    return builder
 
 
 def _instant(text: str) -> datetime:

@@ -102,6 +102,15 @@ class NewTask(Struct, frozen=True, gc=False, kw_only=True):
     enqueued_by: str = ""
 
 
+class Predecessor(Struct, frozen=True, gc=False):
+    """What a task takes over from one that it waits for. None of it ever changes."""
+
+    id: TaskId
+    root: TaskId
+    tenant: str
+    secret: tuple[str, ...] = ()  # fields of its payload, which its result may contain
+
+
 class Enqueued(Struct, frozen=True, gc=False, kw_only=True):
     """The result of an enqueue: the task's id. `created` is False if the task existed before.
 

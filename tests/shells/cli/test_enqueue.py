@@ -61,6 +61,18 @@ def test_an_instant_with_a_zone_is_kept_in_utc(run: Run) -> None:
     assert run("tasks", "show", ran.out.strip(), "--json").row["run_at"] == "2030-01-01T00:00:00Z"
 
 
+def test_a_task_waits_for_others(run: Run, stored: Callable[[], int]) -> None:
+    one, two = (run("enqueue", "t").out.strip() for _ in range(2))
+    last = run("enqueue", "u", "--after", one, "--after", two, "--result-into", "results").out.strip()
+    unknown = run("enqueue", "u", "--after", "0198c0de-0000-7000-8000-00000000abcd")
+
+    task = run("tasks", "show", last, "--json").row
+    assert (task["state"], task["after"], task["result_into"]) == ("waiting", [one, two], "results")
+    assert two in run("tasks", "show", last).out
+    assert "there is no task" in unknown.err
+    assert stored() == 3
+
+
 def test_now_is_an_instant(run: Run) -> None:
     ran = run("enqueue", "t", "--run-at", "now")
 

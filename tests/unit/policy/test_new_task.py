@@ -8,15 +8,17 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from tests.unit.samples import HOUR, NOW
-from windlass._model.options import Defaults
-from windlass._model.task import NewTask
+from windlass._model.options import Defaults, Options
+from windlass._model.task import NewTask, Predecessor
 from windlass._policy.input import keys
 from windlass._policy.input.chain import Step, decode_steps
 from windlass._policy.input.fingerprint import fingerprint
 from windlass._policy.input.new_task import (
+    MAX_AFTER,
     Origin,
     check_first_options,
     check_options,
+    checked_after,
     checked_steps,
     group,
     later_step,
@@ -111,9 +113,9 @@ def test_what_belongs_to_a_step_is_not_said_when_it_is_enqueued() -> None:
 
 
 def test_a_group_shares_one_trace() -> None:
-    one, two, last = (task(trace=f"00-{n:032x}-{n:016x}-00") for n in (1, 2, 3))
+    one, two = (task(trace=f"00-{n:032x}-{n:016x}-00") for n in (1, 2))
 
-    assert {member.trace for member in group([one, two], LAST, lambda _: last)} == {one.trace}
+    assert {member.trace for member in group([one, two], LAST, built)} == {one.trace}
 
 
 def test_what_follows_is_carried_along() -> None:
@@ -182,7 +184,7 @@ def test_what_only_a_first_task_may_ask_for_is_refused_in_a_later_step(option: s
 def test_the_last_of_a_group_waits_for_all_the_others_under_one_root() -> None:
     first = [replace(task(), id=id, root=id) for id in ("a", "b")]
 
-    made = group(iter(first), LAST, lambda _: replace(task(), id="z", root="z"))
+    made = group(iter(first), LAST, built)
 
     assert [(new.id, new.root, new.after) for new in made] == [
         ("a", "a", ()),
@@ -219,5 +221,42 @@ def test_the_last_of_a_group_has_the_tenant_that_the_others_share(
 LAST = Step(id="z", type="last", payload=Raw(b"{}"))
 
 
-def built(step: Step) -> NewTask:
-    return new_task(step, {}, Origin(trace="", enqueued_by=""))
+def built(step: Step, options: Options) -> NewTask:
+    return new_task(step, options, ORIGIN)
+
+
+A, B = Predecessor("a", "root", "acme"), Predecessor("b", "root", "acme")
+
+
+@pytest.mark.parametrize(
+    ("after", "own", "root", "tenant"),
+    [
+        ([A, B], "", "root", "acme"),
+        ([A, B], "beta", "root", "beta"),
+        ([A, Predecessor("c", "c", "acme")], "", "z", "acme"),
+        ([A, Predecessor("c", "root", "")], "", "root", ""),
+        ([], "", "z", ""),
+    ],
+)
+def test_a_task_takes_over_what_all_its_predecessors_share(
+    after: list[Predecessor], own: str, root: str, tenant: str
+) -> None:
+    new = built(replace(LAST, tenant=own, unique=True), {"after": after})
+
+    assert (new.after, new.root, new.tenant) == (tuple(one.id for one in after), root, tenant)
+    assert new.fingerprint == fingerprint(True, LAST.type, b"{}", 0, tenant)
+
+
+def test_a_result_needs_a_predecessor() -> None:
+    wants = replace(LAST, result_into="x")
+
+    assert built(wants, {"after": [A]}).result_into == "x"
+    for none in ({}, {"after": []}):
+        with pytest.raises(InvalidOption, match="x=RESULT needs a predecessor"):
+            built(wants, none)
+
+
+@pytest.mark.parametrize("wrong", ["a", A, None, {}, ["a"] * (MAX_AFTER + 1)])
+def test_what_to_wait_for_is_a_list_of_a_certain_length(wrong: Any) -> None:
+    with pytest.raises(InvalidOption, match=r"after must be a list|at most 1,000 others"):
+        checked_after(wrong)

@@ -14,11 +14,12 @@ from ..._documents.tasks import task_document
 from ..._handler.spec import HandlerSpec
 from ..._model.options import Defaults, Options
 from ..._model.state import State
+from ..._model.task import TaskId
 from ..._policy.input.payload import MAX_BYTES
 from ...errors import InvalidOption, InvalidPayload
 from ..command import Cli, Command, pass_cli
 from ..exit_codes import ExitCode
-from ..options import duration, expiry, priority, run_at, stacked
+from ..options import duration, expiry, priority, run_at, stacked, task_id
 
 _DEFAULTS = Defaults()
 
@@ -49,6 +50,8 @@ task_options = stacked(
 @click.option(
     "--run-at", type=run_at, help="Run at this instant at the earliest: 2026-11-15T08:00:00Z, or now"
 )
+@click.option("--after", type=task_id, multiple=True, metavar="ID", help="Wait for this task; repeatable")
+@click.option("--result-into", metavar="NAME", help="Parameter that receives the list of their results")
 @click.option(
     "--expires",
     type=expiry,
@@ -86,6 +89,8 @@ def enqueue(
     wait_at_most: timedelta | None,
     reveal: bool,
     unique_by: tuple[str, ...],
+    after: tuple[TaskId, ...],
+    result_into: str | None,
     **given: Any,
 ) -> None:
     """Enqueue a task of TYPE and print its id.
@@ -104,13 +109,14 @@ def enqueue(
         raise InvalidOption("--stdin excludes a payload argument, --key and --wait")
     texts = _stdin_lines() if from_stdin else iter([("", payload or "{}")])
     spec = declared_type(cli, type, undeclared=undeclared)
-    payloads = [_payload(text, spec, where) for where, text in texts]
+    payloads = [_payload(text, spec, where, result_into) for where, text in texts]
 
     async def work() -> None:
         client = cli.app.client
         await client.refresh_types()
         defaults = client.types.defaults(type)
-        batch = [client.builder.build(type, payload, options, defaults) for payload in payloads]
+        ready = await client.resolved({**options, "after": after}) if after else options
+        batch = [client.builder.build(type, one, ready, defaults, result_into) for one in payloads]
         handles = await client.enqueue_tasks(batch)
         if waits:
             await _print_result(cli, handles[0], wait_at_most, reveal=reveal)
@@ -138,10 +144,10 @@ def _stdin_lines() -> Iterator[tuple[str, str | bytes]]:
             yield f"line {number}: ", line
 
 
-def _payload(text: str | bytes, spec: HandlerSpec | None, where: str) -> bytes:
+def _payload(text: str | bytes, spec: HandlerSpec | None, where: str, result_into: str | None) -> bytes:
     """Check a payload; `where` names its line in the message of InvalidPayload."""
     try:
-        return checked_payload(text, spec)
+        return checked_payload(text, spec, result_into)
     except InvalidPayload as error:
         raise InvalidPayload(f"{where}{error}", pointer=error.pointer) from None
 

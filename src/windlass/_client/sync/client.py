@@ -8,7 +8,7 @@ from typing import Any, TypeVar, Unpack
 
 from ..._model.options import Options
 from ..._model.state import State
-from ..._model.task import NewTask, Progress, Task, TaskId
+from ..._model.task import NewTask, Predecessor, Progress, Task, TaskId
 from ..._policy.input.chain import Step
 from ..._policy.input.new_task import check_first_options
 from ..._policy.input.payload import encode_payload
@@ -46,6 +46,10 @@ class SyncHandle(Twin[Handle[R]]):
 
     def __repr__(self) -> str:
         return repr(self._inner)
+
+    def as_predecessor(self) -> Predecessor | TaskId:
+        """Return what is known of the task, for one that waits for it: at least its id."""
+        return self._inner.as_predecessor()
 
     def task(self) -> Task:
         """Return the task as it is now; raises NotFound once its record has been pruned."""
@@ -95,14 +99,16 @@ class SyncClient(Twin[Client]):
 
             app.sync_client.enqueue(chain(charge.step(amount=9), ship.step(order_id=8)))
 
-        The options are those of a first task: `run_at`, `expires`, `idempotency_key`, `idempotency_for`,
-        `unique`, `unique_for` and `trace`; give the others with `using(…).step(…)`. `within` is an open
-        connection of your own: the task is inserted in its transaction, so that both commit or neither does.
+        The options are those of a first task: `after`, `run_at`, `expires`, `idempotency_key`,
+        `idempotency_for`, `unique`, `unique_for` and `trace`; give the others with `using(…).step(…)`.
+        `within` is an open connection of your own: the task is inserted in its transaction, so that both
+        commit or neither does.
 
-        Raises InvalidOption, DuplicateTask, IdempotencyConflict or StoreUnavailable.
+        Raises InvalidOption, NotFound, DuplicateTask, IdempotencyConflict or StoreUnavailable.
         """
         check_first_options(options)
-        return self.enqueue_tasks([self._inner.builder.task(step, options)], within=within)[0]
+        ready = self.resolved(options) if "after" in options else options
+        return self.enqueue_tasks([self._inner.builder.task(step, ready)], within=within)[0]
 
     def enqueue_many(self, steps: Iterable[Step], *, within: object | None = None) -> list[SyncHandle[Any]]:
         """Enqueue several steps, all or none, at most 100,000; returns their handles in the same order."""
@@ -138,7 +144,8 @@ class SyncClient(Twin[Client]):
         if self._inner.types.declared.find(type) is None:
             self.refresh_types()
         encoded = checked_payload(encode_payload(payload or {}), self._inner.types.declared.find(type))
-        task = self._inner.builder.build(type, encoded, options, self._inner.types.defaults(type))
+        ready = self.resolved(options) if "after" in options else options
+        task = self._inner.builder.build(type, encoded, ready, self._inner.types.defaults(type))
         return self.enqueue_tasks([task], within=within)[0]
 
     def refresh_types(self) -> None:
@@ -148,6 +155,13 @@ class SyncClient(Twin[Client]):
     def get(self, task_id: TaskId) -> SyncHandle[Any]:
         """Return a handle on a task that was enqueued before; raises NotFound if there is none."""
         return SyncHandle(self._loop.run(self._inner.get(task_id)), self._loop)
+
+    def resolved(self, options: Options) -> Options:
+        """Return these options with the tasks of `after` as a builder takes them. Raises NotFound.
+
+        Tasks that are given by their ids are looked up.
+        """
+        return self._loop.run(self._inner.resolved(options))
 
     def enqueue_tasks(
         self, batch: Sequence[NewTask], *, result_type: Any = Any, within: object | None = None

@@ -62,7 +62,7 @@ class LineResult(Struct, kw_only=True):
     Scope.ENQUEUE,
     bound=True,
     status=201,
-    statuses=(200, 409),
+    statuses=(200, 404, 409),
     request_headers=("Idempotency-Key",),
     response_headers=("Location", "Idempotency-Replayed"),
 )
@@ -72,10 +72,10 @@ async def enqueue(request: ApiRequest[NoQuery, TaskInput]) -> ApiResponse[Enqueu
     The response is sent once the task is durable. With the header `Idempotency-Key` a repeat gets the same
     response, and the same key with a different body is refused (422). With `idempotency_key` in the body a
     repeat returns the existing task (200). A `unique` task that equals one that has not ended is refused
-    (409).
+    (409), and one that waits `after` a task that does not exist (404).
     """
-    new = (await input_builder(request)).task(request.body)
-    (task,), replayed = await enqueue_tasks(request, [new], request_key(request.http))
+    builder = await input_builder(request, request.body)
+    (task,), replayed = await enqueue_tasks(request, [builder.task(request.body)], request_key(request.http))
     headers = request.location(task.id) | replayed
     return ApiResponse(value=task, status=201 if task.created else 200, headers=headers)
 
@@ -96,7 +96,7 @@ async def enqueue_batch(request: ApiRequest[NoQuery, BatchInput]) -> ApiResponse
     `Idempotency-Key` applies to the whole batch. Tasks that exist already by their own `idempotency_key` are
     returned with `created: false`; `then` cannot wait for those (404).
     """
-    builder = await input_builder(request)
+    builder = await input_builder(request, *request.body.tasks)
     batch: list[NewTask] = []
     checked = 0
     for number, one in enumerate(request.body.tasks):
@@ -148,7 +148,7 @@ async def _line_results(request: AnyRequest) -> AsyncIterator[bytes]:
         async for part in read_lines(request.http):
             await request.recheck_key()
             builder = await input_builder(request)
-            batch, error = _build(builder, part)
+            batch, error = await _build(builder, part)
             async for tasks in _enqueue_lines(request, batch):
                 yield _encode_lines(
                     LineResult(line=(number := number + 1), id=one.id, created=one.created) for one in tasks
@@ -162,12 +162,14 @@ async def _line_results(request: AnyRequest) -> AsyncIterator[bytes]:
         yield _encode_lines([LineResult(line=number + 1, problem=problem)])
 
 
-def _build(builder: InputBuilder, lines: list[bytes]) -> tuple[list[NewTask], Exception | None]:
+async def _build(builder: InputBuilder, lines: list[bytes]) -> tuple[list[NewTask], Exception | None]:
     """Build tasks from lines, up to the first that is invalid; also return its error."""
     batch: list[NewTask] = []
     for line in lines:
         try:
-            batch.append(builder.task(decode_body(line, TaskInput)))
+            body = decode_body(line, TaskInput)
+            await builder.look_up([body])
+            batch.append(builder.task(body))
         except (Problem, WindlassError) as error:
             return batch, error
     return batch, None

@@ -1,6 +1,6 @@
 """Validate the options of an enqueue and make tasks and steps of them."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -8,7 +8,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from ..._model.options import Defaults, Options, Unique
-from ..._model.task import MAX_ATTEMPTS, NewTask, TaskId
+from ..._model.task import MAX_ATTEMPTS, NewTask, Predecessor, Task, TaskId
 from ...errors import InvalidOption
 from ..order.priority import parse_priority
 from . import keys
@@ -21,7 +21,8 @@ from .trace import checked_trace
 
 NOW = "now"
 _NAMES = tuple(Options.__annotations__)
-_FOR_FIRST = ("run_at", "idempotency_key", "idempotency_for", "trace")
+MAX_AFTER = 1_000
+_FOR_FIRST = ("after", "run_at", "idempotency_key", "idempotency_for", "trace")
 _AT_ENQUEUE = (*_FOR_FIRST, "expires", "unique", "unique_for")
 
 
@@ -49,7 +50,16 @@ def check_first_options(options: Mapping[str, object]) -> None:
 
 
 def new_task(step: Step, options: Options, origin: Origin) -> NewTask:
-    """Return the first task of a request: a step with the options that only a first task can have."""
+    """Return the first task of a request: a step with the options that only a first task can have.
+
+    The tasks that it waits for must be given as `Predecessor`. It joins their root if they share one, and has
+    the tenant that they share unless it has its own.
+    """
+    after: Sequence[Predecessor] = options.get("after", ())
+    if step.result_into is not None and not after:
+        raise InvalidOption(
+            f"{step.result_into}=RESULT needs a predecessor: use it in a later step, or with after=[…]"
+        )
     key = options.get("idempotency_key")
     if key is None and "idempotency_for" in options:
         raise InvalidOption("idempotency_for needs an idempotency_key")
@@ -59,13 +69,14 @@ def new_task(step: Step, options: Options, origin: Origin) -> NewTask:
     payload = bytes(step.payload)
     unique, unique_for = unique_options(options, step.unique, step.unique_for)
     _check_unique_fields(options, unique, payload, step.result_into)
+    tenant = step.tenant or shared(one.tenant for one in after)
     return NewTask(
         id=step.id,
         type=step.type,
         payload=payload,
-        root=step.id,
+        root=shared(one.root for one in after) or step.id,
         queue=step.queue,
-        tenant=step.tenant,
+        tenant=tenant,
         priority=step.priority,
         run_at=_run_at(options.get("run_at", NOW)),
         delay=step.delay,
@@ -76,11 +87,12 @@ def new_task(step: Step, options: Options, origin: Origin) -> NewTask:
         idempotency_key=None if key is None else keys.checked_key(key),
         idempotency_digest="" if key is None else keys.request_digest(step.type, payload),
         idempotency_for=_optional(options.get("idempotency_for"), "idempotency_for"),
-        fingerprint=fingerprint(unique, step.type, payload, step.priority, step.tenant),
+        fingerprint=fingerprint(unique, step.type, payload, step.priority, tenant),
         unique_for=unique_for,
         next=encode_new_steps(step.next),
+        after=tuple(one.id for one in after),
         result_into=step.result_into,
-        secret=step.secret,
+        secret=inherited(step.secret, (name for one in after for name in one.secret), step.result_into),
         trace=checked_trace(options["trace"]) if "trace" in options else origin.trace,
         enqueued_by=origin.enqueued_by,
     )
@@ -139,23 +151,30 @@ def later_step(step: Step, options: Options, result_into: str | None) -> Step:
     return replace(step, result_into=result_into)
 
 
-def group(first: Iterable[NewTask], then: Step, build: Callable[[Step], NewTask]) -> tuple[NewTask, ...]:
+def predecessor_of(task: Task | NewTask) -> Predecessor:
+    """Return what a task takes over that waits for this one."""
+    return Predecessor(task.id, task.root, task.tenant, task.secret)
+
+
+def group(
+    first: Iterable[NewTask], then: Step, build: Callable[[Step, Options], NewTask]
+) -> tuple[NewTask, ...]:
     """Return tasks and the one that waits for all of them, which `build` makes of `then`, under one root.
 
-    Where a chain follows one of the tasks, the last waits for the end of it. Without a tenant of its own, the
-    last has the one that all the others share.
+    Where a chain follows one of the tasks, the last waits for the end of it.
     """
     members = tuple(first)
     if not members:
         raise InvalidOption("a group needs at least one task before its last")
     root, trace = members[0].id, members[0].trace
-    tenant = then.tenant or shared(member.tenant for member in members)
-    of_members = [name for one in members for name in (*one.secret, *all_secret(decode_steps(one.next)))]
-    secret = inherited(then.secret, of_members, then.result_into)
-    last = build(replace(then, tenant=tenant, secret=secret))
+    predecessors = [
+        Predecessor(one.id, root, one.tenant, (*one.secret, *all_secret(decode_steps(one.next))))
+        for one in members
+    ]
+    last = build(then, {"after": predecessors})
     return (
         *(replace(member, root=root, trace=trace, next=_awaited(member.next, last.id)) for member in members),
-        replace(last, root=root, trace=trace, after=tuple(member.id for member in members)),
+        replace(last, trace=trace),
     )
 
 
@@ -168,6 +187,17 @@ def shared(values: Iterable[str]) -> str:
     """Return the one value that all of these are; "" if they differ."""
     found = set(values)
     return found.pop() if len(found) == 1 else ""
+
+
+def checked_after(value: Any) -> Sequence[Any]:
+    """Check that the option `after` is a list that is not too long; the client looks up what is in it."""
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise InvalidOption(f"after must be a list of handles or task ids, got {quoted(value)}")
+    if len(value) > MAX_AFTER:
+        raise InvalidOption(
+            f"a task can wait for at most {MAX_AFTER:,} others, got {len(value):,}; use a group"
+        )
+    return value
 
 
 def checked_steps(value: Any) -> tuple[Step, ...]:

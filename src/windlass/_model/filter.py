@@ -42,7 +42,7 @@ class Filter(Struct, frozen=True, gc=False, kw_only=True):
     @property
     def is_expiring(self) -> bool:
         """Whether it matches only pending tasks that expire, so that their index finds them."""
-        return self.expires_before is not None and self.states is not None and PENDING.issuperset(self.states)
+        return self.expires_before is not None and bool(self.states) and PENDING.issuperset(self.states or ())
 
     def __post_init__(self) -> None:
         for name in ("ids", "states", "types", "queues", "tenants"):

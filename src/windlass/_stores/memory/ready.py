@@ -35,11 +35,9 @@ class Ready:
         heap = self._heaps.setdefault(task.queue, {}).setdefault(lane, {}).setdefault(key, [])
         heappush(heap, (task.rank, task.id))
 
-    def clear(self, queue: str) -> list[Task]:
-        """Empty a queue's heaps; return the tasks that were in them."""
-        lanes = self._heaps.pop(queue, {})
-        heaps = [heap for keys in lanes.values() for heap in keys.values()]
-        return list({task.id: task for heap in heaps for task in self._valid(heap)}.values())
+    def clear(self, queue: str) -> None:
+        """Empty a queue's heaps."""
+        self._heaps.pop(queue, None)
 
     @property
     def queues(self) -> list[str]:

@@ -149,9 +149,13 @@ class Tables:
 
     def relayout(self, queues: Iterable[str]) -> None:
         """Move the ready tasks of queues to their lanes, keys and ranks under current settings and limits."""
-        for queue in queues:
-            for task in self.ready.clear(queue):
-                self.keep(replace(task, boost=boost(task.priority, self.queues.get(queue))))
+        changed = set(queues)
+        for queue in changed:
+            self.ready.clear(queue)
+        # Not from the heaps: claims have taken expired tasks out of them.
+        for task in [one for one in self.tasks.values() if one.queue in changed]:
+            if task.state is State.READY:
+                self.keep(replace(task, boost=boost(task.priority, self.queues.get(task.queue))))
 
     def settle_buckets(self, before: Limit, after: Limit | None, now: datetime) -> None:
         """Refill the buckets of a limit as it was, before the change applies."""

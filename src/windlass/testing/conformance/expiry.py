@@ -306,6 +306,7 @@ class TestExpire(ExpiryTest):
             assert [task.id for task in found] == [soon]
             (count,) = await self.store.count(Filter(expires_before=until, states=states), ())
             assert count.number == 1
+        assert await self.all_tasks(Filter(expires_before=until, states=())) == []
 
         self.clock.advance(LATER)
         await self.expire()

@@ -48,6 +48,16 @@ class TestAgeing(StoreTest):
 
         assert await self.claimed_order(worker) == [overtaking, old, too_late]
 
+    async def test_ageing_applies_to_tasks_that_have_expired_too(self, worker: ManualWorker) -> None:
+        expired = await self.enqueue_one(priority=HIGH, expires_in=MINUTE)
+        self.clock.advance(MINUTE)
+        assert not await worker.claim(1)
+        strict = (await self.load(expired)).boost
+
+        await self.store.put(aged(HOUR))
+
+        assert (await self.load(expired)).boost < strict
+
     async def test_strict_order_knows_no_waiting(self, worker: ManualWorker) -> None:
         old, new = await self.old_and_new()
 

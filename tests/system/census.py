@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 
@@ -20,7 +20,7 @@ COUNTED = {"failed", "crashed"}
 
 
 class Seen(Struct):
-    """A task as it was seen: the last time, and whether it was gone when somebody looked again."""
+    """A task as it was last seen, not before `last_at`; and by when it was gone, if it was."""
 
     task: Task
     last_at: datetime
@@ -33,18 +33,22 @@ class Census(Struct):
     seen: dict[str, Seen] = field(default_factory=dict)
     retries: set[tuple[str, int, datetime]] = field(default_factory=set)  # task, attempt, due again
     looks: int = 0
+    looked_at: datetime | None = None
+    longest_gap: timedelta = timedelta(0)
 
-    def note(self, now: datetime, tasks: Sequence[Task]) -> None:
-        """Take in everything that is in the store."""
+    def note(self, began: datetime, ended: datetime, tasks: Sequence[Task]) -> None:
+        """Take in everything that is in the store, by one look at it."""
         self.looks += 1
+        self.longest_gap = max(self.longest_gap, ended - (self.looked_at or ended))
+        self.looked_at = began
         there = {task.id for task in tasks}
         for task in tasks:
-            self.seen[task.id] = Seen(task, now)
+            self.seen[task.id] = Seen(task, began)
             if task.state is State.SCHEDULED and task.attempt:
                 self.retries.add((task.id, task.attempt, task.run_at))
         for task_id, one in self.seen.items():
             if task_id not in there and one.gone_at is None:
-                one.gone_at = now
+                one.gone_at = ended
 
     @property
     def gone(self) -> dict[str, Seen]:
@@ -71,16 +75,21 @@ def _look(fleet: Fleet, census: Census, over: threading.Event) -> None:
 
 def look(fleet: Fleet, census: Census) -> None:
     """Look once."""
-    now = datetime.now().astimezone()  # before, so that nobody seems to be gone earlier than he was
+    began = _now()
     with suppress(StoreUnavailable):
-        census.note(now, [*fleet.app.sync_operator.every()])
+        tasks = [*fleet.app.sync_operator.every()]
+        census.note(began, _now(), tasks)
+
+
+def _now() -> datetime:
+    return datetime.now().astimezone()
 
 
 # -- the rules ---------------------------------------------------------------------------------------
 
 
-def judged(census: Census, enqueued: Sequence[str], lines: dict[str, Sequence[Attempt]]) -> Report:
-    """What happened, and what was done by other rules than those of the task's own program."""
+def judged(census: Census, enqueued: Mapping[str, str], lines: dict[str, Sequence[Attempt]]) -> Report:
+    """What happened, and what was done by other rules than those of the task's program, given by its id."""
     report = Report()
     for found in (_kept(census, enqueued), _retried(census, lines), _buried(census)):
         report.violations += found
@@ -110,18 +119,24 @@ def was_lost(line: Attempt) -> bool:
     return line.error is not None and line.error.type == LOST_WORKER
 
 
-def _kept(census: Census, enqueued: Sequence[str]) -> Iterator[Violation]:
-    """Nothing is gone that had not ended, or before its program's retention is over."""
-    for task_id in enqueued:
-        if task_id not in census.seen:
-            yield Violation("gone before it was seen", task_id)
+def _kept(census: Census, enqueued: Mapping[str, str]) -> Iterator[Violation]:
+    """Nothing is gone that had not ended, or before its program's retention is over.
+
+    What ended and was pruned between two looks that were further apart than its retention is not judged.
+    """
+    for task_id, name in enqueued.items():
+        period = PROGRAMS[name].kept(State.COMPLETED)
+        if task_id not in census.seen and (period is None or census.longest_gap < period):
+            yield Violation("gone before it was seen", f"{task_id} of {name}")
     for task_id, one in census.gone.items():
         task, about = one.task, f"{task_id} of {_program(one.task)}, last seen {one.task.state}"
+        assert one.gone_at is not None
         if task.finished_at is None:
-            yield Violation("gone before it was seen to end", about)
+            period = PROGRAMS[_program(task)].kept(State.COMPLETED)
+            if period is None or one.gone_at - one.last_at < period:
+                yield Violation("gone before it was seen to end", about)
             continue
         period = PROGRAMS[_program(task)].kept(task.state)
-        assert one.gone_at is not None
         if period is None:
             yield Violation("pruned though kept for ever", about)
         elif one.gone_at < task.finished_at + period:

@@ -38,6 +38,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     store: str | None = None
     app: str | None = None
     queues: tuple[str, ...] = ()
+    all_queues: bool | None = None
     slots: int | None = None
     reserve: dict[str, int] | None = None
     processes: int | None = None

@@ -9,13 +9,17 @@ from .fields import Instant, build_document
 
 
 class WorkerDocument(Struct, kw_only=True):
-    """A worker's session. If it is not `alive`, its lease has expired and its tasks go to other workers."""
+    """A worker's session. If it is not `alive`, its lease has expired and its tasks go to other workers.
+
+    With `all_queues` it serves every queue, and `queues` is empty.
+    """
 
     session: str
     name: str
     host: str
     pid: int
     queues: list[str]
+    all_queues: bool
     slots: int
     busy: int
     version: str

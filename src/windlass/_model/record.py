@@ -21,6 +21,7 @@ class Worker(Struct, frozen=True, gc=False, kw_only=True):
     host: str = ""
     pid: int = 0
     queues: tuple[str, ...] = ()
+    all_queues: bool = False  # It serves every queue, and names none.
     slots: int = 0
     busy: int = 0
     version: str = ""

@@ -96,7 +96,8 @@ class Overview(Struct, frozen=True, kw_only=True):
     def serving(self) -> dict[str, int]:
         """Number of workers that serve each queue."""
         served = Counter(queue for session in self.workers for queue in session.worker.queues)
-        return {queue: served[queue] for queue in self.queues}
+        everywhere = sum(session.worker.all_queues for session in self.workers)
+        return {queue: served[queue] + everywhere for queue in self.queues}
 
 
 class OverviewCache:

@@ -50,6 +50,7 @@ class Exchange:
         self._store = store
         self._held = worker.held
         self._worker = worker
+        self._queues = worker.served
         self._poll = worker.settings.poll.total_seconds()
         self._finished: deque[Settlement] = deque()
         self._max_claim = min(worker.settings.slots, MAX_BATCH)
@@ -84,6 +85,11 @@ class Exchange:
 
     def wake(self) -> None:
         """Claim soon: there may be ready tasks."""
+        self._queues.wake()
+        self.claim_now()
+
+    def claim_now(self) -> None:
+        """Claim soon from queues that are known to have ready tasks."""
         for one in self._levels:
             one.may_succeed = True
         self._changed.set()
@@ -164,7 +170,7 @@ class Exchange:
         self._claims += 1
         return Claim(
             session=self._held.session,
-            queues=self._worker.queues,
+            queues=self._queues.next(),
             limit=room,
             number=self._held.next_claim(),
             level=level_claims.level,
@@ -188,9 +194,10 @@ class Exchange:
         if batch and claim.level is not None:  # as above; this claim saw one level only
             self._claim_again(one for one in self._levels if one.level is not claim.level)
         level_claims = next(one for one in self._levels if one.level is claim.level)
-        level_claims.came_up_short = len(settled.claimed) < claim.limit
-        if not level_claims.came_up_short:
-            level_claims.may_succeed = True
+        is_short = len(settled.claimed) < claim.limit
+        may_succeed = self._queues.note_claim(claim.queues, settled.claimed, is_short=is_short)
+        level_claims.came_up_short = not may_succeed
+        level_claims.may_succeed |= may_succeed
         if settled.claimed:
             self._worker.accept(settled.claimed)
 

@@ -18,7 +18,8 @@ from ..errors import InvalidOption
 class WorkerSettings(Struct, frozen=True, kw_only=True):
     """Settings of a worker. Raises InvalidOption if one is out of range.
 
-    `queues`: to claim from [default: all that the app's task types use]. `slots`: tasks that run at once;
+    `queues`: to claim from [default: all that the app's task types use]. `all_queues`: claim from every queue
+    in turn, new ones included, in place of `queues`. `slots`: tasks that run at once;
     `processes`: how many of them in child processes. `reserve`: slots kept for tasks of a level of priority
     ("high", "medium", "low"), which may use the others too. `heartbeat`: interval of heartbeats; after
     `lease` without one, other workers take over the tasks. `grace`: time for running tasks to finish at
@@ -28,6 +29,7 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     """
 
     queues: tuple[str, ...] = ()
+    all_queues: bool = False
     slots: int = 32
     reserve: Mapping[Level | LevelName, int] = {}
     processes: int = os.cpu_count() or 1
@@ -42,6 +44,8 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         checked_names(self.queues, "queues")
+        if self.queues and self.all_queues:
+            raise InvalidOption("queues and all_queues exclude each other; give one of them")
         for name in ("lease", "heartbeat", "grace", "poll"):
             if not isinstance(getattr(self, name), timedelta):
                 raise InvalidOption(f"{name} must be a timedelta, not {getattr(self, name)!r}")

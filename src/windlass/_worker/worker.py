@@ -29,7 +29,7 @@ from .._policy.order.reserve import new_reserve
 from .._policy.verdict import decide, unhandled_for
 from .._store.outage import Outage, Pauses
 from .._store.protocol import Store, Wake
-from .._store.wakes import listen_for_wakes
+from .._store.served_queues import ServedQueues
 from .._timers import wait_for_event
 from ..errors import InvalidOption, StoreError
 from .error_hooks import ErrorHook, ErrorHooks
@@ -69,7 +69,8 @@ class Worker:
     ) -> None:
         self.settings = settings
         used = {spec.defaults.queue for spec in types.values()} or {DEFAULT_QUEUE}
-        self.queues = settings.queues or tuple(sorted(used))
+        names = settings.queues or tuple(sorted(used))
+        self.served = ServedQueues(store, names, is_open=settings.all_queues)
         self._reserve = new_reserve(settings.slots, settings.reserve)
         self.levels = self._reserve.levels
         self.name = settings.name or f"{socket.gethostname()}-{os.getpid()}"
@@ -88,6 +89,11 @@ class Worker:
         self.held = HeldLeases()
         self.outage = Outage()  # what all loops of this worker know of the store
         self.ran = 0
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues that it serves; with `all_queues`, those it has found so far."""
+        return self.served.names
 
     # -- run and stop --------------------------------------------------------------------------------
 
@@ -131,6 +137,8 @@ class Worker:
             try:
                 await self._open_store()
                 await self._heartbeat.open()
+                if self.settings.all_queues:
+                    await self.served.find()
             except StoreError as error:
                 if not error.transient:
                     raise
@@ -149,15 +157,17 @@ class Worker:
             "worker %s is ready: %s, queues %s; its store is %s: %s",
             self.name,
             counted(self.settings.slots, "slot"),
-            ", ".join(self.queues),
+            "all" if self.settings.all_queues else ", ".join(self.queues),
             promise.durability,
             promise.why,
             extra={"durability": str(promise.durability)},
         )
         try:
             async with asyncio.TaskGroup() as group:
-                listen = listen_for_wakes(self._store, self.queues, self._on_wake, self.outage)
+                listen = self.served.listen(self._on_wake, self.outage)
                 loops = [group.create_task(self._exchange.run()), group.create_task(listen)]
+                if self.settings.all_queues:
+                    loops.append(group.create_task(self.served.keep_finding(self._exchange.claim_now)))
                 if self.settings.keeper:
                     keeper = self._new_keeper(name=self.name, lease=self.settings.lease, outage=self.outage)
                     loops.append(group.create_task(keeper.run()))
@@ -309,7 +319,8 @@ class Worker:
             name=self.name,
             host=socket.gethostname(),
             pid=os.getpid(),
-            queues=self.queues,
+            queues=() if self.settings.all_queues else self.queues,
+            all_queues=self.settings.all_queues,
             slots=self.settings.slots,
             busy=len(self.held),
             version=_VERSION,

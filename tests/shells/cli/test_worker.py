@@ -161,3 +161,21 @@ def test_an_invalid_reserve_is_refused(run: Run, arguments: tuple[str, ...], mes
 
     assert ran.code == 2
     assert message in ran.err
+
+
+def test_a_worker_serves_all_queues(run: Run, start: Start, enqueue: Callable[..., str]) -> None:
+    task_id = enqueue("shop.welcome", '{"user_id": 1}', "-q", "unheard-of")
+
+    worker = start("worker", "shop:app", "--all-queues", "--drain")
+    _, err = worker.communicate(timeout=30)
+
+    assert worker.returncode == 0
+    assert "queues all" in err
+    assert run("tasks", "show", task_id, "--json").row["state"] == "completed"
+
+
+def test_queues_and_all_queues_exclude_each_other(run: Run) -> None:
+    ran = run("worker", "shop:app", "--all-queues", "-q", "mail")
+
+    assert ran.code == 2
+    assert "--queue and --all-queues exclude each other" in ran.err

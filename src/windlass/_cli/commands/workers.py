@@ -30,7 +30,11 @@ def _columns(now: datetime) -> Sequence[Column[Session]]:
         Column("busy", _busy, right=True),
         Column("heartbeat", lambda session: ago(session.beat_at, now)),
         Column("started", lambda session: ago(session.started_at, now)),
-        Column("queues", lambda session: ", ".join(session.worker.queues), elastic=True),
+        Column(
+            "queues",
+            lambda session: "all" if session.worker.all_queues else ", ".join(session.worker.queues),
+            elastic=True,
+        ),
         Column("host", lambda session: session.worker.host, elastic=True, optional=True),
         Column("pid", lambda session: str(session.worker.pid or ""), right=True, optional=True),
     )

@@ -47,6 +47,7 @@ slots_option = setting_option(
     metavar="QUEUE",
     help="Queue to serve (repeatable)  [default: all of the app]",
 )
+@click.option("--all-queues", is_flag=True, help="Serve every queue in turn, new ones included")
 @slots_option
 @click.option(
     "--reserve",
@@ -74,7 +75,14 @@ slots_option = setting_option(
 @log_options
 @pass_cli
 def worker(
-    cli: Cli, /, *, target: str | None, reserve: tuple[str, ...], drain: bool, no_keeper: bool
+    cli: Cli,
+    /,
+    *,
+    target: str | None,
+    reserve: tuple[str, ...],
+    drain: bool,
+    no_keeper: bool,
+    all_queues: bool,
 ) -> None:
     """Run the tasks of APP until stopped.
 
@@ -83,6 +91,12 @@ def worker(
     """
     if reserve:
         cli.flags["reserve"] = ",".join(reserve)
+    if all_queues:
+        if cli.flags.get("queues"):
+            raise click.UsageError("--queue and --all-queues exclude each other", click.get_current_context())
+        cli.flags |= {"all_queues": True, "queues": ()}
+    elif cli.flags.get("queues"):
+        cli.flags["all_queues"] = False
     if no_keeper:
         cli.flags["keeper"] = False
     if target is not None:

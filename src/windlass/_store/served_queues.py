@@ -1,0 +1,97 @@
+"""The queues that a worker claims from: those it was given or, with `all_queues`, all that have ready tasks.
+
+Queues that have more ready tasks than one claim took are served in turn, so that a long one does not keep
+the others waiting. Otherwise one claim covers all queues that are known. New queues are found at intervals.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from time import monotonic
+
+from .._model.filter import Dimension, Filter
+from .._model.lease import Claimed
+from .._model.state import State
+from ..errors import StoreError
+from .outage import Outage
+from .protocol import Store, Wake
+from .wakes import listen_for_wakes
+
+logger = logging.getLogger("windlass.worker")
+
+FIND_EVERY = 1.0
+"""Seconds after which a worker for all queues looks for new ones, at least."""
+
+_SHARE = 20  # Looking for queues takes up one part in this many of the time.
+_READY = Filter(states=(State.READY,))
+
+
+class ServedQueues:
+    """Which queues to claim from next."""
+
+    def __init__(self, store: Store, names: Sequence[str], *, is_open: bool) -> None:
+        self._store = store
+        self.is_open = is_open  # to queues that are not known yet
+        self.names = tuple(names)
+        self._busy: deque[str] = deque()  # have more ready tasks, as far as is known; the next one first
+        self._look_at_all = False
+        self._changed = asyncio.Event()
+
+    def next(self) -> tuple[str, ...]:
+        """Return the queues for the next claim."""
+        if not self._busy or self._look_at_all:
+            self._look_at_all = False
+            return self.names
+        self._busy.rotate(-1)
+        return (self._busy[-1],)
+
+    def wake(self) -> None:
+        """Look at all known queues in the next claim: any of them may have new tasks."""
+        self._look_at_all = True
+
+    def note_claim(self, queues: Sequence[str], claimed: Sequence[Claimed], *, is_short: bool) -> bool:
+        """Take a claim into account; return whether another one may succeed at once."""
+        if self.is_open:
+            if is_short:
+                self._busy = deque(queue for queue in self._busy if queue not in queues)
+            else:
+                found = dict.fromkeys(one.task.queue for one in claimed)
+                self._busy.extendleft(queue for queue in found if queue not in self._busy)
+        return not is_short or bool(self._busy)
+
+    # -- new queues ----------------------------------------------------------------------------------
+
+    async def find(self) -> bool:
+        """Find the queues that have ready tasks; return whether there are any."""
+        counts = await self._store.count(_READY, (Dimension.QUEUE,))
+        found = [count.values[0] for count in counts if count.number]
+        self._busy = deque([*(one for one in self._busy if one in found), *(set(found) - set(self._busy))])
+        new = sorted(set(found) - set(self.names))
+        if new:
+            logger.info("serving new queues: %s", ", ".join(new))
+            self.names = (*self.names, *new)
+            self._changed.set()
+        return bool(found)
+
+    async def keep_finding(self, on_found: Callable[[], None]) -> None:
+        """Look for queues with ready tasks at intervals, until cancelled."""
+        while True:
+            began = monotonic()
+            try:
+                if await self.find():
+                    on_found()
+            except StoreError:
+                pass  # Claims report it.
+            await asyncio.sleep(max(FIND_EVERY, (monotonic() - began) * _SHARE))
+
+    async def listen(self, on_wake: Callable[[Wake], None], outage: Outage) -> None:
+        """Listen for wakes of all known queues, until cancelled."""
+        while True:
+            self._changed.clear()
+            listening = asyncio.create_task(listen_for_wakes(self._store, self.names, on_wake, outage))
+            try:
+                await self._changed.wait()
+            finally:
+                listening.cancel()
+                await asyncio.wait([listening])

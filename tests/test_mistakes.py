@@ -14,6 +14,7 @@ import pytest
 from tests.system.mistakes import MISTAKES, Distortion, Rewrite
 from windlass import INJECTED, App, Context, State, WorkerSettings, chain
 from windlass._model.limit import Limit
+from windlass._model.options import DeclaredType
 from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 from windlass.testing.clock import ManualClock
@@ -85,16 +86,18 @@ async def live(distort: Distortion) -> list[object]:
 async def lose_a_worker(store: Store, clock: ManualClock) -> object:
     """A worker falls silent, its task is rescued and claimed by another, then it settles late."""
     silent = await worker_on(store, "silent")
-    task_id = await enqueue_one(store, queue="lost")
+    task_id = await enqueue_one(store, queue="lost", type="patient")
+    await store.put(DeclaredType(name="patient", delays=(100.0,)))
     held = await silent.claim_one("lost")
     clock.advance(2 * LEASE)
+    due_by_default = clock.now() + timedelta(seconds=10)
     await keep_until_rescued(store, task_id)
     rescued = await load(store, task_id)
     clock.advance(timedelta(hours=1))  # longer than any backoff
     await store.promote(10)
     other = await worker_on(store, "other")
     await other.claim_one("lost")
-    return rescued.attempt, await settle(store, complete(held))
+    return rescued.attempt, rescued.run_at > due_by_default, await settle(store, complete(held))
 
 
 async def keep_until_rescued(store: Store, task_id: str) -> None:

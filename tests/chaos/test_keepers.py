@@ -17,6 +17,7 @@ from random import Random
 
 import pytest
 
+from tests.chaos.test_mutants import mutate
 from tests.system.census import Census, judged, look, taken, was_lost
 from tests.system.checker import Violation
 from tests.system.fleet import BYSTANDER, Fleet, Member, Schedule, wait_until
@@ -63,6 +64,18 @@ def test_each_program_is_kept_by_its_own_rules(fleet: Fleet, capsys: pytest.Capt
     assert report.numbers["brief, pruned"] > 0
     assert report.numbers["custom, pruned"] > 0
     assert all(foreign[name] for name in ("lasting", "custom"))
+
+
+def test_a_keeper_that_does_not_know_the_types_is_noticed(fleet: Fleet) -> None:
+    mutate(fleet, "a keeper does not know the types of others")
+    campaign = Campaign(fleet, Random(1))
+
+    with taken(fleet) as census:
+        campaign.run(8)
+    report = judged(census, campaign.enqueued, campaign.lines(census))
+
+    print(report.lines())  # noqa: T201
+    assert "another delay" in {violation.rule for violation in report.violations}
 
 
 class Campaign:

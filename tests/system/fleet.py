@@ -105,7 +105,7 @@ class Fleet:
     def start_program(self, name: str) -> Member:
         """A worker of one of the programs in programs.py, or a keeper of none of them, without waiting."""
         if name == BYSTANDER:
-            options = {"lease": self.settings["lease"]}
+            options = {key: self.settings[key] for key in ("lease", "mistake") if key in self.settings}
             member = self._spawn("keep", self._new_name(name), options)
         else:
             options = self.settings | {"program": name}

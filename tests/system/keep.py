@@ -7,13 +7,16 @@ import sys
 from contextlib import suppress
 from datetime import timedelta
 
+from tests.system.mistakes import distort
 from tests.system.program import STORE, WORKER
 from tests.system.work import log_to_stderr, say_ready
 from windlass import App
 
 
-async def main(lease: float) -> None:
+async def main(lease: float, mistake: str = "") -> None:
     app = App(STORE)
+    if mistake:
+        distort(app, mistake)
     await app.open()
     keeping = asyncio.ensure_future(app.keeper(name=WORKER, lease=timedelta(seconds=lease)).run())
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, keeping.cancel)

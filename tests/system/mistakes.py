@@ -12,20 +12,24 @@ import shutil
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 import windlass
 from windlass import App, Filter, Page
+from windlass._model.filter import Slice
 from windlass._model.lease import NO_CLAIMS, Claim, Heartbeat, HeartbeatReply, Lease
 from windlass._model.limit import Limit
+from windlass._model.options import DeclaredType
 from windlass._model.outcome import Crashed, Interrupted, name_of
+from windlass._model.record import Record
 from windlass._model.task import Error
 from windlass._model.verdict import Complete, Postpone, Reason, Receipt, Settled, Settlement
 from windlass._store.forward import ForwardingStore
 from windlass._store.protocol import Store
 
+R = TypeVar("R", bound=Record)
 SOURCE = Path(windlass.__file__).parent
 CRASHED = name_of(Crashed(error=Error(type="", message="")))
 INTERRUPTED = name_of(Interrupted())
@@ -107,6 +111,13 @@ class SuccessorsForgotten(MistakenStore):
         if not isinstance(settlement.verdict, Complete):
             return settlement
         return replace(settlement, verdict=replace(settlement.verdict, successors=()))
+
+
+class TypesUnknown(MistakenStore):
+    """A keeper does not find the task types that programs have published."""
+
+    async def records(self, kind: type[R], page: Page) -> Slice[R]:
+        return Slice(items=()) if kind is DeclaredType else await self.inner.records(kind, page)
 
 
 class LostClaimsKept(MistakenStore):
@@ -218,6 +229,7 @@ MISTAKES: dict[str, Distortion | Rewrite] = {
     "a stopping worker forgets what it ran": ReleaseForgotten,
     "what follows a task is forgotten": SuccessorsForgotten,
     "what a lost claim took is not handed back": LostClaimsKept,
+    "a keeper does not know the types of others": TypesUnknown,
     "the heart beats on the event loop": HeartbeatOnTheLoop,
     "one more runs than may": one_more_runs,
     "a rate is faster than it says": tokens_come_early,

@@ -118,7 +118,7 @@ def test_a_worker_whose_key_is_refused_ends_with_the_reason(
     run: Run, start: Start, key: Callable[..., str], port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lacking, good = key("work", "read"), key(*WORKER)
-    revoked = key(*WORKER)
+    revoked, without_enqueue = key(*WORKER), key("work", "read", "operate")
     run("keys", "revoke", revoked.split("_")[1])
     until(start("serve", "--port", str(port)), "serving")
     url = f"http://127.0.0.1:{port}"
@@ -139,9 +139,11 @@ def test_a_worker_whose_key_is_refused_ends_with_the_reason(
     for wrong in ("wl_nothing", revoked, good[:-1] + ("a" if good[-1] != "a" else "b")):
         code, error = worker(wrong)
         assert (code, "rejected the key in WINDLASS_KEY" in error) == (4, True), error
-    code, error = worker(lacking)
+    code, error = worker(lacking)  # it cannot even publish the app's task types
+    assert (code, error.endswith("this key lacks the scope operate")) == (4, True), error
+    code, error = worker(without_enqueue)
     assert code == 4
-    assert error.endswith("needs the scopes work, read, operate, enqueue; this one lacks operate, enqueue")
+    assert error.endswith("needs the scopes work, read, operate, enqueue; this one lacks enqueue")
     code, error = worker(good, f"{url}/shop")
     assert (code, "there is no such path" in error) == (4, True), error
     assert worker("two words")[0] == 2

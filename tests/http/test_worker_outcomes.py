@@ -105,6 +105,29 @@ async def test_the_last_progress_is_stored_with_the_outcome(far: Far) -> None:
     assert (progress.fraction, progress.message) == (1.0, "10 of 10")
 
 
+async def test_notes_are_kept_with_the_attempt_without_secrets(far: Far) -> None:
+    await far.app.client.send("t", {"password": "sesame-open"})
+    (task,) = await far.claim(1)
+    notes = {"response_code": 200, "token": "t", "url": "/?p=sesame-open"}
+
+    assert await far.settle((task, {"outcome": "returned", "notes": notes})) == ["applied"]
+
+    (attempt,) = (await far.http.get(f"{far.url}/tasks/{task['id']}/attempts")).json()["items"]
+    assert attempt["notes"] == {"response_code": 200, "token": "[secret]", "url": "/?p=[secret]"}
+
+
+@pytest.mark.parametrize("notes", [[1], "text", {"text": "x" * 5000}])
+async def test_notes_that_are_no_small_object_are_refused(far: Far, notes: object) -> None:
+    await far.app.client.send("t", {})
+    (task,) = await far.claim(1)
+    ended = {"id": task["id"], "fence": task["fence"], "outcome": "returned", "notes": notes}
+
+    answer = await far.ask("settle", tasks=[ended])
+
+    assert answer.status_code == 422
+    assert (await far.task(task)).state is State.RUNNING
+
+
 async def test_a_result_that_cannot_be_kept_buries_its_task_alone(far: Far) -> None:
     await far.app.client.send("t", {})
     await far.app.client.send("t", {})

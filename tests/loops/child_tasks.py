@@ -151,3 +151,9 @@ def log(how: str, *, ctx: Context) -> None:  # noqa: C901 - one case for each te
 @app.task(process=True, max_attempts=1)
 def merge(accounts: list[dict[str, Any]]) -> NoReturn:
     raise ValueError(f"cannot merge {accounts}")
+
+
+@app.task(process=True)
+def noting(password: str, *, ctx: Context) -> None:
+    ctx.note(response_code=401)
+    ctx.note(url=f"/login?p={password}")

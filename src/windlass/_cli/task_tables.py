@@ -62,6 +62,7 @@ def attempt_columns(now: datetime) -> Sequence[Column[Attempt]]:
         Column("ran", lambda attempt: span(attempt.duration), right=True),
         Column("outcome", lambda attempt: attempt.outcome),
         Column("worker", lambda attempt: attempt.worker or "", elastic=True, keeps_end=True),
+        Column("notes", _notes, elastic=True, optional=True),
         Column("error", lambda attempt: (_brief(attempt.error), "red"), elastic=True, optional=True),
     )
 
@@ -112,6 +113,11 @@ def _cancellation(task: Task) -> tuple[str, str | Styled]:
     if task.state is State.RUNNING and task.cancel_requested:
         return "cancelling", (f"asked to stop by {by}" if by else "asked to stop", "yellow")
     return ("cancelled by" if task.state is State.CANCELLED else "asked to stop by"), by
+
+
+def _notes(attempt: Attempt) -> str:
+    notes = attempt.as_dict()["notes"] or {}
+    return " ".join(f"{name}={json_text(value)}" for name, value in notes.items())
 
 
 def _attempt(task: Task) -> str:

@@ -10,6 +10,7 @@ from .._model.attempt import Attempt
 from .._model.state import State
 from .._model.task import Error, Progress, Task
 from .._policy.input.chain import Step, decode_steps, tenant_of
+from .._policy.input.payload import decode
 from .fields import Id, Instant, build_document, shown_json
 
 MaySee: TypeAlias = Callable[[str, str], bool]
@@ -95,6 +96,7 @@ class AttemptDocument(Struct, kw_only=True):
     outcome: str
     error: ErrorDocument | None
     trace: str | None
+    notes: dict[str, Any] | None
 
 
 class EndedTaskDocument(TaskDocument, kw_only=True):
@@ -140,7 +142,8 @@ def ended_document(
 
 def attempt_document(attempt: Attempt) -> AttemptDocument:
     """Build an attempt's document."""
-    return build_document(AttemptDocument, attempt, error=_error(attempt.error))
+    notes = None if attempt.notes is None else decode(attempt.notes)
+    return build_document(AttemptDocument, attempt, error=_error(attempt.error), notes=notes)
 
 
 def progress_document(progress: Progress) -> ProgressDocument:

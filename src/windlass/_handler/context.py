@@ -8,6 +8,7 @@ from typing import Any, NoReturn, Protocol, cast
 
 from .._model.task import Progress, Task, TaskId
 from .._policy.input.keys import external_key
+from .._policy.input.notes import merged_notes
 from .._store.protocol import Transaction
 from ..errors import InvalidOption, NotSupported, UsageError
 from ..signals import Stop
@@ -82,7 +83,7 @@ class Context:
     The worker passes it for the parameter annotated `Context`; it is never part of the payload.
     """
 
-    __slots__ = ("_effects", "_report", "_stopping", "task")
+    __slots__ = ("_effects", "_keep_notes", "_notes", "_report", "_stopping", "task")
 
     def __init__(
         self,
@@ -90,9 +91,12 @@ class Context:
         *,
         report: Callable[[Progress], None],
         stopping: Callable[[], bool],
+        keep_notes: Callable[[dict[str, Any]], None] = lambda _: None,
         effects: Effects = _NO_WORKER,
     ) -> None:
         self.task = task
+        self._keep_notes = keep_notes
+        self._notes: dict[str, Any] = {}
         self._report = report
         self._stopping = stopping
         self._effects = effects
@@ -173,6 +177,17 @@ class Context:
         if not 0 <= fraction <= 1:
             raise InvalidOption(f"progress must be a fraction from 0 to 1, got {fraction!r}")
         self._report(Progress(fraction=float(fraction), message=str(message)[:500]))
+
+    def note(self, /, **facts: object) -> None:
+        """Keep small facts with the record of this attempt, whatever its outcome; a repeated name replaces.
+
+            ctx.note(response_code=503, host="api.example.org")
+
+        JSON values, together at most 4 KiB. Secrets are masked before they are stored, as in errors. Stored
+        when the attempt is settled, so a crash loses them. Raises InvalidPayload, InvalidOption.
+        """
+        self._notes = merged_notes(self._notes, facts)
+        self._keep_notes(self._notes)
 
     @property
     def stopping(self) -> bool:

@@ -43,6 +43,14 @@ UniqueFields: TypeAlias = (
         Meta(min_length=1, max_length=100, description="Fields of the payload that make tasks equal."),
     ]
 )
+Notes = Annotated[
+    Raw,
+    Meta(
+        description="Facts to keep with the attempt: a JSON object of at most 4 KiB.",
+        extra_json_schema={"type": "object"},
+        examples=[{"response_code": 503}],
+    ),
+]
 Expires = Annotated[
     float,
     Meta(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from .._documents.fields import Id, Seconds
 from .._documents.tasks import ErrorDocument, ProgressDocument
@@ -18,13 +18,14 @@ from .._model import outcome as outcomes
 from .._model.lease import Lease
 from .._model.task import Error, Progress, Task, TaskId
 from .._model.verdict import Receipt, Settlement
+from .._policy.input.notes import encode_notes, parse_notes
 from .._policy.input.payload import decode, parse
 from .._policy.input.redact import longest_first, secret_values
 from .._policy.verdict import decide, unhandled_for
 from ..app import App
 from ..errors import InvalidPayload
 from ..signals import Fatal
-from .input_fields import Value
+from .input_fields import Notes, Value
 from .operation import AnyRequest
 from .task_query import visible_tasks
 
@@ -38,7 +39,7 @@ class OutcomeInput(Struct, kw_only=True, forbid_unknown_fields=True):
     not retry) or `retry_after`. `snoozed`: run it again after `delay`. `timedout`: it exceeded its timeout.
     `interrupted`: the worker is stopping and gives it back. `stopped`: it stopped because it was cancelled.
     `unhandled`: the worker has no handler for its type. `duration` is the run time in seconds, `progress` the
-    last that the handler reported.
+    last that the handler reported, `notes` facts to keep with the attempt.
     """
 
     id: Id
@@ -51,6 +52,7 @@ class OutcomeInput(Struct, kw_only=True, forbid_unknown_fields=True):
     delay: Seconds = 0
     duration: Seconds = 0
     progress: ProgressDocument | UnsetType = UNSET
+    notes: Notes | UnsetType = UNSET
 
 
 _MAX_PROGRESS = 500  # characters of a message, as in Context.progress
@@ -99,7 +101,13 @@ def settlement(app: App, task: Task, ended: OutcomeInput, secrets: tuple[str, ..
         outcome=outcomes.name_of(outcome),
         duration=ended.duration,
         progress=None if ended.progress is UNSET else bounded_progress(ended.progress),
+        notes=None if ended.notes is UNSET else _notes(task, ended.notes, secrets),
     )
+
+
+def _notes(task: Task, notes: Raw, secrets: tuple[str, ...]) -> bytes | None:
+    values = longest_first(secret_values(decode(task.payload), task.secret), secrets)
+    return encode_notes(parse_notes(bytes(notes)), task.secret, values)
 
 
 def bounded_progress(given: ProgressDocument) -> Progress:

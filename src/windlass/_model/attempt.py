@@ -30,6 +30,7 @@ class Attempt(Struct, frozen=True, gc=False, kw_only=True):
     outcome: str
     error: Error | None = None
     trace: str | None = None
+    notes: bytes | None = None  # facts that the handler noted, a JSON object without secrets
 
     def as_dict(self) -> dict[str, Any]:
         """Return the attempt as plain JSON values: an item of `GET /tasks/{id}/attempts`."""
@@ -49,4 +50,5 @@ def attempt_of(task: Task, settlement: Settlement, now: datetime) -> Attempt:
         outcome=settlement.outcome,
         error=None if isinstance(settlement.verdict, Complete) else settlement.verdict.error,
         trace=task.trace,
+        notes=settlement.notes,
     )

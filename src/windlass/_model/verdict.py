@@ -54,7 +54,8 @@ Verdict: TypeAlias = Complete | Postpone | Bury | Cancel
 class Settlement(Struct, frozen=True, gc=False, kw_only=True):
     """A lease and the verdict that ends it. `outcome` and `duration` go into the attempt's record.
 
-    `progress` is the last that the handler reported; None leaves it as it is.
+    `progress` is the last that the handler reported; None leaves it as it is. `notes` are facts of the
+    handler's choice, a JSON object, for the attempt's record.
     """
 
     lease: Lease
@@ -62,6 +63,7 @@ class Settlement(Struct, frozen=True, gc=False, kw_only=True):
     outcome: str
     duration: float = 0.0
     progress: Progress | None = None
+    notes: bytes | None = None
 
 
 def last_reports(batch: Sequence[Settlement]) -> list[ProgressReport]:

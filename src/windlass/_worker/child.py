@@ -20,7 +20,16 @@ from .._observe.tracing import current_span
 from ..errors import InvalidPayload
 from ..signals import Fatal
 from .child_logs import LogSender
-from .processes import FromChild, Hello, ProgressUpdate, RunRequest, ToChild, pack, receive_blocking
+from .processes import (
+    FromChild,
+    Hello,
+    NotesUpdate,
+    ProgressUpdate,
+    RunRequest,
+    ToChild,
+    pack,
+    receive_blocking,
+)
 from .run import encode_result
 from .runner import outcome_of_error
 
@@ -109,6 +118,7 @@ def _call(spec: HandlerSpec, request: RunRequest, outbound: BinaryIO) -> Any:
         arguments[spec.signature.context_name] = Context(
             request.task,
             report=lambda progress: _send(outbound, ProgressUpdate(progress=progress)),
+            keep_notes=lambda notes: _send(outbound, NotesUpdate(notes=notes)),
             stopping=lambda: False,  # a child is killed, not asked
             effects=NoEffects(
                 "not available in a child process, which has no connection to the store; declare the task "

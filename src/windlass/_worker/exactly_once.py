@@ -109,6 +109,7 @@ class Effects(Struct, eq=False):
             outcome=name_of(Returned()),
             duration=duration,
             progress=run.progress,
+            notes=run.encoded_notes(),
         )
 
     def _check(self, settled: Settled) -> None:

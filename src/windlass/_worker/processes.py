@@ -9,7 +9,7 @@ import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -49,8 +49,14 @@ class ProgressUpdate(Struct, frozen=True, kw_only=True, tag="progress"):
     progress: Progress
 
 
+class NotesUpdate(Struct, frozen=True, kw_only=True, tag="notes"):
+    """All notes of the running task so far."""
+
+    notes: dict[str, Any]
+
+
 ToChild: TypeAlias = Hello | RunRequest
-FromChild: TypeAlias = ProgressUpdate | Returned | Failed | Snoozed
+FromChild: TypeAlias = ProgressUpdate | NotesUpdate | Returned | Failed | Snoozed
 
 _to_child: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
 _from_child: msgspec.json.Decoder[FromChild] = msgspec.json.Decoder(FromChild)
@@ -163,8 +169,11 @@ class _Child:
         )
         try:
             await self._send(request)
-            while isinstance(message := await self._receive(), ProgressUpdate):
-                run.report_progress(message.progress)
+            while isinstance(message := await self._receive(), ProgressUpdate | NotesUpdate):
+                if isinstance(message, NotesUpdate):
+                    run.keep_notes(message.notes)
+                else:
+                    run.report_progress(message.progress)
         except (asyncio.IncompleteReadError, ConnectionError):
             reason = await self._exit_reason()
             if run.stop:

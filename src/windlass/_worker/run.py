@@ -12,7 +12,9 @@ from .._handler.spec import HandlerSpec
 from .._model.lease import Lease
 from .._model.outcome import Crashed, Interrupted, Outcome, Stopped, TimedOut
 from .._model.task import Error, Progress, Task
-from .._policy.input.payload import encode
+from .._policy.input.notes import encode_notes
+from .._policy.input.payload import decode, encode
+from .._policy.input.redact import longest_first, secret_values
 from ..errors import InvalidPayload
 from ..signals import Fatal
 
@@ -56,6 +58,7 @@ class Run(Struct, eq=False):
     stop: Stop | None = None
     phase: Phase = Phase.RUNNING
     progress: Progress | None = None  # the last that its handler reported
+    notes: dict[str, Any] = {}  # facts that its handler noted
     secrets: tuple[str, ...] = ()  # in the results that it takes, to be masked in errors
     interrupt: Callable[[], Any] | None = None  # None: a thread, which cannot be interrupted
 
@@ -72,6 +75,17 @@ class Run(Struct, eq=False):
         """Send progress with the next heartbeat; the last is also settled with the task."""
         self.progress = progress
         self.report(self, progress)
+
+    def keep_notes(self, notes: dict[str, Any]) -> None:
+        """Keep the handler's notes for the record of this attempt; they replace earlier ones."""
+        self.notes = notes
+
+    def encoded_notes(self) -> bytes | None:
+        """Return the notes as JSON without the task's secrets; None if there are none."""
+        if not self.notes:
+            return None
+        values = secret_values(decode(self.task.payload), self.task.secret)
+        return encode_notes(self.notes, self.task.secret, longest_first(values, self.secrets))
 
     def start(self) -> None:
         """Start the time limit: when the handler starts, not while it waits for a child process."""

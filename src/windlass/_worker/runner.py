@@ -121,6 +121,7 @@ class Runner:
             arguments[spec.signature.context_name] = Context(
                 run.task,
                 report=run.report_progress,
+                keep_notes=run.keep_notes,
                 stopping=lambda: run.stop is not None,
                 effects=Effects(run, self._store, self._drop),
             )

@@ -21,7 +21,7 @@ from .._model.outcome import Interrupted, Outcome, Unhandled, name_of
 from .._model.queue import Level
 from .._model.record import Session
 from .._model.record import Worker as WorkerRecord
-from .._model.task import DEFAULT_QUEUE, Progress, Task
+from .._model.task import DEFAULT_QUEUE, Task
 from .._model.verdict import Bury, Settlement
 from .._policy.backoff import Delay
 from .._policy.input.quote import counted
@@ -289,13 +289,13 @@ class Worker:
             return
         cancelled = run.stop is Stop.CANCEL
         task = replace(run.task, cancel_requested=True) if cancelled else run.task
-        self._settle(task, outcome, seconds, run.progress)
+        self._settle(task, outcome, seconds, run)
 
     def _release_unstarted(self) -> None:
         for task in self._slots.take_unstarted():
             self._settle(task, Interrupted(), 0.0)
 
-    def _settle(self, task: Task, outcome: Outcome, seconds: float, progress: Progress | None = None) -> None:
+    def _settle(self, task: Task, outcome: Outcome, seconds: float, run: Run | None = None) -> None:
         try:
             verdict = decide(task, outcome, self._backoff_of(task.type), random.random())
         except Exception as error:
@@ -308,7 +308,8 @@ class Worker:
                 verdict=verdict,
                 outcome=name_of(outcome),
                 duration=seconds,
-                progress=progress,
+                progress=None if run is None else run.progress,
+                notes=None if run is None else run.encoded_notes(),
             )
         )
 

@@ -19,7 +19,7 @@ from windlass._cli.root import root
 SHOP = '''
 """The shop's tasks."""
 
-from windlass import App, Backoff, Fatal
+from windlass import App, Backoff, Context, Fatal
 
 app = App("sqlite:///windlass.db", secret=("card",))
 
@@ -32,6 +32,11 @@ async def welcome(user_id: int, card: str = "") -> dict[str, object]:
 @app.task(name="shop.explode")
 async def explode(text: str = "boom") -> None:
     raise Fatal(text)
+
+
+@app.task(name="shop.noting")
+async def noting(*, ctx: Context) -> None:
+    ctx.note(response_code=503, host="api")
 
 
 @app.task(name="shop.stay")

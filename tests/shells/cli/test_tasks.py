@@ -232,3 +232,14 @@ def test_who_cancelled_a_task_and_why_is_shown(run: Run, enqueue: Enqueue) -> No
     assert "cancelling" not in shown
     assert (row["cancelled_by"], row["cancel_reason"]) == ("ada", "wrong list")
     assert row["error"]["message"] == "cancelled by ada: wrong list"
+
+
+def test_the_notes_of_an_attempt_are_shown(run: Run, enqueue: Enqueue, work: Callable[[], None]) -> None:
+    task_id = enqueue("shop.noting")
+    work()
+
+    shown = run("tasks", "attempts", task_id).out
+    rows = run("tasks", "attempts", task_id, "--json").rows
+
+    assert 'response_code=503 host="api"' in shown
+    assert [row["notes"] for row in rows] == [{"response_code": 503, "host": "api"}]

@@ -4,7 +4,7 @@ POST /store/{verb} takes a request of `_store.messages` as JSON; the key needs t
 """
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -46,6 +46,7 @@ MAX_AT_ONCE = 100_000
 """Maximum `limit` of one request."""
 
 _MAX_WHY = 2_000
+_MAX_NOTES = 65_536  # bytes: workers bound them before secrets are masked
 _MAX_NAME = 512  # clients check names more strictly; stores keep any
 _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _LIMITED = (
@@ -198,8 +199,13 @@ def _check_struct(value: Struct) -> None:
     if isinstance(value, _LIMITED) and not 0 <= value.limit <= MAX_AT_ONCE:
         raise InvalidOption(f"limit must be from 0 to {MAX_AT_ONCE:,}, not {quoted(value.limit)}")
     for field in value.__struct_fields__:
-        check_field = _check_steps if field == "next" else _check
-        check_field(getattr(value, field))
+        _FIELD_CHECKS.get(field, _check)(getattr(value, field))
+
+
+def _check_notes(data: bytes | None) -> None:
+    if data is not None and len(data) > _MAX_NOTES:
+        raise InvalidOption(f"the notes of an attempt are longer than {_MAX_NOTES:,} bytes")
+    _check(data)
 
 
 def _check_steps(data: bytes | None) -> None:
@@ -218,6 +224,10 @@ def _check_steps(data: bytes | None) -> None:
         for step in steps:
             _check(replace(step, next=()))
         steps = tuple(below for step in steps for below in step.next)
+
+
+_FIELD_CHECKS: dict[str, Callable[[Any], None]] = {"next": _check_steps, "notes": _check_notes}
+"""The checks of fields that have their own."""
 
 
 def _check_task(task: NewTask | Step) -> None:

@@ -120,7 +120,7 @@ def read_error(type_: str | None, message: str | None, traceback: str | None) ->
 
 def read_attempt(task_id: TaskId, row: Row) -> Attempt:
     """Build an attempt from a row of attempts.sql."""
-    fence, number, worker, claimed_at, finished_at, duration, outcome, *error, trace = row
+    fence, number, worker, claimed_at, finished_at, duration, outcome, *error, trace, notes = row
     return Attempt(
         task_id=task_id,
         number=number,
@@ -132,6 +132,7 @@ def read_attempt(task_id: TaskId, row: Row) -> Attempt:
         outcome=outcome,
         error=read_error(*error),
         trace=trace,
+        notes=notes,
     )
 
 

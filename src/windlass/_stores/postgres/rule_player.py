@@ -135,11 +135,11 @@ def _record(attempts: Sequence[Attempt]) -> Script[None]:
     rows = [
         (
             one.task_id, one.fence, one.number, one.worker, one.claimed_at, one.finished_at, one.duration,
-            one.outcome, *error_columns(one.error), one.trace,
+            one.outcome, *error_columns(one.error), one.trace, one.notes,
         )
         for one in attempts
     ]  # fmt: skip
-    yield from fetch("insert_attempts", *columns_of(rows, 12))
+    yield from fetch("insert_attempts", *columns_of(rows, 13))
     long = [attempt.task_id for attempt in attempts if attempt.fence > MAX_RECORDED]
     if long:  # With fewer leases there cannot be more records.
         yield from fetch("delete_old_attempts", long, MAX_RECORDED)

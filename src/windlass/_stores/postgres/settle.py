@@ -37,10 +37,10 @@ def put_progress(reports: Iterable[ProgressReport]) -> Query:
 
 
 def is_quick(batch: Sequence[Settlement]) -> bool:
-    """Whether all of these are completions without successors, each of a different task."""
+    """Whether all of these are completions without successors or notes, each of a different task."""
     for settlement in batch:
         verdict = settlement.verdict
-        if type(verdict) is not Complete or verdict.successors:
+        if type(verdict) is not Complete or verdict.successors or settlement.notes is not None:
             return False
     return len({settlement.lease.task_id for settlement in batch}) == len(batch)
 

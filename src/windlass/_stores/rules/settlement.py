@@ -105,9 +105,11 @@ class _Settlements:
 
     def _apply(self, task: Task, settlement: Settlement) -> None:
         verb, state, fields = settled(task, settlement, self._changes.now)
-        if isinstance(settlement.verdict, Complete):
+        # The last attempt of a completed task is in the task itself, unless it has notes.
+        is_complete = isinstance(settlement.verdict, Complete)
+        if is_complete:
             self._changes.note_outcome(task.id, settlement.outcome)
-        elif is_recorded(settlement):
+        if settlement.notes is not None or (not is_complete and is_recorded(settlement)):
             self._attempts.append(attempt_of(task, settlement, self._changes.now))
         self._tasks[task.id] = moved = self._changes.move(task, verb, state, **fields)
         self._applied.append(settlement)

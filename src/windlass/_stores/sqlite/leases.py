@@ -97,15 +97,20 @@ def _settle_batch(tx: Transaction, batch: Sequence[Settlement]) -> tuple[Receipt
     if not batch:
         return ()
     _report(tx, last_reports(batch))
-    completions = [settlement for settlement in batch if isinstance(settlement.verdict, Complete)]
+    completions = [settlement for settlement in batch if _is_quick(settlement)]
     once_each = len({settlement.lease.task_id for settlement in batch}) == len(batch)
     if not completions or not once_each or not _complete(tx, completions):
         return run(tx, settle_rule(tx, batch)).receipts
     if len(completions) == len(batch):
         return (Receipt.APPLIED,) * len(batch)
-    others = [settlement for settlement in batch if not isinstance(settlement.verdict, Complete)]
+    others = [settlement for settlement in batch if not _is_quick(settlement)]
     receipts = iter(run(tx, settle_rule(tx, others)).receipts)
-    return tuple([Receipt.APPLIED if isinstance(s.verdict, Complete) else next(receipts) for s in batch])
+    return tuple([Receipt.APPLIED if _is_quick(s) else next(receipts) for s in batch])
+
+
+def _is_quick(settlement: Settlement) -> bool:
+    """Whether it is a completion whose attempt needs no record of its own."""
+    return isinstance(settlement.verdict, Complete) and settlement.notes is None
 
 
 def _complete(tx: Transaction, batch: Sequence[Settlement]) -> bool:

@@ -236,7 +236,7 @@ def read_running(rows: Sequence[Row]) -> "Counter[str]":
 
 def read_attempt(task_id: TaskId, row: Row) -> Attempt:
     """Read an attempt from a row of attempts.sql."""
-    fence, number, worker, claimed_at, finished_at, ran_for, outcome, *error, trace = row
+    fence, number, worker, claimed_at, finished_at, ran_for, outcome, *error, trace, notes = row
     return Attempt(
         task_id=task_id,
         number=number,
@@ -248,6 +248,7 @@ def read_attempt(task_id: TaskId, row: Row) -> Attempt:
         outcome=outcome,
         error=_error(*error),
         trace=trace,
+        notes=notes,
     )
 
 

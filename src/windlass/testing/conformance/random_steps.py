@@ -49,6 +49,8 @@ endings = st.sampled_from(
         "retry later",
         "retry with progress",
         "snooze for longer",
+        "complete with notes",
+        "retry with notes",
     ]
 )
 seconds = st.sampled_from([0, 0.0004, 1, 3, 10, 60])
@@ -185,6 +187,10 @@ class RandomSteps(RuleBasedStateMachine):
                 return retry(lease, timedelta(seconds=3))
             case "snooze for longer":
                 return snooze(lease, timedelta(seconds=3))
+            case "complete with notes":
+                return replace(complete(lease), notes=b'{"code":200}')
+            case "retry with notes":
+                return replace(retry(lease), notes=b'{"code":503}')
             case "complete with progress" | "retry with progress":
                 return replace(ENDINGS[ending.split(maxsplit=1)[0]](lease), progress=Progress(fraction=1.0))
             case _:

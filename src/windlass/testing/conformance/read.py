@@ -13,8 +13,10 @@ from ..._model.filter import CancelTasks, Count, Dimension, Filter, Page
 from ..._model.lease import Claimed
 from ..._model.state import State
 from ..._model.task import Error, TaskId
+from ..._model.verdict import Receipt
 from .steps import (
     BOOM,
+    ENDINGS,
     OPERATOR,
     Ending,
     ManualWorker,
@@ -292,6 +294,37 @@ class TestAttempts(StoreTest):
                 claimed = await worker.claim_one(claimed.task.queue)
 
         assert list(await self.store.attempts(claimed.task.id)) == expected
+
+    @pytest.mark.parametrize("ending", ENDINGS)
+    async def test_notes_are_kept_with_the_attempt(self, held: Claimed, ending: str) -> None:
+        noted = replace(ENDINGS[ending](held), notes=b'{"response_code":503,"word":"\xc3\xa9"}')
+
+        await self.settle_now(noted)
+
+        (line,) = await self.store.attempts(held.task.id)
+        assert (line.notes, line.outcome, line.fence) == (noted.notes, noted.outcome, held.task.fence)
+        assert (line.number, line.duration) == (1, 0.25)
+
+    async def test_only_what_was_noted_has_notes(self, worker: ManualWorker) -> None:
+        first, second, third = [await self.enqueue_and_claim(worker) for _ in range(3)]
+        successor = a_task()
+        noted = replace(complete(second, b"2", successor), notes=b'{"n":1}')
+
+        receipts = await self.settle(complete(first, b"1"), noted, retry(third))
+
+        lines = [(await self.store.attempts(one.task.id))[-1] for one in (first, second, third)]
+        assert receipts == (Receipt.APPLIED,) * 3
+        assert [line.notes for line in lines] == [None, b'{"n":1}', None]
+        assert [(await self.load(one.task.id)).result for one in (first, second)] == [b"1", b"2"]
+        assert await self.state_of(successor.id) is State.READY
+
+    async def test_a_repeated_settlement_notes_nothing_again(self, held: Claimed) -> None:
+        noted = replace(complete(held), notes=b'{"n":1}')
+        await self.settle_now(noted)
+
+        assert await self.settle(replace(noted, notes=b'{"n":2}')) == (Receipt.REPEATED,)
+
+        assert [line.notes for line in await self.store.attempts(held.task.id)] == [b'{"n":1}']
 
     async def test_a_task_that_never_ran_has_no_attempts(self) -> None:
         assert list(await self.store.attempts(await self.enqueue_one())) == []

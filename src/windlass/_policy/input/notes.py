@@ -1,0 +1,57 @@
+"""Notes: small facts that a handler keeps with its attempt, such as the response code of a request."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...errors import InvalidOption
+from .payload import decode, encode, parse_payload
+from .redact import redact, scrub
+
+MAX_NOTES_BYTES = 4_096
+
+
+def merged_notes(notes: Mapping[str, Any], facts: Mapping[str, object]) -> dict[str, Any]:
+    """Add facts to those noted so far, as plain JSON values. Raises InvalidPayload for what JSON cannot hold.
+
+    Raises InvalidOption if they take more than `MAX_NOTES_BYTES` of JSON together.
+    """
+    merged = {**notes, **decode(encode(dict(facts), "note"))}
+    _check_size(encode(merged, "note"))
+    return merged
+
+
+def parse_notes(text: bytes) -> dict[str, Any]:
+    """Parse the notes that a worker sends as JSON. Raises InvalidPayload or InvalidOption."""
+    _check_size(text)
+    parsed: dict[str, Any] = decode(parse_payload(text))
+    return parsed
+
+
+def encode_notes(notes: Mapping[str, Any], secret: Iterable[str], values: Iterable[str]) -> bytes | None:
+    """Encode notes for the store, without secrets; None if there are none.
+
+    Masks fields with the names of `secret` and those that suggest it, and these `values` in texts.
+    """
+    if not notes:
+        return None
+    return encode(_scrubbed(redact(dict(notes), secret), tuple(values)), "note")
+
+
+def _check_size(data: bytes) -> None:
+    if len(data) > MAX_NOTES_BYTES:
+        raise InvalidOption(
+            f"the notes of an attempt take {len(data):,} bytes of JSON, at most {MAX_NOTES_BYTES:,}; "
+            f"return larger facts as the result"
+        )
+
+
+def _scrubbed(value: Any, values: tuple[str, ...]) -> Any:
+    match value:
+        case str():
+            return scrub(value, values)
+        case dict():
+            return {key: _scrubbed(item, values) for key, item in value.items()}
+        case list():
+            return [_scrubbed(item, values) for item in value]
+        case _:
+            return value

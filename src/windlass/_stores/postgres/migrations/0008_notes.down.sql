@@ -1,0 +1,1 @@
+ALTER TABLE windlass.attempt DROP COLUMN notes;

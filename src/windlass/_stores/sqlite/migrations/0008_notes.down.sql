@@ -1,0 +1,1 @@
+ALTER TABLE windlass_attempt DROP COLUMN notes;

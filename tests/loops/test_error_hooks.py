@@ -1,10 +1,12 @@
 """`@app.on_error`: called with every failed attempt, wherever the handler ran; tracebacks in the log."""
 
 import asyncio
+import gc
 import json
 import logging
 import threading
 import traceback
+import weakref
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
@@ -67,6 +69,30 @@ async def test_every_failed_attempt_is_reported_with_its_own_exception(app: App)
     ]
     assert all("in failing" in "".join(traceback.format_exception(error)) for _, error in of_loop)
     assert [repr(error) for task, error in calls if task.type == in_thread.name] == ["KeyError('thread')"]
+
+
+async def test_an_exception_is_freed_with_its_task_without_the_garbage_collector(app: App) -> None:
+    """Its traceback holds what the handler had in hand, and workers seldom collect garbage."""
+    kept: list[weakref.ref[Any]] = []
+
+    class Picture:
+        pass
+
+    @app.task(max_attempts=1)
+    async def failing() -> None:
+        picture = Picture()
+        kept.append(weakref.ref(picture))
+        raise ValueError
+
+    app.on_error(lambda task, error: None)
+    await failing.aenqueue()
+    gc.collect()
+    gc.disable()
+    try:
+        await drained(app)
+        assert kept[0]() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

@@ -68,12 +68,11 @@ class LoopWatch:
             logger.warning("the event loop has been blocked for %.1f s at %s", seconds, place)
             return
         logger.warning(
-            "the handler of %s has blocked the event loop for %.1f s at %s (task %s); all other handlers "
+            "the handler of %s has blocked the event loop for %.1f s at %s; all other handlers "
             "wait for it: await instead of blocking, or declare the handler without `async`",
             run.task.type,
             seconds,
             place,
-            run.task.id,
             extra={"task_id": run.task.id, "task_type": run.task.type, "place": place},
         )
 

@@ -84,19 +84,23 @@ class Runner:
     async def _outcome(self, run: Run) -> Outcome:
         if run.task.cancel_requested:
             return Stopped()
-        error: BaseException | None = None
         try:
             outcome = await self._call(run)
         except (asyncio.CancelledError, StopSignal) as signal:
             if run.stop:
-                outcome = run.stop_outcome()
-            else:
-                cancelled = isinstance(signal, asyncio.CancelledError)
-                error = RuntimeError("the handler cancelled itself") if cancelled else signal
-                outcome = outcome_of_error(run.task, error, run.spec.fatal, run.secrets)
-        except BaseException as raised:  # noqa: BLE001 - whatever a handler raises is its outcome
-            error = raised
-            outcome = outcome_of_error(run.task, error, run.spec.fatal, run.secrets)
+                return self._reported(run, run.stop_outcome())
+            cancelled = isinstance(signal, asyncio.CancelledError)
+            return self._failed(run, RuntimeError("the handler cancelled itself") if cancelled else signal)
+        except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its outcome
+            return self._failed(run, error)
+        # Children return their failures.
+        return outcome if type(outcome) is Returned else self._reported(run, outcome)
+
+    def _failed(self, run: Run, error: BaseException) -> Outcome:
+        return self._reported(run, outcome_of_error(run.task, error, run.spec.fatal, run.secrets), error)
+
+    def _reported(self, run: Run, outcome: Outcome, error: BaseException | None = None) -> Outcome:
+        """Call the error hooks if this is a failure; return the outcome."""
         if isinstance(outcome, (Failed, TimedOut, Crashed)) and not run.is_lost:
             self._error_hooks.call(run.task, error or stand_in(error_of(outcome)))
         return outcome

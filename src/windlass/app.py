@@ -100,7 +100,7 @@ class App:
         self._metrics: Metrics | None = None
         self.builder = TaskBuilder(enqueued_by=who)
         self.client = Client(self.store, self.builder, KnownTypes(self.store, self.types, self._secret))
-        self.operator = Operator(self.store, By(who=who))
+        self.operator = Operator(self.store, By(who=who), self.types)
         self.sync_client = SyncClient(self.client, self._loop)
         self.sync_operator = SyncOperator(self.operator, self._loop)
 

@@ -37,6 +37,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     store: str | None = None
     app: str | None = None
+    imports: tuple[str, ...] = ()  # modules to import with the app, which declare its task types
     queues: tuple[str, ...] = ()
     all_queues: bool | None = None
     slots: int | None = None

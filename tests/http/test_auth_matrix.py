@@ -83,6 +83,8 @@ ASKED: dict[str, Asking] = {
     "pause_schedule": Asking(),
     "resume_schedule": Asking(),
     "trigger_schedule": Asking(),
+    "list_types": Asking(),
+    "remove_type": Asking(),
     "list_workers": Asking(),
     "list_audit": Asking(),
     "list_keys": Asking(),

@@ -5,8 +5,19 @@ from time import monotonic
 import pytest
 
 from tests.loops.workers import drained, tasks
-from windlass import App, Filter, InvalidOption, InvalidPayload, NotFound, Page, Refused, State, TaskFinished
-from windlass._model.filter import By, Dimension
+from windlass import (
+    RESULT,
+    App,
+    Filter,
+    InvalidOption,
+    InvalidPayload,
+    NotFound,
+    Page,
+    Refused,
+    State,
+    TaskFinished,
+)
+from windlass._model.filter import By, CancelTasks, Dimension
 
 ANN = By(who="ann", why="the API is back")
 
@@ -180,3 +191,49 @@ async def test_cancelling_no_state_cancels_nothing(app: App) -> None:
 
     assert await app.operator.cancel(Filter(states=()), by=ANN) == 0
     assert [task.state for task in await tasks(app)] == [State.READY]
+
+
+# -- edited payloads ---------------------------------------------------------------------------------
+
+
+async def test_an_edited_payload_is_checked_against_the_handler() -> None:
+    app = App("memory://")
+
+    @app.task(name="pay", aliases=("charge",), max_attempts=1)
+    async def pay(amount: int) -> int:
+        raise ValueError
+
+    handles = [await app.client.send(name, {"amount": 1}) for name in ("pay", "charge")]
+    unknown = await app.client.send("unknown", max_attempts=1)
+    await drained(app)
+    await app.store.apply(CancelTasks(by=ANN), Filter(ids=(unknown.id,)), 1)
+
+    for handle in handles:
+        for wrong in (b'{"amount": "one"}', b"{}", b'{"amount": 1, "amuont": 2}'):
+            with pytest.raises(InvalidPayload, match="does not fit pay"):
+                await app.operator.replay_one(handle.id, by=ANN, payload=wrong)
+        assert await handle.state() is State.DEAD
+        await app.operator.replay_one(handle.id, by=ANN, payload=b'{"amount": 2}')
+        assert (await handle.task()).payload == b'{"amount":2}'
+    await app.operator.replay_one(unknown.id, by=ANN, payload=b'{"anything": 1}')
+
+
+async def test_a_result_that_is_added_later_may_be_missing_in_an_edited_payload() -> None:
+    app = App("memory://")
+
+    @app.task(name="one")
+    async def one() -> int:
+        return 1
+
+    @app.task(name="sum", max_attempts=1)
+    async def total(parts: list[int], tax: int) -> int:
+        raise ValueError
+
+    group = [one.step()]
+    *_, last = await app.client.enqueue_group(group, total.step(parts=RESULT, tax=1))
+    await drained(app)
+
+    with pytest.raises(InvalidPayload):
+        await app.operator.replay_one(last.id, by=ANN, payload=b'{"tax": "one"}')
+    await app.operator.replay_one(last.id, by=ANN, payload=b'{"tax": 2}')
+    assert (await last.task()).payload == b'{"tax":2}'

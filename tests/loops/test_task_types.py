@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
-from tests.loops.workers import Watch, drained
-from windlass import App, Backoff, InvalidOption, Retention, State
-from windlass._model.options import DeclaredType
+from tests.loops.workers import Watch, drained, working
+from windlass import App, Backoff, InvalidOption, NotFound, Retention, State
+from windlass._model.options import DeclaredType, Defaults
+from windlass._observe.gauges import Gauges, LabelValues
+from windlass._observe.overview import read_overview
 from windlass._policy.task_type import stored_backoff
 from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 from windlass.errors import UnknownTaskType
+from windlass.testing.conformance.steps import worker_on
 from windlass.testing.faults import FaultyStore
 
 
@@ -138,3 +141,76 @@ async def test_a_type_is_found_by_its_alias(store: Store) -> None:
 async def test_a_single_alias_is_not_read_as_its_letters(store: Store) -> None:
     with pytest.raises(InvalidOption, match="sequence of names"):
         shop(store, aliases="charge")
+
+
+# -- types without a handler -------------------------------------------------------------------------
+
+
+async def test_a_worker_warns_once_of_each_type_that_it_has_no_handler_for(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = shop(store)
+    for name in ("bank.pay", "bank.pay", "other", "other"):
+        await app.client.send(name)
+    await drained(app)
+
+    warnings = [one.getMessage() for one in caplog.records if "no handler" in one.getMessage()]
+    assert len(warnings) == 2
+    assert "task type bank.pay (there is one for 'pay')" in warnings[0]
+    assert "add 'bank.pay' to aliases= of the new one" in warnings[0]
+
+
+async def test_a_worker_reports_what_it_handles(store: Store) -> None:
+    app = shop(store, aliases=("charge",))
+    async with working(app):
+        (session,) = await app.operator.workers()
+
+    assert session.worker.types == ("charge", "pay")
+
+
+async def test_pending_tasks_that_no_worker_of_their_queue_handles_are_counted(store: Store) -> None:
+    app = shop(store, aliases=("charge",))
+    await app.client.enqueue_tasks(
+        [
+            app.builder.build(name, b"{}", {"delay": 3600}, Defaults(queue=queue))
+            for name, queue in (
+                ("pay", "default"),
+                ("charge", "default"),
+                ("gone", "default"),
+                ("gone", "default"),
+                ("gone", "unserved"),
+            )
+        ]
+    )
+
+    assert (await read_overview(store)).unhandled() == {}  # no worker at all is another problem
+    async with working(app):
+        overview = await read_overview(store)
+    assert overview.unhandled() == {("default", "gone"): 2}
+    families = {one.name: one for one in Gauges(LabelValues(), LabelValues()).collect(overview)}
+    (sample,) = families["windlass_tasks_unhandled"].samples
+    assert (sample.labels, sample.value) == ({"queue": "default", "type": "gone"}, 2)
+
+
+async def test_a_worker_that_does_not_say_what_it_handles_may_handle_anything(store: Store) -> None:
+    foreign = await worker_on(store)
+    await App(store).client.send("gone", delay=60)
+    await foreign.beat(opening=True)
+
+    assert (await read_overview(store)).unhandled() == {}
+
+
+# -- list and remove ---------------------------------------------------------------------------------
+
+
+async def test_a_type_can_be_removed(store: Store) -> None:
+    app = shop(store)
+    await app.publish()
+
+    await app.operator.remove_type("pay")
+
+    assert await app.operator.types() == []
+    (entry,) = (await app.operator.audit()).items
+    assert (entry.action, entry.subject) == ("remove", "type pay")
+    with pytest.raises(NotFound, match="no app has published a task type 'pay'"):
+        await app.operator.remove_type("pay")

@@ -57,7 +57,7 @@ class Cli:
         settings = self.settings
         if settings.app is None:
             return App(settings.store or DEFAULT_STORE, webhook_secret=settings.webhook_secret)
-        app = load_app(settings.app)
+        app = load_app(settings.app, settings.imports)
         if settings.store is not None:
             app.use_store(settings.store)
         if settings.webhook_secret is not None:
@@ -185,12 +185,14 @@ def shared_options() -> Iterator[click.Option]:
     """The options that every command takes."""
 
     def option(name: str, text: str, keep: Callable[..., None] | None, **attributes: Any) -> click.Option:
-        return click.Option([name], help=text, callback=keep, expose_value=False, **attributes)
+        return click.Option(name.split(), help=text, callback=keep, expose_value=False, **attributes)
 
     store = "Store to use  [default: the app's, else sqlite:///windlass.db]"
     file = "Settings file  [default: windlass.toml or pyproject.toml in this folder]"
     yield option("--store", store, _keep_setting, metavar="URL")
     yield option("--app", "App whose store and task types to use", _keep_setting, metavar="MODULE:NAME")
+    modules = "Module to import with the app, which declares task types (repeatable)"
+    yield option("--import imports", modules, _keep_setting, multiple=True, metavar="MODULE")
     yield option("--config", file, _keep_file, type=click.Path(path_type=Path), metavar="FILE")
     yield option("--json", "Print JSON, one object per line", _keep_json, is_flag=True)
     yield option("--debug", "Show tracebacks of errors", None, is_flag=True)

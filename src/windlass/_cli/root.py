@@ -19,7 +19,9 @@ from .output import escape_unencodable
 _MODULES = {
     **dict.fromkeys(("keeper", "serve", "up", "worker"), "run"),
     **dict.fromkeys(("alerts", "audit", "check", "dead", "enqueue", "export", "keys"), "commands"),
-    **dict.fromkeys(("limits", "migrate", "prune", "queues", "schedules", "tasks", "workers"), "commands"),
+    **dict.fromkeys(
+        ("limits", "migrate", "prune", "queues", "schedules", "tasks", "types", "workers"), "commands"
+    ),
 }
 """The folder of the module that defines a command, both of its name."""
 

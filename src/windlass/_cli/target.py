@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 import sys
 import traceback
+from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
@@ -13,8 +14,8 @@ from ..app import App
 from ..errors import InvalidOption
 
 
-def load_app(target: str) -> App:
-    """Import the module, from the current folder if it is there, and return its app.
+def load_app(target: str, imports: Iterable[str] = ()) -> App:
+    """Import the module, from the current folder if it is there, then `imports`; return its app.
 
     Raises InvalidOption with a hint if there is no such module, attribute or app, or the import fails.
     """
@@ -39,7 +40,19 @@ def load_app(target: str) -> App:
         found = getattr(found, part)
     if not isinstance(found, App):
         raise InvalidOption(f"{target} is {kind_of(found)}, not a windlass.App; {_apps_of(module)}")
+    for name in imports:
+        _module(name)
     return found
+
+
+def require_types(app: App, target: str) -> None:
+    """Raise InvalidOption if an app that is to run tasks declares none."""
+    if not app.types:
+        raise InvalidOption(
+            f"{target} declares no task types, so a worker could run nothing; import the modules that "
+            f"declare them: with --import MODULE, with `imports` in windlass.toml, or in its own module "
+            f"(`windlass keeper` runs only the keeper)"
+        )
 
 
 def _module(name: str) -> ModuleType:

@@ -7,6 +7,7 @@ from typing import Unpack
 
 from msgspec.structs import replace
 
+from .._handler.task_types import TaskTypes
 from .._model.attempt import Attempt
 from .._model.filter import (
     MAX_PAGE,
@@ -28,11 +29,12 @@ from .._model.state import PENDING, REPLAYABLE, State
 from .._model.task import Task, TaskId
 from .._policy.input.fingerprint import fingerprint_like
 from .._policy.input.options import checked_name
-from .._policy.input.payload import parse_payload
+from .._policy.input.quote import quoted, suggestion
 from .._policy.order.queue_options import QueueChanges, changed_queue
 from .._store.protocol import Finding, Migration, Promise, Store
-from ..errors import InvalidOption, Refused
+from ..errors import InvalidOption, NotFound, Refused
 from .alerts import Alerts
+from .builder import checked_payload
 from .client import Handle, LoopThread
 from .export import EndedTask, export_tasks, next_ones
 from .keys import Keys
@@ -52,9 +54,10 @@ class Operator:
     `keys`, `limits`, `alerts` and `schedules` manage these.
     """
 
-    def __init__(self, store: Store, by: By) -> None:
+    def __init__(self, store: Store, by: By, types: TaskTypes | None = None) -> None:
         self._store = store
         self._by = by
+        self._types = TaskTypes() if types is None else types  # to check edited payloads against
         self.keys = Keys(store, by)
         self.limits = Limits(store, by)
         self.alerts = Alerts(store, by)
@@ -62,7 +65,7 @@ class Operator:
 
     def acting_as(self, by: By) -> "Operator":
         """Return an operator on the same store whose changes are recorded as made by `by`."""
-        return Operator(self._store, by)
+        return Operator(self._store, by, self._types)
 
     # -- inspect -----------------------------------------------------------------------------------------
 
@@ -138,6 +141,17 @@ class Operator:
         """List the task types that apps have published, by name: their defaults, backoff and retention."""
         return await list_records(self._store, DeclaredType)
 
+    async def remove_type(self, name: str) -> None:
+        """Remove a published type that no app declares any more; raises NotFound if there is none.
+
+        Its tasks stay, and follow the defaults.
+        """
+        await self._store.open()
+        if not await self._store.remove(DeclaredType, name, self._by):
+            known = [one.name for one in await self.types()]
+            hint = suggestion(str(name)[:200], known, "`windlass types list` shows all types")
+            raise NotFound(f"no app has published a task type {quoted(name)}{hint}")
+
     async def audit(self, page: Page | None = None) -> Slice[Audit]:
         """Return a page of the audit log, newest first: who did what to which task or record, and why."""
         await self._store.open()
@@ -176,17 +190,14 @@ class Operator:
 
         `where`: [default: all dead tasks]. `by` is for the audit log. `payload`: JSON that
         replaces the payload of a single task; `where` must name its id. `per_second`: replay no faster than
-        this. `limit`: at most this many [default: all]. Returns how many were replayed. Raises InvalidOption.
+        this. `limit`: at most this many [default: all]. Returns how many were replayed. Raises InvalidOption;
+        InvalidPayload if the payload does not fit the handler, as far as this app declares the type.
         """
         if payload is not None and (where.ids is None or len(where.ids) != 1):
             raise InvalidOption("an edited payload needs exactly one task id in the filter")
         fingerprint = None
         if payload is not None and where.ids is not None:
-            payload = parse_payload(payload)
-            for task in (await self.find(Filter(ids=where.ids))).items:
-                fingerprint = fingerprint_like(
-                    task.fingerprint, task.type, payload, task.priority, task.tenant
-                )
+            payload, fingerprint = await self._edited(where.ids[0], payload)
         if per_second is not None and per_second <= 0:
             raise InvalidOption(f"per_second must be greater than 0, got {per_second:g}")
         if where.finished_before is None:
@@ -300,6 +311,16 @@ class Operator:
         return await self._store.migrate(target)
 
     # -- helpers -----------------------------------------------------------------------------------------
+
+    async def _edited(self, task_id: TaskId, payload: bytes) -> tuple[bytes, str | None]:
+        """Check the new payload of a task, as an enqueue would; also return the fingerprint that it gives."""
+        found = (await self.find(Filter(ids=(task_id,)), Page(limit=1))).items
+        if not found:
+            return checked_payload(payload, None), None
+        (task,) = found
+        result_into = task.result_into if task.after else None  # its results are added when it runs
+        payload = checked_payload(payload, self._types.find(task.type), result_into)
+        return payload, fingerprint_like(task.fingerprint, task.type, payload, task.priority, task.tenant)
 
     async def _in_batches(
         self, action: Action, where: Filter, limit: int | None, *, per_second: float | None = None

@@ -12,6 +12,7 @@ class WorkerDocument(Struct, kw_only=True):
     """A worker's session. If it is not `alive`, its lease has expired and its tasks go to other workers.
 
     With `all_queues` it serves every queue, and `queues` is empty.
+    `types` are the task types that it has handlers for; null if that is not known.
     """
 
     session: str
@@ -23,6 +24,7 @@ class WorkerDocument(Struct, kw_only=True):
     slots: int
     busy: int
     version: str
+    types: list[str] | None
     alive: bool
     keeper: bool
     started_at: Instant

@@ -39,6 +39,11 @@ class TaskTypes(Mapping[str, HandlerSpec]):
         """Return the type of this name or alias, or None."""
         return self._handlers.get(name)
 
+    @property
+    def handled(self) -> tuple[str, ...]:
+        """All names of tasks that these types run: their own and their aliases."""
+        return tuple(sorted(self._handlers))
+
     def declared(self, name: str) -> HandlerSpec:
         """Return the type of this name or alias; raises UnknownTaskType if there is none."""
         found = self.find(name)

@@ -24,6 +24,7 @@ from .resources.keys import keys
 from .resources.limits import limits
 from .resources.queues import queues
 from .resources.schedules import schedules
+from .resources.task_types import types
 from .resources.tasks import dead, tasks
 from .resources.work import work, workers
 from .service import Service
@@ -42,6 +43,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *limits.all,
     *schedules.all,
     *alerts.all,
+    *types.all,
     *workers.all,
     *audit.all,
     *keys.all,

@@ -26,6 +26,11 @@ class Worker(Struct, frozen=True, gc=False, kw_only=True):
     busy: int = 0
     version: str = ""
     keeper: bool = False
+    types: tuple[str, ...] | None = None  # that it has handlers for, aliases included; None: not known
+
+    def handles(self, type_name: str) -> bool:
+        """Whether it has a handler for this type, as far as is known."""
+        return self.types is None or type_name in self.types
 
 
 class Session(Struct, frozen=True, gc=False, kw_only=True):

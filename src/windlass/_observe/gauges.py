@@ -51,6 +51,14 @@ class Gauges:
         )
         for name, documentation, values in by_queue:
             yield _maximum(f"windlass_{name}", documentation, "queue", self._queues, values)
+        unhandled = GaugeMetricFamily(
+            "windlass_tasks_unhandled",
+            "Pending tasks of types that no live worker of their queue has a handler for.",
+            labels=["queue", "type"],
+        )
+        for (queue, type_name), number in overview.unhandled().items():
+            unhandled.add_metric([self._queues(queue), self._types(type_name)], number)
+        yield unhandled
         yield GaugeMetricFamily("windlass_workers", "Live workers.", len(overview.workers))
         slots = GaugeMetricFamily("windlass_worker_slots", "Slots of all live workers.", labels=["state"])
         slots.add_metric(["busy"], overview.busy)

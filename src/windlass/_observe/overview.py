@@ -16,7 +16,7 @@ from .._model.limit import Limit, Usage
 from .._model.queue import QueueSettings
 from .._model.record import Session
 from .._model.schedule import Schedule, Tick
-from .._model.state import State
+from .._model.state import PENDING, State
 from .._policy.order.windows import closed_until
 from .._policy.ticks import overdue
 from .._store.protocol import Store, all_records
@@ -98,6 +98,22 @@ class Overview(Struct, frozen=True, kw_only=True):
         served = Counter(queue for session in self.workers for queue in session.worker.queues)
         everywhere = sum(session.worker.all_queues for session in self.workers)
         return {queue: served[queue] + everywhere for queue in self.queues}
+
+    def unhandled(self) -> dict[tuple[str, str], int]:
+        """Number of pending tasks by queue and type that no worker of their queue has a handler for.
+
+        Queues without any worker are left out: `serving` has these.
+        """
+        numbers: Counter[tuple[str, str]] = Counter()
+        for depth in self.depths:
+            serving = [
+                one.worker
+                for one in self.workers
+                if one.worker.all_queues or depth.queue in one.worker.queues
+            ]
+            if serving and depth.state in PENDING and not any(one.handles(depth.type) for one in serving):
+                numbers[depth.queue, depth.type] += depth.number
+        return dict(numbers)
 
 
 class OverviewCache:

@@ -86,6 +86,7 @@ class Worker:
         self._mean_seconds = _QUICK  # of recent runs
         self._silent = False  # tasks were stopped for lack of heartbeats: none has reached the store since
         self._stalled = False  # no run has ended since the last heartbeat
+        self._unhandled: set[str] = set()  # types without a handler here, of tasks that were claimed
         self.held = HeldLeases()
         self.outage = Outage()  # what all loops of this worker know of the store
         self.ran = 0
@@ -266,15 +267,20 @@ class Worker:
     # -- outcomes ------------------------------------------------------------------------------------
 
     def _settle_unhandled(self, task: Task) -> None:
-        last = task.type.rpartition(".")[2]
-        similar = [name for name in self._types if name.rpartition(".")[2] == last]
-        hint = f" (there is one for {similar[0]!r}: was the task enqueued by a script?)" if similar else ""
-        logger.warning(
-            "this worker has no handler for %r%s; handing task %s back for other workers",
-            task.type,
-            hint,
-            task.id,
-        )
+        """Hand a task back for other workers; warn once of each type: it comes again every few seconds."""
+        if task.type not in self._unhandled:
+            self._unhandled.add(task.type)
+            last = task.type.rpartition(".")[2]
+            similar = [name for name in self._types if name.rpartition(".")[2] == last]
+            hint = f" (there is one for {similar[0]!r})" if similar else ""
+            logger.warning(
+                "this worker has no handler for task type %s%s; handing its tasks back for other workers, "
+                "task %s first. If the type was renamed, add %r to aliases= of the new one",
+                task.type,
+                hint,
+                task.id,
+                task.type,
+            )
         self._settle(task, Unhandled(unhandled_for(task)), 0.0)
 
     def _finish(self, run: Run, outcome: Outcome, seconds: float) -> None:
@@ -325,6 +331,7 @@ class Worker:
             slots=self.settings.slots,
             busy=len(self.held),
             version=_VERSION,
+            types=self._types.handled,
         )
 
     def on_reply(self, session: str, reply: HeartbeatReply) -> None:

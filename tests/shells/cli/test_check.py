@@ -1,8 +1,15 @@
 """`windlass check`: findings about settings, store and queues."""
 
+import asyncio
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from windlass._model.lease import Heartbeat
+from windlass._model.record import Worker
+from windlass._stores.sqlite import SQLiteStore
 
 from .conftest import Run
 
@@ -27,6 +34,31 @@ def test_check_warns_of_queues_that_no_worker_serves(run: Run) -> None:
     assert ran.code == 0
     warnings = [row["message"] for row in ran.rows if row["severity"] == "warning"]
     assert any("no live worker serves queue mail (1 ready task)" in message for message in warnings)
+
+
+def test_check_warns_of_types_that_no_worker_handles(run: Run, folder: Path) -> None:
+    run("migrate")
+    asyncio.run(_open_session(folder, queues=("mail",), types=("shop.welcome",)))
+    for name in ("shop.welcome", "shop.farewell", "shop.farewell"):
+        run("enqueue", name, "-q", "mail", "--undeclared")
+    run("enqueue", "shop.farewell", "-q", "post", "--undeclared")
+
+    found = [row["message"] for row in run("check", "--json").rows if row["subject"] == "types"]
+
+    (only,) = found
+    assert only.startswith(
+        "no live worker of queue mail handles task type shop.farewell (2 pending tasks); deploy its handler"
+    )
+    assert "aliases=" in only
+
+
+async def _open_session(folder: Path, **fields: Any) -> None:
+    """Leave the session of a live worker."""
+    store = SQLiteStore(folder / "windlass.db")
+    worker = Worker(name="w", **fields)
+    beat = Heartbeat(session="s", worker=worker, lease_for=timedelta(hours=1), opening=True)
+    await store.heartbeat(beat)
+    await store.close()
 
 
 def test_check_reports_invalid_settings(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

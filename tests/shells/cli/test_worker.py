@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,6 +45,40 @@ def test_an_app_that_cannot_be_found_comes_with_a_hint(
     assert complaint in ran.err
     assert "Traceback" not in ran.err
     assert "\x1b" not in ran.err
+
+
+@pytest.mark.parametrize("command", ["worker", "up"])
+def test_an_app_without_task_types_is_refused(run: Run, folder: Path, command: str) -> None:
+    (folder / "bare.py").write_text("from windlass import App\n\napp = App()\n")
+
+    ran = run(command, "bare:app")
+
+    assert ran.code == 2
+    assert "bare:app declares no task types" in ran.err
+    assert "--import MODULE" in ran.err
+
+
+@pytest.mark.parametrize("how", ["flag", "file", "environment"])
+def test_modules_that_declare_task_types_are_imported_with_the_app(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    (folder / "bare.py").write_text("from windlass import App\n\napp = App()\n")
+    declare = "from bare import app\n\n\n@app.task(name='note')\ndef note() -> None: ...\n"
+    (folder / "bare_tasks.py").write_text(declare)
+    flags = ["--import", "bare_tasks"] if how == "flag" else []
+    if how == "file":
+        (folder / "windlass.toml").write_text('imports = ["bare_tasks"]')
+    if how == "environment":
+        monkeypatch.setenv("WINDLASS_IMPORTS", "bare_tasks")
+    for module in ("bare", "bare_tasks"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+
+    made = run("enqueue", "note", "--app", "bare:app", *flags)
+    wrong = run("enqueue", "note", "--app", "bare:app", "--import", "bare_task")
+
+    assert made.code == 0, made.err
+    assert wrong.code == 2
+    assert "did you mean bare_tasks?" in wrong.err
 
 
 def test_debug_shows_the_traceback(run: Run, folder: Path) -> None:

@@ -40,7 +40,7 @@ def check(cli: Cli) -> None:
 
 
 async def _check_store(cli: Cli) -> list[Finding]:
-    """Check the store; warn of queues that no live worker serves, and of webhooks without a signature."""
+    """Check the store; warn of queues and types without a worker, and of webhooks without a signature."""
     await cli.app.store.open()
     promise = cli.operator.promise
     severity = Severity.OK if promise.durability == "durable" else Severity.WARNING
@@ -54,6 +54,11 @@ async def _check_store(cli: Cli) -> list[Finding]:
         if queue.closed_until is not None:
             closed = f"queue {queue.queue} is closed until {iso(queue.closed_until)} by its windows"
             findings.append(_finding("windows", closed, Severity.OK))
+    for (queue_name, type_name), number in sorted(overview.unhandled().items()):
+        pending = counted(number, "pending task")
+        unhandled = f"no live worker of queue {queue_name} handles task type {type_name} ({pending})"
+        advice = "deploy its handler or, if it was renamed, add the name to aliases= of the new type"
+        findings.append(_finding("types", f"{unhandled}; {advice}"))
     if cli.app.alert_notifier.secret is None:
         unsigned = "messages to the webhook of alert {} are not signed; set WINDLASS_WEBHOOK_SECRET"
         alerts = [status.alert for status in await cli.operator.alerts.list()]

@@ -7,6 +7,7 @@ import click
 
 from ..._worker.process import stopped_by_signals
 from ..command import Cli, Command, pass_cli
+from ..target import require_types
 from .logs import log_options, set_up_logging
 from .serve import http_server, server_options
 from .worker import app_argument, slots_option, worker_settings
@@ -34,6 +35,8 @@ def up(cli: Cli, /, *, target: str | None, host: str, port: int, insecure: bool)
 
     async def work() -> None:
         app = cli.app
+        if settings.app is not None:
+            require_types(app, settings.app)
         await app.open()
         worker = app.worker(worker_settings(settings)) if app.types else None
         server = await http.new_server(app, host=host, insecure=insecure, keeper=worker is None)

@@ -15,6 +15,7 @@ from ...config import Settings
 from ...errors import InvalidOption
 from ..command import Cli, Command, pass_cli, setting_option
 from ..options import duration, option_text
+from ..target import require_types
 from .logs import log_options, set_up_logging
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def worker(
         )
     set_up_logging(cli)
     app = cli.app
+    require_types(app, settings.app)
     made = app.worker(worker_settings(settings, drain=drain))
     _log_start(app, made, settings.app)
     if settings.metrics is not None:

@@ -98,6 +98,13 @@ class SyncOperator(Twin[Operator]):
         """List the task types that apps have published, by name: their defaults, backoff and retention."""
         return self._loop.run(self._inner.types())
 
+    def remove_type(self, name: str) -> None:
+        """Remove a published type that no app declares any more; raises NotFound if there is none.
+
+        Its tasks stay, and follow the defaults.
+        """
+        self._loop.run(self._inner.remove_type(name))
+
     def audit(self, page: Page | None = None) -> Slice[Audit]:
         """Return a page of the audit log, newest first: who did what to which task or record, and why."""
         return self._loop.run(self._inner.audit(page))
@@ -123,7 +130,8 @@ class SyncOperator(Twin[Operator]):
 
         `where`: [default: all dead tasks]. `by` is for the audit log. `payload`: JSON that
         replaces the payload of a single task; `where` must name its id. `per_second`: replay no faster than
-        this. `limit`: at most this many [default: all]. Returns how many were replayed. Raises InvalidOption.
+        this. `limit`: at most this many [default: all]. Returns how many were replayed. Raises InvalidOption;
+        InvalidPayload if the payload does not fit the handler, as far as this app declares the type.
         """
         return self._loop.run(
             self._inner.replay(where, by=by, payload=payload, per_second=per_second, limit=limit)

@@ -39,7 +39,10 @@ Text = Annotated[str, Meta(max_length=200, pattern="^[^\\x00]*$")]
 
 
 class WorkerInput(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A worker. After `lease` seconds without a heartbeat, its tasks go to other workers."""
+    """A worker. After `lease` seconds without a heartbeat, its tasks go to other workers.
+
+    With `types`, those that it has handlers for, `windlass check` can report tasks of other types.
+    """
 
     name: Annotated[str, Meta(min_length=1, max_length=200, pattern="^[^\\x00]*$")]
     queues: Queues = field(default_factory=lambda: ["default"])
@@ -48,6 +51,7 @@ class WorkerInput(Struct, kw_only=True, forbid_unknown_fields=True):
     host: Text = ""
     pid: Annotated[int, Meta(ge=0, le=(1 << 31))] = 0
     version: Text = ""
+    types: Annotated[list[Name], Meta(max_length=1_000)] | None = None
 
 
 class SessionDocument(Struct, kw_only=True):
@@ -230,6 +234,7 @@ async def _beat(request: AnyRequest, beat: HeartbeatInput, *, opening: bool = Fa
                 slots=worker.slots,
                 busy=len(leases),
                 version=worker.version,
+                types=None if worker.types is None else tuple(worker.types),
             ),
             lease_for=timedelta(seconds=worker.lease),
             opening=opening,

@@ -6,8 +6,9 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 from msgspec import Struct
 
+from ..errors import InvalidOption
 from .queue import Retention
-from .task import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE
+from .task import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, MAX_DELAY
 
 Unique: TypeAlias = bool | tuple[str, ...]
 """Whether tasks are unique: not, by their whole payload and priority, or by these fields of the payload."""
@@ -59,6 +60,14 @@ class DeclaredType(Struct, frozen=True, gc=False, kw_only=True):
     backoff: dict[str, float] = {}
     delays: tuple[float, ...] = ()
     retention: Retention | None = None  # None: the store's default
+
+    def __post_init__(self) -> None:
+        longest = MAX_DELAY.total_seconds()
+        for number in (*self.backoff.values(), *self.delays):
+            if not 0 <= number <= longest:
+                raise InvalidOption(
+                    f"the backoff of task type {self.name!r} has {number!r}; use 0 to {longest:.0f} seconds"
+                )
 
 
 def by_name_or_alias(types: Iterable[DeclaredType]) -> dict[str, DeclaredType]:

@@ -7,6 +7,7 @@ from msgspec.structs import asdict, replace
 
 from .._model.options import DeclaredType, Defaults
 from .._model.queue import Retention
+from ..errors import InvalidOption
 from .backoff import Backoff, Delay
 
 SAMPLED_ATTEMPTS = 16
@@ -33,7 +34,10 @@ def stored_backoff(declared: DeclaredType | None) -> Delay:
         return _DEFAULT
     if declared.backoff:
         known = {name: number for name, number in declared.backoff.items() if name in _NUMBERS}
-        return msgspec.convert(known, Backoff)
+        try:
+            return msgspec.convert(known, Backoff)
+        except (msgspec.ValidationError, InvalidOption):  # of another version, with other bounds
+            return _DEFAULT
     delays = declared.delays
     if not delays:
         return _DEFAULT

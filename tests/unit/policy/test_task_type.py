@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from windlass import Backoff, Retention
+from windlass import Backoff, InvalidOption, Retention
 from windlass._model.options import DeclaredType, Defaults
 from windlass._policy.backoff import Delay
 from windlass._policy.task_type import changes, declared_type, stored_backoff
@@ -37,6 +37,20 @@ def test_of_a_custom_backoff_the_first_delays_are_stored_and_the_last_repeats() 
 
 @pytest.mark.parametrize("record", [None, DeclaredType(name="pay"), declared(lambda *_: timedelta(9), 1)])
 def test_without_a_stored_backoff_the_default_applies(record: DeclaredType | None) -> None:
+    assert stored_backoff(record)(3, 0.5) == Backoff()(3, 0.5)
+
+
+@pytest.mark.parametrize("number", [-1.0, float("nan"), float("inf"), 1e12])
+def test_numbers_that_are_no_delays_are_refused(number: float) -> None:
+    with pytest.raises(InvalidOption, match="the backoff of task type 'pay'"):
+        DeclaredType(name="pay", delays=(1.0, number))
+    with pytest.raises(InvalidOption, match="the backoff of task type 'pay'"):
+        DeclaredType(name="pay", backoff={"base": number})
+
+
+def test_numbers_that_are_no_backoff_leave_the_default() -> None:
+    record = DeclaredType(name="pay", backoff={"base": 5.0, "factor": 0.5})
+
     assert stored_backoff(record)(3, 0.5) == Backoff()(3, 0.5)
 
 

@@ -19,6 +19,7 @@ from ..._model.filter import MAX_PAGE, By, CancelTasks, Discard, Page, Replay
 from ..._model.key import ApiKey, Scope
 from ..._model.lease import Claim
 from ..._model.limit import Limit
+from ..._model.options import DeclaredType
 from ..._model.queue import Retention
 from ..._model.record import KINDS
 from ..._model.schedule import Schedule
@@ -59,7 +60,7 @@ _LIMITED = (
 PING_SECONDS = 10.0
 _MAX_WHO = 200
 _SET_BY_PEOPLE = ("queue", *(KINDS[kind] for kind in (ApiKey, Limit, Schedule, Alert)))
-_KEYS = KINDS[ApiKey]
+_KEYS, _TYPES = KINDS[ApiKey], KINDS[DeclaredType]
 _decoders = {verb: Decoder[messages.Request[Any]](kind) for verb, kind in messages.REQUESTS.items()}
 
 
@@ -89,15 +90,16 @@ async def call_verb(service: Service, caller: Caller, request: Request) -> Respo
 def attributed(message: Any, key: str) -> Any:
     """Attribute the request to the key in the audit log; the name that the client gives is only added.
 
-    Changes to what people set are audited even if the client gives no name. Records that programs and keepers
-    keep for themselves are not audited.
+    Changes to what people set are audited even if the client gives no name, and the removal of a task type,
+    which a program publishes, if it does. Records that programs and keepers keep for themselves are not
+    audited.
     """
     match message:
         case messages.ApplyRequest(action=CancelTasks() | Replay() | Discard() as action):
             return replace(message, action=replace(action, by=_on_behalf(key, action.by)))
         case messages.PutRequest() | messages.RemoveRequest():
-            by = _on_behalf(key, message.by) if message.kind in _SET_BY_PEOPLE else None
-            return replace(message, by=by)
+            by_people = message.kind in _SET_BY_PEOPLE or (message.kind == _TYPES and message.by is not None)
+            return replace(message, by=_on_behalf(key, message.by) if by_people else None)
         case messages.PruneRequest(by=By() as by):
             return replace(message, by=_on_behalf(key, by))
         case _:

@@ -35,7 +35,7 @@ KEYS_AT_ONCE = 1000
 
 _DAY = timedelta(days=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FULL_SCAN_EVERY = timedelta(hours=1)
+_STEP_BACK_EVERY = timedelta(hours=1)
 _TYPES = KINDS[DeclaredType]
 _read_type = msgspec.json.Decoder(DeclaredType).decode
 
@@ -66,11 +66,15 @@ class PrunedRows(Struct, frozen=True):
 
 
 class Pruner:
-    """Prunes for one store, and remembers how far, so that what is kept is not scanned every time."""
+    """Prunes for one store, and remembers how far, so that what is kept longer is not scanned every time.
+
+    The whole history is scanned when a process first prunes, and by rules that are new. Once an hour a day
+    is scanned again, for tasks that were locked or not committed yet.
+    """
 
     def __init__(self) -> None:
         self._horizons: dict[KeepRule, datetime] = {}
-        self._full_scan_at = _EPOCH
+        self._stepped_back_at = _EPOCH
 
     async def prune(self, database: Database, default: Retention, now: datetime, limit: int) -> Pruned:
         """Delete up to `limit` tasks besides whole days, and all expired keys; return what was deleted."""
@@ -78,12 +82,14 @@ class Pruner:
         types = [_read_type(row[0]) for row in await database.fetch(Query("all_records", (_TYPES,)))]
         rules = keep_rules(RetentionRules(default, settings, types))
         longest = _longest(rules)
+        self._step_back(rules, now)
         numbers = await _drop_days(database, now, longest)
         steps: list[Step] = []
         for rule in rules:
             room = limit - numbers.total()
             if room > 0 and _goes_by_row(rule, longest):
-                prune = partial(_prune_rows, database.env, rule, now, room, self._since(rule, now))
+                since = self._horizons.get(rule, _EPOCH)
+                prune = partial(_prune_rows, database.env, rule, now, room, since)
                 done = await database.play(prune)
                 if done.horizon is not None:
                     self._horizons[rule] = done.horizon
@@ -94,12 +100,17 @@ class Pruner:
             continue
         return Pruned(counts=pruned_counts(numbers), steps=tuple(steps))
 
-    def _since(self, rule: KeepRule, now: datetime) -> datetime:
-        """Return from when on there may be tasks to prune; everything is scanned once an hour."""
-        if not self._full_scan_at <= now < self._full_scan_at + _FULL_SCAN_EVERY:
+    def _step_back(self, rules: Sequence[KeepRule], now: datetime) -> None:
+        """Forget other rules' horizons, and how far the last day was pruned, once an hour."""
+        if now < self._stepped_back_at:  # The clock was set back.
             self._horizons.clear()
-            self._full_scan_at = now
-        return self._horizons.get(rule, _EPOCH)
+        is_due = not self._stepped_back_at <= now < self._stepped_back_at + _STEP_BACK_EVERY
+        step = _DAY if is_due else timedelta(0)
+        self._horizons = {
+            rule: max(self._horizons[rule] - step, _EPOCH) for rule in rules if rule in self._horizons
+        }
+        if is_due:
+            self._stepped_back_at = now
 
 
 # -- retention ---------------------------------------------------------------------------------------

@@ -1,0 +1,91 @@
+"""Prune on Postgres: the rules that its statements apply, and how much of the history they scan."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windlass._model.options import DeclaredType
+from windlass._model.queue import QueueSettings, Retention
+from windlass._model.state import ENDED
+from windlass._stores.postgres import PostgresStore
+from windlass._stores.postgres.connection.address import parse
+from windlass._stores.postgres.upkeep.prune import KeepRule, keep_rules
+from windlass._stores.rules.retention import RetentionRules
+from windlass.testing.clock import ManualClock
+from windlass.testing.conformance.steps import complete, enqueue_and_settle, worker_on
+
+DAY = timedelta(days=1)
+names = st.sampled_from(["a", "b", "c"])
+periods = st.sampled_from([None, timedelta(0), DAY, 30 * DAY])
+retentions = st.builds(Retention, completed=periods, cancelled=periods, dead=periods)
+owners = st.dictionaries(names, retentions)
+
+
+def applies(rule: KeepRule, queue: str, type_name: str) -> bool:
+    """What the statements ask of a row."""
+    return (queue in rule.queues) == rule.in_queues and (type_name in rule.types) == rule.in_types
+
+
+@given(default=retentions, queues=owners, types=owners)
+def test_exactly_one_rule_applies_to_a_task_and_has_its_retention(
+    default: Retention, queues: dict[str, Retention], types: dict[str, Retention]
+) -> None:
+    retention = RetentionRules(
+        default,
+        [QueueSettings(name=name, retention=kept) for name, kept in queues.items()],
+        [DeclaredType(name=name, retention=kept) for name, kept in types.items()],
+    )
+    rules = keep_rules(retention)
+
+    for state in ENDED:
+        for queue in "abcd":
+            for type_name in "abcd":
+                (only,) = [one for one in rules if one.state is state and applies(one, queue, type_name)]
+                assert only.keep_for == retention.of(queue, type_name).period(state)
+
+
+def test_hundreds_of_types_of_one_app_need_one_rule_for_each_state() -> None:
+    types = [DeclaredType(name=f"t{n}", retention=Retention(dead=None)) for n in range(300)]
+
+    assert len(keep_rules(RetentionRules(Retention(), [], types))) == 6
+
+
+# -- what is scanned ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def store(url: str, clock: ManualClock) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(parse(url), clock=clock)
+    await store.open()
+    yield store
+    await store.close()
+
+
+async def test_what_was_pruned_is_scanned_again_by_days_and_not_whole(
+    store: PostgresStore, clock: ManualClock
+) -> None:
+    """Tasks that ended long before the last prune are found when a process starts, or the rules change."""
+    short = Retention(completed=DAY)
+
+    async def ended(ago: timedelta) -> None:
+        clock.advance(-ago)
+        await enqueue_and_settle(store, await worker_on(store, lease_for=2 * DAY), complete)
+        clock.advance(ago)
+
+    assert (await store.prune(short, 10)).number == 0
+    await ended(40 * DAY)  # as if it had only now been committed
+    await ended(DAY + timedelta(hours=2))
+
+    assert (await store.prune(short, 10)).number == 0
+    clock.advance(timedelta(hours=1))
+    assert (await store.prune(short, 10)).number == 1
+    await store.put(DeclaredType(name="other", retention=Retention(completed=9 * DAY)))
+    assert (await store.prune(short, 10)).number == 1

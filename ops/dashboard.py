@@ -129,6 +129,14 @@ ROWS: list[tuple[str, list[dict[str, Any]]]] = [
                 (highest("windlass_queue_workers", "queue", _TASK), "{{queue}} workers"),
             ),
             graph(
+                "Types without a handler",
+                (
+                    highest("windlass_tasks_unhandled", "queue, type", _TASK) + " > 0",
+                    "{{queue}} {{type}}",
+                ),
+                told="Pending tasks that no worker of their queue handles. windlass check lists them.",
+            ),
+            graph(
                 "Limits in use",
                 (highest("windlass_limit_used_ratio", "limit"), "{{limit}}"),
                 unit="percentunit",

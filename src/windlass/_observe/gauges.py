@@ -51,14 +51,7 @@ class Gauges:
         )
         for name, documentation, values in by_queue:
             yield _maximum(f"windlass_{name}", documentation, "queue", self._queues, values)
-        unhandled = GaugeMetricFamily(
-            "windlass_tasks_unhandled",
-            "Pending tasks of types that no live worker of their queue has a handler for.",
-            labels=["queue", "type"],
-        )
-        for (queue, type_name), number in overview.unhandled().items():
-            unhandled.add_metric([self._queues(queue), self._types(type_name)], number)
-        yield unhandled
+        yield self._unhandled(overview)
         yield GaugeMetricFamily("windlass_workers", "Live workers.", len(overview.workers))
         slots = GaugeMetricFamily("windlass_worker_slots", "Slots of all live workers.", labels=["state"])
         slots.add_metric(["busy"], overview.busy)
@@ -96,6 +89,22 @@ class Gauges:
             "windlass_tasks",
             "Tasks that have not ended, and dead letters. Large numbers are estimates.",
             labels=["queue", "type", "state"],
+        )
+        for labels, number in numbers.items():
+            family.add_metric(labels, number)
+        return family
+
+    def _unhandled(self, overview: Overview) -> Metric:
+        """Export every type that has tasks, so that one that is handled is 0, not absent."""
+        numbers: Counter[tuple[str, str]] = Counter()
+        unhandled = overview.unhandled()
+        for queue, type_name in {(depth.queue, depth.type) for depth in overview.depths}:
+            labels = self._queues(queue), self._types(type_name)
+            numbers[labels] += unhandled.get((queue, type_name), 0)
+        family = GaugeMetricFamily(
+            "windlass_tasks_unhandled",
+            "Pending tasks of types that no live worker of their queue has a handler for.",
+            labels=["queue", "type"],
         )
         for labels, number in numbers.items():
             family.add_metric(labels, number)

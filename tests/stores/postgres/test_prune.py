@@ -12,10 +12,11 @@ from windlass._model.queue import QueueSettings, Retention
 from windlass._model.state import ENDED
 from windlass._stores.postgres import PostgresStore
 from windlass._stores.postgres.connection.address import parse
+from windlass._stores.postgres.upkeep import partitions
 from windlass._stores.postgres.upkeep.prune import KeepRule, keep_rules
 from windlass._stores.rules.retention import RetentionRules
 from windlass.testing.clock import ManualClock
-from windlass.testing.conformance.steps import complete, enqueue_and_settle, worker_on
+from windlass.testing.conformance.steps import all_tasks, complete, enqueue_and_settle, worker_on
 
 DAY = timedelta(days=1)
 names = st.sampled_from(["a", "b", "c"])
@@ -89,3 +90,24 @@ async def test_what_was_pruned_is_scanned_again_by_days_and_not_whole(
     assert (await store.prune(short, 10)).number == 1
     await store.put(DeclaredType(name="other", retention=Retention(completed=9 * DAY)))
     assert (await store.prune(short, 10)).number == 1
+
+
+async def test_a_day_is_kept_while_it_may_hold_a_task_that_its_type_keeps(
+    store: PostgresStore, clock: ManualClock
+) -> None:
+    await store.put(DeclaredType(name="long", retention=Retention(completed=90 * DAY)))
+    await store.prune(Retention(), 10)  # creates the days around now
+    worker = await worker_on(store, lease_for=400 * DAY)
+    for name in ("long", "short"):
+        await enqueue_and_settle(store, worker, complete, type=name)
+    day = clock.now().date()
+
+    clock.advance(30 * DAY)
+    assert (await store.prune(Retention(), 10)).number == 1
+    (kept,) = await all_tasks(store)
+    assert kept.type == "long"
+    assert day in await partitions.existing(store.connections)
+
+    clock.advance(62 * DAY)
+    assert (await store.prune(Retention(), 10)).number == 1
+    assert day not in await partitions.existing(store.connections)

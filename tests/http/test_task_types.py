@@ -36,6 +36,7 @@ async def test_types_are_listed_and_removed(api_of: Api, store: MemoryStore) -> 
         "max_attempts": 8,
         "timeout": 60.0,
         "unique": True,
+        "unique_for": None,
         "secret": ["iban"],
         "backoff": {"base": 5.0},
         "delays": [],

@@ -20,7 +20,8 @@ class TypeDocument(Struct, kw_only=True):
     priority: int
     max_attempts: int
     timeout: float | None
-    unique: bool
+    unique: bool | list[str]
+    unique_for: float | None
     secret: list[str]
     backoff: dict[str, float]
     delays: list[float]

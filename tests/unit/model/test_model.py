@@ -58,6 +58,8 @@ BOUNDED: dict[tuple[type[Struct], str], st.SearchStrategy[Any]] = {
     (Limit, "running"): st.integers(0, MAX_RUNNING),
     (Limit, "rate"): st.floats(0, MAX_RATE, exclude_min=True),
     (Limit, "burst"): st.none() | st.integers(1, MAX_BURST),
+    (DeclaredType, "backoff"): st.dictionaries(st.text(max_size=8), st.floats(0, 1e6), max_size=2),
+    (DeclaredType, "delays"): st.lists(st.floats(0, 1e6), max_size=2).map(tuple),
     (Alert, "count"): st.integers(1, MAX_COUNT),
     (Alert, "window"): st.none() | st.timedeltas(timedelta(microseconds=1), timedelta(days=36_500)),
 }

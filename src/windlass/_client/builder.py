@@ -104,6 +104,8 @@ class TaskBuilder:
 
 
 def _copy(task: NewTask, id: TaskId, payload: bytes, trace: str | None) -> NewTask:
-    fingerprint = fingerprint_like(task.fingerprint, task.type, payload, task.priority, task.tenant)
+    fingerprint = task.fingerprint
+    if fingerprint is not None:
+        fingerprint = fingerprint_like(fingerprint, task.type, payload, task.priority, task.tenant)
     root = id if task.root == task.id else task.root
     return replace(task, id=id, root=root, payload=payload, trace=trace, fingerprint=fingerprint)

@@ -24,6 +24,8 @@ def unique_options(
     options: Options, unique: Unique, unique_for: timedelta | None
 ) -> tuple[Unique, timedelta | None]:
     """Return what `unique` and `unique_for` are with these options; a period makes a task unique."""
+    if "unique" not in options and "unique_for" not in options:
+        return unique, unique_for
     if "unique" in options:
         unique = checked_unique(options["unique"])
     given = options.get("unique_for", None if unique is False else unique_for)

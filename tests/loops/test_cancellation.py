@@ -295,3 +295,38 @@ async def test_a_handler_that_ignores_its_cancellation_is_cancelled_once_more(ap
 
 async def _cancelled(app: App, number: int) -> bool:
     return len(await tasks(app, State.CANCELLED)) == number
+
+
+@pytest.mark.parametrize("threaded", [True, False])
+async def test_a_handler_sees_who_asked_it_to_stop_and_its_error_says_so(app: App, *, threaded: bool) -> None:
+    entered = threading.Event()
+    seen: list[tuple[str | None, str | None]] = []
+
+    @app.task
+    def in_thread(*, ctx: Context) -> None:
+        seen.append((ctx.cancelled_by, ctx.cancel_reason))
+        entered.set()
+        while not ctx.stopping:
+            block(0.01)
+        seen.append((ctx.cancelled_by, ctx.cancel_reason))
+        ctx.check()
+
+    @app.task
+    async def in_loop(*, ctx: Context) -> None:
+        seen.append((ctx.cancelled_by, ctx.cancel_reason))
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.append((ctx.cancelled_by, ctx.cancel_reason))
+
+    async with working(app, heartbeat=0.05):
+        handle = await (in_thread if threaded else in_loop).aenqueue()
+        await eventually(entered.is_set)
+        await handle.cancel(by="ann", why="wrong list")
+        with pytest.raises(TaskCancelled, match="cancelled by ann: wrong list"):
+            await handle.result(timeout=5)
+
+    assert seen == [(None, None), ("ann", "wrong list")]
+    task = await handle.task()
+    assert (task.cancelled_by, task.cancel_reason) == ("ann", "wrong list")

@@ -6,6 +6,7 @@ from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, NoReturn, Protocol, cast
 
+from .._model.lease import CancelRequest
 from .._model.task import Progress, Task, TaskId
 from .._policy.input.keys import external_key
 from .._policy.input.notes import merged_notes
@@ -83,7 +84,7 @@ class Context:
     The worker passes it for the parameter annotated `Context`; it is never part of the payload.
     """
 
-    __slots__ = ("_effects", "_keep_notes", "_notes", "_report", "_stopping", "task")
+    __slots__ = ("_cancelled", "_effects", "_keep_notes", "_notes", "_report", "_stopping", "task")
 
     def __init__(
         self,
@@ -92,10 +93,12 @@ class Context:
         report: Callable[[Progress], None],
         stopping: Callable[[], bool],
         keep_notes: Callable[[dict[str, Any]], None] = lambda _: None,
+        cancelled: Callable[[], CancelRequest | None] = lambda: None,
         effects: Effects = _NO_WORKER,
     ) -> None:
         self.task = task
         self._keep_notes = keep_notes
+        self._cancelled = cancelled
         self._notes: dict[str, Any] = {}
         self._report = report
         self._stopping = stopping
@@ -193,6 +196,18 @@ class Context:
     def stopping(self) -> bool:
         """Whether this task should stop: it was cancelled, timed out, or its worker is shutting down."""
         return self._stopping()
+
+    @property
+    def cancelled_by(self) -> str | None:
+        """Who asked this task to stop; None if nobody has, as far as its worker knows."""
+        request = self._cancelled()
+        return None if request is None else request.by
+
+    @property
+    def cancel_reason(self) -> str | None:
+        """Why it was asked to stop; None if it was not, or if no reason was given."""
+        request = self._cancelled()
+        return None if request is None else request.reason
 
     def check(self) -> None:
         """Raise `Stop` if this task should stop. For handlers in threads, which cannot be interrupted."""

@@ -75,15 +75,23 @@ class Heartbeat(Struct, frozen=True, gc=False, kw_only=True):
     progress: tuple[ProgressReport, ...] = ()
 
 
+class CancelRequest(Struct, frozen=True, gc=False):
+    """A running task that was asked to stop: by whom, and why."""
+
+    task_id: TaskId
+    by: str | None = None
+    reason: str | None = None
+
+
 class HeartbeatReply(Struct, frozen=True, gc=False, kw_only=True):
     """The store's reply to a heartbeat.
 
     Not `alive`: the session has ended and other workers may run its tasks, so stop them all. `lost` are
-    leases that are no longer valid; `cancel` are held tasks that have been requested to stop. `steps` are the
+    leases that are no longer valid; `cancel` are held tasks that were asked to stop. `steps` are the
     transitions of tasks that were granted to the session but never arrived, and of their successors.
     """
 
     alive: bool
     lost: tuple[Lease, ...] = ()
-    cancel: tuple[TaskId, ...] = ()
+    cancel: tuple[CancelRequest, ...] = ()
     steps: tuple[Step, ...] = ()

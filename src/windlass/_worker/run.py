@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from .._handler.spec import HandlerSpec
-from .._model.lease import Lease
+from .._model.lease import CancelRequest, Lease
 from .._model.outcome import Crashed, Interrupted, Outcome, Stopped, TimedOut
 from .._model.task import Error, Progress, Task
 from .._policy.input.notes import encode_notes
@@ -58,6 +58,7 @@ class Run(Struct, eq=False):
     stop: Stop | None = None
     phase: Phase = Phase.RUNNING
     progress: Progress | None = None  # the last that its handler reported
+    cancel: CancelRequest | None = None  # who asked it to stop
     notes: dict[str, Any] = {}  # facts that its handler noted
     secrets: tuple[str, ...] = ()  # in the results that it takes, to be masked in errors
     interrupt: Callable[[], Any] | None = None  # None: a thread, which cannot be interrupted

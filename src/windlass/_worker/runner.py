@@ -126,6 +126,7 @@ class Runner:
                 run.task,
                 report=run.report_progress,
                 keep_notes=run.keep_notes,
+                cancelled=lambda: run.cancel,
                 stopping=lambda: run.stop is not None,
                 effects=Effects(run, self._store, self._drop),
             )

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from .._handler.failure import whereabouts
 from .._handler.spec import HandlerSpec
-from .._model.lease import Lease
+from .._model.lease import CancelRequest, Lease
 from .._model.outcome import Failed, Outcome
 from .._model.queue import Level, level_of
 from .._model.task import Error, Progress, Task, TaskId
@@ -73,14 +73,15 @@ class Slots:
         self.inbox.clear()
         return tasks
 
-    def cancel(self, task_id: TaskId) -> None:
+    def cancel(self, request: CancelRequest) -> None:
         """Ask a task's run to stop, or do not start it."""
-        run = self.running.get(task_id)
+        run = self.running.get(request.task_id)
         if run is not None:
+            run.cancel = request
             run.request_stop(Stop.CANCEL)
             return
         for index, (task, spec) in enumerate(self.inbox):
-            if task.id == task_id:
+            if task.id == request.task_id:
                 self.inbox[index] = (replace(task, cancel_requested=True), spec)
 
     def lose(self, lease: Lease) -> bool:

@@ -340,8 +340,8 @@ class Worker:
         if not reply.alive:
             self._start_over()
             return
-        for task_id in reply.cancel:
-            self._slots.cancel(task_id)
+        for request in reply.cancel:
+            self._slots.cancel(request)
         for lease in reply.lost:
             if self._slots.lose(lease):
                 logger.warning("lost the lease of task %s; stopping its run", lease.task_id)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.rules.tables import Tables, waiting
 from tests.unit.samples import running
-from windlass._model.lease import RESCUED, Heartbeat, Lease
+from windlass._model.lease import RESCUED, CancelRequest, Heartbeat, Lease
 from windlass._model.record import Worker
 from windlass._model.state import State
 from windlass._stores.rules.sessions import (
@@ -26,9 +26,11 @@ def beat(*held: Lease, through: int = 5) -> Heartbeat:
 def test_the_reply_names_lost_leases_and_tasks_to_stop() -> None:
     kept, stopped, lost = Lease("a", 1), Lease("b", 1), Lease("c", 1)
 
-    reply = heartbeat_reply(beat(kept, stopped, lost), {kept: False, stopped: True, Lease("c", 2): False})
+    asked = CancelRequest("b", "ada", "wrong list")
 
-    assert (reply.alive, reply.lost, reply.cancel) == (True, (lost,), ("b",))
+    reply = heartbeat_reply(beat(kept, stopped, lost), {kept: None, stopped: asked, Lease("c", 2): None})
+
+    assert (reply.alive, reply.lost, reply.cancel) == (True, (lost,), (asked,))
 
 
 def test_a_claim_is_unacknowledged_if_its_reply_was_lost() -> None:

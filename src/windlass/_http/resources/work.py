@@ -250,7 +250,7 @@ async def _beat(request: AnyRequest, beat: HeartbeatInput, *, opening: bool = Fa
     if not reply.alive:
         raise SessionLost("the session has expired or was never opened; stop its tasks and open a new one")
     lost = [LostLease(id=lease.task_id, fence=lease.fence) for lease in (*others, *reply.lost)]
-    return HeartbeatResponse(lost=lost, cancel=list(reply.cancel))
+    return HeartbeatResponse(lost=lost, cancel=[one.task_id for one in reply.cancel])
 
 
 async def _held(

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ..._clock import Clock, SystemClock
 from ..._model.attempt import Attempt
 from ..._model.filter import Action, By, Count, Dimension, Filter, Page, Slice, page_of
-from ..._model.lease import RESCUED, Claim, Claimed, Heartbeat, HeartbeatReply, Lease
+from ..._model.lease import RESCUED, CancelRequest, Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from ..._model.limit import Limit, Usage
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import Audit, Record, Session, StoredRecord
@@ -139,7 +139,11 @@ class MemoryStore:
             return HeartbeatReply(
                 alive=True,
                 lost=tuple(lease for lease, task in held if task is None),
-                cancel=tuple(task.id for _, task in held if task is not None and task.cancel_requested),
+                cancel=tuple(
+                    CancelRequest(task.id, task.cancelled_by, task.cancel_reason)
+                    for _, task in held
+                    if task is not None and task.cancel_requested
+                ),
                 steps=tuple(tables.steps),
             )
 

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import msgspec
 
-from ..._model.lease import Claimed, Heartbeat, Lease
+from ..._model.lease import CancelRequest, Claimed, Heartbeat, Lease
 from ..._model.step import Step
 from ..._model.task import TaskId
 from ..rules import refusals
@@ -27,9 +27,12 @@ def heartbeat(clock: datetime | None, beat: Heartbeat) -> Query:
     return Query("heartbeat", parameters)
 
 
-def running(rows: Sequence[Row]) -> dict[Lease, bool]:
+def running(rows: Sequence[Row]) -> dict[Lease, CancelRequest | None]:
     """Return the leases in rows of heartbeat.sql or running_leases.sql, each with its request to cancel."""
-    return {Lease(task_id, fence): cancel for task_id, fence, _, cancel in rows}
+    return {
+        Lease(task_id, fence): CancelRequest(task_id, *asked) if cancel else None
+        for task_id, fence, _, cancel, *asked in rows
+    }
 
 
 def release(env: Environment, beat: Heartbeat, ids: Sequence[TaskId]) -> Script[tuple[Step, ...]]:

@@ -162,7 +162,7 @@ class PostgresStore(Database):
         if beat.progress:
             await self.fetch(settle.put_progress(beat.progress))
         holding = [row for row in rows if row[0] is not None]
-        claims = [(task_id, fence, number) for task_id, fence, number, _ in holding if number is not None]
+        claims = [(row[0], row[1], row[2]) for row in holding if row[2] is not None]
         unacknowledged = list(unacknowledged_claims(beat, claims))
         steps: tuple[Step, ...] = ()
         if unacknowledged:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from ..._model.lease import RESCUED, Heartbeat, HeartbeatReply, Lease
+from ..._model.lease import RESCUED, CancelRequest, Heartbeat, HeartbeatReply, Lease
 from ..._model.state import State, Verb
 from ..._model.step import Step, step_of
 from ..._model.task import Task, TaskId
@@ -12,16 +12,16 @@ from .successors import abandon
 
 
 def heartbeat_reply(
-    beat: Heartbeat, running: Mapping[Lease, bool], steps: tuple[Step, ...] = ()
+    beat: Heartbeat, running: Mapping[Lease, CancelRequest | None], steps: tuple[Step, ...] = ()
 ) -> HeartbeatReply:
     """Report the leases that were lost and the tasks to stop.
 
-    `running` has the current lease of each task that the worker holds, and whether it is to be cancelled.
+    `running` has the current lease of each task that the worker holds, and the request to cancel it, if any.
     """
     return HeartbeatReply(
         alive=True,
         lost=tuple(lease for lease in beat.held if lease not in running),
-        cancel=tuple(lease.task_id for lease in beat.held if running.get(lease)),
+        cancel=tuple(request for lease in beat.held if (request := running.get(lease)) is not None),
         steps=steps,
     )
 

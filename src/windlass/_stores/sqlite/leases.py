@@ -4,7 +4,16 @@ from collections.abc import Sequence
 from heapq import merge
 from itertools import islice
 
-from ..._model.lease import RESCUED, Claim, Claimed, Heartbeat, HeartbeatReply, Lease, ProgressReport
+from ..._model.lease import (
+    RESCUED,
+    CancelRequest,
+    Claim,
+    Claimed,
+    Heartbeat,
+    HeartbeatReply,
+    Lease,
+    ProgressReport,
+)
 from ..._model.verdict import Complete, Receipt, Settled, Settlement, last_reports
 from ..._policy.order.windows import open_queues
 from ..rules import refusals
@@ -164,7 +173,10 @@ def heartbeat(tx: Transaction, beat: Heartbeat) -> HeartbeatReply:
         run(tx, release_unacknowledged_claims(tx, beat, unacknowledged))
     _report(tx, beat.progress)
     rows = tx.rows("held", {"ids": listed(lease.task_id for lease in beat.held)}) if beat.held else ()
-    running = {Lease(task_id, fence): cancel == 1 for task_id, fence, cancel in rows}
+    running = {
+        Lease(task_id, fence): CancelRequest(task_id, *asked) if cancel == 1 else None
+        for task_id, fence, cancel, *asked in rows
+    }
     return heartbeat_reply(beat, running, tuple(tx.steps))
 
 

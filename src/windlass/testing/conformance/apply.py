@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ..._model.filter import By, CancelTasks, Discard, Filter, Replay
-from ..._model.lease import Claimed
+from ..._model.lease import CancelRequest, Claimed
 from ..._model.record import Audit
 from ..._model.state import State
 from .steps import BOOM, OPERATOR, Ending, ManualWorker, StoreTest, a_task, bury, complete, some_tasks, stop
@@ -37,7 +37,9 @@ class TestCancel(StoreTest):
         task = await self.load(held.task.id)
         assert list(done) == [held.task.id]
         assert (task.state, task.cancel_requested, task.fence) == (State.RUNNING, True, held.task.fence)
-        assert (await worker.beat(held.lease, through=worker.claims)).cancel == (held.task.id,)
+        assert (await worker.beat(held.lease, through=worker.claims)).cancel == (
+            CancelRequest(held.task.id, OPERATOR.who, OPERATOR.why),
+        )
 
     async def test_ended_tasks_are_untouched(self, worker: ManualWorker) -> None:
         ended = [await self.enqueue_and_settle(worker, ending) for ending in (complete, bury, stop)]

@@ -21,6 +21,6 @@ renewed AS (
     RETURNING s.id
 )
 
-SELECT t.id::text, t.fence, t.claim_number, t.cancel_requested
+SELECT t.id::text, t.fence, t.claim_number, t.cancel_requested, t.cancelled_by, t.cancel_reason
 FROM (SELECT opened.id FROM opened UNION ALL SELECT renewed.id FROM renewed) AS beating
 LEFT JOIN windlass.task AS t ON t.session = $2 AND t.state = 'running'

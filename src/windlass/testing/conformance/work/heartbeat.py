@@ -93,7 +93,7 @@ class TestHeartbeatReplies(StoreTest):
 
         for _ in range(2):
             reply = await worker.beat(stopping.lease, spared.lease, through=worker.claims)
-            assert (reply.lost, reply.cancel) == ((), (stopping.task.id,))
+            assert (reply.lost, [one.task_id for one in reply.cancel]) == ((), [stopping.task.id])
 
     async def test_progress_is_kept(self, worker: ManualWorker, held: Claimed) -> None:
         half = Progress(fraction=0.5, message="half way — ½")

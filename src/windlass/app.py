@@ -368,7 +368,7 @@ class App:
         `on_error`: an error hook of this worker, besides those of the app.
         """
         settings = settings or WorkerSettings()
-        hooks = [*self.error_hooks, *([on_error] if on_error else [])]
+        hooks = [*self.error_hooks, *([checked_hook(on_error)] if on_error else [])]
         return Worker(self.store, self.types, settings, self.open, self.backoff_of, self.keeper, hooks)
 
     def keeper(

@@ -35,6 +35,7 @@ async def test_types_are_listed_and_removed(api_of: Api, store: MemoryStore) -> 
         "priority": 0,
         "max_attempts": 8,
         "timeout": 60.0,
+        "expires": None,
         "unique": True,
         "unique_for": None,
         "secret": ["iban"],

@@ -16,6 +16,7 @@ from windlass._client.limits import Limits
 from windlass._client.operator import Operator
 from windlass._client.schedules import Schedules
 from windlass._documents.audit import summary
+from windlass._model.options import DeclaredType
 from windlass._model.queue import QueueSettings
 from windlass._model.record import Audit
 
@@ -49,6 +50,7 @@ APART = {
     (Operator, "migrate"): "the log is part of what is migrated",
     (Schedules, "put"): "`add`, of a schedule that is made already",
     (Schedules, "trigger"): "the task says who enqueued it",
+    (Schedules, "trigger_once"): "the task says who enqueued it",
 }
 
 Deed = Callable[[Operator], Awaitable[Any]]
@@ -64,6 +66,7 @@ DEEDS: dict[tuple[type, str], tuple[Deed, str, str]] = {
     (Operator, "resume"): (lambda o: o.resume("paused"), "resume", "queue paused"),
     (Operator, "stripe"): (lambda o: o.stripe("mail", 2), "set", "queue mail"),
     (Operator, "set_queue"): (lambda o: o.set_queue("mail", ageing=None), "set", "queue mail"),
+    (Operator, "remove_type"): (lambda o: o.remove_type("standing"), "remove", "type standing"),
     (Operator, "prune"): (lambda o: o.prune(Retention()), "prune", "tasks"),
     (Limits, "set"): (lambda o: o.limits.set("calls", by="tenant", running=1), "create", "limit calls"),
     (Limits, "change"): (lambda o: o.limits.change("standing", running=2), "set", "limit standing"),
@@ -86,6 +89,7 @@ async def app() -> App:
     await app.store.put(QueueSettings(name="paused", paused=True))
     await Limits(app.store).set("standing", running=1)
     await Alerts(app.store).add("standing")
+    await app.store.put(DeclaredType(name="standing"))
     await Keys(app.store).create("standing", scopes=["read"])
     for name in ("standing", "paused"):
         await Schedules(app.store).add(name, "t", "1h")

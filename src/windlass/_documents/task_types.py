@@ -20,6 +20,7 @@ class TypeDocument(Struct, kw_only=True):
     priority: int
     max_attempts: int
     timeout: float | None
+    expires: float | None
     unique: bool | list[str]
     unique_for: float | None
     secret: list[str]

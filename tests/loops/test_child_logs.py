@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -104,6 +105,23 @@ async def test_a_child_that_dies_loses_no_record_that_it_had_logged(
 
     assert task.state is State.DEAD
     assert [one.getMessage() for one in records(caplog)] == [f"record {n}" for n in range(200)]
+
+
+def test_a_record_that_was_cut_off_is_the_only_one_that_is_lost(caplog: pytest.LogCaptureFixture) -> None:
+    """As when a child is killed while it writes."""
+    caplog.set_level(logging.INFO)
+    receiver = child_logs.LogReceiver()
+    child = socket.socket(fileno=os.dup(receiver.fd))
+    receiver.start()
+    sender = child_logs.LogSender(child)
+    for n in range(3):
+        sender.handle(logging.makeLogRecord({"name": "shop.images", "levelno": 20, "msg": f"record {n}"}))
+    child.send((1000).to_bytes(4, "big") + b'{"name": "shop.ima')
+    child.close()
+    receiver.close()
+
+    assert [one.getMessage() for one in records(caplog)] == ["record 0", "record 1", "record 2"]
+    assert "cannot log" not in caplog.text
 
 
 class Stuck(logging.Handler):

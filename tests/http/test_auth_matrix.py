@@ -66,6 +66,7 @@ ASKED: dict[str, Asking] = {
     "set_queue": Asking(body={"fairness": "round_robin"}),
     "pause_queue": Asking(),
     "resume_queue": Asking(),
+    "remove_queue": Asking(),
     "list_limits": Asking(),
     "get_limit": Asking(),
     "put_limit": Asking(body={"running": 1}),
@@ -269,6 +270,7 @@ ONE_TENANT_MAY_NOT = {
     "set_queue",
     "pause_queue",
     "resume_queue",
+    "remove_queue",
 }
 """A worker takes whose turn it is, and a queue is everybody's."""
 

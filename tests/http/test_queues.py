@@ -334,3 +334,16 @@ async def test_a_queue_outside_its_hours_is_closed(api_of: Api, store: MemorySto
     assert opens == later.replace(minute=0, second=0, microsecond=0)
     (seen,) = (await api_of.good("GET", "/queues"))["items"]
     assert seen["closed_until"] == made["closed_until"]
+
+
+async def test_a_queue_is_removed_once_nothing_is_in_it(api_of: Api, store: MemoryStore) -> None:
+    await api_of.good("PATCH", at("mail"), {"paused": True})
+    made = await api_of.good("POST", "/tasks", {"type": "t", "queue": "mail"})
+
+    problem(await api_of("DELETE", at("mail")), 409, "refused")
+    await api_of("DELETE", f"/tasks/{made['id']}")
+    gone = await api_of("DELETE", at("mail"))
+
+    assert gone.status_code == 204
+    problem(await api_of("DELETE", at("mail")), 404, "not-found")
+    assert await settings(store) == {}

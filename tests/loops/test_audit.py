@@ -67,6 +67,7 @@ DEEDS: dict[tuple[type, str], tuple[Deed, str, str]] = {
     (Operator, "stripe"): (lambda o: o.stripe("mail", 2), "set", "queue mail"),
     (Operator, "set_queue"): (lambda o: o.set_queue("mail", ageing=None), "set", "queue mail"),
     (Operator, "remove_type"): (lambda o: o.remove_type("standing"), "remove", "type standing"),
+    (Operator, "remove_queue"): (lambda o: o.remove_queue("paused"), "remove", "queue paused"),
     (Operator, "prune"): (lambda o: o.prune(Retention()), "prune", "tasks"),
     (Limits, "set"): (lambda o: o.limits.set("calls", by="tenant", running=1), "create", "limit calls"),
     (Limits, "change"): (lambda o: o.limits.change("standing", running=2), "set", "limit standing"),

@@ -4,6 +4,7 @@ What the store holds applies. A declaration is stored when it is new or has chan
 until then an operator's changes stay. So restarting a worker undoes nothing, and deploying a new number does.
 """
 
+import logging
 from collections.abc import Mapping
 from functools import partial
 from hashlib import sha256
@@ -21,9 +22,11 @@ from .._policy.input.options import checked_name
 from .._policy.order.limit_options import LimitOptions, check_field, new_limit
 from .._policy.order.queue_options import QueueChanges, changed_queue
 from .._policy.order.window_options import format_window
-from .._store.protocol import Store
+from .._store.protocol import Capability, Store
 from ..errors import InvalidOption
 from .records import change_record, list_records
+
+logger = logging.getLogger("windlass.app")
 
 
 class Declarations:
@@ -67,6 +70,12 @@ class Declarations:
                     change = partial(_redeclared, name, options, published.get(key))
                     await change_record(store, QueueSettings, name, change)
                     await store.put(Declaration(name=key, body=body))
+            striped = [name for name, options in self._queues.items() if (options.get("stripes") or 1) > 1]
+            if striped and Capability.STRIPE not in store.capabilities:
+                logger.warning(
+                    "stripes of queue %s have no effect on this store; they are for Postgres",
+                    ", ".join(striped),
+                )
             declared: dict[str, tuple[Record, str]] = {}
             for limit in self._limits.values():
                 given = {option: value for option, value in asdict(limit).items() if value is not None}

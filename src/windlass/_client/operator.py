@@ -29,7 +29,7 @@ from .._model.state import PENDING, REPLAYABLE, State
 from .._model.task import Task, TaskId
 from .._policy.input.fingerprint import fingerprint_like
 from .._policy.input.options import checked_name
-from .._policy.input.quote import quoted, suggestion
+from .._policy.input.quote import counted, quoted, suggestion
 from .._policy.order.queue_options import QueueChanges, changed_queue
 from .._store.protocol import Finding, Migration, Promise, Store
 from ..errors import InvalidOption, NotFound, Refused
@@ -271,6 +271,27 @@ class Operator:
             return settings if paused is None else replace(settings, paused=paused)
 
         return await change_record(self._store, QueueSettings, queue, change, self._by)
+
+    async def remove_queue(self, queue: str) -> None:
+        """Remove the settings of a queue that is not used any more, so that it is no longer listed.
+
+        Raises Refused while it has tasks that have not ended or are dead, or a live worker serves it;
+        NotFound if it has no settings.
+        """
+        await self._store.open()
+        standing = (*PENDING, State.RUNNING, State.DEAD)
+        counts = await self._store.count(Filter(queues=(queue,), states=standing), ())
+        if number := sum(count.number for count in counts):
+            raise Refused(
+                f"queue {quoted(queue)} has {counted(number, 'task')} that have not ended or are dead; let "
+                f"them end, cancel or discard them first"
+            )
+        now = await self._store.now()
+        sessions = [one for one in await self.workers() if one.expires_at > now]
+        if any(queue in session.worker.queues for session in sessions):
+            raise Refused(f"a live worker serves queue {quoted(queue)}; stop it first")
+        if not await self._store.remove(QueueSettings, queue, self._by):
+            raise NotFound(f"queue {quoted(queue)} has no settings to remove")
 
     async def prune(self, default: Retention | None = None) -> int:
         """Delete ended tasks that are past their retention. Returns how many.

@@ -55,7 +55,7 @@ class QueueDocument(Struct, kw_only=True):
 
 
 class QueueList(Struct, kw_only=True):
-    """Every queue that has tasks, settings or workers, by name."""
+    """Every queue that has tasks, settings or workers, or that a task type names; by name."""
 
     items: list[QueueDocument]
 

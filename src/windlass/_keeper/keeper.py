@@ -27,6 +27,7 @@ from .._timers import wait_for_event
 from ..errors import SessionLost, StoreError
 from .alerts import AlertNotifier, AlertWatch
 from .schedules import Ticker
+from .unserved import UnservedQueues
 
 logger = logging.getLogger("windlass.keeper")
 
@@ -36,6 +37,7 @@ _EXPIRE_EVERY = 1.0
 _PRUNE_EVERY = 60.0
 _PRUNE_AGAIN_AFTER = 1.0  # if there is more to prune than one turn deletes
 _ALERT_EVERY = 5.0
+_UNSERVED_EVERY = 30.0
 _TICK_AGAIN_AFTER = 0.5  # after a failure
 _RETRY_AFTER = 0.5
 PROMOTE_BATCH = 1_000
@@ -44,7 +46,7 @@ RESCUE_BATCH = 500
 PRUNE_BATCH = 500
 _MAX_PRUNE_BATCHES = 20  # at a time, so that pruning does not hold up the other chores
 _NOTHING_SCHEDULED = 3600.0
-_CHORES = ("lead", "promote", "rescue", "prune", "alert", "tick", "expire")
+_CHORES = ("lead", "promote", "rescue", "prune", "alert", "tick", "expire", "unserved")
 
 
 class Keeper:
@@ -75,6 +77,7 @@ class Keeper:
         self._alerts = AlertWatch(store, notifier or AlertNotifier(), self._on_sent)
         self._outage = outage or Outage()
         self._pauses = Pauses(self._outage, _RETRY_AFTER)
+        self._unserved = UnservedQueues(store)
         self.leads = False
 
     async def run(self) -> None:
@@ -160,6 +163,9 @@ class Keeper:
         if now >= self._due["expire"]:
             self._due["expire"] = now + _EXPIRE_EVERY
             await cancel_expired(self._store)
+        if now >= self._due["unserved"]:
+            self._due["unserved"] = now + _UNSERVED_EVERY
+            await self._unserved.warn()
         until_next = await promote_due(self._store)
         self._due["promote"] = now + min(_PROMOTE_EVERY, until_next)
         return max(min(self._due[chore] for chore in _CHORES) - monotonic(), 0.0)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from .._model.alert import Alert, AlertState
 from .._model.filter import MAX_PAGE, Dimension, Filter, Page
 from .._model.limit import Limit, Usage
+from .._model.options import DeclaredType
 from .._model.queue import QueueSettings
 from .._model.record import Session
 from .._model.schedule import Schedule, Tick
@@ -59,7 +60,7 @@ class Overview(Struct, frozen=True, kw_only=True):
 
     at: datetime
     depths: tuple[Depth, ...] = ()
-    queues: tuple[str, ...] = ()  # named by tasks, settings or workers
+    queues: tuple[str, ...] = ()  # named by tasks, settings, workers or task types
     settings: tuple[QueueSettings, ...] = ()
     workers: tuple[Session, ...] = ()  # live ones
     keeper: Session | None = None  # the leader, if there is one
@@ -201,10 +202,11 @@ async def read_overview(store: Store, where: Filter = EVERYTHING) -> Overview:
         return replace(seen, settings=tuple(one for one in settings if one.name in seen.queues))
     sessions = [one for one in await all_records(store, Session) if one.expires_at > seen.at]
     workers = tuple(one for one in sessions if not one.worker.keeper)
-    named = [one.name for one in settings] + [queue for one in workers for queue in one.worker.queues]
+    named = {one.name for one in settings} | {queue for one in workers for queue in one.worker.queues}
+    named |= {one.defaults.queue for one in await all_records(store, DeclaredType)}
     return replace(
         seen,
-        queues=_names(depths, named),
+        queues=_names(depths, sorted(named)),
         settings=settings,
         workers=workers,
         keeper=next((one for one in sessions if one.worker.keeper), None),

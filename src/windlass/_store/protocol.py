@@ -44,6 +44,7 @@ class Capability(Flag):
     JOIN = auto()  # enqueue and complete tasks in a transaction together with the caller's own writes
     SHARE = auto()  # be used by several processes
     MIGRATE = auto()  # has a versioned schema
+    STRIPE = auto()  # spread a queue over stripes; elsewhere that setting is kept, without effect
 
 
 class Durability(StrEnum):

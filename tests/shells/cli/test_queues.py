@@ -46,13 +46,63 @@ def test_a_queue_is_paused_and_resumed(
     assert run("tasks", "show", task_id, "--json").row["state"] == "completed"
 
 
-def test_pausing_an_unknown_queue_warns(run: Run) -> None:
+@pytest.mark.parametrize(
+    "command", [("pause",), ("resume",), ("stripe", "2"), ("set", "--ageing", "1m"), ("show",)], ids=" ".join
+)
+def test_an_unknown_queue_is_refused(run: Run, command: tuple[str, ...]) -> None:
     run("enqueue", "t", "-q", "mail")
 
-    ran = run("queues", "pause", "mial")
+    ran = run("queues", command[0], "mial", *command[1:])
 
-    assert ran.code == 0
+    assert ran.code != 0
+    assert "there is no queue 'mial'" in ran.err
     assert "did you mean 'mail'?" in ran.err
+    assert [row["queue"] for row in run("queues", "list", "--json").rows] == ["mail"]
+
+
+def test_a_new_queue_can_be_created(run: Run) -> None:
+    run("migrate")
+
+    ran = run("queues", "pause", "new", "newer", "--create")
+
+    assert (ran.code, ran.out) == (0, "paused new\npaused newer\n")
+    assert [row["queue"] for row in run("queues", "list", "--json").rows] == ["new", "newer"]
+
+
+def test_of_several_queues_none_is_paused_if_one_is_unknown(run: Run) -> None:
+    run("enqueue", "t", "-q", "mail")
+
+    ran = run("queues", "pause", "mail", "nosuch")
+
+    assert ran.code != 0
+    assert [row["paused"] for row in run("queues", "list", "--json").rows] == [False]
+
+
+def test_a_queue_is_removed_once_it_is_empty(run: Run) -> None:
+    task_id = run("enqueue", "t", "-q", "mail", "--json").row["id"]
+    run("queues", "pause", "mail")
+
+    refused = run("queues", "remove", "mail")
+    run("tasks", "cancel", task_id)
+    removed = run("queues", "remove", "mail", "--why", "a typo")
+    again = run("queues", "remove", "mail")
+
+    assert refused.code != 0
+    assert "queue 'mail' has 1 task" in refused.err
+    assert (removed.code, removed.out) == (0, "removed mail\n")
+    assert again.code != 0
+    assert "no settings to remove" in again.err
+    assert run("queues", "list", "--json").rows == []
+    (line, *_) = run("audit", "--json").rows
+    assert (line["action"], line["subject"], line["why"]) == ("remove", "queue mail", "a typo")
+
+
+def test_stripes_without_effect_are_said(run: Run) -> None:
+    run("enqueue", "t", "-q", "mail")
+
+    assert "stripes have no effect on this store" in run("queues", "stripe", "mail", "4").err
+    assert "stripes have no effect on this store" in run("queues", "set", "mail", "--stripes", "2").err
+    assert "no effect" not in run("queues", "stripe", "mail", "1").err
 
 
 def test_a_queue_must_be_a_name(run: Run) -> None:
@@ -101,7 +151,7 @@ def test_options_that_are_not_given_stay_as_they_are(run: Run) -> None:
 def test_an_invalid_setting_changes_nothing(run: Run, arguments: tuple[str, ...], message: str) -> None:
     run("migrate")
 
-    ran = run("queues", "set", "mail", *arguments)
+    ran = run("queues", "set", "mail", "--create", *arguments)
 
     assert ran.code == 2
     assert message in ran.err

@@ -1,16 +1,19 @@
 """`windlass queues`: list, pause, resume and configure queues."""
 
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import click
 from msgspec.structs import replace
 
 from ..._documents.queues import QueueDocument, SettingsDocument, queue_documents
-from ..._model.filter import Dimension
 from ..._model.queue import MAX_STRIPES, Fairness
 from ..._model.state import State
 from ..._observe.overview import COUNTED, read_overview
-from ..._policy.input.quote import counted, suggestion
+from ..._policy.input.options import checked_name
+from ..._policy.input.quote import counted, quoted, suggestion
+from ..._store.protocol import Capability
+from ...errors import NotFound
 from ..command import Cli, Commands, on_store, pass_cli
 from ..operator_actions import audit_options, name_command
 from ..options import ALWAYS, STRICT, ageing, choice_option, name_and_number, number_option, window
@@ -35,41 +38,79 @@ async def list_queues(cli: Cli) -> None:
     cli.output.items(found, _COLUMNS, none="there are no queues yet")
 
 
-async def _warn_if_unused(cli: Cli, queue: str) -> None:
-    """Warn if the queue holds no task in any state, and suggest one that does."""
-    used = [count.values[0] for count in await cli.operator.count(None, (Dimension.QUEUE,))]
-    if queue not in used:
-        cli.output.note(f"queue {queue} has no tasks{suggestion(queue, used)}", warning=True)
+create_option = click.option(
+    "--create", is_flag=True, help="Also if no task, worker, task type or setting names the queue yet"
+)
 
 
-@name_command(queues, "pause", "paused", metavar="QUEUE...", after=_warn_if_unused)
-async def pause(cli: Cli, queue: str) -> Document:
+async def _require_known(cli: Cli, queues: Sequence[str], *, create: bool | None = None) -> None:
+    """Raise NotFound for a queue that nothing names, with the one that was probably meant."""
+    names = [checked_name(queue, "queue") for queue in queues]
+    if create:
+        return
+    known = (await read_overview(cli.app.store)).queues
+    for name in names:
+        if name not in known:
+            hint = suggestion(name, known, "`windlass queues list` shows all queues")
+            new = "" if create is None else "; --create sets it up as a new one"
+            raise NotFound(f"there is no queue {quoted(name)}{hint}{new}")
+
+
+async def _switch(
+    cli: Cli, names: Sequence[str], act: Callable[[str], Awaitable[None]], past: str, *, create: bool
+) -> None:
+    await _require_known(cli, names, create=create)
+    for name in names:
+        await act(name)
+        cli.output.say(f"{past} {name}", await _queue(cli, name))
+
+
+@queues.command("pause")
+@click.argument("names", nargs=-1, required=True, metavar="QUEUE...")
+@create_option
+@audit_options
+@on_store
+async def pause(cli: Cli, names: tuple[str, ...], create: bool) -> None:
     """Stop starting tasks of these queues; running tasks continue."""
-    await cli.operator.pause(queue)
-    return await _queue(cli, queue)
+    await _switch(cli, names, cli.operator.pause, "paused", create=create)
 
 
-@name_command(queues, "resume", "resumed", metavar="QUEUE...", after=_warn_if_unused)
-async def resume(cli: Cli, queue: str) -> Document:
+@queues.command("resume")
+@click.argument("names", nargs=-1, required=True, metavar="QUEUE...")
+@create_option
+@audit_options
+@on_store
+async def resume(cli: Cli, names: tuple[str, ...], create: bool) -> None:
     """Start tasks of these queues again."""
-    await cli.operator.resume(queue)
-    return await _queue(cli, queue)
+    await _switch(cli, names, cli.operator.resume, "resumed", create=create)
+
+
+@name_command(queues, "remove", "removed", metavar="QUEUE...")
+async def remove(cli: Cli, queue: str) -> Document:
+    """Remove the settings of queues that are not used any more.
+
+    Refused while a queue has tasks that have not ended or are dead, or a live worker serves it.
+    """
+    await cli.operator.remove_queue(queue)
+    return {"queue": queue, "done": "removed"}
 
 
 @queues.command("stripe")
 @click.argument("queue")
 @click.argument("stripes", type=click.IntRange(1, MAX_STRIPES), metavar="N")
+@create_option
 @audit_options
 @on_store
-async def stripe(cli: Cli, queue: str, stripes: int) -> None:
+async def stripe(cli: Cli, queue: str, stripes: int, create: bool) -> None:
     """Spread new tasks of a queue over N stripes.
 
     Many workers then contend less. Order holds only within a stripe; with 1 the queue is in order again.
     Programs notice within seconds. An app that declares the number resets it when its declaration changes.
     """
+    await _require_known(cli, [queue], create=create)
     await cli.operator.stripe(queue, stripes)
     cli.output.say(f"{queue} has {counted(stripes, 'stripe')}", await _queue(cli, queue))
-    await _warn_if_unused(cli, queue)
+    _note_stripes(cli, stripes)
 
 
 @queues.command("set")
@@ -103,9 +144,10 @@ async def stripe(cli: Cli, queue: str, stripes: int) -> None:
     help="Hours in which tasks start, `mon-fri 22:00-06:00 Europe/Berlin` (repeatable); or `always`",
 )
 @number_option("--stripes", most=MAX_STRIPES, help=f"Stripes to spread new tasks over, 1 to {MAX_STRIPES}")
+@create_option
 @audit_options
 @pass_cli
-def set_queue(cli: Cli, /, *, queue: str, **given: Any) -> None:
+def set_queue(cli: Cli, /, *, queue: str, create: bool, **given: Any) -> None:
     """Set how a queue chooses the next task.
 
     With windows, tasks start only within them; one over midnight belongs to the day on which it opens.
@@ -127,10 +169,12 @@ def set_queue(cli: Cli, /, *, queue: str, **given: Any) -> None:
         changes["windows"] = None
 
     async def work() -> None:
+        await cli.app.store.open()
+        await _require_known(cli, [queue], create=create)
         await cli.operator.set_queue(queue, **changes)
         document = await _queue(cli, queue)
         cli.output.say(f"{queue}: {_settings_text(document) or 'fifo'}", document)
-        await _warn_if_unused(cli, queue)
+        _note_stripes(cli, changes.get("stripes") or 1)
 
     cli.run(work)
 
@@ -140,12 +184,12 @@ def set_queue(cli: Cli, /, *, queue: str, **given: Any) -> None:
 @on_store
 async def show(cli: Cli, queue: str) -> None:
     """Show the settings of a queue."""
+    await _require_known(cli, [queue])
     found = await _queue(cli, queue)
     if cli.as_json:
         cli.output.document(found)
     else:
         cli.output.fields(_fields(found))
-    await _warn_if_unused(cli, queue)
 
 
 async def _queue(cli: Cli, name: str) -> QueueDocument:
@@ -153,6 +197,11 @@ async def _queue(cli: Cli, name: str) -> QueueDocument:
     overview = await read_overview(cli.app.store)
     overview = replace(overview, queues=tuple({*overview.queues, name}))
     return next(one for one in queue_documents(overview, overview.settings) if one.queue == name)
+
+
+def _note_stripes(cli: Cli, stripes: int) -> None:
+    if stripes > 1 and Capability.STRIPE not in cli.app.store.capabilities:
+        cli.output.note("stripes have no effect on this store; they are for Postgres", warning=True)
 
 
 def _settings(queue: QueueDocument) -> SettingsDocument:

@@ -184,6 +184,14 @@ class SyncOperator(Twin[Operator]):
         """
         return self._loop.run(self._inner.set_queue(queue, paused=paused, **changes))
 
+    def remove_queue(self, queue: str) -> None:
+        """Remove the settings of a queue that is not used any more, so that it is no longer listed.
+
+        Raises Refused while it has tasks that have not ended or are dead, or a live worker serves it;
+        NotFound if it has no settings.
+        """
+        self._loop.run(self._inner.remove_queue(queue))
+
     def prune(self, default: Retention | None = None) -> int:
         """Delete ended tasks that are past their retention. Returns how many.
 

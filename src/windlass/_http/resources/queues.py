@@ -76,6 +76,12 @@ async def resume_queue(request: ApiRequest[ReasonQuery, None]) -> QueueDocument:
     return await get_queue(request)
 
 
+@queues("DELETE", "/queues/{queue}", Scope.OPERATE, bound=True, status=204, statuses=(409,))
+async def remove_queue(request: ApiRequest[ReasonQuery, None]) -> None:
+    """Remove the settings of a queue without tasks and workers, so that it is no longer listed."""
+    await request.operator(request.query.why).remove_queue(_controlled_queue(request))
+
+
 def _controlled_queue(request: AnyRequest) -> str:
     """Return the queue in the path; raise 403 unless the key may change it."""
     queue = request.path("queue")

@@ -50,9 +50,12 @@ class HttpStore(RemoteStore):
         """Fetch the durability of the store behind the server."""
         if self.promise is _UNKNOWN:
             try:
-                self.promise = (await self.request(AboutRequest())).promise
+                about = await self.request(AboutRequest())
             except NotFound as error:
                 raise StoreError(f"{self._client.url}: {error}; check the path of the URL") from None
+            self.promise = about.promise
+            if Capability.STRIPE.name in about.capabilities:
+                self.capabilities |= Capability.STRIPE
 
     async def close(self) -> None:
         await self._client.close()

@@ -53,7 +53,7 @@ _SPARE = 500
 class PostgresStore(Database):
     """A store in a Postgres database, for any number of processes, threads and event loops."""
 
-    capabilities = Capability.JOIN | Capability.SHARE | Capability.MIGRATE
+    capabilities = Capability.JOIN | Capability.SHARE | Capability.MIGRATE | Capability.STRIPE
 
     def __init__(self, address: Address, *, clock: Clock | None = None) -> None:
         super().__init__(address, clock=clock)

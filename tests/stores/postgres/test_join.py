@@ -15,6 +15,7 @@ import pytest
 from tests.examples import sample
 from tests.servers.postgres import Postgres
 from tests.stores.postgres.callers import AT_ONCE, DRIVERS, ORDER, Caller
+from windlass._ids import new_id
 from windlass._model.state import State
 from windlass._model.verdict import Receipt
 from windlass._stores.postgres import PostgresStore
@@ -427,15 +428,29 @@ async def test_a_refused_successor_leaves_the_transaction_usable(
     store: PostgresStore, caller: Caller
 ) -> None:
     claimed = await enqueue_and_claim(store, await worker_on(store))
-    await enqueue_one(store, fingerprint="f")
     await caller.say(ORDER)
 
-    with pytest.raises(DuplicateTask):
-        await caller.settle(store, complete(claimed, None, a_task(fingerprint="f")))
+    with pytest.raises(NotFound):
+        await caller.settle(store, complete(claimed, None, a_task(after=(new_id(),))))
     await caller.commit()
 
     assert await state_of(store, claimed.task.id) is State.RUNNING
     assert await orders(store) == 1
+
+
+async def test_a_duplicate_successor_is_cancelled_in_the_transaction(
+    store: PostgresStore, caller: Caller
+) -> None:
+    claimed = await enqueue_and_claim(store, await worker_on(store))
+    await enqueue_one(store, fingerprint="f")
+    successor = a_task(fingerprint="f")
+    await caller.say(ORDER)
+
+    assert tuple(await caller.settle(store, complete(claimed, None, successor))) == (Receipt.APPLIED,)
+    await caller.commit()
+
+    assert await state_of(store, claimed.task.id) is State.COMPLETED
+    assert await state_of(store, successor.id) is State.CANCELLED
 
 
 # -- what goes wrong ---------------------------------------------------------------------------------

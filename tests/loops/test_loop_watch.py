@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import logging
+import weakref
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,26 @@ async def test_a_handler_that_blocks_is_named_with_the_line_that_does(
     start = inspect.getsourcelines(resize.spec.handler)[1]
     assert line.startswith("the handler of shop.resize has blocked the event loop for ")
     assert f"{Path(__file__)}:{start + 3} in resize; " in line
+
+
+async def test_what_a_handler_had_in_hand_is_freed_after_it_was_named(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept: list[weakref.ref[object]] = []
+
+    class Picture:
+        pass
+
+    @app.task
+    async def resize() -> None:
+        picture = Picture()
+        kept.append(weakref.ref(picture))
+        block(1.0)
+
+    async with working(app):
+        await (await resize.aenqueue()).wait(timeout=5)
+        assert len(blocked(caplog)) == 1
+        assert kept[0]() is None
 
 
 async def test_it_is_named_while_it_still_blocks_and_once_for_each_line(

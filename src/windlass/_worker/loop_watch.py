@@ -47,11 +47,15 @@ class LoopWatch:
                 return
             if ticked.wait(BLOCKED_AFTER):
                 continue
-            frame = sys._current_frames().get(self._thread_id)  # noqa: SLF001 - there is no other way
-            if frame is not None and not ticked.is_set():
-                self._log(frame, monotonic() - asked)
+            self._look(ticked, asked)
             while not ticked.wait(BLOCKED_AFTER) and not self._stopping.is_set():
                 pass  # once for each time that it is blocked
+
+    def _look(self, ticked: threading.Event, asked: float) -> None:
+        """Look where the loop is, if it still has not ticked. Frames are not kept: they hold their locals."""
+        frame = sys._current_frames().get(self._thread_id)  # noqa: SLF001 - there is no other way
+        if frame is not None and not ticked.is_set():
+            self._log(frame, monotonic() - asked)
 
     def _log(self, frame: FrameType, seconds: float) -> None:
         run = self._current_run()

@@ -6,6 +6,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
+from ._archive import Archiver
 from ._client.builder import TaskBuilder
 from ._client.client import Client, LoopThread
 from ._client.declarations import Declarations
@@ -65,7 +66,7 @@ class App:
     own. `retention`: how long ended tasks of its types are kept in queues without a retention of their own
     [default: 7 days; dead letters 14]. `secret`: names of payload fields that are never shown, for all types.
     `identity`: recorded on tasks as who enqueued them [default: program@host:pid]. `webhook_secret`: signs
-    the messages to alert webhooks.
+    messages to alert webhooks. `archive`: directory for each day of history, written before it is pruned.
 
     Making an app and declaring on it opens nothing; the store is opened when it is first used.
 
@@ -82,6 +83,7 @@ class App:
         secret: Iterable[str] = (),
         identity: str | None = None,
         webhook_secret: str | None = None,
+        archive: str | None = None,
     ) -> None:
         self.store = ObservedStore(_store_of(store))
         self.store_name = store_name(store)
@@ -89,9 +91,9 @@ class App:
         self.retention = retention
         self.backoff: Delay = safe_backoff(Backoff() if backoff is None else backoff)
         self._secret = checked_names(secret, "secret")
-        self.alert_notifier = AlertNotifier(
-            None if webhook_secret is None else checked_secret(webhook_secret)
-        )
+        signing_key = None if webhook_secret is None else checked_secret(webhook_secret)
+        self.alert_notifier = AlertNotifier(signing_key)
+        self.archiver = None if archive is None else Archiver(archive)
         self.error_hooks: list[ErrorHook] = []
         self._declarations = Declarations()
         self.schedules = DeclaredSchedules()
@@ -368,7 +370,7 @@ class App:
         `on_error`: an error hook of this worker, besides those of the app.
         """
         settings = settings or WorkerSettings()
-        hooks = [*self.error_hooks, *([checked_hook(on_error)] if on_error else [])]
+        hooks = [*self.error_hooks, *([on_error] if on_error else [])]
         return Worker(self.store, self.types, settings, self.open, self.backoff_of, self.keeper, hooks)
 
     def keeper(
@@ -379,7 +381,8 @@ class App:
         Workers and `windlass serve` run one each; the store lets one of them lead. `lease`: of workers whose
         own is not known. `name`: shown among the workers. `outage`: shared with the worker that runs it.
         """
-        return Keeper(self.store, lease=lease, name=name, notifier=self.alert_notifier, outage=outage)
+        notifier, archiver = self.alert_notifier, self.archiver
+        return Keeper(self.store, lease=lease, name=name, notifier=notifier, outage=outage, archiver=archiver)
 
     def backoff_of(self, type_name: str) -> Delay:
         """Return the delay between attempts that a type declares, or else the app's."""

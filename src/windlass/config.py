@@ -53,6 +53,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     log_level: str | None = None
     log_format: str | None = None
     webhook_secret: Secret | None = None
+    archive: str | None = None  # directory of history
     metrics: tuple[str, int] | None = None  # host and port where a worker serves them
 
     @classmethod

@@ -26,7 +26,7 @@ from windlass._http.operation import Operation
 from windlass._ids import new_id
 from windlass._model.filter import By, Filter, Page
 from windlass._model.key import Scope
-from windlass._model.record import Session
+from windlass._model.record import Archive, Session
 from windlass._policy import api_key
 from windlass._stores.memory import MemoryStore
 from windlass.testing.faults import FaultyStore
@@ -52,6 +52,8 @@ ASKED: dict[str, Asking] = {
     "enqueue_stream": Asking(body=b'{"type":"t","queue":"mail"}\n', kind="application/x-ndjson"),
     "list_tasks": Asking(),
     "export_tasks": Asking(),
+    "get_archive": Asking(),
+    "stop_archiving": Asking(),
     "get_task": Asking(),
     "list_attempts": Asking(),
     "cancel_task": Asking(),
@@ -155,6 +157,7 @@ class World:
         operator = self.app.operator.acting_as(By(who="FOREIGN"))
         await operator.limits.set("n", running=5)
         await operator.alerts.add("n", queue="FOREIGN-other")
+        await self.store.put(Archive(directory="FOREIGN"))
         await operator.set_queue("mail", fairness="random")
         await operator.set_queue("FOREIGN-set", stripes=2)
         made = await operator.schedules.make("n", "t", "1h", b"{}")

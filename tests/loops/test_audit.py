@@ -18,7 +18,7 @@ from windlass._client.schedules import Schedules
 from windlass._documents.audit import summary
 from windlass._model.options import DeclaredType
 from windlass._model.queue import QueueSettings
-from windlass._model.record import Audit
+from windlass._model.record import Archive, Audit
 
 ANN = By(who="ann", why="too much mail")
 
@@ -38,7 +38,7 @@ READS = {
             "export",
         )
     ),
-    *((Operator, name) for name in ("now", "check", "migrations", "export", "export_sync")),
+    *((Operator, name) for name in ("now", "check", "migrations", "export", "export_sync", "archive")),
     *((Keys, name) for name in ("list",)),
     *((Limits, name) for name in ("list", "get", "usages")),
     *((Alerts, name) for name in ("list", "get", "test")),
@@ -68,6 +68,7 @@ DEEDS: dict[tuple[type, str], tuple[Deed, str, str]] = {
     (Operator, "set_queue"): (lambda o: o.set_queue("mail", ageing=None), "set", "queue mail"),
     (Operator, "remove_type"): (lambda o: o.remove_type("standing"), "remove", "type standing"),
     (Operator, "remove_queue"): (lambda o: o.remove_queue("paused"), "remove", "queue paused"),
+    (Operator, "stop_archiving"): (lambda o: o.stop_archiving(), "remove", "archive history"),
     (Operator, "prune"): (lambda o: o.prune(Retention()), "prune", "tasks"),
     (Limits, "set"): (lambda o: o.limits.set("calls", by="tenant", running=1), "create", "limit calls"),
     (Limits, "change"): (lambda o: o.limits.change("standing", running=2), "set", "limit standing"),
@@ -88,6 +89,7 @@ async def app() -> App:
     """Something of each kind stands; nobody in particular has put it."""
     app = App("memory://", identity="the shop")
     await app.store.put(QueueSettings(name="paused", paused=True))
+    await app.store.put(Archive(until=datetime(2999, 1, 1, tzinfo=UTC)))
     await Limits(app.store).set("standing", running=1)
     await Alerts(app.store).add("standing")
     await app.store.put(DeclaredType(name="standing"))

@@ -51,17 +51,22 @@ class Cli:
     @cached_property
     def app(self) -> "App":
         """The app and store of the settings; without an app one that declares no task types."""
+        from .._archive import Archiver
         from ..app import DEFAULT_STORE, App
         from .target import load_app
 
         settings = self.settings
         if settings.app is None:
-            return App(settings.store or DEFAULT_STORE, webhook_secret=settings.webhook_secret)
-        app = load_app(settings.app, settings.imports)
-        if settings.store is not None:
-            app.use_store(settings.store)
+            app = App(settings.store or DEFAULT_STORE)
+        else:
+            app = load_app(settings.app, settings.imports)
+            if settings.store is not None:
+                app.use_store(settings.store)
         if settings.webhook_secret is not None:
             app.alert_notifier.secret = settings.webhook_secret
+        if settings.archive is not None:
+            app.archiver = Archiver(settings.archive)
+            app.archiver.check()
         return app
 
     @property

@@ -17,7 +17,7 @@ from .exit_codes import MEANINGS, guarded
 from .output import escape_unencodable
 
 _MODULES = {
-    **dict.fromkeys(("keeper", "serve", "up", "worker"), "run"),
+    **dict.fromkeys(("archive", "keeper", "serve", "up", "worker"), "run"),
     **dict.fromkeys(("alerts", "audit", "check", "dead", "enqueue", "export", "keys"), "commands"),
     **dict.fromkeys(
         ("limits", "migrate", "prune", "queues", "schedules", "tasks", "types", "workers"), "commands"

@@ -24,7 +24,7 @@ from .._model.filter import (
 )
 from .._model.options import DeclaredType
 from .._model.queue import QueueSettings, Retention
-from .._model.record import Audit, Session
+from .._model.record import ARCHIVE_NAME, Archive, Audit, Session
 from .._model.state import PENDING, REPLAYABLE, State
 from .._model.task import Task, TaskId
 from .._policy.input.fingerprint import fingerprint_like
@@ -306,6 +306,20 @@ class Operator:
             number = (await self._store.prune(default, _BATCH)).number
             total += number
         return total
+
+    async def archive(self) -> Archive | None:
+        """Return how far history was archived, and where; None if archiving is off."""
+        found = await list_records(self._store, Archive)
+        return found[0] if found else None
+
+    async def stop_archiving(self) -> None:
+        """Turn archiving off: ended tasks are pruned by their retention again, archived or not.
+
+        A keeper that has an archive turns it on again. Raises NotFound if it is off.
+        """
+        await self._store.open()
+        if not await self._store.remove(Archive, ARCHIVE_NAME, self._by):
+            raise NotFound("archiving is off")
 
     # -- maintain ---------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from .docs import page as docs_page
 from .operation import Operation
 from .resources import store
 from .resources.alerts import alerts
+from .resources.archive import archive
 from .resources.audit import audit
 from .resources.enqueue import enqueues
 from .resources.events import events
@@ -39,6 +40,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *tasks.all,
     *dead.all,
     *export.all,
+    *archive.all,
     *queues.all,
     *limits.all,
     *schedules.all,

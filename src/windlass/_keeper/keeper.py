@@ -6,6 +6,7 @@ import random
 from contextlib import suppress
 from datetime import datetime, timedelta
 from time import monotonic
+from typing import Protocol
 
 from .._ids import new_id
 from .._model.filter import Expire, Filter
@@ -13,7 +14,7 @@ from .._model.lease import CLOSE_TIMEOUT, NO_CLAIMS, Claimed, Heartbeat
 from .._model.options import DeclaredType, by_name_or_alias
 from .._model.outcome import Crashed, Outcome, Stopped, name_of
 from .._model.queue import Retention
-from .._model.record import Session, Worker
+from .._model.record import Archive, Session, Worker
 from .._model.task import Error
 from .._model.verdict import Settlement
 from .._policy.backoff import Delay
@@ -40,6 +41,7 @@ _ALERT_EVERY = 5.0
 _UNSERVED_EVERY = 30.0
 _TICK_AGAIN_AFTER = 0.5  # after a failure
 _RETRY_AFTER = 0.5
+_WARN_EVERY = 3600.0
 PROMOTE_BATCH = 1_000
 EXPIRE_BATCH = 500
 RESCUE_BATCH = 500
@@ -47,6 +49,16 @@ PRUNE_BATCH = 500
 _MAX_PRUNE_BATCHES = 20  # at a time, so that pruning does not hold up the other chores
 _NOTHING_SCHEDULED = 3600.0
 _CHORES = ("lead", "promote", "rescue", "prune", "alert", "tick", "expire", "unserved")
+
+
+class Archiver(Protocol):
+    """Writes history to files before it is pruned."""
+
+    async def turn_on(self, store: Store) -> None:
+        """Note in the store that only archived tasks may be pruned."""
+
+    async def write_due(self, store: Store) -> bool:
+        """Write what is due; return whether there is more to prune now. Logs failures; may take long."""
 
 
 class Keeper:
@@ -63,6 +75,7 @@ class Keeper:
         name: str = "",
         notifier: AlertNotifier | None = None,
         outage: Outage | None = None,
+        archiver: Archiver | None = None,
     ) -> None:
         self._store = store
         self._lease = lease
@@ -75,6 +88,9 @@ class Keeper:
         self._last_clock: tuple[datetime, float] | None = None  # the store's time, and `monotonic` before it
         self._ticker = Ticker(store)
         self._alerts = AlertWatch(store, notifier or AlertNotifier(), self._on_sent)
+        self._archiver = archiver
+        self._archiving: asyncio.Task[bool] | None = None
+        self._warned_at = -_WARN_EVERY  # that nothing is archived
         self._outage = outage or Outage()
         self._pauses = Pauses(self._outage, _RETRY_AFTER)
         self._unserved = UnservedQueues(store)
@@ -89,6 +105,7 @@ class Keeper:
                     self._changed.clear()  # before the turn, so that no wake during it is missed
                     await wait_for_event(self._changed, await self._turn())
             finally:
+                await self._stop_archiving()
                 await self._alerts.close()
                 await self._resign()
 
@@ -155,6 +172,7 @@ class Keeper:
             await self._rescue()
         if now >= self._due["prune"]:
             self._due["prune"] = now + _PRUNE_EVERY
+            await self._archive()
             if await prune_expired(self._store):
                 self._due["prune"] = now + _PRUNE_AGAIN_AFTER
         if now >= self._due["alert"]:
@@ -169,6 +187,37 @@ class Keeper:
         until_next = await promote_due(self._store)
         self._due["promote"] = now + min(_PROMOTE_EVERY, until_next)
         return max(min(self._due[chore] for chore in _CHORES) - monotonic(), 0.0)
+
+    async def _archive(self) -> None:
+        """Archive beside the other chores, as it may take long. The store prunes only what was archived."""
+        if self._archiver is None:
+            await self._warn_if_archiving()
+            return
+        await self._archiver.turn_on(self._store)
+        if self._archiving is None or self._archiving.done():
+            self._archiving = asyncio.create_task(self._archiver.write_due(self._store))
+            self._archiving.add_done_callback(self._on_archived)
+
+    def _on_archived(self, archiving: "asyncio.Task[bool]") -> None:
+        """Prune at once what was archived."""
+        if not archiving.cancelled() and archiving.result():
+            self._due["prune"] = 0.0
+            self._changed.set()
+
+    async def _warn_if_archiving(self) -> None:
+        archives = await all_records(self._store, Archive)
+        if archives and monotonic() >= self._warned_at + _WARN_EVERY:
+            self._warned_at = monotonic()
+            logger.warning(
+                "archiving is on, but this keeper has no archive; what ended since %s is not pruned. "
+                "Give every worker and keeper --archive, or turn it off with `windlass archive stop`",
+                archives[0].until.isoformat(),
+            )
+
+    async def _stop_archiving(self) -> None:
+        if self._archiving is not None:
+            self._archiving.cancel()
+            await asyncio.wait([self._archiving])
 
     async def _rescue(self) -> None:
         """Rescue into the keeper's own session, which holds the leases until they are settled."""

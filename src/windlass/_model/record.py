@@ -1,6 +1,6 @@
 """Records that stores keep beside tasks: sessions, the audit log, declarations."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -56,6 +56,20 @@ class Audit(Struct, frozen=True, gc=False, kw_only=True):
     subject: str = ""
 
 
+ARCHIVE_NAME = "history"
+
+
+class Archive(Struct, frozen=True, gc=False, kw_only=True):
+    """While a store has this record, archiving is on: only tasks that ended before `until` are pruned.
+
+    Every one of them was written to a file. `directory` is where, on the host that wrote the last one.
+    """
+
+    name: str = ARCHIVE_NAME
+    until: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+    directory: str = ""
+
+
 class Declaration(Struct, frozen=True, gc=False, kw_only=True):
     """What programs last declared for a queue or limit, to detect an operator's change."""
 
@@ -63,7 +77,9 @@ class Declaration(Struct, frozen=True, gc=False, kw_only=True):
     body: str  # JSON: the options that were given
 
 
-StoredRecord: TypeAlias = ApiKey | Limit | Schedule | Tick | Alert | AlertState | Declaration | DeclaredType
+StoredRecord: TypeAlias = (
+    ApiKey | Limit | Schedule | Tick | Alert | AlertState | Archive | Declaration | DeclaredType
+)
 """Records that a store only stores, and need not interpret."""
 
 KINDS: dict[object, str] = {
@@ -73,6 +89,7 @@ KINDS: dict[object, str] = {
     Tick: "tick",
     Alert: "alert",
     AlertState: "alarm",
+    Archive: "archive",
     Declaration: "declaration",
     DeclaredType: "type",
 }

@@ -41,24 +41,6 @@ app = App(Broken("windlass.db"))
 async def t() -> None: ...
 """
 
-TRACKED = """
-from windlass import App
-
-app = App("sqlite:///windlass.db")
-
-@app.on_error
-def report(task, error):
-    print("tracker:", task.type, task.attempt, type(error).__name__, error, flush=True)
-
-@app.task(name="tracked.here", max_attempts=1)
-async def here() -> None:
-    raise ValueError("no picture")
-
-@app.task(name="tracked.child", max_attempts=1, process=True)
-def child() -> None:
-    raise KeyError("no picture")
-"""
-
 
 @pytest.fixture
 def port() -> int:
@@ -185,22 +167,3 @@ def test_an_invalid_command_is_refused(run: Run, arguments: tuple[str, ...], cod
     assert ran.code == code, ran.err
     assert message in ran.err
     assert "serving" not in ran.err
-
-
-@pytest.mark.system
-@pytest.mark.parametrize("command", ["up", "worker"])
-def test_error_hooks_of_the_app_are_called(start: Start, folder: Path, port: int, command: str) -> None:
-    (folder / "tracked.py").write_text(TRACKED)
-    options = ("--port", str(port)) if command == "up" else ()
-    running = start(command, "tracked:app", *options)
-    for name in ("here", "child"):
-        assert start("enqueue", f"tracked.{name}", "--app", "tracked:app").wait(20) == 0
-        until(running, "Error: ")
-    running.terminate()
-    out, rest = running.communicate(timeout=20)
-
-    assert running.returncode == 0, rest
-    assert sorted(out.splitlines()) == [
-        "tracker: tracked.child 1 KeyError 'no picture'",
-        "tracker: tracked.here 1 ValueError no picture",
-    ]

@@ -9,12 +9,14 @@ import click
 
 from ..._worker.process import stopped_by_signals
 from ..command import Cli, Command, pass_cli
+from .archive import archive_option
 from .logs import log_options, set_up_logging
 
 logger = logging.getLogger("windlass.keeper")
 
 
 @click.command("keeper", cls=Command)
+@archive_option
 @log_options
 @pass_cli
 def keeper(cli: Cli) -> None:

@@ -11,6 +11,7 @@ from ..._worker.process import stopped_by_signals
 from ...errors import InvalidOption
 from ..command import Cli, Command, pass_cli
 from ..options import stacked
+from .archive import archive_option
 from .logs import log_options, set_up_logging
 
 logger = logging.getLogger("windlass.http")
@@ -35,6 +36,7 @@ server_options = stacked(
     metavar="ORIGIN",
     help="Web origin that may use the API from a browser, https://… (repeatable)  [default: none]",
 )
+@archive_option
 @log_options
 @pass_cli
 def serve(

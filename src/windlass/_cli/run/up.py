@@ -8,6 +8,7 @@ import click
 from ..._worker.process import stopped_by_signals
 from ..command import Cli, Command, pass_cli
 from ..target import require_types
+from .archive import archive_option
 from .logs import log_options, set_up_logging
 from .serve import http_server, server_options
 from .worker import app_argument, slots_option, worker_settings
@@ -19,6 +20,7 @@ logger = logging.getLogger("windlass.up")
 @app_argument
 @server_options
 @slots_option
+@archive_option
 @log_options
 @pass_cli
 def up(cli: Cli, /, *, target: str | None, host: str, port: int, insecure: bool) -> None:

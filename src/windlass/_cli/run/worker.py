@@ -16,6 +16,7 @@ from ...errors import InvalidOption
 from ..command import Cli, Command, pass_cli, setting_option
 from ..options import duration, option_text
 from ..target import require_types
+from .archive import archive_option
 from .logs import log_options, set_up_logging
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ slots_option = setting_option(
 @click.option("--no-keeper", is_flag=True, help="Do not run a keeper; another process must")
 @setting_option("--name", metavar="NAME", help="Name of the worker  [default: HOST-PID]")
 @setting_option("--metrics", metavar="[HOST:]PORT", help="Serve metrics for Prometheus at this address")
+@archive_option
 @log_options
 @pass_cli
 def worker(

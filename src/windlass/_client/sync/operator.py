@@ -12,7 +12,7 @@ from ..._model.attempt import Attempt
 from ..._model.filter import MAX_PAGE, By, Count, Dimension, Filter, Page, Slice
 from ..._model.options import DeclaredType
 from ..._model.queue import QueueSettings, Retention
-from ..._model.record import Audit, Session
+from ..._model.record import Archive, Audit, Session
 from ..._model.state import State
 from ..._model.task import Task, TaskId
 from ..._policy.order.queue_options import QueueChanges
@@ -199,6 +199,17 @@ class SyncOperator(Twin[Operator]):
         [default: 7 days; dead letters 14].
         """
         return self._loop.run(self._inner.prune(default))
+
+    def archive(self) -> Archive | None:
+        """Return how far history was archived, and where; None if archiving is off."""
+        return self._loop.run(self._inner.archive())
+
+    def stop_archiving(self) -> None:
+        """Turn archiving off: ended tasks are pruned by their retention again, archived or not.
+
+        A keeper that has an archive turns it on again. Raises NotFound if it is off.
+        """
+        self._loop.run(self._inner.stop_archiving())
 
     @property
     def promise(self) -> Promise:

@@ -21,7 +21,7 @@ from ..._model.lease import Claim
 from ..._model.limit import Limit
 from ..._model.options import DeclaredType
 from ..._model.queue import Retention
-from ..._model.record import KINDS
+from ..._model.record import KINDS, Archive
 from ..._model.schedule import Schedule
 from ..._model.task import MAX_ATTEMPTS, MAX_DELAY, NewTask, is_task_id
 from ..._model.verdict import Complete
@@ -60,7 +60,8 @@ _LIMITED = (
 PING_SECONDS = 10.0
 _MAX_WHO = 200
 _SET_BY_PEOPLE = ("queue", *(KINDS[kind] for kind in (ApiKey, Limit, Schedule, Alert)))
-_KEYS, _TYPES = KINDS[ApiKey], KINDS[DeclaredType]
+_KEYS = KINDS[ApiKey]
+_SET_BY_BOTH = (KINDS[DeclaredType], KINDS[Archive])  # by programs, and removed by people
 _decoders = {verb: Decoder[messages.Request[Any]](kind) for verb, kind in messages.REQUESTS.items()}
 
 
@@ -98,7 +99,9 @@ def attributed(message: Any, key: str) -> Any:
         case messages.ApplyRequest(action=CancelTasks() | Replay() | Discard() as action):
             return replace(message, action=replace(action, by=_on_behalf(key, action.by)))
         case messages.PutRequest() | messages.RemoveRequest():
-            by_people = message.kind in _SET_BY_PEOPLE or (message.kind == _TYPES and message.by is not None)
+            by_people = message.kind in _SET_BY_PEOPLE or (
+                message.kind in _SET_BY_BOTH and message.by is not None
+            )
             return replace(message, by=_on_behalf(key, message.by) if by_people else None)
         case messages.PruneRequest(by=By() as by):
             return replace(message, by=_on_behalf(key, by))

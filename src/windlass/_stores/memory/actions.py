@@ -7,11 +7,13 @@ from msgspec.structs import replace
 
 from ..._model.filter import Action, CancelTasks, Discard, Expire, Filter, Replay
 from ..._model.queue import Retention
+from ..._model.record import Archive
 from ..._model.state import ENDED, PENDING, State, Verb
 from ..._model.step import step_of
 from ..._model.task import Task
 from ..rules import cancellation
 from ..rules.audit import audited
+from ..rules.retention import archived
 from .tables import Tables
 
 
@@ -81,7 +83,7 @@ def _mentions(task: Task, text: str) -> bool:
     return error is not None and (text.lower() in error.type.lower() or text.lower() in error.message.lower())
 
 
-def finished_before(task: Task, retention: Retention, now: datetime) -> bool:
-    """Whether the task has passed its retention."""
-    horizon = retention.horizon(task.state, now)
+def finished_before(task: Task, retention: Retention, archive: Archive | None, now: datetime) -> bool:
+    """Whether the task has passed its retention, and was archived if archiving is on."""
+    horizon = archived(retention.horizon(task.state, now), archive)
     return horizon is not None and task.finished_at is not None and task.finished_at < horizon

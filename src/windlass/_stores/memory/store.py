@@ -239,7 +239,7 @@ class MemoryStore:
             needed = {p for t in waiting for p in (*t.after, *tables.joined.get(t.id, ()))}
             for task in sorted(tables.tasks.values(), key=lambda t: t.id):
                 kept = rules.of(task.queue, task.type)
-                if pruned.total() == limit or not finished_before(task, kept, now):
+                if pruned.total() == limit or not finished_before(task, kept, tables.archive, now):
                     continue
                 if task.id in needed and task.state is not State.DEAD:
                     continue

@@ -13,7 +13,7 @@ from ..._model.filter import Replay
 from ..._model.limit import Limit
 from ..._model.options import DeclaredType
 from ..._model.queue import QueueSettings
-from ..._model.record import KINDS, Audit, Session, StoredRecord
+from ..._model.record import ARCHIVE_NAME, KINDS, Archive, Audit, Session, StoredRecord
 from ..._model.state import ENDED, REPLAYABLE, State, Verb, targets
 from ..._model.step import Step, step_of
 from ..._model.task import NewTask, Task, TaskId, expiry_of
@@ -163,6 +163,12 @@ class Tables:
             first, below = key_range(before)
             for key in [key for key in self.buckets if first <= key < below]:
                 self.buckets[key] = (tokens_at(before, PermitUsage(0, *self.buckets[key]), now), now)
+
+    @property
+    def archive(self) -> Archive | None:
+        """Return how far history was archived; None if archiving is off."""
+        record = self.kept[Archive].get(ARCHIVE_NAME)
+        return record if isinstance(record, Archive) else None
 
     @property
     def limits(self) -> list[Limit]:

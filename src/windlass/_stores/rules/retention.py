@@ -1,9 +1,14 @@
-"""How long ended tasks are kept: as their queue says, else as their type says, else the default."""
+"""How long ended tasks are kept: as their queue says, else as their type says, else the default.
+
+While archiving is on, none is deleted before it was archived.
+"""
 
 from collections.abc import Iterable
+from datetime import datetime
 
 from ..._model.options import DeclaredType, by_name_or_alias
 from ..._model.queue import QueueSettings, Retention
+from ..._model.record import Archive
 
 
 class RetentionRules:
@@ -23,3 +28,8 @@ class RetentionRules:
     def of(self, queue: str, type: str) -> Retention:
         """Return the retention of a task by its queue and type."""
         return self.queues.get(queue) or self.types.get(type) or self.default
+
+
+def archived(horizon: datetime | None, archive: Archive | None) -> datetime | None:
+    """Lower the instant before which tasks may be deleted to that before which all were archived."""
+    return horizon if horizon is None or archive is None else min(horizon, archive.until)

@@ -10,7 +10,7 @@ from ..._model.filter import By
 from ..._model.limit import Limit
 from ..._model.options import DeclaredType
 from ..._model.queue import QueueSettings, Retention
-from ..._model.record import KINDS, Record, Session, StoredRecord
+from ..._model.record import ARCHIVE_NAME, KINDS, Archive, Record, Session, StoredRecord
 from ..._model.state import ENDED
 from ..._model.step import Pruned, pruned_counts
 from ..._policy.order.limits import PermitUsage, Subject, split_key, tokens_at
@@ -18,7 +18,7 @@ from ..._store.protocol import Promoted
 from ..records import check_expected
 from ..rules.audit import audited_prune, audited_put, audited_removal
 from ..rules.cancellation import pruned
-from ..rules.retention import RetentionRules
+from ..rules.retention import RetentionRules, archived
 from ..rules.successors import abandon
 from .claim import relayout
 from .rows import Row, as_json, instant, listed, moment
@@ -109,11 +109,13 @@ def _says_nothing(tx: Transaction, limit: Limit | None, bucket: Row) -> bool:
 def _past_retention(tx: Transaction, default: Retention, limit: int) -> list[Row]:
     types = [_read_type(body) for (body,) in tx.rows("types")]
     rules = RetentionRules(default, tx.queue_rules.settings.values(), types)
+    archive = _stored(tx, Archive, ARCHIVE_NAME)
+    assert archive is None or isinstance(archive, Archive)
     gone: list[Row] = []
     for queue, type_name in tx.rows("ended_types"):
         kept = rules.of(queue, type_name)
         for state in _ENDS:
-            room, horizon = limit - len(gone), kept.horizon(state, tx.now)
+            room, horizon = limit - len(gone), archived(kept.horizon(state, tx.now), archive)
             if horizon is not None and room > 0:
                 terms = {"queue": queue, "type": type_name, "state": state.value}
                 rows = tx.rows("expired", {**terms, "before": instant(horizon), "limit": room})

@@ -20,7 +20,7 @@ from ..._model.filter import Action, By, CancelTasks, Dimension, Discard, Expire
 from ..._model.lease import Claim, Claimed, Heartbeat, Lease
 from ..._model.options import DeclaredType
 from ..._model.queue import Ordering, QueueSettings, Retention, Window
-from ..._model.record import Session, Worker
+from ..._model.record import ARCHIVE_NAME, Archive, Session, Worker
 from ..._model.state import State
 from ..._model.task import NewTask, Progress, TaskId
 from ..._model.verdict import Settlement
@@ -284,6 +284,15 @@ class RandomSteps(RuleBasedStateMachine):
     def retract(self, name: str) -> None:
         """Remove a task type from the store."""
         self.pair.both(lambda store: store.remove(DeclaredType, name))
+
+    @rule(age=st.none() | seconds)
+    def archive(self, age: float | None) -> None:
+        """Turn archiving off, or note that history was archived up to this long ago."""
+        if age is None:
+            self.pair.both(lambda store: store.remove(Archive, ARCHIVE_NAME))
+        else:
+            archive = Archive(until=self.pair.clock.now() - timedelta(seconds=age))
+            self.pair.both(lambda store: store.put(archive))
 
     @rule(retention=retentions)
     def prune(self, retention: Retention) -> None:

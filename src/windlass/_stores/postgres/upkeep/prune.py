@@ -15,12 +15,12 @@ from msgspec import Struct
 
 from ...._model.options import DeclaredType
 from ...._model.queue import Retention
-from ...._model.record import KINDS
+from ...._model.record import ARCHIVE_NAME, KINDS, Archive
 from ...._model.state import ENDED, State
 from ...._model.step import Pruned, Step, pruned_counts
 from ...._model.task import TaskId
 from ...rules.cancellation import pruned
-from ...rules.retention import RetentionRules
+from ...rules.retention import RetentionRules, archived
 from ...rules.successors import abandon
 from ..database import Database
 from ..queue_layout import Environment, read_settings
@@ -37,6 +37,7 @@ _DAY = timedelta(days=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STEP_BACK_EVERY = timedelta(hours=1)
 _TYPES = KINDS[DeclaredType]
+_read_archive = msgspec.json.Decoder(Archive).decode
 _read_type = msgspec.json.Decoder(DeclaredType).decode
 
 
@@ -83,13 +84,14 @@ class Pruner:
         rules = keep_rules(RetentionRules(default, settings, types))
         longest = _longest(rules)
         self._step_back(rules, now)
-        numbers = await _drop_days(database, now, longest)
+        archive = await _archive(database)
+        numbers = await _drop_days(database, now, longest, archive)
         steps: list[Step] = []
         for rule in rules:
             room = limit - numbers.total()
             if room > 0 and _goes_by_row(rule, longest):
                 since = self._horizons.get(rule, _EPOCH)
-                prune = partial(_prune_rows, database.env, rule, now, room, since)
+                prune = partial(_prune_rows, database.env, rule, archive, now, room, since)
                 done = await database.play(prune)
                 if done.horizon is not None:
                     self._horizons[rule] = done.horizon
@@ -162,12 +164,18 @@ def _horizon(now: datetime, keep_for: timedelta) -> datetime | None:
 # -- deletion ----------------------------------------------------------------------------------------
 
 
+async def _archive(database: Database) -> Archive | None:
+    """Return how far history was archived; None if archiving is off."""
+    rows = await database.fetch(Query("get_record", (KINDS[Archive], ARCHIVE_NAME)))
+    return _read_archive(rows[0][0]) if rows else None
+
+
 async def _drop_days(
-    database: Database, now: datetime, longest: timedelta | None
+    database: Database, now: datetime, longest: timedelta | None, archive: Archive | None
 ) -> Counter[tuple[str, State]]:
     with database.connections.translated_errors():
         await partitions.prepare(database.connections, now)
-        horizon = None if longest is None or longest < 2 * _DAY else _horizon(now, longest)
+        horizon = None if longest is None or longest < 2 * _DAY else archived(_horizon(now, longest), archive)
         return (
             Counter()
             if horizon is None
@@ -176,10 +184,10 @@ async def _drop_days(
 
 
 def _prune_rows(
-    env: Environment, rule: KeepRule, now: datetime, limit: int, since: datetime
+    env: Environment, rule: KeepRule, archive: Archive | None, now: datetime, limit: int, since: datetime
 ) -> Script[PrunedRows]:
     """Delete up to `limit` tasks that a rule no longer keeps, of those that ended since."""
-    horizon = None if rule.keep_for is None else _horizon(now, rule.keep_for)
+    horizon = None if rule.keep_for is None else archived(_horizon(now, rule.keep_for), archive)
     if horizon is None:
         return PrunedRows()
     in_queues, in_types = (list(rule.queues), rule.in_queues), (list(rule.types), rule.in_types)

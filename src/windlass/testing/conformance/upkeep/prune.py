@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ...._model.lease import Claimed
 from ...._model.options import DeclaredType
 from ...._model.queue import QueueSettings, Retention
+from ...._model.record import ARCHIVE_NAME, Archive
 from ...._model.state import ENDED, State
 from ...._model.step import PrunedCount
 from ...._model.task import Enqueued, TaskId
@@ -174,3 +175,34 @@ class TestPrune(StoreTest):
         self.clock.advance(HOUR * 2)
 
         assert (await self.store.prune(retention, limit=10)).number == 3
+
+    async def test_while_archiving_is_on_only_what_was_archived_is_pruned(self, worker: ManualWorker) -> None:
+        await self.store.put(Archive())
+        await worker.beat(lease_for=timedelta(days=1))
+        ended = []
+        for ending in (complete, stop, bury) * 2:
+            ended.append((await self.enqueue_and_settle(worker, ending)).task.id)
+            self.clock.advance(HOUR)
+        begun = (await self.load(ended[0])).finished_at
+        assert begun is not None
+
+        numbers = [(await self.store.prune(AN_HOUR, limit=10)).number]
+        for until in (begun, begun + HOUR, begun + 3 * HOUR):
+            await self.store.put(Archive(until=until))
+            numbers.append((await self.store.prune(AN_HOUR, limit=10)).number)
+
+        assert numbers == [0, 0, 1, 2]
+        await self.store.remove(Archive, ARCHIVE_NAME)
+        assert (await self.store.prune(AN_HOUR, limit=10)).number == 2
+
+    async def test_archiving_keeps_whole_days(self, worker: ManualWorker) -> None:
+        """Stores that delete whole days at once keep one that was not archived, too."""
+        await self.enqueue_and_settle(worker, complete)
+        begun = self.clock.now()
+        self.clock.advance(timedelta(days=30))
+        await self.store.put(Archive(until=begun))
+
+        assert (await self.store.prune(Retention(), limit=10)).number == 0
+
+        await self.store.put(Archive(until=begun + timedelta(days=1)))
+        assert (await self.store.prune(Retention(), limit=10)).number == 1

@@ -71,26 +71,35 @@ async def test_every_failed_attempt_is_reported_with_its_own_exception(app: App)
     assert [repr(error) for task, error in calls if task.type == in_thread.name] == ["KeyError('thread')"]
 
 
-async def test_an_exception_is_freed_with_its_task_without_the_garbage_collector(app: App) -> None:
+@pytest.mark.parametrize("where", ["on the loop", "in a thread"])
+async def test_an_exception_is_freed_with_its_task_without_the_garbage_collector(
+    app: App, where: str
+) -> None:
     """Its traceback holds what the handler had in hand, and workers seldom collect garbage."""
     kept: list[weakref.ref[Any]] = []
 
     class Picture:
         pass
 
-    @app.task(max_attempts=1)
-    async def failing() -> None:
+    def fail() -> None:
         picture = Picture()
         kept.append(weakref.ref(picture))
         raise ValueError
 
-    app.on_error(lambda task, error: None)
-    await failing.aenqueue()
+    async def on_the_loop() -> None:
+        fail()
+
+    handler: Any = on_the_loop if where == "on the loop" else fail
+    failing = app.task(name="failing", max_attempts=1)(handler)
+    calls: list[str] = []
+    app.on_error(lambda task, error: calls.append(task.id))
     gc.collect()
     gc.disable()
     try:
-        await drained(app)
-        assert kept[0]() is None
+        async with working(app):
+            await (await failing.aenqueue()).wait(timeout=5)
+            await eventually(lambda: calls)
+            await eventually(lambda: kept[0]() is None, within=2)
     finally:
         gc.enable()
 

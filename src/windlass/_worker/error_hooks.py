@@ -78,6 +78,7 @@ class ErrorHooks:
         while (call := self._waiting.get()) is not None:
             for hook in self._hooks:
                 call.context.run(_call, hook, call.task, call.error)
+            del call  # the traceback holds what the handler had in hand
 
 
 def _call(hook: ErrorHook, task: Task, error: BaseException) -> None:

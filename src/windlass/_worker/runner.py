@@ -148,9 +148,12 @@ class Runner:
                 if run.stop is Stop.FENCED:
                     raise
                 continue
-            if error is not None:
+            if error is None:
+                return result
+            try:
                 raise error
-            return result
+            finally:
+                del error, future  # its traceback has this frame: no cycle that only the collector ends
 
 
 def outcome_of_error(

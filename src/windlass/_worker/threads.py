@@ -56,6 +56,7 @@ class Threads:
             except BaseException as raised:  # noqa: BLE001 - the runner turns it into an outcome
                 result, error = None, raised
             self._outbox.append((work, result, error))
+            del work, result, error  # while this thread waits, they must not stay in memory
             self._notify()
 
     def _notify(self) -> None:

@@ -181,16 +181,13 @@ class ObservedStore(ForwardingStore):
                 del known[task_id]
 
     def _emit_enqueued(self, enqueued: Iterable[tuple[NewTask, Enqueued]], *, joined: bool = False) -> None:
-        receivers = _Receivers(self._receivers)
-        if not receivers[EventName.ENQUEUED] and not receivers[EventName.CANCELLED]:
-            return
+        created, cancelled = self._receivers(EventName.ENQUEUED), self._receivers(EventName.CANCELLED)
         for new, result in enqueued:
-            if result.created:
-                _emit(enqueued_event(new, joined=joined), receivers[EventName.ENQUEUED])
-                if result.cancelled is not None:
-                    error = Error(type="Cancelled", message=result.cancelled)
-                    cancelled = replace(event_of(EventName.CANCELLED, new), error=error, joined=joined)
-                    _emit(cancelled, receivers[EventName.CANCELLED])
+            if created and result.created:
+                _emit(enqueued_event(new, joined=joined), created)
+            if result.cancelled is not None:
+                error = Error(type="Cancelled", message=result.cancelled)
+                _emit(replace(event_of(EventName.CANCELLED, new), error=error, joined=joined), cancelled)
 
     def _emit_steps(
         self,

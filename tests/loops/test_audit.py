@@ -144,7 +144,7 @@ async def test_a_line_reads_as_what_was_done(app: App) -> None:
     await operator.schedules.resume("standing")
     await operator.alerts.remove("standing")
     await revoke(operator)
-    await operator.prune(Retention(completed=timedelta(hours=36), dead=None))
+    await operator.prune(Retention(completed=timedelta(hours=36), cancelled=timedelta(0), dead=None))
 
     said = [summary(line) for line in (await operator.audit()).items][::-1]
     assert said[:-2] == [
@@ -159,7 +159,7 @@ async def test_a_line_reads_as_what_was_done(app: App) -> None:
         "removed alert standing",
     ]
     assert said[-2].startswith("revoked key ")
-    assert said[-1] == "pruned tasks: completed 36h, cancelled 7d, dead for ever"
+    assert said[-1] == "pruned tasks: completed 36h, cancelled 0s, dead for ever"
 
 
 async def test_a_line_about_a_task_names_its_type_and_failure(app: App) -> None:

@@ -110,7 +110,9 @@ def _arrow(field: str, values: list[Any]) -> str:
 
 def _fields(record: dict[str, Any]) -> list[str]:
     return [
-        f"{field} {_text(field, value)}" for field, value in record.items() if value not in (False, "", {})
+        f"{field} {_text(field, value)}"
+        for field, value in record.items()
+        if value is not False and value not in ("", {})
     ]
 
 

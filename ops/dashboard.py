@@ -124,8 +124,9 @@ ROWS: list[tuple[str, list[dict[str, Any]]]] = [
                 unit="s",
             ),
             graph(
-                "Paused, and number of workers",
+                "Paused or closed, and number of workers",
                 (highest("windlass_queue_paused", "queue", _TASK), "{{queue}} paused"),
+                (highest("windlass_queue_closed", "queue", _TASK), "{{queue}} closed"),
                 (highest("windlass_queue_workers", "queue", _TASK), "{{queue}} workers"),
             ),
             graph(
@@ -192,6 +193,7 @@ ROWS: list[tuple[str, list[dict[str, Any]]]] = [
                 (f"sum(rate(windlass_leases_lost_total{{{_TASK}}}[$__rate_interval]))", "lost"),
                 (f"sum(rate(windlass_tasks_replayed_total{{{_TASK}}}[$__rate_interval]))", "replayed"),
                 (f"sum(rate(windlass_tasks_discarded_total{{{_TASK}}}[$__rate_interval]))", "discarded"),
+                (f"sum(rate(windlass_tasks_expired_total{{{_TASK}}}[$__rate_interval]))", "expired"),
                 unit="ops",
             ),
         ],

@@ -48,7 +48,9 @@ class _Line(msgspec.Struct):
 async def export(
     cli: Cli, where: Filter, file: Path | None, resume: bool, after: str | None, reveal: bool
 ) -> None:
-    """Write ended tasks with their attempts as JSON lines, oldest end first.
+    """Write ended tasks and their attempts as JSON lines.
+
+    The task that ended first comes first.
 
     An export that was interrupted continues with --output FILE --resume, or with --after and the cursor that
     is printed at the end, without loss or repetition. Tasks that ended less than 5 seconds ago are left for

@@ -41,7 +41,7 @@ async def show(cli: Cli) -> None:
 @audit_options
 @on_store
 async def stop(cli: Cli) -> None:
-    """Turn archiving off: ended tasks are pruned by their retention again, archived or not.
+    """Turn archiving off, so that pruning waits for it no longer.
 
     First restart workers and keepers without --archive: one that has it turns archiving on again.
     """

@@ -9,7 +9,7 @@ from .tasks import ReasonQuery
 archive = Operations("archive")
 
 
-@archive("GET", "/archive", Scope.READ)
+@archive("GET", "/archive", Scope.READ, statuses=(404,))
 async def get_archive(request: AnyRequest) -> ArchiveDocument:
     """Show how far history is archived. 404 if archiving is off."""
     found = await request.operator().archive()
@@ -18,7 +18,7 @@ async def get_archive(request: AnyRequest) -> ArchiveDocument:
     return archive_document(found)
 
 
-@archive("DELETE", "/archive", Scope.OPERATE, status=204)
+@archive("DELETE", "/archive", Scope.OPERATE, status=204, statuses=(404,))
 async def stop_archiving(request: ApiRequest[ReasonQuery, None]) -> None:
     """Turn archiving off: ended tasks are pruned by their retention again, archived or not."""
     await request.operator(request.query.why).stop_archiving()

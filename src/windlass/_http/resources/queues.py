@@ -49,7 +49,7 @@ async def get_queue(request: AnyRequest) -> QueueDocument:
     for one in await _documents(request):
         if one.queue == queue:
             return one
-    raise NotFound(f"there is no queue {queue[:200]!r}: it has no tasks, settings or workers")
+    raise NotFound(f"there is no queue {queue[:200]!r}: no task, setting, worker or task type names it")
 
 
 @queues("PATCH", "/queues/{queue}", Scope.OPERATE, bound=True)

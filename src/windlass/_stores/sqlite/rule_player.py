@@ -135,7 +135,8 @@ def _insert(tx: Transaction, tasks: Sequence[NewTask], waiting: Collection[TaskI
         if not rules.all_fifo and state is State.READY and not rules.is_fifo(new.queue):
             subject = Subject(new.queue, new.type, new.tenant, new.payload)
             lane_and_key = rules.lane_and_key(subject, new.priority)
-        rows.append(new_row(new, state, run_at, tx.at, rules.boost(new.queue, new.priority), lane_and_key))
+        boost = rules.boost(new.queue, new.priority) if new.priority else 0
+        rows.append(new_row(new, state, run_at, tx.at, boost, lane_and_key))
     tx.run_many("enqueue", rows)
 
 

@@ -238,8 +238,10 @@ class MemoryStore:
             waiting = [t for t in tables.tasks.values() if t.state is State.WAITING]
             needed = {p for t in waiting for p in (*t.after, *tables.joined.get(t.id, ()))}
             for task in sorted(tables.tasks.values(), key=lambda t: t.id):
+                if task.finished_at is None or pruned.total() == limit:
+                    continue
                 kept = rules.of(task.queue, task.type)
-                if pruned.total() == limit or not finished_before(task, kept, tables.archive, now):
+                if not finished_before(task, kept, tables.archive, now):
                     continue
                 if task.id in needed and task.state is not State.DEAD:
                     continue
@@ -275,11 +277,12 @@ class MemoryStore:
     async def apply(self, action: Action, where: Filter, limit: int) -> Applied:
         with self._locked() as (tables, now):
             done: list[TaskId] = []
-            for task in sorted(tables.tasks.values(), key=lambda t: t.id):
+            ids = tables.tasks if where.expires_before is None else tables.expiring
+            for task_id in sorted(ids):
                 if len(done) == limit:
                     break
                 # The cancellation of an earlier one may have changed or deleted it.
-                current = tables.tasks.get(task.id)
+                current = tables.tasks.get(task_id)
                 if current is not None and matches(current, where) and act(tables, action, current, now):
                     done.append(current.id)
             tables.wake(done)

@@ -49,6 +49,7 @@ class Tables:
         self.successors: dict[TaskId, list[TaskId]] = {}  # predecessor -> tasks that wait for it
         self.predecessors: dict[TaskId, set[TaskId]] = {}  # waiting task -> those it still waits for
         self.joined: dict[TaskId, list[TaskId]] = {}  # waiting task -> those enqueued `before` it
+        self.expiring: set[TaskId] = set()  # tasks with an expiry, which the keeper looks for every second
         self.sessions: dict[str, Session] = {}
         self.held: dict[str, dict[TaskId, int]] = {}  # session that holds any -> task -> claim number
         self.queues: dict[str, QueueSettings] = {}
@@ -84,6 +85,8 @@ class Tables:
     def keep(self, task: Task) -> None:
         """Store a task and update the indexes."""
         self.tasks[task.id] = task
+        if task.expires_at is not None:
+            self.expiring.add(task.id)
         if task.state is State.READY:
             self.ready.put(task, self.queues.get(task.queue), self.limits)
         elif task.state is State.SCHEDULED:
@@ -98,6 +101,7 @@ class Tables:
     def forget(self, task: Task) -> None:
         """Delete a task and everything about it, except an idempotency key that is kept for longer."""
         del self.tasks[task.id]
+        self.expiring.discard(task.id)
         self.attempts.pop(task.id, None)
         self.marks.pop(task.id, None)
         self.successors.pop(task.id, None)

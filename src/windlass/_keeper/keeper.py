@@ -85,6 +85,7 @@ class Keeper:
         self._changed = asyncio.Event()
         self._lead_for = min(LEAD_FOR, lease)
         self._due = dict.fromkeys((*_CHORES, "heartbeat"), 0.0)  # when to do each, by `monotonic`
+        self._due["unserved"] = monotonic() + _UNSERVED_EVERY  # workers of other queues may start with it
         self._last_clock: tuple[datetime, float] | None = None  # the store's time, and `monotonic` before it
         self._ticker = Ticker(store)
         self._alerts = AlertWatch(store, notifier or AlertNotifier(), self._on_sent)

@@ -258,3 +258,17 @@ def test_a_task_can_wait_for_one_of_the_same_transaction(tmp_path: Path) -> None
 
     assert [one.state() for one in (first, second, third)] == ["ready", "waiting", "waiting"]
     assert (second.task().root, second.task().tenant) == (first.id, "acme")
+
+
+async def test_a_duplicate_step_in_a_chain_of_a_group_cancels_the_last(
+    app: App, add: Adds, total: Sums
+) -> None:
+    standing = await add.using(unique=True, delay="1h").aenqueue(7)
+    doubled = chain(add.step(n=0), add.using(unique=True).step(n=7), add.step(n=RESULT))
+
+    head, last = await app.client.enqueue_group([doubled], total.step(numbers=RESULT))
+    await drained(app)
+
+    ended = await last.task()
+    assert (ended.state, ended.error and head.following[0] in ended.error.message) == (State.CANCELLED, True)
+    assert await standing.state() is State.SCHEDULED

@@ -9,7 +9,7 @@ import pytest
 from .conftest import Run
 
 BEFORE = (
-    ("queues", "pause", "shut", "--who", "before"),
+    ("queues", "pause", "shut", "--create", "--who", "before"),
     ("limits", "set", "old", "--running", "1", "--who", "before"),
     ("alerts", "add", "old", "--who", "before"),
     ("schedules", "add", "old", "t", "1h", "--who", "before"),
@@ -21,10 +21,11 @@ BEFORE = (
 @pytest.mark.parametrize(
     ("command", "action", "subject"),
     [
-        ("queues pause mail", "pause", "queue mail"),
+        ("queues pause mail --create", "pause", "queue mail"),
         ("queues resume shut", "resume", "queue shut"),
-        ("queues stripe mail 2", "set", "queue mail"),
-        ("queues set mail --ageing 5m", "set", "queue mail"),
+        ("queues remove shut", "remove", "queue shut"),
+        ("queues stripe mail 2 --create", "set", "queue mail"),
+        ("queues set mail --ageing 5m --create", "set", "queue mail"),
         ("limits set calls --running 2 --by tenant", "create", "limit calls"),
         ("limits change old --running 2", "set", "limit old"),
         ("limits remove old", "remove", "limit old"),
@@ -72,7 +73,7 @@ def test_a_key_that_was_revoked_is_logged_by_its_id_alone(run: Run) -> None:
 
 def test_who_defaults_to_the_user_and_host(run: Run) -> None:
     run("migrate")
-    run("queues", "pause", "mail", "sms")
+    run("queues", "pause", "mail", "sms", "--create")
     run("schedules", "add", "nightly", "t", "1h")
     task_id = run("schedules", "trigger", "nightly").out.strip()
     other = run("schedules", "trigger", "nightly", "--who", "ann").out.strip()
@@ -86,7 +87,7 @@ def test_who_defaults_to_the_user_and_host(run: Run) -> None:
 def test_the_table_says_what_was_done_in_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     task_id = run("enqueue", "t").out.strip()
     run("tasks", "cancel", task_id, "--who", "ann", "--why", "twice")
-    run("queues", "pause", "mail", "--who", "bob")
+    run("queues", "pause", "mail", "--create", "--who", "bob")
 
     monkeypatch.setenv("COLUMNS", "80")
     lines = run("audit").out.splitlines()

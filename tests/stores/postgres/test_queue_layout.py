@@ -383,7 +383,7 @@ def test_a_queue_is_striped_on_the_command_line(schemas15: Schemas) -> None:
         url = f"{address.dsn}?schema={address.schema}"
         run("migrate")
 
-        (striped,) = run("queues", "stripe", "mail", "8")
+        (striped,) = run("queues", "stripe", "mail", "8", "--create")
         (listed,) = run("queues", "list")
 
     for queue in (striped, listed):

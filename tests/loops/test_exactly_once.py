@@ -25,7 +25,7 @@ from tests.loops.workers import (
 )
 from tests.unit.samples import running
 from windlass import RESULT, App, Backoff, Context, NotFound, Refused, State, TaskFinished, UsageError, chain
-from windlass._model.lease import Lease
+from windlass._model.lease import CancelRequest, Lease
 from windlass._model.record import Session
 from windlass._stores.memory import MemoryStore
 from windlass._stores.sqlite import SQLiteStore
@@ -368,7 +368,7 @@ async def test_a_stop_during_the_block_undoes_it(app: App, orders: Orders, block
         handle = await kind.aenqueue()
         await eventually(entered.is_set)
         if why == "cancel":  # As a heartbeat would bring it, which waits for the block.
-            alice._slots.cancel(handle.id)
+            alice._slots.cancel(CancelRequest(task_id=handle.id))
         await eventually(lambda: _has_ended(handle))
 
     assert await handle.state() is (State.DEAD if why == "timeout" else State.CANCELLED)
@@ -414,7 +414,7 @@ async def test_a_handler_may_go_on_after_its_task_has_ended(
         await eventually(lambda: watch.calls["heartbeat"] >= before + 3)
         # What the answer to a heartbeat may still say that was sent before the commit.
         assert not alice._slots.lose(Lease(handle.id, 1))
-        alice._slots.cancel(handle.id)
+        alice._slots.cancel(CancelRequest(task_id=handle.id))
         go_on.set()
         await asyncio.wait_for(ended.wait(), 10)
 

@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from .queue import Level
 from .record import Worker
-from .step import Step
 from .task import Progress, Task, TaskId
+from .transition import TaskTransition
 
 DEFAULT_LEASE = timedelta(seconds=30)  # without a heartbeat, before a worker's tasks go to other workers
 DEFAULT_HEARTBEAT = timedelta(seconds=5)  # between two heartbeats of a worker
@@ -87,11 +87,11 @@ class HeartbeatReply(Struct, frozen=True, gc=False, kw_only=True):
     """The store's reply to a heartbeat.
 
     Not `alive`: the session has ended and other workers may run its tasks, so stop them all. `lost` are
-    leases that are no longer valid; `cancel` are held tasks that were asked to stop. `steps` are the
+    leases that are no longer valid; `cancel` are held tasks that were asked to stop. `transitions` are the
     transitions of tasks that were granted to the session but never arrived, and of their successors.
     """
 
     alive: bool
     lost: tuple[Lease, ...] = ()
     cancel: tuple[CancelRequest, ...] = ()
-    steps: tuple[Step, ...] = ()
+    transitions: tuple[TaskTransition, ...] = ()

@@ -8,8 +8,8 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from .lease import Claimed, Lease, ProgressReport
-from .step import Step
 from .task import Error, NewTask, Progress
+from .transition import TaskTransition
 
 
 class Complete(Struct, frozen=True, gc=False, kw_only=True, tag="complete"):
@@ -88,10 +88,10 @@ class Receipt(StrEnum):
 class Settled(Struct, frozen=True, gc=False, kw_only=True):
     """The result of a settle: a receipt for each settlement, and the tasks claimed in the same transaction.
 
-    `steps` are the transitions that no verdict names: tasks that were unblocked or cancelled because one that
-    they waited for ended, and postponed tasks that ended as cancelled because they had been asked to stop.
+    `transitions` are those that no verdict names: of tasks that were unblocked or cancelled because one that
+    they waited for ended, and of postponed tasks that ended as cancelled, having been asked to stop.
     """
 
     receipts: tuple[Receipt, ...] = ()
     claimed: tuple[Claimed, ...] = ()
-    steps: tuple[Step, ...] = ()
+    transitions: tuple[TaskTransition, ...] = ()

@@ -1,4 +1,4 @@
-"""Events: one for each step of a task, or for many tasks that took the same step; and their sinks."""
+"""Events: one for each transition of a task, or for many tasks that made the same one; and their sinks."""
 
 from enum import StrEnum
 from typing import Protocol
@@ -6,8 +6,8 @@ from typing import Protocol
 from msgspec import Struct
 
 from .._model.state import State
-from .._model.step import Step
 from .._model.task import Error, NewTask, Task, TaskId
+from .._model.transition import TaskTransition
 
 
 class EventName(StrEnum):
@@ -32,7 +32,7 @@ class EventName(StrEnum):
 
 
 class Event(Struct, frozen=True, gc=False, kw_only=True):
-    """One step of one task, or of `number` tasks. Never carries payload or result. Times are in seconds."""
+    """A transition of one task, or of `number` tasks. Never carries payload or result. Times are seconds."""
 
     name: EventName
     task_id: TaskId = ""  # "": it is about several tasks
@@ -76,7 +76,7 @@ class TimingSink(Sink, Protocol):
         """Record how many tasks were settled in one call."""
 
 
-# -- events of tasks and steps ----------------------------------------------------------------------
+# -- events of tasks and transitions -----------------------------------------------------------------
 
 
 def waited_seconds(task: Task) -> float | None:
@@ -116,18 +116,18 @@ def enqueued_event(new: NewTask, *, joined: bool) -> Event:
     )
 
 
-def step_event(name: EventName, step: Step, by: str | None, *, joined: bool) -> Event:
+def transition_event(name: EventName, transition: TaskTransition, by: str | None, *, joined: bool) -> Event:
     return Event(
         name=name,
-        task_id=step.task_id,
-        type=step.type,
-        queue=step.queue,
-        tenant=step.tenant,
-        attempt=step.attempt,
-        fence=step.fence,
-        worker=step.worker,
-        trace=step.trace,
-        error=step.error,
-        by=step.by or by,
+        task_id=transition.task_id,
+        type=transition.type,
+        queue=transition.queue,
+        tenant=transition.tenant,
+        attempt=transition.attempt,
+        fence=transition.fence,
+        worker=transition.worker,
+        trace=transition.trace,
+        error=transition.error,
+        by=transition.by or by,
         joined=joined,
     )

@@ -1,4 +1,4 @@
-"""ObservedStore: wraps a store, emits an event for every step of a task and times every verb."""
+"""ObservedStore: wraps a store, emits an event for every transition of a task and times every verb."""
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from itertools import islice
@@ -11,13 +11,22 @@ from .._model.filter import Action, By, Expire, Filter
 from .._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply
 from .._model.queue import Retention
 from .._model.state import Verb
-from .._model.step import Applied, Pruned, Step
 from .._model.task import EXPIRED, Enqueued, Error, NewTask, Task, TaskId
+from .._model.transition import Applied, Pruned, TaskTransition
 from .._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settled, Settlement
 from .._store.forward import ForwardingStore
 from .._store.protocol import Join, Promoted, Store, Transaction
 from ..errors import StoreError, WindlassError
-from .events import Event, EventName, Sink, TimingSink, enqueued_event, event_of, step_event, waited_seconds
+from .events import (
+    Event,
+    EventName,
+    Sink,
+    TimingSink,
+    enqueued_event,
+    event_of,
+    transition_event,
+    waited_seconds,
+)
 from .logs import LogSink
 from .observed_transaction import ObservedJoin, ObservedTransaction, Writes
 
@@ -54,7 +63,7 @@ class _Receivers(dict[EventName, list[Callable[[Event], None]]]):
 
 
 class ObservedStore(ForwardingStore):
-    """A store whose steps are observed by sinks. An event that no sink wants costs one check per batch."""
+    """A store whose verbs are observed by sinks. An event that no sink wants costs one check per batch."""
 
     def __init__(
         self, inner: Store, sinks: Sequence[Sink] | None = None, timers: Sequence[TimingSink] = ()
@@ -124,7 +133,7 @@ class ObservedStore(ForwardingStore):
 
     async def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:
         reply = await self._forward("heartbeat", self.inner.heartbeat, beat)
-        self._emit_steps(reply.steps)
+        self._emit_transitions(reply.transitions)
         return reply
 
     async def promote(self, limit: int) -> Promoted:
@@ -142,12 +151,12 @@ class ObservedStore(ForwardingStore):
                 name=EventName.PRUNED, queue=count.queue, state=count.state, number=count.number, by=who
             )
             _emit(event, self._receivers(EventName.PRUNED))
-        self._emit_steps(pruned.steps, by=who)
+        self._emit_transitions(pruned.transitions, by=who)
         return pruned
 
     async def apply(self, action: Action, where: Filter, limit: int) -> Applied:
         applied = await super().apply(action, where, limit)
-        self._emit_steps(applied.steps, by=None if isinstance(action, Expire) else action.by.who)
+        self._emit_transitions(applied.transitions, by=None if isinstance(action, Expire) else action.by.who)
         return applied
 
     # -- events --------------------------------------------------------------------------------------
@@ -189,28 +198,28 @@ class ObservedStore(ForwardingStore):
                 error = Error(type="Cancelled", message=result.cancelled)
                 _emit(replace(event_of(EventName.CANCELLED, new), error=error, joined=joined), cancelled)
 
-    def _emit_steps(
+    def _emit_transitions(
         self,
-        steps: Sequence[Step],
+        transitions: Sequence[TaskTransition],
         by: str | None = None,
         *,
         ran: Mapping[TaskId, float] = _NOTHING_RAN,
         joined: bool = False,
     ) -> None:
-        """Emit an event for each step; `ran` has the durations of tasks that were running before."""
+        """Emit an event for each transition; `ran` has the durations of tasks that were running before."""
         receivers = _Receivers(self._receivers)
-        for step in steps:
-            name = EventName.EXPIRED if _is_expiry(step) else _STEPS[step.verb]
+        for transition in transitions:
+            name = EventName.EXPIRED if _is_expiry(transition) else _STEPS[transition.verb]
             if receivers[name]:
-                event = step_event(name, step, by, joined=joined)
-                _emit(replace(event, duration=ran.get(step.task_id)) if ran else event, receivers[name])
+                event = transition_event(name, transition, by, joined=joined)
+                _emit(replace(event, duration=ran.get(transition.task_id)) if ran else event, receivers[name])
 
     def _emit_joined(self, writes: Writes) -> None:
         self._emit_enqueued(writes.enqueued, joined=True)
         receivers = _Receivers(self._receivers)
         for settlement, receipt in writes.settled:
             self._emit_settlement(settlement, receipt, receivers, joined=True)
-        self._emit_steps(writes.steps, joined=True)
+        self._emit_transitions(writes.transitions, joined=True)
 
     def _transaction_ended(self, writes: Writes, committed: bool) -> None:  # noqa: FBT001  a callback
         """Emit the events of a transaction; of one rolled back only those of lost leases."""
@@ -221,14 +230,16 @@ class ObservedStore(ForwardingStore):
             if committed or receipt is Receipt.LOST:
                 self._emit_settlement(settlement, receipt, receivers)
         if committed:
-            self._emit_steps(writes.steps)
+            self._emit_transitions(writes.transitions)
 
     def _emit_settled(self, batch: Sequence[Settlement], settled: Settled) -> None:
         receivers = _Receivers(self._receivers)
         quiet = not receivers[EventName.COMPLETED] and not receivers[EventName.ENQUEUED]
         applied, forget = Receipt.APPLIED, self._claimed_tasks.pop
         # What had been asked to stop was cancelled by whoever asked, even if it was postponed.
-        cancelled = {step.task_id for step in settled.steps if step.verb is Verb.CANCEL}
+        cancelled = {
+            transition.task_id for transition in settled.transitions if transition.verb is Verb.CANCEL
+        }
         ran: dict[TaskId, float] = {}
         for settlement, receipt in zip(batch, settled.receipts, strict=True):
             task_id = settlement.lease.task_id
@@ -240,7 +251,7 @@ class ObservedStore(ForwardingStore):
                     ran[task_id] = settlement.duration
             else:
                 self._emit_settlement(settlement, receipt, receivers)
-        self._emit_steps(settled.steps, ran=ran)
+        self._emit_transitions(settled.transitions, ran=ran)
 
     def _emit_settlement(
         self, settlement: Settlement, receipt: Receipt, receivers: _Receivers, *, joined: bool = False
@@ -274,8 +285,10 @@ class ObservedStore(ForwardingStore):
             take(event)
 
 
-def _is_expiry(step: Step) -> bool:
-    return step.verb is Verb.CANCEL and step.error is not None and step.error.type == EXPIRED
+def _is_expiry(transition: TaskTransition) -> bool:
+    return (
+        transition.verb is Verb.CANCEL and transition.error is not None and transition.error.type == EXPIRED
+    )
 
 
 def _emit(event: Event, receivers: Iterable[Callable[[Event], None]]) -> None:

@@ -7,8 +7,8 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from .._model.step import Step
 from .._model.task import Enqueued, NewTask
+from .._model.transition import TaskTransition
 from .._model.verdict import Receipt, Settled, Settlement
 from .._store.protocol import Join, Transaction
 
@@ -20,13 +20,13 @@ class Writes(Struct):
 
     enqueued: list[tuple[NewTask, Enqueued]] = []
     settled: list[tuple[Settlement, Receipt]] = []
-    steps: list[Step] = []
+    transitions: list[TaskTransition] = []
 
     def add(self, more: "Writes") -> None:
         """Add what was done later in the same transaction."""
         self.enqueued += more.enqueued
         self.settled += more.settled
-        self.steps += more.steps
+        self.transitions += more.transitions
 
 
 class ObservedTransaction(Struct):
@@ -86,7 +86,9 @@ class ObservedJoin(Struct):
         return _then(
             self._inner.settle(batch),
             lambda settled: self._written(
-                Writes(settled=[*zip(batch, settled.receipts, strict=True)], steps=[*settled.steps])
+                Writes(
+                    settled=[*zip(batch, settled.receipts, strict=True)], transitions=[*settled.transitions]
+                )
             ),
         )
 

@@ -21,8 +21,8 @@ from .._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from .._model.limit import Usage
 from .._model.queue import QueueSettings, Retention
 from .._model.record import KINDS, Audit, Record, Session
-from .._model.step import Applied, Pruned
 from .._model.task import Enqueued, NewTask, Task, TaskId
+from .._model.transition import Applied, Pruned
 from .._model.verdict import Settled, Settlement
 from ..errors import InvalidOption
 from .json_codec import Decoder, encode

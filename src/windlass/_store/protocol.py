@@ -30,8 +30,8 @@ from .._model.filter import MAX_PAGE, Action, By, Count, Dimension, Filter, Page
 from .._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from .._model.queue import Retention
 from .._model.record import Record
-from .._model.step import Applied, Pruned
 from .._model.task import Enqueued, NewTask, Task, TaskId
+from .._model.transition import Applied, Pruned
 from .._model.verdict import Settled, Settlement
 from ..errors import NotSupported
 

@@ -120,7 +120,7 @@ def test_drain_runs_ready_tasks_and_stops(run: Run, start: Start, enqueue: Calla
     assert worker.returncode == 0, err
     assert out == ""
     first = err.splitlines()[0]
-    for text in ("shop:app", "3 task types", "sqlite:///windlass.db"):
+    for text in ("shop:app", "4 task types", "sqlite:///windlass.db"):
         assert text in first
     assert "32 slots, queues mail" in err
     assert err.count("durable: ") == 1

@@ -42,7 +42,7 @@ from windlass._model.filter import CancelTasks, Discard, Replay
 from windlass._model.lease import Claimed
 from windlass._model.queue import QueueSettings
 from windlass._model.record import Audit, Session
-from windlass._model.step import Applied
+from windlass._model.transition import Applied
 from windlass._model.verdict import Receipt
 from windlass._stores.postgres import PostgresStore
 from windlass._stores.postgres.connection import hosts

@@ -24,7 +24,7 @@ from windlass._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lea
 from windlass._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING, Limit, Usage
 from windlass._model.options import DeclaredType
 from windlass._model.queue import MAX_WEIGHT, Fairness, Level, Ordering, QueueSettings, Window
-from windlass._model.record import Audit, Declaration, Record, Session
+from windlass._model.record import Archive, Audit, Declaration, Record, Session
 from windlass._model.schedule import Schedule, Tick
 from windlass._model.task import Enqueued, NewTask, Task
 from windlass._model.verdict import Settled, Settlement, Verdict
@@ -32,7 +32,20 @@ from windlass._model.verdict import Settled, Settlement, Verdict
 AT_THE_SEAM: list[Any] = [
     *(NewTask, Enqueued, Task, Claim, Claimed, Settlement, Settled, Heartbeat, HeartbeatReply, Lease),
     *(Filter, Page, Slice[Task], Slice[Session], Count, Attempt, Session, Audit, QueueSettings),
-    *(Verdict, Action, Limit, Usage, Schedule, Tick, Alert, AlertState, Declaration, ApiKey, DeclaredType),
+    *(
+        Verdict,
+        Action,
+        Limit,
+        Usage,
+        Schedule,
+        Tick,
+        Alert,
+        AlertState,
+        Declaration,
+        ApiKey,
+        DeclaredType,
+        Archive,
+    ),
 ]
 
 PLAIN: dict[Any, st.SearchStrategy[Any]] = {

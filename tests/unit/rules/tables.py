@@ -10,8 +10,8 @@ from tests.unit.samples import NOW, running
 from windlass._model.attempt import Attempt
 from windlass._model.record import Audit
 from windlass._model.state import ENDED, State, Verb, targets
-from windlass._model.step import Step
 from windlass._model.task import NewTask, Task, TaskId
+from windlass._model.transition import TaskTransition
 from windlass._stores.rules import questions
 from windlass._stores.rules.questions import Rule, play
 
@@ -26,7 +26,7 @@ class Tables:
 
     def __init__(self, *tasks: Task, hides_ended: bool = False) -> None:
         self.now: datetime = NOW
-        self.steps: list[Step] = []
+        self.transitions: list[TaskTransition] = []
         self.tasks: dict[TaskId, Task] = {task.id: task for task in tasks}
         self.dependencies: list[tuple[TaskId, TaskId]] = []
         self.keys: dict[tuple[str, str], questions.Key] = {}

@@ -9,8 +9,8 @@ from ..._model.filter import Action, CancelTasks, Discard, Expire, Filter, Repla
 from ..._model.queue import Retention
 from ..._model.record import Archive
 from ..._model.state import ENDED, PENDING, State, Verb
-from ..._model.step import step_of
 from ..._model.task import Task
+from ..._model.transition import transition_of
 from ..rules import cancellation
 from ..rules.audit import audited
 from ..rules.retention import archived
@@ -45,7 +45,7 @@ def _apply(tables: Tables, action: Action, task: Task, now: datetime) -> bool:
                 return False
             tables.abandon(task.id, now, cancellation.discarded(by))
             tables.forget(task)
-            tables.steps.append(step_of(Verb.DISCARD, task))
+            tables.transitions.append(transition_of(Verb.DISCARD, task))
             return True
         case _:
             assert_never(action)

@@ -19,8 +19,8 @@ from ..._model.limit import Limit, Usage
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import Audit, Record, Session, StoredRecord
 from ..._model.state import State, Verb
-from ..._model.step import Applied, Pruned, pruned_counts
 from ..._model.task import Enqueued, NewTask, Task, TaskId
+from ..._model.transition import Applied, Pruned, pruned_counts
 from ..._model.verdict import Settled, Settlement
 from ..._store.protocol import (
     Capability,
@@ -76,7 +76,7 @@ class MemoryStore:
     def _locked(self) -> Iterator[tuple[Tables, datetime]]:
         """Lock the tables; yield them and the current time."""
         with self._tables.lock:
-            self._tables.steps = []
+            self._tables.transitions = []
             yield self._tables, self.clock.now()
 
     # -- enqueue -------------------------------------------------------------------------------------
@@ -107,10 +107,10 @@ class MemoryStore:
             receipts = settle(tables, batch, now)
             if batch and tables.limits:
                 tables.wake_queue(None)  # Tasks that a limit held back may start now, in any queue.
-            steps = tuple(tables.steps)
+            transitions = tuple(tables.transitions)
             if claim is None or not self._is_alive(claim.session, now):
-                return Settled(receipts=receipts, steps=steps)
-            return Settled(receipts=receipts, claimed=tuple(self._grant(claim, now)), steps=steps)
+                return Settled(receipts=receipts, transitions=transitions)
+            return Settled(receipts=receipts, claimed=tuple(self._grant(claim, now)), transitions=transitions)
 
     def _grant(self, claim: Claim, now: datetime) -> list[Claimed]:
         claimed, wait = grant(self._tables, claim, self._rotation, now)
@@ -144,7 +144,7 @@ class MemoryStore:
                     for _, task in held
                     if task is not None and task.cancel_requested
                 ),
-                steps=tuple(tables.steps),
+                transitions=tuple(tables.transitions),
             )
 
     def transaction(self) -> NoReturn:
@@ -250,7 +250,7 @@ class MemoryStore:
                 pruned[task.queue, task.state] += 1
             for name in [n for n, key in tables.keys.items() if key.until is not None and key.until <= now]:
                 del tables.keys[name]
-            return Pruned(counts=pruned_counts(pruned), steps=tuple(tables.steps))
+            return Pruned(counts=pruned_counts(pruned), transitions=tuple(tables.transitions))
 
     # -- ask -----------------------------------------------------------------------------------------
 
@@ -286,7 +286,7 @@ class MemoryStore:
                 if current is not None and matches(current, where) and act(tables, action, current, now):
                     done.append(current.id)
             tables.wake(done)
-            return Applied(ids=tuple(done), steps=tuple(tables.steps))
+            return Applied(ids=tuple(done), transitions=tuple(tables.transitions))
 
     async def put(
         self, record: Record, by: By | None = None, expected: Record | UnsetType | None = UNSET

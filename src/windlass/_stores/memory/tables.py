@@ -15,8 +15,8 @@ from ..._model.options import DeclaredType
 from ..._model.queue import QueueSettings
 from ..._model.record import ARCHIVE_NAME, KINDS, Archive, Audit, Session, StoredRecord
 from ..._model.state import ENDED, REPLAYABLE, State, Verb, targets
-from ..._model.step import Step, step_of
 from ..._model.task import NewTask, Task, TaskId, expiry_of
+from ..._model.transition import TaskTransition, transition_of
 from ..._policy.order.limits import PermitUsage, changes_refill, key_range, tokens_at
 from ..._policy.order.rank import boost
 from ..._store.protocol import Wake
@@ -58,7 +58,7 @@ class Tables:
         self.leader: tuple[str, datetime] | None = None
         self.listeners: list[tuple[frozenset[str], Callable[[Wake], object]]] = []
         self.buckets: dict[str, Bucket] = {}  # permit's key -> starts left, and when that was so
-        self.steps: list[Step] = []  # transitions that the reply to the current verb is to report
+        self.transitions: list[TaskTransition] = []  # that the reply to the current verb is to report
         self.ready = Ready(self.tasks)
         # A heap with stale entries, which are skipped when they come up.
         self._scheduled: list[tuple[datetime, TaskId]] = []
@@ -79,7 +79,7 @@ class Tables:
     def step(self, task: Task, verb: Verb, state: State, **changes: object) -> Task:
         """Change the state of a task, and report it in the reply."""
         moved = self.move(task, verb, state, **changes)
-        self.steps.append(step_of(verb, moved))
+        self.transitions.append(transition_of(verb, moved))
         return moved
 
     def keep(self, task: Task) -> None:

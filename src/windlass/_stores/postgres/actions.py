@@ -11,8 +11,8 @@ from ..._model.limit import Limit
 from ..._model.queue import STRICT_MS, QueueSettings
 from ..._model.record import KINDS, Record, Session, StoredRecord
 from ..._model.state import State
-from ..._model.step import Applied
 from ..._model.task import TaskId
+from ..._model.transition import Applied
 from ..._policy.order.lanes import changes_lanes
 from ..._policy.order.rank import changes_ranks, head_start
 from ..._policy.order.windows import opening

@@ -6,8 +6,8 @@ from datetime import datetime
 import msgspec
 
 from ..._model.lease import CancelRequest, Claimed, Heartbeat, Lease
-from ..._model.step import Step
 from ..._model.task import TaskId
+from ..._model.transition import TaskTransition
 from ..rules import refusals
 from ..rules.questions import Rule
 from ..rules.sessions import release_unacknowledged_claims
@@ -35,10 +35,10 @@ def running(rows: Sequence[Row]) -> dict[Lease, CancelRequest | None]:
     }
 
 
-def release(env: Environment, beat: Heartbeat, ids: Sequence[TaskId]) -> Script[tuple[Step, ...]]:
+def release(env: Environment, beat: Heartbeat, ids: Sequence[TaskId]) -> Script[tuple[TaskTransition, ...]]:
     """Release claims that the worker cannot know of, as far as they are still unacknowledged."""
 
-    def rule(unit: UnitOfWork) -> Rule[tuple[Step, ...]]:
+    def rule(unit: UnitOfWork) -> Rule[tuple[TaskTransition, ...]]:
         claims = {task_id: unit.number(task_id) for task_id in ids if unit.get(task_id) is not None}
         return release_unacknowledged_claims(unit, beat, claims)
 

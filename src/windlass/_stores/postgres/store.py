@@ -17,8 +17,8 @@ from ..._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from ..._model.limit import Usage
 from ..._model.queue import STRICT_MS, QueueSettings, Retention
 from ..._model.record import KINDS, Record, Session, StoredRecord
-from ..._model.step import Applied, Pruned, Step
 from ..._model.task import Enqueued, NewTask, Task, TaskId
+from ..._model.transition import Applied, Pruned, TaskTransition
 from ..._model.verdict import Receipt, Settled, Settlement, last_reports
 from ..._store.protocol import Capability, Finding, Join, Migration, Promoted, Transaction, Wake
 from ..rules import refusals
@@ -124,7 +124,7 @@ class PostgresStore(Database):
         return Settled(
             receipts=tuple(Receipt.APPLIED if s.lease.task_id in done else next(receipts) for s in batch),
             claimed=settled.claimed,
-            steps=settled.steps,
+            transitions=settled.transitions,
         )
 
     async def _settle_and_claim(self, batch: Sequence[Settlement], claim: Claim | None) -> Grant:
@@ -164,16 +164,16 @@ class PostgresStore(Database):
         holding = [row for row in rows if row[0] is not None]
         claims = [(row[0], row[1], row[2]) for row in holding if row[2] is not None]
         unacknowledged = list(unacknowledged_claims(beat, claims))
-        steps: tuple[Step, ...] = ()
+        transitions: tuple[TaskTransition, ...] = ()
         if unacknowledged:
             if self.layout.is_stale:
                 await self.refresh_layout()
-            steps = await self.play(lambda: sessions.release(self.env, beat, unacknowledged))
-        reply = heartbeat_reply(beat, sessions.running(holding), steps)
+            transitions = await self.play(lambda: sessions.release(self.env, beat, unacknowledged))
+        reply = heartbeat_reply(beat, sessions.running(holding), transitions)
         if not reply.lost:
             return reply
         # Another session may hold one of them under the same fence; usually they are lost.
-        return heartbeat_reply(beat, sessions.running(await self.fetch(sessions.held(beat))), steps)
+        return heartbeat_reply(beat, sessions.running(await self.fetch(sessions.held(beat))), transitions)
 
     def transaction(self) -> Transaction:
         """Open a transaction on a connection that claims and settlements do not use."""

@@ -7,8 +7,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..._model.state import ENDED, State, Verb, targets
-from ..._model.step import Step
 from ..._model.task import Task, TaskId
+from ..._model.transition import TaskTransition
 from .notify import Wakes
 from .queue_layout import QueueLayout
 from .rows import HISTORY, Row, columns_of, error_columns, ids_of, read_task
@@ -22,7 +22,7 @@ class UnitOfWork:
 
     def __init__(self, now: datetime, layout: QueueLayout) -> None:
         self.now = now
-        self.steps: list[Step] = []
+        self.transitions: list[TaskTransition] = []
         self._layout = layout
         self._tasks: dict[TaskId, Task] = {}
         self._numbers: dict[TaskId, int] = {}  # of the claims that granted them

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from ..._model.filter import Action, CancelTasks, Discard, Expire, Filter, Replay
 from ..._model.state import ENDED, PENDING, REPLAYABLE, State, Verb
-from ..._model.step import Applied, step_of
 from ..._model.task import Task, TaskId
+from ..._model.transition import Applied, transition_of
 from . import cancellation, questions
 from .audit import audited
 from .questions import Changes, Rule
@@ -51,7 +51,7 @@ def apply(
         yield questions.DeleteDead(done)
     if done and not isinstance(action, Expire):
         yield questions.WriteAudit([audited(action, task, changes.now) for task in done])
-    return Applied(ids=tuple(task.id for task in done), steps=tuple(changes.steps))
+    return Applied(ids=tuple(task.id for task in done), transitions=tuple(changes.transitions))
 
 
 def _apply(changes: Changes, action: Action, task: Task, taken: set[str]) -> Rule[bool]:
@@ -71,7 +71,7 @@ def _apply(changes: Changes, action: Action, task: Task, taken: set[str]) -> Rul
             return (yield from _replay(changes, task, action, taken))
         case Discard(by=by):
             yield from abandon(changes, task.id, cancellation.discarded(by))
-            changes.steps.append(step_of(Verb.DISCARD, task))
+            changes.transitions.append(transition_of(Verb.DISCARD, task))
             return True
         case _:
             assert_never(action)
@@ -98,5 +98,5 @@ def _replay(changes: Changes, task: Task, action: Replay, taken: set[str]) -> Ru
         expires_at=None,
         **cancellation.asked_by(None),
     )
-    changes.steps.append(step_of(Verb.REPLAY, moved))
+    changes.transitions.append(transition_of(Verb.REPLAY, moved))
     return True

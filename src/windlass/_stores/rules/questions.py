@@ -14,8 +14,8 @@ from msgspec import Struct
 from ..._model.attempt import Attempt
 from ..._model.record import Audit
 from ..._model.state import State, Verb
-from ..._model.step import Step
 from ..._model.task import NewTask, Task, TaskId
+from ..._model.transition import TaskTransition
 
 T = TypeVar("T")
 Q = TypeVar("Q")
@@ -25,7 +25,7 @@ class Changes(Protocol):
     """The unit of work of one transaction. A store may write changes at once, or all of them at the end."""
 
     now: datetime
-    steps: list[Step]  # transitions that the reply to the verb is to report
+    transitions: list[TaskTransition]  # that the reply to the verb is to report
 
     def move(self, task: Task, verb: Verb, state: State, **changes: Any) -> Task:
         """Change the state of a task by a valid transition, and wake the listeners of its queue."""

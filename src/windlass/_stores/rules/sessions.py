@@ -4,15 +4,17 @@ from collections.abc import Iterable, Mapping
 
 from ..._model.lease import RESCUED, CancelRequest, Heartbeat, HeartbeatReply, Lease
 from ..._model.state import State, Verb
-from ..._model.step import Step, step_of
 from ..._model.task import Task, TaskId
+from ..._model.transition import TaskTransition, transition_of
 from . import cancellation, questions
 from .questions import Changes, Rule
 from .successors import abandon
 
 
 def heartbeat_reply(
-    beat: Heartbeat, running: Mapping[Lease, CancelRequest | None], steps: tuple[Step, ...] = ()
+    beat: Heartbeat,
+    running: Mapping[Lease, CancelRequest | None],
+    transitions: tuple[TaskTransition, ...] = (),
 ) -> HeartbeatReply:
     """Report the leases that were lost and the tasks to stop.
 
@@ -22,7 +24,7 @@ def heartbeat_reply(
         alive=True,
         lost=tuple(lease for lease in beat.held if lease not in running),
         cancel=tuple(request for lease in beat.held if (request := running.get(lease)) is not None),
-        steps=steps,
+        transitions=transitions,
     )
 
 
@@ -38,7 +40,7 @@ def unacknowledged_claims(beat: Heartbeat, claims: Iterable[tuple[TaskId, int, i
 
 def release_unacknowledged_claims(
     changes: Changes, beat: Heartbeat, claims: Mapping[TaskId, int]
-) -> Rule[tuple[Step, ...]]:
+) -> Rule[tuple[TaskTransition, ...]]:
     """Release tasks granted to this session in a reply that never arrived: task id to number of the claim.
 
     A claimed task never ran, so its attempt is not counted; a rescued one did run, and its attempt stays.
@@ -57,10 +59,10 @@ def release_unacknowledged_claims(
             why = cancellation.while_running(task)
             end = {"fence": fence, "session": None, "finished_at": changes.now, **why.fields}
             moved = changes.move(task, Verb.CANCEL, State.CANCELLED, **end)
-            changes.steps.append(step_of(Verb.CANCEL, moved))
+            changes.transitions.append(transition_of(Verb.CANCEL, moved))
             yield from abandon(changes, task_id, why)
         else:
             attempt = task.attempt if number == RESCUED else task.attempt - 1
             moved = changes.move(task, Verb.POSTPONE, State.READY, fence=fence, session=None, attempt=attempt)
-            changes.steps.append(step_of(Verb.POSTPONE, moved))
-    return tuple(changes.steps)
+            changes.transitions.append(transition_of(Verb.POSTPONE, moved))
+    return tuple(changes.transitions)

@@ -6,8 +6,8 @@ from typing import Any, assert_never
 
 from ..._model.attempt import Attempt, attempt_of, is_recorded
 from ..._model.state import State, Verb
-from ..._model.step import step_of
 from ..._model.task import Task, TaskId
+from ..._model.transition import transition_of
 from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settled, Settlement
 from . import questions
 from .admission import admit_successors
@@ -44,9 +44,9 @@ def settled(task: Task, settlement: Settlement, now: datetime) -> tuple[Verb, St
 
 
 def settle(changes: Changes, batch: Sequence[Settlement]) -> Rule[Settled]:
-    """Apply each verdict whose lease holds, then what follows from it; return receipts and steps."""
+    """Apply each verdict whose lease holds, then what follows from it; return receipts and transitions."""
     receipts = yield from _Settlements(changes).settle(batch)
-    return Settled(receipts=receipts, steps=tuple(changes.steps))
+    return Settled(receipts=receipts, transitions=tuple(changes.transitions))
 
 
 def follow_up(changes: Changes, completed: Sequence[TaskId], applied: Sequence[Settlement]) -> Rule[None]:
@@ -116,4 +116,4 @@ class _Settlements:
         if state is State.CANCELLED:
             self._cancelled.append(task)
             if task.cancel_requested:
-                self._changes.steps.append(step_of(verb, moved))
+                self._changes.transitions.append(transition_of(verb, moved))

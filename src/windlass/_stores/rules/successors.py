@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..._model.state import State, Verb
-from ..._model.step import step_of
 from ..._model.task import Task, TaskId
+from ..._model.transition import transition_of
 from . import questions
 from .cancellation import Cancellation
 from .questions import Changes, Rule
@@ -37,7 +37,7 @@ def unblock(changes: Changes, successors: Sequence[TaskId]) -> Rule[None]:
         if task is not None and task.state is State.WAITING:
             is_early = task.run_at > changes.now
             moved = changes.move(task, Verb.UNBLOCK, State.SCHEDULED if is_early else State.READY)
-            changes.steps.append(step_of(Verb.UNBLOCK, moved))
+            changes.transitions.append(transition_of(Verb.UNBLOCK, moved))
 
 
 def abandon(changes: Changes, predecessor: TaskId, why: Cancellation) -> Rule[None]:
@@ -71,4 +71,4 @@ def _cancel(changes: Changes, task: Task, why: Cancellation, **fields: Any) -> R
         yield questions.DropDependencies([task.id])
     end = {"finished_at": changes.now, **why.fields, **fields}
     moved = changes.move(task, Verb.CANCEL, State.CANCELLED, **end)
-    changes.steps.append(step_of(Verb.CANCEL, moved))
+    changes.transitions.append(transition_of(Verb.CANCEL, moved))

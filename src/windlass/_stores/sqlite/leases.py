@@ -97,9 +97,9 @@ def settle(
     """Apply the verdicts whose leases hold, then claim."""
     receipts = _settle_batch(tx, batch)
     if wish is None or rotation is None or (worker := _worker(tx, wish.session)) is None:
-        return Settled(receipts=receipts, steps=tuple(tx.steps))
+        return Settled(receipts=receipts, transitions=tuple(tx.transitions))
     claimed = tuple(_grant(tx, wish, worker, rotation))
-    return Settled(receipts=receipts, claimed=claimed, steps=tuple(tx.steps))
+    return Settled(receipts=receipts, claimed=claimed, transitions=tuple(tx.transitions))
 
 
 def _settle_batch(tx: Transaction, batch: Sequence[Settlement]) -> tuple[Receipt, ...]:
@@ -177,7 +177,7 @@ def heartbeat(tx: Transaction, beat: Heartbeat) -> HeartbeatReply:
         Lease(task_id, fence): CancelRequest(task_id, *asked) if cancel == 1 else None
         for task_id, fence, cancel, *asked in rows
     }
-    return heartbeat_reply(beat, running, tuple(tx.steps))
+    return heartbeat_reply(beat, running, tuple(tx.transitions))
 
 
 def _report(tx: Transaction, reports: Sequence[ProgressReport]) -> None:

@@ -10,8 +10,8 @@ from ..._model.attempt import MAX_RECORDED, Attempt
 from ..._model.filter import Action, Filter, Page
 from ..._model.record import Audit
 from ..._model.state import State
-from ..._model.step import Applied
 from ..._model.task import Enqueued, NewTask, TaskId
+from ..._model.transition import Applied
 from ..._policy.order.limits import Subject
 from ..rules import actions, questions
 from ..rules.admission import admit, check_due, is_plain

@@ -10,8 +10,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..._model.state import ENDED, State, Verb, targets
-from ..._model.step import Step
 from ..._model.task import Task, TaskId
+from ..._model.transition import TaskTransition
 from ..._policy.order.limits import Subject, split_key
 from .claim.queue_rules import NO_LANE, QueueRules, read_rules
 from .connection.open import has_wal_fix, is_wal, set_journal
@@ -69,7 +69,7 @@ class Transaction:
         self.now = now
         self.at = instant(now)  # in microseconds
         self.wakes = Wakes()
-        self.steps: list[Step] = []
+        self.transitions: list[TaskTransition] = []
         self._cursor = connection.cursor()
         self._cursor.row_factory = None  # A caller's own connection may have one.
         self._queue_rules: QueueRules | None = None

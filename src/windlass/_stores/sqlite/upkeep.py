@@ -12,7 +12,7 @@ from ..._model.options import DeclaredType
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import ARCHIVE_NAME, KINDS, Archive, Record, Session, StoredRecord
 from ..._model.state import ENDED
-from ..._model.step import Pruned, pruned_counts
+from ..._model.transition import Pruned, pruned_counts
 from ..._policy.order.limits import PermitUsage, Subject, split_key, tokens_at
 from ..._store.protocol import Promoted
 from ..records import check_expected
@@ -80,7 +80,7 @@ def prune(tx: Transaction, default: Retention, limit: int, by: By | None) -> Pru
         numbers[queue, state] += 1
         run(tx, abandon(tx, task_id, pruned()))
         delete(tx, task_id, tenant, idempotency_key)
-    return Pruned(counts=pruned_counts(numbers), steps=tuple(tx.steps))
+    return Pruned(counts=pruned_counts(numbers), transitions=tuple(tx.transitions))
 
 
 def prune_keys(tx: Transaction) -> bool:

@@ -11,8 +11,8 @@ from ..._clock import Clock
 from ..._model.filter import Slice
 from ..._model.lease import Claimed, HeartbeatReply
 from ..._model.record import Audit
-from ..._model.step import Applied, Pruned, Step
 from ..._model.task import Task
+from ..._model.transition import Applied, Pruned, TaskTransition
 from ..._model.verdict import Settled
 from ..._store.protocol import Store
 from ..._stores.memory import MemoryStore
@@ -89,12 +89,12 @@ def _plain(value: Any) -> Any:
         case Claimed(task=task):
             return Claimed(_plain(task))
         case Settled():
-            return replace(value, claimed=_plain(value.claimed), steps=_in_order(value.steps))
+            return replace(value, claimed=_plain(value.claimed), transitions=_in_order(value.transitions))
         case HeartbeatReply():
             lost, cancel = frozenset(value.lost), frozenset(value.cancel)
-            return (value.alive, lost, cancel, _in_order(value.steps))
+            return (value.alive, lost, cancel, _in_order(value.transitions))
         case Applied() | Pruned():
-            return replace(value, steps=_in_order(value.steps))
+            return replace(value, transitions=_in_order(value.transitions))
         case list() | tuple():
             return tuple(_plain(one) for one in value)
         case Slice(items=items):
@@ -105,6 +105,6 @@ def _plain(value: Any) -> Any:
             return value
 
 
-def _in_order(steps: Sequence[Step]) -> tuple[Any, ...]:
-    """Sort steps: stores may cancel the successors of a task in any order."""
-    return _plain(sorted(steps, key=lambda step: (step.task_id, step.verb)))  # type: ignore[no-any-return]
+def _in_order(transitions: Sequence[TaskTransition]) -> tuple[Any, ...]:
+    """Sort transitions: stores may cancel the successors of a task in any order."""
+    return _plain(sorted(transitions, key=lambda step: (step.task_id, step.verb)))  # type: ignore[no-any-return]

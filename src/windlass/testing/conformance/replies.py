@@ -8,7 +8,7 @@ from ..._model.filter import CancelTasks, Discard, Filter, Replay
 from ..._model.lease import Claimed
 from ..._model.queue import Retention
 from ..._model.state import State, Verb
-from ..._model.step import PrunedCount, Step
+from ..._model.transition import PrunedCount, TaskTransition
 from ..._store.protocol import Capability
 from .steps import (
     LEASE,
@@ -27,22 +27,22 @@ from .work.transactions import awaited
 AT_ONCE = Retention(completed=NO_DELAY, cancelled=NO_DELAY, dead=NO_DELAY)
 
 
-def moves(steps: Sequence[Step]) -> set[tuple[Verb, str]]:
+def moves(transitions: Sequence[TaskTransition]) -> set[tuple[Verb, str]]:
     """Which tasks made which transition."""
-    return {(step.verb, step.task_id) for step in steps}
+    return {(step.verb, step.task_id) for step in transitions}
 
 
 class TestReplies(StoreTest):
     async def test_a_settle_without_consequences_reports_no_steps(self, held: Claimed) -> None:
-        assert (await self.store.settle([complete(held)])).steps == ()
+        assert (await self.store.settle([complete(held)])).transitions == ()
 
     async def test_a_completion_reports_what_it_unblocks(self, held: Claimed) -> None:
         waiting = await self.enqueue_one(after=(held.task.id,), queue="next", tenant="acme")
 
         settled = await self.store.settle([complete(held)])
 
-        (step,) = settled.steps
-        assert moves(settled.steps) == {(Verb.UNBLOCK, waiting)}
+        (step,) = settled.transitions
+        assert moves(settled.transitions) == {(Verb.UNBLOCK, waiting)}
         assert (step.type, step.queue, step.tenant, step.error) == (
             (await self.load(waiting)).type,
             "next",
@@ -56,8 +56,8 @@ class TestReplies(StoreTest):
 
         settled = await self.store.settle([stop(held)])
 
-        assert moves(settled.steps) == {(Verb.CANCEL, second), (Verb.CANCEL, third)}
-        errors = {step.task_id: step.error for step in settled.steps}
+        assert moves(settled.transitions) == {(Verb.CANCEL, second), (Verb.CANCEL, third)}
+        errors = {step.task_id: step.error for step in settled.transitions}
         for task_id, error in errors.items():
             assert error == (await self.load(task_id)).error
             assert error is not None
@@ -69,7 +69,7 @@ class TestReplies(StoreTest):
 
         settled = await self.store.settle([release(held)])
 
-        assert moves(settled.steps) == {(Verb.CANCEL, held.task.id)}
+        assert moves(settled.transitions) == {(Verb.CANCEL, held.task.id)}
 
     async def test_an_enqueue_reports_a_task_that_is_cancelled_at_once(self, worker: ManualWorker) -> None:
         gone = await self.enqueue_and_settle(worker, stop)
@@ -91,7 +91,7 @@ class TestReplies(StoreTest):
         )
 
         assert set(applied.ids) == {first, held.task.id}
-        assert moves(applied.steps) == {(Verb.CANCEL, first), (Verb.CANCEL, second)}
+        assert moves(applied.transitions) == {(Verb.CANCEL, first), (Verb.CANCEL, second)}
 
     async def test_replay_and_discard_report_the_task(self, worker: ManualWorker) -> None:
         dead = await self.enqueue_and_settle(worker, bury, queue="mail", tenant="acme")
@@ -102,9 +102,9 @@ class TestReplies(StoreTest):
         await self.settle_now(bury(await worker.claim_one("mail")))
         discarded = await self.store.apply(Discard(by=OPERATOR), where, limit=10)
 
-        assert moves(replayed.steps) == {(Verb.REPLAY, dead.task.id)}
-        assert moves(discarded.steps) == {(Verb.DISCARD, dead.task.id), (Verb.CANCEL, waiting)}
-        (step,) = [step for step in discarded.steps if step.verb is Verb.DISCARD]
+        assert moves(replayed.transitions) == {(Verb.REPLAY, dead.task.id)}
+        assert moves(discarded.transitions) == {(Verb.DISCARD, dead.task.id), (Verb.CANCEL, waiting)}
+        (step,) = [step for step in discarded.transitions if step.verb is Verb.DISCARD]
         assert (step.type, step.queue, step.tenant) == (dead.task.type, "mail", "acme")
 
     async def test_a_prune_reports_numbers_and_the_successors_of_dead_tasks(
@@ -125,7 +125,7 @@ class TestReplies(StoreTest):
             PrunedCount(queue="mail", state=State.DEAD, number=1),
         }
         assert pruned.number == 4
-        assert moves(pruned.steps) == {(Verb.CANCEL, waiting)}
+        assert moves(pruned.transitions) == {(Verb.CANCEL, waiting)}
 
     async def test_a_heartbeat_reports_tasks_that_never_arrived(self, worker: ManualWorker) -> None:
         task_id = await self.enqueue_one()
@@ -136,7 +136,7 @@ class TestReplies(StoreTest):
 
         reply = await worker.beat(through=worker.claims)
 
-        assert moves(reply.steps) == {
+        assert moves(reply.transitions) == {
             (Verb.POSTPONE, task_id),
             (Verb.CANCEL, asked),
             (Verb.CANCEL, waiting),
@@ -150,4 +150,4 @@ class TestReplies(StoreTest):
         async with self.store.transaction() as connection:
             settled = await awaited(self.store.join(connection).settle([complete(held)]))
 
-        assert moves(settled.steps) == {(Verb.UNBLOCK, waiting)}
+        assert moves(settled.transitions) == {(Verb.UNBLOCK, waiting)}

@@ -17,8 +17,8 @@ from ...._model.options import DeclaredType
 from ...._model.queue import Retention
 from ...._model.record import ARCHIVE_NAME, KINDS, Archive
 from ...._model.state import ENDED, State
-from ...._model.step import Pruned, Step, pruned_counts
 from ...._model.task import TaskId
+from ...._model.transition import Pruned, TaskTransition, pruned_counts
 from ...rules.cancellation import pruned
 from ...rules.retention import RetentionRules, archived
 from ...rules.successors import abandon
@@ -62,7 +62,7 @@ class PrunedRows(Struct, frozen=True):
     """
 
     queues: Sequence[str] = ()
-    steps: Sequence[Step] = ()
+    transitions: Sequence[TaskTransition] = ()
     horizon: datetime | None = None
 
 
@@ -86,7 +86,7 @@ class Pruner:
         self._step_back(rules, now)
         archive = await _archive(database)
         numbers = await _drop_days(database, now, longest, archive)
-        steps: list[Step] = []
+        transitions: list[TaskTransition] = []
         for rule in rules:
             room = limit - numbers.total()
             if room > 0 and _goes_by_row(rule, longest):
@@ -96,11 +96,11 @@ class Pruner:
                 if done.horizon is not None:
                     self._horizons[rule] = done.horizon
                 numbers.update((queue, rule.state) for queue in done.queues)
-                steps += done.steps
+                transitions += done.transitions
         keys = Query("prune_keys", (database.env.clock, KEYS_AT_ONCE))
         while len(await database.fetch(keys)) == KEYS_AT_ONCE:
             continue
-        return Pruned(counts=pruned_counts(numbers), steps=tuple(steps))
+        return Pruned(counts=pruned_counts(numbers), transitions=tuple(transitions))
 
     def _step_back(self, rules: Sequence[KeepRule], now: datetime) -> None:
         """Forget other rules' horizons, and how far the last day was pruned, once an hour."""
@@ -198,22 +198,22 @@ def _prune_rows(
         yield from fetch("allow_scans")
         rows = yield from fetch("expired", *parameters)
     ids, queues = [row[0] for row in rows], [row[1] for row in rows]
-    steps: Sequence[Step] = ()
+    transitions: Sequence[TaskTransition] = ()
     if ids and rule.state is State.DEAD:
-        steps = yield from _prune_dead(env, ids, now)
+        transitions = yield from _prune_dead(env, ids, now)
     elif ids:
         yield from fetch("delete_ended", ids)
         yield from fetch("delete_attempts_and_keys", ids)
     if len(ids) == limit or (yield from value("any_awaited_before", horizon)):
-        return PrunedRows(queues, steps)
-    return PrunedRows(queues, steps, horizon)
+        return PrunedRows(queues, transitions)
+    return PrunedRows(queues, transitions, horizon)
 
 
-def _prune_dead(env: Environment, ids: Sequence[TaskId], now: datetime) -> Script[Sequence[Step]]:
+def _prune_dead(env: Environment, ids: Sequence[TaskId], now: datetime) -> Script[Sequence[TaskTransition]]:
     unit = UnitOfWork(now, env.layout)
     yield from unit.load(ids)
     for task_id in ids:
         yield from run(env, unit, abandon(unit, task_id, pruned()))
     yield from unit.flush()
     yield from delete_dead(ids)
-    return unit.steps
+    return unit.transitions

@@ -11,8 +11,8 @@ from ...._model.options import DeclaredType
 from ...._model.queue import QueueSettings, Retention
 from ...._model.record import ARCHIVE_NAME, Archive
 from ...._model.state import ENDED, State
-from ...._model.step import PrunedCount
 from ...._model.task import Enqueued, TaskId
+from ...._model.transition import PrunedCount
 from ..steps import ManualWorker, StoreTest, a_task, bury, complete, stop
 
 HOUR = timedelta(hours=1)

@@ -1,4 +1,4 @@
-"""Steps: transitions that a verb of a store made, as facts for events; and the replies that carry them."""
+"""Transitions that a verb of a store made, as facts for events; and the replies that carry them."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from .state import State, Verb
 from .task import Error, Task, TaskId
 
 
-class Step(Struct, frozen=True, gc=False, kw_only=True):
+class TaskTransition(Struct, frozen=True, gc=False, kw_only=True):
     """One transition of a task, and the task after it. Never carries payload or result."""
 
     verb: Verb
@@ -24,9 +24,9 @@ class Step(Struct, frozen=True, gc=False, kw_only=True):
     by: str | None = None  # who cancelled it
 
 
-def step_of(verb: Verb, task: Task) -> Step:
+def transition_of(verb: Verb, task: Task) -> TaskTransition:
     """Describe a transition by the task after it."""
-    return Step(
+    return TaskTransition(
         verb=verb,
         task_id=task.id,
         type=task.type,
@@ -45,14 +45,14 @@ class Applied(Struct, frozen=True, gc=False, kw_only=True):
     """The result of an operator's action: the tasks it was applied to, and every transition that it made.
 
     A running task that was requested to stop is in `ids`, but has made no step yet. Successors that were
-    cancelled along with a task are in `steps` only.
+    cancelled along with a task are in `transitions` only.
     """
 
     ids: tuple[TaskId, ...] = ()
-    steps: tuple[Step, ...] = ()
+    transitions: tuple[TaskTransition, ...] = ()
 
     def __add__(self, other: "Applied") -> "Applied":
-        return Applied(ids=self.ids + other.ids, steps=self.steps + other.steps)
+        return Applied(ids=self.ids + other.ids, transitions=self.transitions + other.transitions)
 
 
 class PrunedCount(Struct, frozen=True, gc=False, kw_only=True):
@@ -67,7 +67,7 @@ class Pruned(Struct, frozen=True, gc=False, kw_only=True):
     """The result of a prune: what was deleted, and the cancelled successors of dead tasks among it."""
 
     counts: tuple[PrunedCount, ...] = ()
-    steps: tuple[Step, ...] = ()
+    transitions: tuple[TaskTransition, ...] = ()
 
     @property
     def number(self) -> int:

@@ -138,6 +138,7 @@ async def test_a_line_reads_as_what_was_done(app: App) -> None:
     await operator.set_queue("mail", ageing="5m")
     await operator.set_queue("mail", ageing="10m", paused=False)
     await operator.set_queue("mail", retention=Retention(dead=None))
+    await operator.set_queue("mail", windows="mon-fri 22:00-06:00 Europe/Berlin")
     await operator.limits.change("standing", running=2)
     await operator.limits.set("calls", by="tenant", rate=0.5)
     await operator.schedules.pause("standing")
@@ -152,6 +153,7 @@ async def test_a_line_reads_as_what_was_done(app: App) -> None:
         "set ageing of queue mail: none → 5m",
         "set queue mail: paused yes → no, ageing 5m → 10m",
         "set retention of queue mail: none → {completed 7d, cancelled 7d, dead for ever}",
+        "set windows of queue mail: always → mon-fri 22:00-06:00 Europe/Berlin",
         "set running of limit standing: 1 → 2",
         "created limit calls: by tenant, rate 0.5",
         "paused schedule standing",

@@ -5,7 +5,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from .._model.queue import Window
 from .._model.record import Audit
+from .._policy.order.window_options import format_window
 from .fields import Id, Instant, build_document
 
 
@@ -128,8 +130,10 @@ def _text(field: str, value: Any) -> str:
             return f"{value:g}"
         case dict():
             return "{" + ", ".join(_fields(value)) + "}"
+        case list() if field == "windows":
+            return ", ".join(format_window(msgspec.convert(one, Window)) for one in value) or "always"
         case list():
-            return "+".join(map(str, value))
+            return "+".join(map(str, value)) or "none"
         case _:
             return str(value) or "none"
 

@@ -12,6 +12,7 @@ from tests.loops.workers import eventually
 from tests.servers.api import ApiServer
 from windlass import App, State
 from windlass._client.keys import Keys
+from windlass._ids import new_id
 from windlass._stores.memory import MemoryStore
 
 WORKER = {"name": "far", "lease": 30}
@@ -126,6 +127,8 @@ async def test_notes_that_are_no_small_object_are_refused(far: Far, notes: objec
 
     assert answer.status_code == 422
     assert (await far.task(task)).state is State.RUNNING
+    unknown = {**ended, "id": new_id()}
+    assert (await far.ask("settle", tasks=[unknown])).status_code == 422
 
 
 async def test_a_result_that_cannot_be_kept_buries_its_task_alone(far: Far) -> None:

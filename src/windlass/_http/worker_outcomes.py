@@ -4,11 +4,11 @@ The policy is the same as for workers in Python.
 """
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from .._documents.fields import Id, Seconds
 from .._documents.tasks import ErrorDocument, ProgressDocument
@@ -61,14 +61,14 @@ _UNSPECIFIED = ErrorDocument(type="Failed", message="the worker reported no erro
 
 async def settle_outcomes(request: AnyRequest, ended: Sequence[OutcomeInput]) -> Sequence[Receipt]:
     """Settle each task by its lease; return a receipt for each, LOST for tasks that are not the caller's."""
+    notes = [{} if one.notes is UNSET else parse_notes(bytes(one.notes)) for one in ended]
     tasks = await own_tasks(request, (one.id for one in ended))
-    known = [one for one in ended if one.id in tasks]
+    known = [(one, facts) for one, facts in zip(ended, notes, strict=True) if one.id in tasks]
     await request.service.app.client.refresh_types()
-    secrets = [await _result_secrets(request, tasks[one.id], one) for one in known]
-    batch = [
-        settlement(request.service.app, tasks[one.id], one, values)
-        for one, values in zip(known, secrets, strict=True)
-    ]
+    batch = []
+    for one, facts in known:
+        secrets = await _result_secrets(request, tasks[one.id], one)
+        batch.append(settlement(request.service.app, tasks[one.id], one, facts, secrets))
     receipts = iter((await request.service.store.settle(batch)).receipts if batch else ())
     return [next(receipts) if one.id in tasks else Receipt.LOST for one in ended]
 
@@ -92,7 +92,13 @@ async def _result_secrets(request: AnyRequest, task: Task, ended: OutcomeInput) 
         return ()
 
 
-def settlement(app: App, task: Task, ended: OutcomeInput, secrets: tuple[str, ...] = ()) -> Settlement:
+def settlement(
+    app: App,
+    task: Task,
+    ended: OutcomeInput,
+    notes: Mapping[str, Any] | None = None,
+    secrets: tuple[str, ...] = (),
+) -> Settlement:
     """Decide the verdict on a task, for the lease that it ends. `secrets`: further values to mask."""
     outcome = _outcome(task, ended, secrets)
     return Settlement(
@@ -101,13 +107,13 @@ def settlement(app: App, task: Task, ended: OutcomeInput, secrets: tuple[str, ..
         outcome=outcomes.name_of(outcome),
         duration=ended.duration,
         progress=None if ended.progress is UNSET else bounded_progress(ended.progress),
-        notes=None if ended.notes is UNSET else _notes(task, ended.notes, secrets),
+        notes=_without_secrets(task, notes, secrets) if notes else None,
     )
 
 
-def _notes(task: Task, notes: Raw, secrets: tuple[str, ...]) -> bytes | None:
+def _without_secrets(task: Task, notes: Mapping[str, Any], secrets: tuple[str, ...]) -> bytes | None:
     values = longest_first(secret_values(decode(task.payload), task.secret), secrets)
-    return encode_notes(parse_notes(bytes(notes)), task.secret, values)
+    return encode_notes(notes, task.secret, values)
 
 
 def bounded_progress(given: ProgressDocument) -> Progress:

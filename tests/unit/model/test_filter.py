@@ -2,7 +2,9 @@
 
 import pytest
 
-from windlass._model.filter import Page, page_of
+from tests.unit.samples import NOW
+from windlass._model.filter import Filter, Page, page_of
+from windlass._model.state import State
 
 
 @pytest.mark.parametrize("newest_first", [False, True])
@@ -21,3 +23,11 @@ def test_pages_follow_their_cursor_to_the_last_row(*, newest_first: bool) -> Non
 
 def test_no_rows_are_one_empty_page() -> None:
     assert page_of([], Page(), str).items == ()
+
+
+def test_only_pending_tasks_are_found_by_their_expiry() -> None:
+    assert Filter(expires_before=NOW, states=(State.READY, State.WAITING)).is_expiring
+    assert not Filter(expires_before=NOW, states=(State.READY, State.DEAD)).is_expiring
+    assert not Filter(expires_before=NOW, states=()).is_expiring
+    assert not Filter(expires_before=NOW).is_expiring
+    assert not Filter(states=(State.READY,)).is_expiring

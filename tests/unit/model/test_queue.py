@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from windlass._model.queue import MAX_WEIGHT, Fairness, Level, Ordering, QueueSettings, level_of
+from windlass._model.queue import MAX_WEIGHT, Fairness, Level, Ordering, QueueSettings, Window, level_of
 from windlass.errors import InvalidOption
 
 HIGH, MEDIUM, LOW = Level
@@ -75,3 +75,18 @@ def test_weights_up_to_the_bound_are_kept() -> None:
     weights = {"": 1, "acme": MAX_WEIGHT}
 
     assert QueueSettings(name="mail", fairness=Fairness.ROUND_ROBIN, weights=weights).weights == weights
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"opens": -1, "closes": 60},
+        {"opens": 60, "closes": 1441},
+        {"opens": 60, "closes": 60},
+        {"opens": 60, "closes": 120, "days": ()},
+        {"opens": 60, "closes": 120, "days": (7,)},
+    ],
+)
+def test_a_window_that_never_opens_is_refused(wrong: Any) -> None:
+    with pytest.raises(InvalidOption, match="window"):
+        Window(**wrong)

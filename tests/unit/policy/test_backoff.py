@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass._policy.backoff import ADDITIVE, EXPONENTIAL, PATIENT, QUICK, Backoff
+from windlass._policy.backoff import ADDITIVE, EXPONENTIAL, PATIENT, QUICK, Backoff, checked_attempts
 from windlass.errors import InvalidOption
 
 MIDDLE = 0.5
@@ -119,3 +119,11 @@ def test_a_parameter_out_of_bounds_is_refused_by_name(wrong: dict[str, Any]) -> 
 def test_the_edges_are_allowed() -> None:
     assert Backoff(base=0, factor=1, cap=0, jitter=0, spread=0, max_attempts=1)(1, 0) == timedelta(0)
     assert Backoff(factor=1000, jitter=1, max_attempts=10_000)(1, 0) == timedelta(0)
+
+
+def test_the_number_of_attempts_is_given_or_the_backoffs() -> None:
+    assert checked_attempts(3, QUICK) == 3
+    assert checked_attempts(None, QUICK) == 6
+    assert checked_attempts(None, lambda _attempt, _draw: timedelta(0)) == 8
+    with pytest.raises(InvalidOption, match="max_attempts"):
+        checked_attempts(0, QUICK)

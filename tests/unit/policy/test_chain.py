@@ -16,6 +16,8 @@ from windlass._policy.input.chain import (
     MAX_STEPS_BYTES,
     Step,
     all_ids,
+    awaited_by,
+    awaited_ends,
     chain,
     decode_steps,
     encode_new_steps,
@@ -233,3 +235,11 @@ def test_too_deep_a_chain_is_refused_before_it_is_walked() -> None:
 
     with pytest.raises(InvalidOption, match="tasks long"):
         with_fresh_ids(deep, lambda: "x")
+
+
+def test_a_task_that_waits_for_a_chain_waits_for_its_ends() -> None:
+    following = awaited_by((step("b", step("c"), step("d")),), "then")
+    task = running(next=encode_steps(following))
+
+    assert awaited_ends(task, "then") == ("c", "d")
+    assert awaited_ends(task, "another") == (task.id,)

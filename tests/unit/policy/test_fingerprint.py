@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from windlass._policy.input.fingerprint import (
     check_fields,
     checked_unique,
+    declared_unique,
     fingerprint,
     fingerprint_like,
     is_fingerprint,
@@ -122,3 +123,9 @@ def test_an_unknown_field_is_refused_with_the_one_that_was_probably_meant() -> N
     check_fields(checked_unique(("user_id",)), {"user_id"}, "the payload")
     with pytest.raises(InvalidOption, match=r"'user_ids', which the payload does not have.*user_id"):
         check_fields(("user_ids",), {"user_id", "kind"}, "the payload")
+
+
+def test_a_type_declares_that_its_tasks_are_unique_by_fields_and_for_a_period() -> None:
+    assert declared_unique(unique=False, unique_for=None) == (False, None)
+    assert declared_unique(unique=["a"], unique_for="1h") == (("a",), timedelta(hours=1))
+    assert declared_unique(unique=False, unique_for="1h") == (True, timedelta(hours=1))

@@ -7,7 +7,7 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from tests.unit.samples import HOUR, NOW
+from tests.unit.samples import HOUR, NOW, running
 from windlass._model.options import Defaults, Options
 from windlass._model.task import NewTask, Predecessor
 from windlass._policy.input import keys
@@ -19,11 +19,13 @@ from windlass._policy.input.new_task import (
     check_first_options,
     check_options,
     checked_after,
+    checked_expiry,
     checked_steps,
     group,
     later_step,
     new_step,
     new_task,
+    predecessor_of,
 )
 from windlass.errors import InvalidOption
 
@@ -260,3 +262,29 @@ def test_a_result_needs_a_predecessor() -> None:
 def test_what_to_wait_for_is_a_list_of_a_certain_length(wrong: Any) -> None:
     with pytest.raises(InvalidOption, match=r"after must be a list|at most 1,000 others"):
         checked_after(wrong)
+
+
+def test_a_later_step_expires_after_a_duration_only() -> None:
+    step = Step(id="a", type="t", payload=Raw(b"{}"))
+
+    with pytest.raises(InvalidOption, match="must be a duration"):
+        later_step(step, {"expires": NOW}, None)
+
+
+def test_a_task_takes_over_root_tenant_and_secrets_of_its_predecessor() -> None:
+    task = running(tenant="acme", secret=("iban",))
+
+    assert predecessor_of(task) == Predecessor(task.id, task.root, "acme", ("iban",))
+
+
+@pytest.mark.parametrize("wrong", ["id", 7, ["id"] * 1_001], ids=["text", "number", "too many"])
+def test_after_is_a_bounded_list(wrong: object) -> None:
+    assert checked_after(["id"]) == ["id"]
+    with pytest.raises(InvalidOption, match=r"after|wait for"):
+        checked_after(wrong)
+
+
+def test_a_task_cannot_expire_at_once() -> None:
+    assert checked_expiry(None) is None
+    with pytest.raises(InvalidOption, match="greater than 0"):
+        checked_expiry(0)

@@ -91,3 +91,8 @@ def test_stripes_are_set_and_taken_away() -> None:
 def test_what_makes_no_sense_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidOption, match=message):
         change(PLAIN, **changes)
+
+
+def test_ageing_beyond_a_year_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="at most 366 days"):
+        changed_queue(QueueSettings(name="mail"), {"ageing": timedelta(days=367)})

@@ -199,3 +199,12 @@ def test_the_zone_is_part_of_a_cron_rule() -> None:
     assert not same_rule(made("1h"), made("2h"))
     assert not same_rule(made("0 3 * * *"), made("0 3 * * *", zone="Europe/Berlin"))
     assert same_rule(made("0 3 * * *"), made("0  3 * * *"))
+
+
+def test_a_trigger_with_a_key_names_the_schedule_and_the_key() -> None:
+    schedule = Schedule(name="s", type="t")
+    first, again = (triggered_task(schedule, lambda: "id", "ann", key="k") for _ in range(2))
+
+    assert first.idempotency_key == again.idempotency_key
+    assert triggered_task(schedule, lambda: "id", key="other").idempotency_key != first.idempotency_key
+    assert triggered_task(schedule, lambda: "id").idempotency_key is None

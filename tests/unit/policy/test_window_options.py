@@ -54,3 +54,12 @@ def test_anything_else_is_refused(value: Any, message: str) -> None:
 def test_a_queue_has_so_many_windows() -> None:
     with pytest.raises(InvalidOption, match="at most 50 windows"):
         QueueSettings(name="q", windows=parse_windows("1:00-2:00") * (MAX_WINDOWS + 1))
+
+
+def test_windows_are_none_one_or_several() -> None:
+    night = parse_window("mon-fri 22:00-06:00 Europe/Berlin")
+
+    assert parse_windows(None) == ()
+    assert parse_windows(night) == parse_windows([night]) == (night,)
+    with pytest.raises(InvalidOption, match="windows must be texts"):
+        parse_windows(7)

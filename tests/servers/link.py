@@ -131,6 +131,7 @@ class Half(asyncio.Protocol):
     def __init__(self, receive: Callable[[bytes], None], end: Callable[[], None]) -> None:
         self.transport: asyncio.Transport | None = None
         self.peer: Half | None = None
+        self._is_cut = False  # perhaps before there was a transport
         self._receive = receive
         self._end = end
         self._held_by = {"alone"}
@@ -138,6 +139,8 @@ class Half(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        if self._is_cut:
+            self.reset()
         self._mind_holds()
 
     def data_received(self, data: bytes) -> None:
@@ -176,10 +179,12 @@ class Half(asyncio.Protocol):
             self.transport.write(data)
 
     def close(self) -> None:
+        self._is_cut = True
         if self.transport is not None:
             self.transport.close()
 
     def reset(self) -> None:
+        self._is_cut = True
         if self.transport is None:
             return
         if not self.transport.is_closing():

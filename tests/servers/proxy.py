@@ -129,6 +129,8 @@ class Proxy:
         """Refuse, cut, and be gone."""
         self.refuse()
         self.cut()
+        asyncio.run_coroutine_threadsafe(self._settle(), self._loop).result(CALL_SECONDS)
+        self.cut()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CALL_SECONDS)
         self._loop.close()
@@ -157,6 +159,12 @@ class Proxy:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+
+    async def _settle(self) -> None:
+        """Wait for clients that are just being accepted: their sockets have no link yet that could be cut."""
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        if others:
+            await asyncio.wait(others, timeout=1.0)
 
     def _new_link(self) -> Half:
         parts = urlsplit(self.target)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -14,6 +15,7 @@ import pytest
 from asyncpg import Connection
 
 from tests.examples import sample
+from tests.servers.link import Faults, Link
 from tests.servers.messages import COMMAND_COMPLETE, READY, Messages
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import QUICK, Postgres, installed, newest, oldest
@@ -285,6 +287,16 @@ async def test_a_cut_ends_all_connections_but_lets_new_ones_in(proxy: Proxy) -> 
             await connection.fetchval("SELECT 1")
     assert proxy.cuts == {"cut": 5}
     assert answer(proxy.url) == 1
+
+
+async def test_a_client_that_is_cut_while_it_is_being_accepted_is_reset() -> None:
+    link = Link(Faults(), set(), ("127.0.0.1", 1))
+    link.cut("cut")
+    ours, theirs = socket.socketpair()
+    with theirs:
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: link.client, ours)
+        theirs.settimeout(5)
+        assert await asyncio.to_thread(theirs.recv, 1) == b""
 
 
 async def test_a_proxy_that_refuses_keeps_existing_connections(proxy: Proxy) -> None:

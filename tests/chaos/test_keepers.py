@@ -9,7 +9,7 @@ import secrets
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -21,7 +21,6 @@ from tests.chaos.test_mutants import mutate
 from tests.system.census import Census, judged, look, taken, was_lost
 from tests.system.checker import Violation
 from tests.system.fleet import BYSTANDER, Fleet, Member, Schedule, wait_until
-from tests.system.outages import ServerFleet
 from tests.system.programs import PROGRAMS, program
 from windlass._model.attempt import Attempt
 
@@ -31,15 +30,9 @@ EACH = {"brief": 2, "lasting": 2, "custom": 2, BYSTANDER: 2}
 pytestmark = pytest.mark.chaos
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fleet]:
-    if request.param == "postgres":
-        with ServerFleet.on_server(tmp_path) as fleet:
-            yield fleet
-        return
-    on_file = Fleet(tmp_path)
-    yield on_file
-    on_file.close()
+@pytest.fixture
+def fleet(fleet_on_each: Fleet) -> Fleet:
+    return fleet_on_each
 
 
 def test_each_program_is_kept_by_its_own_rules(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,8 +5,7 @@ WINDLASS_LIMITS_SECONDS says how long; WINDLASS_SEED makes the same plan again.
 
 import os
 import secrets
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -36,15 +35,9 @@ TASKS_A_SECOND = 6.0  # for each that may run, at least: so that there is work u
 pytestmark = pytest.mark.chaos
 
 
-@pytest.fixture(params=STORES)
-def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fleet]:
-    if request.param == "postgres":
-        with ServerFleet.on_server(tmp_path) as fleet:
-            yield fleet
-        return
-    on_file = Fleet(tmp_path)
-    yield on_file
-    on_file.close()
+@pytest.fixture
+def fleet(fleet_on_each: Fleet) -> Fleet:
+    return fleet_on_each
 
 
 def test_caps_hold_in_a_storm(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:

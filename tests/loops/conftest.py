@@ -1,9 +1,38 @@
-"""Shorten the retry delays of workers and keepers, so that the tests are quick."""
+"""Shorten the delays of workers and keepers, so that the tests are quick; an app with a manual clock."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
 
+from windlass import App
 from windlass._keeper import keeper
+from windlass._store.protocol import Store
+from windlass._stores.memory import MemoryStore
+from windlass._stores.sqlite import SQLiteStore
 from windlass._worker import run, slots, worker
+from windlass.testing.clock import ManualClock
+
+STORES: dict[str, Callable[[Path, ManualClock], Store]] = {
+    "memory": lambda _, clock: MemoryStore(clock=clock),
+    "sqlite": lambda folder, clock: SQLiteStore(folder / "windlass.db", clock=clock),
+}
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture(params=STORES)
+async def clocked_app(
+    request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path
+) -> AsyncIterator[App]:
+    """An open app on a store that has this clock."""
+    app = App(STORES[request.param](tmp_path, clock))
+    await app.open()
+    yield app
+    await app.close()
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,6 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,30 +19,15 @@ from windlass._keeper.schedules import Ticker
 from windlass._model.filter import Page
 from windlass._model.schedule import Overlap, Schedule, Tick
 from windlass._policy.schedule import former_tick_key, tick_task
-from windlass._store.protocol import Store
-from windlass._stores.memory import MemoryStore
-from windlass._stores.sqlite import SQLiteStore
 from windlass.testing.clock import START, ManualClock
 from windlass.testing.faults import Fault, FaultyStore, scripted
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-STORES: dict[str, Callable[[Path, ManualClock], Store]] = {
-    "memory": lambda _, clock: MemoryStore(clock=clock),
-    "sqlite": lambda folder, clock: SQLiteStore(folder / "windlass.db", clock=clock),
-}
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture(params=STORES)
-async def app(request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path) -> AsyncIterator[App]:
-    app = App(STORES[request.param](tmp_path, clock))
-    await app.open()
-    yield app
-    await app.close()
+def app(clocked_app: App) -> App:
+    return clocked_app
 
 
 @pytest.fixture(autouse=True)

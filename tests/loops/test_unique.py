@@ -1,38 +1,21 @@
 """Unique tasks as programs declare and enqueue them: edited replays, chains, groups, fields and periods."""
 
-from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.loops.workers import drained, tasks
 from windlass import RESULT, App, By, DuplicateTask, Fatal, InvalidOption, Refused, Retention, State, chain
-from windlass._store.protocol import Store
-from windlass._stores.memory import MemoryStore
-from windlass._stores.sqlite import SQLiteStore
 from windlass.testing.clock import ManualClock
 
 BY = By(who="ada", why="a test")
 HOUR = timedelta(hours=1)
-STORES: dict[str, Callable[[Path, ManualClock], Store]] = {
-    "memory": lambda _, clock: MemoryStore(clock=clock),
-    "sqlite": lambda folder, clock: SQLiteStore(folder / "windlass.db", clock=clock),
-}
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture(params=STORES)
-async def app(request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path) -> AsyncIterator[App]:
-    app = App(STORES[request.param](tmp_path, clock))
-    await app.open()
-    yield app
-    await app.close()
+def app(clocked_app: App) -> App:
+    return clocked_app
 
 
 # -- edited replays --------------------------------------------------------------------------------------

@@ -319,7 +319,7 @@ class Operator:
         """
         await self._store.open()
         if not await self._store.remove(Archive, ARCHIVE_NAME, self._by):
-            raise NotFound("archiving is off")
+            raise NotFound("archiving is already off")
 
     # -- maintain ---------------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ def transition_of(verb: Verb, task: Task) -> TaskTransition:
 class Applied(Struct, frozen=True, gc=False, kw_only=True):
     """The result of an operator's action: the tasks it was applied to, and every transition that it made.
 
-    A running task that was requested to stop is in `ids`, but has made no step yet. Successors that were
+    A running task that was asked to stop is in `ids`, but has made no transition yet. Successors that were
     cancelled along with a task are in `transitions` only.
     """
 

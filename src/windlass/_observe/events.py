@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .._model.state import State
 from .._model.task import Error, NewTask, Task, TaskId
@@ -103,13 +104,8 @@ def event_of(name: EventName, task: Task | NewTask, waited: float | None = None)
 
 
 def enqueued_event(new: NewTask, *, joined: bool) -> Event:
-    return Event(
-        name=EventName.ENQUEUED,
-        task_id=new.id,
-        type=new.type,
-        queue=new.queue,
-        tenant=new.tenant,
-        trace=new.trace,
+    return replace(
+        event_of(EventName.ENQUEUED, new),
         by=new.enqueued_by or None,
         idempotency_key=new.idempotency_key,
         joined=joined,

@@ -66,7 +66,8 @@ class ServedQueues:
         """Find the queues that have ready tasks; return whether there are any."""
         counts = await self._store.count(_READY, (Dimension.QUEUE,))
         found = [count.values[0] for count in counts if count.number]
-        self._busy = deque([*(one for one in self._busy if one in found), *(set(found) - set(self._busy))])
+        known = [one for one in self._busy if one in found]
+        self._busy = deque([*known, *(one for one in found if one not in known)])
         new = sorted(set(found) - set(self.names))
         if new:
             logger.info("serving new queues: %s", ", ".join(new))

@@ -55,7 +55,7 @@ task_options = stacked(
 @click.option(
     "--expires",
     type=expiry,
-    help=f"Do not start after this time, or after this instant{_default('none')}",
+    help=f"Duration or instant by which the task must have started{_default('none')}",
 )
 @click.option(
     "--key", "idempotency_key", metavar="KEY", help="Idempotency key: a repeat returns the first task"

@@ -39,7 +39,7 @@ async def list_queues(cli: Cli) -> None:
 
 
 create_option = click.option(
-    "--create", is_flag=True, help="Also if no task, worker, task type or setting names the queue yet"
+    "--create", is_flag=True, help="Set up a queue that no task, worker, task type or setting names yet"
 )
 
 

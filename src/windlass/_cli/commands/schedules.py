@@ -76,7 +76,7 @@ async def show(cli: Cli, name: str, reveal: bool) -> None:
 )
 @click.option("--jitter", type=duration, help="Delay each task by a random time up to this  [default: none]")
 @task_options
-@click.option("--expires", type=duration, help="Cancel a task not started within this  [default: never]")
+@click.option("--expires", type=duration, help="Time within which each task must start  [default: none]")
 @click.option("--replace", "instead", is_flag=True, help="Replace the schedule of the same name")
 @audit_options
 @pass_cli

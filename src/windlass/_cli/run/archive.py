@@ -10,7 +10,7 @@ from ..text import stamp
 archive_option = setting_option(
     "--archive",
     metavar="DIR",
-    help="Write each day of history to DIR before it is pruned  [default: prune without]",
+    help="Write each day of history to DIR before it is pruned  [default: no archive]",
 )
 """The option of commands that run a keeper: where it archives history."""
 

@@ -14,7 +14,7 @@ async def get_archive(request: AnyRequest) -> ArchiveDocument:
     """Show how far history is archived. 404 if archiving is off."""
     found = await request.operator().archive()
     if found is None:
-        raise NotFound("archiving is off")
+        raise NotFound("archiving is off; a keeper started with --archive DIR turns it on")
     return archive_document(found)
 
 

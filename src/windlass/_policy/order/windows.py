@@ -79,7 +79,7 @@ def _openings(windows: tuple[Window, ...], today: date) -> tuple[Opening, ...]:
 
 
 def _instant(window: Window, day: date, minutes: int) -> datetime:
-    """Return the instant of so many minutes of wall-clock time after the start of a day."""
+    """Return the instant at which the wall clock shows this many minutes after midnight."""
     days, minutes = divmod(minutes, MINUTES_A_DAY)
     wall = datetime.combine(day + days * _DAY, time(minutes // 60, minutes % 60))
     return first_instant(wall, ZoneInfo(window.zone))

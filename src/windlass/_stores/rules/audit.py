@@ -34,7 +34,7 @@ _NAMES: dict[object, str] = {**KINDS, QueueSettings: "queue", Session: "session"
 _HIDDEN: dict[type[Record], tuple[str, ...]] = {ApiKey: ("hash",), Schedule: ("payload", "next")}
 """Fields whose values no entry repeats: everyone with read access sees the log."""
 
-_DERIVED: dict[type[Record], tuple[str, ...]] = {Schedule: ("boost", "since", "declared")}
+_DERIVED: dict[type[Record], tuple[str, ...]] = {Schedule: ("since", "declared")}
 """Fields that follow from others or from the time of the change."""
 
 _HOST = re.compile(r"\w+://(?:[^/?#]*@)?([^/?#]*)")

@@ -90,15 +90,20 @@ class TestFingerprints(StoreTest):
         assert refusal.value.standing == dead.task.id
         assert await self.exists(dead.task.id)
 
-    @pytest.mark.parametrize("end", ["dead", "cancelled"])
-    async def test_an_edited_replay_has_the_fingerprint_of_the_new_payload(
-        self, worker: ManualWorker, end: str
-    ) -> None:
+    async def _end_one(self, worker: ManualWorker, end: str) -> str:
+        """Enqueue a task with the fingerprint "f", and let it end so."""
         task_id = await self.enqueue_one(fingerprint="f")
         if end == "cancelled":
             await self.cancel(task_id)
         else:
             await self.settle_now(bury(await worker.claim_one()))
+        return task_id
+
+    @pytest.mark.parametrize("end", ["dead", "cancelled"])
+    async def test_an_edited_replay_has_the_fingerprint_of_the_new_payload(
+        self, worker: ManualWorker, end: str
+    ) -> None:
+        task_id = await self._end_one(worker, end)
         await self.enqueue_one(fingerprint="f")
 
         assert list(await self.replay(task_id, **EDITED)) == [task_id]
@@ -113,11 +118,7 @@ class TestFingerprints(StoreTest):
     async def test_an_edited_replay_is_refused_while_an_equal_task_has_not_ended(
         self, worker: ManualWorker, end: str
     ) -> None:
-        task_id = await self.enqueue_one(fingerprint="f")
-        if end == "cancelled":
-            await self.cancel(task_id)
-        else:
-            await self.settle_now(bury(await worker.claim_one()))
+        task_id = await self._end_one(worker, end)
         await self.enqueue_one(fingerprint="g")
 
         async with self.unchanged():

@@ -5,8 +5,10 @@ from datetime import timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from .._model.task import DEFAULT_QUEUE
 from .._observe.overview import OverviewCache
 from .._store.protocol import Store
+from .._store.served_queues import ServedQueues
 from ..app import App
 from .auth import Authenticator
 from .long_poll import TaskWaiter
@@ -30,5 +32,7 @@ class Service:
         self.operations = operations  # for the OpenAPI document
         self.waiter = TaskWaiter(app.store)
         self.overviews = OverviewCache(app.store, max_age=_OVERVIEW_AGE)
+        # Shared by all workers that claim from every queue:
+        self.served_queues = ServedQueues(app.store, (DEFAULT_QUEUE,), is_open=True)
         self.metrics = app.metrics() if find_spec("prometheus_client") else None
         self.closing = asyncio.Event()  # set when the server stops: long polls return at once

@@ -37,6 +37,8 @@ class ServedQueues:
         self._busy: deque[str] = deque()  # have more ready tasks, as far as is known; the next one first
         self._look_at_all = False
         self._changed = asyncio.Event()
+        self._finding = asyncio.Lock()
+        self._due = 0.0  # when to look for new queues again, by the monotonic clock
 
     def next(self) -> tuple[str, ...]:
         """Return the queues for the next claim."""
@@ -64,6 +66,7 @@ class ServedQueues:
 
     async def find(self) -> bool:
         """Find the queues that have ready tasks; return whether there are any."""
+        began = monotonic()
         counts = await self._store.count(_READY, (Dimension.QUEUE,))
         found = [count.values[0] for count in counts if count.number]
         known = [one for one in self._busy if one in found]
@@ -73,18 +76,24 @@ class ServedQueues:
             logger.info("serving new queues: %s", ", ".join(new))
             self.names = (*self.names, *new)
             self._changed.set()
+        self._due = monotonic() + max(FIND_EVERY, (monotonic() - began) * _SHARE)
         return bool(found)
+
+    async def find_if_due(self) -> None:
+        """Find queues unless that was done a short time ago; concurrent calls share one look."""
+        async with self._finding:
+            if monotonic() >= self._due:
+                await self.find()
 
     async def keep_finding(self, on_found: Callable[[], None]) -> None:
         """Look for queues with ready tasks at intervals, until cancelled."""
         while True:
-            began = monotonic()
             try:
                 if await self.find():
                     on_found()
             except StoreError:
-                pass  # Claims report it.
-            await asyncio.sleep(max(FIND_EVERY, (monotonic() - began) * _SHARE))
+                self._due = monotonic() + FIND_EVERY  # Claims report it.
+            await asyncio.sleep(self._due - monotonic())
 
     async def listen(self, on_wake: Callable[[Wake], None], outage: Outage) -> None:
         """Listen for wakes of all known queues, until cancelled."""

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated
 
-from msgspec import Meta, Raw, Struct, field
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec.structs import replace
 
 from ..._documents.fields import Id, Instant, build_document
 from ..._documents.tasks import ErrorDocument, ProgressDocument
@@ -15,9 +16,9 @@ from ..._ids import new_id
 from ..._model.key import Scope
 from ..._model.lease import DEFAULT_LEASE, Claim, Claimed, Heartbeat, Lease, ProgressReport
 from ..._model.record import Session, Worker
-from ..._model.task import Task
+from ..._model.task import DEFAULT_QUEUE, Task
 from ..._model.verdict import Receipt
-from ...errors import SessionLost
+from ...errors import InvalidOption, SessionLost
 from ...signals import Fatal
 from ..input_fields import Name
 from ..long_poll import WakeListener
@@ -41,11 +42,13 @@ Text = Annotated[str, Meta(max_length=200, pattern="^[^\\x00]*$")]
 class WorkerInput(Struct, kw_only=True, forbid_unknown_fields=True):
     """A worker. After `lease` seconds without a heartbeat, its tasks go to other workers.
 
+    `queues` is ["default"] unless given. With `all_queues` it serves every queue that its key may work on.
     With `types`, those that it has handlers for, `windlass check` can report tasks of other types.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=200, pattern="^[^\\x00]*$")]
-    queues: Queues = field(default_factory=lambda: ["default"])
+    queues: Queues | UnsetType = UNSET
+    all_queues: bool = False
     slots: Annotated[int, Meta(ge=1, le=100_000)] = 1
     lease: Annotated[float, Meta(ge=1, le=3600)] = int(DEFAULT_LEASE.total_seconds())
     host: Text = ""
@@ -64,10 +67,14 @@ class SessionDocument(Struct, kw_only=True):
 
 
 class ClaimInput(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A claim. `number` must increase with each claim of a session; `wait` is in seconds."""
+    """A claim. `number` must increase with each claim of a session; `wait` is in seconds.
+
+    `queues` is ["default"] unless given. With `all_queues` queues that have ready tasks are served in turn.
+    """
 
     session: SessionId
-    queues: Queues = field(default_factory=lambda: ["default"])
+    queues: Queues | UnsetType = UNSET
+    all_queues: bool = False
     limit: Annotated[int, Meta(ge=1, le=MAX_AT_ONCE)] = 1
     number: Annotated[int, Meta(ge=1, le=(1 << 53))]
     wait: Annotated[float, Meta(ge=0, le=MAX_WAIT)] = 0
@@ -156,7 +163,7 @@ class SettledTasks(Struct, kw_only=True):
 @work("POST", "/work/sessions", Scope.WORK, bound=True, status=201)
 async def open_session(request: ApiRequest[NoQuery, WorkerInput]) -> SessionDocument:
     """Open a session, which holds the leases of all tasks that this worker claims."""
-    request.caller.require_work_on(request.body.queues)
+    _queues_of(request, request.body)
     await request.service.store.open()
     session = f"{request.caller.session_prefix}{new_id()}"
     await _beat(request, HeartbeatInput(session=session, worker=request.body), opening=True)
@@ -179,7 +186,6 @@ async def heartbeat(request: ApiRequest[NoQuery, HeartbeatInput]) -> HeartbeatRe
 
     410: the session has expired and other workers may have its tasks. Stop all work and open a new session.
     """
-    request.caller.require_work_on(request.body.worker.queues)
     return await _beat(request, request.body)
 
 
@@ -187,11 +193,11 @@ async def heartbeat(request: ApiRequest[NoQuery, HeartbeatInput]) -> HeartbeatRe
 async def claim(request: ApiRequest[NoQuery, ClaimInput]) -> ClaimedTasks:
     """Claim up to `limit` ready tasks. With `wait`, respond as soon as there are any."""
     body = request.body
-    request.caller.require_work_on(body.queues)
+    queues = _queues_of(request, body)
     session = _own_session(request, body.session)
-    wanted = Claim(session=session, queues=tuple(body.queues), limit=body.limit, number=body.number)
+    wanted = Claim(session=session, queues=queues or (), limit=body.limit, number=body.number)
     await request.service.store.open()
-    found = await request.service.store.claim(wanted)
+    found = await _claim(request, wanted)
     if not found and body.wait:
         found = await _claim_when_ready(request, wanted)
     delivered = [one for task in found if (one := await _claimed_task(request, task.task)) is not None]
@@ -221,6 +227,7 @@ async def list_workers(request: AnyRequest) -> WorkerList:
 
 async def _beat(request: AnyRequest, beat: HeartbeatInput, *, opening: bool = False) -> HeartbeatResponse:
     worker = beat.worker
+    queues = _queues_of(request, worker)
     session = _own_session(request, beat.session)
     leases, others = await _held(request, beat)
     reply = await request.service.store.heartbeat(
@@ -230,7 +237,8 @@ async def _beat(request: AnyRequest, beat: HeartbeatInput, *, opening: bool = Fa
                 name=worker.name,
                 host=worker.host,
                 pid=worker.pid,
-                queues=tuple(worker.queues),
+                queues=queues or (),
+                all_queues=queues is None,
                 slots=worker.slots,
                 busy=len(leases),
                 version=worker.version,
@@ -265,6 +273,32 @@ async def _held(
     return {lease: held[lease] for lease in held if lease.task_id in own}, others
 
 
+def _queues_of(request: AnyRequest, body: WorkerInput | ClaimInput) -> tuple[str, ...] | None:
+    """Return the queues that a worker names, or those of its key; None: every queue of the store.
+
+    Raises 403 unless the key covers them.
+    """
+    if body.all_queues and body.queues is not UNSET:
+        raise InvalidOption("queues and all_queues exclude each other; send one of them")
+    queues = request.caller.queues if body.all_queues else tuple(body.queues or (DEFAULT_QUEUE,))
+    request.caller.require_work_on(queues or ())
+    return queues
+
+
+async def _claim(request: AnyRequest, wanted: Claim) -> Sequence[Claimed]:
+    """Claim from the queues that are named or, if none is, from those that have ready tasks, in turn."""
+    store, served = request.service.store, request.service.served_queues
+    if wanted.queues:
+        return await store.claim(wanted)
+    await served.find_if_due()
+    queues = served.next()
+    found = await store.claim(replace(wanted, queues=queues))
+    served.note_claim(queues, found, is_short=len(found) < wanted.limit)
+    if not found and queues != served.names:
+        found = await store.claim(replace(wanted, queues=served.names))
+    return found
+
+
 async def _claim_when_ready(request: ApiRequest[NoQuery, ClaimInput], wanted: Claim) -> Sequence[Claimed]:
     """Claim until tasks are ready or the time is up.
 
@@ -273,9 +307,10 @@ async def _claim_when_ready(request: ApiRequest[NoQuery, ClaimInput], wanted: Cl
     """
     loop = asyncio.get_running_loop()
     until = loop.time() + request.body.wait
-    with WakeListener(request.service.store, wanted.queues, request.service.closing) as listener:
+    queues = wanted.queues or request.service.served_queues.names
+    with WakeListener(request.service.store, queues, request.service.closing) as listener:
         while True:
-            found = await request.service.store.claim(wanted)
+            found = await _claim(request, wanted)
             left = until - loop.time()
             if found or left <= 0 or request.service.closing.is_set():
                 return found

@@ -92,11 +92,10 @@ class TestFingerprints(StoreTest):
 
     async def _end_one(self, worker: ManualWorker, end: str) -> str:
         """Enqueue a task with the fingerprint "f", and let it end so."""
+        if end == "dead":
+            return (await self.enqueue_and_settle(worker, bury, fingerprint="f")).task.id
         task_id = await self.enqueue_one(fingerprint="f")
-        if end == "cancelled":
-            await self.cancel(task_id)
-        else:
-            await self.settle_now(bury(await worker.claim_one()))
+        await self.cancel(task_id)
         return task_id
 
     @pytest.mark.parametrize("end", ["dead", "cancelled"])

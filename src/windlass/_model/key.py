@@ -13,6 +13,7 @@ class Scope(StrEnum):
     READ = "read"  # read tasks, queues and workers
     WORK = "work"  # claim, run and settle tasks
     OPERATE = "operate"  # cancel, replay, discard; pause, limit, schedule
+    REVEAL = "reveal"  # see secret values
     ADMIN = "admin"  # everything, including keys
 
 

@@ -54,7 +54,7 @@ def test_json_has_the_key_and_its_scopes(run: Run) -> None:
     [
         (("create", "x"), 2, "--scope"),
         (("create", "--scope", "read"), 2, "LABEL"),
-        (("create", "x", "--scope", "root"), 2, "'enqueue', 'read', 'work', 'operate', 'admin'"),
+        (("create", "x", "--scope", "root"), 2, "'enqueue', 'read', 'work', 'operate', 'reveal', 'admin'"),
         (("create", "", "--scope", "read"), 2, "label"),
         (("create", "\x1b[2J", "--scope", "read"), 2, "label"),
         (("create", "x" * 101, "--scope", "read"), 2, "1 to 100"),

@@ -21,7 +21,7 @@ class KeyInput(Struct, kw_only=True, forbid_unknown_fields=True):
     """A key to create: its label, scopes, bounds, lifetime in seconds and rate limit."""
 
     label: Annotated[str, Meta(min_length=1, max_length=100)]
-    scopes: Annotated[list[Scope], Meta(min_length=1, max_length=5)]
+    scopes: Annotated[list[Scope], Meta(min_length=1, max_length=len(Scope))]
     tenant: Name | None = None
     queues: Annotated[list[Name], Meta(min_length=1, max_length=100)] | None = None
     expires_in: Annotated[float, Meta(gt=0, le=MAX_DELAY.total_seconds())] | None = None

@@ -1,18 +1,17 @@
 """App: the declarations of a program, and the one place that chooses a store."""
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
+from ._app_declarations import AppDeclarations
 from ._archive import Archiver
 from ._client.builder import TaskBuilder
 from ._client.client import Client, LoopThread
-from ._client.declarations import Declarations
 from ._client.operator import Operator
 from ._client.published_types import KnownTypes, publish_types
-from ._client.schedules import DeclaredSchedules
 from ._client.sync.client import SyncClient
 from ._client.sync.operator import SyncOperator
 from ._handler.spec import HandlerSpec, safe_backoff
@@ -23,19 +22,14 @@ from ._keeper.keeper import Keeper
 from ._model.filter import By
 from ._model.lease import DEFAULT_LEASE
 from ._model.options import Defaults
-from ._model.queue import Fairness, Level, Retention
-from ._model.schedule import ScheduleTiming
+from ._model.queue import Retention
 from ._model.task import DEFAULT_QUEUE
 from ._observe.observed_store import ObservedStore
-from ._policy.alerts import AlertOptions, new_alert
 from ._policy.backoff import Backoff, Delay, checked_attempts
-from ._policy.input.chain import Step
 from ._policy.input.fingerprint import declared_unique
 from ._policy.input.new_task import checked_expiry, checked_timeout
 from ._policy.input.options import checked_name, checked_names
-from ._policy.order.limit_options import LimitOptions
 from ._policy.order.priority import parse_priority
-from ._policy.order.queue_options import FairnessName, LevelName, QueueChanges
 from ._store.outage import Outage
 from ._store.protocol import Store
 from ._stores import open_store, store_name
@@ -57,7 +51,7 @@ R = TypeVar("R")
 DEFAULT_STORE = "sqlite:///windlass.db"
 
 
-class App:
+class App(AppDeclarations):
     """The task types, queues, limits, alerts and schedules of a program, and the store of its tasks.
 
         app = App("sqlite:///windlass.db")  # or postgresql://…, https://…, memory://
@@ -87,7 +81,7 @@ class App:
     ) -> None:
         self.store = ObservedStore(_store_of(store))
         self.store_name = store_name(store)
-        self.types = TaskTypes()
+        super().__init__(TaskTypes())
         self.retention = retention
         self.backoff: Delay = safe_backoff(Backoff() if backoff is None else backoff)
         self._secret = checked_names(secret, "secret")
@@ -95,8 +89,6 @@ class App:
         self.alert_notifier = AlertNotifier(signing_key)
         self.archiver = None if archive is None else Archiver(archive)
         self.error_hooks: list[ErrorHook] = []
-        self._declarations = Declarations()
-        self.schedules = DeclaredSchedules()
         who = identity or process_identity()
         self._loop = LoopThread()
         self._metrics: Metrics | None = None
@@ -199,112 +191,6 @@ class App:
         if rule is not None:
             self.schedule(spec.name, made, rule)
         return made
-
-    def schedule(
-        self,
-        name: str,
-        task: Step | TaskType[Any, Any, Any],
-        rule: timedelta | float | str,
-        **timing: Unpack[ScheduleTiming],
-    ) -> None:
-        """Declare a schedule: enqueue this task by a cron expression or at an interval.
-
-            app.schedule("nightly", report.step(kind="full"), "0 3 * * *", zone="Europe/Berlin")
-
-        `task`: a task type, or a step of one with its payload. `rule`: cron, or seconds, a timedelta or text
-        such as "10m". `zone`: the time zone of a cron rule [default: UTC]. `missed`: which ticks to fire that
-        were due while no keeper ran: "skip", "once" or "all" [default: skip], of the last `at_most`
-        [default: 100]. `overlap`: "skip" drops a tick while an earlier task has not ended [default: allow].
-        `jitter`: delay each task by a random time up to this.
-
-        Stored when a worker starts, if it is new or has changed; an operator can pause it.
-        Raises InvalidOption. See docs/schedules.md.
-        """
-        self.schedules.add(name, task.step() if isinstance(task, TaskType) else task, rule, timing)
-
-    def queue(
-        self,
-        queue: str,
-        *,
-        fairness: Fairness | FairnessName | None = None,
-        weights: Mapping[str, int] | None = None,
-        shares: Mapping[Level | LevelName, int] | None = None,
-        ageing: timedelta | float | str | None = None,
-        retention: Retention | None = None,
-        stripes: int | None = None,
-        windows: str | Iterable[str] | None = None,
-    ) -> None:
-        """Declare the settings of a queue: fairness between tenants, priorities, hours, retention.
-
-        `fairness`: "fifo" (in order), "round_robin" (tenants take turns) or "random" [default: fifo].
-        `weights`: turns of each tenant in a round [default: 1]. `shares`: percentage of the claims that each
-        level of priority ("high", "medium", "low") is guaranteed. `ageing`: how long a task waits to gain one
-        step of priority [default: strict priority]. `retention`: how long ended tasks are kept. `stripes`:
-        how many parts the queue is spread over; order holds within each [default: 1]. `windows`: the hours in
-        which its tasks may start, as text such as "mon-fri 22:00-06:00 Europe/Berlin" or several [default:
-        any time].
-
-        Stored when a worker starts, if it is new or has changed since; until then what an operator has set
-        applies, as it does for everything that is left out. Raises InvalidOption. See docs/fairness.md.
-        """
-        self._declarations.queue(queue, QueueChanges(
-            fairness=fairness, weights=weights, shares=shares, ageing=ageing, retention=retention,
-            stripes=stripes, windows=windows,
-        ))  # fmt: skip
-
-    def limit(
-        self,
-        name: str,
-        *,
-        queue: str | None = None,
-        type: str | TaskType[Any, Any, Any] | None = None,
-        tenant: str | None = None,
-        by: str | None = None,
-        running: int | None = None,
-        rate: float | str | None = None,
-        burst: int | None = None,
-    ) -> None:
-        """Declare a limit on how many tasks run at once, or on how many start in a time, over all workers.
-
-            app.limit("bank", type=charge, running=4, rate="100/m")
-
-        `queue`, `type`, `tenant`: which tasks it applies to [default: any]. `by`: count separately for each
-        "queue", "type", "tenant" or value of this payload field. `running`: at most this many at once.
-        `rate`: starts a second, or text such as "100/m". `burst`: how many may start at once after a quiet
-        time [default: one second's rate, at least 1].
-
-        Stored like the settings of a queue. Raises InvalidOption. See docs/limits.md.
-        """
-        type_name = type.name if isinstance(type, TaskType) else type
-        options = LimitOptions(
-            queue=queue, type=type_name, tenant=tenant, by=by, running=running, rate=rate, burst=burst
-        )
-        self._declarations.limit(name, options, self.types)
-
-    def alert(
-        self,
-        name: str,
-        *,
-        type: str | TaskType[Any, Any, Any] | None = None,
-        queue: str | None = None,
-        count: int = 1,
-        window: timedelta | float | str | None = None,
-        hold: timedelta | float | str | None = None,
-        webhook: str | None = None,
-    ) -> None:
-        """Declare an alert on dead letters: raise it when there are at least `count`.
-
-        `type`, `queue`: which dead letters are counted [default: any]. `window`: only those of this last time
-        [default: all there are]. `hold`: clear it after fewer for this long [default: 5 minutes]. `webhook`:
-        a URL that it is posted to. Alerts are also logged, and passed to `on_alert` functions.
-
-        Stored like the settings of a queue. Raises InvalidOption. See docs/alerts.md.
-        """
-        type_name = type.name if isinstance(type, TaskType) else type
-        options = AlertOptions(
-            type=type_name, queue=queue, count=count, window=window, hold=hold, webhook=webhook
-        )
-        self._declarations.alert(new_alert(name, **options))
 
     def on_alert(self, listener: Callable[[AlertEvent], None]) -> Callable[[AlertEvent], None]:
         """Call this function with each alert event, in the worker that leads. It must not block."""

@@ -148,23 +148,6 @@ async def test_priorities_age_as_the_store_has_it(store: Store) -> None:
     assert (await sent.task()).boost == 2 * 3_600_000
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"fairness": "fair"}, "one of fifo, round_robin, random"),
-        ({"weights": {"acme": 2}}, "weights need round_robin fairness"),
-        ({"shares": {"low": 0}}, "1 to 99 percent"),
-        ({"shares": {"lo": 10}}, "one of high, medium, low"),
-        ({"ageing": "soon"}, "ageing"),
-    ],
-)
-def test_a_senseless_queue_is_refused_where_it_is_written(options: Any, message: str) -> None:
-    app = App("memory://")
-
-    with pytest.raises(InvalidOption, match=message):
-        app.queue("mail", **options)
-
-
 # -- limits ------------------------------------------------------------------------------------------
 
 
@@ -206,28 +189,6 @@ async def test_a_removed_limit_stays_away_until_the_declaration_changes(store: S
     assert await limits(store) == [Limit(name="api", running=4)]
 
 
-def test_a_limit_names_a_task_type_or_its_name() -> None:
-    app = App("memory://")
-
-    @app.task(name="shop.charge")
-    async def charge(account_id: int) -> None: ...
-
-    app.limit("one", type=charge, by="account_id", running=1)
-    app.limit("two", type="shop.charge", by="account_id", running=1)
-
-
-def test_a_limit_by_a_field_that_nobody_takes_is_refused() -> None:
-    app = App("memory://")
-
-    @app.task(secret=("card",))
-    async def charge(account_id: int, card: str) -> None: ...
-
-    with pytest.raises(InvalidOption, match="did you mean 'account_id'"):
-        app.limit("one", type=charge, by="acount_id", running=1)
-    with pytest.raises(InvalidOption, match="which is secret"):
-        app.limit("one", type=charge, by="card", running=1)
-
-
 async def test_a_type_declared_after_its_limit_is_looked_at_too(store: Store) -> None:
     app = limited(store, type="charge", by="acount_id", running=1)
 
@@ -248,15 +209,6 @@ async def test_a_handler_that_takes_anything_can_be_limited_by_anything(store: S
     await app.open()
 
     assert len(await limits(store)) == 1
-
-
-def test_a_limit_is_declared_once() -> None:
-    app = App("memory://")
-    app.limit("one", running=1)
-    app.limit("one", running=1)
-
-    with pytest.raises(InvalidOption, match="already declared on this app"):
-        app.limit("one", running=2)
 
 
 # -- the operator ------------------------------------------------------------------------------------

@@ -6,13 +6,14 @@ uvicorn itself waits for the head of a request for ever, however long it grows.
 from asyncio import AbstractEventLoop, TimerHandle, Transport
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ..web.problems import SAFE_HEADERS, Problem, problem_response
+from .head import flaw_in_head
 
 HEAD_SECONDS = 5.0
 """Time for a request head to arrive. Idle connections have uvicorn's longer keep-alive timeout."""
@@ -43,6 +44,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._in_body = False
         self._unread = 0  # bytes received of an incomplete head
         self._head = 0  # bytes of URL and headers parsed so far
+        self._problem = _MALFORMED
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         """Start the keep-alive timer at once: a client may never send anything."""
@@ -81,11 +83,16 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        """Add a header. Drop trailers: uvicorn would add them to the headers of the running request."""
         self._grow(len(name) + len(value))
-        super().on_header(name, value)
+        if not self._in_body:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """Run the request, or respond 503 if there are too many connections."""
+        flaw = flaw_in_head(self.parser.get_http_version(), self.url, self.headers)
+        if flaw is not None:
+            self._stop_parser(Problem("malformed", flaw))
         self._stop_deadline()
         self._in_head = False
         self._in_body = True
@@ -122,7 +129,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  uvicorn's text is not a problem document
-        self._refuse(_HEAD_TOO_LARGE if self._head > MAX_HEAD else _MALFORMED)
+        self._refuse(self._problem)
 
     def _refuse(self, problem: Problem) -> None:
         self._stop_deadline()
@@ -135,7 +142,12 @@ class GuardedProtocol(HttpToolsProtocol):
     def _grow(self, size: int) -> None:
         self._head += size
         if self._head > MAX_HEAD:
-            raise _HEAD_TOO_LARGE  # stops the parser, which calls send_400_response
+            self._stop_parser(_HEAD_TOO_LARGE)
+
+    def _stop_parser(self, problem: Problem) -> NoReturn:
+        """Raise within a callback of the parser, which then calls send_400_response."""
+        self._problem = problem
+        raise problem
 
     def _head_timed_out(self) -> None:
         self._deadline = None

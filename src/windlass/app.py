@@ -25,6 +25,7 @@ from ._model.options import Defaults
 from ._model.queue import Retention
 from ._model.task import DEFAULT_QUEUE
 from ._observe.observed_store import ObservedStore
+from ._policy.addresses import parse_networks
 from ._policy.backoff import Backoff, Delay, checked_attempts
 from ._policy.input.fingerprint import declared_unique
 from ._policy.input.new_task import checked_expiry, checked_timeout
@@ -61,6 +62,7 @@ class App(AppDeclarations):
     [default: 7 days; dead letters 14]. `secret`: names of payload fields that are never shown, for all types.
     `identity`: recorded on tasks as who enqueued them [default: program@host:pid]. `webhook_secret`: signs
     messages to alert webhooks. `archive`: directory for each day of history, written before it is pruned.
+    `allow_addresses`: networks such as "10.0.0.0/8" that webhooks may be sent to though they are not public.
 
     Making an app and declaring on it opens nothing; the store is opened when it is first used.
 
@@ -78,6 +80,7 @@ class App(AppDeclarations):
         identity: str | None = None,
         webhook_secret: str | None = None,
         archive: str | None = None,
+        allow_addresses: Iterable[str] = (),
     ) -> None:
         self.store = ObservedStore(_store_of(store))
         self.store_name = store_name(store)
@@ -86,7 +89,7 @@ class App(AppDeclarations):
         self.backoff: Delay = safe_backoff(Backoff() if backoff is None else backoff)
         self._secret = checked_names(secret, "secret")
         signing_key = None if webhook_secret is None else checked_secret(webhook_secret)
-        self.alert_notifier = AlertNotifier(signing_key)
+        self.alert_notifier = AlertNotifier(signing_key, parse_networks(allow_addresses))
         self.archiver = None if archive is None else Archiver(archive)
         self.error_hooks: list[ErrorHook] = []
         who = identity or process_identity()

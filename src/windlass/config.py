@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from msgspec.structs import fields
 
+from ._policy.addresses import Network, parse_networks
 from ._policy.input.options import checked_name, parse_duration
 from ._policy.input.quote import quoted, suggestion
 from ._policy.input.trace import RELATIONS
@@ -54,6 +55,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     log_format: str | None = None
     webhook_secret: Secret | None = None
     archive: str | None = None  # directory of history
+    allow_addresses: tuple[Network, ...] = ()  # that webhooks may reach though they are not public
     metrics: tuple[str, int] | None = None  # host and port where a worker serves them
 
     @classmethod
@@ -194,6 +196,13 @@ def _names(value: object, key: str) -> tuple[str, ...]:
     return tuple(checked_name(part, key.removesuffix("s")) for part in parts)
 
 
+def _networks(value: object, key: str) -> tuple[Network, ...]:
+    parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple):
+        raise InvalidOption(f"{key} must be a list of networks, not {quoted(value)}")
+    return parse_networks(parts)
+
+
 def _duration(value: Any, key: str) -> timedelta:
     return parse_duration(int(value) if _is_number(value) else value, key)
 
@@ -229,6 +238,7 @@ _PARSERS: dict[Any, Callable[[Any, str], Any]] = {
     bool | None: _switch,
     Secret | None: lambda value, _: checked_secret(value),
     tuple[str, int] | None: _address,
+    tuple[Network, ...]: _networks,
 }
 _FIELDS = {
     field.name: _choice if field.name in _CHOICES else _PARSERS[field.type] for field in fields(Settings)

@@ -22,6 +22,7 @@ from windlass._keeper import keeper as keeper_module
 from windlass._keeper.alerts import AlertWatch
 from windlass._keeper.keeper import Keeper
 from windlass._model.alert import Alert, AlertState
+from windlass._policy.addresses import parse_networks
 from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 from windlass._stores.sqlite import SQLiteStore
@@ -31,6 +32,7 @@ from windlass.testing.faults import Fault, FaultyStore
 
 HOLD = 300.0
 EMPTY = delivery_module.Message("a", b'{"data": {}}')
+LOOPBACK = ("127.0.0.1",)
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +60,7 @@ def store(request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path) ->
 
 def an_app(store: Store) -> tuple[App, list[AlertEvent]]:
     """An app with a secret, and what it has been told."""
-    app, heard = App(store, webhook_secret=SECRET), []
+    app, heard = App(store, webhook_secret=SECRET, allow_addresses=LOOPBACK), []
     app.on_alert(heard.append)
 
     @app.task(name="shop.pay", queue="money", max_attempts=1)
@@ -556,7 +558,9 @@ class TestPatience:
         with socket.create_server(("127.0.0.1", 0)) as listening:
             dribbling = asyncio.create_task(asyncio.to_thread(dribble, listening))
             url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-            answer = await delivery_module.deliver(url, EMPTY, None)
+            answer = await delivery_module.deliver(
+                url, EMPTY, None, delivery_module.new_fetcher(parse_networks(LOOPBACK))
+            )
             try:
                 await eventually(_no_thread, within=3)
             finally:
@@ -632,7 +636,7 @@ class TestOperating:
         with webhook_receiver(204, 500) as receiver:
             alerts.add("money", count=2, window="5m", webhook=receiver.url)
             (status,) = alerts.list()
-            answers = [alerts.test("money", secret=SECRET), alerts.test("money")]
+            answers = [alerts.test("money", secret=one, allow_addresses=LOOPBACK) for one in (SECRET, None)]
             alerts.remove("money")
 
         assert (status.alert.count, status.number, status.raised) == (2, 0, False)
@@ -672,7 +676,7 @@ class TestOperating:
 
 
 def _no_thread() -> bool:
-    return all(thread.name != "windlass-webhook" for thread in threading.enumerate())
+    return all(thread.name != "windlass-fetch" for thread in threading.enumerate())
 
 
 async def _gone(app: App) -> bool:

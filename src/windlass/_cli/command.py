@@ -64,6 +64,8 @@ class Cli:
                 app.use_store(settings.store)
         if settings.webhook_secret is not None:
             app.alert_notifier.secret = settings.webhook_secret
+        if settings.allow_addresses:
+            app.alert_notifier.fetcher.allowed = settings.allow_addresses
         if settings.archive is not None:
             app.archiver = Archiver(settings.archive)
             app.archiver.check()

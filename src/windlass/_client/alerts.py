@@ -1,6 +1,6 @@
 """Alerts on dead letters: declare, list, add, remove and test them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Unpack
 
 from msgspec import Struct
@@ -8,10 +8,11 @@ from msgspec import Struct
 from .._ids import new_id
 from .._model.alert import Alert, AlertNotice, AlertState, Turn
 from .._model.filter import By
+from .._policy.addresses import parse_networks
 from .._policy.alerts import AlertOptions, dead_letter_filter, new_alert
 from .._policy.input.quote import quoted
 from .._store.protocol import Store
-from .._webhook import WebhookResponse, alert_message, deliver
+from .._webhook import WebhookResponse, alert_message, deliver, new_fetcher
 from ..alerts import checked_secret
 from ..errors import InvalidOption, NotFound
 from .records import list_records
@@ -65,10 +66,13 @@ class Alerts:
             raise NotFound(f"there is no alert {quoted(name)}; `windlass alerts list` shows all alerts")
         await self._store.remove(AlertState, name)
 
-    async def test(self, name: str, *, secret: str | None = None) -> WebhookResponse:
+    async def test(
+        self, name: str, *, secret: str | None = None, allow_addresses: Iterable[str] = ()
+    ) -> WebhookResponse:
         """Send a message in state "test" to the alert's webhook, from this process, and return the response.
 
-        `secret` signs the message. Raises NotFound, or InvalidOption if the alert has no webhook.
+        `secret` signs the message. `allow_addresses`: see `App`. Raises NotFound, or InvalidOption if the
+        alert has no webhook.
         """
         status = await self.get(name)
         if status.alert.webhook is None:
@@ -77,7 +81,7 @@ class Alerts:
         now = await self._store.now()
         notice = AlertNotice(id=new_id(), turn=Turn.RAISED, number=status.number, at=now, raised_at=now)
         sent = alert_message(status.alert, notice, is_trial=True)
-        return await deliver(status.alert.webhook, sent, key)
+        return await deliver(status.alert.webhook, sent, key, new_fetcher(parse_networks(allow_addresses)))
 
     async def _status(self, alert: Alert, alarm: AlertState | None) -> AlertStatus:
         counts = await self._store.count(dead_letter_filter(alert, await self._store.now()), ())

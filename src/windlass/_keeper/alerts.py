@@ -7,7 +7,7 @@ If the leader dies in between, its successor sends the notice, perhaps a second 
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from msgspec import Struct
@@ -17,8 +17,9 @@ from .._model.alert import Alert, AlertNotice, AlertState, DeadLetter, Turn
 from .._model.filter import Filter, Page
 from .._observe.logs import log_alert
 from .._policy import alerts as policy
+from .._policy.addresses import Network
 from .._store.protocol import Store, all_records
-from .._webhook import WebhookResponse, alert_message, deliver
+from .._webhook import WebhookResponse, alert_message, deliver, new_fetcher
 from ..alerts import AlertEvent
 
 logger = logging.getLogger("windlass.alerts")
@@ -30,8 +31,9 @@ MAX_DELIVERIES = 8  # webhooks at once
 class AlertNotifier:
     """The receivers of alerts: the log, the program's listeners, and webhooks signed with a secret."""
 
-    def __init__(self, secret: str | None = None) -> None:
+    def __init__(self, secret: str | None = None, allowed: Sequence[Network] = ()) -> None:
         self.secret = secret
+        self.fetcher = new_fetcher(allowed)
         self.listeners: list[Callable[[AlertEvent], None]] = []
 
     def notify(self, event: AlertEvent) -> None:
@@ -139,9 +141,8 @@ class AlertWatch:
         if self._notifier.secret is None and not self._warned_unsigned:
             self._warned_unsigned = True
             logger.warning("webhooks are sent unsigned: set WINDLASS_WEBHOOK_SECRET or App(webhook_secret=…)")
-        task = asyncio.create_task(
-            deliver(alert.webhook, alert_message(alert, notice), self._notifier.secret)
-        )
+        message, notifier = alert_message(alert, notice), self._notifier
+        task = asyncio.create_task(deliver(alert.webhook, message, notifier.secret, notifier.fetcher))
         task.add_done_callback(lambda _: self._wake())
         self._deliveries[alert.name] = _Delivery(notice, alert.webhook, task)
 

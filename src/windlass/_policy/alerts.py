@@ -149,6 +149,9 @@ def webhook_url(url: str) -> str:
 
 def webhook_origin(url: str) -> str:
     """Return scheme and host of a webhook, which may be shown; path and query may hold secrets."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # stored by a former version, which did not check it
+        return "an invalid URL"
     more = parts.path not in {"", "/"} or bool(parts.query)
-    return f"{parts.scheme}://{parts.netloc}{'/…' if more else ''}"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{'/…' if more else ''}"

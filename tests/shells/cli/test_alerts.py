@@ -115,11 +115,14 @@ def test_a_test_message_is_posted_to_the_webhook(run: Run, monkeypatch: pytest.M
     run("migrate")
     with webhook_receiver(200, 500, 200) as receiver:
         run("alerts", "add", "all", "--webhook", receiver.url)
+        inside = run("alerts", "test", "all")
+        monkeypatch.setenv("WINDLASS_ALLOW_ADDRESSES", "10.0.0.0/8, 127.0.0.1")
         unsigned = run("alerts", "test", "all")
         refused = run("alerts", "test", "all", "--json")
         monkeypatch.setenv("WINDLASS_WEBHOOK_SECRET", SECRET)
         signed = run("alerts", "test", "all")
 
+    assert (inside.code, "127.0.0.1 is not public" in inside.out) == (1, True)
     assert (unsigned.code, unsigned.out) == (0, "accepted (unsigned): 200 OK\n")
     assert (refused.code, refused.row) == (
         1,
@@ -177,6 +180,7 @@ def test_an_invalid_secret_is_refused_and_not_printed(
 def test_an_app_takes_its_secret_from_the_environment(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run("migrate")
     monkeypatch.setenv("WINDLASS_WEBHOOK_SECRET", SECRET)
+    monkeypatch.setenv("WINDLASS_ALLOW_ADDRESSES", "127.0.0.1")
     with webhook_receiver() as receiver:
         run("alerts", "add", "all", "--webhook", receiver.url)
         ran = run("alerts", "test", "all", "--app", "shop:app")

@@ -181,3 +181,21 @@ def test_a_file_that_is_not_text_is_an_error() -> None:
     Path("windlass.toml").write_bytes(b"\xff\xfe")
 
     assert "not valid TOML" in read_settings(env={}).errors[0]
+
+
+def test_networks_are_read_from_text_and_lists(tmp_path: Path) -> None:
+    file = tmp_path / "windlass.toml"
+    file.write_text('allow_addresses = ["10.0.0.0/8", "::1"]')
+
+    assert [str(one) for one in Settings.load(file, env={}).allow_addresses] == ["10.0.0.0/8", "::1/128"]
+    told = Settings.load(file, env={"WINDLASS_ALLOW_ADDRESSES": "127.0.0.1, fd00::/8"})
+    assert [str(one) for one in told.allow_addresses] == ["127.0.0.1/32", "fd00::/8"]
+
+
+@pytest.mark.parametrize("wrong", ["7", '"localhost"', "[7]", '["10.0.0.1/8"]'])
+def test_what_is_no_network_is_refused(tmp_path: Path, wrong: str) -> None:
+    file = tmp_path / "windlass.toml"
+    file.write_text(f"allow_addresses = {wrong}")
+
+    with pytest.raises(InvalidOption, match="allow_addresses"):
+        Settings.load(file, env={})

@@ -327,3 +327,10 @@ class TestMaking:
     )
     def test_a_url_is_shown_without_what_may_be_secret(self, url: str, shown: str) -> None:
         assert webhook_origin(url) == shown
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"), [("http://[bad/", "an invalid URL"), ("http://a:pw@h/x", "http://h/…")]
+)
+def test_the_origin_of_a_url_that_was_stored_unchecked(url: str, shown: str) -> None:
+    assert webhook_origin(url) == shown

@@ -78,8 +78,9 @@ async def test(cli: Cli, name: str) -> None:
 
     It is sent from this machine, in state "test". Exits with 1 if the webhook does not accept it.
     """
-    secret = cli.app.alert_notifier.secret
-    answer = await cli.operator.alerts.test(name, secret=secret)
+    secret, fetcher = cli.app.alert_notifier.secret, cli.app.alert_notifier.fetcher
+    allowed = [str(network) for network in fetcher.allowed]
+    answer = await cli.operator.alerts.test(name, secret=secret, allow_addresses=allowed)
     signed = secret is not None
     cli.output.say(
         f"{'accepted' if answer.taken else 'not accepted'} ({'' if signed else 'un'}signed): {answer.reason}",

@@ -119,12 +119,15 @@ class SyncAlerts(Twin[Alerts]):
         """Remove an alert, raised or not; nothing more is sent. Raises NotFound if there is none."""
         self._loop.run(self._inner.remove(name))
 
-    def test(self, name: str, *, secret: str | None = None) -> WebhookResponse:
+    def test(
+        self, name: str, *, secret: str | None = None, allow_addresses: Iterable[str] = ()
+    ) -> WebhookResponse:
         """Send a message in state "test" to the alert's webhook, from this process, and return the response.
 
-        `secret` signs the message. Raises NotFound, or InvalidOption if the alert has no webhook.
+        `secret` signs the message. `allow_addresses`: see `App`. Raises NotFound, or InvalidOption if the
+        alert has no webhook.
         """
-        return self._loop.run(self._inner.test(name, secret=secret))
+        return self._loop.run(self._inner.test(name, secret=secret, allow_addresses=allow_addresses))
 
 
 class SyncSchedules(Twin[Schedules]):

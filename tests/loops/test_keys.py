@@ -26,6 +26,8 @@ async def test_a_key_is_shown_once_and_kept_as_a_hash(app: App) -> None:
         queues=["mail"],
         expires_in="1h",
         rate=5,
+        task_rate=0.5,
+        byte_rate=1e6,
     )
     (kept,) = await app.operator.keys.list()
 
@@ -34,7 +36,7 @@ async def test_a_key_is_shown_once_and_kept_as_a_hash(app: App) -> None:
     assert kept == made.key
     assert (kept.name, kept.label, kept.tenant, kept.queues) == (sent.id, "the shop", "acme", ("mail",))
     assert kept.scopes == (Scope.ENQUEUE, Scope.READ)
-    assert kept.rate == 5
+    assert (kept.rate, kept.task_rate, kept.byte_rate) == (5, 0.5, 1e6)
     assert kept.hash == hashlib.sha256(sent.secret.encode()).hexdigest()
     assert kept.expires_at == kept.created_at + timedelta(hours=1)
     assert sent.secret not in repr(kept) + repr(made) + repr(sent)
@@ -82,6 +84,8 @@ async def test_a_revoked_key_is_gone_and_the_others_stay(app: App) -> None:
         ({"expires_in": 0}, "must be more than 0"),
         ({"expires_in": -1}, "key's lifetime"),
         ({"rate": 0}, "rate must be from 0.001 to 1,000,000 requests a second, got 0"),
+        ({"task_rate": -1}, "task_rate must be from 0.001 to 1,000,000 tasks a second, got -1"),
+        ({"byte_rate": 10}, "byte_rate must be from 1,000 to 10,000,000,000 bytes a second, got 10"),
     ],
 )
 async def test_what_makes_no_sense_is_refused_and_nothing_kept(

@@ -28,6 +28,8 @@ ALWAYS = "always"
 _NUMBER = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
 _WHOLE = re.compile(r"[+-]?\d{1,9}", re.ASCII)
 _RATE = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(?:/([smh]))?", re.ASCII)
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s?([kmg]i?)?b?", re.ASCII | re.IGNORECASE)
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
@@ -116,6 +118,14 @@ def rate(value: str) -> float:
     if found is None or float(found[1]) == 0:
         raise click.BadParameter(f"{quoted(value)} is not a rate such as 5/s, 300/m or 100/h")
     return float(found[1]) / _SECONDS[found[2] or "s"]
+
+
+def size(value: str) -> float:
+    """A number of bytes, from 4096, 500KB, 2MB or 1MiB."""
+    found = _SIZE.fullmatch(value)
+    if found is None:
+        raise click.BadParameter(f"{quoted(value)} is not a size such as 4096, 500KB, 2MB or 1MiB")
+    return float(found[1]) * _UNITS[(found[2] or "").lower()]
 
 
 def start_rate(value: str) -> float:

@@ -3,12 +3,14 @@
 import secrets
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from typing import Unpack
 
 from msgspec import Struct
 
 from .._model.filter import By
 from .._model.key import ApiKey, Scope
 from .._policy import api_key
+from .._policy.api_key import KeyRates
 from .._policy.input.options import checked_name, checked_names, parse_duration
 from .._policy.input.quote import quoted
 from .._store.protocol import Store
@@ -44,7 +46,7 @@ class Keys:
         tenant: str | None = None,
         queues: Iterable[str] | None = None,
         expires_in: timedelta | float | str | None = None,
-        rate: float | None = None,
+        **rates: Unpack[KeyRates],
     ) -> NewKey:
         """Create a key for the HTTP API. Its text is only returned here.
 
@@ -52,8 +54,9 @@ class Keys:
 
         `label`: whose key it is, 1 to 100 characters. `scopes`: what it allows: "enqueue", "read", "work",
         "operate", "admin". `tenant`, `queues`: only these [default: all]. `expires_in`: how long it is valid;
-        seconds, a timedelta or text such as "90d" [default: until it is revoked]. `rate`: at most this many
-        requests a second [default: no bound]. Raises InvalidOption.
+        seconds, a timedelta or text such as "90d" [default: until it is revoked]. `rate`, `task_rate`,
+        `byte_rate`: at most this many requests, enqueued tasks, and bytes of those a second [default: no
+        bound]. Raises InvalidOption.
         """
         await self._store.open()
         now = await self._store.now()
@@ -67,7 +70,7 @@ class Keys:
             expires_at=None if expires_in is None else now + _lifetime(expires_in),
             tenant=None if tenant is None else checked_name(tenant, "tenant"),
             queues=None if queues is None else _queues(queues),
-            rate=None if rate is None else api_key.checked_rate(rate),
+            **api_key.checked_rates(rates),
         )
         await self._store.put(key, self._by)
         return NewKey(key, sent.text)

@@ -15,6 +15,8 @@ class KeyDocument(Struct, kw_only=True):
     tenant: str | None
     queues: list[str] | None
     rate: float | None
+    task_rate: float | None
+    byte_rate: float | None
     created_at: Instant
     expires_at: Instant | None
 

@@ -94,12 +94,12 @@ class Api:
     async def _response(self, request: Request) -> Response:
         try:
             route, request.scope["path_params"] = self._router.find(request.scope)
-            authenticator = self.service.authenticator
-            caller = await authenticator.authenticate(request) if route.requires_key else ANONYMOUS
-            rate_headers = authenticator.rate_limiter.take(caller.key)
-            response = await route.handler(self.service, caller, request)
-            if rate_headers:
-                response.headers.update(rate_headers)
+            service = self.service
+            caller = await service.authenticator.authenticate(request) if route.requires_key else ANONYMOUS
+            service.rate_limiter.take_request(caller.key)
+            response = await route.handler(service, caller, request)
+            if caller.key is not None and (rates := service.rate_limiter.headers(caller.key)):
+                response.headers.update(rates)
             return _without_body(response) if request.method == "HEAD" else response
         except (Problem, WindlassError) as error:
             return problem_response(problem_for(error, request))

@@ -15,7 +15,6 @@ from .._model.key import ApiKey, Scope
 from .._policy import api_key
 from .._store.protocol import Store, all_records
 from ..errors import StoreError
-from .rate_limit import RateLimiter
 from .web.body import header
 from .web.problems import Problem
 
@@ -119,7 +118,6 @@ class Authenticator:
     """Authenticates requests by their bearer keys, which it caches for `FRESH_FOR` seconds."""
 
     def __init__(self, store: Store, *, open_to_all: bool, open_until_keys: bool = False) -> None:
-        self.rate_limiter = RateLimiter()
         self._store = store
         self._open_to_all = open_to_all
         self._open_until_keys = open_until_keys

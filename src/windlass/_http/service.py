@@ -12,6 +12,7 @@ from .._store.served_queues import ServedQueues
 from ..app import App
 from .auth import Authenticator
 from .long_poll import TaskWaiter
+from .rate_limit import RateLimiter
 
 if TYPE_CHECKING:
     from .operation import Operation
@@ -35,4 +36,6 @@ class Service:
         # Shared by all workers that claim from every queue:
         self.served_queues = ServedQueues(app.store, (DEFAULT_QUEUE,), is_open=True)
         self.metrics = app.metrics() if find_spec("prometheus_client") else None
+        refused = None if self.metrics is None else self.metrics.meter.rate_limited
+        self.rate_limiter = RateLimiter(refused=refused)
         self.closing = asyncio.Event()  # set when the server stops: long polls return at once

@@ -243,10 +243,19 @@ def with_task_number(error: InvalidPayload | InvalidOption, number: int) -> Inva
 async def enqueue_tasks(
     request: AnyRequest, batch: Sequence[NewTask], key: str | None = None
 ) -> tuple[list[EnqueuedTask], dict[str, str]]:
-    """Enqueue all or none. Returns the tasks, and a header if the whole request repeats an earlier one.
+    """Enqueue all or none, within the caller's rates.
 
-    Conflicts with tasks outside the key's bounds do not reveal them.
+    Returns the tasks, and a header if the whole request repeats an earlier one. Conflicts with tasks outside
+    the key's bounds do not reveal them.
     """
+    request.service.rate_limiter.take_work(request.caller.key, batch)
+    return await store_tasks(request, batch, key)
+
+
+async def store_tasks(
+    request: AnyRequest, batch: Sequence[NewTask], key: str | None = None
+) -> tuple[list[EnqueuedTask], dict[str, str]]:
+    """Do the same for tasks that the caller's rates have been charged for."""
     if key is not None:
         batch = _with_key(request, batch, key)
     try:

@@ -20,7 +20,8 @@ class Scope(StrEnum):
 class ApiKey(Struct, frozen=True, gc=False, kw_only=True):
     """A key as it is stored: the hash of its secret, never the secret itself.
 
-    `tenant` and `queues` restrict it; None is unrestricted. `rate` is in requests a second for each server.
+    `tenant` and `queues` restrict it; None is unrestricted. The rates are
+    what it may do in a second, for each `windlass serve`: requests, tasks to enqueue, and bytes of those.
     """
 
     name: str  # the key's id, the first part of the text that its holder sends
@@ -31,4 +32,6 @@ class ApiKey(Struct, frozen=True, gc=False, kw_only=True):
     expires_at: datetime | None = None
     tenant: str | None = None
     queues: tuple[str, ...] | None = None
-    rate: float | None = None
+    rate: float | None = None  # requests
+    task_rate: float | None = None
+    byte_rate: float | None = None

@@ -115,6 +115,9 @@ class Meter:
         self.batches = histogram("settle_batch_size", "Tasks settled in one round trip.", _SIZE_BUCKETS)
         self.times = histogram("store_seconds", "Time of calls to the store.", _STORE_BUCKETS, "verb")
         self.errors = counter("store_errors", "Calls that failed in the store.", "verb", "code")
+        self.limited = counter(
+            "rate_limited", "Requests refused because of a rate of their API key, by what it counts.", "rate"
+        )
         build = Info("windlass_build", "Version of windlass and of Python.", registry=registry)
         build.info({"version": metadata.version("windlass"), "python": platform.python_version()})
         ProcessCollector(registry=registry)
@@ -158,6 +161,9 @@ class Meter:
 
     def batch(self, size: int) -> None:
         self.batches.observe(size)
+
+    def rate_limited(self, measure: str) -> None:
+        self.limited.labels(measure).inc()
 
     def slots(self, number: int, busy: Callable[[], int]) -> None:
         """Export the slots of this worker; `busy` is called at each scrape."""

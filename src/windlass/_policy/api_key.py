@@ -6,14 +6,15 @@ A key reads wl_<id>_<secret>. The secret has 256 bits, too many to guess, so a p
 import hashlib
 import hmac
 import re
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from msgspec import Struct
 
 from .._model.key import ApiKey, Scope
 from ..errors import InvalidOption
-from .input.quote import quoted
+from .input.quote import quoted, suggestion
 
 PREFIX = "wl"
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -21,7 +22,20 @@ _SENT = re.compile(r"wl_([0-9A-Za-z]{12})_([0-9A-Za-z]{43})", re.ASCII)
 _ID_LETTERS, _SECRET_LETTERS = 12, 43
 _LEAST_BYTES = 42
 _NOBODY = "0" * 64
-SLOWEST, FASTEST = 0.001, 1_000_000
+RATES = {
+    "rate": ("requests", 0.001, 1_000_000),
+    "task_rate": ("tasks", 0.001, 1_000_000),
+    "byte_rate": ("bytes", 1_000, 10_000_000_000),
+}
+"""The rates of a key: what each counts, and the least and the most that it may be a second."""
+
+
+class KeyRates(TypedDict, total=False):
+    """The rates of a key, as callers write them. None is the same as leaving one out."""
+
+    rate: float | None
+    task_rate: float | None
+    byte_rate: float | None
 
 
 class PresentedKey(Struct, frozen=True):
@@ -74,12 +88,19 @@ def is_valid(sent: PresentedKey | None, kept: ApiKey | None, now: datetime) -> b
     return kept.expires_at is None or now < kept.expires_at
 
 
-def checked_rate(value: float) -> float:
-    """Check a key's rate limit, in requests a second."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not SLOWEST <= value <= FASTEST:
-        raise InvalidOption(
-            f"rate must be from {SLOWEST:g} to {FASTEST:,} requests a second, got {quoted(value)}"
-        )
+def checked_rates(rates: Mapping[str, Any]) -> KeyRates:
+    """Check the rates of a key. Raises InvalidOption."""
+    return cast("KeyRates", {name: _checked_rate(name, value) for name, value in rates.items()})
+
+
+def _checked_rate(name: str, value: Any) -> float | None:
+    if name not in RATES:
+        raise InvalidOption(f"unknown option {quoted(name)} of a key{suggestion(name, RATES)}")
+    if value is None:
+        return None
+    unit, least, most = RATES[name]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise InvalidOption(f"{name} must be from {least:,} to {most:,} {unit} a second, got {quoted(value)}")
     return float(value)
 
 

@@ -28,7 +28,9 @@ def test_a_key_is_created_listed_and_revoked(run: Run, folder: Path) -> None:
     assert (listed["tenant"], listed["queues"]) == (None, None)
     assert listed["expires_at"] > listed["created_at"]
     assert "hash" not in listed
-    assert table.splitlines()[0].split() == ["id", "label", "scopes", "tenant", "queues", "rate", "expires"]
+    assert table.splitlines()[0].split() == [
+        "id", "label", "scopes", "tenant", "queues", "rate", "tasks", "bytes", "expires",
+    ]  # fmt: skip
     assert table.splitlines()[1].startswith(f"{sent.id}  the shop  enqueue, read")
 
     assert run("keys", "revoke", sent.id).out == f"revoked {sent.id}\n"
@@ -37,14 +39,28 @@ def test_a_key_is_created_listed_and_revoked(run: Run, folder: Path) -> None:
 
 
 def test_json_has_the_key_and_its_scopes(run: Run) -> None:
-    bounds = ("--tenant", "acme", "-q", "mail", "-q", "sms", "--rate", "2.5")
+    bounds = (
+        "--tenant",
+        "acme",
+        "-q",
+        "mail",
+        "-q",
+        "sms",
+        "--rate",
+        "2.5",
+        "--task-rate",
+        "1000",
+        "--byte-rate",
+        "1.5MB",
+    )
     made = run("keys", "create", "ada", "--scope", "work", *bounds, "--json").row
     sent = api_key.parse_key(made["key"])
 
     assert sent is not None
     assert (made["id"], made["tenant"], made["queues"]) == (sent.id, "acme", ["mail", "sms"])
-    assert made["rate"] == 2.5
-    assert "2.5/s" in run("keys", "list").out
+    assert (made["rate"], made["task_rate"], made["byte_rate"]) == (2.5, 1000, 1_500_000)
+    listed = run("keys", "list").out
+    assert all(text in listed for text in ("2.5/s", "1,000/s", "1,500,000/s"))
     assert run("keys", "list", "--json").row == {name: value for name, value in made.items() if name != "key"}
     assert run("keys", "revoke", sent.id, "--json").row == {"id": sent.id, "revoked": True}
 
@@ -64,6 +80,9 @@ def test_json_has_the_key_and_its_scopes(run: Run) -> None:
         (("create", "x", "--scope", "read", "--expires", "soon"), 2, "--expires"),
         (("create", "x", "--scope", "read", "--expires", "0s"), 2, "more than 0"),
         (("create", "x", "--scope", "read", "--rate", "0"), 2, "rate must be from"),
+        (("create", "x", "--scope", "read", "--task-rate", "0"), 2, "task_rate must be from"),
+        (("create", "x", "--scope", "read", "--byte-rate", "much"), 2, "'much' is not a size such as"),
+        (("create", "x", "--scope", "read", "--byte-rate", "1B"), 2, "byte_rate must be from 1,000"),
         (("revoke", "nobody"), 3, "no key 'nobody'; `windlass keys list`"),
         (("revoke", "\x1b[2J"), 3, "no key"),
     ],

@@ -143,15 +143,22 @@ def test_the_secret_is_neither_shown_nor_kept() -> None:
     assert GOOD.id in repr(GOOD)
 
 
-@pytest.mark.parametrize("value", [0.001, 1, 2.5, 1_000_000])
-def test_a_rate(value: float) -> None:
-    assert api_key.checked_rate(value) == value
+@pytest.mark.parametrize("name", api_key.RATES)
+@pytest.mark.parametrize("value", [1_000, 2500.5, 1_000_000, None])
+def test_a_rate(name: str, value: float | None) -> None:
+    assert api_key.checked_rates({name: value}) == {name: value}
 
 
-@pytest.mark.parametrize("value", [0, -1, 0.0001, 1e7, float("nan"), float("inf"), True, "5", None])
-def test_what_is_no_rate(value: Any) -> None:
-    with pytest.raises(InvalidOption, match="rate must be from"):
-        api_key.checked_rate(value)
+@pytest.mark.parametrize("name", api_key.RATES)
+@pytest.mark.parametrize("value", [0, -1, 0.0001, 1e11, float("nan"), float("inf"), True, "5"])
+def test_what_is_no_rate(name: str, value: Any) -> None:
+    with pytest.raises(InvalidOption, match=f"^{name} must be from"):
+        api_key.checked_rates({name: value})
+
+
+def test_an_unknown_rate() -> None:
+    with pytest.raises(InvalidOption, match="unknown option 'tasks_rate' of a key; did you mean 'task_rate'"):
+        api_key.checked_rates({"tasks_rate": 1})
 
 
 @pytest.mark.parametrize("scope", Scope)

@@ -8,7 +8,7 @@ from ..._documents.keys import key_document, new_key_document
 from ..._model.key import ApiKey, Scope
 from ..command import Cli, Commands, on_store, pass_cli
 from ..operator_actions import audit_options, name_command
-from ..options import choice_option, duration
+from ..options import choice_option, duration, size
 from ..output import Column, Document
 from ..text import iso
 
@@ -32,7 +32,11 @@ def keys() -> None:
     metavar="QUEUE",
     help="Only this queue (repeatable)  [default: any]",
 )
-@click.option("--rate", type=float, metavar="N", help="Requests per second and server  [default: unlimited]")
+@click.option("--rate", type=float, metavar="N", help="Requests per second  [default: unlimited]")
+@click.option("--task-rate", type=float, metavar="N", help="Tasks enqueued per second  [default: unlimited]")
+@click.option(
+    "--byte-rate", type=size, help="Bytes of tasks enqueued per second, as in 500KB  [default: unlimited]"
+)
 @click.option("--expires", "expires_in", type=duration, help="Time until the key expires  [default: never]")
 @audit_options
 @pass_cli
@@ -61,12 +65,18 @@ async def revoke(cli: Cli, key_id: str) -> Document:
     return {"id": key_id, "revoked": True}
 
 
+def _rate(value: float | None) -> str:
+    return "" if value is None else f"{value:,.10g}/s"
+
+
 _COLUMNS: list[Column[ApiKey]] = [
     Column("id", lambda key: key.name),
     Column("label", lambda key: key.label),
     Column("scopes", lambda key: ", ".join(key.scopes)),
     Column("tenant", lambda key: key.tenant or ""),
     Column("queues", lambda key: ", ".join(key.queues or ())),
-    Column("rate", lambda key: "" if key.rate is None else f"{key.rate:g}/s"),
+    Column("rate", lambda key: _rate(key.rate)),
+    Column("tasks", lambda key: _rate(key.task_rate)),
+    Column("bytes", lambda key: _rate(key.byte_rate)),
     Column("expires", lambda key: "" if key.expires_at is None else iso(key.expires_at)),
 ]

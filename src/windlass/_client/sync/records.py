@@ -12,6 +12,7 @@ from ..._model.limit import Limit, Usage
 from ..._model.schedule import Schedule, ScheduleOptions
 from ..._model.task import Enqueued, TaskId
 from ..._policy.alerts import AlertOptions
+from ..._policy.api_key import KeyRates
 from ..._policy.order.limit_options import LimitOptions
 from ..._webhook import WebhookResponse
 from ..alerts import Alerts, AlertStatus
@@ -35,7 +36,7 @@ class SyncKeys(Twin[Keys]):
         tenant: str | None = None,
         queues: Iterable[str] | None = None,
         expires_in: timedelta | float | str | None = None,
-        rate: float | None = None,
+        **rates: Unpack[KeyRates],
     ) -> NewKey:
         """Create a key for the HTTP API. Its text is only returned here.
 
@@ -43,12 +44,13 @@ class SyncKeys(Twin[Keys]):
 
         `label`: whose key it is, 1 to 100 characters. `scopes`: what it allows: "enqueue", "read", "work",
         "operate", "admin". `tenant`, `queues`: only these [default: all]. `expires_in`: how long it is valid;
-        seconds, a timedelta or text such as "90d" [default: until it is revoked]. `rate`: at most this many
-        requests a second [default: no bound]. Raises InvalidOption.
+        seconds, a timedelta or text such as "90d" [default: until it is revoked]. `rate`, `task_rate`,
+        `byte_rate`: at most this many requests, enqueued tasks, and bytes of those a second [default: no
+        bound]. Raises InvalidOption.
         """
         return self._loop.run(
             self._inner.create(
-                label, scopes=scopes, tenant=tenant, queues=queues, expires_in=expires_in, rate=rate
+                label, scopes=scopes, tenant=tenant, queues=queues, expires_in=expires_in, **rates
             )
         )
 

@@ -161,9 +161,12 @@ HEADERS: dict[str, dict[str, Any]] = {
     "If-None-Match": _header("The `ETag` of your copy; 304 if it is current."),
     "Link": _header('The next page (RFC 8288): `<…>; rel="next"`. Absent on the last page.'),
     "Location": _header("The path of the task.", format="uri-reference"),
-    "RateLimit": _header('Requests left, and the seconds until the full quota is back: `"key";r=0;t=1`.'),
+    "RateLimit": _header(
+        'What is left of each rate, and the seconds until the full quota is back: `"requests";r=0;t=1`.'
+    ),
     "RateLimit-Policy": _header(
-        'The rate limit of the key as quota and window in seconds: `"key";q=100;w=1`.'
+        "The rates of the key (requests, tasks, bytes) as quota and window in seconds: "
+        '`"requests";q=100;w=1`.'
     ),
     "Retry-After": _header("Seconds to wait before a retry.", type="integer", minimum=0),
     "WWW-Authenticate": _header("The authentication scheme: Bearer."),

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Annotated
 
 import msgspec
@@ -12,6 +13,7 @@ from ..._model.key import Scope
 from ..._model.task import NewTask
 from ...errors import InvalidOption, InvalidPayload, NotFound, Refused, UsageError, WindlassError
 from ..operation import AnyRequest, ApiRequest, ApiResponse, NoQuery, Operations, decode_body
+from ..rate_limit import limits_work
 from ..task_input import (
     EnqueuedTask,
     InputBuilder,
@@ -20,16 +22,18 @@ from ..task_input import (
     enqueue_tasks,
     input_builder,
     request_key,
+    store_tasks,
     with_task_number,
 )
-from ..web.body import require_media_type
-from ..web.ndjson import NDJSON, DuplexResponse, read_lines
+from ..web.body import has_disconnected, require_media_type
+from ..web.ndjson import NDJSON, SILENCE_SECONDS, DuplexResponse, read_lines
 from ..web.problems import Problem, ProblemDocument, problem_document, problem_for
 
 enqueues = Operations("tasks")
 
 MAX_BATCH = 10_000
 _BYTES_PER_TURN = 256 * 1024  # of payloads to check before other requests get a turn
+_LEAST_PAUSE = 0.1  # seconds in which a stream beyond its rate gathers tasks for one enqueue
 _TASK_BYTES = 512  # overhead per task, counted as bytes
 _encode_lines = msgspec.json.Encoder().encode_lines
 
@@ -129,8 +133,9 @@ async def enqueue_stream(request: AnyRequest) -> DuplexResponse:
 
     Each line is answered with a line once its task is durable: read the response while sending. The first
     line that cannot be enqueued is answered with its `problem` and ends the response; the tasks before it
-    stay enqueued. Give each line an `idempotency_key` to be able to send the whole stream again; the header
-    `Idempotency-Key` is refused. Blank lines are ignored.
+    stay enqueued. A stream that is faster than the rates of its key is slowed down; a line that had to wait
+    longer than 30 seconds is refused (429). Give each line an `idempotency_key` to be able to send the whole
+    stream again; the header `Idempotency-Key` is refused. Blank lines are ignored.
     """
     if "idempotency-key" in request.http.headers:
         raise Problem(
@@ -176,16 +181,37 @@ async def _build(builder: InputBuilder, lines: list[bytes]) -> tuple[list[NewTas
 
 
 async def _enqueue_lines(request: AnyRequest, batch: list[NewTask]) -> AsyncIterator[list[EnqueuedTask]]:
-    if not batch:
+    async for part in _within_rates(request, batch):
+        try:
+            tasks, _ = await store_tasks(request, part)
+        except (Problem, UsageError, Refused, NotFound):
+            if len(part) == 1:
+                raise
+        else:
+            yield tasks
+            continue
+        for one in part:
+            tasks, _ = await store_tasks(request, [one])
+            yield tasks
+
+
+async def _within_rates(request: AnyRequest, batch: list[NewTask]) -> AsyncIterator[list[NewTask]]:
+    """Yield the tasks in parts that the key's rates have been charged for; wait until there is room."""
+    key, service = request.caller.key, request.service
+    if key is None or not limits_work(key):
+        if batch:
+            yield batch
         return
-    try:
-        tasks, _ = await enqueue_tasks(request, batch)
-    except (Problem, UsageError, Refused, NotFound):
-        if len(batch) == 1:
-            raise
-    else:
-        yield tasks
-        return
-    for one in batch:
-        tasks, _ = await enqueue_tasks(request, [one])
-        yield tasks
+    while batch:
+        number, seconds = service.rate_limiter.take_first(key, batch, SILENCE_SECONDS)
+        if number:
+            yield batch[:number]
+            batch = batch[number:]
+            continue
+        with suppress(TimeoutError):
+            await asyncio.wait_for(service.closing.wait(), max(seconds, _LEAST_PAUSE))
+        if service.closing.is_set():
+            raise Problem("busy", "the server is stopping; send this line and the rest again")
+        if has_disconnected(request.http):
+            raise ClientDisconnect
+        await request.recheck_key()

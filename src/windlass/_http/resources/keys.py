@@ -14,11 +14,19 @@ from .tasks import ReasonQuery
 
 keys = Operations("keys")
 
-Rate = Annotated[float, Meta(ge=api_key.SLOWEST, le=api_key.FASTEST, description="Requests per second.")]
+
+def _rate(name: str, description: str) -> Meta:
+    _, least, most = api_key.RATES[name]
+    return Meta(ge=least, le=most, description=description)
+
+
+Rate = Annotated[float, _rate("rate", "Requests per second.")]
+TaskRate = Annotated[float, _rate("task_rate", "Tasks to enqueue per second, steps of chains included.")]
+ByteRate = Annotated[float, _rate("byte_rate", "Bytes of payloads and chains to enqueue per second.")]
 
 
 class KeyInput(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A key to create: its label, scopes, bounds, lifetime in seconds and rate limit."""
+    """A key to create: its label, scopes, bounds, lifetime in seconds and rates."""
 
     label: Annotated[str, Meta(min_length=1, max_length=100)]
     scopes: Annotated[list[Scope], Meta(min_length=1, max_length=len(Scope))]
@@ -26,6 +34,8 @@ class KeyInput(Struct, kw_only=True, forbid_unknown_fields=True):
     queues: Annotated[list[Name], Meta(min_length=1, max_length=100)] | None = None
     expires_in: Annotated[float, Meta(gt=0, le=MAX_DELAY.total_seconds())] | None = None
     rate: Rate | None = None
+    task_rate: TaskRate | None = None
+    byte_rate: ByteRate | None = None
     why: Why = ""
 
 
@@ -49,6 +59,8 @@ async def create_key(request: ApiRequest[NoQuery, KeyInput]) -> NewKeyDocument:
         queues=body.queues,
         expires_in=body.expires_in,
         rate=body.rate,
+        task_rate=body.task_rate,
+        byte_rate=body.byte_rate,
     )
     return new_key_document(made.key, made.text)
 

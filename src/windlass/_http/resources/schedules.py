@@ -8,11 +8,13 @@ from ..._client.builder import checked_payload
 from ..._client.schedules import MAX_UPCOMING
 from ..._documents.fields import Id, Seconds
 from ..._documents.schedules import ScheduleDocument, ScheduleList, Ticks, schedule_document
+from ..._ids import new_id
 from ..._model.key import Scope
 from ..._model.schedule import Missed, Overlap, ScheduleOptions
-from ..._policy.schedule import MAX_AT_MOST, MAX_JITTER
+from ..._policy.schedule import MAX_AT_MOST, MAX_JITTER, triggered_task
 from ..input_fields import Attempts, Expires, Name, Payload, Priority, Why, given_fields
 from ..operation import AnyRequest, ApiRequest, ApiResponse, NoQuery, Operations
+from ..rate_limit import limits_work
 from ..task_input import request_key
 from .tasks import ReasonQuery
 
@@ -117,7 +119,7 @@ async def resume_schedule(request: ApiRequest[ReasonQuery, None]) -> ScheduleDoc
     "/schedules/{name}/trigger",
     Scope.OPERATE,
     status=201,
-    statuses=(409,),
+    statuses=(409, 413),
     request_headers=("Idempotency-Key",),
     response_headers=("Location", "Idempotency-Replayed"),
 )
@@ -126,7 +128,10 @@ async def trigger_schedule(request: AnyRequest) -> ApiResponse[TriggeredTask]:
 
     With the header `Idempotency-Key` a repeat within 7 days gets the same response and enqueues nothing.
     """
-    operator = request.operator().schedules
+    operator, key = request.operator().schedules, request.caller.key
+    if key is not None and limits_work(key):
+        task = triggered_task((await operator.get(request.path("name"))).schedule, new_id)
+        request.service.rate_limiter.take_work(key, [task])
     enqueued = await operator.trigger_once(request.path("name"), request_key(request.http))
     headers = request.location(enqueued.id)
     if not enqueued.created:

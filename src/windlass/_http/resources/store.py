@@ -85,6 +85,8 @@ async def call_verb(service: Service, caller: Caller, request: Request) -> Respo
             _check_names(message)
     if caller.key is not None:
         message = attributed(message, caller.name)
+    if isinstance(message, messages.EnqueueRequest):
+        service.rate_limiter.take_work(caller.key, message.batch)
     return Response(encode(await message.call(service.store)), media_type="application/json")
 
 
@@ -197,8 +199,7 @@ def _check_struct(value: Struct) -> None:
         case ApiKey():
             if not _HASH.fullmatch(value.hash):
                 raise InvalidOption("a key's hash must be 64 lower-case hex digits")
-            if value.rate is not None:
-                api_key.checked_rate(value.rate)
+            api_key.checked_rates({name: getattr(value, name) for name in api_key.RATES})
         case _:
             pass
     if isinstance(value, _LIMITED) and not 0 <= value.limit <= MAX_AT_ONCE:

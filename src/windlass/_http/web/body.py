@@ -75,6 +75,12 @@ def _has_arrived(request: Request) -> bool:
     return getattr(cycle, "more_body", True) is False
 
 
+def has_disconnected(request: Request) -> bool:
+    """Tell whether the client has gone, without reading its body. Only uvicorn tells."""
+    cycle = getattr(request.receive, "__self__", None)
+    return getattr(cycle, "disconnected", False) is True
+
+
 def _is_empty(request: Request) -> bool:
     headers = request.headers
     return headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers

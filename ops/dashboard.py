@@ -229,6 +229,14 @@ ROWS: list[tuple[str, list[dict[str, Any]]]] = [
                 unit="ops",
             ),
             graph(
+                "Requests beyond a key's rate",
+                (
+                    f"sum by (rate) (rate(windlass_rate_limited_total{{{_JOB}}}[$__rate_interval]))",
+                    "{{rate}}",
+                ),
+                unit="ops",
+            ),
+            graph(
                 "Raised dead-letter alerts",
                 (highest("windlass_alert_raised", "alert") + " > 0", "{{alert}}"),
                 told="windlass alerts list shows what each counts.",

@@ -118,6 +118,8 @@ class Meter:
         self.limited = counter(
             "rate_limited", "Requests refused because of a rate of their API key, by what it counts.", "rate"
         )
+        for measure in ("requests", "tasks", "bytes"):
+            self.limited.labels(measure)  # exported at 0, so that the first one shows
         build = Info("windlass_build", "Version of windlass and of Python.", registry=registry)
         build.info({"version": metadata.version("windlass"), "python": platform.python_version()})
         ProcessCollector(registry=registry)

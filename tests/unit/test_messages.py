@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.samples import NOW
 from windlass._model.filter import Page, Slice
 from windlass._model.key import ApiKey, Scope
-from windlass._model.limit import Limit
+from windlass._model.limit import Limit, Quota
 from windlass._model.queue import QueueSettings, Retention
 from windlass._model.record import KINDS, Record
 from windlass._model.schedule import Schedule
@@ -46,6 +46,7 @@ KEPT: list[Any] = [
     QueueSettings(name="mail", retention=Retention(dead=None), weights={}),
     ApiKey(name="k1", label="web", hash="0" * 64, scopes=(Scope.READ, Scope.WORK), created_at=NOW),
     Limit(name="calls", rate=0.5, by="tenant"),
+    Quota(name="acme", tasks=100, bytes=1 << 30),
     Schedule(name="nightly", type="report", payload=b'{ "a":1}', every=timedelta(hours=1), since=NOW),
 ]
 

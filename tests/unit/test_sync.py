@@ -12,8 +12,9 @@ from windlass import Client, Handle, Operator, SyncClient, SyncHandle, SyncOpera
 from windlass._client.alerts import Alerts
 from windlass._client.keys import Keys
 from windlass._client.limits import Limits
+from windlass._client.quotas import Quotas
 from windlass._client.schedules import Schedules
-from windlass._client.sync.records import SyncAlerts, SyncKeys, SyncLimits, SyncSchedules
+from windlass._client.sync.records import SyncAlerts, SyncKeys, SyncLimits, SyncQuotas, SyncSchedules
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "sync"
 INTERNAL = {"enqueue_tasks_sync", "export_sync", "make", "put"}
@@ -24,6 +25,7 @@ TWINS = [
     (Alerts, SyncAlerts),
     (Keys, SyncKeys),
     (Limits, SyncLimits),
+    (Quotas, SyncQuotas),
     (Schedules, SyncSchedules),
 ]
 

@@ -39,6 +39,7 @@ from .client import Handle, LoopThread
 from .export import EndedTask, export_tasks, next_ones
 from .keys import Keys
 from .limits import Limits
+from .quotas import Quotas
 from .records import change_record, list_records
 from .schedules import Schedules
 
@@ -51,7 +52,7 @@ class Operator:
 
         await app.operator.replay(Filter(types=("mail.welcome",), states=(State.DEAD,)), by=By(who="ann"))
 
-    `keys`, `limits`, `alerts` and `schedules` manage these.
+    `keys`, `limits`, `quotas`, `alerts` and `schedules` manage these.
     """
 
     def __init__(self, store: Store, by: By, types: TaskTypes | None = None) -> None:
@@ -60,6 +61,7 @@ class Operator:
         self._types = TaskTypes() if types is None else types  # to check edited payloads against
         self.keys = Keys(store, by)
         self.limits = Limits(store, by)
+        self.quotas = Quotas(store, by)
         self.alerts = Alerts(store, by)
         self.schedules = Schedules(store, by)
 

@@ -90,13 +90,17 @@ class Dimension(StrEnum):
 class Count(Struct, frozen=True, gc=False, kw_only=True):
     """The number of tasks with these values, one value for each dimension. Not `exact`: an estimate.
 
-    `oldest_at` is when the first of them was due; for an estimate, the first of those examined.
+    `oldest_at` is when the first of them was due; for an estimate, the first of those examined. `steps` and
+    `bytes` are counted on request: the steps that are yet to become tasks, and the size of payloads, results
+    and following steps.
     """
 
     values: tuple[str, ...]
     number: int
     exact: bool = True
     oldest_at: datetime | None = None  # None: there are none
+    steps: int = 0
+    bytes: int = 0
 
 
 class By(Struct, frozen=True, gc=False, kw_only=True):

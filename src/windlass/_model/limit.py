@@ -1,4 +1,4 @@
-"""Limits: how many of the tasks they apply to may run at once or start in a second."""
+"""Limits: how many tasks may run at once or start in a second. Quotas: how much tenants may have stored."""
 
 from collections.abc import Iterable
 from math import ceil
@@ -13,6 +13,11 @@ COLUMNS = ("queue", "type", "tenant")
 MAX_RUNNING = 1_000_000
 MAX_RATE = 1_000_000.0
 MAX_BURST = 1_000_000
+MAX_STORED_TASKS = 10**12
+MAX_STORED_BYTES = 10**15
+
+OTHERS = "*"
+"""The name of the quota of every tenant that has no own one, and of tasks without a tenant."""
 
 
 class Limit(Struct, frozen=True, gc=False, kw_only=True):
@@ -77,3 +82,55 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
     value: str
     running: int
     tokens: float | None = None  # None: the limit has no rate
+
+
+class Use(Struct, frozen=True, gc=False):
+    """What a tenant has stored.
+
+    `tasks` are all rows, ended ones included until they are pruned, and the steps that are yet to become
+    tasks. `bytes` are those of payloads, results and following steps.
+    """
+
+    tasks: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: "Use") -> "Use":
+        return Use(self.tasks + other.tasks, self.bytes + other.bytes)
+
+    def __sub__(self, other: "Use") -> "Use":
+        return Use(self.tasks - other.tasks, self.bytes - other.bytes)
+
+
+class Quota(Struct, frozen=True, gc=False, kw_only=True):
+    """How much a tenant may have stored; `name` is the tenant, or `OTHERS`. None: any number."""
+
+    name: str
+    tasks: int | None = None
+    bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.tasks is None and self.bytes is None:
+            raise InvalidOption(f"the quota of {self.name!r} needs tasks, bytes or both")
+        for what, number, most in (
+            ("tasks", self.tasks, MAX_STORED_TASKS),
+            ("bytes", self.bytes, MAX_STORED_BYTES),
+        ):
+            if number is not None and not 0 <= number <= most:
+                raise InvalidOption(f"{what} must be from 0 to {most:,}, got {number:,}")
+
+    def share(self, use: Use) -> float:
+        """The fraction of the quota that is used: at 1 no more may be stored; above 1 it was exceeded."""
+        return max(_share(use.tasks, self.tasks), _share(use.bytes, self.bytes))
+
+    def admits(self, use: Use, more: Use) -> bool:
+        """Whether a tenant that uses `use` may store `more`."""
+        total = use + more
+        return (self.tasks is None or total.tasks <= self.tasks) and (
+            self.bytes is None or total.bytes <= self.bytes
+        )
+
+
+def _share(used: int, most: int | None) -> float:
+    if most is None:
+        return 0.0
+    return used / most if most else 1.0

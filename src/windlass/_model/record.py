@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from .alert import Alert, AlertState
 from .key import ApiKey
-from .limit import Limit, Usage
+from .limit import Limit, Quota, Usage
 from .options import DeclaredType
 from .queue import QueueSettings
 from .schedule import Schedule, Tick
@@ -78,13 +78,14 @@ class Declaration(Struct, frozen=True, gc=False, kw_only=True):
 
 
 StoredRecord: TypeAlias = (
-    ApiKey | Limit | Schedule | Tick | Alert | AlertState | Archive | Declaration | DeclaredType
+    ApiKey | Limit | Quota | Schedule | Tick | Alert | AlertState | Archive | Declaration | DeclaredType
 )
 """Records that a store only stores, and need not interpret."""
 
 KINDS: dict[object, str] = {
     ApiKey: "key",
     Limit: "limit",
+    Quota: "quota",
     Schedule: "schedule",
     Tick: "tick",
     Alert: "alert",

@@ -135,6 +135,7 @@ class CountRequest(Request[tuple[Count, ...]], frozen=True):
     scope = Scope.READ
     where: Filter
     by: tuple[Dimension, ...] = ()
+    sized: bool = False
 
 
 class AttemptsRequest(Request[tuple[Attempt, ...]], frozen=True):
@@ -227,8 +228,10 @@ class RemoteStore(ABC):
     def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Coroutine[Any, Any, Settled]:
         return self.request(SettleRequest(tuple(batch), claim))
 
-    def count(self, where: Filter, by: Sequence[Dimension]) -> Coroutine[Any, Any, Sequence[Count]]:
-        return self.request(CountRequest(where, tuple(by)))
+    def count(
+        self, where: Filter, by: Sequence[Dimension], *, sized: bool = False
+    ) -> Coroutine[Any, Any, Sequence[Count]]:
+        return self.request(CountRequest(where, tuple(by), sized))
 
     def put(
         self, record: Record, by: By | None = None, expected: Record | UnsetType | None = UNSET

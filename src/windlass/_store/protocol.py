@@ -240,8 +240,12 @@ class AskStore(Protocol):
     async def find(self, where: Filter, page: Page) -> Slice[Task]:
         """Return a page of the tasks that match, ordered by id."""
 
-    async def count(self, where: Filter, by: Sequence[Dimension]) -> Sequence[Count]:
-        """Count the tasks that match, grouped by these dimensions and ordered by their values."""
+    async def count(self, where: Filter, by: Sequence[Dimension], *, sized: bool = False) -> Sequence[Count]:
+        """Count the tasks that match, grouped by these dimensions and ordered by their values.
+
+        With `sized`, also their bytes and the steps that follow those that are neither completed nor
+        cancelled. That reads every task and never estimates.
+        """
 
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
         """Return the recorded attempts of a task, oldest first; at most the newest `MAX_RECORDED`."""

@@ -21,7 +21,7 @@ from windlass._model.attempt import Attempt
 from windlass._model.filter import Action, Count, Filter, Page, Slice
 from windlass._model.key import ApiKey
 from windlass._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
-from windlass._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING, Limit, Usage
+from windlass._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING, MAX_STORED_TASKS, Limit, Quota, Usage
 from windlass._model.options import DeclaredType
 from windlass._model.queue import MAX_WEIGHT, Fairness, Level, Ordering, QueueSettings, Window
 from windlass._model.record import Archive, Audit, Declaration, Record, Session
@@ -36,6 +36,7 @@ AT_THE_SEAM: list[Any] = [
         Verdict,
         Action,
         Limit,
+        Quota,
         Usage,
         Schedule,
         Tick,
@@ -71,6 +72,8 @@ BOUNDED: dict[tuple[type[Struct], str], st.SearchStrategy[Any]] = {
     (Limit, "running"): st.integers(0, MAX_RUNNING),
     (Limit, "rate"): st.floats(0, MAX_RATE, exclude_min=True),
     (Limit, "burst"): st.none() | st.integers(1, MAX_BURST),
+    (Quota, "tasks"): st.integers(0, MAX_STORED_TASKS),
+    (Quota, "bytes"): st.none() | st.integers(0, MAX_STORED_TASKS),
     (DeclaredType, "backoff"): st.dictionaries(st.text(max_size=8), st.floats(0, 1e6), max_size=2),
     (DeclaredType, "delays"): st.lists(st.floats(0, 1e6), max_size=2).map(tuple),
     (Alert, "count"): st.integers(1, MAX_COUNT),

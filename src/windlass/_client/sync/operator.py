@@ -20,7 +20,7 @@ from ..._store.protocol import Finding, Migration, Promise
 from ..client import LoopThread, Twin
 from ..export import EndedTask
 from ..operator import DEAD, Operator
-from .records import SyncAlerts, SyncKeys, SyncLimits, SyncSchedules
+from .records import SyncAlerts, SyncKeys, SyncLimits, SyncQuotas, SyncSchedules
 
 
 class SyncOperator(Twin[Operator]):
@@ -30,13 +30,14 @@ class SyncOperator(Twin[Operator]):
 
         app.sync_operator.replay(Filter(types=("mail.welcome",), states=(State.DEAD,)), by=By(who="ann"))
 
-    `keys`, `limits`, `alerts` and `schedules` manage these.
+    `keys`, `limits`, `quotas`, `alerts` and `schedules` manage these.
     """
 
     def __init__(self, inner: Operator, loop: LoopThread) -> None:
         super().__init__(inner, loop)
         self.keys = SyncKeys(inner.keys, loop)
         self.limits = SyncLimits(inner.limits, loop)
+        self.quotas = SyncQuotas(inner.quotas, loop)
         self.alerts = SyncAlerts(inner.alerts, loop)
         self.schedules = SyncSchedules(inner.schedules, loop)
 

@@ -18,7 +18,7 @@ from ..._model.alert import Alert
 from ..._model.filter import MAX_PAGE, By, CancelTasks, Discard, Page, Replay
 from ..._model.key import ApiKey, Scope
 from ..._model.lease import Claim
-from ..._model.limit import Limit
+from ..._model.limit import Limit, Quota
 from ..._model.options import DeclaredType
 from ..._model.queue import Retention
 from ..._model.record import KINDS, Archive
@@ -59,7 +59,7 @@ _LIMITED = (
 )
 PING_SECONDS = 10.0
 _MAX_WHO = 200
-_SET_BY_PEOPLE = ("queue", *(KINDS[kind] for kind in (ApiKey, Limit, Schedule, Alert)))
+_SET_BY_PEOPLE = ("queue", *(KINDS[kind] for kind in (ApiKey, Limit, Quota, Schedule, Alert)))
 _KEYS = KINDS[ApiKey]
 _SET_BY_BOTH = (KINDS[DeclaredType], KINDS[Archive])  # by programs, and removed by people
 _decoders = {verb: Decoder[messages.Request[Any]](kind) for verb, kind in messages.REQUESTS.items()}

@@ -40,6 +40,7 @@ from ..rules import cancellation, refusals
 from ..rules.audit import audited_prune, audited_put, audited_removal
 from ..rules.claim_planner import Rotation
 from ..rules.retention import RetentionRules
+from ..rules.sizes import bytes_of, steps_to_come
 from .actions import act, finished_before, matches
 from .admission import admit
 from .leases import grant, leased, release_unacknowledged_claims, settle, usages
@@ -258,16 +259,22 @@ class MemoryStore:
         with self._locked() as (tables, _):
             return page_of([t for t in tables.tasks.values() if matches(t, where)], page, lambda t: t.id)
 
-    async def count(self, where: Filter, by: Sequence[Dimension]) -> Sequence[Count]:
-        due: dict[tuple[str, ...], list[datetime]] = {} if by else {(): []}
+    async def count(self, where: Filter, by: Sequence[Dimension], *, sized: bool = False) -> Sequence[Count]:
+        found: dict[tuple[str, ...], list[Task]] = {} if by else {(): []}
         with self._locked() as (tables, _):
             for task in tables.tasks.values():
                 if matches(task, where):
                     values = tuple(str(getattr(task, dimension.value)) for dimension in by)
-                    due.setdefault(values, []).append(task.due_at)
+                    found.setdefault(values, []).append(task)
         return [
-            Count(values=values, number=len(instants), oldest_at=min(instants, default=None))
-            for values, instants in sorted(due.items())
+            Count(
+                values=values,
+                number=len(tasks),
+                oldest_at=min((task.due_at for task in tasks), default=None),
+                steps=sum(map(steps_to_come, tasks)) if sized else 0,
+                bytes=sum(map(bytes_of, tasks)) if sized else 0,
+            )
+            for values, tasks in sorted(found.items())
         ]
 
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:

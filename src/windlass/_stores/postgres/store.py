@@ -37,7 +37,7 @@ from .enqueue.coalesce import Coalescer
 from .join.detect import join
 from .notify import WakeHub
 from .own_transaction import OwnTransaction
-from .read import count, find
+from .read import count, find, sizes
 from .rule_player import enqueue, write_audit
 from .script import Query
 from .settle import Grant
@@ -225,10 +225,10 @@ class PostgresStore(Database):
         await self._ensure_open()
         return await find.find(self, where, page)
 
-    async def count(self, where: Filter, by: Sequence[Dimension]) -> Sequence[Count]:
-        """Count the tasks that match; an estimate if too many would have to be read."""
+    async def count(self, where: Filter, by: Sequence[Dimension], *, sized: bool = False) -> Sequence[Count]:
+        """Count the tasks that match; an estimate if too many would have to be read, unless `sized`."""
         await self._ensure_open()
-        return await count.count(self, where, by)
+        return await (sizes.measure if sized else count.count)(self, where, by)
 
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
         await self._ensure_open()

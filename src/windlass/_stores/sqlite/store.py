@@ -227,9 +227,9 @@ class SQLiteStore:
     async def find(self, where: Filter, page: Page) -> Slice[Task]:
         return await self._read(lambda reader: reader.find(where, page))
 
-    async def count(self, where: Filter, by: Sequence[Dimension]) -> Sequence[Count]:
+    async def count(self, where: Filter, by: Sequence[Dimension], *, sized: bool = False) -> Sequence[Count]:
         """Count the matches; inexact where too many tasks would have to be read at once."""
-        return await self._read(lambda reader: reader.count(where, by))
+        return await self._read(lambda reader: reader.count(where, by, sized=sized))
 
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
         return await self._read(lambda reader: tuple(reader.attempts(task_id)))

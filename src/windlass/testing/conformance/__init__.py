@@ -35,7 +35,7 @@ from .order.limits import TestCaps, TestLimitChanges, TestOthersUnaffected
 from .order.ranks import TestAgeing
 from .order.rates import TestLimitWakes, TestRates, TestUsage
 from .order.windows import TestWindows
-from .payloads import TestPayloads
+from .payloads import TestPayloads, TestSizes
 from .read import TestAttempts, TestCount, TestFind, TestPages
 from .records import TestAuditedRecords, TestExpectedRecords, TestRecords, TestStoredRecords
 from .replies import TestReplies
@@ -104,6 +104,7 @@ __all__ = [
     "TestRescue",
     "TestSessions",
     "TestShares",
+    "TestSizes",
     "TestSuccessors",
     "TestTransactions",
     "TestUniquePeriods",

@@ -1,15 +1,19 @@
-"""Payloads: any JSON is returned byte for byte."""
+"""Payloads: any JSON is returned byte for byte, and its size is counted."""
 
 import json
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import Raw
 
 from ..._ids import new_id
+from ..._model.filter import Count, Dimension, Filter
 from ..._model.lease import Claimed
+from ..._model.state import State
 from ..._model.task import Error
-from .steps import StoreTest, bury, complete
+from ..._policy.input.chain import Step, encode_steps, successors
+from .steps import ManualWorker, StoreTest, a_task, bury, complete
 
 HOSTILE = [
     "",
@@ -78,3 +82,55 @@ class TestPayloads(StoreTest):
         task_id = await self.enqueue_one(next=steps)
 
         assert (await self.load(task_id)).next == steps
+
+
+def a_step(*following: Step, payload: bytes = b"{}") -> Step:
+    return Step(id=new_id(), type="step", payload=Raw(payload), next=following)
+
+
+class TestSizes(StoreTest):
+    async def sizes(self, where: Filter | None = None) -> dict[str, tuple[int, int, int]]:
+        counts = await self.store.count(where or Filter(), (Dimension.TENANT,), sized=True)
+        return {count.values[0]: (count.number, count.steps, count.bytes) for count in counts}
+
+    async def test_nothing_has_no_size(self) -> None:
+        assert list(await self.store.count(Filter(), (), sized=True)) == [Count(values=(), number=0)]
+        assert await self.sizes() == {}
+
+    async def test_bytes_are_counted_by_tenant_and_only_on_request(self) -> None:
+        payload = '{"text":"日本"}'.encode()
+        await self.store.enqueue([a_task(tenant=name, payload=payload) for name in ("acme", "acme", "")])
+
+        assert await self.sizes() == {"acme": (2, 0, 2 * len(payload)), "": (1, 0, len(payload))}
+        assert await self.sizes(Filter(tenants=("acme",))) == {"acme": (2, 0, 2 * len(payload))}
+        assert [(one.steps, one.bytes) for one in await self.store.count(Filter(), ())] == [(0, 0)]
+
+    async def test_results_and_ended_tasks_count_until_they_are_deleted(self, held: Claimed) -> None:
+        await self.settle_now(complete(held, b'"twelve pages"'))
+
+        (count,) = await self.store.count(Filter(), (Dimension.STATE,), sized=True)
+
+        assert count.values == (State.COMPLETED,)
+        assert count.bytes == len(held.task.payload) + len(b'"twelve pages"')
+
+    async def test_steps_count_until_they_are_tasks(self, worker: ManualWorker) -> None:
+        last = a_step(payload=b'{"id":"0199c3a2-7d10-7abc-8def-0123456789ab"}')
+        following = encode_steps((a_step(last), a_step()))
+        assert following is not None
+        await self.store.enqueue([a_task(tenant="acme", payload=b"{}", next=following)])
+        assert await self.sizes() == {"acme": (1, 3, 2 + len(following))}
+
+        (first,) = await worker.claim()
+        assert (await self.sizes())["acme"][:2] == (1, 3)
+        await self.store.settle([complete(first, None, *successors(first.task, None))])
+
+        number, steps, _ = (await self.sizes())["acme"]
+        assert (number, steps) == (3, 1)  # The first has spent its steps; one of those has one of its own.
+
+    async def test_a_dead_task_may_be_replayed_so_its_steps_count(self, worker: ManualWorker) -> None:
+        await self.store.enqueue([a_task(next=encode_steps((a_step(),)))])
+        (first,) = await worker.claim()
+        await self.store.settle([bury(first)])
+
+        assert [number for number, *_ in (await self.sizes()).values()] == [1]
+        assert [steps for _, steps, _ in (await self.sizes()).values()] == [1]

@@ -11,7 +11,7 @@ from ..._client.operator import Operator
 from ..._model.alert import Alert, AlertState
 from ..._model.filter import By
 from ..._model.key import ApiKey, Scope
-from ..._model.limit import Limit
+from ..._model.limit import Limit, Quota
 from ..._model.options import DeclaredType, Defaults
 from ..._model.queue import Fairness, Ordering, QueueSettings, Retention
 from ..._model.record import Audit, Session, StoredRecord, Worker
@@ -30,6 +30,7 @@ FULL = QueueSettings(
 KEPT: tuple[QueueSettings | StoredRecord, ...] = (
     FULL,
     Limit(name="mail", queue="mail", by="tenant", running=3, rate=0.5, burst=7),
+    Quota(name="acme", tasks=1_000_000, bytes=10**12),
     Schedule(
         name="nightly", type="report", payload=b'{"a":"\xc3\xbc"}', cron="0 3 * * *", zone="Europe/Zurich"
     ),
@@ -82,7 +83,7 @@ class TestStoredRecords(StoreTest):
 
         await self.store.remove(Limit, "same")
 
-        assert [len(await self.all_records(type(record))) for record in KEPT] == [1, 0, 1, 1, 1, 1, 1]
+        assert [len(await self.all_records(type(record))) for record in KEPT] == [1, 0, 1, 1, 1, 1, 1, 1]
 
     @pytest.mark.parametrize("newest_first", [False, True])
     @every_kind
@@ -183,6 +184,8 @@ def _changed(record: QueueSettings | StoredRecord) -> QueueSettings | StoredReco
             return replace(record, stripes=stripes + 1)
         case Limit(running=running):
             return replace(record, running=(running or 0) + 1)
+        case Quota(tasks=tasks):
+            return replace(record, tasks=(tasks or 0) + 1)
         case Schedule(type=type_):
             return replace(record, type=f"{type_}s")
         case Tick(task_id=task_id):

@@ -277,6 +277,7 @@ class Dump(Struct, frozen=True, kw_only=True):
     tasks: tuple[Task, ...]
     attempts: tuple[Attempt, ...]
     counts: tuple[Count, ...]
+    sizes: tuple[Count, ...]
     queues: tuple[QueueSettings, ...]
     sessions: tuple[Session, ...]
     audits: tuple[Audit, ...]
@@ -290,6 +291,7 @@ async def dump(store: Store, skip: Collection[Task] = ()) -> Dump:
         tasks=tuple(found),
         attempts=tuple(lines),
         counts=tuple(await store.count(EVERYTHING, tuple(Dimension))),
+        sizes=tuple(await store.count(EVERYTHING, (Dimension.TENANT,), sized=True)),
         queues=await all_records(store, QueueSettings),
         sessions=await all_records(store, Session),
         audits=await all_records(store, Audit),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ....errors import StoreError
+from ...rules.sizes import steps_in
 from ..read.filters import mentions
 from .errors import cannot_open, translate
 
@@ -41,6 +42,7 @@ def connect_as(factory: type[C], path: Path) -> C:
         connection.execute(f"PRAGMA cache_size=-{_CACHE_KIBIBYTES}")
         connection.execute("PRAGMA temp_store=MEMORY")
         connection.create_function("windlass_mentions", 3, mentions, deterministic=True)
+        connection.create_function("windlass_steps", 1, steps_in, deterministic=True)
     except sqlite3.Error as error:
         sqlite3.Connection.close(connection)  # a subclass may refuse
         is_unopened = (getattr(error, "sqlite_errorname", None) or "").startswith("SQLITE_CANTOPEN")

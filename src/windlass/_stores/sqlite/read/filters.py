@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from ...._model.filter import Dimension, Filter, Page
 from ...._model.state import State
+from ...rules.sizes import WITHOUT_STEPS
 from ..rows import filled, instant, listed, statement
 
 _OWN_INDEX = {(State.RUNNING,): "windlass_task_running", (State.DEAD,): "windlass_task_dead"}
@@ -19,6 +20,11 @@ _STATE_INDEX = {
     State.RUNNING: "windlass_task_running",
     State.DEAD: "windlass_task_dead",
 }
+_UNSIZED = "0, 0"
+_SIZED = (
+    "coalesce(sum(CASE WHEN task.next IS NOT NULL AND NOT ({spent}) THEN windlass_steps(task.next) END), 0), "
+    "coalesce(sum(length(task.payload) + ifnull(length(task.result), 0) + ifnull(length(task.next), 0)), 0)"
+).format(spent=" OR ".join(f"task.state = '{state.value}'" for state in WITHOUT_STEPS))
 _WAITS = "task.id IN (SELECT successor FROM windlass_dependency)"  # no index: few tasks ever wait
 
 
@@ -38,10 +44,12 @@ def page_query(name: str, where: Filter, page: Page, edge: str | None = None) ->
     return Query(sql, {**parameters, "cursor": page.cursor, "edge": edge, "limit": page.limit})
 
 
-def count_states_query(where: Filter, by: Sequence[Dimension]) -> Query:
+def count_states_query(where: Filter, by: Sequence[Dimension], *, sized: bool) -> Query:
     """Return the query for the number of matches in one statement, each state through its own index."""
     parts = [
-        count_query(replace(where, states=(state,)), by, (None, None), access=_access_by_state(state))
+        count_query(
+            replace(where, states=(state,)), by, (None, None), sized=sized, access=_access_by_state(state)
+        )
         for state in _each_state(where)
     ]
     return Query("\nUNION ALL\n".join(part.sql for part in parts), parts[0].parameters)
@@ -51,17 +59,21 @@ def count_query(
     where: Filter,
     by: Sequence[Dimension],
     window: tuple[str | None, str | None],
+    *,
+    sized: bool,
     access: tuple[str, Sequence[str]] | None = None,
 ) -> Query:
     """Return the query for the number of matches by dimensions, within a window of ids (first, last].
 
-    `access` is the index and the further conditions by which they are reached.
+    `sized`: also count steps and bytes, which reads whole rows. `access` is the index and the further
+    conditions by which they are reached.
     """
     index, further = access or (_index(where), ())
     conditions, parameters = _conditions(where)
     conditions += _window(window, newest_first=False)
     columns = ", ".join(f"task.{dimension.value}" for dimension in by)
     slots = {"dimensions": f", {columns}" if by else "", "group_by": f"GROUP BY {columns}" if by else ""}
+    slots["sizes"] = _SIZED if sized else _UNSIZED
     sql = filled("count", {**slots, "index": index, "conditions": _all_of([*further, *conditions])})
     return Query(sql, {**parameters, "cursor": window[0], "edge": window[1]})
 

@@ -63,21 +63,28 @@ class Reader:
         found = self._page("find_ids", where, replace(page, limit=page.limit + 1))
         return slice_of(found, page, lambda row: str(row[0]), str)
 
-    def count(self, where: Filter, by: Sequence[Dimension]) -> list[Count]:
+    def count(self, where: Filter, by: Sequence[Dimension], *, sized: bool = False) -> list[Count]:
         """Count the matches; exact if an index finds them or one window covers the table.
 
         Several windows are added up while tasks change. States with few tasks are counted by their indexes.
         """
         numbers: Counter[tuple[str, ...]] = Counter()
+        steps: Counter[tuple[str, ...]] = Counter()
+        sizes: Counter[tuple[str, ...]] = Counter()
         oldest: dict[tuple[str, ...], int] = {}
         page, edge, windows = Page(), None, 0
         by_state = is_by_state(where) and self._are_few(where)
         while windows == 0 or edge is not None:
             edge = None if by_state or is_selective(where) else self._edge(page)
-            query = count_states_query(where, by) if by_state else count_query(where, by, (page.cursor, edge))
-            for number, due_at, *key in self._select(query):
+            if by_state:
+                query = count_states_query(where, by, sized=sized)
+            else:
+                query = count_query(where, by, (page.cursor, edge), sized=sized)
+            for number, due_at, following, size, *key in self._select(query):
                 values = tuple(key)
                 numbers[values] += number
+                steps[values] += following
+                sizes[values] += size
                 if due_at is not None:
                     oldest[values] = min(due_at, oldest.get(values, due_at))
             page, windows = replace(page, cursor=edge), windows + 1
@@ -88,6 +95,8 @@ class Reader:
                 number=numbers[values],
                 exact=exact,
                 oldest_at=moment(oldest[values]) if values in oldest else None,
+                steps=steps[values],
+                bytes=sizes[values],
             )
             for values in sorted(numbers)
         ]

@@ -1,5 +1,6 @@
 """Create a store from its URL. Each kind is imported only when it is used."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -9,6 +10,10 @@ from ..errors import InvalidOption
 
 if TYPE_CHECKING:
     from .._store.protocol import Store
+
+_ON_DISK = ("sqlite", "memory")
+_SUSPICIOUS = re.compile(r"[@?#=]|:/?[^/]")  # there may be a password in it
+_PLACE = re.compile(r"[\w.,:\[\]-]*(/[\w.-]*)*", re.ASCII)  # hosts with ports, and a database or path
 
 
 def open_store(url: str, *, clock: Clock | None = None, key: str | None = None) -> "Store":
@@ -54,10 +59,16 @@ def _needing(package: str, what: str, extra: str) -> Iterator[None]:
 
 
 def store_name(store: "str | Store") -> str:
-    """Name a store for people: its URL without the password, or its class."""
+    """Name a store for people: its URL with scheme, host and path, or its class.
+
+    Users and passwords are left out; of a URL that may hide one in another place, all but the scheme.
+    """
     if not isinstance(store, str):
         return type(store).__name__
-    scheme, separator, rest = store.partition("://")
-    credentials, at, host = rest.rpartition("@")
-    user, colon, _ = credentials.partition(":")
-    return f"{scheme}{separator}{user}{':***' if colon else ''}{at}{host}"
+    scheme, separator, rest = store.strip().partition("://")
+    if scheme in _ON_DISK or not _SUSPICIOUS.search(store):
+        return store
+    place = rest.partition("?")[0].rpartition("@")[2]
+    if not separator or not scheme.isalnum() or not _PLACE.fullmatch(place) or "@" in rest.partition("?")[2]:
+        place = "…"
+    return f"{scheme}://{place}" if separator and scheme.isalnum() else "…"

@@ -320,6 +320,33 @@ async def test_a_file_that_everybody_may_write_is_reported(store: SQLiteStore, p
     assert finding.severity is Severity.WARNING
 
 
+@pytest.mark.parametrize(("mode", "who"), [(0o640, "its group"), (0o644, "every user")])
+async def test_a_file_that_others_may_read_is_reported(
+    store: SQLiteStore, path: Path, mode: int, who: str
+) -> None:
+    path.chmod(mode)
+
+    (finding,) = of(tuple(await store.check()), "permissions")
+
+    assert finding.severity is Severity.WARNING
+    assert f"readable by {who}" in finding.message
+
+
+async def test_a_new_file_is_for_its_user_only(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        store = SQLiteStore(tmp_path / "new.db")
+        await store.open()
+        await enqueue_one(store)
+        await store.close()
+    finally:
+        os.umask(before)
+
+    modes = {file.name: file.stat().st_mode & 0o077 for file in tmp_path.iterdir()}
+    assert set(modes) >= {"new.db"}
+    assert set(modes.values()) == {0}
+
+
 async def test_a_newer_schema_is_reported_and_not_touched(store: SQLiteStore, path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE windlass_schema SET number = 7")

@@ -93,11 +93,20 @@ async def _write(
 
 def _open(file: Path, *, resume: bool) -> IO[str]:
     try:
-        return file.open("r+" if resume and file.exists() else "x", encoding="ascii", newline="\n")
+        mode = "r+" if resume and file.exists() else "x"
+        # For this user only: a payload may be confidential.
+        return open(
+            file, mode, encoding="ascii", newline="\n", opener=lambda name, how: os.open(name, how, 0o600)
+        )
     except FileExistsError:
         raise InvalidOption(f"{file} exists already; --resume continues it") from None
     except OSError as error:
         raise InvalidOption(f"cannot write to {file}: {error.strerror or error}") from None
+
+
+def _private(name: str, flags: int) -> int:
+    """Open a file; a new one is for this user only, as payloads may be confidential."""
+    return os.open(name, flags, 0o600)
 
 
 def _last_cursor(output: IO[str], file: Path) -> str | None:

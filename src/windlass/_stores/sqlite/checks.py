@@ -121,6 +121,13 @@ def _permissions(path: Path) -> Iterator[Finding]:
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & stat.S_IWOTH:
         yield warning("permissions", f"{path} is writable by every user (mode {mode:o}): chmod o-w")
+    elif mode & (stat.S_IRGRP | stat.S_IROTH):
+        others = "every user" if mode & stat.S_IROTH else "its group"
+        yield warning(
+            "permissions",
+            f"{path}, with the payloads of all tasks, is readable by {others} (mode {mode:o}): chmod 600, "
+            f"unless that is intended",
+        )
     elif not os.access(path.parent, os.W_OK):
         yield warning(
             "permissions", f"this user cannot create files in {path.parent}, which SQLite needs to write"

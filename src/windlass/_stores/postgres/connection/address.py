@@ -1,7 +1,8 @@
 """The store's URL: a URL as libpq takes it, with a few options of our own."""
 
 import re
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from contextlib import suppress
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 
 from msgspec import Struct
 
@@ -28,8 +29,8 @@ class Address(Struct, frozen=True, kw_only=True):
 
 
 def parse(url: str) -> Address:
-    """Parse a store's URL; InvalidOption if an option of ours is invalid."""
-    parts = urlsplit(url)
+    """Parse a store's URL; InvalidOption if it is ambiguous, or an option of ours is invalid."""
+    parts = _split(url)
     options = parse_qsl(parts.query, keep_blank_values=True)
     own = {name: value for name, value in options if name in _OWN_OPTIONS}
     rest = [(name, value) for name, value in options if name not in _OWN_OPTIONS]
@@ -37,11 +38,24 @@ def parse(url: str) -> Address:
     schema, connections = own.get("schema", DEFAULT_SCHEMA), own.get("connections", "8")
     if not _NAME.fullmatch(schema):
         raise InvalidOption(
-            f"schema={schema} in the store's URL is invalid: use up to 40 lower-case letters, digits and "
-            f"underscores, and no digit first"
+            "schema= in the store's URL is invalid: use up to 40 lower-case letters, digits and "
+            "underscores, and no digit first"
         )
     if not connections.isdecimal() or not 1 <= int(connections) <= 1000:
-        raise InvalidOption(
-            f"connections={connections} in the store's URL is invalid: use a number from 1 to 1000"
-        )
+        raise InvalidOption("connections= in the store's URL is invalid: use a number from 1 to 1000")
+    if "listen" in own:
+        _split(own["listen"])
     return Address(dsn=dsn, schema=schema, listen=own.get("listen"), connections=int(connections))
+
+
+def _split(url: str) -> SplitResult:
+    """Split a URL; InvalidOption, which quotes nothing of it, if its password may divide it elsewhere."""
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        hosts = [urlsplit(f"//{host}") for host in parts.netloc.rpartition("@")[2].split(",")]
+        if all(one.port != 0 for one in hosts) and "@" not in parts.path and "#" not in url:
+            return parts
+    raise InvalidOption(
+        "the store's URL is not valid: use postgresql://user:password@host:port/database, and write "
+        "/ ? # @ : % in the password as %2F %3F %23 %40 %3A %25"
+    )

@@ -1,7 +1,9 @@
 """Open connections with a rollback journal that is synced before a commit returns (decision 0002)."""
 
 import ctypes
+import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,6 +27,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 def connect_as(factory: type[C], path: Path) -> C:
     """Open the file with a connection of this class."""
+    _create_private(path)
     try:
         connection = sqlite3.connect(
             path,
@@ -51,6 +54,12 @@ def connect_as(factory: type[C], path: Path) -> C:
         sqlite3.Connection.close(connection)
         raise
     return connection
+
+
+def _create_private(path: Path) -> None:
+    """Create a missing file for this user only: payloads may be confidential. SQLite would heed the umask."""
+    with suppress(OSError):  # It is there, or SQLite reports why it cannot be.
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def set_journal(connection: sqlite3.Connection, path: Path) -> None:

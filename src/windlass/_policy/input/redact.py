@@ -1,9 +1,12 @@
-"""Mask secret payload fields: those declared as secret, and those whose names suggest it."""
+"""Mask secrets: fields that are declared, fields whose names suggest it, and what patterns match."""
 
 import json
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
+
+from .patterns import PREFIX, compiled
 
 MASK = "[secret]"
 _ALWAYS = re.compile(
@@ -12,24 +15,32 @@ _ALWAYS = re.compile(
     re.IGNORECASE,
 )
 _HOLE = "\0"  # occurs in no payload, so a value never matches the mask of another
+_PATTERN = "\0"  # begins a pattern among values to be scrubbed
+_MAX_SCANNED = 100_000  # characters of a text that are searched for patterns; a longer one is masked whole
 _MIN_SCRUBBED = 3  # shorter values would turn ordinary text into masks
 
 
 def redact(value: Any, secret: Iterable[str] = ()) -> Any:
-    """Mask the secret fields of a value. `secret` are the declared ones: names or dotted paths."""
-    return _redact(value, frozenset(secret), ())
+    """Mask the secrets of a JSON value.
+
+    `secret` are the declared fields, as names or dotted paths, and the patterns of `checked_patterns`.
+    """
+    names, patterns = _split(tuple(secret))
+    return _redact(value, names, patterns, ())
 
 
 def secret_values(value: Any, secret: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the masked values, longest first, to be scrubbed from errors and log lines."""
-    found: set[str] = set()
-    _collect(value, frozenset(secret), (), found, hidden=False)
+    """Return the masked values, longest first, and the patterns, to be scrubbed from errors and log lines."""
+    names, patterns = _split(tuple(secret))
+    found = set(patterns)
+    _collect(value, names, (), found, hidden=False)
     return longest_first(found)
 
 
 def longest_first(*values: Iterable[str]) -> tuple[str, ...]:
-    """Merge values to be scrubbed, in the order in which `scrub` needs them."""
-    return tuple(sorted({one for some in values for one in some}, key=lambda text: (-len(text), text)))
+    """Merge values to be scrubbed, in the order in which `scrub` needs them: patterns last."""
+    all_of_them = {one for some in values for one in some}
+    return tuple(sorted(all_of_them, key=lambda text: (is_pattern(text), -len(text), text)))
 
 
 def inherited(secret: tuple[str, ...], of: Iterable[str], into: str | None) -> tuple[str, ...]:
@@ -40,15 +51,35 @@ def inherited(secret: tuple[str, ...], of: Iterable[str], into: str | None) -> t
     if into is None:
         return secret
     others = tuple(of)
-    below = (f"{into}.{path}" for path in others if "." in path)
+    below = (f"{into}.{path}" for path in others if "." in path and not path.startswith(PREFIX))
     return tuple(dict.fromkeys((*secret, *others, *below)))
 
 
 def scrub(text: str, values: Iterable[str]) -> str:
     """Mask every occurrence of these values, in the order of `secret_values`."""
     for value in values:
-        text = text.replace(value, _HOLE)
+        text = _without_matches(text, value) if is_pattern(value) else text.replace(value, _HOLE)
     return text.replace(_HOLE, MASK)
+
+
+def is_pattern(value: str) -> bool:
+    """Whether one of the values to be scrubbed is a pattern."""
+    return value.startswith(_PATTERN)
+
+
+def _without_matches(text: str, value: str) -> str:
+    if len(text) > _MAX_SCANNED:
+        return _HOLE
+    pattern = compiled(PREFIX + value.removeprefix(_PATTERN))
+    return text if pattern is None else pattern.sub(_HOLE, text.replace(MASK, _HOLE))
+
+
+@lru_cache(maxsize=1024)
+def _split(secret: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the names of secret fields, and the patterns as `scrub` takes them."""
+    patterns = [one for one in secret if compiled(one) is not None]
+    names = frozenset(secret).difference(patterns)
+    return names, tuple(_PATTERN + one.removeprefix(PREFIX) for one in patterns)
 
 
 def _is_secret(path: tuple[str, ...], secret: frozenset[str]) -> bool:
@@ -56,15 +87,26 @@ def _is_secret(path: tuple[str, ...], secret: frozenset[str]) -> bool:
     return name in secret or ".".join(path) in secret or _ALWAYS.search(name) is not None
 
 
-def _redact(value: Any, secret: frozenset[str], path: tuple[str, ...]) -> Any:
+def _redact(value: Any, secret: frozenset[str], patterns: tuple[str, ...], path: tuple[str, ...]) -> Any:
     if isinstance(value, dict):
         return {
-            key: MASK if _is_secret((*path, key), secret) else _redact(item, secret, (*path, key))
+            scrub(key, patterns) if patterns else key: MASK
+            if _is_secret((*path, key), secret)
+            else _redact(item, secret, patterns, (*path, key))
             for key, item in value.items()
         }
     if isinstance(value, list):
-        return [_redact(item, secret, path) for item in value]
-    return value
+        return [_redact(item, secret, patterns, path) for item in value]
+    return _without_patterns(value, patterns) if patterns else value
+
+
+def _without_patterns(value: Any, patterns: tuple[str, ...]) -> Any:
+    """Mask matches in a text; a number in which there is one is masked whole."""
+    if isinstance(value, str):
+        return scrub(value, patterns)
+    if isinstance(value, bool) or value is None:
+        return value
+    return value if scrub(str(value), patterns) == str(value) else MASK
 
 
 def _collect(

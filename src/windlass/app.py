@@ -30,6 +30,7 @@ from ._policy.backoff import Backoff, Delay, checked_attempts
 from ._policy.input.fingerprint import declared_unique
 from ._policy.input.new_task import checked_expiry, checked_timeout
 from ._policy.input.options import checked_name, checked_names
+from ._policy.input.patterns import checked_patterns, patterns_of
 from ._policy.order.priority import parse_priority
 from ._store.outage import Outage
 from ._store.protocol import Store
@@ -60,8 +61,9 @@ class App(AppDeclarations):
     `store`: a URL, or a store object. `backoff`: the delay between attempts for types without one of their
     own. `retention`: how long ended tasks of its types are kept in queues without a retention of their own
     [default: 7 days; dead letters 14]. `secret`: names of payload fields that are never shown, for all types.
-    `identity`: recorded on tasks as who enqueued them [default: program@host:pid]. `webhook_secret`: signs
-    messages to alert webhooks. `archive`: directory for each day of history, written before it is pruned.
+    `redact`: regular expressions whose matches are never shown or logged; see docs/concepts.md. `identity`:
+    recorded on tasks as who enqueued them [default: program@host:pid]. `webhook_secret`: signs messages to
+    alert webhooks. `archive`: directory for each day of history, written before it is pruned.
     `allow_addresses`: networks such as "10.0.0.0/8" that webhooks may be sent to though they are not public.
 
     Making an app and declaring on it opens nothing; the store is opened when it is first used.
@@ -77,6 +79,7 @@ class App(AppDeclarations):
         backoff: Delay | None = None,
         retention: Retention | None = None,
         secret: Iterable[str] = (),
+        redact: Iterable[str] = (),
         identity: str | None = None,
         webhook_secret: str | None = None,
         archive: str | None = None,
@@ -100,6 +103,7 @@ class App(AppDeclarations):
         self.operator = Operator(self.store, By(who=who), self.types)
         self.sync_client = SyncClient(self.client, self._loop)
         self.sync_operator = SyncOperator(self.operator, self._loop)
+        self.add_redact(redact)
 
     # -- declare -----------------------------------------------------------------------------------
 
@@ -207,6 +211,17 @@ class App(AppDeclarations):
         """
         self.error_hooks.append(checked_hook(hook))
         return hook
+
+    def add_redact(self, patterns: Iterable[str]) -> None:
+        """Mask what these patterns match, too, in tasks of all types. Raises InvalidOption."""
+        added = checked_patterns(patterns, self.redact)
+        self._secret = (*self._secret, *added)
+        self.client.types.add_secret(added)
+
+    @property
+    def redact(self) -> tuple[str, ...]:
+        """The regular expressions whose matches are never shown or logged."""
+        return patterns_of(self._secret)
 
     def declared(self, type_name: str) -> HandlerSpec:
         """Return the declaration of a task type; raises UnknownTaskType if this app has none of that name."""

@@ -16,6 +16,7 @@ from msgspec.structs import fields
 
 from ._policy.addresses import Network, parse_networks
 from ._policy.input.options import checked_name, parse_duration
+from ._policy.input.patterns import checked_patterns
 from ._policy.input.quote import quoted, suggestion
 from ._policy.input.trace import RELATIONS
 from .alerts import Secret, checked_secret
@@ -31,6 +32,12 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
 DEFAULT_LOG_LEVEL, DEFAULT_LOG_FORMAT = "info", "text"
 _CHOICES = {"log_level": LOG_LEVELS, "log_format": LOG_FORMATS, "tracing": RELATIONS}
+
+
+class Patterns(tuple[str, ...]):
+    """Redaction patterns. One in the environment stands on a line of its own, as it may contain commas."""
+
+    __slots__ = ()
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -54,6 +61,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     log_level: str | None = None
     log_format: str | None = None
     webhook_secret: Secret | None = None
+    redact: Patterns = Patterns()  # regular expressions whose matches are masked
     archive: str | None = None  # directory of history
     allow_addresses: tuple[Network, ...] = ()  # that webhooks may reach though they are not public
     metrics: tuple[str, int] | None = None  # host and port where a worker serves them
@@ -203,6 +211,14 @@ def _networks(value: object, key: str) -> tuple[Network, ...]:
     return parse_networks(parts)
 
 
+def _patterns(value: object, key: str) -> Patterns:
+    parts = value.splitlines() if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple):
+        raise InvalidOption(f"{key} must be a list of regular expressions, not {quoted(value)}")
+    checked_patterns(parts)
+    return Patterns(parts)
+
+
 def _duration(value: Any, key: str) -> timedelta:
     return parse_duration(int(value) if _is_number(value) else value, key)
 
@@ -232,6 +248,7 @@ def _choice(value: object, key: str) -> str:
 _PARSERS: dict[Any, Callable[[Any, str], Any]] = {
     str | None: _text,
     tuple[str, ...]: _names,
+    Patterns: _patterns,
     int | None: _whole,
     dict[str, int] | None: _numbers,
     timedelta | None: _duration,

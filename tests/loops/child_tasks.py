@@ -157,3 +157,43 @@ def merge(accounts: list[dict[str, Any]]) -> NoReturn:
 def noting(password: str, *, ctx: Context) -> None:
     ctx.note(response_code=401)
     ctx.note(url=f"/login?p={password}")
+
+
+@app.task(process=True, secret=["account.pin.code"])
+def log_secret(account: dict[str, Any], *, ctx: Context) -> None:
+    log_everywhere(account["pin"]["code"], ctx)
+
+
+def log_everywhere(secret: str, ctx: Context) -> None:
+    """Log a secret in every way that a record can hold it."""
+    logger = logging.getLogger("shop.images")
+    logger.warning(
+        "message %s", {"code": secret}, extra={"told": [secret, {secret: (7, secret)}], "odd": Odd(secret)}
+    )
+    logger.warning(f"format {secret}", stack_info=True)  # noqa: G004 - as programs do
+    logger.warning("too few %s %s", secret)  # noqa: PLE1206
+    ctx.logger.warning("context %s", secret)
+    try:
+        raise KeyError(secret)
+    except KeyError:
+        logger.exception("it failed")
+
+
+class Odd:
+    """A field that is not JSON."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __str__(self) -> str:
+        return f"Odd({self._text})"
+
+
+@app.task(secret=["code"])
+async def open_account(code: str) -> dict[str, Any]:
+    return {"pin": {"code": code}}
+
+
+@app.task
+async def log_taken(account: dict[str, Any], *, ctx: Context) -> None:
+    log_everywhere(account["pin"]["code"], ctx)

@@ -66,6 +66,8 @@ class Cli:
             app.alert_notifier.secret = settings.webhook_secret
         if settings.allow_addresses:
             app.alert_notifier.fetcher.allowed = settings.allow_addresses
+        if settings.redact:
+            app.add_redact(settings.redact)
         if settings.archive is not None:
             app.archiver = Archiver(settings.archive)
             app.archiver.check()

@@ -65,6 +65,11 @@ class KnownTypes:
             self._published = by_name_or_alias(await list_records(self._store, DeclaredType))
             self._fresh_until = monotonic() + FRESH_SECONDS
 
+    def add_secret(self, secret: tuple[str, ...]) -> None:
+        """Make these fields secret in every type, too."""
+        self._secret = (*self._secret, *secret)
+        self.declared.add_secret(secret)
+
     def forget(self) -> None:
         """Read the published types again when they are next needed, as the store is another one."""
         self._published, self._fresh_until = {}, 0.0

@@ -19,6 +19,9 @@ logger = logging.getLogger("windlass.task")
 running: ContextVar[Task | None] = ContextVar("windlass.running", default=None)
 """The task whose handler is running here: in the event loop, in a thread or in a child process."""
 
+taken_secrets: ContextVar[tuple[str, ...]] = ContextVar("windlass.taken_secrets", default=())
+"""Secret values in the results that the running task takes from its predecessors."""
+
 
 def current_task() -> Task | None:
     """Return the task whose handler is running here; None outside of handlers."""

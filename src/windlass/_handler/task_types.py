@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
+from msgspec.structs import replace
+
 from .._policy.input.quote import suggestion
 from ..errors import InvalidOption, UnknownTaskType
 from .spec import HandlerSpec
@@ -34,6 +36,11 @@ class TaskTypes(Mapping[str, HandlerSpec]):
         # Replaced, not changed: other threads may be iterating over them.
         self._handlers = {**self._handlers, **dict.fromkeys((spec.name, *spec.aliases), spec)}
         self._declared = {**self._declared, spec.name: spec}
+
+    def add_secret(self, secret: tuple[str, ...]) -> None:
+        """Make these payload fields secret in every type declared so far."""
+        for spec in self._declared.values():
+            spec.defaults = replace(spec.defaults, secret=(*spec.defaults.secret, *secret))
 
     def find(self, name: str) -> HandlerSpec | None:
         """Return the type of this name or alias, or None."""

@@ -11,6 +11,7 @@ from .._policy.input.quote import counted, printable
 from .._policy.input.trace import parse_trace
 from ..alerts import AlertEvent, Turn
 from .events import Event, EventName
+from .log_secrets import STANDARD_FIELDS, mask_record
 from .tracing import current_traceparent
 
 logger = logging.getLogger("windlass.events")
@@ -27,7 +28,6 @@ _LEVELS = {
     EventName.LOST: logging.WARNING,
 }
 _ALERT_TURNS = {Turn.RAISED: "raised", Turn.REMINDED: "still raised", Turn.CLEARED: "cleared"}
-STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 class LogSink:
@@ -107,10 +107,12 @@ class TaskFilter(logging.Filter):
 class JsonFormatter(logging.Formatter):
     """Formats a record as one line of JSON: time, level, logger, message and the record's extra fields.
 
-    Inside a handler it adds the task's id and type and, if there is one, the trace and span ids.
+    Inside a handler it masks the task's secrets, and adds its id and type and, if there is one, the trace and
+    span ids.
     """
 
     def format(self, record: logging.LogRecord) -> str:
+        mask_record(record)
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),

@@ -13,7 +13,7 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any, BinaryIO
 
-from .._handler.context import Context, NoEffects, running
+from .._handler.context import Context, NoEffects, running, taken_secrets
 from .._handler.spec import HandlerSpec
 from .._model.outcome import Failed, Returned, Snoozed
 from .._observe.tracing import current_span
@@ -90,6 +90,7 @@ def _run(
     fatal: tuple[type[BaseException], ...] = ()
     try:
         running.set(request.task)
+        taken_secrets.set(request.secrets)
         spec = _find(request, programs)
         logs.restore_levels()
         fatal = spec.fatal

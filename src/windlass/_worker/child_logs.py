@@ -20,7 +20,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from .._observe.logs import STANDARD_FIELDS, context_fields, enable_loggers, traceback_of
+from .._observe.log_secrets import STANDARD_FIELDS, SecretFilter
+from .._observe.logs import context_fields, enable_loggers, traceback_of
 from .._policy.input.quote import counted, shorten
 
 logger = logging.getLogger("windlass.worker")
@@ -71,6 +72,7 @@ class LogSender(logging.Handler):
 
     def __init__(self, connection: socket.socket) -> None:
         super().__init__(_ALL)
+        self.addFilter(SecretFilter())
         connection.setblocking(False)
         self._connection = connection
         self._pid = os.getpid()

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from .._handler.context import Context, running
+from .._handler.context import Context, running, taken_secrets
 from .._handler.failure import describe, stand_in
 from .._handler.predecessors import payload_with_results
 from .._model.lease import Lease
@@ -75,6 +75,8 @@ class Runner:
             outcome = await self._outcome(run)
         finally:
             running.set(None)
+            if run.secrets:
+                taken_secrets.set(())
             if span is not None:
                 end_attempt(span, None if run.is_lost else outcome)
         if run.phase is Phase.SETTLED and not isinstance(outcome, Returned):
@@ -112,6 +114,8 @@ class Runner:
         except StoreUnavailable as error:  # not the task's fault: does not count as an attempt
             raise Snooze(_RETRY_RESULTS_AFTER) from error
         payload, run.secrets = full.payload, full.secrets
+        if run.secrets:
+            taken_secrets.set(run.secrets)
         if run.stop is not None:
             raise StopSignal("the task was asked to stop before its handler started")
         if spec.process:

@@ -199,3 +199,16 @@ def test_what_is_no_network_is_refused(tmp_path: Path, wrong: str) -> None:
 
     with pytest.raises(InvalidOption, match="allow_addresses"):
         Settings.load(file, env={})
+
+
+def test_patterns_come_as_a_list_or_one_per_line() -> None:
+    Path("windlass.toml").write_text("redact = ['\\b\\d{13,19}\\b', 'sk_\\w+']")
+
+    assert Settings.load(env={}).redact == (r"\b\d{13,19}\b", r"sk_\w+")
+    assert Settings.load(env={"WINDLASS_REDACT": "a{1,3}b\nc,d"}).redact == ("a{1,3}b", "c,d")
+    for value, why in (("(a+)+$", "unbounded time"), ("(", "not a regular expression")):
+        with pytest.raises(InvalidOption, match=f"WINDLASS_REDACT: .*{why}"):
+            Settings.load(env={"WINDLASS_REDACT": value})
+    Path("windlass.toml").write_text("redact = 7")
+    with pytest.raises(InvalidOption, match="must be a list of regular expressions"):
+        Settings.load(env={})

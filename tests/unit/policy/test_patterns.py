@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass import InvalidOption
-from windlass._policy.input.patterns import MAX_LENGTH, MAX_PATTERNS, MAX_STEPS, checked_patterns, compiled
+from windlass._policy.input.patterns import (
+    MAX_LENGTH,
+    MAX_PATTERNS,
+    MAX_STEPS,
+    checked_patterns,
+    compiled,
+    patterns_of,
+)
 from windlass._policy.input.redact import MASK, inherited, redact, scrub, secret_values
 
 CARD = r"\b\d{13,19}\b"
@@ -76,9 +83,9 @@ def test_a_pattern_that_cannot_be_used_is_refused(pattern: str, why: str) -> Non
 
 def test_number_and_steps_of_patterns_are_bounded_together() -> None:
     with pytest.raises(InvalidOption, match="33 patterns, at most 32"):
-        checked_patterns([CARD] * (MAX_PATTERNS + 1))
+        checked_patterns([f"a{n}" for n in range(MAX_PATTERNS + 1)])
     with pytest.raises(InvalidOption, match="up to 1,592 steps for each character"):
-        checked_patterns([r"a{1,199}b"] * 4)
+        checked_patterns([rf"a{{1,199}}{end}" for end in "bcd"], (r"a{1,199}e",))
     with pytest.raises(InvalidOption, match="must be a sequence of patterns"):
         checked_patterns(CARD)
 
@@ -162,6 +169,10 @@ def test_a_pattern_that_would_be_refused_is_taken_as_a_name() -> None:
 
 def test_patterns_go_with_results_as_they_are() -> None:
     assert inherited((), ["re:a.c", "x.y"], "into") == ("re:a.c", "x.y", "into.x.y")
+
+
+def test_patterns_are_told_from_names() -> None:
+    assert patterns_of(("card", f"re:{CARD}", "re:(")) == (CARD,)
 
 
 def test_the_steps_are_counted_up_to_their_bound() -> None:

@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import Any
 
 from ...errors import InvalidOption
-from .quote import quoted
 
 PREFIX = "re:"
 """Marks a pattern among the names of secret fields."""
@@ -24,20 +23,29 @@ _parser: Any = import_module("re._parser")
 _NOTHING = 0  # follows: the match can no longer fail
 
 
-def checked_patterns(patterns: Iterable[str]) -> tuple[str, ...]:
-    """Check redaction patterns; return them as entries for `secret`. Raises InvalidOption."""
+def checked_patterns(patterns: Iterable[str], others: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Check redaction patterns, to be used with the others; return them as entries for `secret`.
+
+    Raises InvalidOption.
+    """
     if isinstance(patterns, str):
         raise InvalidOption(f"redact must be a sequence of patterns; for a single one pass [{patterns!r}]")
     found = tuple(patterns)
-    if len(found) > MAX_PATTERNS:
-        raise InvalidOption(f"redact has {len(found)} patterns, at most {MAX_PATTERNS}")
-    total = sum(_checked(one)[1] for one in found)
+    all_of_them = {*others, *found}
+    if len(all_of_them) > MAX_PATTERNS:
+        raise InvalidOption(f"redact has {len(all_of_them)} patterns, at most {MAX_PATTERNS}")
+    total = sum(_checked(one)[1] for one in all_of_them)
     if total > MAX_STEPS:
         raise InvalidOption(
             f"the patterns of redact take up to {total:,} steps for each character of a text, at most "
             f"{MAX_STEPS:,}; use fewer patterns, or lower the upper bounds of their repeats"
         )
     return tuple(f"{PREFIX}{one}" for one in found)
+
+
+def patterns_of(secret: Iterable[str]) -> tuple[str, ...]:
+    """Return the patterns among entries of `secret`."""
+    return tuple(one.removeprefix(PREFIX) for one in secret if compiled(one) is not None)
 
 
 @lru_cache(maxsize=1024)
@@ -62,12 +70,12 @@ def _checked(pattern: object) -> tuple[re.Pattern[str], int]:
         made = re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         raise InvalidOption(
-            f"the redaction pattern {quoted(pattern)} is not a regular expression: {error}"
+            f"the redaction pattern {pattern!r} is not a regular expression: {error}"
         ) from None
     except _Unbounded as error:
-        raise InvalidOption(f"the redaction pattern {quoted(pattern)} {error}") from None
+        raise InvalidOption(f"the redaction pattern {pattern!r} {error}") from None
     if shortest == 0:
-        raise InvalidOption(f"the redaction pattern {quoted(pattern)} matches the empty text")
+        raise InvalidOption(f"the redaction pattern {pattern!r} matches the empty text")
     return made, steps
 
 

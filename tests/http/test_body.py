@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.foreign_input import task
 from tests.http.conftest import Ask
 from tests.http.problem import problem
 from windlass._http.web import body as receiving
@@ -29,11 +30,6 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await store.open()
     yield store
     await store.close()
-
-
-def task(**changed: Any) -> dict[str, Any]:
-    made = {"id": new_id(), "type": "t", "payload": {}, **changed}
-    return {"root": made["id"], **made}
 
 
 def batch(payload: bytes = b"{}", name: bytes = b"t") -> bytes:
@@ -186,7 +182,6 @@ class TestText:
             "root",
             "idempotency_key",
             "fingerprint",
-            "enqueued_by",
             "trace",
         ):
             refused(await ask("enqueue", {"batch": [task(**{name: nul})]}))

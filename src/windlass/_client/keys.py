@@ -11,14 +11,13 @@ from .._model.filter import By
 from .._model.key import ApiKey, Scope
 from .._policy import api_key
 from .._policy.api_key import KeyRates
-from .._policy.input.options import checked_name, checked_names, parse_duration
+from .._policy.input.options import checked_name, parse_duration
 from .._policy.input.quote import quoted
 from .._store.protocol import Store
 from ..errors import InvalidOption, NotFound
 from .records import list_records
 
 _ENTROPY = 48  # bytes; the text of a key encodes 41 of them
-_MAX_LABEL = 100
 
 
 class NewKey(Struct, frozen=True):
@@ -63,13 +62,13 @@ class Keys:
         sent = api_key.new_key(secrets.token_bytes(_ENTROPY))
         key = ApiKey(
             name=sent.id,
-            label=_label(label),
+            label=api_key.checked_label(label),
             hash=api_key.hash_secret(sent.secret),
             scopes=_scopes(scopes),
             created_at=now,
             expires_at=None if expires_in is None else now + _lifetime(expires_in),
             tenant=None if tenant is None else checked_name(tenant, "tenant"),
-            queues=None if queues is None else _queues(queues),
+            queues=None if queues is None else api_key.checked_queues(queues),
             **api_key.checked_rates(rates),
         )
         await self._store.put(key, self._by)
@@ -86,12 +85,6 @@ class Keys:
             raise NotFound(f"there is no key {quoted(key_id)}; `windlass keys list` shows all keys")
 
 
-def _label(label: str) -> str:
-    if not isinstance(label, str) or not label.strip() or len(label) > _MAX_LABEL or not label.isprintable():
-        raise InvalidOption(f"a label must be 1 to {_MAX_LABEL} printable characters, got {quoted(label)}")
-    return label
-
-
 def _scopes(scopes: Iterable[Scope | str]) -> tuple[Scope, ...]:
     if isinstance(scopes, str):
         raise InvalidOption(f"scopes takes several names; for one write ({quoted(scopes)},)")
@@ -105,13 +98,6 @@ def _scopes(scopes: Iterable[Scope | str]) -> tuple[Scope, ...]:
     if not found:
         raise InvalidOption(f"a key needs at least one scope; the scopes are: {known}")
     return tuple(dict.fromkeys(found))
-
-
-def _queues(queues: Iterable[str]) -> tuple[str, ...]:
-    found = tuple(dict.fromkeys(checked_name(queue, "queue") for queue in checked_names(queues, "queues")))
-    if not found:
-        raise InvalidOption("a key needs at least one queue; None allows every queue")
-    return found
 
 
 def _lifetime(expires_in: timedelta | float | str) -> timedelta:

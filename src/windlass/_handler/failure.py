@@ -11,6 +11,7 @@ from .._policy.input.redact import scrub
 
 _HERE = str(Path(__file__).parents[1])
 
+MAX_TYPE = 200
 MAX_MESSAGE = 2_000
 MAX_TRACEBACK = 16_000
 
@@ -58,7 +59,7 @@ def describe(error: BaseException, secrets: Iterable[str] = ()) -> Error:
 def bounded_error(error: Error, secrets: tuple[str, ...] = ()) -> Error:
     """Cut and mask an error that was described elsewhere, as `describe` does."""
     return Error(
-        type=_clean(error.type, secrets, 200),
+        type=_clean(error.type, secrets, MAX_TYPE),
         message=_clean(error.message, secrets, MAX_MESSAGE),
         traceback=None if error.traceback is None else _clean(error.traceback, secrets, MAX_TRACEBACK),
     )

@@ -6,7 +6,7 @@ A key reads wl_<id>_<secret>. The secret has 256 bits, too many to guess, so a p
 import hashlib
 import hmac
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypedDict, cast
 
@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from .._model.key import ApiKey, Scope
 from ..errors import InvalidOption
+from .input.options import checked_name, checked_names
 from .input.quote import quoted, suggestion
 
 PREFIX = "wl"
@@ -22,6 +23,9 @@ _SENT = re.compile(r"wl_([0-9A-Za-z]{12})_([0-9A-Za-z]{43})", re.ASCII)
 _ID_LETTERS, _SECRET_LETTERS = 12, 43
 _LEAST_BYTES = 42
 _NOBODY = "0" * 64
+_MAX_LABEL = 100
+_ID = re.compile(r"[0-9A-Za-z]{12}", re.ASCII)
+_HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 RATES = {
     "rate": ("requests", 0.001, 1_000_000),
     "task_rate": ("tasks", 0.001, 1_000_000),
@@ -102,6 +106,35 @@ def _checked_rate(name: str, value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         raise InvalidOption(f"{name} must be from {least:,} to {most:,} {unit} a second, got {quoted(value)}")
     return float(value)
+
+
+def checked_label(label: str) -> str:
+    """Check the label of a key."""
+    if not isinstance(label, str) or not label.strip() or len(label) > _MAX_LABEL or not label.isprintable():
+        raise InvalidOption(f"a label must be 1 to {_MAX_LABEL} printable characters, got {quoted(label)}")
+    return label
+
+
+def checked_queues(queues: Iterable[str]) -> tuple[str, ...]:
+    """Check the queues that a key is bound to."""
+    found = tuple(dict.fromkeys(checked_name(queue, "queue") for queue in checked_names(queues, "queues")))
+    if not found:
+        raise InvalidOption("a key needs at least one queue; None allows every queue")
+    return found
+
+
+def check_stored(key: ApiKey) -> None:
+    """Raise InvalidOption for the record of a key that no client makes."""
+    if not _ID.fullmatch(key.name) or not _HASH.fullmatch(key.hash):
+        raise InvalidOption("a key's id must be 12 letters and digits, its hash 64 lower-case hex digits")
+    checked_label(key.label)
+    if not key.scopes:
+        raise InvalidOption("a key needs at least one scope")
+    if key.tenant is not None:
+        checked_name(key.tenant, "tenant")
+    if key.queues is not None:
+        checked_queues(key.queues)
+    checked_rates({name: getattr(key, name) for name in RATES})
 
 
 def allows(key: ApiKey, scope: Scope) -> bool:

@@ -8,6 +8,7 @@ from .payload import canonical
 from .quote import quoted
 
 MAX_KEY_BYTES = 255
+_MAX_RESERVED_BYTES = 512  # the name of a schedule, and a caller's key
 
 
 def checked_key(key: str, what: str = "idempotency key") -> str:
@@ -24,6 +25,14 @@ def checked_key(key: str, what: str = "idempotency key") -> str:
 def reserved_key(*parts: str) -> str:
     """Return a key that no caller can give; the parts must be printable."""
     return RESERVED + RESERVED.join(parts)
+
+
+def check_stored_key(key: str) -> None:
+    """Raise InvalidOption for a key that neither a caller can give nor `reserved_key` returns."""
+    if not key.startswith(RESERVED):
+        checked_key(key)
+    elif len(key.encode()) > _MAX_RESERVED_BYTES or not key.replace(RESERVED, "").isprintable():
+        raise InvalidOption(f"{quoted(key)} is not an idempotency key that windlass makes")
 
 
 def request_digest(type_name: str, payload: bytes) -> str:

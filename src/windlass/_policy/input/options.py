@@ -78,6 +78,13 @@ def checked_name(value: str, what: str) -> str:
     return value
 
 
+def checked_text(value: str, what: str, longest: int) -> str:
+    """Check a text of at most so many characters, all of them printable."""
+    if len(value) > longest or not value.isprintable():
+        raise InvalidOption(f"{what} must be at most {longest:,} printable characters, got {quoted(value)}")
+    return value
+
+
 def checked_names(value: Iterable[str], what: str) -> tuple[str, ...]:
     """Check a sequence of names. A single string is refused: it would be read as its letters."""
     if isinstance(value, str):

@@ -17,6 +17,7 @@ from ...errors import InvalidOption
 from ..clock import START
 from .steps import ManualWorker, StoreTest, a_task, bury, complete, release, retry, snooze
 
+MICROSECOND = timedelta(microseconds=1)
 HOUR = timedelta(hours=1)
 LATER = timedelta(minutes=5)
 ALONE = QueueSettings(name="q")
@@ -186,7 +187,7 @@ class TestExpire(ExpiryTest):
             ({"expires_at": now + LATER}, now + LATER),
             ({"expires_at": now + HOUR, "run_at": now + LATER}, now + HOUR),
             ({"expires_at": now - HOUR}, now - HOUR),
-            ({"expires_in": timedelta(0)}, now),
+            ({"expires_in": MICROSECOND}, now + MICROSECOND),
         ]
         tasks = [a_task(**given) for given, _ in fields]
         await self.store.enqueue(tasks)

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from ..._client.operator import Operator
+from ..._ids import new_id
 from ..._model.alert import Alert, AlertState
 from ..._model.filter import By
 from ..._model.key import ApiKey, Scope
@@ -34,7 +35,7 @@ KEPT: tuple[QueueSettings | StoredRecord, ...] = (
     Schedule(
         name="nightly", type="report", payload=b'{"a":"\xc3\xbc"}', cron="0 3 * * *", zone="Europe/Zurich"
     ),
-    Tick(name="nightly", at=datetime(2026, 3, 29, 1, 30, tzinfo=UTC), task_id="t"),
+    Tick(name="nightly", at=datetime(2026, 3, 29, 1, 30, tzinfo=UTC), task_id=new_id()),
     Alert(name="mail", queue="mail", count=3, window=timedelta(minutes=5)),
     AlertState(name="mail", raised_at=datetime(2026, 3, 29, 1, 30, tzinfo=UTC), number=4),
     DeclaredType(
@@ -50,7 +51,11 @@ KEPT: tuple[QueueSettings | StoredRecord, ...] = (
 
 HASH = "0f" * 32
 KEY = ApiKey(
-    name="k1", label="web", hash=HASH, scopes=(Scope.READ,), created_at=datetime(2026, 1, 1, tzinfo=UTC)
+    name="k1k1k1k1k1k1",
+    label="web",
+    hash=HASH,
+    scopes=(Scope.READ,),
+    created_at=datetime(2026, 1, 1, tzinfo=UTC),
 )
 
 every_kind = pytest.mark.parametrize("record", KEPT, ids=lambda record: type(record).__name__)
@@ -188,8 +193,8 @@ def _changed(record: QueueSettings | StoredRecord) -> QueueSettings | StoredReco
             return replace(record, tasks=(tasks or 0) + 1)
         case Schedule(type=type_):
             return replace(record, type=f"{type_}s")
-        case Tick(task_id=task_id):
-            return replace(record, task_id=f"{task_id}t")
+        case Tick(at=at):
+            return replace(record, at=at + timedelta(hours=1))
         case Alert(count=count):
             return replace(record, count=count + 1)
         case AlertState(number=number):
@@ -309,14 +314,13 @@ class TestAuditedRecords(StoreTest):
         assert await self.all_records(Audit) == ()
 
     async def test_entries_contain_no_secrets(self) -> None:
-        secrets = (HASH, "s3cret", "p4th", "qu3ry", "us3r")
+        secrets = (HASH, "s3cret", "p4th", "qu3ry")
         await self.store.put(KEY, OPERATOR)
         await self.store.put(
-            Schedule(name="s", type="t", payload=b'{"card":"s3cret"}', secret=("card",)), OPERATOR
+            Schedule(name="s", type="t", cron="0 3 * * *", payload=b'{"card":"s3cret"}', secret=("card",)),
+            OPERATOR,
         )
-        await self.store.put(
-            Alert(name="a", webhook="https://us3r@hooks.example:8443/p4th?k=qu3ry"), OPERATOR
-        )
+        await self.store.put(Alert(name="a", webhook="https://hooks.example:8443/p4th?k=qu3ry"), OPERATOR)
 
         lines = await self.all_records(Audit)
         said = "".join(f"{line.subject} {line.detail}" for line in lines)

@@ -41,7 +41,7 @@ class TestClaim(StoreTest):
 
     @pytest.mark.parametrize("field", FIELDS)
     async def test_a_claimed_task_is_as_it_was_enqueued(self, worker: ManualWorker, field: str) -> None:
-        claimed = await self.enqueue_and_claim(worker, **{field: FIELDS[field]})
+        claimed = await self.enqueue_and_claim(worker, **{"idempotency_key": "key", field: FIELDS[field]})
 
         assert claimed.task == await self.load(claimed.task.id)
 

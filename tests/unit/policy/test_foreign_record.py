@@ -1,0 +1,100 @@
+"""A record that another program made is checked by the rules of what our client makes."""
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+from msgspec.structs import replace
+
+from tests.foreign_input import RECORDS
+from tests.unit.samples import NOW
+from windlass._ids import new_id
+from windlass._model.alert import Alert, AlertNotice, AlertState, DeadLetter, Turn
+from windlass._model.key import ApiKey, Scope
+from windlass._model.limit import Limit, Quota
+from windlass._model.options import DeclaredType, Defaults
+from windlass._model.queue import Fairness, Ordering, QueueSettings, Window
+from windlass._model.record import Archive, Declaration, Record, Session, Worker
+from windlass._model.schedule import Schedule, Tick
+from windlass._model.task import NewTask
+from windlass._policy import api_key
+from windlass._policy.foreign_record import MAX_ALIASES, MAX_WEIGHTS, check_record
+from windlass._policy.input.chain import Step, encode_steps
+from windlass._store.json_codec import Decoder
+from windlass._store.messages import RECORD_TYPES, decode_record
+from windlass.errors import InvalidOption, InvalidPayload
+
+INVALID = (InvalidOption, InvalidPayload, msgspec.DecodeError)
+decoder = Decoder[NewTask](NewTask)
+SCHEDULE = Schedule(name="s", type="t", cron="0 3 * * *", since=NOW)
+
+
+def new(**changed: Any) -> NewTask:
+    task_id = new_id()
+    return NewTask(**{"id": task_id, "root": task_id, "type": "t", "payload": b"{}", **changed})
+
+
+def step(**changed: Any) -> Step:
+    return Step(**{"id": new_id(), "type": "t", "payload": Raw(b"{}"), **changed})
+
+
+KIND_AND_NUMBER = [(kind, number) for kind, (_, attacks) in RECORDS.items() for number in range(len(attacks))]
+
+
+def test_every_kind_is_attacked() -> None:
+    assert RECORDS.keys() == RECORD_TYPES.keys()
+
+
+@pytest.mark.parametrize(("kind", "number"), KIND_AND_NUMBER)
+def test_a_record_that_no_client_makes(kind: str, number: int) -> None:
+    record, attacks = RECORDS[kind]
+    if kind in ("session", "audit", "usage"):  # stores refuse them, whatever they are
+        return
+    with pytest.raises(INVALID):
+        check_record(decode_record(kind, msgspec.json.encode({**record, **attacks[number]})))
+
+
+LETTER = DeadLetter(id=new_id(), type="t", queue="q", error="E")
+NOTICE = AlertNotice(id="raised-1", turn=Turn.RAISED, number=1, at=NOW, raised_at=NOW, letters=(LETTER,))
+KEY = ApiKey(name="k" * 12, label="web", hash="0" * 64, scopes=(Scope.READ,), created_at=NOW)
+FULL: list[Record] = [
+    QueueSettings(
+        name="q", ordering=Ordering(ageing=timedelta(minutes=1)), windows=(Window(opens=0, closes=60),)
+    ),
+    QueueSettings(name="q", fairness=Fairness.ROUND_ROBIN, weights={"acme": 2, "": 3}),
+    Limit(name="l", rate=0.5, by="tenant"),
+    Quota(name="acme", tasks=1, bytes=5),
+    Alert(name="a", type="t", window=timedelta(hours=1), webhook="https://hooks.example/x"),
+    SCHEDULE,
+    replace(SCHEDULE, cron=None, every=timedelta(hours=1), next=encode_steps((step(),)), unique=True),
+    KEY,
+    replace(KEY, tenant="acme", queues=("q",), rate=2.0, expires_at=NOW),
+    DeclaredType(name="t", defaults=Defaults(secret=("card",)), aliases=("old",), backoff={"base": 1.0}),
+    Tick(name="s", at=NOW),
+    Tick(name="s", at=NOW, fired_at=NOW, task_id=new_id()),
+    AlertState(name="a", raised_at=NOW, number=3, last="x", unsent=(NOTICE,)),
+    Archive(directory="/var/archive", until=NOW),
+    Declaration(name="queue/q", body='{"stripes":2}'),
+    Declaration(name="alert/a", body="0" * 64),
+    Session(id="s", worker=Worker(name="w"), started_at=NOW, beat_at=NOW, expires_at=NOW),
+]
+
+
+@pytest.mark.parametrize("number", range(len(FULL)))
+def test_a_record_of_a_client(number: int) -> None:
+    check_record(FULL[number])
+
+
+def test_records_are_bounded() -> None:
+    weights = {f"t{n}": 2 for n in range(MAX_WEIGHTS + 1)}
+    with pytest.raises(InvalidOption, match="weights"):
+        check_record(QueueSettings(name="q", fairness=Fairness.ROUND_ROBIN, weights=weights))
+    with pytest.raises(InvalidOption, match="aliases"):
+        check_record(DeclaredType(name="t", aliases=("x",) * (MAX_ALIASES + 1)))
+
+
+def test_a_key_without_scopes() -> None:
+    with pytest.raises(InvalidOption, match="scope"):
+        api_key.check_stored(replace(KEY, scopes=()))

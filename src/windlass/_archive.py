@@ -21,7 +21,9 @@ import msgspec
 from msgspec.structs import replace
 
 from ._client.export import EndedTask, export_tasks, next_ones
+from ._client.published_types import KnownTypes
 from ._documents.tasks import ended_document
+from ._handler.task_types import TaskTypes
 from ._ids import new_id
 from ._model.filter import Filter
 from ._model.record import Archive
@@ -93,7 +95,8 @@ class Archiver:
         if stored.until >= until:
             return False
         await asyncio.to_thread(self._prepare)
-        exported = export_tasks(store, Filter(finished_after=stored.until, finished_before=until))
+        types = KnownTypes(store, TaskTypes())
+        exported = export_tasks(store, types, Filter(finished_after=stored.until, finished_before=until))
         try:
             some = await next_ones(exported)
             while some:

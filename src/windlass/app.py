@@ -99,8 +99,9 @@ class App(AppDeclarations):
         self._loop = LoopThread()
         self._metrics: Metrics | None = None
         self.builder = TaskBuilder(enqueued_by=who)
-        self.client = Client(self.store, self.builder, KnownTypes(self.store, self.types, self._secret))
-        self.operator = Operator(self.store, By(who=who), self.types)
+        known_types = KnownTypes(self.store, self.types, self._secret)
+        self.client = Client(self.store, self.builder, known_types)
+        self.operator = Operator(self.store, By(who=who), known_types)
         self.sync_client = SyncClient(self.client, self._loop)
         self.sync_operator = SyncOperator(self.operator, self._loop)
         self.add_redact(redact)

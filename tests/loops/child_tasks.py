@@ -154,6 +154,11 @@ def merge(accounts: list[dict[str, Any]]) -> NoReturn:
 
 
 @app.task(process=True)
+def reporting(password: str, *, ctx: Context) -> None:
+    ctx.progress(0.5, f"trying {password}")
+
+
+@app.task(process=True)
 def noting(password: str, *, ctx: Context) -> None:
     ctx.note(response_code=401)
     ctx.note(url=f"/login?p={password}")

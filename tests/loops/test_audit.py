@@ -46,6 +46,7 @@ READS = {
 }
 OF_TASKS = {(Operator, verb + one) for verb in ("cancel", "replay", "discard") for one in ("", "_one")}
 APART = {
+    (Operator, "reveal"): "of tasks, and tried by the conformance suite",
     (Operator, "acting_as"): "gives another operator",
     (Operator, "migrate"): "the log is part of what is migrated",
     (Schedules, "put"): "`add`, of a schedule that is made already",
@@ -70,6 +71,7 @@ DEEDS: dict[tuple[type, str], tuple[Deed, str, str]] = {
     (Operator, "remove_queue"): (lambda o: o.remove_queue("paused"), "remove", "queue paused"),
     (Operator, "stop_archiving"): (lambda o: o.stop_archiving(), "remove", "archive history"),
     (Operator, "prune"): (lambda o: o.prune(Retention()), "prune", "tasks"),
+    (Schedules, "reveal"): (lambda o: o.schedules.reveal("standing"), "reveal", "schedule standing"),
     (Limits, "set"): (lambda o: o.limits.set("calls", by="tenant", running=1), "create", "limit calls"),
     (Limits, "change"): (lambda o: o.limits.change("standing", running=2), "set", "limit standing"),
     (Limits, "remove"): (lambda o: o.limits.remove("standing"), "remove", "limit standing"),

@@ -7,6 +7,8 @@ import pytest
 from windlass import App, By
 from windlass._client import export
 from windlass._client.export import EndedTask, export_tasks, parse_cursor
+from windlass._client.published_types import KnownTypes
+from windlass._handler.task_types import TaskTypes
 from windlass._model.filter import Filter
 from windlass._model.state import State
 from windlass._store.protocol import Store
@@ -35,7 +37,9 @@ async def worker(store: Store) -> ManualWorker:
 
 
 async def exported(store: Store, where: Filter | None = None, after: str | None = None) -> list[EndedTask]:
-    return [ended async for ended in export_tasks(store, where or Filter(), after)]
+    return [
+        ended async for ended in export_tasks(store, KnownTypes(store, TaskTypes()), where or Filter(), after)
+    ]
 
 
 async def ends(store: Store, worker: ManualWorker, clock: ManualClock, *gaps: timedelta) -> list[str]:

@@ -3,7 +3,7 @@
 import getpass
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -13,7 +13,9 @@ from msgspec.structs import asdict, replace
 from .._client.operator import Operator
 from .._model.filter import By, Filter
 from .._model.state import State
+from .._model.task import Task
 from .._policy.input.quote import counted
+from .._policy.task_secrets import masked_task
 from ..errors import NotFound, Refused
 from .command import Cli, interruptible, on_store
 from .exit_codes import ExitCode, report
@@ -51,6 +53,27 @@ who_option = _by_option("--who", "NAME", "Who does it  [default: USER@HOST]")
 
 audit_options = stacked(who_option, _by_option("--why", "TEXT", "Reason, kept in the audit log"))
 """The options of a command that the audit log records: who and why."""
+
+
+def reveal_option(what: str) -> Callable[[F], F]:
+    """The option `--reveal` of a command that shows tasks or schedules; with it, the command is audited."""
+
+    def keep(context: click.Context, _option: click.Parameter, value: bool) -> bool:
+        cli = context.ensure_object(Cli)
+        if value and cli.by is None:
+            cli.by = By(who=_user_at_host())
+        return value
+
+    text = f"{what}; kept in the audit log"
+    return click.option("--reveal", is_flag=True, help=text, callback=keep)
+
+
+async def shown_tasks(cli: Cli, tasks: Sequence[Task], *, reveal: bool) -> Sequence[Task]:
+    """Return tasks as they are shown: without secrets or, with `reveal`, recorded in the audit log."""
+    if reveal:
+        await cli.operator.reveal([task.id for task in tasks])
+        return tasks
+    return [masked_task(task) for task in tasks]
 
 
 def action_options(verb: str, *, why_required: bool = False) -> Callable[[F], F]:

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from .._documents.fields import shown_json
 from .._model.attempt import Attempt
 from .._model.state import State
 from .._model.task import Error, Task
 from .._policy.input.chain import Step, decode_steps
+from .._policy.input.payload import decode
 from .output import Column, Output, Styled
 from .text import ago, duration_text, json_text, span, stamp
 
@@ -67,10 +67,10 @@ def attempt_columns(now: datetime) -> Sequence[Column[Attempt]]:
     )
 
 
-def show_task(output: Output, task: Task, now: datetime, *, reveal: bool) -> None:
+def show_task(output: Output, task: Task, now: datetime) -> None:
     """Print every field of a task, its traceback last."""
     progress = f"{task.progress.fraction:.0%} {task.progress.message}".rstrip() if task.progress else ""
-    result = "" if task.result is None else json_text(shown_json(task.result, task.secret, reveal=reveal))
+    result = "" if task.result is None else json_text(decode(task.result))
     output.fields(
         [
             ("id", task.id),
@@ -96,7 +96,7 @@ def show_task(output: Output, task: Task, now: datetime, *, reveal: bool) -> Non
             ("key", task.idempotency_key or ""),
             ("enqueued by", task.enqueued_by),
             ("trace", task.trace or ""),
-            ("payload", json_text(shown_json(task.payload, task.secret, reveal=reveal))),
+            ("payload", json_text(decode(task.payload))),
             ("result", result),
             ("error", (f"{task.error.type}: {task.error.message}" if task.error else "", "red")),
         ]

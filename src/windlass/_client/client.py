@@ -59,7 +59,7 @@ class Handle(Generic[R]):
     following: tuple[TaskId, ...]
     """The ids of the tasks that follow in its chain; each exists once the one before it has completed."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  made by clients and operators
         self,
         store: Store,
         task_id: TaskId,
@@ -68,8 +68,10 @@ class Handle(Generic[R]):
         following: tuple[TaskId, ...] = (),
         result_type: Any = Any,
         known: Predecessor | None = None,
+        types: KnownTypes | None = None,
     ) -> None:
         self._store = store
+        self._types = types
         self.id = task_id
         self.created = created
         self.following = following
@@ -91,7 +93,7 @@ class Handle(Generic[R]):
             raise NotFound(
                 f"there is no task {self.id}: it was never enqueued here, or its record was pruned"
             )
-        return found.items[0]
+        return found.items[0] if self._types is None else (await self._types.with_secrets(found.items))[0]
 
     async def state(self) -> State:
         """Return the task's state; raises NotFound once its record has been pruned."""
@@ -268,7 +270,7 @@ class Client:
     async def get(self, task_id: TaskId) -> Handle[Any]:
         """Return a handle on a task that was enqueued before; raises NotFound if there is none."""
         await self._store.open()
-        handle: Handle[Any] = Handle(self._store, task_id, created=False)
+        handle: Handle[Any] = Handle(self._store, task_id, created=False, types=self.types)
         await handle.task()
         return handle
 
@@ -327,6 +329,7 @@ class Client:
                 following=all_ids(decode_steps(new.next)) if new.next and one.created else (),
                 result_type=result_type,
                 known=predecessor_of(new) if one.created else None,
+                types=self.types,
             )
             for new, one in zip(batch, enqueued, strict=True)
         ]

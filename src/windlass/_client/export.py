@@ -13,8 +13,10 @@ from .._model.state import ENDED
 from .._model.task import Task, TaskId, is_task_id
 from .._policy.input.options import checked_instant
 from .._policy.input.quote import quoted
+from .._policy.task_secrets import masked_attempt, task_mask
 from .._store.protocol import Store
 from ..errors import InvalidOption
+from .published_types import KnownTypes
 
 SETTLING = timedelta(seconds=5)
 """Age that an end must have to be exported. Ends become visible in order of their commits, which may differ
@@ -74,7 +76,7 @@ async def next_ones(exported: AsyncIterator[EndedTask]) -> list[EndedTask]:
 
 
 async def export_tasks(
-    store: Store, where: Filter, after: str | None = None
+    store: Store, types: KnownTypes, where: Filter, after: str | None = None
 ) -> AsyncGenerator[EndedTask, None]:
     """Yield the ended tasks that match, oldest end first; with a cursor, those that follow it.
 
@@ -87,14 +89,17 @@ async def export_tasks(
     reader = _Reader(store, where, position, await store.now() - SETTLING)
     async for tasks in reader.batches():
         for start in range(0, len(tasks), _AT_ONCE):
-            some = tasks[start : start + _AT_ONCE]
+            some = await types.with_secrets(tasks[start : start + _AT_ONCE])
             attempts = await asyncio.gather(*(_attempts(store, task) for task in some))
             for task, made in zip(some, attempts, strict=True):
                 yield EndedTask(task=task, attempts=made)
 
 
 async def _attempts(store: Store, task: Task) -> Sequence[Attempt]:
-    return await store.attempts(task.id) if task.fence else ()  # Without a claim there are none.
+    if not task.fence:  # Without a claim there are none.
+        return ()
+    mask = task_mask(task)
+    return [masked_attempt(one, mask) for one in await store.attempts(task.id)]
 
 
 class _Reader:

@@ -20,6 +20,7 @@ from .._model.filter import (
     Filter,
     Page,
     Replay,
+    Reveal,
     Slice,
 )
 from .._model.options import DeclaredType
@@ -31,6 +32,7 @@ from .._policy.input.fingerprint import fingerprint_like
 from .._policy.input.options import checked_name
 from .._policy.input.quote import counted, quoted, suggestion
 from .._policy.order.queue_options import QueueChanges, changed_queue
+from .._policy.task_secrets import masked_attempt, task_mask
 from .._store.protocol import Finding, Migration, Promise, Store
 from ..errors import InvalidOption, NotFound, Refused
 from .alerts import Alerts
@@ -39,6 +41,7 @@ from .client import Handle, LoopThread
 from .export import EndedTask, export_tasks, next_ones
 from .keys import Keys
 from .limits import Limits
+from .published_types import KnownTypes
 from .quotas import Quotas
 from .records import change_record, list_records
 from .schedules import Schedules
@@ -55,15 +58,15 @@ class Operator:
     `keys`, `limits`, `quotas`, `alerts` and `schedules` manage these.
     """
 
-    def __init__(self, store: Store, by: By, types: TaskTypes | None = None) -> None:
+    def __init__(self, store: Store, by: By, types: KnownTypes | None = None) -> None:
         self._store = store
         self._by = by
-        self._types = TaskTypes() if types is None else types  # to check edited payloads against
+        self._types = types or KnownTypes(store, TaskTypes())
         self.keys = Keys(store, by)
         self.limits = Limits(store, by)
         self.quotas = Quotas(store, by)
         self.alerts = Alerts(store, by)
-        self.schedules = Schedules(store, by)
+        self.schedules = Schedules(store, by, self._types)
 
     def acting_as(self, by: By) -> "Operator":
         """Return an operator on the same store whose changes are recorded as made by `by`."""
@@ -73,12 +76,13 @@ class Operator:
 
     async def task(self, task_id: TaskId) -> Task:
         """Return one task; raises NotFound if there is none."""
-        return await Handle(self._store, task_id).task()
+        return await Handle(self._store, task_id, types=self._types).task()
 
     async def attempts(self, task_id: TaskId) -> Sequence[Attempt]:
         """List the attempts of a task that have ended, oldest first. An unknown task has none."""
-        await self._store.open()
-        return await self._store.attempts(task_id)
+        found = (await self.find(Filter(ids=(task_id,)), Page(limit=1))).items
+        attempts = await self._store.attempts(task_id)
+        return tuple(masked_attempt(one, task_mask(task)) for task in found for one in attempts)
 
     async def find(self, where: Filter | None = None, page: Page | None = None) -> Slice[Task]:
         """Return a page of the tasks that match, oldest first unless `page` says otherwise.
@@ -90,7 +94,8 @@ class Operator:
         if not 1 <= page.limit <= MAX_PAGE:
             raise InvalidOption(f"a page holds 1 to {MAX_PAGE} tasks, not {page.limit}")
         await self._store.open()
-        return await self._store.find(where or Filter(), page)
+        found = await self._store.find(where or Filter(), page)
+        return replace(found, items=await self._types.with_secrets(found.items))
 
     async def every(self, where: Filter | None = None) -> AsyncIterator[Task]:
         """Iterate over all tasks that match, oldest first, read a page at a time."""
@@ -113,13 +118,13 @@ class Operator:
         Tasks that ended less than 5 seconds ago are left for the next export. A task that was replayed
         and has ended again is exported again. Raises InvalidOption.
         """
-        return export_tasks(self._store, where or Filter(), after)
+        return export_tasks(self._store, self._types, where or Filter(), after)
 
     def export_sync(
         self, loop: LoopThread, where: Filter | None = None, *, after: str | None = None
     ) -> Iterator[EndedTask]:
         """Do the same for a thread without an event loop."""
-        exported = export_tasks(self._store, where or Filter(), after)
+        exported = export_tasks(self._store, self._types, where or Filter(), after)
         try:
             while some := loop.run(next_ones(exported)):
                 yield from some
@@ -241,6 +246,11 @@ class Operator:
         await Handle(self._store, task_id).cancel(by=by.who, why=by.why)
         return (await self.task(task_id)).state
 
+    async def reveal(self, ids: Sequence[TaskId]) -> None:
+        """Record in the audit log that the secrets of these tasks are shown; call it before you show them."""
+        await self._store.open()
+        await self._to_these(Reveal(by=self._by), ids)
+
     async def pause(self, queue: str) -> None:
         """Pause a queue: no task of it is claimed until it is resumed. Running ones continue."""
         await self.set_queue(queue, paused=True)
@@ -356,7 +366,7 @@ class Operator:
             return checked_payload(payload, None), None
         (task,) = found
         result_into = task.result_into if task.after else None  # its results are added when it runs
-        payload = checked_payload(payload, self._types.find(task.type), result_into)
+        payload = checked_payload(payload, self._types.declared.find(task.type), result_into)
         return payload, fingerprint_like(task.fingerprint, task.type, payload, task.priority, task.tenant)
 
     async def _in_batches(

@@ -13,6 +13,8 @@ from .._model.options import DeclaredType, Defaults, by_name_or_alias
 from .._model.queue import Retention
 from .._policy.backoff import Delay
 from .._policy.input.quote import printable
+from .._policy.input.redact import merged
+from .._policy.task_secrets import Secretive, with_type_secrets
 from .._policy.task_type import changes, declared_type, stored_backoff
 from .._store.protocol import Store
 from .records import list_records
@@ -76,11 +78,30 @@ class KnownTypes:
 
     def defaults(self, name: str) -> Defaults:
         """Return the default options of a type's tasks; of a published type, as of the last `refresh`."""
-        if (spec := self.declared.find(name)) is not None:
-            return spec.defaults
         published = self._published.get(name)
-        defaults = Defaults() if published is None else published.defaults
-        return replace(defaults, secret=tuple(dict.fromkeys((*self._secret, *defaults.secret))))
+        if (spec := self.declared.find(name)) is None:
+            defaults = Defaults() if published is None else published.defaults
+        else:
+            defaults = spec.defaults
+            if published is None or published.defaults.secret == defaults.secret:
+                return defaults
+        return replace(defaults, secret=self.secret_of(name))
+
+    def secret_of(self, name: str) -> tuple[str, ...]:
+        """Return the secret fields of a type: those of this app, of its declaration, and of the record."""
+        spec, published = self.declared.find(name), self._published.get(name)
+        if spec is None and published is None:
+            return self._secret
+        return merged(
+            self._secret,
+            () if spec is None else spec.defaults.secret,
+            () if published is None else published.defaults.secret,
+        )
+
+    async def with_secrets(self, found: Iterable[Secretive]) -> tuple[Secretive, ...]:
+        """Return these tasks or schedules with the secret fields that their types have by now."""
+        await self.refresh()
+        return tuple(with_type_secrets(one, self.secret_of) for one in found)
 
     def backoff(self, name: str, default: Delay) -> Delay:
         """Return the delay between attempts of a type, likewise; `default` if no program declares it."""

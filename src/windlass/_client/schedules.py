@@ -9,8 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .._handler.spec import HandlerSpec
+from .._handler.task_types import TaskTypes
 from .._ids import new_id
-from .._model.filter import By
+from .._model.filter import By, Filter, Reveal
 from .._model.options import DeclaredType, Options, by_name_or_alias
 from .._model.record import Declaration
 from .._model.schedule import Schedule, ScheduleOptions, ScheduleTiming, Tick
@@ -19,12 +20,14 @@ from .._policy.input.chain import Step
 from .._policy.input.new_task import later_step
 from .._policy.input.payload import encode_payload
 from .._policy.input.quote import quoted, suggestion
+from .._policy.input.redact import merged
 from .._policy.schedule import new_schedule, same_rule, triggered_task
 from .._policy.ticks import next_tick, ticks
 from .._store.protocol import Store
 from ..errors import DuplicateTask, InvalidOption, NotFound, Refused
 from .builder import TaskBuilder
 from .declarations import digest_of
+from .published_types import KnownTypes
 from .records import change_record, list_records
 
 MAX_UPCOMING = 1_000
@@ -46,13 +49,14 @@ class Schedules:
     The keeper that leads notices changes within seconds.
     """
 
-    def __init__(self, store: Store, by: By | None = None) -> None:
+    def __init__(self, store: Store, by: By | None = None, types: KnownTypes | None = None) -> None:
         self._store = store
+        self._types = types or KnownTypes(store, TaskTypes())
         self._by = by  # for the audit log; None: a program, whose changes are not recorded
 
     async def list(self) -> Sequence[ScheduleStatus]:
         """List all schedules, by name."""
-        schedules = await list_records(self._store, Schedule)
+        schedules = await self._types.with_secrets(await list_records(self._store, Schedule))
         reached = {tick.name: tick for tick in await list_records(self._store, Tick)}
         now = await self._store.now()
         return [_status(schedule, reached.get(schedule.name), now) for schedule in schedules]
@@ -66,6 +70,13 @@ class Schedules:
         names = [one.schedule.name for one in found]
         hint = suggestion(str(name)[:200], names, "`windlass schedules list` shows all schedules")
         raise NotFound(f"there is no schedule {quoted(name)}{hint}")
+
+    async def reveal(self, name: str) -> ScheduleStatus:
+        """Return a schedule to show its secrets, and record that in the audit log. Raises NotFound."""
+        status = await self.get(name)
+        if self._by is not None:
+            await self._store.apply(Reveal(by=self._by, subject=f"schedule {name}"), Filter(), 1)
+        return status
 
     async def add(
         self,
@@ -106,6 +117,7 @@ class Schedules:
         timing: Any = {key: given.pop(key) for key in ScheduleTiming.__annotations__ if key in given}
         published = by_name_or_alias(await list_records(self._store, DeclaredType)).get(type)
         defaults = (spec or published or DeclaredType(name=type)).defaults
+        defaults = replace(defaults, secret=merged(defaults.secret, self._types.secret_of(type)))
         task_options = cast("Options", given)
         step = later_step(TaskBuilder().step(type, payload, task_options, defaults), task_options, None)
         return new_schedule(name, step, rule, timing)

@@ -6,8 +6,6 @@ from typing import Annotated, Any, TypeVar
 from msgspec import Meta, Struct
 
 from .._model.task import MAX_DELAY, TASK_ID
-from .._policy.input.payload import decode
-from .._policy.input.redact import redact
 
 D = TypeVar("D", bound=Struct)
 
@@ -33,12 +31,6 @@ def build_document(kind: type[D], *sources: Struct, **values: Any) -> D:
             source = next(one for one in sources if name in one.__struct_fields__)
             values[name] = _plain(getattr(source, name))
     return kind(**values)
-
-
-def shown_json(data: bytes, secret: tuple[str, ...], *, reveal: bool = False) -> Any:
-    """Decode a payload or result, with its secret fields masked unless `reveal`."""
-    value = decode(data)
-    return value if reveal else redact(value, secret)
 
 
 def _plain(value: Any) -> Any:

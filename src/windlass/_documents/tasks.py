@@ -11,7 +11,8 @@ from .._model.state import State
 from .._model.task import Error, Progress, Task
 from .._policy.input.chain import Step, decode_steps, tenant_of
 from .._policy.input.payload import decode
-from .fields import Id, Instant, build_document, shown_json
+from .._policy.task_secrets import masked_task
+from .fields import Id, Instant, build_document
 
 MaySee: TypeAlias = Callable[[str, str], bool]
 """Takes a queue and a tenant; returns whether the reader may see their tasks."""
@@ -119,15 +120,17 @@ def task_document(
     Steps that the reader may not see are left out, with all that follows them; secrets are masked unless
     `reveal`.
     """
-    result = None if task.result is None else shown_json(task.result, task.secret, reveal=reveal)
+    if not reveal:
+        task = masked_task(task)
     return build_document(
         TaskDocument,
         task,
         progress=None if task.progress is None else progress_document(task.progress),
-        payload=shown_json(task.payload, task.secret, reveal=reveal),
-        result=result,
+        payload=decode(task.payload),
+        result=None if task.result is None else decode(task.result),
         error=_error(task.error),
-        next=_steps(decode_steps(task.next), task.tenant, may_see, reveal=reveal),
+        next=_steps(decode_steps(task.next), task.tenant, may_see),
+        secret=[name for name in task.secret if name],
     )
 
 
@@ -155,14 +158,14 @@ def _error(error: Error | None) -> ErrorDocument | None:
     return None if error is None else build_document(ErrorDocument, error)
 
 
-def _steps(steps: Iterable[Step], before: str, may_see: MaySee, *, reveal: bool) -> list[StepDocument]:
+def _steps(steps: Iterable[Step], before: str, may_see: MaySee) -> list[StepDocument]:
     """Build the documents of steps; `before` is the tenant of the task before them."""
     return [
         build_document(
             StepDocument,
             step,
-            payload=shown_json(bytes(step.payload), step.secret, reveal=reveal),
-            next=_steps(step.next, tenant_of(step, before), may_see, reveal=reveal),
+            payload=decode(bytes(step.payload)),
+            next=_steps(step.next, tenant_of(step, before), may_see),
         )
         for step in steps
         if may_see(step.queue, tenant_of(step, before))

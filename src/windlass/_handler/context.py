@@ -16,6 +16,8 @@ from ..signals import Stop
 
 logger = logging.getLogger("windlass.task")
 
+_MAX_MESSAGE = 10_000  # characters of progress that go to the worker, which masks secrets before it cuts them
+
 running: ContextVar[Task | None] = ContextVar("windlass.running", default=None)
 """The task whose handler is running here: in the event loop, in a thread or in a child process."""
 
@@ -182,7 +184,7 @@ class Context:
         """
         if not 0 <= fraction <= 1:
             raise InvalidOption(f"progress must be a fraction from 0 to 1, got {fraction!r}")
-        self._report(Progress(fraction=float(fraction), message=str(message)[:500]))
+        self._report(Progress(fraction=float(fraction), message=str(message)[:_MAX_MESSAGE]))
 
     def note(self, /, **facts: object) -> None:
         """Keep small facts with the record of this attempt, whatever its outcome; a repeated name replaces.

@@ -8,14 +8,14 @@ from .._model.filter import MAX_PAGE, Filter, Page
 from .._model.state import State
 from .._model.task import Task, TaskId
 from .._policy.input.chain import awaited_ends, results_list, with_result
-from .._policy.input.payload import decode
-from .._policy.input.redact import longest_first, secret_values
+from .._policy.input.redact import longest_first
+from .._policy.task_secrets import task_mask
 from .._store.protocol import Store
 from ..signals import Fatal
 
 
 class FullPayload(Struct, frozen=True):
-    """A payload with the predecessors' results in it, and the secret values in these results."""
+    """A payload with the predecessors' results in it, and the secret values that these may have."""
 
     payload: bytes
     secrets: tuple[str, ...] = ()
@@ -24,7 +24,7 @@ class FullPayload(Struct, frozen=True):
 async def payload_with_results(store: Store, task: Task) -> FullPayload:
     """Return the payload, with the predecessors' results in it if the task takes them.
 
-    What is secret in a result is as its own task's type declares it, and must not show in errors of this one.
+    What is secret in a result is what is secret in its own task, and must not show in texts of this one.
     Raises Fatal if a predecessor has not completed, or its record was pruned.
     """
     if task.result_into is None or not task.after:
@@ -33,7 +33,7 @@ async def payload_with_results(store: Store, task: Task) -> FullPayload:
     ends = [end for one in task.after for end in awaited_ends(predecessors[one], task.id)]
     found = predecessors | await _completed(store, [end for end in ends if end not in predecessors])
     results = tuple(found[end].result for end in ends)
-    secrets = [secret_values(decode(one.result), one.secret) for one in found.values() if one.result]
+    secrets = [task_mask(one).values for one in found.values() if one.result]
     payload = with_result(task.payload, task.result_into, results_list(results))
     return FullPayload(payload, longest_first(*secrets))
 

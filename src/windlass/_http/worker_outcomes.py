@@ -19,8 +19,9 @@ from .._model.lease import Lease
 from .._model.task import Error, Progress, Task, TaskId
 from .._model.verdict import Receipt, Settlement
 from .._policy.input.notes import encode_notes, parse_notes
-from .._policy.input.payload import decode, parse
-from .._policy.input.redact import longest_first, secret_values
+from .._policy.input.payload import parse
+from .._policy.input.redact import Mask, mask_of
+from .._policy.task_secrets import masked_progress
 from .._policy.verdict import decide, unhandled_for
 from ..app import App
 from ..errors import InvalidPayload
@@ -55,7 +56,6 @@ class OutcomeInput(Struct, kw_only=True, forbid_unknown_fields=True):
     notes: Notes | UnsetType = UNSET
 
 
-_MAX_PROGRESS = 500  # characters of a message, as in Context.progress
 _UNSPECIFIED = ErrorDocument(type="Failed", message="the worker reported no error details")
 
 
@@ -67,7 +67,7 @@ async def settle_outcomes(request: AnyRequest, ended: Sequence[OutcomeInput]) ->
     await request.service.app.client.refresh_types()
     batch = []
     for one, facts in known:
-        secrets = await _result_secrets(request, tasks[one.id], one)
+        secrets = await _result_secrets(request, tasks[one.id])
         batch.append(settlement(request.service.app, tasks[one.id], one, facts, secrets))
     receipts = iter((await request.service.store.settle(batch)).receipts if batch else ())
     return [next(receipts) if one.id in tasks else Receipt.LOST for one in ended]
@@ -82,14 +82,21 @@ async def own_tasks(request: AnyRequest, ids: Iterable[TaskId]) -> dict[TaskId, 
     return {id: task for id, task in found.items() if task.session is None or task.session.startswith(prefix)}
 
 
-async def _result_secrets(request: AnyRequest, task: Task, ended: OutcomeInput) -> tuple[str, ...]:
-    """Return the secret values in the results that a failed task took, which its error may repeat."""
-    if ended.outcome not in ("failed", "returned"):
-        return ()
+async def _result_secrets(request: AnyRequest, task: Task) -> tuple[str, ...]:
+    """Return the secret values in the results that a task takes, which its texts may repeat."""
     try:
         return (await payload_with_results(request.service.store, task)).secrets
     except Fatal:  # a result is gone by now: so is what to look for
         return ()
+
+
+async def masks_of(request: AnyRequest, ids: Iterable[TaskId]) -> dict[TaskId, Mask]:
+    """Return what to mask in texts of the caller's own tasks among these."""
+    tasks = await own_tasks(request, ids)
+    return {
+        id: mask_of(task.payload, task.secret, await _result_secrets(request, task))
+        for id, task in tasks.items()
+    }
 
 
 def settlement(
@@ -100,36 +107,32 @@ def settlement(
     secrets: tuple[str, ...] = (),
 ) -> Settlement:
     """Decide the verdict on a task, for the lease that it ends. `secrets`: further values to mask."""
-    outcome = _outcome(task, ended, secrets)
+    mask = mask_of(task.payload, task.secret, secrets)
+    outcome = _outcome(task, ended, mask)
     return Settlement(
         lease=Lease(ended.id, ended.fence),
         verdict=decide(task, outcome, app.client.types.backoff(task.type, app.backoff), random.random()),
         outcome=outcomes.name_of(outcome),
         duration=ended.duration,
-        progress=None if ended.progress is UNSET else bounded_progress(ended.progress),
-        notes=_without_secrets(task, notes, secrets) if notes else None,
+        progress=None if ended.progress is UNSET else bounded_progress(ended.progress, mask),
+        notes=encode_notes(notes, mask) if notes else None,
     )
 
 
-def _without_secrets(task: Task, notes: Mapping[str, Any], secrets: tuple[str, ...]) -> bytes | None:
-    values = longest_first(secret_values(decode(task.payload), task.secret), secrets)
-    return encode_notes(notes, task.secret, values)
-
-
-def bounded_progress(given: ProgressDocument) -> Progress:
-    """Clamp progress to its bounds: a bad value must not fail a heartbeat or a settlement."""
+def bounded_progress(given: ProgressDocument, mask: Mask) -> Progress:
+    """Clamp and mask progress: a bad value must not fail a heartbeat or a settlement."""
     fraction = min(max(given.fraction, 0.0), 1.0)
-    return Progress(fraction=fraction, message=given.message.replace("\0", "")[:_MAX_PROGRESS])
+    return masked_progress(Progress(fraction=fraction, message=given.message.replace("\0", "")), mask)
 
 
-def _outcome(task: Task, ended: OutcomeInput, secrets: tuple[str, ...]) -> outcomes.Outcome:
+def _outcome(task: Task, ended: OutcomeInput, mask: Mask) -> outcomes.Outcome:
     match ended.outcome:
         case "returned":
-            return _returned(task, ended, secrets)
+            return _returned(ended, mask)
         case "failed":
             after = None if ended.retry_after is UNSET else timedelta(seconds=ended.retry_after)
             error = _UNSPECIFIED if ended.error is UNSET else ended.error
-            described = _described(task, error, secrets)
+            described = _described(error, mask)
             return outcomes.Failed(error=described, fatal=ended.fatal, retry_after=after)
         case "snoozed":
             return outcomes.Snoozed(timedelta(seconds=ended.delay))
@@ -143,17 +146,17 @@ def _outcome(task: Task, ended: OutcomeInput, secrets: tuple[str, ...]) -> outco
             return outcomes.Unhandled(unhandled_for(task))
 
 
-def _returned(task: Task, ended: OutcomeInput, secrets: tuple[str, ...]) -> outcomes.Outcome:
+def _returned(ended: OutcomeInput, mask: Mask) -> outcomes.Outcome:
     """Check the result. One that cannot be stored buries the task: a retry would not help."""
     try:
         result = None if ended.result is UNSET else parse(bytes(ended.result), "result")
     except InvalidPayload as error:
         why = ErrorDocument(type="Fatal", message=f"the handler ran, but {error}")
-        return outcomes.Failed(error=_described(task, why, secrets), fatal=True)
+        return outcomes.Failed(error=_described(why, mask), fatal=True)
     return outcomes.Returned(None if result == b"null" else result)
 
 
-def _described(task: Task, error: ErrorDocument, others: tuple[str, ...]) -> Error:
+def _described(error: ErrorDocument, mask: Mask) -> Error:
     """Cut and mask an error before it is stored."""
-    secrets = longest_first(secret_values(decode(task.payload), task.secret), others)
-    return bounded_error(Error(type=error.type, message=error.message, traceback=error.traceback), secrets)
+    given = Error(type=error.type, message=error.message, traceback=error.traceback)
+    return bounded_error(given, mask.values)

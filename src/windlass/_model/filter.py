@@ -138,12 +138,25 @@ class Discard(Struct, frozen=True, gc=False, kw_only=True, tag="discard"):
     by: By
 
 
-OperatorAction: TypeAlias = CancelTasks | Replay | Discard
+class Reveal(Struct, frozen=True, gc=False, kw_only=True, tag="reveal"):
+    """Record that the secrets of tasks are shown to a person; nothing else changes.
+
+    With `subject`, such as "schedule nightly", it is about that record and no tasks.
+    """
+
+    by: By
+    subject: str = ""
+
+
+OperatorAction: TypeAlias = CancelTasks | Replay | Discard | Reveal
 """What people do to tasks: audited."""
 
 
 class Expire(Struct, frozen=True, gc=False, kw_only=True, tag="expire"):
     """Cancel tasks that have not started by their expiry, and their waiting successors. Not audited."""
 
+
+Change: TypeAlias = CancelTasks | Replay | Discard | Expire
+"""Actions that change tasks."""
 
 Action: TypeAlias = OperatorAction | Expire

@@ -13,8 +13,9 @@ from .._model.lease import CancelRequest, Lease
 from .._model.outcome import Crashed, Interrupted, Outcome, Stopped, TimedOut
 from .._model.task import Error, Progress, Task
 from .._policy.input.notes import encode_notes
-from .._policy.input.payload import decode, encode
-from .._policy.input.redact import longest_first, secret_values
+from .._policy.input.payload import encode
+from .._policy.input.redact import Mask, mask_of
+from .._policy.task_secrets import masked_progress
 from ..errors import InvalidPayload
 from ..signals import Fatal
 
@@ -60,7 +61,8 @@ class Run(Struct, eq=False):
     progress: Progress | None = None  # the last that its handler reported
     cancel: CancelRequest | None = None  # who asked it to stop
     notes: dict[str, Any] = {}  # facts that its handler noted
-    secrets: tuple[str, ...] = ()  # in the results that it takes, to be masked in errors
+    secrets: tuple[str, ...] = ()  # in the results that it takes, to be masked with those of its payload
+    known_mask: Mask | None = None
     interrupt: Callable[[], Any] | None = None  # None: a thread, which cannot be interrupted
 
     @property
@@ -72,8 +74,17 @@ class Run(Struct, eq=False):
         """Whether its lease was lost before it settled its task: its outcome is dropped."""
         return self.stop is Stop.FENCED and self.phase is not Phase.SETTLED
 
+    @property
+    def mask(self) -> Mask:
+        """What to mask in the texts of this run, which is determined when it is first needed."""
+        if self.known_mask is None:
+            self.known_mask = mask_of(self.task.payload, self.task.secret, self.secrets)
+        return self.known_mask
+
     def report_progress(self, progress: Progress) -> None:
-        """Send progress with the next heartbeat; the last is also settled with the task."""
+        """Send progress, without secrets, with the next heartbeat; the last is also settled with the task."""
+        if progress.message:
+            progress = masked_progress(progress, self.mask)
         self.progress = progress
         self.report(self, progress)
 
@@ -83,10 +94,7 @@ class Run(Struct, eq=False):
 
     def encoded_notes(self) -> bytes | None:
         """Return the notes as JSON without the task's secrets; None if there are none."""
-        if not self.notes:
-            return None
-        values = secret_values(decode(self.task.payload), self.task.secret)
-        return encode_notes(self.notes, self.task.secret, longest_first(values, self.secrets))
+        return encode_notes(self.notes, self.mask) if self.notes else None
 
     def start(self) -> None:
         """Start the time limit: when the handler starts, not while it waits for a child process."""

@@ -20,6 +20,7 @@ from .._model.lease import CancelRequest, Lease
 from .._model.outcome import Failed, Outcome
 from .._model.queue import Level, level_of
 from .._model.task import Error, Progress, Task, TaskId
+from .._policy.input.redact import merged
 from .._timers import Timer
 from .run import Run, Stop
 
@@ -147,6 +148,8 @@ class Slots:
             await _absorb_cancellation(me)
 
     async def _run(self, task: Task, spec: HandlerSpec, me: "asyncio.Task[None]") -> None:
+        if spec.defaults.secret and task.secret != spec.defaults.secret:  # its sender may not know the type
+            task = replace(task, secret=merged(task.secret, spec.defaults.secret))
         run = self.running[task.id] = Run(task, spec, me, self._report, self._stop_overdue_at)
         try:
             try:

@@ -3,6 +3,7 @@
 import pytest
 
 from windlass._policy.input.notes import MAX_NOTES_BYTES, encode_notes, merged_notes, parse_notes
+from windlass._policy.input.redact import Mask
 from windlass.errors import InvalidOption, InvalidPayload
 
 
@@ -21,7 +22,7 @@ def test_notes_are_an_object_of_bounded_size() -> None:
 def test_secrets_are_masked_by_name_and_by_value() -> None:
     notes = {"iban": "DE1", "url": "/?p=sesame", "list": ["sesame"], "code": 200}
 
-    encoded = encode_notes(notes, ("iban",), ("sesame",))
+    encoded = encode_notes(notes, Mask(("iban",), ("sesame",)))
 
     assert encoded == b'{"iban":"[secret]","url":"/?p=[secret]","list":["[secret]"],"code":200}'
-    assert encode_notes({}, (), ()) is None
+    assert encode_notes({}, Mask()) is None

@@ -7,7 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass._policy.input.redact import MASK, redact, scrub, secret_values
+from windlass._policy.input.redact import (
+    MASK,
+    MAX_SCRUBBED,
+    MAX_SECRET,
+    WHOLE,
+    Mask,
+    inherited,
+    mask_of,
+    redact,
+    scrub,
+    scrub_json,
+    secret_paths,
+    secret_values,
+)
 
 payloads = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_characters="\0")),
@@ -131,3 +144,89 @@ def test_nothing_secret_is_left_in_a_redacted_payload(payload: Any) -> None:
 
     assert secret_values(masked, ["pin"]) in ((), (MASK,))
     assert redact(masked, ["pin"]) == masked or masked != masked  # noqa: PLR0124 - a NaN equals nothing
+
+
+# -- values wherever they occur ----------------------------------------------------------------------
+
+
+def test_a_value_is_masked_in_other_texts_in_keys_and_as_a_number() -> None:
+    payload = {"pin": 1234, "note": "pin 1234", "by": {"1234": [1234, 12345, True]}, "n": 1.5}
+
+    assert mask_of(json.dumps(payload).encode(), ("pin",)).json(payload) == {
+        "pin": MASK,
+        "note": f"pin {MASK}",
+        "by": {MASK: [MASK, 12345, True]},
+        "n": 1.5,
+    }
+
+
+def test_keys_of_a_secret_object_are_secret_unless_they_are_names_of_fields() -> None:
+    values = secret_values({"credentials": {"hunter-2": {"user": 1}, "ab": "xyz"}})
+
+    assert "hunter-2" in values
+    assert "xyz" in values
+    assert "user" not in values
+    assert "ab" not in values
+
+
+def test_more_values_than_can_be_searched_for_mask_the_whole_text() -> None:
+    values = tuple(f"value-{number}" for number in range(MAX_SCRUBBED + 1))
+
+    assert scrub("nothing", values) == MASK
+    assert scrub_json({"a": "nothing"}, values) == MASK
+    assert scrub("nothing", values[1:]) == "nothing"
+
+
+def test_texts_are_not_matched_across_their_ends() -> None:
+    assert scrub_json(["ab", "cd"], ("abcd", "bc")) == ["ab", "cd"]
+
+
+def test_what_is_not_json_is_masked_as_a_whole() -> None:
+    mask = mask_of(b"{sesame", ())
+
+    assert mask.text("{sesame") == MASK
+    assert mask.encoded(b"{sesame") == b'"[secret]"'
+
+
+def test_a_result_may_be_secret_as_a_whole() -> None:
+    assert Mask((WHOLE,)).result(b'{"a":1}') == b'"[secret]"'
+    assert Mask(("a",)).result(b'{"a":1}') == b'{"a":"[secret]"}'
+
+
+@pytest.mark.parametrize(
+    ("value", "paths"),
+    [
+        ({"a": {"b": ["x", "sesame!"]}, "c": 1}, ("a.b",)),
+        ({"a": {"sesame": 1}}, ("a",)),
+        ([{"a": "sesame"}, {"b": "sesame"}], ("a", "b")),
+        ("open sesame", (WHOLE,)),
+        (["sesame"], (WHOLE,)),
+        ({"sesame": 1}, (WHOLE,)),
+        ({"a": "x"}, ()),
+        ({f"f{number}": "sesame" for number in range(MAX_SECRET + 1)}, (WHOLE,)),
+    ],
+)
+def test_the_paths_of_a_value_in_a_result(value: Any, paths: tuple[str, ...]) -> None:
+    assert secret_paths(value, ("sesame",)) == paths
+    assert secret_paths(value, ()) == ()
+
+
+def test_all_of_a_result_is_inherited_as_the_parameter_that_takes_it() -> None:
+    assert inherited(("own",), (WHOLE, "pin"), "before") == ("own", "pin", "before")
+
+
+def test_inherited_paths_do_not_grow_without_bound() -> None:
+    secret: tuple[str, ...] = ("card.number",)
+    for level in range(60):  # twice as many on each level, were there no bound
+        secret = inherited(("own",), secret, f"result_{level}")
+        assert len(secret) <= MAX_SECRET
+    assert inherited(("own",), [f"card.n{one}" for one in range(60)], "before") == ("own", "before")
+
+
+@given(payloads)
+def test_a_masked_document_holds_no_secret_value(payload: Any) -> None:
+    document = {"password": "s3cr3t-value", "rest": payload, "s3cr3t-value": "has s3cr3t-value"}
+
+    masked = mask_of(json.dumps(document).encode(), ()).json(document)
+
+    assert "s3cr3t-value" not in json.dumps(masked)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from tests.unit.samples import NOW, running
 from windlass._model.attempt import Attempt
+from windlass._model.options import DeclaredType
 from windlass._model.record import Audit
 from windlass._model.state import ENDED, State, Verb, targets
 from windlass._model.task import NewTask, Task, TaskId
@@ -32,6 +33,7 @@ class Tables:
         self.keys: dict[tuple[str, str], questions.Key] = {}
         self.attempts: list[Attempt] = []
         self.audits: list[Audit] = []
+        self.types: list[DeclaredType] = []
         self.outcomes: dict[TaskId, str] = {}
         self.asked: list[questions.Question | questions.Write] = []
         self._hides_ended = hides_ended
@@ -124,6 +126,7 @@ _ANSWERS: dict[type, Callable[[Tables, Any], Any]] = {
         one.name: tables.keys[one.name] for one in asked.keys if one.name in tables.keys
     },
     questions.TakenFingerprints: _fingerprints,
+    questions.DeclaredTypes: lambda tables, _: tables.types,
     questions.InsertTasks: Tables.insert,
     questions.DropDependencies: Tables.drop,
     questions.RecordAttempts: lambda tables, asked: tables.attempts.extend(asked.attempts),

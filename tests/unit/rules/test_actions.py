@@ -1,18 +1,22 @@
 """Actions of operators: from which states, on how many tasks, and with which entries in the audit log."""
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.rules.tables import Tables, waiting
 from tests.unit.samples import running
-from windlass._model.filter import Action, By, CancelTasks, Discard, Expire, Filter, Replay
+from windlass._model.filter import By, CancelTasks, Change, Discard, Expire, Filter, Replay
+from windlass._model.options import DeclaredType, Defaults
 from windlass._model.state import State
+from windlass._model.task import Error
 from windlass._stores.rules.actions import applicable, apply
 
 ADA = By(who="ada")
 EVERY = tuple(State)
 
 
-def done(tables: Tables, action: Action, *ids: str, limit: int = 10) -> list[str]:
+def done(tables: Tables, action: Change, *ids: str, limit: int = 10) -> list[str]:
     states = applicable(action, Filter()).states or ()
     return list(tables.run(apply(tables, action, ids, states, limit)).ids)
 
@@ -27,7 +31,7 @@ def done(tables: Tables, action: Action, *ids: str, limit: int = 10) -> list[str
     ],
 )
 def test_a_filter_is_narrowed_to_the_states_that_permit_the_action(
-    action: Action, states: set[State]
+    action: Change, states: set[State]
 ) -> None:
     assert set(applicable(action, Filter()).states or ()) == states
     assert set(applicable(action, Filter(states=EVERY)).states or ()) == states
@@ -86,3 +90,17 @@ def test_discard_deletes_and_cancels_what_waits() -> None:
     assert done(tables, Discard(by=ADA), "a") == ["a"]
 
     assert tables.states() == {"b": State.CANCELLED}
+
+
+def test_the_entry_of_a_discard_masks_what_the_type_keeps_secret_by_now() -> None:
+    dead = running(id="a", state=State.DEAD, type="pay", payload=b'{"card":"4242","text":"card 4242"}')
+    tables = Tables(replace(dead, error=Error(type="Declined", message="4242 was declined")))
+    tables.types = [DeclaredType(name="new", aliases=("pay",), defaults=Defaults(secret=("card",)))]
+
+    assert done(tables, Discard(by=ADA), "a") == ["a"]
+
+    (entry,) = tables.audits
+    assert "4242" not in entry.detail
+    lost = msgspec.json.decode(entry.detail)
+    assert lost["payload"] == {"card": "[secret]", "text": "card [secret]"}
+    assert lost["error"] == {"type": "Declined", "message": "[secret] was declined"}

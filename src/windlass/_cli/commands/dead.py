@@ -9,7 +9,7 @@ from ..._policy.input.payload import parse_payload
 from ...errors import InvalidOption, Refused
 from ..command import Cli, Commands, on_store, pass_cli
 from ..filters import dead_filter_options, page_options
-from ..operator_actions import TaskAction, action_options, apply_action
+from ..operator_actions import TaskAction, action_options, apply_action, reveal_option
 from ..options import rate, task_id
 from ..task_tables import dead_columns
 from .tasks import print_task, print_tasks
@@ -25,7 +25,7 @@ def dead() -> None:
 @dead.command("list")
 @dead_filter_options
 @page_options
-@click.option("--reveal", is_flag=True, help="Show secret fields of payloads")
+@reveal_option("Show secret fields of payloads")
 @on_store
 async def list_dead(cli: Cli, where: Filter, page: Page, reveal: bool) -> None:
     """List dead letters, newest task first."""
@@ -35,7 +35,7 @@ async def list_dead(cli: Cli, where: Filter, page: Page, reveal: bool) -> None:
 
 @dead.command("show")
 @click.argument("id", type=task_id)
-@click.option("--reveal", is_flag=True, help="Show secret fields of the payload")
+@reveal_option("Show secret fields of the payload")
 @on_store
 async def show(cli: Cli, id: str, reveal: bool) -> None:
     """Show a dead letter: its payload, last error and attempts."""

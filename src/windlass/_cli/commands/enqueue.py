@@ -9,16 +9,16 @@ import click
 
 from ..._client.builder import checked_payload
 from ..._client.client import MAX_BATCH, Handle
-from ..._documents.fields import shown_json
 from ..._documents.tasks import task_document
 from ..._handler.spec import HandlerSpec
 from ..._model.options import Defaults, Options
 from ..._model.state import State
 from ..._model.task import TaskId
-from ..._policy.input.payload import MAX_BYTES
+from ..._policy.input.payload import MAX_BYTES, decode
 from ...errors import InvalidOption, InvalidPayload
 from ..command import Cli, Command, pass_cli
 from ..exit_codes import ExitCode
+from ..operator_actions import reveal_option, shown_tasks
 from ..options import duration, expiry, priority, run_at, stacked, task_id
 
 _DEFAULTS = Defaults()
@@ -75,7 +75,7 @@ task_options = stacked(
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read a payload per line; enqueue all or none")
 @click.option("--wait", is_flag=True, help="Wait until the task has ended and print its result")
 @click.option("--wait-at-most", type=duration, help="Wait up to this long for the result (implies --wait)")
-@click.option("--reveal", is_flag=True, help="Show secret fields of the result")
+@reveal_option("Show secret fields of the result")
 @pass_cli
 def enqueue(
     cli: Cli,
@@ -155,11 +155,11 @@ def _payload(text: str | bytes, spec: HandlerSpec | None, where: str, result_int
 async def _print_result(cli: Cli, handle: Handle[Any], at_most: timedelta | None, *, reveal: bool) -> None:
     """Wait for the end of a task and print its result; any other end than completion exits with 1."""
     cli.output.note(f"enqueued {handle.id}")
-    task = await handle.wait(at_most)
+    (task,) = await shown_tasks(cli, [await handle.wait(at_most)], reveal=reveal)
     if cli.as_json:
-        cli.output.document(task_document(task, reveal=reveal))
+        cli.output.document(task_document(task, reveal=True))
         if task.state is not State.COMPLETED:
             raise click.exceptions.Exit(ExitCode.NEGATIVE)
         return
     await handle.result(at_most)  # raises the error of a task that died
-    cli.output.document(None if task.result is None else shown_json(task.result, task.secret, reveal=reveal))
+    cli.output.document(None if task.result is None else decode(task.result))

@@ -11,13 +11,14 @@ from typing import IO, Annotated
 import click
 import msgspec
 
-from ..._client.export import EndedTask, cursor_text, parse_cursor
+from ..._client.export import EndedTask, cursor_text, next_ones, parse_cursor
 from ..._documents.tasks import ended_document
 from ..._model.filter import Filter
 from ..._policy.input.quote import counted
 from ...errors import InvalidOption
 from ..command import Cli, Command, on_store
 from ..filters import ended_filter_options
+from ..operator_actions import reveal_option
 from ..text import iso, json_text
 
 _PROGRESS_SECONDS = 2.0
@@ -43,7 +44,7 @@ class _Line(msgspec.Struct):
 )
 @click.option("--resume", is_flag=True, help="Continue FILE after its last complete line")
 @click.option("--after", metavar="CURSOR", help="Start after this task: its finished_at and id, with a comma")
-@click.option("--reveal", is_flag=True, help="Write secret fields of payloads and results unmasked")
+@reveal_option("Write secret fields of payloads and results unmasked")
 @on_store
 async def export(
     cli: Cli, where: Filter, file: Path | None, resume: bool, after: str | None, reveal: bool
@@ -79,9 +80,12 @@ async def _write(
     """Write each task on a line; return how many there were, and the cursor of the last."""
     number, last = 0, None
     due = monotonic() + _PROGRESS_SECONDS
-    async for ended in exported:
-        output.write(json_text(ended_document(ended, reveal=reveal), encoding="ascii") + "\n")
-        number, last = number + 1, ended
+    while some := await next_ones(exported):
+        if reveal:
+            await cli.operator.reveal([ended.task.id for ended in some])
+        for ended in some:
+            output.write(json_text(ended_document(ended, reveal=reveal), encoding="ascii") + "\n")
+        number, last = number + len(some), ended
         if monotonic() >= due:
             output.flush()
             due = monotonic() + _PROGRESS_SECONDS

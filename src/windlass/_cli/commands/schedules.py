@@ -9,12 +9,11 @@ import click
 
 from ..._client.builder import checked_payload
 from ..._client.schedules import MAX_UPCOMING, ScheduleStatus
-from ..._documents.fields import shown_json
 from ..._documents.schedules import schedule_document
 from ..._model.schedule import Missed, Overlap, Schedule
 from ..._policy.schedule import MAX_AT_MOST, rule_text
 from ..command import Cli, Commands, on_store, pass_cli
-from ..operator_actions import audit_options, name_command, who_option
+from ..operator_actions import audit_options, name_command, reveal_option, who_option
 from ..options import choice_option, duration, number_option
 from ..output import Column, Document, Styled
 from ..text import ago, duration_text, iso, json_text, stamp
@@ -44,11 +43,12 @@ async def list_schedules(cli: Cli) -> None:
 
 @schedules.command("show")
 @click.argument("name")
-@click.option("--reveal", is_flag=True, help="Show secret fields of the payload")
+@reveal_option("Show secret fields of the payload")
 @on_store
 async def show(cli: Cli, name: str, reveal: bool) -> None:
     """Show a schedule."""
-    status = await cli.operator.schedules.get(name)
+    found = cli.operator.schedules
+    status = await (found.reveal(name) if reveal else found.get(name))
     if cli.as_json:
         cli.output.document(schedule_document(status, reveal=reveal))
     else:
@@ -234,5 +234,5 @@ def _fields(status: ScheduleStatus, now: datetime, *, reveal: bool) -> list[tupl
         ("timeout", duration_text(schedule.timeout)),
         ("expires", duration_text(schedule.expires)),
         ("declared", "in code" if schedule.declared else "by an operator"),
-        ("payload", json_text(shown_json(schedule.payload, schedule.secret, reveal=reveal))),
+        ("payload", json_text(schedule_document(status, reveal=reveal).payload)),
     ]

@@ -12,7 +12,7 @@ from ..._model.state import ENDED, State
 from ..._model.task import Task
 from ..command import Cli, Commands, on_store, pass_cli
 from ..filters import filter_options, page_options
-from ..operator_actions import TaskAction, action_options, apply_action
+from ..operator_actions import TaskAction, action_options, apply_action, reveal_option, shown_tasks
 from ..options import task_id
 from ..output import Column
 from ..task_tables import attempt_columns, show_task, task_columns
@@ -26,7 +26,7 @@ def tasks() -> None:
 @tasks.command("list")
 @filter_options
 @page_options
-@click.option("--reveal", is_flag=True, help="Show secret fields of payloads and results")
+@reveal_option("Show secret fields of payloads and results")
 @on_store
 async def list_tasks(cli: Cli, where: Filter, page: Page, reveal: bool) -> None:
     """List tasks, newest first."""
@@ -35,7 +35,7 @@ async def list_tasks(cli: Cli, where: Filter, page: Page, reveal: bool) -> None:
 
 @tasks.command("show")
 @click.argument("id", type=task_id)
-@click.option("--reveal", is_flag=True, help="Show secret fields of payload and result")
+@reveal_option("Show secret fields of payload and result")
 @on_store
 async def show(cli: Cli, id: str, reveal: bool) -> None:
     """Show a task with its attempts."""
@@ -92,21 +92,23 @@ async def print_tasks(
         if cursor is None:
             break
     table = columns(await cli.operator.now())
-    cli.output.items(found, table, lambda task: task_document(task, reveal=reveal), none=none)
+    shown = await shown_tasks(cli, found, reveal=reveal)
+    cli.output.items(shown, table, lambda task: task_document(task, reveal=True), none=none)
     if cursor is not None:
         cli.output.note(f"more tasks match; --cursor {cursor} lists the next ones")
 
 
 async def print_task(cli: Cli, task: Task, *, reveal: bool) -> None:
     """Print a task with its attempts and its traceback."""
+    (task,) = await shown_tasks(cli, [task], reveal=reveal)
     made = await cli.operator.attempts(task.id)
     if cli.as_json:
         entries = [attempt_document(attempt) for attempt in made]
-        document = asdict(task_document(task, reveal=reveal))
+        document = asdict(task_document(task, reveal=True))
         cli.output.document({**document, "attempts": entries})
         return
     now = await cli.operator.now()
-    show_task(cli.output, task, now, reveal=reveal)
+    show_task(cli.output, task, now)
     if made:
         cli.output.heading("attempts")
         cli.output.items(made, attempt_columns(now), attempt_document, none="")

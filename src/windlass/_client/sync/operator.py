@@ -158,6 +158,10 @@ class SyncOperator(Twin[Operator]):
         """Cancel one task; returns its state, RUNNING if asked to stop. Raises NotFound, TaskFinished."""
         return self._loop.run(self._inner.cancel_one(task_id, by=by))
 
+    def reveal(self, ids: Sequence[TaskId]) -> None:
+        """Record in the audit log that the secrets of these tasks are shown; call it before you show them."""
+        self._loop.run(self._inner.reveal(ids))
+
     def pause(self, queue: str) -> None:
         """Pause a queue: no task of it is claimed until it is resumed. Running ones continue."""
         self._loop.run(self._inner.pause(queue))

@@ -189,6 +189,10 @@ class SyncSchedules(Twin[Schedules]):
         """Return a schedule; raises NotFound if there is none."""
         return self._loop.run(self._inner.get(name))
 
+    def reveal(self, name: str) -> ScheduleStatus:
+        """Return a schedule to show its secrets, and record that in the audit log. Raises NotFound."""
+        return self._loop.run(self._inner.reveal(name))
+
     def add(
         self,
         name: str,

@@ -18,12 +18,20 @@ from ..._model.lease import DEFAULT_LEASE, Claim, Claimed, Heartbeat, Lease, Pro
 from ..._model.record import Session, Worker
 from ..._model.task import DEFAULT_QUEUE, Task
 from ..._model.verdict import Receipt
+from ..._policy.input.redact import Mask
 from ...errors import InvalidOption, SessionLost
 from ...signals import Fatal
 from ..input_fields import Name
 from ..long_poll import WakeListener
 from ..operation import AnyRequest, ApiRequest, NoQuery, Operations
-from ..worker_outcomes import OutcomeInput, bounded_progress, own_tasks, settle_outcomes, settlement
+from ..worker_outcomes import (
+    OutcomeInput,
+    bounded_progress,
+    masks_of,
+    own_tasks,
+    settle_outcomes,
+    settlement,
+)
 
 work = Operations("work")
 workers = Operations("workers")
@@ -230,6 +238,8 @@ async def _beat(request: AnyRequest, beat: HeartbeatInput, *, opening: bool = Fa
     queues = _queues_of(request, worker)
     session = _own_session(request, beat.session)
     leases, others = await _held(request, beat)
+    telling = [lease.task_id for lease, one in leases.items() if one is not None and one.message]
+    masks = await masks_of(request, telling) if telling else {}
     reply = await request.service.store.heartbeat(
         Heartbeat(
             session=session,
@@ -249,7 +259,7 @@ async def _beat(request: AnyRequest, beat: HeartbeatInput, *, opening: bool = Fa
             held=tuple(leases),
             through=beat.through,
             progress=tuple(
-                ProgressReport(lease, bounded_progress(one))
+                ProgressReport(lease, bounded_progress(one, masks.get(lease.task_id, Mask())))
                 for lease, one in leases.items()
                 if one is not None
             ),

@@ -17,7 +17,7 @@ from ..._model.options import Unique
 from ..._model.task import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, NewTask, Task, TaskId
 from ...errors import InvalidOption
 from .fingerprint import fingerprint
-from .redact import inherited
+from .redact import inherited, mask_of, merged, secret_paths
 
 MAX_LEVELS = 200
 MAX_STEPS = 1_000
@@ -126,8 +126,15 @@ def all_secret(steps: tuple[Step, ...]) -> tuple[str, ...]:
 
 
 def successors(task: Task, result: bytes | None) -> tuple[NewTask, ...]:
-    """Return the tasks that follow a completed one, with its result where a step takes it."""
-    return tuple(_task(step, task, result) for step in decode_steps(task.next))
+    """Return the tasks that follow a completed one, with its result where a step takes it.
+
+    Secret values of its payload that are anywhere in its result are secret in these tasks, too.
+    """
+    steps = decode_steps(task.next)
+    if result is not None and any(step.result_into for step in steps):
+        paths = secret_paths(msgspec.json.decode(result), mask_of(task.payload, task.secret).values)
+        task = replace(task, secret=merged(task.secret, paths))
+    return tuple(_task(step, task, result) for step in steps)
 
 
 def tenant_of(step: Step, before: str) -> str:

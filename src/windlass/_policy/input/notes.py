@@ -1,11 +1,11 @@
 """Notes: small facts that a handler keeps with its attempt, such as the response code of a request."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ...errors import InvalidOption
 from .payload import decode, encode, parse_payload
-from .redact import redact, scrub
+from .redact import Mask
 
 MAX_NOTES_BYTES = 4_096
 
@@ -27,14 +27,9 @@ def parse_notes(text: bytes) -> dict[str, Any]:
     return parsed
 
 
-def encode_notes(notes: Mapping[str, Any], secret: Iterable[str], values: Iterable[str]) -> bytes | None:
-    """Encode notes for the store, without secrets; None if there are none.
-
-    Masks fields with the names of `secret` and those that suggest it, and these `values` in texts.
-    """
-    if not notes:
-        return None
-    return encode(_scrubbed(redact(dict(notes), secret), tuple(values)), "note")
+def encode_notes(notes: Mapping[str, Any], mask: Mask) -> bytes | None:
+    """Encode notes for the store, without the secrets of their task; None if there are none."""
+    return encode(mask.json(dict(notes)), "note") if notes else None
 
 
 def _check_size(data: bytes) -> None:
@@ -43,15 +38,3 @@ def _check_size(data: bytes) -> None:
             f"the notes of an attempt take {len(data):,} bytes of JSON, at most {MAX_NOTES_BYTES:,}; "
             f"return larger facts as the result"
         )
-
-
-def _scrubbed(value: Any, values: tuple[str, ...]) -> Any:
-    match value:
-        case str():
-            return scrub(value, values)
-        case dict():
-            return {key: _scrubbed(item, values) for key, item in value.items()}
-        case list():
-            return [_scrubbed(item, values) for item in value]
-        case _:
-            return value

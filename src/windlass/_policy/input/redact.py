@@ -1,10 +1,16 @@
-"""Mask secrets: fields that are declared, fields whose names suggest it, and what patterns match."""
+"""Mask secrets: fields that are declared, fields whose names suggest it, and what patterns match.
+
+Fields are masked by name; their values are masked wherever they occur in other texts of the task.
+"""
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from .patterns import PREFIX, compiled
 
@@ -17,7 +23,55 @@ _ALWAYS = re.compile(
 _HOLE = "\0"  # occurs in no payload, so a value never matches the mask of another
 _PATTERN = "\0"  # begins a pattern among values to be scrubbed
 _MAX_SCANNED = 100_000  # characters of a text that are searched for patterns; a longer one is masked whole
+_SEAM = "\udfff"  # occurs in no decoded JSON, so no value matches across two texts
 _MIN_SCRUBBED = 3  # shorter values would turn ordinary text into masks
+_FIELD_NAME = re.compile(r"[A-Za-z_]+")  # such keys of a secret object are names of fields, not values
+WHOLE = ""
+"""In place of a path: all of a task's result is secret."""
+
+MAX_SECRET = 100
+"""Secret fields that a task can have."""
+
+MAX_SCRUBBED = 1_000
+"""Values that are searched for in a text; with more, all of the text is masked."""
+
+
+class Mask(Struct, frozen=True):
+    """What to mask in texts and documents of a task: secret fields by name, and their values anywhere."""
+
+    secret: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()  # longest first
+
+    def text(self, text: str) -> str:
+        """Return the text without secret values."""
+        return scrub(text, self.values)
+
+    def json(self, value: Any) -> Any:
+        """Return a JSON value without secret fields, and without their values in other texts and in keys."""
+        return scrub_json(redact(value, self.secret), self.values)
+
+    def encoded(self, data: bytes) -> bytes:
+        """Do the same for encoded JSON; what is not JSON is masked as a whole."""
+        try:
+            return msgspec.json.encode(self.json(msgspec.json.decode(data)))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return msgspec.json.encode(MASK)
+
+    def result(self, data: bytes) -> bytes:
+        """Do the same for an encoded result, all of which may be secret."""
+        return msgspec.json.encode(MASK) if WHOLE in self.secret else self.encoded(data)
+
+
+def mask_of(payload: bytes, secret: tuple[str, ...], *others: Iterable[str]) -> Mask:
+    """Return the mask of a task with this payload; `others` are further secret values.
+
+    A payload that is not JSON is masked as a whole: what is secret in it cannot be found.
+    """
+    try:
+        values = secret_values(msgspec.json.decode(payload), secret)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        values = (payload.decode("utf-8", "replace"),)
+    return Mask(secret, longest_first(values, *others) if others else values)
 
 
 def redact(value: Any, secret: Iterable[str] = ()) -> Any:
@@ -52,11 +106,23 @@ def inherited(secret: tuple[str, ...], of: Iterable[str], into: str | None) -> t
         return secret
     others = tuple(of)
     below = (f"{into}.{path}" for path in others if "." in path and not path.startswith(PREFIX))
-    return tuple(dict.fromkeys((*secret, *others, *below)))
+    whole = (into,) if WHOLE in others else ()
+    found = merged(secret, (name for name in others if name), below, whole)
+    if len(found) <= MAX_SECRET:
+        return found
+    return merged(secret, (into,), (pattern for pattern in others if pattern.startswith(PREFIX)))
+
+
+def merged(*secret: Iterable[str]) -> tuple[str, ...]:
+    """Return all of these names of secret fields, and patterns, each once."""
+    return tuple(dict.fromkeys(name for names in secret for name in names))
 
 
 def scrub(text: str, values: Iterable[str]) -> str:
     """Mask every occurrence of these values, in the order of `secret_values`."""
+    values = tuple(values)
+    if len(values) > MAX_SCRUBBED:
+        return MASK
     for value in values:
         text = _without_matches(text, value) if is_pattern(value) else text.replace(value, _HOLE)
     return text.replace(_HOLE, MASK)
@@ -80,6 +146,69 @@ def _split(secret: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
     patterns = [one for one in secret if compiled(one) is not None]
     names = frozenset(secret).difference(patterns)
     return names, tuple(_PATTERN + one.removeprefix(PREFIX) for one in patterns)
+
+
+def scrub_json(value: Any, values: tuple[str, ...]) -> Any:
+    """Mask these values in the texts, keys and numbers of a JSON value; `redact` masks what patterns match.
+
+    All texts are searched as one: a search for each would take long where there are many of both.
+    """
+    values = tuple(one for one in values if not is_pattern(one))
+    if not values:
+        return value
+    if len(values) > MAX_SCRUBBED:
+        return MASK
+    scrubbed = scrub(_SEAM.join(_texts(value)), values).split(_SEAM)
+    return _rebuilt(value, iter(scrubbed), frozenset(values))
+
+
+def secret_paths(value: Any, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the dotted paths at which one of these values occurs in a JSON value, or `WHOLE`.
+
+    A key that has one makes its object secret. More than `MAX_SECRET` paths make the whole secret.
+    """
+    found: dict[str, None] = {}
+    _find_paths(value, scrub_json(value, values), (), found)
+    return (WHOLE,) if WHOLE in found or len(found) > MAX_SECRET else tuple(found)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+
+
+def _rebuilt(value: Any, texts: Iterator[str], values: frozenset[str]) -> Any:
+    """Return the value with these texts, in the order of `_texts`, and without the numbers among `values`."""
+    match value:
+        case str():
+            return next(texts)
+        case dict():
+            return {next(texts): _rebuilt(item, texts, values) for item in value.values()}
+        case list():
+            return [_rebuilt(item, texts, values) for item in value]
+        case int() | float() if not isinstance(value, bool) and str(value) in values:
+            return MASK
+        case _:
+            return value
+
+
+def _find_paths(value: Any, masked: Any, path: tuple[str, ...], found: dict[str, None]) -> None:
+    """Add the path of each part of a value that differs from its masked form."""
+    if isinstance(value, dict) and isinstance(masked, dict) and value.keys() == masked.keys():
+        for key, item in value.items():
+            _find_paths(item, masked[key], (*path, key), found)
+    elif isinstance(value, list) and isinstance(masked, list):
+        for item, other in zip(value, masked, strict=True):
+            _find_paths(item, other, path, found)
+    elif value != masked:
+        found[".".join(path)] = None
 
 
 def _is_secret(path: tuple[str, ...], secret: frozenset[str]) -> bool:
@@ -114,6 +243,8 @@ def _collect(
 ) -> None:
     if isinstance(value, dict):
         for key, item in value.items():
+            if hidden and len(key) >= _MIN_SCRUBBED and not _FIELD_NAME.fullmatch(key):
+                found.update(_spellings(key))
             below = (*path, key)
             _collect(item, secret, below, found, hidden=hidden or _is_secret(below, secret))
     elif isinstance(value, list):

@@ -5,7 +5,8 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from ..._model.filter import Action, CancelTasks, Discard, Expire, Filter, Replay
+from ..._model.filter import Action, CancelTasks, Discard, Expire, Filter, Replay, Reveal
+from ..._model.options import by_name_or_alias
 from ..._model.queue import Retention
 from ..._model.record import Archive
 from ..._model.state import ENDED, PENDING, State, Verb
@@ -21,7 +22,8 @@ def act(tables: Tables, action: Action, task: Task, now: datetime) -> bool:
     """Apply an action if the task's state permits it, and audit it; return whether it was applied."""
     applied = _apply(tables, action, task, now)
     if applied and not isinstance(action, Expire):
-        tables.audits.append(audited(action, task, now))
+        declared = by_name_or_alias(tables.types).get(task.type) if isinstance(action, Discard) else None
+        tables.audits.append(audited(action, task, now, declared))
     return applied
 
 
@@ -37,6 +39,8 @@ def _apply(tables: Tables, action: Action, task: Task, now: datetime) -> bool:
             if task.state not in PENDING or not task.is_expired(now):
                 return False
             tables.cancel_pending(task, now, cancellation.expired(task))
+            return True
+        case Reveal():
             return True
         case Replay():
             return tables.replay(task, action, now)

@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ..._model.filter import Action, By, Replay
+from ..._model.filter import By, Change, Replay
 from ..._model.limit import Limit
 from ..._model.queue import STRICT_MS, QueueSettings
 from ..._model.record import KINDS, Record, Session, StoredRecord
@@ -31,7 +31,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def apply(
-    env: Environment, action: Action, ids: Sequence[TaskId], states: Collection[State], limit: int
+    env: Environment, action: Change, ids: Sequence[TaskId], states: Collection[State], limit: int
 ) -> Script[Applied]:
     """Apply an action to those of these tasks that are still in one of the states."""
 

@@ -5,10 +5,12 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar, assert_never
 
+import msgspec
 from msgspec.structs import astuple
 
 from ..._model.attempt import MAX_RECORDED, Attempt
-from ..._model.record import Audit
+from ..._model.options import DeclaredType
+from ..._model.record import KINDS, Audit
 from ..._model.task import Enqueued, NewTask, TaskId
 from ..rules import questions
 from ..rules.admission import admit, check_due, is_plain
@@ -20,6 +22,8 @@ from .script import Script, answered, fetch, pairs, value
 from .unit_of_work import UnitOfWork
 
 T = TypeVar("T")
+
+_read_type = msgspec.json.Decoder(DeclaredType).decode
 
 
 def transact(
@@ -79,6 +83,8 @@ def _answer(
             wanted = ids_of(ids)
             states = yield from pairs("lock_predecessors", wanted)
             return states | (yield from pairs("states", [one for one in wanted if one not in states]))
+        case questions.DeclaredTypes():
+            return [_read_type(row[0]) for row in (yield from fetch("all_records", KINDS[DeclaredType]))]
         case _:
             return (yield from _write(env, question))
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ..._clock import Clock
 from ..._model.attempt import Attempt
-from ..._model.filter import Action, By, Count, Dimension, Filter, Page, Slice, page_of
+from ..._model.filter import Action, By, Count, Dimension, Filter, Page, Reveal, Slice, page_of
 from ..._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from ..._model.limit import Usage
 from ..._model.queue import STRICT_MS, QueueSettings, Retention
@@ -24,7 +24,7 @@ from ..._store.protocol import Capability, Finding, Join, Migration, Promoted, T
 from ..rules import refusals
 from ..rules.actions import applicable
 from ..rules.admission import check_due, is_plain
-from ..rules.audit import audited_prune
+from ..rules.audit import audited_prune, revealed
 from ..rules.claim_planner import earliest
 from ..rules.sessions import heartbeat_reply, unacknowledged_claims
 from . import actions, schema, sessions, settle
@@ -243,6 +243,8 @@ class PostgresStore(Database):
         await self._ensure_open()
         if self.layout.is_stale:
             await self.refresh_layout()
+        if isinstance(action, Reveal):
+            return await self._reveal(action, where, limit)
         where, cursor = applicable(action, where), None
         done = Applied()
         while len(done.ids) < limit:
@@ -256,6 +258,12 @@ class PostgresStore(Database):
             if cursor is None:
                 break
         return done
+
+    async def _reveal(self, action: Reveal, where: Filter, limit: int) -> Applied:
+        found = () if action.subject or limit <= 0 else (await self.find(where, Page(limit=limit))).items
+        if entries := revealed(action, found, await self.now()):
+            await self.play(lambda: write_audit(entries))
+        return Applied(ids=tuple(task.id for task in found))
 
     async def put(
         self, record: Record, by: By | None = None, expected: Record | UnsetType | None = UNSET

@@ -1,11 +1,12 @@
 """What operators do to tasks: cancel, replay, discard."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import assert_never
 
 from msgspec.structs import replace
 
-from ..._model.filter import Action, CancelTasks, Discard, Expire, Filter, Replay
+from ..._model.filter import CancelTasks, Change, Discard, Expire, Filter, Replay
+from ..._model.options import DeclaredType, by_name_or_alias
 from ..._model.state import ENDED, PENDING, REPLAYABLE, State, Verb
 from ..._model.task import Task, TaskId
 from ..._model.transition import Applied, transition_of
@@ -15,7 +16,7 @@ from .questions import Changes, Rule
 from .successors import abandon, cancel_pending
 
 
-def applicable(action: Action, where: Filter) -> Filter:
+def applicable(action: Change, where: Filter) -> Filter:
     """Narrow a filter to the states from which the action is possible."""
     match action:
         case CancelTasks():
@@ -34,7 +35,7 @@ def applicable(action: Action, where: Filter) -> Filter:
 
 
 def apply(
-    changes: Changes, action: Action, ids: Iterable[TaskId], states: Collection[State], limit: int
+    changes: Changes, action: Change, ids: Iterable[TaskId], states: Collection[State], limit: int
 ) -> Rule[Applied]:
     """Apply an action to at most `limit` of these tasks that are in one of the states, and audit it."""
     done: list[Task] = []
@@ -50,11 +51,16 @@ def apply(
     if done and isinstance(action, Discard):
         yield questions.DeleteDead(done)
     if done and not isinstance(action, Expire):
-        yield questions.WriteAudit([audited(action, task, changes.now) for task in done])
+        types: Sequence[DeclaredType] = ()
+        if isinstance(action, Discard):  # its entries have payloads, of which a type may keep fields secret
+            types = yield questions.DeclaredTypes()
+        known = by_name_or_alias(types)
+        entries = [audited(action, task, changes.now, known.get(task.type)) for task in done]
+        yield questions.WriteAudit(entries)
     return Applied(ids=tuple(task.id for task in done), transitions=tuple(changes.transitions))
 
 
-def _apply(changes: Changes, action: Action, task: Task, taken: set[str]) -> Rule[bool]:
+def _apply(changes: Changes, action: Change, task: Task, taken: set[str]) -> Rule[bool]:
     match action:
         case CancelTasks(by=by):
             if task.state in PENDING:

@@ -5,6 +5,7 @@ and after; of an action on a task, its type, and for a discard also its payload 
 """
 
 import re
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,13 +15,14 @@ from msgspec.structs import fields
 
 from ..._ids import new_id
 from ..._model.alert import Alert
-from ..._model.filter import By, Discard, OperatorAction, Replay
+from ..._model.filter import By, Discard, OperatorAction, Replay, Reveal
 from ..._model.key import ApiKey
+from ..._model.options import DeclaredType
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import KINDS, Audit, Record, Session, StoredRecord
 from ..._model.schedule import Schedule
 from ..._model.task import Task
-from ..._policy.input.redact import redact
+from ..._policy.input.redact import mask_of, merged
 
 MAX_DETAIL = 2_000
 """Characters of a record that an entry repeats."""
@@ -40,13 +42,16 @@ _DERIVED: dict[type[Record], tuple[str, ...]] = {Schedule: ("since", "declared")
 _HOST = re.compile(r"\w+://(?:[^/?#]*@)?([^/?#]*)")
 
 
-def audited(action: OperatorAction, task: Task, now: datetime) -> Audit:
-    """Describe an action on a task; of a discard also what is lost with it."""
+def audited(action: OperatorAction, task: Task, now: datetime, declared: DeclaredType | None = None) -> Audit:
+    """Describe an action on a task; of a discard also what is lost with it.
+
+    `declared` is the task's type as it is published: its secret fields are masked besides the task's own.
+    """
     detail: dict[str, Any] = {"type": task.type}
     if isinstance(action, Replay) and action.payload is not None:
         detail["edited"] = True
     if isinstance(action, Discard):
-        detail |= _lost(task)
+        detail |= _lost(task, () if declared is None else declared.defaults.secret)
     return Audit(
         id=new_id(),
         at=now,
@@ -58,15 +63,24 @@ def audited(action: OperatorAction, task: Task, now: datetime) -> Audit:
     )
 
 
-def _lost(task: Task) -> dict[str, Any]:
-    payload: Any = redact(msgspec.json.decode(task.payload), task.secret)
+def revealed(action: Reveal, tasks: Iterable[Task], now: datetime) -> list[Audit]:
+    """Describe that secrets were shown: those of each task or, if it names one, those of a record."""
+    if action.subject:
+        return [_entry("reveal", action.subject, action.by, now)]
+    return [audited(action, task, now) for task in tasks]
+
+
+def _lost(task: Task, secret: tuple[str, ...]) -> dict[str, Any]:
+    mask = mask_of(task.payload, merged(task.secret, secret))
+    payload: Any = msgspec.json.decode(mask.encoded(task.payload))
     if len(text := _json(payload)) > MAX_PAYLOAD:
         payload = _cut(text, MAX_PAYLOAD)
     lost: dict[str, Any] = {"queue": task.queue, "attempts": task.attempt, "payload": payload}
     if task.tenant:
         lost["tenant"] = task.tenant
     if task.error is not None:
-        lost["error"] = {"type": task.error.type, "message": _cut(task.error.message, MAX_MESSAGE)}
+        message = _cut(mask.text(task.error.message), MAX_MESSAGE)
+        lost["error"] = {"type": mask.text(task.error.type), "message": message}
     return lost
 
 

@@ -121,6 +121,10 @@ class LockPredecessors(_OfTasks, frozen=True):
     """Keep these tasks from ending before the transaction does. Answer: as that of `States`."""
 
 
+class DeclaredTypes(Struct, frozen=True):
+    """Answer: Sequence[DeclaredType], the task types that programs have published."""
+
+
 # -- writes ------------------------------------------------------------------------------------------
 
 
@@ -167,6 +171,7 @@ Question: TypeAlias = (
     | TakenKeys
     | TakenFingerprints
     | LockPredecessors
+    | DeclaredTypes
 )
 Write: TypeAlias = InsertTasks | DropDependencies | RecordAttempts | DeleteDead | WriteAudit
 

@@ -4,10 +4,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar, assert_never
 
+import msgspec
 from msgspec.structs import asdict, replace
 
 from ..._model.attempt import MAX_RECORDED, Attempt
-from ..._model.filter import Action, Filter, Page
+from ..._model.filter import Change, Filter, Page
+from ..._model.options import DeclaredType
 from ..._model.record import Audit
 from ..._model.state import State
 from ..._model.task import Enqueued, NewTask, TaskId
@@ -24,6 +26,7 @@ from .transaction import Transaction
 T = TypeVar("T")
 
 _CHUNK = 500
+_read_type = msgspec.json.Decoder(DeclaredType).decode
 
 
 def run(tx: Transaction, rule: Rule[T]) -> T:
@@ -51,7 +54,7 @@ def _enqueue_plain(tx: Transaction, batch: Sequence[NewTask]) -> list[Enqueued]:
     return enqueued
 
 
-def apply(tx: Transaction, action: Action, where: Filter, limit: int) -> Applied:
+def apply(tx: Transaction, action: Change, where: Filter, limit: int) -> Applied:
     """Apply an action to the tasks that match and permit it, oldest first.
 
     The writer waits for the search, so an index must serve the filter.
@@ -96,6 +99,8 @@ def _answer(tx: Transaction, question: questions.Question | questions.Write) -> 
         case questions.TakenFingerprints(fingerprints):
             found = {one: tx.value("standing", {"fingerprint": one}) for one in fingerprints}
             return {fingerprint: task_id for fingerprint, task_id in found.items() if task_id is not None}
+        case questions.DeclaredTypes():
+            return declared_types(tx)
         case _:
             return _write(tx, question)
 
@@ -117,6 +122,11 @@ def _write(tx: Transaction, write: questions.Write) -> None:
             write_audit(tx, entries)
         case _:
             assert_never(write)
+
+
+def declared_types(tx: Transaction) -> list[DeclaredType]:
+    """Return the task types that programs have published."""
+    return [_read_type(body) for (body,) in tx.rows("types")]
 
 
 # -- writes ------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from msgspec import UNSET, UnsetType
 
 from ..._model.filter import By
 from ..._model.limit import Limit
-from ..._model.options import DeclaredType
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import ARCHIVE_NAME, KINDS, Archive, Record, Session, StoredRecord
 from ..._model.state import ENDED
@@ -22,7 +21,7 @@ from ..rules.retention import RetentionRules, archived
 from ..rules.successors import abandon
 from .claim import relayout
 from .rows import Row, as_json, instant, listed, moment
-from .rule_player import delete, run, write_audit
+from .rule_player import declared_types, delete, run, write_audit
 from .transaction import Transaction
 
 KEYS_AT_ONCE = 1000
@@ -33,7 +32,6 @@ KEPT_AFTER_LIMIT = timedelta(days=1)
 """Time to keep the buckets of a removed limit, which may be added again."""
 
 _ENDS = sorted(ENDED)
-_read_type = msgspec.json.Decoder(DeclaredType).decode
 
 
 def lead(tx: Transaction, holder: str, lease_for: timedelta) -> bool:
@@ -107,8 +105,7 @@ def _says_nothing(tx: Transaction, limit: Limit | None, bucket: Row) -> bool:
 
 
 def _past_retention(tx: Transaction, default: Retention, limit: int) -> list[Row]:
-    types = [_read_type(body) for (body,) in tx.rows("types")]
-    rules = RetentionRules(default, tx.queue_rules.settings.values(), types)
+    rules = RetentionRules(default, tx.queue_rules.settings.values(), declared_types(tx))
     archive = _stored(tx, Archive, ARCHIVE_NAME)
     assert archive is None or isinstance(archive, Archive)
     gone: list[Row] = []

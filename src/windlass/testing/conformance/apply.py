@@ -4,11 +4,15 @@ from datetime import timedelta
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from ..._model.filter import By, CancelTasks, Discard, Filter, Replay
+from ..._model.filter import By, CancelTasks, Discard, Filter, Replay, Reveal
 from ..._model.lease import CancelRequest, Claimed
+from ..._model.options import DeclaredType, Defaults
 from ..._model.record import Audit
 from ..._model.state import State
+from ..._model.task import Error
+from ..._model.verdict import Bury
 from .steps import BOOM, OPERATOR, Ending, ManualWorker, StoreTest, a_task, bury, complete, some_tasks, stop
 
 
@@ -193,6 +197,21 @@ class TestAudit(StoreTest):
             "error": {"type": BOOM.type, "message": BOOM.message},
         }
 
+    async def test_the_entry_of_a_discard_masks_what_its_type_keeps_secret_by_now(
+        self, worker: ManualWorker
+    ) -> None:
+        held = await self.enqueue_and_claim(worker, payload=b'{"card":"4242-1111"}')
+        told = Error(type="Declined", message="card 4242-1111 was declined")
+        await self.settle_now(replace(bury(held), verdict=Bury(error=told)))
+        secret = Defaults(secret=("card",))
+        await self.store.put(DeclaredType(name="new.name", aliases=(held.task.type,), defaults=secret))
+
+        await self.discard(held.task.id)
+
+        (line,) = await self.all_records(Audit)
+        assert "4242" not in line.detail
+        assert msgspec.json.decode(line.detail)["error"]["message"] == "card [secret] was declined"
+
     async def test_each_task_has_an_entry_in_order(self) -> None:
         ids = [await self.enqueue_one() for _ in range(5)]
 
@@ -216,3 +235,40 @@ class TestAudit(StoreTest):
         await self.discard(held.task.id)
 
         assert [line.task_id for line in await self.all_records(Audit)] == [held.task.id]
+
+
+class TestReveal(StoreTest):
+    async def test_a_reveal_changes_nothing_and_is_logged_for_each_task_in_any_state(
+        self, worker: ManualWorker
+    ) -> None:
+        ended = [await self.enqueue_and_settle(worker, ending) for ending in (complete, bury, stop)]
+        running = await self.enqueue_and_claim(worker)
+        ids = [*(one.task.id for one in ended), running.task.id, await self.enqueue_one()]
+        await self.enqueue_one()
+        before = [await self.load(task_id) for task_id in ids]
+
+        done = await self.store.apply(Reveal(by=By(who="ann", why="support")), Filter(ids=tuple(ids)), 10)
+
+        assert sorted(done.ids) == sorted(ids)
+        assert done.transitions == ()
+        assert [await self.load(task_id) for task_id in ids] == before
+        lines = await self.all_records(Audit)
+        assert sorted(line.task_id or "" for line in lines) == sorted(ids)
+        assert {(line.who, line.why, line.action) for line in lines} == {("ann", "support", "reveal")}
+
+    async def test_a_reveal_by_filter_keeps_to_its_limit(self) -> None:
+        ids = [await self.enqueue_one() for _ in range(3)]
+
+        assert list((await self.store.apply(Reveal(by=OPERATOR), Filter(), 2)).ids) == ids[:2]
+        assert (await self.store.apply(Reveal(by=OPERATOR), Filter(), 0)).ids == ()
+        assert (await self.store.apply(Reveal(by=OPERATOR), Filter(ids=()), 10)).ids == ()
+        assert [line.task_id for line in await self.all_records(Audit)] == ids[:2]
+
+    async def test_the_reveal_of_a_record_is_one_entry(self) -> None:
+        await self.enqueue_one()
+
+        done = await self.store.apply(Reveal(by=OPERATOR, subject="schedule nightly"), Filter(), 10)
+
+        (line,) = await self.all_records(Audit)
+        assert done.ids == ()
+        assert (line.action, line.subject, line.task_id) == ("reveal", "schedule nightly", None)

@@ -1,0 +1,101 @@
+"""The secrets of tasks: which fields are secret by their types, and tasks and records without them."""
+
+from collections.abc import Callable
+from typing import TypeAlias, TypeVar
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from .._model.alert import Alert
+from .._model.attempt import Attempt
+from .._model.schedule import Schedule
+from .._model.task import Error, NewTask, Progress, Task
+from .alerts import webhook_origin
+from .input.chain import Step, decode_steps, encode_steps
+from .input.payload import decode
+from .input.redact import Mask, mask_of, merged, secret_values
+
+SecretOf: TypeAlias = Callable[[str], tuple[str, ...]]
+"""Takes the name of a task type; returns its secret fields."""
+
+MAX_PROGRESS = 500
+"""Characters of a progress message that are stored."""
+
+Secretive = TypeVar("Secretive", Task, NewTask, Schedule)
+
+
+def with_type_secrets(one: Secretive, secret_of: SecretOf) -> Secretive:
+    """Add the secret fields of its type to a task or schedule, and to the steps that follow it."""
+    secret = merged(one.secret, secret_of(one.type))
+    following = one.next
+    if following:
+        steps = decode_steps(following)
+        widened = tuple(_with_type_secrets(step, secret_of) for step in steps)
+        following = following if widened == steps else encode_steps(widened)
+    if secret == one.secret and following is one.next:
+        return one
+    return replace(one, secret=secret, next=following)
+
+
+def _with_type_secrets(step: Step, secret_of: SecretOf) -> Step:
+    secret = merged(step.secret, secret_of(step.type))
+    return replace(step, secret=secret, next=tuple(_with_type_secrets(one, secret_of) for one in step.next))
+
+
+def task_mask(task: Task) -> Mask:
+    """Return what to mask in a task: the secret values of its payload and of its result."""
+    if task.result is None:
+        return mask_of(task.payload, task.secret)
+    return mask_of(task.payload, task.secret, secret_values(decode(task.result), task.secret))
+
+
+def masked_task(task: Task) -> Task:
+    """Return a task as it is shown: without the secrets of its payload, wherever they occur."""
+    mask = task_mask(task)
+    steps = tuple(_masked_step(step, mask) for step in decode_steps(task.next))
+    return replace(
+        task,
+        payload=mask.encoded(task.payload),
+        result=None if task.result is None else mask.result(task.result),
+        error=masked_error(task.error, mask),
+        progress=None if task.progress is None else masked_progress(task.progress, mask),
+        next=encode_steps(steps),
+    )
+
+
+def masked_attempt(attempt: Attempt, mask: Mask) -> Attempt:
+    """Return an attempt of a task with this mask as it is shown."""
+    notes = None if attempt.notes is None else mask.encoded(attempt.notes)
+    return replace(attempt, error=masked_error(attempt.error, mask), notes=notes)
+
+
+def masked_schedule(schedule: Schedule) -> Schedule:
+    """Return a schedule as it is shown: without the secrets of its payload and of the steps that follow."""
+    mask = mask_of(schedule.payload, schedule.secret)
+    steps = tuple(_masked_step(step, mask) for step in decode_steps(schedule.next))
+    return replace(schedule, payload=mask.encoded(schedule.payload), next=encode_steps(steps))
+
+
+def masked_alert(alert: Alert) -> Alert:
+    """Return an alert with only scheme and host of its webhook: path and query are often secret."""
+    return alert if alert.webhook is None else replace(alert, webhook=webhook_origin(alert.webhook))
+
+
+def masked_error(error: Error | None, mask: Mask) -> Error | None:
+    """Return an error without secret values."""
+    if error is None or not mask.values:
+        return error
+    traceback = None if error.traceback is None else mask.text(error.traceback)
+    return Error(type=mask.text(error.type), message=mask.text(error.message), traceback=traceback)
+
+
+def masked_progress(progress: Progress, mask: Mask) -> Progress:
+    """Return progress without secret values in its message, which is cut only then, at `MAX_PROGRESS`."""
+    return replace(progress, message=mask.text(progress.message)[:MAX_PROGRESS])
+
+
+def _masked_step(step: Step, before: Mask) -> Step:
+    """Return a step without its own secrets and those of the task before it."""
+    mask = mask_of(bytes(step.payload), step.secret, before.values)
+    payload = Raw(mask.encoded(bytes(step.payload)))
+    return replace(step, payload=payload, next=tuple(_masked_step(one, mask) for one in step.next))

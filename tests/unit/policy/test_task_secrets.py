@@ -1,0 +1,136 @@
+"""The secrets of tasks: declared by their types, and masked in everything that is shown of them."""
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from tests.unit.samples import NOW, running
+from windlass._model.alert import Alert
+from windlass._model.attempt import Attempt
+from windlass._model.schedule import Schedule
+from windlass._model.task import Error, NewTask, Progress, Task
+from windlass._policy.input.chain import Step, decode_steps, encode_steps, successors
+from windlass._policy.task_secrets import (
+    MAX_PROGRESS,
+    masked_alert,
+    masked_attempt,
+    masked_progress,
+    masked_schedule,
+    masked_task,
+    task_mask,
+    with_type_secrets,
+)
+
+TYPES = {"pay": ("card",), "ship": ("address.street",)}
+
+
+def secret_of(name: str) -> tuple[str, ...]:
+    return TYPES.get(name, ())
+
+
+def step(**fields: object) -> Step:
+    return msgspec.convert({"id": "s", "type": "ship", "payload": Raw(b"{}"), **fields}, Step)
+
+
+def paying(**changes: object) -> Task:
+    return replace(running(id="a", type="pay", payload=b'{"card":"4242-1111"}'), **changes)
+
+
+def test_a_task_gets_the_secrets_of_its_type_and_so_do_the_steps_that_follow() -> None:
+    steps = (step(secret=("own",), next=(step(type="pay"),)),)
+    task = with_type_secrets(paying(secret=("own",), next=encode_steps(steps)), secret_of)
+
+    assert task.secret == ("own", "card")
+    (ship,) = decode_steps(task.next)
+    assert ship.secret == ("own", "address.street")
+    assert ship.next[0].secret == ("card",)
+
+
+def test_what_has_them_already_stays_as_it_is() -> None:
+    task = paying(secret=("card",), next=encode_steps((step(secret=("address.street",)),)))
+    new = NewTask(id="a", type="other", payload=b"{}", root="a")
+
+    assert with_type_secrets(task, secret_of) is task
+    assert with_type_secrets(new, secret_of) is new
+
+
+def test_a_shown_task_has_no_secret_value_anywhere() -> None:
+    task = paying(
+        secret=("card",),
+        result=b'{"receipt":"paid with 4242-1111","token":"abc-def","at":"abc-def"}',
+        error=Error(type="E4242-1111", message="4242-1111", traceback="raise E(4242-1111, abc-def)"),
+        progress=Progress(fraction=0.5, message="charging 4242-1111"),
+        next=encode_steps((step(payload=Raw(b'{"x":"4242-1111","password":"p-w-d"}')),)),
+    )
+
+    shown = masked_task(task)
+
+    for secret in ("4242", "abc-def", "p-w-d"):
+        assert secret not in repr(shown)
+    assert shown.result == b'{"receipt":"paid with [secret]","token":"[secret]","at":"[secret]"}'
+    assert shown.error == Error(type="E[secret]", message="[secret]", traceback="raise E([secret], [secret])")
+
+
+def test_a_task_without_secrets_is_shown_as_it_is() -> None:
+    task = replace(running(id="a"), error=Error(type="E", message="no"), progress=Progress(fraction=1.0))
+
+    assert masked_task(task) == task
+
+
+def test_an_attempt_is_masked_by_the_secrets_of_its_task() -> None:
+    attempt = Attempt(
+        task_id="a",
+        number=1,
+        fence=1,
+        worker=None,
+        claimed_at=NOW,
+        finished_at=NOW,
+        duration=0,
+        outcome="failed",
+        error=Error(type="E", message="4242-1111"),
+        notes=b'{"card":"x","said":"4242-1111"}',
+    )
+
+    shown = masked_attempt(attempt, task_mask(paying(secret=("card",))))
+
+    assert shown.error == Error(type="E", message="[secret]")
+    assert shown.notes == b'{"card":"[secret]","said":"[secret]"}'
+    assert masked_attempt(replace(attempt, error=None, notes=None), task_mask(paying())).notes is None
+
+
+def test_a_message_is_masked_before_it_is_cut() -> None:
+    progress = Progress(fraction=0, message="x" * (MAX_PROGRESS - 4) + "4242-1111")
+
+    shown = masked_progress(progress, task_mask(paying(secret=("card",))))
+
+    assert shown.message == "x" * (MAX_PROGRESS - 4) + "[sec"
+
+
+def test_a_schedule_is_masked_with_the_steps_that_follow() -> None:
+    steps = encode_steps((step(payload=Raw(b'{"note":"4242-1111"}')),))
+    schedule = Schedule(name="s", type="pay", payload=b'{"card":"4242-1111"}', secret=("card",), next=steps)
+
+    assert "4242" not in repr(masked_schedule(schedule))
+
+
+def test_of_a_webhook_only_the_host_is_shown() -> None:
+    alert = Alert(name="a", webhook="https://hooks.example.org/T0/s3cret")
+
+    assert masked_alert(alert).webhook == "https://hooks.example.org/…"
+    assert masked_alert(replace(alert, webhook=None)).webhook is None
+
+
+def test_a_secret_in_a_result_is_secret_in_the_tasks_that_follow_two_levels_down() -> None:
+    last = step(type="last", id="c", result_into="told")
+    following = step(type="next", id="b", result_into="before", next=(last,))
+    task = paying(secret=("card",), next=encode_steps((following,)))
+
+    (second,) = successors(task, b'{"used":{"by":"4242-1111"}}')
+    shown = masked_task(replace(running(id="b"), payload=second.payload, secret=second.secret))
+    assert b"4242-1111" in second.payload
+    assert b"4242" not in shown.payload
+
+    running_second = replace(running(id="b"), payload=second.payload, secret=second.secret, next=second.next)
+    (third,) = successors(running_second, b'"paid with 4242-1111"')
+    assert third.payload == b'{"told":"paid with 4242-1111"}'
+    assert "told" in third.secret

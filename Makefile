@@ -89,6 +89,12 @@ lock: setup ## Pin the dependencies in pyproject.toml (UPGRADE=1 takes newer ver
 	    --universal --python-version 3.11 --generate-hashes $(if $(UPGRADE),--upgrade) \
 	    --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
 	    --output-file requirements/dev.lock
+	@$(BIN)/uv pip compile --quiet --group pyproject.toml:audit --universal --python-version 3.11 --generate-hashes $(if $(UPGRADE),--upgrade) \
+	    --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' --output-file requirements/audit.lock
+
+.PHONY: audit
+audit: setup ## Check the dependencies for known vulnerabilities and licences; write the bill of materials (OFFLINE=1: without advisories)
+	@$(BIN)/python scripts/audit
 
 .PHONY: clean
 clean: ## Delete everything that can be rebuilt, including .venv

@@ -8,6 +8,7 @@
     │  └─ NotSupported        this store lacks the capability
     ├─ Refused           valid, but not possible in the present state
     │  ├─ DuplicateTask       an equal task has not ended, or was enqueued within its period
+    │  ├─ DuplicateKey        the API key was created before, with the same idempotency key
     │  ├─ IdempotencyConflict the idempotency key belongs to a different request
     │  ├─ Conflict            the record was changed by someone else meanwhile
     │  ├─ TaskFinished        the task has already ended
@@ -79,8 +80,16 @@ class DuplicateTask(Refused):
         self.standing = standing
 
 
+class DuplicateKey(Refused):
+    """The API key was created before, with the same idempotency key; `standing` is its id."""
+
+    def __init__(self, message: str, *, standing: str) -> None:
+        super().__init__(message)
+        self.standing = standing
+
+
 class IdempotencyConflict(Refused):
-    """The idempotency key already belongs to a different request; `standing` is that task's id."""
+    """The idempotency key already belongs to another request; `standing` is the id of its task or API key."""
 
     def __init__(self, message: str, *, standing: str) -> None:
         super().__init__(message)

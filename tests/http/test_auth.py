@@ -310,9 +310,9 @@ async def test_a_key_whose_hash_is_none_does_not_break_the_door(asker: Asker, ke
 
 
 async def test_a_store_that_is_away_tells_strangers_nothing(api: ApiServer, http: httpx2.AsyncClient) -> None:
-    store = FaultyStore(MemoryStore(), scripted(records=[Fault.BEFORE] * 2))
+    store = MemoryStore()
     key = (await Keys(store).create("k", scopes=[Scope.READ])).text
-    asker = Asker(http, api.serve(store))
+    asker = Asker(http, api.serve(FaultyStore(store, scripted(records=[Fault.BEFORE] * 2))))
     for _ in range(2):
         response = await asker.verb("about", key)
         assert (
@@ -330,9 +330,9 @@ async def test_the_keys_are_looked_up_once_for_many(api: ApiServer, http: httpx2
         nonlocal looks
         looks += verb == "records"
 
-    store = FaultyStore(MemoryStore(), plan)
+    store = MemoryStore()
     key = (await Keys(store).create("k", scopes=[Scope.READ])).text
-    asker = Asker(http, api.serve(store))
+    asker = Asker(http, api.serve(FaultyStore(store, plan)))
     began = datetime.now(UTC)
     answers = await asyncio.gather(*(asker.verb("about", key) for _ in range(50)))
     assert {answer.status_code for answer in answers} == {200}

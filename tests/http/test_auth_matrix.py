@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tests.http.api_client import Api
 from tests.http.problem import assert_safe, problem
-from tests.loops.workers import Watch
+from tests.loops.workers import Watch, eventually
 from tests.servers.api import ApiServer
 from windlass import App
 from windlass._client.keys import Keys
@@ -92,6 +92,7 @@ ASKED: dict[str, Asking] = {
     "list_audit": Asking(),
     "list_keys": Asking(),
     "create_key": Asking(body={"label": "x", "scopes": ["read"]}),
+    "rotate_key": Asking(),
     "revoke_key": Asking(),
     "get_overview": Asking(),
     "watch_overview": Asking(),
@@ -196,6 +197,11 @@ class World:
         if name not in ("docs_page", "openapi_document"):
             assert_safe(response)
         return response
+
+    async def uses_are_noted(self) -> bool:
+        """Whether the server has noted, beside the requests, that the last key created was used."""
+        keys = await self.keys.list()
+        return max(keys, key=lambda key: key.created_at).last_used_at is not None
 
     async def snapshot(self) -> bytes:
         """The tasks of others, as they are."""
@@ -304,6 +310,7 @@ async def test_anothers_task_is_as_if_it_were_not_there(bounds: str, world: Worl
     key = (await world.keys.create("k", scopes=[Scope.ADMIN], **BOUNDS[bounds])).text
     theirs = [world.foreign[one] for one in world.foreign if bounds == "both" or bounds in one]
     await world.ask("list_tasks", key)
+    await eventually(world.uses_are_noted)
 
     async def asked(name: str, task: str) -> tuple[int, str, Counter[str]]:
         world.watch.calls.clear()

@@ -53,7 +53,7 @@ async def test_other_sites_get_no_leave(http: httpx2.AsyncClient, url: str) -> N
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_error_has_a_status_and_keeps_its_code(kind: Any) -> None:
-    takes_standing = issubclass(kind, errors.DuplicateTask | errors.IdempotencyConflict)
+    takes_standing = issubclass(kind, errors.DuplicateTask | errors.DuplicateKey | errors.IdempotencyConflict)
     error = kind("what happened", standing="t") if takes_standing else kind("what happened")
     found = problem_from(error)
     assert found.code == kind.code

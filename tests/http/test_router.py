@@ -130,7 +130,7 @@ def _handler(*_: Any) -> Any:
     ],
 )
 def test_servers_say_where_it_is_mounted_in_different_ways(root: str, path: str) -> None:
-    target = Route(_handler)
+    target = Route(_handler, "")
     found, _ = Router({"/tasks": {"GET": target}}).find({"path": path, "root_path": root, "method": "GET"})
     assert found is target
 

@@ -62,6 +62,11 @@ async def revoke(operator: Operator) -> None:
     await operator.keys.revoke(key.name)
 
 
+async def rotate(operator: Operator) -> None:
+    (key,) = await operator.keys.list()
+    await operator.keys.rotate(key.name)
+
+
 DEEDS: dict[tuple[type, str], tuple[Deed, str, str]] = {
     (Operator, "pause"): (lambda o: o.pause("mail"), "pause", "queue mail"),
     (Operator, "resume"): (lambda o: o.resume("paused"), "resume", "queue paused"),
@@ -82,7 +87,8 @@ DEEDS: dict[tuple[type, str], tuple[Deed, str, str]] = {
     (Schedules, "resume"): (lambda o: o.schedules.resume("paused"), "resume", "schedule paused"),
     (Schedules, "remove"): (lambda o: o.schedules.remove("standing"), "remove", "schedule standing"),
     (Keys, "create"): (lambda o: o.keys.create("web", scopes=["read"]), "create", "key "),
-    (Keys, "revoke"): (revoke, "remove", "key "),
+    (Keys, "revoke"): (revoke, "revoke", "key "),
+    (Keys, "rotate"): (rotate, "rotate", "key "),
 }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from .._model.filter import By
+from .._model.key import ApiKey
 from .._model.limit import Limit
 from .._model.queue import QueueSettings
 from .._model.record import Record
@@ -12,7 +13,7 @@ from .._store.protocol import Store, all_records
 from ..errors import Conflict
 
 R = TypeVar("R", bound=Record)
-N = TypeVar("N", QueueSettings, Limit, Schedule)
+N = TypeVar("N", QueueSettings, Limit, Schedule, ApiKey)
 
 MAX_TRIES = 20
 """How often a change is tried when others change the same record at the same time."""

@@ -49,6 +49,8 @@ _DONE = {
     "create": "created",
     "remove": "removed",
     "prune": "pruned",
+    "rotate": "rotated",
+    "revoke": "revoked",
     "put": "set",  # by earlier versions, which did not tell what was changed
 }
 _DURATIONS = frozenset(
@@ -64,7 +66,7 @@ def summary(entry: Audit) -> str:
     if entry.task_id is not None:
         return f"{done} task {entry.task_id}{_of_task(entry.action, detail)}"
     if entry.action == "remove" and entry.subject.startswith("key "):
-        done = "revoked"
+        done = "revoked"  # by earlier versions, which removed the key
     if entry.action == "set" and detail is not None:
         return _changed(entry.subject, detail)
     shown = ", ".join(_fields(detail or {}))

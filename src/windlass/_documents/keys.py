@@ -1,6 +1,9 @@
 """API keys."""
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from .._model.key import ApiKey, Scope
 from .fields import Instant, build_document
@@ -19,25 +22,31 @@ class KeyDocument(Struct, kw_only=True):
     byte_rate: float | None
     created_at: Instant
     expires_at: Instant | None
+    last_used_at: Annotated[Instant | None, Meta(description="Last request with this key, to a minute.")]
+    rotated_at: Instant | None
+    former_expires_at: Annotated[
+        Instant | None, Meta(description="When the secrets before the last rotation end.")
+    ]
+    revoked_at: Instant | None
 
 
 class NewKeyDocument(KeyDocument, kw_only=True):
-    """An API key just created. `key` is the secret text to send; it is not shown again."""
+    """An API key just created or rotated. `key` is the secret text to send; it is not shown again."""
 
     key: str
 
 
 class KeyList(Struct, kw_only=True):
-    """Every API key."""
+    """API keys."""
 
     items: list[KeyDocument]
 
 
 def key_document(key: ApiKey) -> KeyDocument:
     """Build a key's document."""
-    return build_document(KeyDocument, key, id=key.name)
+    return build_document(KeyDocument, key, id=key.name, former_expires_at=key.former_expires_at)
 
 
 def new_key_document(key: ApiKey, text: str) -> NewKeyDocument:
-    """Build the document of a key just created, with the text that its holder sends."""
-    return build_document(NewKeyDocument, key, id=key.name, key=text)
+    """Build the document of a key just created or rotated, with the text that its holder sends."""
+    return NewKeyDocument(**asdict(key_document(key)), key=text)

@@ -31,6 +31,7 @@ from .resources.work import work, workers
 from .service import Service
 from .web.cors import with_cors
 from .web.problems import SAFE_HEADERS, Problem, problem_for, problem_response
+from .web.refusal import Refusal
 from .web.router import Route, Router
 
 logger = logging.getLogger("windlass.http")
@@ -62,8 +63,8 @@ _SAFE = [(name.encode(), value.encode()) for name, value in SAFE_HEADERS.items()
 class Api:
     """The API over an app.
 
-    `open_to_all` requires no keys; `open_until_keys` requires none until the first one is created. Pages from
-    `origins` may call it from a browser.
+    `open_to_all` requires no keys; `open_until_keys` requires none until the first one is created, from
+    programs on this machine. Pages from `origins` may call it from a browser.
     """
 
     def __init__(
@@ -74,10 +75,13 @@ class Api:
         open_until_keys: bool = False,
         origins: Iterable[str] = (),
     ) -> None:
-        authenticator = Authenticator(app.store, open_to_all=open_to_all, open_until_keys=open_until_keys)
+        allowed = tuple(origins)
+        authenticator = Authenticator(
+            app.store, open_to_all=open_to_all, open_until_keys=open_until_keys, origins=allowed
+        )
         self.service = Service(app, authenticator, OPERATIONS)
         self._router = _router()
-        self._respond = with_cors(self._send_response, origins)
+        self._respond = with_cors(self._send_response, allowed)
 
     async def __call__(self, connection: Connection, receive: Receive, send: Send) -> None:
         """Respond to a request; every failure becomes a problem document."""
@@ -92,15 +96,20 @@ class Api:
         await response(connection, receive, send)
 
     async def _response(self, request: Request) -> Response:
+        path, caller = "", ANONYMOUS
         try:
             route, request.scope["path_params"] = self._router.find(request.scope)
-            service = self.service
+            path, service = route.path, self.service
             caller = await service.authenticator.authenticate(request) if route.requires_key else ANONYMOUS
             service.rate_limiter.take_request(caller.key)
             response = await route.handler(service, caller, request)
             if caller.key is not None and (rates := service.rate_limiter.headers(caller.key)):
                 response.headers.update(rates)
             return _without_body(response) if request.method == "HEAD" else response
+        except Refusal as refusal:
+            key_id = refusal.key_id or (caller.key.name if caller.key else "")
+            self.service.refusals.add(refusal, request, path, key_id)
+            return problem_response(refusal)
         except (Problem, WindlassError) as error:
             return problem_response(problem_for(error, request))
         except ClientDisconnect:
@@ -119,10 +128,11 @@ def _without_body(response: Response) -> Response:
 
 def _router() -> Router:
     paths: dict[str, dict[str, Route]] = {
-        "/docs/style.css": {"GET": Route(docs_page.stylesheet, requires_key=False)},
-        "/store/wakes": {"GET": Route(store.wakes)},
-        "/store/{verb}": {"POST": Route(store.call_verb)},
+        "/docs/style.css": {"GET": Route(docs_page.stylesheet, "/docs/style.css", requires_key=False)},
+        "/store/wakes": {"GET": Route(store.wakes, "/store/wakes")},
+        "/store/{verb}": {"POST": Route(store.call_verb, "/store/{verb}")},
     }
     for one in OPERATIONS:
-        paths.setdefault(one.path, {})[one.method] = Route(one.respond, requires_key=one.scope is not None)
+        route = Route(one.respond, one.path, requires_key=one.scope is not None)
+        paths.setdefault(one.path, {})[one.method] = route
     return Router(paths)

@@ -13,15 +13,25 @@ from starlette.requests import Request
 from .._model.filter import Filter
 from .._model.key import ApiKey, Scope
 from .._policy import api_key
+from .._policy.api_key import Rejection
 from .._store.protocol import Store, all_records
 from ..errors import StoreError
+from .key_uses import KeyUses
 from .web.body import header
+from .web.keyless import require_local, require_same_origin
 from .web.problems import Problem
+from .web.refusal import Reason, Refusal
 
 logger = logging.getLogger("windlass.http")
 
 FRESH_FOR = 1.0
 """Seconds for which keys are cached: a revoked key is refused after this time at the latest."""
+
+_REASONS = {
+    Rejection.UNKNOWN: Reason.UNKNOWN_KEY,
+    Rejection.EXPIRED: Reason.EXPIRED_KEY,
+    Rejection.REVOKED: Reason.REVOKED_KEY,
+}
 
 
 class Caller(Struct, frozen=True):
@@ -72,9 +82,9 @@ class Caller(Struct, frozen=True):
     def require_within(self, queue: str, tenant: str) -> None:
         """Raise 403 for a tenant or queue that the key is not bound to."""
         if self.tenant is not None and tenant != self.tenant:
-            raise Problem("forbidden", f"this key is bound to the tenant {self.tenant}")
+            raise self._out_of_bounds(f"this key is bound to the tenant {self.tenant}")
         if self.queues is not None and queue not in self.queues:
-            raise Problem("forbidden", f"this key is bound to the queues {', '.join(self.queues)}")
+            raise self._out_of_bounds(f"this key is bound to the queues {', '.join(self.queues)}")
 
     def has_scope(self, scope: Scope) -> bool:
         """Tell whether the caller's key has the scope."""
@@ -83,28 +93,31 @@ class Caller(Struct, frozen=True):
     def require_scope(self, scope: Scope) -> None:
         """Raise 403 unless the key has the scope."""
         if not self.has_scope(scope):
-            raise Problem("forbidden", f"this key lacks the scope {scope.value}")
+            raise Refusal("forbidden", f"this key lacks the scope {scope.value}", Reason.SCOPE)
 
     def require_work_on(self, queues: Iterable[str]) -> None:
         """Raise 403 unless the key covers these queues, for any tenant: a claim serves whichever is next."""
         if self.tenant is not None:
-            raise Problem("forbidden", "this key is bound to a tenant; a worker needs one that is not")
+            raise self._out_of_bounds("this key is bound to a tenant; a worker needs one that is not")
         for queue in queues:
             self.require_within(queue, "")
 
     def require_queue_control(self, queue: str) -> None:
         """Raise 403 unless the key may change this queue. Tenant-bound keys may not: tenants share queues."""
         if self.tenant is not None:
-            raise Problem("forbidden", "this key is bound to a tenant; queues are shared by all tenants")
+            raise self._out_of_bounds("this key is bound to a tenant; queues are shared by all tenants")
         self.require_within(queue, "")
 
     def require_unbound(self) -> None:
         """Raise 403 for bound keys, on operations that concern the whole store."""
         if self.is_bound:
-            raise Problem(
-                "forbidden",
-                "this key is bound to a tenant or to queues, and the operation concerns the whole store",
+            raise self._out_of_bounds(
+                "this key is bound to a tenant or to queues, and the operation concerns the whole store"
             )
+
+    @staticmethod
+    def _out_of_bounds(detail: str) -> Refusal:
+        return Refusal("forbidden", detail, Reason.BOUNDS)
 
 
 ANONYMOUS = Caller()
@@ -115,9 +128,21 @@ def _intersection(wanted: tuple[str, ...] | None, bounds: tuple[str, ...]) -> tu
 
 
 class Authenticator:
-    """Authenticates requests by their bearer keys, which it caches for `FRESH_FOR` seconds."""
+    """Authenticates requests by their bearer keys, which it caches for `FRESH_FOR` seconds.
 
-    def __init__(self, store: Store, *, open_to_all: bool, open_until_keys: bool = False) -> None:
+    Without keys it refuses web pages of other origins than `origins`, and unless it is `open_to_all` also
+    whatever is not sent to this machine by its own name.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        open_to_all: bool,
+        open_until_keys: bool = False,
+        origins: Iterable[str] = (),
+    ) -> None:
+        self._origins = frozenset(origin.encode() for origin in origins)
         self._store = store
         self._open_to_all = open_to_all
         self._open_until_keys = open_until_keys
@@ -125,21 +150,34 @@ class Authenticator:
         self._read_at = -FRESH_FOR
         self._store_now = datetime.min.replace(tzinfo=UTC)
         self._reading = Lock()
+        self._uses = KeyUses(store)
 
     async def authenticate(self, request: Request) -> Caller:
         """Return the caller; raise 401 unless its key is known and valid."""
-        if self._open_to_all or (self._open_until_keys and await self._has_no_keys()):
+        if self._open_to_all:
+            require_same_origin(request.scope["headers"], request.method, self._origins)
             return ANONYMOUS
+        if self._open_until_keys and await self._has_no_keys():
+            require_local(request.scope["headers"])
+            require_same_origin(request.scope["headers"], request.method, self._origins)
+            return ANONYMOUS
+        return Caller(await self._valid_key(request))
+
+    async def _valid_key(self, request: Request) -> ApiKey:
         kind, _, text = header(request, b"authorization").partition(" ")
         if kind.lower() != "bearer" or not text:
-            raise Problem("unauthorized", "send an API key as Authorization: Bearer wl_…")
+            raise Refusal("unauthorized", "send an API key as Authorization: Bearer wl_…", Reason.NO_KEY)
         sent = api_key.parse_key(text.strip())
         await self._refresh()
         key = self._keys.get(sent.id) if sent else None
         now = self._store_now + timedelta(seconds=monotonic() - self._read_at)
-        if not api_key.is_valid(sent, key, now):
-            raise Problem("unauthorized", "the API key is unknown, expired or revoked")
-        return Caller(key)
+        rejected = api_key.rejection(sent, key, now)
+        if key is None or rejected is not None:  # the response is the same whatever the reason
+            reason = _REASONS[rejected or Rejection.UNKNOWN]
+            detail = "the API key is unknown, expired or revoked"
+            raise Refusal("unauthorized", detail, reason, key_id=sent.id if sent else "")
+        self._uses.note(key, now)
+        return key
 
     async def _has_no_keys(self) -> bool:
         """Tell whether no key has existed so far; once one has, the server stays closed without keys."""

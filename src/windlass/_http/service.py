@@ -13,6 +13,7 @@ from ..app import App
 from .auth import Authenticator
 from .long_poll import TaskWaiter
 from .rate_limit import RateLimiter
+from .refusals import Refusals
 
 if TYPE_CHECKING:
     from .operation import Operation
@@ -38,4 +39,5 @@ class Service:
         self.metrics = app.metrics() if find_spec("prometheus_client") else None
         refused = None if self.metrics is None else self.metrics.meter.rate_limited
         self.rate_limiter = RateLimiter(refused=refused)
+        self.refusals = Refusals(self.metrics.meter if self.metrics else None)
         self.closing = asyncio.Event()  # set when the server stops: long polls return at once

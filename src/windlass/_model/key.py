@@ -17,11 +17,19 @@ class Scope(StrEnum):
     ADMIN = "admin"  # everything, including keys
 
 
+class FormerSecret(Struct, frozen=True, gc=False, kw_only=True):
+    """The hash of a secret that a rotation has replaced; it is valid until `expires_at`."""
+
+    hash: str
+    expires_at: datetime
+
+
 class ApiKey(Struct, frozen=True, gc=False, kw_only=True):
     """A key as it is stored: the hash of its secret, never the secret itself.
 
-    `tenant` and `queues` restrict it; None is unrestricted. The rates are
-    what it may do in a second, for each `windlass serve`: requests, tasks to enqueue, and bytes of those.
+    A revoked key is kept, so that a server that once had keys stays closed. `tenant` and `queues` restrict
+    it; None is unrestricted. The rates are what it may do in a second, for each `windlass serve`: requests,
+    tasks to enqueue, and bytes of those.
     """
 
     name: str  # the key's id, the first part of the text that its holder sends
@@ -35,3 +43,12 @@ class ApiKey(Struct, frozen=True, gc=False, kw_only=True):
     rate: float | None = None  # requests
     task_rate: float | None = None
     byte_rate: float | None = None
+    revoked_at: datetime | None = None
+    rotated_at: datetime | None = None
+    former: tuple[FormerSecret, ...] = ()  # replaced by rotations, and still valid
+    last_used_at: datetime | None = None  # to about a minute
+
+    @property
+    def former_expires_at(self) -> datetime | None:
+        """When the last of the former secrets ends; None if there is none."""
+        return max((former.expires_at for former in self.former), default=None)

@@ -173,6 +173,13 @@ class Meter:
         gauge.labels("busy").set_function(lambda: min(busy(), number))
         gauge.labels("free").set_function(lambda: max(number - busy(), 0))
 
+    def refusals(self, reasons: Iterable[str]) -> Callable[[str], None]:
+        """Export the number of refused HTTP requests, from 0 for each reason; returns what counts one."""
+        text = "HTTP requests refused for lack of a valid key, of a scope or of bounds, by reason."
+        counter = Counter("windlass_http_refused", text, ["reason"], registry=self.registry)
+        counters = {reason: counter.labels(str(reason)) for reason in reasons}
+        return lambda reason: counters[reason].inc()
+
 
 class _Series:
     """All series of one type in one queue, made at once so that each starts at 0 and rates are right."""

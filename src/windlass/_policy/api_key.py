@@ -1,4 +1,4 @@
-"""Make, parse and verify API keys.
+"""Make, parse, verify, rotate and revoke API keys.
 
 A key reads wl_<id>_<secret>. The secret has 256 bits, too many to guess, so a plain hash of it is enough.
 """
@@ -7,13 +7,15 @@ import hashlib
 import hmac
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any, TypedDict, cast
 
 from msgspec import Struct
+from msgspec.structs import asdict, replace
 
-from .._model.key import ApiKey, Scope
-from ..errors import InvalidOption
+from .._model.key import ApiKey, FormerSecret, Scope
+from ..errors import InvalidOption, Refused
 from .input.options import checked_name, checked_names
 from .input.quote import quoted, suggestion
 
@@ -40,6 +42,29 @@ class KeyRates(TypedDict, total=False):
     rate: float | None
     task_rate: float | None
     byte_rate: float | None
+
+
+OVERLAP = timedelta(hours=24)
+"""How long the former secret stays valid after a rotation, unless told otherwise."""
+
+MAX_FORMER = 5
+"""Former secrets that may be valid at once."""
+
+KEEP_FOR = timedelta(days=90)
+"""How long a revoked or expired key is kept at least."""
+
+_STATE = frozenset(
+    ("name", "hash", "created_at", "expires_at", "revoked_at", "rotated_at", "former", "last_used_at")
+)
+"""Fields of a key that are not part of the request to create it."""
+
+
+class Rejection(StrEnum):
+    """Why a key that was sent is not valid."""
+
+    UNKNOWN = "unknown"  # no such key, or another secret
+    EXPIRED = "expired"
+    REVOKED = "revoked"
 
 
 class PresentedKey(Struct, frozen=True):
@@ -83,13 +108,74 @@ def hash_secret(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def is_valid(sent: PresentedKey | None, kept: ApiKey | None, now: datetime) -> bool:
-    """Whether this is the stored key and it has not expired. Takes the same time if there is no such key."""
-    given, wanted = hash_secret(sent.secret if sent else ""), kept.hash if kept else _NOBODY
-    same = hmac.compare_digest(given.encode(), wanted.encode())  # Text would have to be ASCII.
-    if sent is None or kept is None or not same:
-        return False
-    return kept.expires_at is None or now < kept.expires_at
+def rejection(sent: PresentedKey | None, kept: ApiKey | None, now: datetime) -> Rejection | None:
+    """Why this is not a valid key; None if it is. Takes the same time if there is no such key."""
+    given = hash_secret(sent.secret if sent else "").encode()
+    wanted = (kept.hash if kept else _NOBODY).encode()  # Text would have to be ASCII.
+    same = hmac.compare_digest(given, wanted)
+    if sent is None or kept is None:
+        return Rejection.UNKNOWN
+    if kept.revoked_at is not None:
+        return Rejection.REVOKED
+    for former in kept.former:
+        same |= hmac.compare_digest(given, former.hash.encode()) and now < former.expires_at
+    if not same:
+        return Rejection.UNKNOWN
+    return None if is_active(kept, now) else Rejection.EXPIRED
+
+
+def is_active(key: ApiKey, now: datetime) -> bool:
+    """Whether a key is neither revoked nor expired."""
+    return key.revoked_at is None and (key.expires_at is None or now < key.expires_at)
+
+
+def is_obsolete(key: ApiKey, now: datetime) -> bool:
+    """Whether a key was revoked or expired so long ago that it need not be kept."""
+    return any(ended is not None and now - ended > KEEP_FOR for ended in (key.revoked_at, key.expires_at))
+
+
+def revoked(key: ApiKey, now: datetime) -> ApiKey:
+    """Return the key as revoked, without its hash: former versions of windlass know no revoked keys."""
+    return replace(key, revoked_at=now, hash=_NOBODY, former=())
+
+
+def rotated(key: ApiKey, secret: str, now: datetime, overlap: timedelta) -> ApiKey:
+    """Return the key with a new secret; those it had end after the overlap, unless they end sooner."""
+    if not is_active(key, now):
+        state = "expired" if key.revoked_at is None else "revoked"
+        raise Refused(f"key {key.name} is {state}; create another with `windlass keys create`")
+    until = now + overlap
+    replaced = (FormerSecret(hash=key.hash, expires_at=until), *key.former)
+    former = tuple(
+        replace(one, expires_at=min(one.expires_at, until))
+        for one in replaced
+        if now < min(one.expires_at, until)
+    )
+    if len(former) > MAX_FORMER:
+        raise Refused(
+            f"key {key.name} already has {MAX_FORMER} former secrets that are still valid; wait until the "
+            f"first of them expires, or rotate it with a shorter overlap"
+        )
+    return replace(key, hash=hash_secret(secret), rotated_at=now, former=former)
+
+
+def id_from(idempotency_key: str) -> str:
+    """Return the id of the key that is created with an idempotency key, so that a repeat finds it.
+
+    The secret is random all the same: whoever guesses the idempotency key learns the id only.
+    """
+    digest = hashlib.sha256(f"windlass key {idempotency_key}".encode()).digest()
+    return new_key(digest.rjust(_LEAST_BYTES, b"\0")).id
+
+
+def is_same_request(key: ApiKey, other: ApiKey) -> bool:
+    """Whether two keys were requested alike: the same label, scopes, bounds, lifetime and rates."""
+    return _requested(key) == _requested(other)
+
+
+def _requested(key: ApiKey) -> dict[str, Any]:
+    wanted = {name: value for name, value in asdict(key).items() if name not in _STATE}
+    return wanted | {"lifetime": key.expires_at and key.expires_at - key.created_at}
 
 
 def checked_rates(rates: Mapping[str, Any]) -> KeyRates:
@@ -125,8 +211,11 @@ def checked_queues(queues: Iterable[str]) -> tuple[str, ...]:
 
 def check_stored(key: ApiKey) -> None:
     """Raise InvalidOption for the record of a key that no client makes."""
-    if not _ID.fullmatch(key.name) or not _HASH.fullmatch(key.hash):
-        raise InvalidOption("a key's id must be 12 letters and digits, its hash 64 lower-case hex digits")
+    hashes = (key.hash, *(former.hash for former in key.former))
+    if not _ID.fullmatch(key.name) or not all(map(_HASH.fullmatch, hashes)):
+        raise InvalidOption("a key's id must be 12 letters and digits, its hashes 64 lower-case hex digits")
+    if len(key.former) > MAX_FORMER:
+        raise InvalidOption(f"a key has at most {MAX_FORMER} former secrets")
     checked_label(key.label)
     if not key.scopes:
         raise InvalidOption("a key needs at least one scope")

@@ -113,7 +113,8 @@ def _schedule(schedule: Schedule) -> None:
 
 def _key(key: ApiKey) -> None:
     api_key.check_stored(key)
-    _instants(key.created_at, key.expires_at)
+    _instants(key.created_at, key.expires_at, key.revoked_at, key.rotated_at, key.last_used_at)
+    _instants(*(former.expires_at for former in key.former))
 
 
 def _type(declared: DeclaredType) -> None:

@@ -3,6 +3,7 @@
 import signal
 import socket
 from collections.abc import Callable
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -102,7 +103,7 @@ def test_a_signal_stops_it_while_a_worker_is_connected(
 def test_without_keys_it_serves_this_machine_and_logs_so(start: Start, port: int) -> None:
     server = start("serve", "--port", str(port))
     until(server, "serving")
-    until(server, "there are no API keys: anyone who can connect has full access")
+    until(server, "there are no API keys: every user and program of this machine has full access")
 
     with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as response:
         assert response.status == 200
@@ -111,6 +112,25 @@ def test_without_keys_it_serves_this_machine_and_logs_so(start: Start, port: int
 
     assert worker.returncode == 0, err
     assert "HTTP Request" not in err
+
+
+@pytest.mark.system
+def test_with_the_last_key_revoked_it_stays_closed_and_logs_what_to_do(
+    run: Run, start: Start, key: Callable[..., str], port: int
+) -> None:
+    run("keys", "revoke", key("admin").split("_")[1])
+    server = start("serve", "--port", str(port))
+    until(
+        server, "every API key is revoked or expired, so all requests are refused; create one with `windlass"
+    )
+
+    for path, body in (("/tasks", None), ("/keys", {"label": "ghost", "scopes": ["admin"]})):
+        with pytest.raises(HTTPError) as refused:
+            ask(port, path, body)
+        assert refused.value.code == 401
+        refused.value.close()
+    until(server, "refused POST /keys from 127.0.0.1: no_key")
+    assert run("keys", "list", "--json").rows == []
 
 
 @pytest.mark.system

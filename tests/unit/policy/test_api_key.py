@@ -1,7 +1,7 @@
 """API keys: one format, only the right secret is valid, and only until it expires."""
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import combinations
 from math import log2
 from typing import Any
@@ -15,8 +15,16 @@ from rich.pretty import pretty_repr
 from tests.unit.samples import HOUR, NOW
 from windlass._model.key import ApiKey, Scope
 from windlass._policy import api_key
-from windlass._policy.api_key import PresentedKey, allows, hash_secret, is_valid, new_key, parse_key
-from windlass.errors import InvalidOption
+from windlass._policy.api_key import (
+    PresentedKey,
+    Rejection,
+    allows,
+    hash_secret,
+    new_key,
+    parse_key,
+    rejection,
+)
+from windlass.errors import InvalidOption, Refused
 
 LEAST = 42
 LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -32,6 +40,10 @@ def kept(sent: PresentedKey, **changes: object) -> ApiKey:
         name=sent.id, label="web", hash=hash_secret(sent.secret), scopes=(Scope.READ,), created_at=NOW - HOUR
     )
     return replace(key, **changes)
+
+
+def is_valid(sent: PresentedKey | None, key: ApiKey | None, now: datetime) -> bool:
+    return rejection(sent, key, now) is None
 
 
 @given(random=entropy)
@@ -172,3 +184,104 @@ def test_several_scopes_allow_each_of_them_and_none_allows_nothing(scope: Scope)
     assert not allows(kept(GOOD, scopes=()), scope)
     for held in combinations(Scope, 2):
         assert allows(kept(GOOD, scopes=held), scope) == (scope in held or Scope.ADMIN in held)
+
+
+NEW = new_key(bytes(range(1, LEAST + 1)))
+THIRD = new_key(bytes(range(2, LEAST + 2)))
+
+
+def test_why_a_key_is_rejected() -> None:
+    expired, revoked = kept(GOOD, expires_at=NOW), api_key.revoked(kept(GOOD), NOW)
+
+    assert rejection(GOOD, expired, NOW) is Rejection.EXPIRED
+    assert rejection(NEW, expired, NOW) is Rejection.UNKNOWN  # of another secret nothing is told
+    assert rejection(GOOD, revoked, NOW) is Rejection.REVOKED
+    assert rejection(GOOD, None, NOW) is rejection(None, None, NOW) is Rejection.UNKNOWN
+
+
+def test_a_revoked_key_is_rejected_by_former_versions_too() -> None:
+    """They do not know `revoked_at`, so the hash must not fit."""
+    key = api_key.revoked(api_key.rotated(kept(GOOD), NEW.secret, NOW, HOUR), NOW)
+
+    assert key.former == ()
+    assert rejection(NEW, replace(key, revoked_at=None), NOW) is Rejection.UNKNOWN
+    assert not api_key.is_active(key, NOW)
+
+
+def test_both_secrets_are_valid_until_the_overlap_ends() -> None:
+    key = api_key.rotated(kept(GOOD, tenant="acme"), NEW.secret, NOW, HOUR)
+
+    assert (key.rotated_at, key.former_expires_at, key.tenant) == (NOW, NOW + HOUR, "acme")
+    assert [is_valid(one, key, NOW + HOUR - TICK) for one in (GOOD, NEW, THIRD)] == [True, True, False]
+    assert [is_valid(one, key, NOW + HOUR) for one in (GOOD, NEW)] == [False, True]
+
+
+def test_a_former_secret_ends_with_its_key() -> None:
+    key = api_key.rotated(kept(GOOD, expires_at=NOW + TICK), NEW.secret, NOW, HOUR)
+
+    assert is_valid(GOOD, key, NOW)
+    assert rejection(GOOD, key, NOW + TICK) is rejection(NEW, key, NOW + TICK) is Rejection.EXPIRED
+
+
+def test_a_rotation_whose_reply_was_lost_can_be_repeated() -> None:
+    """The holder still has the first secret, and keeps it for the whole overlap."""
+    lost = api_key.rotated(kept(GOOD), NEW.secret, NOW, HOUR)
+    key = api_key.rotated(lost, THIRD.secret, NOW + TICK, HOUR)
+
+    assert [is_valid(one, key, NOW + HOUR - TICK) for one in (GOOD, NEW, THIRD)] == [True, True, True]
+    assert [is_valid(one, key, NOW + HOUR) for one in (GOOD, NEW, THIRD)] == [False, True, True]
+
+
+def test_a_shorter_overlap_ends_every_former_secret_sooner() -> None:
+    first = api_key.rotated(kept(GOOD), NEW.secret, NOW, HOUR)
+    key, cut = (api_key.rotated(first, THIRD.secret, NOW, overlap) for overlap in (TICK, timedelta(0)))
+
+    assert [is_valid(one, key, NOW) for one in (GOOD, NEW, THIRD)] == [True, True, True]
+    assert [is_valid(one, key, NOW + TICK) for one in (GOOD, NEW, THIRD)] == [False, False, True]
+    assert cut.former == ()
+    assert [is_valid(one, cut, NOW) for one in (GOOD, NEW, THIRD)] == [False, False, True]
+
+
+def test_former_secrets_are_bounded_in_number_and_forgotten_when_they_end() -> None:
+    key = kept(GOOD)
+    for _ in range(api_key.MAX_FORMER):
+        key = api_key.rotated(key, NEW.secret, NOW, HOUR)
+
+    with pytest.raises(Refused, match="already has 5 former secrets"):
+        api_key.rotated(key, THIRD.secret, NOW, HOUR)
+    assert len(api_key.rotated(key, THIRD.secret, NOW + HOUR, HOUR).former) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"), [({"revoked_at": NOW}, "revoked"), ({"expires_at": NOW}, "expired")]
+)
+def test_a_key_that_has_ended_is_not_rotated(changes: dict[str, Any], state: str) -> None:
+    with pytest.raises(Refused, match=f"is {state}; create another"):
+        api_key.rotated(kept(GOOD, **changes), NEW.secret, NOW, HOUR)
+
+
+def test_a_key_is_obsolete_long_after_it_ended() -> None:
+    long_after = NOW + api_key.KEEP_FOR
+    assert not api_key.is_obsolete(kept(GOOD), long_after + HOUR)
+    for changes in ({"revoked_at": NOW}, {"expires_at": NOW}):
+        assert not api_key.is_obsolete(kept(GOOD, **changes), long_after)
+        assert api_key.is_obsolete(kept(GOOD, **changes), long_after + TICK)
+
+
+@given(one=st.text(), other=st.text())
+def test_an_idempotency_key_has_one_id_and_tells_no_secret(one: str, other: str) -> None:
+    assert (api_key.id_from(one) == api_key.id_from(other)) is (one == other)
+    assert re.fullmatch(f"[{LETTERS}]{{12}}", api_key.id_from(one))
+
+
+def test_the_same_request_makes_equal_keys_but_for_secret_and_time() -> None:
+    first = kept(GOOD, expires_at=NOW)
+    later = kept(
+        NEW, created_at=first.created_at + HOUR, expires_at=NOW + HOUR, last_used_at=NOW, revoked_at=NOW
+    )
+
+    assert api_key.is_same_request(first, later)
+    for change in ({"label": "x"}, {"scopes": ()}, {"tenant": "x"}, {"queues": ("x",)}, {"rate": 1.0}):
+        assert not api_key.is_same_request(first, replace(later, **change))
+    assert not api_key.is_same_request(first, replace(later, expires_at=None))
+    assert not api_key.is_same_request(first, replace(later, expires_at=NOW))

@@ -12,7 +12,7 @@ from tests.foreign_input import RECORDS
 from tests.unit.samples import NOW
 from windlass._ids import new_id
 from windlass._model.alert import Alert, AlertNotice, AlertState, DeadLetter, Turn
-from windlass._model.key import ApiKey, Scope
+from windlass._model.key import ApiKey, FormerSecret, Scope
 from windlass._model.limit import Limit, Quota
 from windlass._model.options import DeclaredType, Defaults
 from windlass._model.queue import Fairness, Ordering, QueueSettings, Window
@@ -93,6 +93,16 @@ def test_records_are_bounded() -> None:
         check_record(QueueSettings(name="q", fairness=Fairness.ROUND_ROBIN, weights=weights))
     with pytest.raises(InvalidOption, match="aliases"):
         check_record(DeclaredType(name="t", aliases=("x",) * (MAX_ALIASES + 1)))
+
+
+def test_former_secrets_of_a_key_are_hashes_and_few() -> None:
+    former = FormerSecret(hash="0" * 64, expires_at=NOW)
+    api_key.check_stored(replace(KEY, former=(former,) * api_key.MAX_FORMER))
+
+    with pytest.raises(InvalidOption, match="hashes 64 lower-case hex digits"):
+        api_key.check_stored(replace(KEY, former=(replace(former, hash="x"),)))
+    with pytest.raises(InvalidOption, match="at most 5 former secrets"):
+        api_key.check_stored(replace(KEY, former=(former,) * (api_key.MAX_FORMER + 1)))
 
 
 def test_a_key_without_scopes() -> None:

@@ -1,5 +1,6 @@
-"""`windlass keys`: create, list and revoke API keys."""
+"""`windlass keys`: create, list, rotate and revoke API keys."""
 
+from datetime import datetime
 from typing import Any
 
 import click
@@ -15,7 +16,7 @@ from ..text import iso
 
 @click.group(cls=Commands)
 def keys() -> None:
-    """Create, list and revoke keys of the HTTP API."""
+    """Create, list, rotate and revoke keys of the HTTP API."""
 
 
 @keys.command("create")
@@ -38,6 +39,12 @@ def keys() -> None:
     "--byte-rate", type=size, help="Bytes of tasks enqueued per second, as in 500KB  [default: unlimited]"
 )
 @click.option("--expires", "expires_in", type=duration, help="Time until the key expires  [default: never]")
+@click.option(
+    "--key",
+    "idempotency_key",
+    metavar="KEY",
+    help="Idempotency key: a repeat fails and creates no second key",
+)
 @audit_options
 @pass_cli
 def create(cli: Cli, /, *, label: str, queues: tuple[str, ...], **options: Any) -> None:
@@ -51,22 +58,44 @@ def create(cli: Cli, /, *, label: str, queues: tuple[str, ...], **options: Any) 
 
 
 @keys.command("list")
+@click.option("--all", "inactive", is_flag=True, help="Also list keys that are revoked or expired")
 @on_store
-async def list_keys(cli: Cli) -> None:
+async def list_keys(cli: Cli, inactive: bool) -> None:
     """List keys by id, without their secrets."""
     none = "there are no keys; `windlass keys create LABEL --scope enqueue` creates one"
-    cli.output.items(await cli.operator.keys.list(), _COLUMNS, key_document, none=none)
+    cli.output.items(await cli.operator.keys.list(inactive=inactive), _COLUMNS, key_document, none=none)
+
+
+@keys.command("rotate")
+@click.argument("key_id", metavar="ID")
+@click.option(
+    "--overlap",
+    type=duration,
+    default="24h",
+    show_default=True,
+    help="Time that the former secret stays valid; 0s ends all former secrets at once",
+)
+@audit_options
+@on_store
+async def rotate(cli: Cli, key_id: str, overlap: Any) -> None:
+    """Give a key a new secret and print it, this once; the id, scopes and bounds stay."""
+    made = await cli.operator.keys.rotate(key_id, overlap=overlap)
+    cli.output.say(made.text, new_key_document(made.key, made.text))
 
 
 @name_command(keys, "revoke", "revoked", metavar="ID")
 async def revoke(cli: Cli, key_id: str) -> Document:
-    """Revoke a key; servers reject it within a second."""
+    """Revoke a key; servers reject it within a second, and stay closed if it was the last."""
     await cli.operator.keys.revoke(key_id)
     return {"id": key_id, "revoked": True}
 
 
 def _rate(value: float | None) -> str:
     return "" if value is None else f"{value:,.10g}/s"
+
+
+def _instant(at: datetime | None) -> str:
+    return "" if at is None else iso(at)
 
 
 _COLUMNS: list[Column[ApiKey]] = [
@@ -78,5 +107,7 @@ _COLUMNS: list[Column[ApiKey]] = [
     Column("rate", lambda key: _rate(key.rate)),
     Column("tasks", lambda key: _rate(key.task_rate)),
     Column("bytes", lambda key: _rate(key.byte_rate)),
-    Column("expires", lambda key: "" if key.expires_at is None else iso(key.expires_at)),
+    Column("expires", lambda key: _instant(key.expires_at)),
+    Column("last used", lambda key: _instant(key.last_used_at)),
+    Column("revoked", lambda key: _instant(key.revoked_at), optional=True),
 ]

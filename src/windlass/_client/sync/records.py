@@ -11,20 +11,20 @@ from ..._model.key import ApiKey, Scope
 from ..._model.limit import OTHERS, Limit, Quota, Usage, Use
 from ..._model.schedule import Schedule, ScheduleOptions
 from ..._model.task import Enqueued, TaskId
+from ..._policy import api_key
 from ..._policy.alerts import AlertOptions
-from ..._policy.api_key import KeyRates
 from ..._policy.order.limit_options import LimitOptions
 from ..._webhook import WebhookResponse
 from ..alerts import Alerts, AlertStatus
 from ..client import Twin
-from ..keys import Keys, NewKey
+from ..keys import KeyOptions, Keys, NewKey
 from ..limits import Limits
 from ..quotas import Quotas
 from ..schedules import Schedules, ScheduleStatus
 
 
 class SyncKeys(Twin[Keys]):
-    """Create, list and revoke the API keys of a store: `app.sync_operator.keys`.
+    """Create, list, rotate and revoke the API keys of a store: `app.sync_operator.keys`.
 
     Methods block until the store has responded; `Keys` is for async code.
     """
@@ -34,10 +34,8 @@ class SyncKeys(Twin[Keys]):
         label: str,
         *,
         scopes: Iterable[Scope | str],
-        tenant: str | None = None,
-        queues: Iterable[str] | None = None,
-        expires_in: timedelta | float | str | None = None,
-        **rates: Unpack[KeyRates],
+        idempotency_key: str | None = None,
+        **options: Unpack[KeyOptions],
     ) -> NewKey:
         """Create a key for the HTTP API. Its text is only returned here.
 
@@ -47,20 +45,34 @@ class SyncKeys(Twin[Keys]):
         "operate", "admin". `tenant`, `queues`: only these [default: all]. `expires_in`: how long it is valid;
         seconds, a timedelta or text such as "90d" [default: until it is revoked]. `rate`, `task_rate`,
         `byte_rate`: at most this many requests, enqueued tasks, and bytes of those a second [default: no
-        bound]. Raises InvalidOption.
+        bound]. `idempotency_key`: a repeat creates no second key and raises DuplicateKey with the id of the
+        first; its text cannot be returned again, but `rotate` makes another. Raises InvalidOption, and
+        IdempotencyConflict if the key was created with other options.
         """
         return self._loop.run(
-            self._inner.create(
-                label, scopes=scopes, tenant=tenant, queues=queues, expires_in=expires_in, **rates
-            )
+            self._inner.create(label, scopes=scopes, idempotency_key=idempotency_key, **options)
         )
 
-    def list(self) -> Sequence[ApiKey]:
-        """List all keys, by id, without their texts."""
-        return self._loop.run(self._inner.list())
+    def list(self, *, inactive: bool = False) -> Sequence[ApiKey]:
+        """List keys by id, without their texts; with `inactive` also those revoked or expired."""
+        return self._loop.run(self._inner.list(inactive=inactive))
+
+    def rotate(self, key_id: str, *, overlap: timedelta | float | str = api_key.OVERLAP) -> NewKey:
+        """Give a key a new secret; its id, scopes and bounds stay. The text is only returned here.
+
+            made = app.sync_operator.keys.rotate("xR6EmtIocwvR", overlap="7d")
+
+        `overlap`: how long the former secret stays valid; seconds, a timedelta or text such as "7d". With 0
+        all former secrets end at once. Servers know the new secret within a second. Raises NotFound, and
+        Refused if the key is revoked or expired.
+        """
+        return self._loop.run(self._inner.rotate(key_id, overlap=overlap))
 
     def revoke(self, key_id: str) -> None:
-        """Revoke a key; servers refuse it within a second. Raises NotFound if there is none."""
+        """Revoke a key; servers refuse it within a second. Raises NotFound if there is none.
+
+        It is kept for 90 days at least, and a server whose keys are all revoked stays closed.
+        """
         self._loop.run(self._inner.revoke(key_id))
 
 

@@ -59,6 +59,7 @@ BODIES: dict[str, Any] = {
         "tenant": "acme",
         "expires_in": 7776000,
     },
+    "rotate_key": {"overlap": 86400, "why": "every quarter"},
     "open_session": {"name": "worker-1", "queues": ["reports"], "slots": 4, "lease": 30, "version": "1.2"},
     "heartbeat": {
         "session": _SESSION,

@@ -36,7 +36,7 @@ described here.
 """.strip()
 
 _COMMON = (400, 422, 431, 500, 503)
-_WITH_KEY = (401, 403, 429, 501)
+_WITH_KEY = (401, 403, 421, 429, 501)
 _WITH_BODY = (408, 413, 415)
 
 _PROBLEM_HEADERS = {

@@ -1,4 +1,4 @@
-"""API keys: list, create and revoke them."""
+"""API keys: list, create, rotate and revoke them."""
 
 from typing import Annotated
 
@@ -9,7 +9,8 @@ from ..._model.key import Scope
 from ..._model.task import MAX_DELAY
 from ..._policy import api_key
 from ..input_fields import Name, Why
-from ..operation import AnyRequest, ApiRequest, NoQuery, Operations
+from ..operation import ApiRequest, NoQuery, Operations
+from ..task_input import request_key
 from .tasks import ReasonQuery
 
 keys = Operations("keys")
@@ -23,6 +24,10 @@ def _rate(name: str, description: str) -> Meta:
 Rate = Annotated[float, _rate("rate", "Requests per second.")]
 TaskRate = Annotated[float, _rate("task_rate", "Tasks to enqueue per second, steps of chains included.")]
 ByteRate = Annotated[float, _rate("byte_rate", "Bytes of payloads and chains to enqueue per second.")]
+
+Overlap = Annotated[
+    float, Meta(ge=0, le=MAX_DELAY.total_seconds(), description="Seconds that both secrets are valid.")
+]
 
 
 class KeyInput(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -39,17 +44,40 @@ class KeyInput(Struct, kw_only=True, forbid_unknown_fields=True):
     why: Why = ""
 
 
+class RotationInput(Struct, kw_only=True, forbid_unknown_fields=True):
+    """How long the former secret stays valid, in seconds."""
+
+    overlap: Overlap = api_key.OVERLAP.total_seconds()
+    why: Why = ""
+
+
+class KeysQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which keys are listed."""
+
+    all: Annotated[bool, Meta(description="Also keys that are revoked or expired.")] = False
+
+
 @keys("GET", "/keys", Scope.ADMIN)
-async def list_keys(request: AnyRequest) -> KeyList:
+async def list_keys(request: ApiRequest[KeysQuery, None]) -> KeyList:
     """List keys, without their secrets."""
-    return KeyList(items=[key_document(key) for key in await request.operator().keys.list()])
+    found = await request.operator().keys.list(inactive=request.query.all)
+    return KeyList(items=[key_document(key) for key in found])
 
 
-@keys("POST", "/keys", Scope.ADMIN, status=201)
+@keys(
+    "POST",
+    "/keys",
+    Scope.ADMIN,
+    status=201,
+    statuses=(409,),
+    request_headers=("Idempotency-Key",),
+)
 async def create_key(request: ApiRequest[NoQuery, KeyInput]) -> NewKeyDocument:
     """Create a key. Only this response contains its secret.
 
-    Every server accepts it within a second.
+    Every server accepts it within a second. With the header `Idempotency-Key` a repeat creates no second key
+    and gets 409 `duplicate-key`, with the id of the first in `standing`: its secret cannot be shown again,
+    but `POST /keys/{key}/rotate` makes another. The same header with another body gets 422.
     """
     body = request.body
     made = await request.operator(body.why).keys.create(
@@ -61,11 +89,24 @@ async def create_key(request: ApiRequest[NoQuery, KeyInput]) -> NewKeyDocument:
         rate=body.rate,
         task_rate=body.task_rate,
         byte_rate=body.byte_rate,
+        idempotency_key=request_key(request.http),
     )
+    return new_key_document(made.key, made.text)
+
+
+@keys("POST", "/keys/{key}/rotate", Scope.ADMIN, statuses=(409,), requires_body=False)
+async def rotate_key(request: ApiRequest[NoQuery, RotationInput]) -> NewKeyDocument:
+    """Give a key a new secret. Only this response contains it.
+
+    The id, the scopes and the bounds stay. The former secret is valid until the overlap ends; with 0 all
+    former secrets end at once.
+    """
+    body = request.body
+    made = await request.operator(body.why).keys.rotate(request.path("key"), overlap=body.overlap)
     return new_key_document(made.key, made.text)
 
 
 @keys("DELETE", "/keys/{key}", Scope.ADMIN, status=204)
 async def revoke_key(request: ApiRequest[ReasonQuery, None]) -> None:
-    """Revoke a key. Every server refuses it within a second."""
+    """Revoke a key. Every server refuses it within a second, and stays closed if it was the last."""
     await request.operator(request.query.why).keys.revoke(request.path("key"))

@@ -25,6 +25,14 @@ _KEEP_ALIVE_SECONDS = 75
 _GRACE_SECONDS = 10
 _NOT_FREE = {errno.EADDRINUSE: "is already in use", errno.EACCES: "needs privileges that this user lacks"}
 
+_CREATE = "create one with `windlass keys create LABEL --scope …`"
+INSECURE = "--insecure: anyone who can connect has full access"
+KEYLESS = (
+    "there are no API keys: every user and program of this machine has full access; proxies and web pages "
+    f"are refused; before others may connect, {_CREATE}"
+)
+CLOSED = f"every API key is revoked or expired, so all requests are refused; {_CREATE}"
+
 
 def is_loopback(host: str) -> bool:
     """Tell whether a host is reachable from this machine only."""
@@ -67,16 +75,13 @@ class Server:
         app: App,
         *,
         keeper: bool = True,
-        open_to_all: bool = False,
-        open_until_keys: bool = False,
+        warning: str = "",
         **options: Any,
     ) -> None:
-        served = Api(app, open_to_all=open_to_all, open_until_keys=open_until_keys, **options)
+        served = Api(app, **options)
         self._app = app
         self._keeper = keeper
-        self._open_because = (
-            "--insecure" if open_to_all else "there are no API keys" if open_until_keys else None
-        )
+        self._warning = warning
         self._closing: asyncio.Event = served.service.closing
         config = uvicorn.Config(
             served,
@@ -101,9 +106,9 @@ class Server:
         self._closing.set()
 
     async def run(self, listener: socket.socket) -> None:
-        """Serve until stopped. Logs a warning if no key is required."""
-        if self._open_because is not None:
-            logger.warning("%s: anyone who can connect has full access", self._open_because)
+        """Serve until stopped. Logs who has access if no key is required, or if no key is valid."""
+        if self._warning:
+            logger.warning("%s", self._warning)
         keeping = asyncio.ensure_future(self._keep())
         try:
             await self._server.serve(sockets=[listener])
@@ -130,15 +135,26 @@ class _Uvicorn(uvicorn.Server):
 
 
 async def new_server(app: App, *, host: str, insecure: bool, **options: Any) -> Server:
-    """Return a server; raise InvalidOption if it would be open to other machines without keys."""
-    has_keys = bool(await app.operator.keys.list())
+    """Return a server; raise InvalidOption if it would be open to other machines without keys.
+
+    Revoked and expired keys count: a server that once had keys stays closed.
+    """
+    keys = await app.operator.keys.list(inactive=True)
+    has_keys = bool(keys)
     if not (is_loopback(host) or has_keys or insecure):
         raise InvalidOption(
             f"refusing to listen on {host} without API keys: other machines could do everything; create a "
             f"key with `windlass keys create LABEL --scope …`, listen on 127.0.0.1, or pass --insecure"
         )
     logging.getLogger("uvicorn.error").addFilter(_is_warning)
-    return Server(app, open_to_all=insecure, open_until_keys=not has_keys, **options)
+    warning = ""
+    if insecure:
+        warning = INSECURE
+    elif not has_keys:
+        warning = KEYLESS
+    elif not await app.operator.keys.list():
+        warning = CLOSED
+    return Server(app, open_to_all=insecure, open_until_keys=not has_keys, warning=warning, **options)
 
 
 def _is_warning(record: logging.LogRecord) -> bool:

@@ -30,10 +30,14 @@ _PROBLEMS: dict[int, tuple[str, tuple[str, ...]]] = {
     404: ("not found", ("not-found",)),
     405: ("method not allowed", ("method-not-allowed",)),
     408: ("timed out", ("too-slow", "not-finished")),
-    409: ("conflict", ("duplicate-task", "task-finished", "lease-lost", "conflict", "refused")),
+    409: (
+        "conflict",
+        ("duplicate-task", "duplicate-key", "task-finished", "lease-lost", "conflict", "refused"),
+    ),
     410: ("gone", ("session-lost",)),
     413: ("request too large", ("too-large",)),
     415: ("unsupported media type", ("unsupported-media-type",)),
+    421: ("misdirected request", ("misdirected",)),
     422: (
         "invalid request",
         ("invalid-request", "invalid-payload", "invalid-option", "unknown-task-type", "idempotency-conflict"),
@@ -61,7 +65,7 @@ class ProblemDocument(Struct, kw_only=True):
     code: Annotated[
         str, Meta(extra_json_schema={"enum": sorted(code for some in CODES.values() for code in some)})
     ]
-    standing: Annotated[str, Meta(description="The id of the existing task.")] | UnsetType = UNSET
+    standing: Annotated[str, Meta(description="The id of the existing task or key.")] | UnsetType = UNSET
     pointer: Annotated[str, Meta(description="A JSON pointer to the error (RFC 6901).")] | UnsetType = UNSET
 
 

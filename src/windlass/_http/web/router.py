@@ -25,6 +25,7 @@ class Route(Struct, frozen=True):
     """The handler of a method at a path."""
 
     handler: Handler
+    path: str
     requires_key: bool = True
 
 

@@ -148,7 +148,7 @@ class StoreClient:
         kind = _KINDS.get(code)
         if kind is None:
             return failed(f"{self.url}: {detail}")
-        if issubclass(kind, errors.DuplicateTask | errors.IdempotencyConflict):
+        if issubclass(kind, errors.DuplicateTask | errors.DuplicateKey | errors.IdempotencyConflict):
             return kind(detail, standing=str(problem.get("standing", "")))
         return kind(detail)
 

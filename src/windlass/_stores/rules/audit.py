@@ -33,7 +33,7 @@ MAX_PAYLOAD = 4_000
 MAX_MESSAGE = 1_000
 
 _NAMES: dict[object, str] = {**KINDS, QueueSettings: "queue", Session: "session"}
-_HIDDEN: dict[type[Record], tuple[str, ...]] = {ApiKey: ("hash",), Schedule: ("payload", "next")}
+_HIDDEN: dict[type[Record], tuple[str, ...]] = {ApiKey: ("hash", "former"), Schedule: ("payload", "next")}
 """Fields whose values no entry repeats: everyone with read access sees the log."""
 
 _DERIVED: dict[type[Record], tuple[str, ...]] = {Schedule: ("since", "declared")}
@@ -92,6 +92,12 @@ def audited_put(before: Record | None, record: QueueSettings | StoredRecord, by:
     if before is None:
         shown = {field: one for field, one in _shown(record).items() if field not in _HIDDEN.get(kind, ())}
         return _entry("create", subject, by, now, shown)
+    if isinstance(record, ApiKey) and isinstance(before, ApiKey):
+        if before.revoked_at is None and record.revoked_at is not None:
+            return _entry("revoke", subject, by, now)
+        if before.rotated_at != record.rotated_at:
+            until = record.former_expires_at
+            return _entry("rotate", subject, by, now, {"former_expires_at": until} if until else None)
     old, new = _shown(before), _shown(record)
     changes: dict[str, Any] = {
         field: [old.get(field), new.get(field)]

@@ -1,0 +1,106 @@
+"""Which requests a server without keys answers: those of programs on this machine.
+
+Whoever can connect has full access then. A browser on this machine can connect on behalf of any web page, and
+a proxy on behalf of any client; both can be told by the headers that they send.
+"""
+
+import re
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address
+from typing import TypeAlias
+
+from .refusal import Reason, Refusal
+
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
+"""The headers of an ASGI connection: names in lower case."""
+
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[0-9a-z.-]+)(?::[0-9]{1,5})?", re.ASCII | re.IGNORECASE)
+_FORWARDED = frozenset((b"forwarded", b"x-real-ip", b"via"))
+_PAGE = frozenset(
+    (b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest", b"content-type")
+)
+_SAFE = ("GET", "HEAD")
+_OWN = (b"", b"same-origin", b"none")
+_LINK = {b"sec-fetch-mode": b"navigate", b"sec-fetch-dest": b"document"}
+_FORMS = (b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain")
+_REMEDY = "create a key with `windlass keys create LABEL --scope …` and send it"
+
+
+def require_local(headers: Headers) -> None:
+    """Raise 421 unless Host names this machine, and 403 if a proxy has forwarded the request.
+
+    A page whose name resolves to a loopback address (DNS rebinding) sends its own name as Host.
+    """
+    named = False
+    for name, value in headers:
+        if name == b"host":
+            named = True
+            if not is_local(value):
+                raise _misdirected()
+        elif name in _FORWARDED or name.startswith(b"x-forwarded-"):
+            raise Refusal(
+                "forbidden",
+                f"this server has no API keys and answers only programs on its own machine; the header "
+                f"{name.decode('latin-1')} shows that a proxy forwards requests to it: {_REMEDY}",
+                Reason.PROXY,
+            )
+    if not named:
+        raise _misdirected()
+
+
+def require_same_origin(headers: Headers, method: str, allowed: AbstractSet[bytes]) -> None:
+    """Raise 403 if a web page of another origin sends the request, unless its origin is allowed.
+
+    Following a link is not refused: the page that has the link cannot read the response.
+    """
+    page = {name: value for name, value in headers if name in _PAGE}
+    origin = page.get(b"origin")
+    if origin is not None:
+        if origin in allowed:
+            return
+        authority = origin.partition(b"://")[2].lower()
+        if not authority or authority != page.get(b"host", b"").lower():
+            raise _foreign_page()
+    if page.get(b"sec-fetch-site", b"") not in _OWN:
+        is_link = all(page.get(name) == value for name, value in _LINK.items())
+        if not (is_link and method in _SAFE):
+            raise _foreign_page()
+    if method not in _SAFE and page.get(b"content-type", b"").partition(b";")[0].lower() in _FORMS:
+        raise Refusal(
+            "forbidden",
+            "this server requires no API key and so accepts no forms of web pages; send JSON, with "
+            "Content-Type: application/json, or no Content-Type if there is no body",
+            Reason.ORIGIN,
+        )
+
+
+@lru_cache(maxsize=64)
+def is_local(host: bytes) -> bool:
+    """Tell whether a Host header names this machine: localhost or a loopback address, with any port."""
+    found = _HOST.fullmatch(host.decode("latin-1"))
+    if found is None:
+        return False
+    name = found[1].lower()
+    try:
+        return IPv6Address(name[1:-1]).is_loopback if name[0] == "[" else IPv4Address(name).is_loopback
+    except ValueError:
+        return name == "localhost"
+
+
+def _misdirected() -> Refusal:
+    return Refusal(
+        "misdirected",
+        f"this server has no API keys and answers only to localhost and loopback addresses; {_REMEDY}",
+        Reason.HOST,
+    )
+
+
+def _foreign_page() -> Refusal:
+    return Refusal(
+        "forbidden",
+        f"this server requires no API key and so refuses web pages of other origins; {_REMEDY}, or allow "
+        f"the origin with --allow-origin",
+        Reason.ORIGIN,
+    )

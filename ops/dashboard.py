@@ -229,6 +229,15 @@ ROWS: list[tuple[str, list[dict[str, Any]]]] = [
                 unit="ops",
             ),
             graph(
+                "Refused requests by reason",
+                (
+                    f"sum by (reason) (rate(windlass_http_refused_total{{{_JOB}}}[$__rate_interval]))",
+                    "{{reason}}",
+                ),
+                unit="ops",
+                told="Without a valid key, or without the right to what they ask for. The server logs them.",
+            ),
+            graph(
                 "Requests beyond a key's rate",
                 (
                     f"sum by (rate) (rate(windlass_rate_limited_total{{{_JOB}}}[$__rate_interval]))",

@@ -15,6 +15,7 @@ import pytest
 from tests.docs.blocks import DOCS, ROOT
 from tests.loops.workers import drained, eventually, working
 from windlass import App, Retention
+from windlass._http.web.refusal import Reason
 
 OPS = ROOT / "ops"
 RULES = OPS / "prometheus" / "alerts.yml"
@@ -34,7 +35,7 @@ def promtool(*arguments: str, stdin: bytes | None = None) -> "subprocess.Complet
 
 
 async def exposition() -> bytes:
-    """From a real run: tasks, a worker and a keeper, a limit, a schedule, an alert."""
+    """From a real run: tasks, a worker and a keeper, a limit, a schedule, an alert; and a server's own."""
     app = App("memory://")
     metrics = app.metrics()
     gate = asyncio.Event()
@@ -46,6 +47,7 @@ async def exposition() -> bytes:
     app.limit("held", type="held", running=3)
     app.alert("any")
     async with working(app, keeper=True) as worker:
+        metrics.meter.refusals(Reason)
         metrics.meter.slots(worker.settings.slots, lambda: len(worker.held))
         await held.aenqueue()
         await eventually(lambda: len(worker.held))

@@ -11,6 +11,7 @@ from tests.http.problem import assert_safe, problem
 from tests.servers.api import ApiServer
 from windlass._client.keys import Keys
 from windlass._http import auth
+from windlass._http.web.keyless import is_local
 from windlass._model.filter import Page
 from windlass._model.key import ApiKey
 from windlass._model.queue import QueueSettings
@@ -140,8 +141,10 @@ async def test_other_names_are_not(host: str, call: Caller) -> None:
         ("POST", PAUSE, None),
     ):
         response = await call(method, path, body, {"host": host})
-        assert response.status_code == 421, (method, path, response.text)
+        # The server itself refuses a Host that is malformed; a mounted API may have another one.
+        assert response.status_code in (400, 421), (method, path, response.text)
     assert not await call.changed()
+    assert not is_local(host.encode())
 
 
 async def raw(url: str, head: str) -> bytes:

@@ -18,13 +18,11 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[0-9a-z.-]+)(?::[0-9]{1,5})?", re.ASCII | re.IGNORECASE)
 _FORWARDED = frozenset((b"forwarded", b"x-real-ip", b"via"))
-_PAGE = frozenset(
-    (b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest", b"content-type")
-)
 _SAFE = ("GET", "HEAD")
 _OWN = (b"", b"same-origin", b"none")
 _LINK = {b"sec-fetch-mode": b"navigate", b"sec-fetch-dest": b"document"}
 _FORMS = (b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain")
+_JSON = b"application/json"
 _REMEDY = "create a key with `windlass keys create LABEL --scope …` and send it"
 
 
@@ -55,7 +53,7 @@ def require_same_origin(headers: Headers, method: str, allowed: AbstractSet[byte
 
     Following a link is not refused: the page that has the link cannot read the response.
     """
-    page = {name: value for name, value in headers if name in _PAGE}
+    page = dict(headers)
     origin = page.get(b"origin")
     if origin is not None:
         if origin in allowed:
@@ -67,7 +65,8 @@ def require_same_origin(headers: Headers, method: str, allowed: AbstractSet[byte
         is_link = all(page.get(name) == value for name, value in _LINK.items())
         if not (is_link and method in _SAFE):
             raise _foreign_page()
-    if method not in _SAFE and page.get(b"content-type", b"").partition(b";")[0].lower() in _FORMS:
+    kind = page.get(b"content-type", _JSON)
+    if kind != _JSON and method not in _SAFE and kind.partition(b";")[0].strip().lower() in _FORMS:
         raise Refusal(
             "forbidden",
             "this server requires no API key and so accepts no forms of web pages; send JSON, with "

@@ -276,7 +276,7 @@ class App(AppDeclarations):
         """
         settings = settings or WorkerSettings()
         hooks = [*self.error_hooks, *([on_error] if on_error else [])]
-        return Worker(self.store, self.types, settings, self.open, self.backoff_of, self.keeper, hooks)
+        return Worker(self.store, self.client.types, settings, self.open, self.backoff_of, self.keeper, hooks)
 
     def keeper(
         self, *, name: str = "", lease: timedelta = DEFAULT_LEASE, outage: Outage | None = None

@@ -9,6 +9,7 @@ from tests.loops import child_tasks
 from tests.loops.workers import drained
 from windlass import RESULT, App, chain
 from windlass._documents.tasks import task_document
+from windlass._model.options import Defaults
 from windlass._model.task import Task
 from windlass._stores.memory import MemoryStore
 from windlass.tasktype import TaskType
@@ -69,6 +70,21 @@ async def test_secrets_in_a_groups_results_do_not_show_in_the_error_of_its_last_
     task = await handles[-1].task()
     assert task.error is not None
     assert_masked(task)
+
+
+async def test_nor_if_whoever_enqueued_the_group_did_not_know_the_types(
+    app: App, opened: Type, merge: Type
+) -> None:
+    sender = App(app.store)
+    first = sender.builder.step("open", b"{}", {}, Defaults())
+    handles = await sender.client.enqueue_group([first], merge.step(accounts=RESULT))
+    await drained(app)
+
+    task = await handles[-1].task()
+    assert task.secret == ()
+    assert task.error is not None
+    assert IBAN not in f"{task.error.message}{task.error.traceback}"
+    assert "[secret]" in task.error.message
 
 
 async def test_nor_if_it_runs_in_a_child_process(opened: Type) -> None:

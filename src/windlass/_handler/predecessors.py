@@ -1,6 +1,7 @@
 """Results of predecessors, for tasks that take them as a parameter."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -21,7 +22,11 @@ class FullPayload(Struct, frozen=True):
     secrets: tuple[str, ...] = ()
 
 
-async def payload_with_results(store: Store, task: Task) -> FullPayload:
+WithSecrets: TypeAlias = Callable[[Iterable[Task]], Awaitable[Iterable[Task]]]
+"""Returns tasks with the secret fields of their types, which their senders may not have known."""
+
+
+async def payload_with_results(store: Store, task: Task, with_secrets: WithSecrets) -> FullPayload:
     """Return the payload, with the predecessors' results in it if the task takes them.
 
     What is secret in a result is what is secret in its own task, and must not show in texts of this one.
@@ -33,7 +38,7 @@ async def payload_with_results(store: Store, task: Task) -> FullPayload:
     ends = [end for one in task.after for end in awaited_ends(predecessors[one], task.id)]
     found = predecessors | await _completed(store, [end for end in ends if end not in predecessors])
     results = tuple(found[end].result for end in ends)
-    secrets = [task_mask(one).values for one in found.values() if one.result]
+    secrets = [task_mask(one).values for one in await with_secrets(found.values()) if one.result]
     payload = with_result(task.payload, task.result_into, results_list(results))
     return FullPayload(payload, longest_first(*secrets))
 

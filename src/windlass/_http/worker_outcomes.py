@@ -85,7 +85,8 @@ async def own_tasks(request: AnyRequest, ids: Iterable[TaskId]) -> dict[TaskId, 
 async def _result_secrets(request: AnyRequest, task: Task) -> tuple[str, ...]:
     """Return the secret values in the results that a task takes, which its texts may repeat."""
     try:
-        return (await payload_with_results(request.service.store, task)).secrets
+        types = request.service.app.client.types
+        return (await payload_with_results(request.service.store, task, types.with_secrets)).secrets
     except Fatal:  # a result is gone by now: so is what to look for
         return ()
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from .._handler.context import Context, running, taken_secrets
 from .._handler.failure import describe, stand_in
-from .._handler.predecessors import payload_with_results
+from .._handler.predecessors import WithSecrets, payload_with_results
 from .._model.lease import Lease
 from .._model.outcome import Crashed, Failed, Outcome, Returned, Snoozed, Stopped, TimedOut, name_of
 from .._model.task import Error, Task
@@ -44,6 +44,7 @@ class Runner:
     def __init__(
         self,
         store: Store,
+        with_secrets: WithSecrets,
         settings: WorkerSettings,
         drop: Callable[[Iterable[Lease]], None],
         error_hooks: ErrorHooks,
@@ -52,6 +53,7 @@ class Runner:
         self._drop = drop
         self._error_hooks = error_hooks
         self._store = store
+        self._with_secrets = with_secrets
         self._threads = Threads(asyncio.get_running_loop())
         self._processes = Processes(settings.processes)
 
@@ -110,7 +112,7 @@ class Runner:
     async def _call(self, run: Run) -> Outcome:
         spec = run.spec
         try:
-            full = await payload_with_results(self._store, run.task)
+            full = await payload_with_results(self._store, run.task, self._with_secrets)
         except StoreUnavailable as error:  # not the task's fault: does not count as an attempt
             raise Snooze(_RETRY_RESULTS_AFTER) from error
         payload, run.secrets = full.payload, full.secrets

@@ -12,9 +12,9 @@ from time import monotonic
 
 from msgspec.structs import replace
 
+from .._client.published_types import KnownTypes
 from .._handler.failure import describe
 from .._handler.spec import HandlerSpec
-from .._handler.task_types import TaskTypes
 from .._keeper.keeper import Keeper
 from .._model.lease import CLOSE_TIMEOUT, Claimed, HeartbeatReply, Lease
 from .._model.outcome import Interrupted, Outcome, Unhandled, name_of
@@ -60,7 +60,7 @@ class Worker:
     def __init__(  # noqa: PLR0913, PLR0917  made in one place, by the app
         self,
         store: Store,
-        types: TaskTypes,
+        types: KnownTypes,
         settings: WorkerSettings,
         open_store: Callable[[], Awaitable[None]],
         backoff_of: Callable[[str], Delay],
@@ -68,14 +68,15 @@ class Worker:
         error_hooks: Sequence[ErrorHook] = (),
     ) -> None:
         self.settings = settings
-        used = {spec.defaults.queue for spec in types.values()} or {DEFAULT_QUEUE}
+        used = {spec.defaults.queue for spec in types.declared.values()} or {DEFAULT_QUEUE}
         names = settings.queues or tuple(sorted(used))
         self.served = ServedQueues(store, names, is_open=settings.all_queues)
         self._reserve = new_reserve(settings.slots, settings.reserve)
         self.levels = self._reserve.levels
         self.name = settings.name or f"{socket.gethostname()}-{os.getpid()}"
         self._store = store
-        self._types = types
+        self._types = types.declared
+        self._with_secrets = types.with_secrets
         self._open_store = open_store
         self._backoff_of = backoff_of
         self._new_keeper = new_keeper
@@ -123,7 +124,7 @@ class Worker:
             self._heartbeat = HeartbeatThread(self._store, self)
             if await self._until_open():
                 hooks = ErrorHooks(self._error_hooks)
-                self._runner = Runner(self._store, self.settings, self.held.drop, hooks)
+                self._runner = Runner(self._store, self._with_secrets, self.settings, self.held.drop, hooks)
                 report = self._heartbeat.report
                 self._slots = Slots(self.settings.slots, self._runner.outcome, self._finish, report)
                 self._exchange = Exchange(self._store, self)

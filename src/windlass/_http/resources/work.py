@@ -333,7 +333,9 @@ async def _claim_when_ready(request: ApiRequest[NoQuery, ClaimInput], wanted: Cl
 async def _claimed_task(request: AnyRequest, task: Task) -> ClaimedTask | None:
     """Return the task with its predecessors' results; bury it and return None if these are gone."""
     try:
-        full = await payload_with_results(request.service.store, task)
+        full = await payload_with_results(
+            request.service.store, task, request.service.app.client.types.with_secrets
+        )
     except Fatal as error:
         described = ErrorDocument(type="Fatal", message=str(error))
         ended = OutcomeInput(id=task.id, fence=task.fence, outcome="failed", error=described, fatal=True)

@@ -22,7 +22,7 @@ TASKS: list[dict[str, Any]] = [
     {"next": "boo"}, {"next": {}}, {"next": [1]}, {"next": [{"id": "x"}]}, {"next": [step(type="a b")]},
     {"next": [step(delay=-1)]}, {"next": [step(timeout=0)]}, {"next": [step(payload=[])]},
     {"next": [step(next=[step(queue="\x1b[2J")])]}, {"next": [step(payload={"x": "y" * 3_300_000})]},
-    {"next": [step(unique=[])]}, {"next": [step(expires=-1)]}, {"next": [step(secret=[""])]},
+    {"next": [step(unique=[])]}, {"next": [step(expires=-1)]}, {"next": [step(secret=["\n"])]},
     {"next": [step(before=["x"])]}, {"next": [step(result_into="")]},
     {"payload": []}, {"payload": 1}, {"payload": None}, {"payload": {"x": "y" * 3_300_000}},
     {"payload": {"n": 1 << 70}},
@@ -36,7 +36,7 @@ TASKS: list[dict[str, Any]] = [
     {"idempotency_digest": "d" * 1000}, {"idempotency_digest": "\n"},
     {"fingerprint": ""}, {"fingerprint": "f" * 2000}, {"fingerprint": "\x1b"},
     {"result_into": ""}, {"result_into": "x" * 129}, {"result_into": "a\nb"},
-    {"secret": [""]}, {"secret": ["s" * 1000]}, {"secret": [str(n) for n in range(1001)]},
+    {"secret": ["re:(a*)*b"]}, {"secret": ["s" * 1000]}, {"secret": [str(n) for n in range(1001)]},
     {"secret": ["a\x1bb"]},
     {"trace": ""}, {"trace": "t"}, {"trace": "x" * 10_000},
     {"after": ["x" * 100]}, {"after": [new_id()] * 1001}, {"before": ["x"]},
@@ -64,7 +64,7 @@ RECORDS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
         {"cron": "5m"},
         {"at_most": 0}, {"at_most": 10**9}, {"jitter": -1}, {"jitter": 10**6}, {"queue": "\n"},
         {"tenant": "a b"}, {"priority": 101}, {"max_attempts": 0}, {"timeout": -1}, {"expires": 0},
-        {"unique_for": -1}, {"secret": [""]}, {"payload": []}, {"payload": "x"}, {"next": "boo"},
+        {"unique_for": -1}, {"secret": ["\n"]}, {"payload": []}, {"payload": "x"}, {"next": "boo"},
         {"next": [step(type="a b")]}, {"since": LATE}, {"payload": {"x": "y" * 3_300_000}},
     ]),
     "alert": ({"name": "a"}, [
@@ -79,7 +79,7 @@ RECORDS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
     "type": ({"name": "t"}, [
         {"name": "a b"}, {"aliases": ["a b"]}, {"aliases": ["x"] * 1001}, {"defaults": {"queue": "a b"}},
         {"defaults": {"timeout": -1}}, {"defaults": {"priority": 500}}, {"defaults": {"max_attempts": 0}},
-        {"defaults": {"expires": 0}}, {"defaults": {"unique": []}}, {"defaults": {"secret": [""]}},
+        {"defaults": {"expires": 0}}, {"defaults": {"unique": []}}, {"defaults": {"secret": ["\n"]}},
         {"defaults": {"unique_for": -1}}, {"delays": [1.0] * 1000}, {"backoff": {"x" * 500: 1.0}},
     ]),
     "tick": ({"name": "s", "at": AT}, [

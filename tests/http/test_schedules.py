@@ -285,10 +285,12 @@ class TestTrigger:
         await on_each.settle({**lease(claimed), "outcome": "returned"})
         assert (await on_each.good("POST", "/schedules/n/trigger"))["id"] != made
 
-    async def test_it_takes_no_reason_that_nobody_would_keep(self, api_of: Api) -> None:
-        """An enqueue is not in the audit log: the task itself says who it was."""
+    async def test_a_repeat_is_no_change(self, api_of: Api, store: MemoryStore) -> None:
         await api_of.good("PUT", "/schedules/n", {"type": "t", "rule": "1h"})
-        problem(await api_of("POST", "/schedules/n/trigger?why=x"), 422, "invalid-request")
+        for _ in range(2):
+            await api_of.good("POST", "/schedules/n/trigger?why=x", idempotency_key="k")
+        lines = [(one.action, one.why) for one in await audits(store)]
+        assert lines == [("create", ""), ("trigger", "x")]
 
 
 async def test_who_did_it_and_why(http: httpx2.AsyncClient, url: str, keys: Keys, store: MemoryStore) -> None:
@@ -297,10 +299,10 @@ async def test_who_did_it_and_why(http: httpx2.AsyncClient, url: str, keys: Keys
     await own.good("PUT", "/schedules/n", {"type": "t", "rule": "1h", "why": "one"})
     await own.good("POST", "/schedules/n/pause?why=two")
     await own.good("POST", "/schedules/n/resume?why=three")
-    made = (await own.good("POST", "/schedules/n/trigger"))["id"]
-    await own.good("DELETE", "/schedules/n?why=four")
+    made = (await own.good("POST", "/schedules/n/trigger?why=four"))["id"]
+    await own.good("DELETE", "/schedules/n?why=five")
     lines = [(one.subject, one.why, one.who) for one in await audits(store)]
-    assert lines == [("schedule n", why, who) for why in ("one", "two", "three", "four")]
+    assert lines == [("schedule n", why, who) for why in ("one", "two", "three", "four", "five")]
     assert (await own.good("GET", f"/tasks/{made}"))["enqueued_by"] == f"{who}, schedule n"
 
 

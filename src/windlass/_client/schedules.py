@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from .._handler.spec import HandlerSpec
 from .._handler.task_types import TaskTypes
 from .._ids import new_id
-from .._model.filter import By, Filter, Reveal
+from .._model.filter import By, Filter, Reveal, Trigger
 from .._model.options import DeclaredType, Options, by_name_or_alias
 from .._model.record import Declaration
 from .._model.schedule import Schedule, ScheduleOptions, ScheduleTiming, Tick
@@ -187,6 +187,9 @@ class Schedules:
                 f"overlap; wait for it or cancel it",
                 standing=error.standing,
             ) from None
+        if enqueued.created and self._by is not None:
+            trigger = Trigger(by=self._by, schedule=name)
+            await self._store.apply(trigger, Filter(ids=(enqueued.id,)), 1)
         return enqueued
 
     async def remove(self, name: str) -> None:

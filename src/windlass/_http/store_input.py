@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from .._handler.failure import MAX_MESSAGE, MAX_TRACEBACK, MAX_TYPE
 from .._model.alert import Alert
-from .._model.filter import MAX_PAGE, By, CancelTasks, Discard, Expire, Page, Replay
+from .._model.filter import MAX_PAGE, By, Expire, OperatorAction, Page, Replay
 from .._model.key import ApiKey, Scope
 from .._model.lease import Claim, Heartbeat
 from .._model.limit import Limit, Quota
@@ -26,6 +26,7 @@ from .._policy.input.foreign_task import MAX_STORED_BYTES, check_new_task
 from .._policy.input.options import checked_text, parse_duration
 from .._policy.input.payload import parse, parse_payload
 from .._policy.input.quote import printable, quoted
+from .._policy.task_secrets import MAX_PROGRESS
 from .._store import messages
 from ..errors import InvalidOption
 from .auth import Caller
@@ -34,7 +35,6 @@ from .web.problems import Problem
 MAX_AT_ONCE = 100_000
 """Maximum `limit` of one request."""
 
-MAX_PROGRESS = 500
 _MAX_WHO = 200
 _MAX_WHY = 2_000
 _MAX_NOTES = 65_536  # bytes: workers bound them before secrets are masked
@@ -214,7 +214,7 @@ def attributed(message: Any, caller: Caller) -> Any:
     match message:
         case messages.EnqueueRequest(batch=batch):
             return replace(message, batch=tuple([_enqueued(task, caller) for task in batch]))
-        case messages.ApplyRequest(action=CancelTasks() | Replay() | Discard() as action):
+        case messages.ApplyRequest(action=action) if isinstance(action, OperatorAction):
             return replace(message, action=replace(action, by=_on_behalf(caller, action.by)))
         case messages.ApplyRequest(action=Expire()) if is_person:
             raise Problem("forbidden", "this key lacks the scope work, which expiring tasks needs")

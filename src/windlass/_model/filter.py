@@ -148,7 +148,17 @@ class Reveal(Struct, frozen=True, gc=False, kw_only=True, tag="reveal"):
     subject: str = ""
 
 
-OperatorAction: TypeAlias = CancelTasks | Replay | Discard | Reveal
+class Trigger(Struct, frozen=True, gc=False, kw_only=True, tag="trigger"):
+    """Record that a person enqueued these tasks by triggering a schedule; nothing else changes."""
+
+    by: By
+    schedule: str
+
+
+LoggedAction: TypeAlias = Reveal | Trigger
+"""What only the audit log records."""
+
+OperatorAction: TypeAlias = CancelTasks | Replay | Discard | LoggedAction
 """What people do to tasks: audited."""
 
 

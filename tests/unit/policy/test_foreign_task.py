@@ -45,7 +45,12 @@ def test_a_task_that_no_client_makes(number: int, *, reserved: bool) -> None:
     "changed",
     [
         {},
-        {"tenant": "acme", "delay": timedelta(0), "timeout": timedelta(seconds=1), "secret": ("card",)},
+        {
+            "tenant": "acme",
+            "delay": timedelta(0),
+            "timeout": timedelta(seconds=1),
+            "secret": ("card", "", "re:[0-9]{16}"),
+        },
         {"idempotency_key": "k", "idempotency_digest": "0" * 64, "idempotency_for": timedelta(days=1)},
         {"fingerprint": "0" * 64, "unique_for": timedelta(hours=1), "expires_in": timedelta(hours=1)},
         {"fingerprint": "0" * 64 + '["a"]', "trace": f"00-{1:032x}-{1:016x}-01", "enqueued_by": "web"},

@@ -13,7 +13,7 @@ from ..._documents.schedules import schedule_document
 from ..._model.schedule import Missed, Overlap, Schedule
 from ..._policy.schedule import MAX_AT_MOST, rule_text
 from ..command import Cli, Commands, on_store, pass_cli
-from ..operator_actions import audit_options, name_command, reveal_option, who_option
+from ..operator_actions import audit_options, name_command, reveal_option
 from ..options import choice_option, duration, number_option
 from ..output import Column, Document, Styled
 from ..text import ago, duration_text, iso, json_text, stamp
@@ -137,7 +137,7 @@ async def resume(cli: Cli, name: str) -> Document:
 @schedules.command("trigger")
 @click.argument("name")
 @click.option("--key", metavar="KEY", help="Idempotency key: a repeat within 7 days returns the first task")
-@who_option
+@audit_options
 @on_store
 async def trigger(cli: Cli, name: str, key: str | None) -> None:
     """Enqueue the task of a schedule now and print its id.

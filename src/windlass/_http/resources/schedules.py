@@ -123,12 +123,12 @@ async def resume_schedule(request: ApiRequest[ReasonQuery, None]) -> ScheduleDoc
     request_headers=("Idempotency-Key",),
     response_headers=("Location", "Idempotency-Replayed"),
 )
-async def trigger_schedule(request: AnyRequest) -> ApiResponse[TriggeredTask]:
+async def trigger_schedule(request: ApiRequest[ReasonQuery, None]) -> ApiResponse[TriggeredTask]:
     """Enqueue the task of a schedule now. Its ticks are not affected; `enqueued_by` names the key.
 
     With the header `Idempotency-Key` a repeat within 7 days gets the same response and enqueues nothing.
     """
-    operator, key = request.operator().schedules, request.caller.key
+    operator, key = request.operator(request.query.why).schedules, request.caller.key
     if key is not None and limits_work(key):
         task = triggered_task((await operator.get(request.path("name"))).schedule, new_id)
         request.service.rate_limiter.take_work(key, [task])

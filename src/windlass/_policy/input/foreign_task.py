@@ -15,7 +15,8 @@ from . import keys
 from .chain import Step, check_number, check_size, decode_steps
 from .fingerprint import MAX_FIELDS_BYTES, checked_unique, is_fingerprint
 from .new_task import checked_after, checked_expiry, checked_timeout
-from .options import checked_name, checked_names, checked_number, checked_text, parse_duration
+from .options import checked_name, checked_number, checked_text, parse_duration
+from .patterns import PREFIX, compiled
 from .payload import MAX_BYTES, parse_payload
 from .quote import quoted
 from .trace import checked_trace
@@ -85,11 +86,14 @@ def check_step(step: Step) -> None:
 
 
 def check_secret(secret: tuple[str, ...]) -> None:
-    """Check the names of secret fields."""
+    """Check the names of secret fields, and the patterns among them."""
     if len(secret) > MAX_SECRET:
         raise InvalidOption(f"a task has at most {MAX_SECRET:,} secret fields, got {len(secret):,}")
-    for name in checked_names(secret, "secret"):
-        checked_text(name, "the name of a secret field", _MAX_SECRET_NAME)
+    for entry in secret:
+        if not entry.startswith(PREFIX):
+            checked_text(entry, "the name of a secret field", _MAX_SECRET_NAME)
+        elif compiled(entry) is None:
+            raise InvalidOption(f"{quoted(entry)} is not a redaction pattern")
 
 
 def check_id(task_id: TaskId, what: str = "id") -> None:

@@ -5,7 +5,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from ..._model.filter import Action, CancelTasks, Discard, Expire, Filter, Replay, Reveal
+from ..._model.filter import Action, CancelTasks, Discard, Expire, Filter, Replay, Reveal, Trigger
 from ..._model.options import by_name_or_alias
 from ..._model.queue import Retention
 from ..._model.record import Archive
@@ -40,7 +40,7 @@ def _apply(tables: Tables, action: Action, task: Task, now: datetime) -> bool:
                 return False
             tables.cancel_pending(task, now, cancellation.expired(task))
             return True
-        case Reveal():
+        case Reveal() | Trigger():
             return True
         case Replay():
             return tables.replay(task, action, now)

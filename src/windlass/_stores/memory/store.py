@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ..._clock import Clock, SystemClock
 from ..._model.attempt import Attempt
-from ..._model.filter import Action, By, Count, Dimension, Filter, Page, Reveal, Slice, page_of
+from ..._model.filter import Action, By, Count, Dimension, Filter, LoggedAction, Page, Slice, page_of
 from ..._model.lease import RESCUED, CancelRequest, Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from ..._model.limit import Limit, Usage
 from ..._model.queue import QueueSettings, Retention
@@ -37,7 +37,7 @@ from ..._timers import Timer
 from ...errors import NotSupported
 from ..records import check_expected
 from ..rules import cancellation, refusals
-from ..rules.audit import audited_prune, audited_put, audited_removal, revealed
+from ..rules.audit import audited_prune, audited_put, audited_removal, is_about_tasks, logged
 from ..rules.claim_planner import Rotation
 from ..rules.retention import RetentionRules
 from ..rules.sizes import bytes_of, steps_to_come
@@ -283,8 +283,8 @@ class MemoryStore:
 
     async def apply(self, action: Action, where: Filter, limit: int) -> Applied:
         with self._locked() as (tables, now):
-            if isinstance(action, Reveal) and action.subject:
-                tables.audits += revealed(action, (), now)
+            if isinstance(action, LoggedAction) and not is_about_tasks(action):
+                tables.audits += logged(action, (), now)
                 return Applied()
             done: list[TaskId] = []
             ids = tables.tasks if where.expires_before is None else tables.expiring

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ..._clock import Clock
 from ..._model.attempt import Attempt
-from ..._model.filter import Action, By, Count, Dimension, Filter, Page, Reveal, Slice, page_of
+from ..._model.filter import Action, By, Count, Dimension, Filter, LoggedAction, Page, Slice, page_of
 from ..._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from ..._model.limit import Usage
 from ..._model.queue import STRICT_MS, QueueSettings, Retention
@@ -24,7 +24,7 @@ from ..._store.protocol import Capability, Finding, Join, Migration, Promoted, T
 from ..rules import refusals
 from ..rules.actions import applicable
 from ..rules.admission import check_due, is_plain
-from ..rules.audit import audited_prune, revealed
+from ..rules.audit import audited_prune, is_about_tasks, logged
 from ..rules.claim_planner import earliest
 from ..rules.sessions import heartbeat_reply, unacknowledged_claims
 from . import actions, schema, sessions, settle
@@ -243,8 +243,8 @@ class PostgresStore(Database):
         await self._ensure_open()
         if self.layout.is_stale:
             await self.refresh_layout()
-        if isinstance(action, Reveal):
-            return await self._reveal(action, where, limit)
+        if isinstance(action, LoggedAction):
+            return await self._log(action, where, limit)
         where, cursor = applicable(action, where), None
         done = Applied()
         while len(done.ids) < limit:
@@ -259,9 +259,10 @@ class PostgresStore(Database):
                 break
         return done
 
-    async def _reveal(self, action: Reveal, where: Filter, limit: int) -> Applied:
-        found = () if action.subject or limit <= 0 else (await self.find(where, Page(limit=limit))).items
-        if entries := revealed(action, found, await self.now()):
+    async def _log(self, action: LoggedAction, where: Filter, limit: int) -> Applied:
+        meant = is_about_tasks(action) and limit > 0
+        found = (await self.find(where, Page(limit=limit))).items if meant else ()
+        if entries := logged(action, found, await self.now()):
             await self.play(lambda: write_audit(entries))
         return Applied(ids=tuple(task.id for task in found))
 

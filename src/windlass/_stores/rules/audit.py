@@ -15,7 +15,7 @@ from msgspec.structs import fields
 
 from ..._ids import new_id
 from ..._model.alert import Alert
-from ..._model.filter import By, Discard, OperatorAction, Replay, Reveal
+from ..._model.filter import By, Discard, LoggedAction, OperatorAction, Replay, Reveal, Trigger
 from ..._model.key import ApiKey
 from ..._model.options import DeclaredType
 from ..._model.queue import QueueSettings, Retention
@@ -60,12 +60,18 @@ def audited(action: OperatorAction, task: Task, now: datetime, declared: Declare
         action=str(action.__struct_config__.tag),
         task_id=task.id,
         detail=_json(detail),
+        subject=f"schedule {action.schedule}" if isinstance(action, Trigger) else "",
     )
 
 
-def revealed(action: Reveal, tasks: Iterable[Task], now: datetime) -> list[Audit]:
-    """Describe that secrets were shown: those of each task or, if it names one, those of a record."""
-    if action.subject:
+def is_about_tasks(action: LoggedAction) -> bool:
+    """Whether each task that matches is recorded; otherwise it is about a record."""
+    return isinstance(action, Trigger) or not action.subject
+
+
+def logged(action: LoggedAction, tasks: Iterable[Task], now: datetime) -> list[Audit]:
+    """Describe what was done to each task or, if secrets of a record were shown, that."""
+    if isinstance(action, Reveal) and action.subject:
         return [_entry("reveal", action.subject, action.by, now)]
     return [audited(action, task, now) for task in tasks]
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ..._clock import Clock, SystemClock
 from ..._model.attempt import Attempt
-from ..._model.filter import Action, By, Count, Dimension, Filter, Page, Reveal, Slice
+from ..._model.filter import Action, By, Count, Dimension, Filter, LoggedAction, Page, Slice
 from ..._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from ..._model.limit import Usage
 from ..._model.queue import QueueSettings, Retention
@@ -37,7 +37,7 @@ from ..._store.protocol import (
 from ...errors import InvalidOption
 from ..rules import refusals
 from ..rules.actions import applicable
-from ..rules.audit import revealed
+from ..rules.audit import is_about_tasks, logged
 from . import checks, leases, rule_player, schema, upkeep
 from .claim import relayout
 from .claim.queries import LaneRotation
@@ -242,8 +242,8 @@ class SQLiteStore:
         wait for, and checked again within it. One transaction, unless too many of those found have changed
         by then.
         """
-        if isinstance(action, Reveal):
-            return await self._reveal(action, where, limit)
+        if isinstance(action, LoggedAction):
+            return await self._log(action, where, limit)
         if is_named(where) or limit <= 0:
             return await self._write(lambda tx: rule_player.apply(tx, action, where, limit))
         meant, cursor = applicable(action, where), None
@@ -260,9 +260,10 @@ class SQLiteStore:
             if cursor is None or len(done.ids) == limit:
                 return done
 
-    async def _reveal(self, action: Reveal, where: Filter, limit: int) -> Applied:
-        found = () if action.subject or limit <= 0 else (await self.find(where, Page(limit=limit))).items
-        await self._write(lambda tx: rule_player.write_audit(tx, revealed(action, found, tx.now)))
+    async def _log(self, action: LoggedAction, where: Filter, limit: int) -> Applied:
+        meant = is_about_tasks(action) and limit > 0
+        found = (await self.find(where, Page(limit=limit))).items if meant else ()
+        await self._write(lambda tx: rule_player.write_audit(tx, logged(action, found, tx.now)))
         return Applied(ids=tuple(task.id for task in found))
 
     async def put(

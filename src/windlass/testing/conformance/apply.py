@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from ..._model.filter import By, CancelTasks, Discard, Filter, Replay, Reveal
+from ..._model.filter import By, CancelTasks, Discard, Filter, Replay, Reveal, Trigger
 from ..._model.lease import CancelRequest, Claimed
 from ..._model.options import DeclaredType, Defaults
 from ..._model.record import Audit
@@ -235,6 +235,20 @@ class TestAudit(StoreTest):
         await self.discard(held.task.id)
 
         assert [line.task_id for line in await self.all_records(Audit)] == [held.task.id]
+
+
+class TestTrigger(StoreTest):
+    async def test_a_trigger_is_logged_with_its_task_and_schedule(self) -> None:
+        task_id = await self.enqueue_one()
+        before = await self.load(task_id)
+
+        done = await self.store.apply(Trigger(by=OPERATOR, schedule="nightly"), Filter(ids=(task_id,)), 1)
+
+        (line,) = await self.all_records(Audit)
+        assert (done.ids, done.transitions) == ((task_id,), ())
+        assert await self.load(task_id) == before
+        assert (line.action, line.subject, line.task_id) == ("trigger", "schedule nightly", task_id)
+        assert (line.who, line.why) == (OPERATOR.who, OPERATOR.why)
 
 
 class TestReveal(StoreTest):

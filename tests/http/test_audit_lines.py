@@ -134,7 +134,8 @@ CHANGES: dict[str, tuple[Prepare, str, Any, str]] = {
     "remove_type": (declared, WHY, None, "remove"),
     "stop_archiving": (archive, WHY, None, "remove"),
     "create_key": (nothing, "", {"label": "x", "scopes": ["read"], "why": "cleaning"}, "create"),
-    "revoke_key": (key, WHY, None, "remove"),
+    "rotate_key": (key, "", {"why": "cleaning"}, "rotate"),
+    "revoke_key": (key, WHY, None, "revoke"),
 }
 
 

@@ -14,6 +14,8 @@ from ._client.operator import Operator
 from ._client.published_types import KnownTypes, publish_types
 from ._client.sync.client import SyncClient
 from ._client.sync.operator import SyncOperator
+from ._encryption.encrypted_store import EncryptedStore
+from ._encryption.keys import Keyring
 from ._handler.spec import HandlerSpec, safe_backoff
 from ._handler.task_types import TaskTypes
 from ._ids import process_identity
@@ -40,7 +42,7 @@ from ._worker.process import run_process
 from ._worker.settings import WorkerSettings
 from ._worker.worker import Worker
 from .alerts import AlertEvent, checked_secret
-from .config import api_key
+from .config import api_key, encryption_keys
 from .errors import InvalidOption
 from .tasktype import TaskDecorator, TaskType
 
@@ -65,6 +67,8 @@ class App(AppDeclarations):
     recorded on tasks as who enqueued them [default: program@host:pid]. `webhook_secret`: signs messages to
     alert webhooks. `archive`: directory for each day of history, written before it is pruned.
     `allow_addresses`: networks such as "10.0.0.0/8" that webhooks may be sent to though they are not public.
+    `encryption`: the keys that secret fields are encrypted with, as text like that of
+    WINDLASS_ENCRYPTION_KEYS [default: this variable, or WINDLASS_ENCRYPTION_KEY_FILE].
 
     Making an app and declaring on it opens nothing; the store is opened when it is first used.
 
@@ -84,8 +88,11 @@ class App(AppDeclarations):
         webhook_secret: str | None = None,
         archive: str | None = None,
         allow_addresses: Iterable[str] = (),
+        encryption: str | Keyring | None = None,
     ) -> None:
-        self.store = ObservedStore(_store_of(store))
+        given = Keyring.parse(encryption) if isinstance(encryption, str) else encryption
+        self.keyring = given or encryption_keys()
+        self.store = ObservedStore(self._store_of(store))
         self.store_name = store_name(store)
         super().__init__(TaskTypes())
         self.retention = retention
@@ -245,7 +252,19 @@ class App(AppDeclarations):
         """Use another store from now on; returns the one used so far, which stays open. For tests."""
         self.store_name = store_name(store)
         self.client.types.forget()
-        return self.store.swap(_store_of(store))
+        return self.store.swap(self._store_of(store))
+
+    def use_keyring(self, keyring: Keyring) -> None:
+        """Encrypt secret fields with these keys from now on, instead of those it was made with."""
+        store = self.store.inner
+        self.keyring = keyring
+        self.store.swap(self._store_of(store.inner if isinstance(store, EncryptedStore) else store))
+
+    def _store_of(self, store: str | Store) -> Store:
+        opened = open_store(store, key=api_key()) if isinstance(store, str) else store
+        if self.keyring is None or isinstance(opened, EncryptedStore):
+            return opened
+        return EncryptedStore(opened, self.keyring)
 
     def metrics(self) -> "Metrics":
         """Return the metrics of this program for Prometheus; counting starts with the first call.
@@ -297,7 +316,3 @@ class App(AppDeclarations):
     def run_worker(self, settings: WorkerSettings | None = None) -> None:
         """Run as a worker process, like `windlass worker`: until SIGTERM or SIGINT, then close the store."""
         run_process(self.worker(settings), self.close)
-
-
-def _store_of(store: str | Store) -> Store:
-    return open_store(store, key=api_key()) if isinstance(store, str) else store

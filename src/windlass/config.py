@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from msgspec.structs import fields
 
+from ._encryption.keys import Keyring
 from ._policy.addresses import Network, parse_networks
 from ._policy.input.options import checked_name, parse_duration
 from ._policy.input.patterns import checked_patterns
@@ -28,6 +29,7 @@ Flags: TypeAlias = Mapping[str, Any]
 PREFIX = "WINDLASS_"
 FILE_VARIABLE = f"{PREFIX}CONFIG"
 KEY_VARIABLE = f"{PREFIX}KEY"
+KEYS_VARIABLE = f"{PREFIX}ENCRYPTION_KEYS"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
 DEFAULT_LOG_LEVEL, DEFAULT_LOG_FORMAT = "info", "text"
@@ -63,6 +65,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     webhook_secret: Secret | None = None
     redact: Patterns = Patterns()  # regular expressions whose matches are masked
     archive: str | None = None  # directory of history
+    encryption_key_file: str | None = None  # the keys that secret fields are encrypted with
     allow_addresses: tuple[Network, ...] = ()  # that webhooks may reach though they are not public
     metrics: tuple[str, int] | None = None  # host and port where a worker serves them
 
@@ -128,6 +131,7 @@ class _Reader:
         ours = {variable for variable in environment if variable.startswith(PREFIX)} - {
             FILE_VARIABLE,
             KEY_VARIABLE,
+            KEYS_VARIABLE,
         }
         for variable in sorted(variable for variable in ours if environment[variable]):
             value, key = environment[variable], variable.removeprefix(PREFIX).lower()
@@ -260,6 +264,16 @@ _PARSERS: dict[Any, Callable[[Any, str], Any]] = {
 _FIELDS = {
     field.name: _choice if field.name in _CHOICES else _PARSERS[field.type] for field in fields(Settings)
 }
+
+
+def encryption_keys(file: str | None = None) -> Keyring | None:
+    """Return the keys of WINDLASS_ENCRYPTION_KEYS, or of a file [default: WINDLASS_ENCRYPTION_KEY_FILE].
+
+    None if there are none. Raises InvalidOption.
+    """
+    return Keyring.found(
+        os.environ.get(KEYS_VARIABLE), file or os.environ.get(f"{PREFIX}ENCRYPTION_KEY_FILE")
+    )
 
 
 def api_key() -> str | None:

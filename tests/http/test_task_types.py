@@ -39,6 +39,7 @@ async def test_types_are_listed_and_removed(api_of: Api, store: MemoryStore) -> 
         "unique": True,
         "unique_for": None,
         "secret": ["iban"],
+        "encrypted": False,
         "backoff": {"base": 5.0},
         "delays": [],
         "retention": {"completed": 86400.0, "cancelled": 604800.0, "dead": None},

@@ -202,3 +202,8 @@ async def open_account(code: str) -> dict[str, Any]:
 @app.task
 async def log_taken(account: dict[str, Any], *, ctx: Context) -> None:
     log_everywhere(account["pin"]["code"], ctx)
+
+
+@app.task(process=True, secret=["pin"])
+def echo_pin(pin: str) -> dict[str, str]:
+    return {"pin": pin, "said": f"it is {pin}"}

@@ -136,13 +136,20 @@ async def test_published_types_are_read_once_in_a_few_seconds(monkeypatch: pytes
     assert (await (await app.client.send("pay")).task()).queue == "bank"
 
 
-async def test_declared_types_are_never_looked_up() -> None:
+@pytest.mark.parametrize(("secret", "times"), [((), 0), (("pin",), 1)])
+async def test_declared_types_are_looked_up_only_if_their_secrets_may_have_to_be_encrypted(
+    secret: tuple[str, ...], times: int
+) -> None:
     watch = Watch()
-    app = shop(FaultyStore(MemoryStore(), watch))
-    await app.client.send("pay", PAYLOAD)
-    await app.client.send("charge", PAYLOAD)
+    app = App(FaultyStore(MemoryStore(), watch), secret=secret)
 
-    assert watch.calls["records"] == 0
+    @app.task(name="pay", aliases=("charge",))
+    async def pay(amount: int) -> None: ...
+
+    await app.client.send("pay", {"amount": 1})
+    await app.client.send("charge", {"amount": 1})
+
+    assert watch.calls["records"] == times
 
 
 @pytest.mark.parametrize("make", [shop, App], ids=["its own app", "another app"])

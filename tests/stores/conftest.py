@@ -12,6 +12,8 @@ from tests.examples import sample
 from tests.servers.api import ApiServer
 from tests.stores.schemas import Schemas
 from windlass._clock import Clock
+from windlass._encryption.encrypted_store import EncryptedStore
+from windlass._encryption.keys import Keyring
 from windlass._store.protocol import Store
 from windlass._stores.http import HttpStore
 from windlass._stores.memory import MemoryStore
@@ -33,23 +35,30 @@ STORES: dict[str, Factory] = {
     "without faults": lambda _, clock: FaultyStore(MemoryStore(clock=clock), scripted()),
     "sqlite": lambda folder, clock: SQLiteStore(folder / "windlass.db", clock=clock),
 }
+ENCRYPTED = {"encrypted memory": "memory", "encrypted sqlite": "sqlite", "encrypted postgres": "postgres"}
+KEYRING = Keyring([("k1", b"1" * 32)])
 SERVERS = {"postgres 15": "schemas15", "postgres": "schemas_newest", "pgbouncer": "schemas_pooled"}
 SERVED = {"http to memory": "memory", "http to sqlite": "sqlite", "http to postgres": "postgres"}
 
 
-DEFAULT = ("memory", "sqlite", "postgres", "http to memory")
+DEFAULT = ("memory", "sqlite", "postgres", "http to memory", "encrypted sqlite")
 # HTTP has no rules of its own, and neither a pooler nor an older server changes any: in full runs only.
-REST = ("without faults", "postgres 15", "pgbouncer", "http to sqlite", "http to postgres")
+REST = (
+    *("without faults", "postgres 15", "pgbouncer", "http to sqlite", "http to postgres"),
+    *("encrypted memory", "encrypted postgres"),
+)
 
 
 @pytest.fixture(params=sample(DEFAULT, REST))
 def factory(request: pytest.FixtureRequest) -> Iterator[Factory]:
     name = request.param
-    with _making(SERVED.get(name, name), request) as make:
+    with _making(SERVED.get(name) or ENCRYPTED.get(name, name), request) as make:
         if name in SERVED:
             api: ApiServer = request.getfixturevalue("api")
             with api.serving() as serve:
                 yield lambda folder, clock: HttpStore(serve(make(folder, clock)))
+        elif name in ENCRYPTED:
+            yield lambda folder, clock: EncryptedStore(make(folder, clock), KEYRING)
         else:
             yield make
 

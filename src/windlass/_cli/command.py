@@ -53,6 +53,7 @@ class Cli:
         """The app and store of the settings; without an app one that declares no task types."""
         from .._archive import Archiver
         from ..app import DEFAULT_STORE, App
+        from ..config import encryption_keys
         from .target import load_app
 
         settings = self.settings
@@ -68,6 +69,8 @@ class Cli:
             app.alert_notifier.fetcher.allowed = settings.allow_addresses
         if settings.redact:
             app.add_redact(settings.redact)
+        if settings.encryption_key_file and (keyring := encryption_keys(settings.encryption_key_file)):
+            app.use_keyring(keyring)
         if settings.archive is not None:
             app.archiver = Archiver(settings.archive)
             app.archiver.check()

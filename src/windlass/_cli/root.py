@@ -18,10 +18,9 @@ from .output import escape_unencodable
 
 _MODULES = {
     **dict.fromkeys(("archive", "keeper", "serve", "up", "worker"), "run"),
-    **dict.fromkeys(("alerts", "audit", "check", "dead", "enqueue", "export", "keys"), "commands"),
-    **dict.fromkeys(
-        ("limits", "migrate", "prune", "queues", "schedules", "tasks", "types", "workers"), "commands"
-    ),
+    **dict.fromkeys(("check", "encryption", "migrate", "prune"), "upkeep"),
+    **dict.fromkeys(("alerts", "audit", "dead", "enqueue", "export", "keys"), "commands"),
+    **dict.fromkeys(("limits", "queues", "schedules", "tasks", "types", "workers"), "commands"),
 }
 """The folder of the module that defines a command, both of its name."""
 

@@ -16,6 +16,7 @@ from .._model.state import ENDED, State
 from .._model.task import CANCELLED, Enqueued, NewTask, Predecessor, Progress, Task, TaskId
 from .._observe.tracing import send_span
 from .._policy.input.chain import Step, all_ids, decode_steps
+from .._policy.input.encrypted import MARKER, refuse_marked
 from .._policy.input.new_task import check_first_options, predecessor_of
 from .._policy.input.options import parse_duration
 from .._policy.input.payload import encode_payload
@@ -285,7 +286,8 @@ class Client:
         self, batch: Sequence[NewTask], *, result_type: Any = Any, within: object | None = None
     ) -> list[Handle[Any]]:
         """Enqueue tasks that are already built, all or none."""
-        _check_size(batch)
+        _check(batch)
+        await self.types.require_keys(batch, look_up=within is None)
         with send_span(batch) as span:
             if within is None:
                 enqueued = await self._enqueue(span.batch)
@@ -306,7 +308,8 @@ class Client:
         """Do the same for a thread without an event loop. Its connection is only used in that thread."""
         if within is None:
             return loop.run(self.enqueue_tasks(batch, result_type=result_type))
-        _check_size(batch)
+        _check(batch)
+        loop.run(self.types.require_keys(batch, look_up=False))
         with send_span(batch) as span:
             enqueued = self._join(within).enqueue(span.batch)
             if isinstance(enqueued, Awaitable):
@@ -362,9 +365,12 @@ def _described(task: Task) -> str:
     return task.error.message if task.error.type == CANCELLED else f"{task.error.type}: {task.error.message}"
 
 
-def _check_size(batch: Sequence[NewTask]) -> None:
+def _check(batch: Sequence[NewTask]) -> None:
     if len(batch) > MAX_BATCH:
         raise InvalidOption(f"a batch holds at most {MAX_BATCH:,} tasks, not {len(batch):,}; split it")
+    for new in batch:
+        if MARKER in new.payload or new.next is not None:
+            refuse_marked(new.payload, new.next)
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:

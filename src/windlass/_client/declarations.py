@@ -121,7 +121,7 @@ def merged(settings: QueueSettings, options: QueueChanges, before: str | None) -
         return changed_queue(QueueSettings(name=settings.name, paused=settings.paused), options)
 
 
-def digest_of(record: Record) -> str:
+def digest_of(record: Record | Mapping[str, Any]) -> str:
     """Return what to store of a declared record: it may hold a secret, such as the URL of a webhook."""
     return sha256(msgspec.json.encode(record)).hexdigest()
 

@@ -28,6 +28,7 @@ from .._model.queue import QueueSettings, Retention
 from .._model.record import ARCHIVE_NAME, Archive, Audit, Session
 from .._model.state import PENDING, REPLAYABLE, State
 from .._model.task import Task, TaskId
+from .._policy.input.encrypted import refuse_marked
 from .._policy.input.fingerprint import fingerprint_like
 from .._policy.input.options import checked_name
 from .._policy.input.quote import counted, quoted, suggestion
@@ -365,8 +366,10 @@ class Operator:
         if not found:
             return checked_payload(payload, None), None
         (task,) = found
+        refuse_marked(payload)
         result_into = task.result_into if task.after else None  # its results are added when it runs
         payload = checked_payload(payload, self._types.declared.find(task.type), result_into)
+        self._types.check_keys(task.type, task.secret)
         return payload, fingerprint_like(task.fingerprint, task.type, payload, task.priority, task.tenant)
 
     async def _in_batches(

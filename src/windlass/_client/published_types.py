@@ -2,20 +2,23 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic
 
 from msgspec.structs import replace
 
+from .._encryption.encrypted_store import keyring_of
 from .._handler.spec import HandlerSpec
 from .._handler.task_types import TaskTypes
 from .._model.options import DeclaredType, Defaults, by_name_or_alias
 from .._model.queue import Retention
+from .._model.task import NewTask
 from .._policy.backoff import Delay
+from .._policy.input.encrypted import has_secret_fields
 from .._policy.input.quote import printable
 from .._policy.input.redact import merged
 from .._policy.task_secrets import Secretive, with_type_secrets
-from .._policy.task_type import changes, declared_type, stored_backoff
+from .._policy.task_type import changes, check_encrypted, declared_type, stored_backoff
 from .._store.protocol import Store
 from .records import list_records
 
@@ -29,13 +32,26 @@ async def publish_types(store: Store, types: Iterable[HandlerSpec], retention: R
     """Store the types that are new or have changed, and warn of those that were declared otherwise.
 
     The last program to publish a type wins. Types of other programs, and removed ones, stay as they are:
-    their tasks may outlive them.
+    their tasks may outlive them. Types with secret fields are marked as encrypted if this program encrypts; a
+    program without keys leaves the mark.
     """
     published = {one.name: one for one in await list_records(store, DeclaredType)}
+    has_keys = keyring_of(store) is not None
     declared = [
-        declared_type(one.name, one.defaults, one.backoff, aliases=one.aliases, retention=retention)
+        replace(
+            declared_type(one.name, one.defaults, one.backoff, aliases=one.aliases, retention=retention),
+            encrypted=has_secret_fields(one.defaults.secret)
+            and (has_keys or _is_encrypted(published.get(one.name))),
+        )
         for one in types
     ]
+    locked = [one.name for one in declared if one.encrypted and not has_keys]
+    if locked:
+        logger.warning(
+            "the secret fields of %s are encrypted, and this program has no encryption keys: it can neither "
+            "enqueue nor run such tasks. Set WINDLASS_ENCRYPTION_KEYS or WINDLASS_ENCRYPTION_KEY_FILE",
+            ", ".join(locked),
+        )
     for one in declared:
         before = published.get(one.name, one)
         if changed := changes(before, one):
@@ -46,6 +62,10 @@ async def publish_types(store: Store, types: Iterable[HandlerSpec], retention: R
                 printable(", ".join(changed)),
             )
     await asyncio.gather(*[store.put(one) for one in declared if published.get(one.name) != one])
+
+
+def _is_encrypted(published: DeclaredType | None) -> bool:
+    return published is not None and published.encrypted
 
 
 class KnownTypes:
@@ -71,6 +91,23 @@ class KnownTypes:
         """Make these fields secret in every type, too."""
         self._secret = (*self._secret, *secret)
         self.declared.add_secret(secret)
+
+    async def require_keys(self, batch: Sequence[NewTask], *, look_up: bool = True) -> None:
+        """Raise Refused if secret fields of these tasks must be encrypted and this program has no keys.
+
+        Without `look_up`, the published types are those of the last `refresh`.
+        """
+        if keyring_of(self._store) is not None or not any(new.secret for new in batch):
+            return
+        if look_up:
+            await self.refresh()
+        for new in batch:
+            self.check_keys(new.type, new.secret)
+
+    def check_keys(self, name: str, secret: tuple[str, ...]) -> None:
+        """Raise the same for a task of this type with these secret fields, as of the last `refresh`."""
+        if keyring_of(self._store) is None:
+            check_encrypted(self._published.get(name), secret)
 
     def forget(self) -> None:
         """Read the published types again when they are next needed, as the store is another one."""

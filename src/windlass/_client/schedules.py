@@ -6,8 +6,9 @@ from itertools import islice
 from typing import Any, Unpack, cast
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
+from .._encryption.encrypted_store import keyring_of
 from .._handler.spec import HandlerSpec
 from .._handler.task_types import TaskTypes
 from .._ids import new_id
@@ -16,7 +17,8 @@ from .._model.options import DeclaredType, Options, by_name_or_alias
 from .._model.record import Declaration
 from .._model.schedule import Schedule, ScheduleOptions, ScheduleTiming, Tick
 from .._model.task import Enqueued, TaskId
-from .._policy.input.chain import Step
+from .._policy.input.chain import Step, all_secret, decode_steps
+from .._policy.input.encrypted import refuse_marked
 from .._policy.input.new_task import later_step
 from .._policy.input.payload import encode_payload
 from .._policy.input.quote import quoted, suggestion
@@ -123,8 +125,15 @@ class Schedules:
         return new_schedule(name, step, rule, timing)
 
     async def put(self, schedule: Schedule, *, instead: bool = False) -> Schedule:
-        """Add a schedule that is already built; one of the same name that is paused stays paused."""
+        """Add a schedule that is already built; one of the same name that is paused stays paused.
+
+        Raises Refused if its secret fields must be encrypted and this program has no keys.
+        """
         await self._store.open()
+        refuse_marked(schedule.payload, schedule.next)
+        if schedule.secret:
+            await self._types.refresh()
+            self._types.check_keys(schedule.type, schedule.secret)
         now = await self._store.now()
 
         def change(existing: Schedule | None) -> Schedule:
@@ -235,10 +244,19 @@ class DeclaredSchedules:
         published = set(await list_records(store, Declaration))
         schedules = Schedules(store)
         for schedule in self._schedules.values():
-            declaration = Declaration(name=f"schedule/{schedule.name}", body=digest_of(schedule))
+            declaration = Declaration(name=f"schedule/{schedule.name}", body=_digest(store, schedule))
             if declaration not in published:
                 await schedules.put(schedule, instead=True)
                 await store.put(declaration)
+
+
+def _digest(store: Store, schedule: Schedule) -> str:
+    """Return the digest of a declared schedule: made with a key if it has secrets and there are keys."""
+    fields = asdict(schedule)
+    del fields["fingerprint"]  # follows from the others
+    digest, keyring = digest_of(fields), keyring_of(store)
+    has_secrets = bool(schedule.secret) or bool(all_secret(decode_steps(schedule.next)))
+    return digest if keyring is None or not has_secrets else keyring.keyed(digest)
 
 
 def _status(schedule: Schedule, tick: Tick | None, now: datetime) -> ScheduleStatus:

@@ -6,6 +6,8 @@ from typing import Annotated, Any, TypeVar
 from msgspec import Meta, Struct
 
 from .._model.task import MAX_DELAY, TASK_ID
+from .._policy.input.encrypted import MARKER, without_encrypted
+from .._policy.input.payload import decode
 
 D = TypeVar("D", bound=Struct)
 
@@ -31,6 +33,12 @@ def build_document(kind: type[D], *sources: Struct, **values: Any) -> D:
             source = next(one for one in sources if name in one.__struct_fields__)
             values[name] = _plain(getattr(source, name))
     return kind(**values)
+
+
+def shown_json(data: bytes) -> Any:
+    """Decode a payload or result; what could not be decrypted is `[encrypted]`."""
+    value = decode(data)
+    return without_encrypted(value) if MARKER in data else value
 
 
 def _plain(value: Any) -> Any:

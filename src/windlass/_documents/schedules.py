@@ -6,9 +6,8 @@ from msgspec import Struct
 
 from .._client.schedules import ScheduleStatus
 from .._model.schedule import Missed, Overlap
-from .._policy.input.payload import decode
 from .._policy.task_secrets import masked_schedule
-from .fields import Id, Instant, build_document
+from .fields import Id, Instant, build_document, shown_json
 
 
 class ScheduleDocument(Struct, kw_only=True):
@@ -53,4 +52,4 @@ class Ticks(Struct, kw_only=True):
 def schedule_document(status: ScheduleStatus, *, reveal: bool = False) -> ScheduleDocument:
     """Build a schedule's document; secrets in its payload are masked unless `reveal`."""
     schedule = status.schedule if reveal else masked_schedule(status.schedule)
-    return build_document(ScheduleDocument, status, schedule, payload=decode(schedule.payload))
+    return build_document(ScheduleDocument, status, schedule, payload=shown_json(schedule.payload))

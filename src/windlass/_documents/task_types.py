@@ -12,6 +12,7 @@ class TypeDocument(Struct, kw_only=True):
 
     Durations are in seconds. `backoff` has the numbers of an exponential backoff; `delays` those of a custom
     one after each of the first attempts, of which the last repeats. `retention` null: the default.
+    `encrypted`: its secret fields are encrypted, so programs without keys cannot enqueue its tasks.
     """
 
     name: str
@@ -24,6 +25,7 @@ class TypeDocument(Struct, kw_only=True):
     unique: bool | list[str]
     unique_for: float | None
     secret: list[str]
+    encrypted: bool
     backoff: dict[str, float]
     delays: list[float]
     retention: RetentionDocument | None

@@ -12,7 +12,7 @@ from .._model.task import Error, Progress, Task
 from .._policy.input.chain import Step, decode_steps, tenant_of
 from .._policy.input.payload import decode
 from .._policy.task_secrets import masked_task
-from .fields import Id, Instant, build_document
+from .fields import Id, Instant, build_document, shown_json
 
 MaySee: TypeAlias = Callable[[str, str], bool]
 """Takes a queue and a tenant; returns whether the reader may see their tasks."""
@@ -126,8 +126,8 @@ def task_document(
         TaskDocument,
         task,
         progress=None if task.progress is None else progress_document(task.progress),
-        payload=decode(task.payload),
-        result=None if task.result is None else decode(task.result),
+        payload=shown_json(task.payload),
+        result=None if task.result is None else shown_json(task.result),
         error=_error(task.error),
         next=_steps(decode_steps(task.next), task.tenant, may_see),
         secret=[name for name in task.secret if name],
@@ -164,7 +164,7 @@ def _steps(steps: Iterable[Step], before: str, may_see: MaySee) -> list[StepDocu
         build_document(
             StepDocument,
             step,
-            payload=decode(bytes(step.payload)),
+            payload=shown_json(bytes(step.payload)),
             next=_steps(step.next, tenant_of(step, before), may_see),
         )
         for step in steps

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from .._client.builder import TaskBuilder, checked_payload
 from .._client.predecessors import existing
 from .._documents.fields import Id, Instant, Seconds
+from .._encryption.encrypted_store import keyring_of
 from .._model.options import Options
 from .._model.task import NewTask, Predecessor, Task, TaskId
 from .._policy.input import keys
@@ -222,6 +223,8 @@ def _with_key(request: AnyRequest, batch: Sequence[NewTask], key: str) -> list[N
         raise Problem("invalid-option", "give Idempotency-Key or idempotency_key, not both")
     # The path below the mount point: the digest is the same wherever the API is mounted.
     digest = keys.request_digest(path_within(request.http.scope), request.raw)
+    if (keyring := keyring_of(request.service.store)) is not None:  # the body may have secrets
+        digest = keyring.keyed(digest)
     return [
         replace(
             task,

@@ -18,6 +18,7 @@ from .._model import outcome as outcomes
 from .._model.lease import Lease
 from .._model.task import Error, Progress, Task, TaskId
 from .._model.verdict import Receipt, Settlement
+from .._policy.input.encrypted import refuse_marked
 from .._policy.input.notes import encode_notes, parse_notes
 from .._policy.input.payload import parse
 from .._policy.input.redact import Mask, mask_of
@@ -151,6 +152,7 @@ def _returned(ended: OutcomeInput, mask: Mask) -> outcomes.Outcome:
     """Check the result. One that cannot be stored buries the task: a retry would not help."""
     try:
         result = None if ended.result is UNSET else parse(bytes(ended.result), "result")
+        refuse_marked(result)
     except InvalidPayload as error:
         why = ErrorDocument(type="Fatal", message=f"the handler ran, but {error}")
         return outcomes.Failed(error=_described(why, mask), fatal=True)

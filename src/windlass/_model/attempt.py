@@ -11,10 +11,12 @@ from .verdict import Complete, Postpone, Settlement
 MAX_RECORDED = 100
 """Attempts kept for each task, the newest: a task that snoozes for ever must not fill the disk."""
 
+_UNSTARTED = ("unhandled", "locked")  # outcomes of tasks that a worker could not run
+
 
 def is_recorded(settlement: Settlement) -> bool:
-    """Whether a settlement is recorded as an attempt. Postponing for want of a handler is not."""
-    return settlement.outcome != "unhandled" or not isinstance(settlement.verdict, Postpone)
+    """Whether a settlement is recorded as an attempt. Postponing for want of a handler or a key is not."""
+    return settlement.outcome not in _UNSTARTED or not isinstance(settlement.verdict, Postpone)
 
 
 class Attempt(Struct, frozen=True, gc=False, kw_only=True):

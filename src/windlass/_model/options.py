@@ -60,6 +60,7 @@ class DeclaredType(Struct, frozen=True, gc=False, kw_only=True):
     backoff: dict[str, float] = {}
     delays: tuple[float, ...] = ()
     retention: Retention | None = None  # None: the store's default
+    encrypted: bool = False  # its secret fields are encrypted, so programs without keys must not enqueue it
 
     def __post_init__(self) -> None:
         longest = MAX_DELAY.total_seconds()

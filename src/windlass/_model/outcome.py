@@ -54,7 +54,15 @@ class Unhandled(Struct, frozen=True, gc=False):
     age: timedelta
 
 
-Outcome: TypeAlias = Returned | Failed | Snoozed | TimedOut | Interrupted | Stopped | Crashed | Unhandled
+class Locked(Struct, frozen=True, gc=False):
+    """This worker lacks keys that values of the task are encrypted with; `keys` are their ids."""
+
+    keys: tuple[str, ...]
+
+
+Outcome: TypeAlias = (
+    Returned | Failed | Snoozed | TimedOut | Interrupted | Stopped | Crashed | Unhandled | Locked
+)
 
 _NAMES: dict[type, str] = {kind: kind.__name__.lower() for kind in get_args(Outcome)}
 

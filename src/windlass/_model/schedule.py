@@ -72,6 +72,7 @@ class Schedule(Struct, frozen=True, gc=False, kw_only=True):
     unique_for: timedelta | None = None
     secret: tuple[str, ...] = ()
     next: bytes | None = None  # the steps that follow its tasks
+    fingerprint: str | None = None  # of its tasks, if its payload is encrypted; else computed from it
     paused: bool = False
     declared: bool = False  # True: declared in code; False: added by an operator
     since: datetime | None = None  # ignore ticks up to then: it did not exist, or was paused

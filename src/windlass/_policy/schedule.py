@@ -137,7 +137,7 @@ def _task(schedule: Schedule, make_id: Callable[[], TaskId], named: str, **field
         max_attempts=schedule.max_attempts,
         timeout=schedule.timeout,
         expires_in=schedule.expires,
-        fingerprint=_fingerprint(schedule),
+        fingerprint=schedule.fingerprint or schedule_fingerprint(schedule),
         unique_for=schedule.unique_for,
         next=encode_steps(tuple(with_fresh_ids(step, make_id) for step in decode_steps(schedule.next))),
         secret=schedule.secret,
@@ -147,8 +147,11 @@ def _task(schedule: Schedule, make_id: Callable[[], TaskId], named: str, **field
     )
 
 
-def _fingerprint(schedule: Schedule) -> str | None:
-    """A unique type refuses equal tasks of any origin, which includes those of other ticks."""
+def schedule_fingerprint(schedule: Schedule) -> str | None:
+    """Return the fingerprint of a schedule's tasks, from its payload in plain text; None: not unique.
+
+    A unique type refuses equal tasks of any origin, which includes those of other ticks.
+    """
     if schedule.unique is False:
         return f"schedule:{schedule.name}" if schedule.overlap is Overlap.SKIP else None
     return fingerprint(schedule.unique, schedule.type, schedule.payload, schedule.priority, schedule.tenant)

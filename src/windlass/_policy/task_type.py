@@ -7,8 +7,9 @@ from msgspec.structs import asdict, replace
 
 from .._model.options import DeclaredType, Defaults
 from .._model.queue import Retention
-from ..errors import InvalidOption
+from ..errors import InvalidOption, Refused
 from .backoff import Backoff, Delay
+from .input.encrypted import has_secret_fields
 
 SAMPLED_ATTEMPTS = 16
 """Delays kept of a custom backoff."""
@@ -44,6 +45,15 @@ def stored_backoff(declared: DeclaredType | None) -> Delay:
     return lambda attempt, _: timedelta(seconds=delays[min(attempt, len(delays)) - 1])
 
 
+def check_encrypted(declared: DeclaredType | None, secret: tuple[str, ...]) -> None:
+    """Raise Refused if a type's secret fields must be encrypted. For programs without keys."""
+    if declared is not None and declared.encrypted and has_secret_fields(secret):
+        raise Refused(
+            f"task type {declared.name!r} has secret fields that must be encrypted, and this program has no "
+            f"encryption keys; set WINDLASS_ENCRYPTION_KEYS or WINDLASS_ENCRYPTION_KEY_FILE"
+        )
+
+
 def changes(before: DeclaredType, after: DeclaredType) -> list[str]:
     """List what differs between two declarations, as "queue 'a' -> 'b'", for people.
 
@@ -54,4 +64,5 @@ def changes(before: DeclaredType, after: DeclaredType) -> list[str]:
 
 
 def _own(declared: DeclaredType) -> dict[str, object]:
-    return {"aliases": declared.aliases, "backoff": declared.backoff, "retention": declared.retention}
+    names = ("aliases", "backoff", "retention", "encrypted")
+    return {name: getattr(declared, name) for name in names}

@@ -1,5 +1,6 @@
 """The verdict on a task, given the outcome of running it."""
 
+from collections.abc import Container
 from datetime import timedelta
 from typing import assert_never
 
@@ -7,6 +8,7 @@ from .._model.outcome import (
     Crashed,
     Failed,
     Interrupted,
+    Locked,
     Outcome,
     Returned,
     Snoozed,
@@ -18,11 +20,13 @@ from .._model.task import MAX_DELAY, Error, Task
 from .._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Verdict
 from .backoff import Delay
 from .input.chain import successors
+from .input.encrypted import key_ids
 
 UNHANDLED_FOR = timedelta(hours=24)
 UNHANDLED_DELAY = timedelta(seconds=15)
 UNHANDLED_GAP = timedelta(hours=1)  # a task that no worker claims for longer starts the count again
 _UNKNOWN = "UnknownTaskType"
+_LOCKED_DELAY = timedelta(seconds=15)
 
 
 def decide(task: Task, outcome: Outcome, backoff: Delay, draw: float) -> Verdict:
@@ -44,6 +48,9 @@ def decide(task: Task, outcome: Outcome, backoff: Delay, draw: float) -> Verdict
             return Cancel()
         case Unhandled(age):
             return _unhandled(task, age)
+        case Locked(keys):  # for as long as it takes: the keys are somewhere
+            error = Error(type="MissingKey", message=f"a worker lacked encryption key {', '.join(keys)}")
+            return Postpone(delay=_LOCKED_DELAY, reason=Reason.SNOOZE, error=error)
         case _:
             assert_never(outcome)
 
@@ -54,6 +61,18 @@ def error_of(outcome: Failed | TimedOut | Crashed) -> Error:
         after = outcome.after.total_seconds()
         return Error(type="TimedOut", message=f"exceeded its timeout of {after:g} s")
     return outcome.error
+
+
+def undecrypted(known: Container[str], *documents: bytes | None) -> Locked | Failed:
+    """Return the outcome of a task with encrypted values that a worker with these keys could not decrypt."""
+    missing = tuple(key for key in key_ids(*documents) if key not in known)
+    if missing:
+        return Locked(missing)
+    message = (
+        "an encrypted value cannot be decrypted: it was changed, or copied from another field, or from a "
+        "task of another type or tenant"
+    )
+    return Failed(error=Error(type="DecryptionFailed", message=message), fatal=True)
 
 
 def completion(task: Task, result: bytes | None) -> Complete:

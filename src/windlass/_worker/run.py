@@ -12,6 +12,7 @@ from .._handler.spec import HandlerSpec
 from .._model.lease import CancelRequest, Lease
 from .._model.outcome import Crashed, Interrupted, Outcome, Stopped, TimedOut
 from .._model.task import Error, Progress, Task
+from .._policy.input.encrypted import refuse_marked
 from .._policy.input.notes import encode_notes
 from .._policy.input.payload import encode
 from .._policy.input.redact import Mask, mask_of
@@ -145,7 +146,9 @@ def encode_result(value: Any) -> bytes | None:
     if value is None:
         return None
     try:
-        return encode(value, "result")
+        data = encode(value, "result")
+        refuse_marked(data)
+        return data
     except InvalidPayload as error:
         # The work is done, and a retry would not make its result JSON.
         raise Fatal(f"the handler ran, but {error}") from None

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from .._encryption.encrypted_store import key_ids_of
 from .._handler.context import Context, running, taken_secrets
 from .._handler.failure import describe, stand_in
 from .._handler.predecessors import WithSecrets, payload_with_results
@@ -16,10 +17,11 @@ from .._model.lease import Lease
 from .._model.outcome import Crashed, Failed, Outcome, Returned, Snoozed, Stopped, TimedOut, name_of
 from .._model.task import Error, Task
 from .._observe.tracing import attempt_span, end_attempt
+from .._policy.input.encrypted import MARKER
 from .._policy.input.payload import decode
 from .._policy.input.quote import printable
 from .._policy.input.redact import longest_first, secret_values
-from .._policy.verdict import error_of
+from .._policy.verdict import error_of, undecrypted
 from .._store.protocol import Store
 from ..errors import InvalidPayload, StoreUnavailable
 from ..signals import Fatal, Retry, Snooze
@@ -118,6 +120,8 @@ class Runner:
         payload, run.secrets = full.payload, full.secrets
         if run.secrets:
             taken_secrets.set(run.secrets)
+        if payload is not run.task.payload and MARKER in payload:  # in the results that it takes
+            return undecrypted(key_ids_of(self._store), payload)
         if run.stop is not None:
             raise StopSignal("the task was asked to stop before its handler started")
         if spec.process:

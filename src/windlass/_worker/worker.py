@@ -13,20 +13,22 @@ from time import monotonic
 from msgspec.structs import replace
 
 from .._client.published_types import KnownTypes
+from .._encryption.encrypted_store import key_ids_of
 from .._handler.failure import describe
 from .._handler.spec import HandlerSpec
 from .._keeper.keeper import Keeper
 from .._model.lease import CLOSE_TIMEOUT, Claimed, HeartbeatReply, Lease
-from .._model.outcome import Interrupted, Outcome, Unhandled, name_of
+from .._model.outcome import Interrupted, Locked, Outcome, Unhandled, name_of
 from .._model.queue import Level
 from .._model.record import Session
 from .._model.record import Worker as WorkerRecord
 from .._model.task import DEFAULT_QUEUE, Task
 from .._model.verdict import Bury, Settlement
 from .._policy.backoff import Delay
+from .._policy.input.encrypted import MARKER
 from .._policy.input.quote import counted
 from .._policy.order.reserve import new_reserve
-from .._policy.verdict import decide, unhandled_for
+from .._policy.verdict import decide, undecrypted, unhandled_for
 from .._store.outage import Outage, Pauses
 from .._store.protocol import Store, Wake
 from .._store.served_queues import ServedQueues
@@ -81,6 +83,7 @@ class Worker:
         self._backoff_of = backoff_of
         self._new_keeper = new_keeper
         self._error_hooks = error_hooks
+        self._key_ids = key_ids_of(store)
         self._stop = asyncio.Event()
         self._at_once = asyncio.Event()
         self.changed = asyncio.Event()  # a run ended, settlements were confirmed, or `stop` was called
@@ -88,6 +91,7 @@ class Worker:
         self._silent = False  # tasks were stopped for lack of heartbeats: none has reached the store since
         self._stalled = False  # no run has ended since the last heartbeat
         self._unhandled: set[str] = set()  # types without a handler here, of tasks that were claimed
+        self._missing_keys: set[str] = set()  # ids of encryption keys that claimed tasks needed
         self.held = HeldLeases()
         self.outage = Outage()  # what all loops of this worker know of the store
         self.ran = 0
@@ -259,6 +263,8 @@ class Worker:
             spec = self._types.find(one.task.type)
             if spec is None:
                 self._settle_unhandled(one.task)
+            elif MARKER in one.task.payload or (one.task.next and MARKER in one.task.next):
+                self._settle(one.task, undecrypted(self._key_ids, one.task.payload, one.task.next), 0.0)
             elif self._silent or not self._exchange.claiming:
                 self._settle(one.task, Interrupted(), 0.0)
             else:
@@ -302,7 +308,21 @@ class Worker:
         for task in self._slots.take_unstarted():
             self._settle(task, Interrupted(), 0.0)
 
+    def _warn_locked(self, task: Task, keys: Sequence[str]) -> None:
+        """Warn once of each missing key: such tasks come again every few seconds."""
+        missing = [key for key in keys if key not in self._missing_keys]
+        if missing:
+            self._missing_keys.update(missing)
+            logger.warning(
+                "this worker lacks the encryption key %s; handing tasks that need it back for other workers, "
+                "task %s first. Add it to WINDLASS_ENCRYPTION_KEYS or the key file (docs/encryption.md)",
+                ", ".join(missing),
+                task.id,
+            )
+
     def _settle(self, task: Task, outcome: Outcome, seconds: float, run: Run | None = None) -> None:
+        if type(outcome) is Locked:
+            self._warn_locked(task, outcome.keys)
         try:
             verdict = decide(task, outcome, self._backoff_of(task.type), random.random())
         except Exception as error:

@@ -5,10 +5,11 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from windlass import Backoff, InvalidOption, Retention
+from windlass import Backoff, InvalidOption, Refused, Retention
 from windlass._model.options import DeclaredType, Defaults
 from windlass._policy.backoff import Delay
-from windlass._policy.task_type import changes, declared_type, stored_backoff
+from windlass._policy.input.patterns import checked_patterns
+from windlass._policy.task_type import changes, check_encrypted, declared_type, stored_backoff
 
 
 def declared(backoff: Delay, max_attempts: int = 8) -> DeclaredType:
@@ -66,3 +67,14 @@ def test_changes_name_the_fields_that_differ() -> None:
 
     assert [change.partition(" ")[0] for change in changes(before, after)] == ["queue", "retention"]
     assert changes(before, before) == []
+
+
+def test_a_program_without_keys_may_not_enqueue_secrets_of_an_encrypted_type() -> None:
+    plain, encrypted = DeclaredType(name="pay"), DeclaredType(name="pay", encrypted=True)
+
+    check_encrypted(None, ("card",))
+    check_encrypted(plain, ("card",))
+    check_encrypted(encrypted, ())
+    check_encrypted(encrypted, checked_patterns([r"\d{16}"]))
+    with pytest.raises(Refused, match="no encryption keys"):
+        check_encrypted(encrypted, ("card",))

@@ -1,6 +1,7 @@
 """Workers in any language: sessions, claims, heartbeats, settlements."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated
@@ -11,14 +12,18 @@ from msgspec.structs import replace
 from ..._documents.fields import Id, Instant, build_document
 from ..._documents.tasks import ErrorDocument, ProgressDocument
 from ..._documents.workers import WorkerList, worker_document
+from ..._encryption.encrypted_store import key_ids_of
 from ..._handler.predecessors import payload_with_results
 from ..._ids import new_id
 from ..._model.key import Scope
 from ..._model.lease import DEFAULT_LEASE, Claim, Claimed, Heartbeat, Lease, ProgressReport
+from ..._model.outcome import Failed, Locked, name_of
 from ..._model.record import Session, Worker
 from ..._model.task import DEFAULT_QUEUE, Task
-from ..._model.verdict import Receipt
+from ..._model.verdict import Receipt, Settlement
+from ..._policy.input.encrypted import MARKER
 from ..._policy.input.redact import Mask
+from ..._policy.verdict import decide, undecrypted
 from ...errors import InvalidOption, SessionLost
 from ...signals import Fatal
 from ..input_fields import Name
@@ -32,6 +37,8 @@ from ..worker_outcomes import (
     settle_outcomes,
     settlement,
 )
+
+logger = logging.getLogger("windlass.http")
 
 work = Operations("work")
 workers = Operations("workers")
@@ -341,7 +348,26 @@ async def _claimed_task(request: AnyRequest, task: Task) -> ClaimedTask | None:
         ended = OutcomeInput(id=task.id, fence=task.fence, outcome="failed", error=described, fatal=True)
         await request.service.store.settle([settlement(request.service.app, task, ended)])
         return None
+    if MARKER in full.payload or (task.next and MARKER in task.next):
+        await _hand_back(
+            request, task, undecrypted(key_ids_of(request.service.store), full.payload, task.next)
+        )
+        return None
     return build_document(ClaimedTask, task, payload=Raw(full.payload))
+
+
+async def _hand_back(request: AnyRequest, task: Task, outcome: Locked | Failed) -> None:
+    """Postpone or bury a task that this server cannot decrypt."""
+    if isinstance(outcome, Locked):
+        logger.warning(
+            "this server lacks the encryption key %s, so task %s is handed back; add it to "
+            "WINDLASS_ENCRYPTION_KEYS or the key file (docs/encryption.md)",
+            ", ".join(outcome.keys),
+            task.id,
+        )
+    verdict = decide(task, outcome, request.service.app.backoff, 0.0)
+    ended = Settlement(lease=Lease(task.id, task.fence), verdict=verdict, outcome=name_of(outcome))
+    await request.service.store.settle([ended])
 
 
 def _own_session(request: AnyRequest, session: str) -> str:

@@ -33,7 +33,10 @@ MAX_PAYLOAD = 4_000
 MAX_MESSAGE = 1_000
 
 _NAMES: dict[object, str] = {**KINDS, QueueSettings: "queue", Session: "session"}
-_HIDDEN: dict[type[Record], tuple[str, ...]] = {ApiKey: ("hash", "former"), Schedule: ("payload", "next")}
+_HIDDEN: dict[type[Record], tuple[str, ...]] = {
+    ApiKey: ("hash", "former"),
+    Schedule: ("payload", "next", "fingerprint"),
+}
 """Fields whose values no entry repeats: everyone with read access sees the log."""
 
 _DERIVED: dict[type[Record], tuple[str, ...]] = {Schedule: ("since", "declared")}

@@ -1,0 +1,1 @@
+"""Commands for the upkeep of a store; imported when they are run."""

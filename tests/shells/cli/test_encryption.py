@@ -1,0 +1,70 @@
+"""`windlass encryption`, and the settings that name a key file."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from windlass._encryption.keys import Keyring
+
+from .conftest import Run
+
+
+def test_a_new_key_is_printed_and_not_stored(run: Run, folder: Path) -> None:
+    before = {*folder.iterdir()}
+
+    text = run("encryption", "new-key").out
+    made = run("encryption", "new-key", "--id", "k1", "--json").row
+
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d:[A-Za-z0-9+/]{43}=\n", text)
+    assert Keyring.parse(f"{text},{made['key']}").ids == (text[:10], "k1")
+    assert made["id"] == "k1"
+    assert {*folder.iterdir()} == before
+
+
+def test_an_invalid_id_is_an_error(run: Run) -> None:
+    refused = run("encryption", "new-key", "--id", "a:b")
+
+    assert refused.code == 2
+    assert "letters, digits" in refused.err
+
+
+@pytest.fixture
+def key_file(run: Run, folder: Path) -> Path:
+    file = folder / "keys"
+    file.write_text(run("encryption", "new-key", "--id", "k1").out)
+    file.chmod(0o600)
+    return file
+
+
+def test_settings_name_a_key_file(run: Run, key_file: Path, folder: Path) -> None:
+    (folder / "windlass.toml").write_text(f'encryption_key_file = "{key_file}"\n')
+    run("migrate", "--app", "shop:app")
+    made = run("enqueue", "shop.welcome", '{"user_id": 1, "card": "4111"}', "--app", "shop:app").out.strip()
+    shown = run("tasks", "show", made, "--reveal", "--json").row
+    (folder / "windlass.toml").unlink()
+    hidden = run("tasks", "show", made, "--reveal", "--json").row
+
+    assert shown["payload"]["card"] == "4111"
+    assert hidden["payload"]["card"] == "[encrypted]"
+
+
+def test_a_key_file_that_others_can_read_is_an_error(
+    run: Run, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key_file.chmod(0o644)
+    monkeypatch.setenv("WINDLASS_ENCRYPTION_KEY_FILE", str(key_file))
+
+    refused = run("tasks", "list", "--app", "shop:app")
+
+    assert refused.code == 2
+    assert "chmod 600" in refused.err
+
+
+def test_keys_in_the_environment_are_not_an_unknown_setting(
+    run: Run, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WINDLASS_ENCRYPTION_KEYS", key_file.read_text().strip())
+    run("migrate")
+
+    assert "is not a setting" not in run("check").out

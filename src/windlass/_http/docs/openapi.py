@@ -139,6 +139,8 @@ def _described(one: Operation, schemas: Schemas) -> Json:
 def _statuses(one: Operation) -> list[int]:
     """List every status that an operation may return."""
     more = (_WITH_KEY if one.scope is not None else ()) + (_WITH_BODY if one.body is not None else ())
+    if one.method != "GET":
+        more += (415,)  # a server without keys refuses forms
     return sorted({one.status, *one.statuses, *_COMMON, *more})
 
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import TypeAlias
 
+from .problems import Problem
 from .refusal import Reason, Refusal
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
@@ -51,7 +52,8 @@ def require_local(headers: Headers) -> None:
 def require_same_origin(headers: Headers, method: str, allowed: AbstractSet[bytes]) -> None:
     """Raise 403 if a web page of another origin sends the request, unless its origin is allowed.
 
-    Following a link is not refused: the page that has the link cannot read the response.
+    Raises 415 for a form, which old browsers send without an origin. Following a link is not refused: the
+    page that has the link cannot read the response.
     """
     page = dict(headers)
     origin = page.get(b"origin")
@@ -67,11 +69,10 @@ def require_same_origin(headers: Headers, method: str, allowed: AbstractSet[byte
             raise _foreign_page()
     kind = page.get(b"content-type", _JSON)
     if kind != _JSON and method not in _SAFE and kind.partition(b";")[0].strip().lower() in _FORMS:
-        raise Refusal(
-            "forbidden",
-            "this server requires no API key and so accepts no forms of web pages; send JSON, with "
-            "Content-Type: application/json, or no Content-Type if there is no body",
-            Reason.ORIGIN,
+        raise Problem(
+            "unsupported-media-type",
+            "forms are not supported: send JSON, with Content-Type: application/json, or no Content-Type if "
+            "there is no body",
         )
 
 

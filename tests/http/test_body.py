@@ -51,14 +51,14 @@ async def nothing_kept(store: Store) -> bool:
 
 class TestBody:
     async def test_one_that_is_said_to_be_too_large(self, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(receiving, "MAX_BODY", 1000)
+        monkeypatch.setattr(receiving, "MAX_BATCH_BODY", 1000)
         problem(await ask("enqueue", b" " * 1001), 413, "too-large")
         assert (await ask("promote", b'{"limit":1}'.ljust(1000))).status_code == 200
 
     async def test_one_that_turns_out_too_large(
         self, http: httpx2.AsyncClient, open_url: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(receiving, "MAX_BODY", 1000)
+        monkeypatch.setattr(receiving, "MAX_BATCH_BODY", 1000)
 
         async def chunks() -> AsyncIterator[bytes]:
             for _ in range(11):

@@ -6,6 +6,7 @@ import tomllib
 from asyncio import Protocol, StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -16,9 +17,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tests.loops.workers import eventually
 from tests.test_tidy import ROOT
+from windlass._http.server.connections import Connections
 from windlass._http.server.protocol import GuardedProtocol
 
-HOOKS = sorted(name for name in vars(GuardedProtocol) if not name.startswith("_"))
+HOOKS = sorted(name for name in vars(GuardedProtocol) if not name.startswith("_") and name != "evict")
 LARGE = b"x" * (20 << 20)  # more than the buffers of a connection hold
 
 
@@ -61,7 +63,13 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 @asynccontextmanager
 async def served(protocol: type[GuardedProtocol]) -> AsyncIterator[int]:
     config = uvicorn.Config(
-        app, interface="asgi3", http=protocol, ws="none", lifespan="off", port=0, log_config=None
+        app,
+        interface="asgi3",
+        http=partial(protocol, among=Connections()),
+        ws="none",
+        lifespan="off",
+        port=0,
+        log_config=None,
     )
     server = uvicorn.Server(config)
     running = asyncio.ensure_future(server.serve())

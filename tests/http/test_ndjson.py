@@ -83,7 +83,7 @@ class TestLines:
         [
             (b"{", "invalid-request"),
             (b"7", "invalid-request"),
-            (b'{"type":"t","payload":{"a":"\xff"}}', "invalid-payload"),
+            (b'{"type":"t","payload":{"a":"\xff"}}', "invalid-request"),
             (b'{"type":"t","payload":{"a":"\\u0000"}}', "invalid-payload"),
             (b'{"type":"\xff"}', "invalid-request"),
             (b'{"type":"t","what":1}', "invalid-request"),

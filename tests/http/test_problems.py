@@ -1,7 +1,7 @@
 """Every error is a problem document (RFC 9457) with a stable code and safe headers."""
 
 import logging
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
@@ -10,6 +10,7 @@ from tests.http.conftest import Ask
 from tests.http.problem import assert_safe, problem
 from tests.servers.api import ApiServer
 from windlass import App, errors
+from windlass._http.server.connections import ConnectionLimits
 from windlass._http.server.protocol import GuardedProtocol
 from windlass._http.server.run import Server
 from windlass._http.web.problems import problem_from, problem_response
@@ -93,7 +94,7 @@ async def test_a_mistake_of_ours_is_logged_and_not_told(
 async def test_too_many_connections(
     api: ApiServer, ask: Ask, http: httpx2.AsyncClient, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api._server.config, "limit_concurrency", 0)
+    monkeypatch.setattr(api.connections, "limits", ConnectionLimits(total=0))
     response = await http.get(f"{url}/healthz")
     problem(response, 503, "busy")
     assert response.headers["connection"] == "close"
@@ -103,6 +104,5 @@ async def test_too_many_connections(
 
 def test_what_is_run_is_guarded() -> None:
     config = Server(App(MemoryStore()), open_to_all=True)._server.config
-    assert config.http is GuardedProtocol
+    assert cast("Any", config.http).func is GuardedProtocol
     assert (config.ws, config.server_header, config.proxy_headers) == ("none", False, False)
-    assert config.limit_concurrency

@@ -188,8 +188,8 @@ async def test_an_answer_that_takes_longer_than_a_head_may(
             heard += part
 
 
-def test_silence(api: ApiServer, open_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api._server.config, "timeout_keep_alive", 0.1)
+def test_silence(open_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.1)
     with closing(dial(open_url)) as line:
         assert line.recv(1) == b""
 
@@ -225,7 +225,7 @@ def test_no_http(sent: bytes, open_url: str) -> None:
 
 
 def test_one_as_large_as_the_real_bound(open_url: str) -> None:
-    said = receiving.MAX_BODY + 1
+    said = receiving.MAX_BATCH_BODY + 1
     answer = talk(open_url, head("POST", "/store/about", f"content-type: {JSON}", f"content-length: {said}"))
     assert answer.startswith(b"HTTP/1.1 413 ")
 

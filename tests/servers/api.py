@@ -5,8 +5,9 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import count
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import uvicorn
 from starlette.applications import Starlette
@@ -14,6 +15,7 @@ from starlette.routing import Mount
 
 from windlass import App
 from windlass._http.app import Api
+from windlass._http.server.connections import Connections
 from windlass._http.server.protocol import GuardedProtocol
 from windlass._http.service import Service
 from windlass._store.protocol import Store
@@ -28,6 +30,7 @@ class ApiServer:
         self._apps: dict[str, Any] = {}
         self._services: list[Service] = []
         self._numbers = count()
+        self.connections = Connections()
         # With the protocol said: asyncio sends without delay only on sockets that are known to be TCP.
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.bind(("127.0.0.1", 0))
@@ -35,7 +38,7 @@ class ApiServer:
         config = uvicorn.Config(
             self._dispatch,
             interface="asgi3",
-            http=GuardedProtocol,
+            http=cast("type[asyncio.Protocol]", partial(GuardedProtocol, among=self.connections)),
             ws="none",
             log_level="warning",
             lifespan="off",

@@ -12,6 +12,7 @@ from ..app import App
 from ..errors import WindlassError
 from .auth import ANONYMOUS, Authenticator
 from .docs import page as docs_page
+from .load import Held, LoadLimits
 from .operation import Operation
 from .resources import store
 from .resources.alerts import alerts
@@ -32,7 +33,7 @@ from .service import Service
 from .web.cors import with_cors
 from .web.problems import SAFE_HEADERS, Problem, problem_for, problem_response
 from .web.refusal import Refusal
-from .web.router import Route, Router
+from .web.router import Route, Router, path_within
 
 logger = logging.getLogger("windlass.http")
 
@@ -57,6 +58,9 @@ OPERATIONS: tuple[Operation, ...] = (
 )
 """All public operations. The private protocol of `_stores/http` at /store is not among them."""
 
+URGENT_PATHS = frozenset(one.path for one in OPERATIONS if one.urgent) | {"/store/heartbeat", "/store/settle"}
+"""Requests to these are served however busy the server is."""
+
 _SAFE = [(name.encode(), value.encode()) for name, value in SAFE_HEADERS.items()]
 
 
@@ -64,7 +68,8 @@ class Api:
     """The API over an app.
 
     `open_to_all` requires no keys; `open_until_keys` requires none until the first one is created, from
-    programs on this machine. Pages from `origins` may call it from a browser.
+    programs on this machine. Pages from `origins` may call it from a browser. `limits` bound the
+    requests in progress.
     """
 
     def __init__(
@@ -74,12 +79,13 @@ class Api:
         open_to_all: bool = False,
         open_until_keys: bool = False,
         origins: Iterable[str] = (),
+        limits: LoadLimits | None = None,
     ) -> None:
         allowed = tuple(origins)
         authenticator = Authenticator(
             app.store, open_to_all=open_to_all, open_until_keys=open_until_keys, origins=allowed
         )
-        self.service = Service(app, authenticator, OPERATIONS)
+        self.service = Service(app, authenticator, OPERATIONS, limits)
         self._router = _router()
         self._respond = with_cors(self._send_response, allowed)
 
@@ -90,17 +96,24 @@ class Api:
         await self._respond(connection, receive, send)
 
     async def _send_response(self, connection: Connection, receive: Receive, send: Send) -> None:
-        response = await self._response(Request(connection, receive))
-        named = {name for name, _ in response.raw_headers}
-        response.raw_headers.extend(one for one in _SAFE if one[0] not in named)
-        await response(connection, receive, send)
+        held = connection["windlass.held"] = Held(self.service.load)
+        try:
+            response = await self._response(Request(connection, receive), held)
+            held.release_body()
+            named = {name for name, _ in response.raw_headers}
+            response.raw_headers.extend(one for one in _SAFE if one[0] not in named)
+            await response(connection, receive, send)
+        finally:
+            held.release()
 
-    async def _response(self, request: Request) -> Response:
+    async def _response(self, request: Request, held: Held) -> Response:
         path, caller = "", ANONYMOUS
         try:
             route, request.scope["path_params"] = self._router.find(request.scope)
             path, service = route.path, self.service
-            caller = await service.authenticator.authenticate(request) if route.requires_key else ANONYMOUS
+            if route.requires_key:
+                caller = await service.authenticator.authenticate(request)
+                held.begin(caller.key_name, urgent=path_within(request.scope) in URGENT_PATHS)
             service.rate_limiter.take_request(caller.key)
             response = await route.handler(service, caller, request)
             if caller.key is not None and (rates := service.rate_limiter.headers(caller.key)):

@@ -48,6 +48,11 @@ class Caller(Struct, frozen=True):
         return "anonymous" if self.key is None else f"key {self.key.name} ({self.key.label})"
 
     @property
+    def key_name(self) -> str:
+        """The key's id; empty without a key."""
+        return "" if self.key is None else self.key.name
+
+    @property
     def tenant(self) -> str | None:
         """The tenant that the key is bound to; None: any."""
         return None if self.key is None else self.key.tenant

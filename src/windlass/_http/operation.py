@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from functools import cache
 from types import NoneType
-from typing import Any, Generic, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Struct
@@ -15,15 +15,18 @@ from .._client.operator import Operator
 from .._model.filter import By
 from .._model.key import Scope
 from .auth import Caller
+from .load import held_by
 from .service import Service
-from .web.body import decode_errors, read_body, unreadable
-from .web.duplicate_names import refuse_duplicate_names
+from .web.body import decode_body, decode_errors, decode_json, read_body
+from .web.off_loop import off_loop
 from .web.problems import Problem
 from .web.router import mount_path
 
+P = ParamSpec("P")
 Q = TypeVar("Q")
 B_co = TypeVar("B_co", covariant=True)
 R = TypeVar("R")
+T = TypeVar("T")
 H = TypeVar("H", bound="Handler")
 
 JSON = "application/json"
@@ -47,6 +50,14 @@ class ApiRequest(Struct, Generic[Q, B_co], frozen=True, kw_only=True):
         """Return a path parameter."""
         parameter: str = self.http.path_params[name]
         return parameter
+
+    async def off_loop(self, function: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+        """Call a function that processes the body; in a thread if the body is large."""
+        return await off_loop(len(self.raw), function, *args, **named)
+
+    def begin_stream(self) -> None:
+        """Count this request as a stream or long poll; raise 429 or 503 if there are too many."""
+        held_by(self.http).begin_stream()
 
     async def recheck_key(self) -> None:
         """Raise 401 if the key has been revoked or has expired since the request began."""
@@ -84,8 +95,9 @@ class Operation(Struct, frozen=True, kw_only=True):
     """One method at one path.
 
     Without a `scope` it needs no key. `bound`: keys bound to a tenant or queues may use it; the handler keeps
-    within their bounds. `statuses` are those besides `status` and the ones that every operation may return;
-    404 is added to paths with parameters.
+    within their bounds. `batch`: its body may be as large as that of a batch. `urgent`: it is served however
+    busy the server is, as others depend on it. `statuses` are those besides `status` and the ones that every
+    operation may return; 404 is added to paths with parameters.
     """
 
     method: str
@@ -98,6 +110,8 @@ class Operation(Struct, frozen=True, kw_only=True):
     body: Any = None
     body_type: str = JSON
     requires_body: bool = True
+    batch: bool = False
+    urgent: bool = False
     response: Any = None
     response_type: str = JSON
     status: int = 200
@@ -125,10 +139,10 @@ class Operation(Struct, frozen=True, kw_only=True):
         query = read_query(request, self.query)
         body, raw = None, b""
         if self.body is not None and self.body_type == JSON:
-            raw = await read_body(request, optional=not self.requires_body)
+            raw = await read_body(request, batch=self.batch, optional=not self.requires_body)
             if not raw and not self.requires_body:
                 raw = b"{}"
-            body = decode_body(raw, self.body)
+            body = await decode_body(raw, _decoders[self.body].decode)
         result = await self.handler(
             ApiRequest(service=service, caller=caller, http=request, query=query, body=body, raw=raw)
         )
@@ -184,14 +198,9 @@ def _annotated_types(handler: Handler) -> dict[str, Any]:
     }
 
 
-def decode_body(raw: bytes, kind: Any) -> Any:
-    """Decode a body of a declared type; raise 422 with the place of what is wrong."""
-    try:
-        body = _decoders[kind].decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise unreadable(error) from None
-    refuse_duplicate_names(raw)
-    return body
+def decode_line(raw: bytes, kind: Any) -> Any:
+    """Decode a line of a body of a declared type; raise 422 with the place of what is wrong."""
+    return decode_json(raw, _decoders[kind].decode)
 
 
 def read_query(request: Request, kind: Any) -> Any:

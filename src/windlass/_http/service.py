@@ -11,6 +11,7 @@ from .._store.protocol import Store
 from .._store.served_queues import ServedQueues
 from ..app import App
 from .auth import Authenticator
+from .load import Load, LoadLimits
 from .long_poll import TaskWaiter
 from .rate_limit import RateLimiter
 from .refusals import Refusals
@@ -26,12 +27,17 @@ class Service:
     """One served app."""
 
     def __init__(
-        self, app: App, authenticator: Authenticator, operations: "tuple[Operation, ...]" = ()
+        self,
+        app: App,
+        authenticator: Authenticator,
+        operations: "tuple[Operation, ...]" = (),
+        limits: LoadLimits | None = None,
     ) -> None:
         self.app = app
         self.store: Store = app.store
         self.authenticator = authenticator
         self.operations = operations  # for the OpenAPI document
+        self.load = Load(limits)
         self.waiter = TaskWaiter(app.store)
         self.overviews = OverviewCache(app.store, max_age=_OVERVIEW_AGE)
         # Shared by all workers that claim from every queue:

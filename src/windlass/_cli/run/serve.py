@@ -4,6 +4,7 @@ import asyncio
 import logging
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 import click
 
@@ -22,8 +23,28 @@ server_options = stacked(
         "--port", type=click.IntRange(1, 65535), default=8765, show_default=True, help="Port to listen on"
     ),
     click.option("--insecure", is_flag=True, help="Require no API key, whatever the address"),
+    click.option(
+        "--max-connections",
+        type=click.IntRange(1, 100_000),
+        default=1_000,
+        show_default=True,
+        metavar="N",
+        help="At most N requests in progress; health checks, heartbeats and settlements are served beyond",
+    ),
+    click.option(
+        "--max-connections-per-address",
+        type=click.IntRange(1, 100_000),
+        metavar="N",
+        help="At most N connections from one client address; a proxy is one  [default: no limit]",
+    ),
+    click.option(
+        "--max-streams-per-key",
+        type=click.IntRange(1, 100_000),
+        metavar="N",
+        help="At most N streams and long polls with one API key  [default: a quarter of the connections]",
+    ),
 )
-"""The options of a command that listens for HTTP."""
+"""The options of a command that listens for HTTP. Those named --max-… are passed on to the server."""
 
 
 @click.command("serve", cls=Command)
@@ -40,7 +61,15 @@ server_options = stacked(
 @log_options
 @pass_cli
 def serve(
-    cli: Cli, /, *, host: str, port: int, insecure: bool, no_keeper: bool, origins: tuple[str, ...]
+    cli: Cli,
+    /,
+    *,
+    host: str,
+    port: int,
+    insecure: bool,
+    no_keeper: bool,
+    origins: tuple[str, ...],
+    **limits: Any,
 ) -> None:
     """Serve the store and the API over HTTP until stopped.
 
@@ -55,7 +84,12 @@ def serve(
         app = cli.app
         await app.open()
         server = await http.new_server(
-            app, host=host, insecure=insecure, keeper=not no_keeper, origins=origins
+            app,
+            host=host,
+            insecure=insecure,
+            keeper=not no_keeper,
+            origins=origins,
+            limits=http.ServerLimits(**limits),
         )
         with http.listen(host, port) as listener, stopped_by_signals(asyncio.get_running_loop(), server.stop):
             logger.info("%s", http.start_line(host, port, app.store_name, app.operator.promise))

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from typing import Any
 
 import click
 
@@ -23,7 +24,7 @@ logger = logging.getLogger("windlass.up")
 @archive_option
 @log_options
 @pass_cli
-def up(cli: Cli, /, *, target: str | None, host: str, port: int, insecure: bool) -> None:
+def up(cli: Cli, /, *, target: str | None, host: str, port: int, insecure: bool, **limits: Any) -> None:
     """Run the API, a worker and the keeper in one process.
 
     For development and small deployments. The worker runs the tasks of APP; without APP only the API and
@@ -41,7 +42,9 @@ def up(cli: Cli, /, *, target: str | None, host: str, port: int, insecure: bool)
             require_types(app, settings.app)
         await app.open()
         worker = app.worker(worker_settings(settings)) if app.types else None
-        server = await http.new_server(app, host=host, insecure=insecure, keeper=worker is None)
+        server = await http.new_server(
+            app, host=host, insecure=insecure, keeper=worker is None, limits=http.ServerLimits(**limits)
+        )
         stopping = asyncio.Event()
 
         def stop() -> None:

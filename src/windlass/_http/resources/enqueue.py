@@ -1,7 +1,7 @@
 """Enqueue tasks: one, a batch, or a stream of JSON lines."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from typing import Annotated
 
@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 from ..._model.key import Scope
 from ..._model.task import NewTask
 from ...errors import InvalidOption, InvalidPayload, NotFound, Refused, UsageError, WindlassError
-from ..operation import AnyRequest, ApiRequest, ApiResponse, NoQuery, Operations, decode_body
+from ..operation import AnyRequest, ApiRequest, ApiResponse, NoQuery, Operations, decode_line
 from ..rate_limit import limits_work
 from ..task_input import (
     EnqueuedTask,
@@ -27,6 +27,7 @@ from ..task_input import (
 )
 from ..web.body import has_disconnected, require_media_type
 from ..web.ndjson import NDJSON, SILENCE_SECONDS, DuplexResponse, read_lines
+from ..web.off_loop import off_loop
 from ..web.problems import Problem, ProblemDocument, problem_document, problem_for
 
 enqueues = Operations("tasks")
@@ -79,7 +80,8 @@ async def enqueue(request: ApiRequest[NoQuery, TaskInput]) -> ApiResponse[Enqueu
     (409), and one that waits `after` a task that does not exist (404).
     """
     builder = await input_builder(request, request.body)
-    (task,), replayed = await enqueue_tasks(request, [builder.task(request.body)], request_key(request.http))
+    built = await request.off_loop(builder.task, request.body)
+    (task,), replayed = await enqueue_tasks(request, [built], request_key(request.http))
     headers = request.location(task.id) | replayed
     return ApiResponse(value=task, status=201 if task.created else 200, headers=headers)
 
@@ -89,6 +91,7 @@ async def enqueue(request: ApiRequest[NoQuery, TaskInput]) -> ApiResponse[Enqueu
     "/tasks/batch",
     Scope.ENQUEUE,
     bound=True,
+    batch=True,
     status=201,
     statuses=(404, 409),
     request_headers=("Idempotency-Key",),
@@ -102,20 +105,37 @@ async def enqueue_batch(request: ApiRequest[NoQuery, BatchInput]) -> ApiResponse
     """
     builder = await input_builder(request, *request.body.tasks)
     batch: list[NewTask] = []
-    checked = 0
-    for number, one in enumerate(request.body.tasks):
-        try:
-            batch.append(builder.task(one))
-        except (InvalidPayload, InvalidOption) as error:
-            raise with_task_number(error, number) from None
-        checked += _TASK_BYTES + len(batch[-1].payload)
-        if checked > _BYTES_PER_TURN:
-            checked = 0
-            await asyncio.sleep(0)
+    for part in _parts(request.body.tasks):
+        batch += await request.off_loop(_build_part, builder, part, len(batch))
     if not isinstance(request.body.then, UnsetType):
         batch = [*builder.group(batch, request.body.then)]
     tasks, replayed = await enqueue_tasks(request, batch, request_key(request.http))
     return ApiResponse(value=EnqueuedBatch(tasks=tasks), headers=replayed)
+
+
+def _parts(tasks: list[TaskInput]) -> Iterator[list[TaskInput]]:
+    """Divide a batch into parts that are quickly built, between which other requests get a turn."""
+    part: list[TaskInput] = []
+    size = 0
+    for task in tasks:
+        part.append(task)
+        size += _TASK_BYTES + (0 if task.payload is UNSET else len(bytes(task.payload)))
+        if size > _BYTES_PER_TURN:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def _build_part(builder: InputBuilder, tasks: list[TaskInput], start: int) -> list[NewTask]:
+    """Build the tasks of a batch from number `start` on; errors name the number."""
+    built: list[NewTask] = []
+    for number, one in enumerate(tasks, start):
+        try:
+            built.append(builder.task(one))
+        except (InvalidPayload, InvalidOption) as error:
+            raise with_task_number(error, number) from None
+    return built
 
 
 @enqueues(
@@ -143,6 +163,7 @@ async def enqueue_stream(request: AnyRequest) -> DuplexResponse:
             "the header Idempotency-Key does not apply to streams; give each line an idempotency_key",
         )
     require_media_type(request.http, NDJSON, "JSON lines")
+    request.begin_stream()
     return DuplexResponse(_line_results(request))
 
 
@@ -172,9 +193,9 @@ async def _build(builder: InputBuilder, lines: list[bytes]) -> tuple[list[NewTas
     batch: list[NewTask] = []
     for line in lines:
         try:
-            body = decode_body(line, TaskInput)
+            body = await off_loop(len(line), decode_line, line, TaskInput)
             await builder.look_up([body])
-            batch.append(builder.task(body))
+            batch.append(await off_loop(len(line), builder.task, body))
         except (Problem, WindlassError) as error:
             return batch, error
     return batch, None

@@ -37,6 +37,7 @@ async def get_overview(request: AnyRequest) -> OverviewDocument:
 @events("GET", "/events", Scope.READ, bound=True, response=OverviewDocument, response_type=EVENT_STREAM)
 async def watch_overview(request: AnyRequest) -> StreamingResponse:
     """Watch the overview: an event `overview` now and after each change."""
+    request.begin_stream()
     closing = request.service.closing
     overview = await visible_overview(request)  # an error can be reported only before the response has begun
     document = _document(request, overview)
@@ -58,6 +59,7 @@ async def watch_overview(request: AnyRequest) -> StreamingResponse:
 )
 async def watch_task(request: AnyRequest) -> StreamingResponse:
     """Watch a task: an event `task` now and after each change, until it has ended."""
+    request.begin_stream()
     task = await task_in_path(request)
 
     async def read() -> TaskDocument:

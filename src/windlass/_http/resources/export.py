@@ -41,6 +41,7 @@ async def export_tasks(request: ApiRequest[ExportQuery, None]) -> StreamingRespo
     """
     if request.query.after is not None:
         parse_cursor(request.query.after)
+    request.begin_stream()
     where = filter_for(request.caller, request.query)
     exported = request.operator().export(where, after=request.query.after)
     first = await next_ones(exported)  # an error can be reported only before the response has begun

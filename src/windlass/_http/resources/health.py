@@ -46,14 +46,14 @@ class ReadinessDocument(Struct, kw_only=True):
     now: Instant
 
 
-@health("GET", "/healthz", scope=None, bound=True)
+@health("GET", "/healthz", scope=None, bound=True, urgent=True)
 async def healthz(request: AnyRequest) -> HealthDocument:
     """Check that the process responds, and how durable its store is."""
     promise = request.service.store.promise
     return HealthDocument(durability=promise.durability, why=promise.why)
 
 
-@health("GET", "/readyz", scope=None, bound=True)
+@health("GET", "/readyz", scope=None, bound=True, urgent=True)
 async def readyz(request: AnyRequest) -> ReadinessDocument:
     """Check that the server can serve: the store responds and has the expected schema.
 

@@ -15,12 +15,13 @@ from ..._store import messages
 from ..._store.json_codec import Decoder, encode
 from ...errors import StoreError
 from ..auth import Caller
+from ..load import held_by
 from ..long_poll import WakeListener
 from ..service import Service
 from ..store_input import attributed, check
-from ..web.body import decode_errors, read_body
-from ..web.duplicate_names import refuse_duplicate_names
+from ..web.body import decode_body, decode_errors, read_body
 from ..web.ndjson import NDJSON
+from ..web.off_loop import off_loop
 from ..web.problems import Problem
 
 PING_SECONDS = 10.0
@@ -36,15 +37,13 @@ async def call_verb(service: Service, caller: Caller, request: Request) -> Respo
         raise Problem("not-found", f"there is no such verb; the verbs are {', '.join(messages.REQUESTS)}")
     caller.require_scope(kind.scope)
     caller.require_unbound()
-    body = await read_body(request)
-    with decode_errors():
-        message = _decoders[name].decode(body or b"{}")
-    refuse_duplicate_names(body)
+    body = await read_body(request, batch=True) or b"{}"
+    message = await decode_body(body, _decoders[name].decode)
     if getattr(message, "kind", None) == _KEYS:
         caller.require_scope(Scope.ADMIN)
     message = attributed(message, caller)
     with decode_errors():
-        check(message, reserved=caller.has_scope(Scope.OPERATE))
+        await off_loop(len(body), check, message, reserved=caller.has_scope(Scope.OPERATE))
     if isinstance(message, messages.EnqueueRequest):
         service.rate_limiter.take_work(caller.key, message.batch)
     return Response(encode(await message.call(service.store)), media_type="application/json")
@@ -56,6 +55,7 @@ async def wakes(service: Service, caller: Caller, request: Request) -> Response:
     caller.require_unbound()
     queues = request.query_params.getlist("queue")
     check(queues)
+    held_by(request).begin_stream()
     return StreamingResponse(_wake_lines(service, queues, request), media_type=NDJSON)
 
 

@@ -100,6 +100,7 @@ async def get_task(request: ApiRequest[WaitQuery, None]) -> TaskDocument:
     """Show a task. With `wait`, respond when it has ended or the time is up."""
     task = await task_in_path(request)
     if request.query.wait and task.state not in ENDED:
+        request.begin_stream()
         await request.service.waiter.wait(
             task.id, request.query.wait, request.service.closing, disconnected(request.http)
         )

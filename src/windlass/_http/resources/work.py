@@ -195,7 +195,7 @@ async def end_session(request: AnyRequest) -> None:
         raise SessionLost("the session has expired or was never opened")
 
 
-@work("POST", "/work/heartbeat", Scope.WORK, bound=True, statuses=(410,))
+@work("POST", "/work/heartbeat", Scope.WORK, bound=True, batch=True, urgent=True, statuses=(410,))
 async def heartbeat(request: ApiRequest[NoQuery, HeartbeatInput]) -> HeartbeatResponse:
     """Renew the leases of a session. Returns which leases are lost and which tasks to cancel.
 
@@ -214,12 +214,13 @@ async def claim(request: ApiRequest[NoQuery, ClaimInput]) -> ClaimedTasks:
     await request.service.store.open()
     found = await _claim(request, wanted)
     if not found and body.wait:
+        request.begin_stream()
         found = await _claim_when_ready(request, wanted)
     delivered = [one for task in found if (one := await _claimed_task(request, task.task)) is not None]
     return ClaimedTasks(tasks=delivered)
 
 
-@work("POST", "/work/settle", Scope.WORK, bound=True)
+@work("POST", "/work/settle", Scope.WORK, bound=True, batch=True, urgent=True)
 async def settle(request: ApiRequest[NoQuery, SettleInput]) -> SettledTasks:
     """Settle tasks by their outcomes. Repeating a request is harmless; a lost lease changes nothing.
 

@@ -8,15 +8,17 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, NoReturn, cast
 
-from starlette.types import Receive, Send
-from starlette.types import Scope as Connection
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ..web.problems import SAFE_HEADERS, Problem, problem_response
+from .connections import Connections, Place
 from .head import flaw_in_head
 
 HEAD_SECONDS = 5.0
-"""Time for a request head to arrive. Idle connections have uvicorn's longer keep-alive timeout."""
+"""Time for the first byte of a connection, and for the rest of a request head after its first byte.
+
+A connection that has had a response may be idle for uvicorn's longer keep-alive timeout."""
 
 LINGER_SECONDS = 5.0
 """Time for the rest of a body after the response, so that the client can read the response."""
@@ -26,18 +28,18 @@ STALL_SECONDS = 30.0
 
 MAX_HEAD = 16 * 1024
 
-_BUSY = Problem("busy", "too many connections; retry")
 _MALFORMED = Problem("malformed", "not a valid HTTP/1.1 request")
 _HEAD_TOO_LARGE = Problem("head-too-large", f"the request head is larger than {MAX_HEAD:,} bytes")
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """One connection."""
+    """One connection, among the others of its server."""
 
-    def __init__(self, *args: Any, **named: Any) -> None:
+    def __init__(self, *args: Any, among: Connections, **named: Any) -> None:
         super().__init__(*args, **named)
-        self._max_connections = self.limit_concurrency
-        self.limit_concurrency = None  # checked here: uvicorn's refusal is not a problem document
+        self.address = ""
+        self.place: Place | None = None
+        self._among = among
         self._deadline: TimerHandle | None = None
         self._stall: TimerHandle | None = None
         self._in_head = False
@@ -47,13 +49,21 @@ class GuardedProtocol(HttpToolsProtocol):
         self._problem = _MALFORMED
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
-        """Start the keep-alive timer at once: a client may never send anything."""
+        """Wait for the first byte, but not for long: a client may never send anything."""
         super().connection_made(cast("Transport", HeadDelayTransport(transport, self.loop)))
-        self.timeout_keep_alive_task = self.loop.call_later(
-            self.timeout_keep_alive, self.timeout_keep_alive_handler
-        )
+        self.timeout_keep_alive_task = self.loop.call_later(HEAD_SECONDS, self.timeout_keep_alive_handler)
+        self.address = self.client[0] if self.client else ""
+        self._among.add(self)
+
+    def evict(self) -> None:
+        """Close the connection, to make room for another."""
+        if self._stall is None:
+            self.transport.close()
+        else:
+            self.transport.abort()  # its client does not read: a close would wait for it
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._among.remove(self)
         self._stop_deadline()
         self.resume_writing()
         self._unset_keepalive_if_required()
@@ -89,7 +99,7 @@ class GuardedProtocol(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Run the request, or respond 503 if there are too many connections."""
+        """Run the request, or respond 503 or 429 if there are too many connections."""
         flaw = flaw_in_head(self.parser.get_http_version(), self.url, self.headers)
         if flaw is not None:
             self._stop_parser(Problem("malformed", flaw))
@@ -97,9 +107,12 @@ class GuardedProtocol(HttpToolsProtocol):
         self._in_head = False
         self._in_body = True
         self._unread = 0
-        app, most = self.app, self._max_connections
-        if most is not None and max(len(self.connections), len(self.tasks)) >= most:
-            self.app = _busy
+        refusal = self._among.refusal(self, self.url.partition(b"?")[0])
+        self._among.move(self, Place.BUSY)
+        if refusal is None:
+            super().on_headers_complete()
+            return
+        app, self.app = self.app, _closing_app(refusal)
         try:
             super().on_headers_complete()
         finally:
@@ -113,19 +126,27 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Wait only briefly for the rest of the body."""
+        pipelined = bool(self.pipeline)
         super().on_response_complete()
-        if self._in_body and not self.pipeline:
+        if pipelined:
+            return
+        if self._stall is None:
+            self._among.move(self, Place.IDLE)
+        if self._in_body:
             self._start_deadline(LINGER_SECONDS, self.transport.close)
 
     def pause_writing(self) -> None:
         super().pause_writing()
         if self._stall is None:
             self._stall = self.loop.call_later(STALL_SECONDS, self.transport.abort)
+            self._among.move(self, Place.UNREAD)
 
     def resume_writing(self) -> None:
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
+            is_done = self.cycle is None or self.cycle.response_complete
+            self._among.move(self, Place.IDLE if is_done else Place.BUSY)
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  uvicorn's text is not a problem document
@@ -201,8 +222,9 @@ class HeadDelayTransport:
         return getattr(self._transport, name)
 
 
-async def _busy(connection: Connection, receive: Receive, send: Send) -> None:
-    await problem_response(_BUSY, {**SAFE_HEADERS, "connection": "close"})(connection, receive, send)
+def _closing_app(problem: Problem) -> ASGIApp:
+    """Return an app that responds with a problem and closes the connection."""
+    return problem_response(problem, {**SAFE_HEADERS, "connection": "close"})
 
 
 def _as_bytes(problem: Problem, more: list[tuple[bytes, bytes]]) -> bytes:

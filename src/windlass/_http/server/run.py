@@ -8,18 +8,21 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import uvicorn
+from msgspec import Struct
 
 from ...app import App
 from ...errors import InvalidOption, Refused
-from ..app import Api
+from ..app import URGENT_PATHS, Api
+from ..load import load_limits
+from .connections import ConnectionLimits, Connections, affordable
 from .protocol import GuardedProtocol
 
 logger = logging.getLogger("windlass.http")
 
-MAX_CONNECTIONS = 1000
 _BACKLOG = 2048
 _KEEP_ALIVE_SECONDS = 75
 _GRACE_SECONDS = 10
@@ -67,6 +70,17 @@ def _listener(host: str, port: int) -> socket.socket:
     return listener
 
 
+class ServerLimits(Struct, frozen=True, kw_only=True):
+    """The bounds of a server, as the options of `windlass serve` name them."""
+
+    max_connections: int = ConnectionLimits().total
+    max_connections_per_address: int | None = None
+    max_streams_per_key: int | None = None
+
+
+DEFAULT_LIMITS = ServerLimits()
+
+
 class Server:
     """Serves the API of an app on uvicorn, with a keeper beside it unless `keeper` is False."""
 
@@ -76,9 +90,15 @@ class Server:
         *,
         keeper: bool = True,
         warning: str = "",
+        limits: ServerLimits = DEFAULT_LIMITS,
         **options: Any,
     ) -> None:
-        served = Api(app, **options)
+        wanted = ConnectionLimits(
+            total=limits.max_connections, per_address=limits.max_connections_per_address
+        )
+        among = Connections(affordable(wanted), map(str.encode, URGENT_PATHS))
+        load = load_limits(among.limits.total, limits.max_streams_per_key)
+        served = Api(app, limits=load, **options)
         self._app = app
         self._keeper = keeper
         self._warning = warning
@@ -91,10 +111,9 @@ class Server:
             server_header=False,
             date_header=True,
             proxy_headers=False,
-            limit_concurrency=MAX_CONNECTIONS,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=_GRACE_SECONDS,
-            http=GuardedProtocol,
+            http=cast("type[asyncio.Protocol]", partial(GuardedProtocol, among=among)),
             ws="none",
         )
         self._server = _Uvicorn(config)

@@ -1,36 +1,60 @@
-"""Request bodies: read them within bounds of size and time."""
+"""Request bodies: read them within bounds of size and time, and decode them without stalling the server."""
 
 import asyncio
-from collections.abc import Iterator
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
+from ..load import SMALL_BODY, held_by
+from .json_structure import check_structure
+from .off_loop import off_loop
 from .problems import Problem
 
-MAX_BODY = 64 * 1024 * 1024
-"""Bytes of a request body, enough for the largest batch; a single payload has a limit of its own."""
+MAX_BODY = 2 << 20
+"""Bytes of a request body: enough for one task."""
+
+MAX_BATCH_BODY = 64 << 20
+"""Bytes of the body of a batch."""
 
 MAX_SECONDS = 15.0
 """Time for a body to arrive, so that slow senders do not occupy connections."""
 
+_PART = 1 << 20
 
-async def read_body(request: Request, *, optional: bool = False) -> bytes:
-    """Read a JSON body; raise a Problem if it is too large, too slow, or not JSON in UTF-8."""
+
+async def read_body(request: Request, *, batch: bool = False, optional: bool = False) -> bytes:
+    """Read a JSON body; raise a Problem if it is too large or too slow. `batch`: the larger limit applies."""
     if optional and _is_empty(request):
         return b""
     require_media_type(request, "application/json", "JSON")
+    most = MAX_BATCH_BODY if batch else MAX_BODY
     length = header(request, b"content-length")
-    if length.isdigit() and int(length) > MAX_BODY:
-        raise _too_large()
+    if length.isdigit() and int(length) > most:
+        raise _too_large(most)
     if _has_arrived(request):
-        return _utf8(await _chunks(request))
+        return await _chunks(request, most)
     try:
         async with asyncio.timeout(MAX_SECONDS):
-            return _utf8(await _chunks(request))
+            return await _chunks(request, most)
     except TimeoutError:
         raise Problem("too-slow", f"the body did not arrive within {MAX_SECONDS:g} seconds") from None
+
+
+async def decode_body(raw: bytes, decode: Callable[[bytes], Any]) -> Any:
+    """Decode a body; raise 422 with the place of what is wrong. Large ones are decoded in a thread."""
+    return await off_loop(len(raw), decode_json, raw, decode)
+
+
+def decode_json(raw: bytes, decode: Callable[[bytes], Any]) -> Any:
+    """Check the encoding and structure of JSON, then decode it. Raises a Problem."""
+    with decode_errors():
+        _check_utf8(raw)
+        check_structure(raw)
+        return decode(raw)
 
 
 def require_media_type(request: Request, kind: str, name: str) -> None:
@@ -51,7 +75,7 @@ def header(request: Request, name: bytes, default: str = "") -> str:
     return default
 
 
-async def _chunks(request: Request) -> bytes:
+async def _chunks(request: Request, most: int) -> bytes:
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -60,8 +84,10 @@ async def _chunks(request: Request) -> bytes:
             raise ClientDisconnect
         chunks.append(message.get("body", b""))
         size += len(chunks[-1])
-        if size > MAX_BODY:
-            raise _too_large()
+        if size > most:
+            raise _too_large(most)
+        if size > SMALL_BODY:
+            held_by(request).hold_body(size)
         if not message.get("more_body", False):
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
@@ -106,15 +132,23 @@ def unreadable(error: Exception) -> Problem:
             return Problem("invalid-request", str(error))
 
 
-def _too_large() -> Problem:
-    return Problem("too-large", f"the body is larger than {MAX_BODY:,} bytes")
+def _too_large(most: int) -> Problem:
+    hint = "" if most == MAX_BATCH_BODY else "; larger chains can be sent as a batch"
+    return Problem("too-large", f"the body is larger than {most:,} bytes{hint}")
 
 
-def _utf8(body: bytes) -> bytes:
-    """Check the encoding here: msgspec does not look into raw JSON such as payloads."""
-    if not body.isascii():
+def _check_utf8(body: bytes) -> None:
+    """Check the encoding here: msgspec does not look into raw JSON such as payloads.
+
+    Decodes in parts: as a whole it could take four times the memory, and all of the time at once.
+    """
+    if body.isascii():
+        return
+    decoder = getincrementaldecoder("utf-8")()
+    for start in range(0, len(body), _PART):
+        pending = len(decoder.getstate()[0])
         try:
-            body.decode()
+            decoder.decode(body[start : start + _PART], final=start + _PART >= len(body))
         except UnicodeDecodeError as error:
-            raise unreadable(error) from None
-    return body
+            at = start - pending + error.start
+            raise Problem("invalid-request", f"the body is not UTF-8 at byte {at}") from None

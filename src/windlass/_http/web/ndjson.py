@@ -9,6 +9,7 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
 from ..._policy.input.payload import MAX_BYTES
+from ..load import held_by
 from .problems import Problem
 
 NDJSON = "application/x-ndjson"
@@ -22,14 +23,21 @@ SILENCE_SECONDS = 30.0
 
 async def read_lines(request: Request) -> AsyncIterator[list[bytes]]:
     """Yield the non-blank lines of a body in batches, as they arrive."""
-    stream, rest = request.stream(), b""
+    stream, rest, held = request.stream(), bytearray(), held_by(request)
     while (chunk := await _next_chunk(stream)) is not None:
-        *lines, rest = (rest + chunk).split(b"\n")
-        for batch in _batches(lines):  # complete lines are processed even if the next is too long
-            yield batch
+        unseen = len(rest)
+        rest += chunk
+        end = rest.rfind(b"\n", unseen) + 1
+        if end:
+            lines = bytes(rest[:end]).split(b"\n")
+            del rest[:end]
+            for batch in _batches(lines):  # complete lines are processed even if the next is too long
+                yield batch
+            held.release_body()
         if len(rest) > MAX_LINE:
             raise Problem("too-large", f"a line is longer than {MAX_LINE:,} bytes")
-    for batch in _batches([rest]):
+        held.hold_body(len(rest))
+    for batch in _batches([bytes(rest)]):
         yield batch
 
 

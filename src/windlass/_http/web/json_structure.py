@@ -1,7 +1,8 @@
-"""Refuse JSON bodies in which an object has the same name twice.
+"""Check the structure of JSON bodies before they are decoded: nesting, members, and names given twice.
 
-msgspec silently takes the last one, other parsers the first, so the sender's intent is unknown. One scan of
-the bytes finds them, in linear time and with memory only for the names of the objects that are open.
+msgspec silently takes the last of two equal names, other parsers the first, so the sender's intent is
+unknown. One scan of the bytes finds them, in linear time and with memory only for the names of the objects
+that are open. It also bounds what the decoder would build in one go, during which nothing else can run.
 """
 
 import json
@@ -11,16 +12,27 @@ import msgspec
 
 from .problems import Problem
 
+MAX_NESTING = 512
+"""Levels of a body: enough for the longest chain with the deepest payload."""
+
+MAX_MEMBERS = 500_000
+"""Names, texts, objects and lists of a body in its upper levels, where tasks and ids are listed."""
+
+_UPPER_LEVELS = 3
 _SHORT = 2_000
 _OPAQUE = ("payload", "result")
-_COLON, _OPEN, _CLOSE = b":{}"
+_COLON, _OBJECT, _LIST = b":{["
+_CLOSE = b"}]"
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_NAMES = re.compile(_STRING + rb"[ \t\r\n]*+:?+|[{}]", re.DOTALL)
+_TOKEN = re.compile(_STRING + rb"[ \t\r\n]*+:?+|[][{}]", re.DOTALL)
 _STRUCTURE = re.compile(_STRING + rb"[ \t\r\n]*+:?+|[][{},]", re.DOTALL)
 
 
-def refuse_duplicate_names(body: bytes) -> None:
-    """Raise a Problem that names the place, if an object in this valid JSON has a name twice."""
+def check_structure(body: bytes) -> None:
+    """Raise a Problem if an object has a name twice, naming the place; or if there is too much in the body.
+
+    Whether the body is JSON at all is left to the decoder.
+    """
     if len(body) <= _SHORT and not _may_have_duplicates(body):
         return
     end = _first_duplicate(body)
@@ -44,10 +56,11 @@ def _may_have_duplicates(body: bytes) -> bool:
 
 
 def _first_duplicate(body: bytes) -> int | None:
-    """Return where the first repeated name ends."""
+    """Return where the first repeated name ends. Raises a Problem for too many levels or members."""
     names: set[bytes] = set()
     outer: list[set[bytes]] = []
-    for found in _NAMES.finditer(body):
+    members = 0
+    for found in _TOKEN.finditer(body):
         token = found[0]
         last = token[-1]
         if last == _COLON:
@@ -55,11 +68,19 @@ def _first_duplicate(body: bytes) -> int | None:
             if name in names:
                 return found.end()
             names.add(name)
-        elif last == _OPEN:
+        elif last in (_OBJECT, _LIST):
             outer.append(names)
             names = set()
-        elif last == _CLOSE:
+            if len(outer) > MAX_NESTING:
+                raise Problem("invalid-request", f"the body is nested deeper than {MAX_NESTING} levels")
+        elif last in _CLOSE:
+            if not outer:
+                return None  # not JSON
             names = outer.pop()
+        if len(outer) <= _UPPER_LEVELS:
+            members += 1
+            if members > MAX_MEMBERS:
+                raise Problem("too-large", f"the body lists more than {MAX_MEMBERS:,} values; split it")
     return None
 
 
@@ -74,9 +95,9 @@ def _path(body: bytes, end: int) -> list[str | int]:
             path.append(0)
         elif token in (b"}", b"]"):
             path.pop()
-        elif token == b"," and isinstance(path[-1], int):
+        elif token == b"," and path and isinstance(path[-1], int):
             path[-1] += 1
-        elif token.endswith(b":"):
+        elif token.endswith(b":") and path:
             path[-1] = _name(token).decode(errors="replace")
     return path[:-1]
 

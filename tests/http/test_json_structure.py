@@ -1,6 +1,7 @@
 """Bodies in which an object has the same name twice are refused."""
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import httpx2
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.http.conftest import Ask
 from tests.http.problem import problem
-from windlass._http.web.duplicate_names import refuse_duplicate_names
+from windlass._http.web.json_structure import MAX_MEMBERS, MAX_NESTING, check_structure
 from windlass._http.web.problems import Problem
 from windlass._model.filter import Filter, Page
 from windlass._stores.memory import MemoryStore
@@ -95,9 +96,9 @@ def test_exactly_the_duplicates_are_found(value: Any, ascii: bool, padding: int)
     data = written(value, ascii=ascii).encode() + b" " * padding  # long bodies are checked in another way
     if has_repeats(value):
         with pytest.raises(Problem, match="twice"):
-            refuse_duplicate_names(data)
+            check_structure(data)
     else:
-        refuse_duplicate_names(data)
+        check_structure(data)
 
 
 @given(value=VALUES, name=TEXT, twice=st.booleans())
@@ -107,16 +108,38 @@ def test_the_error_names_the_place(value: Any, name: str, twice: bool) -> None:
     data = written(body, ascii=True).encode()
     if has_repeats(value):
         with pytest.raises(Problem, match=r"at `\$\.payload\.x\[1\]") as raised:
-            refuse_duplicate_names(data)
+            check_structure(data)
         assert raised.value.code == "invalid-payload"
     elif twice:
         with pytest.raises(Problem, match=r"at `\$\.next\[0\]`") as raised:
-            refuse_duplicate_names(data)
+            check_structure(data)
         assert raised.value.code == "invalid-request"
     else:
-        refuse_duplicate_names(data)
+        check_structure(data)
 
 
 def test_the_time_is_linear_in_depth() -> None:
-    deep = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
-    refuse_duplicate_names(deep)  # would take hours if each level were scanned again
+    deep = b'{"a":' * (MAX_NESTING - 1) + b"1" + b"}" * (MAX_NESTING - 1)
+    check_structure(b"[%b]" % b",".join([deep] * 100))  # would take minutes if each level were scanned again
+
+
+def test_depth_is_bounded() -> None:
+    for opened, closed in ((b'{"a":', b"}"), (b"[", b"]")):
+        with pytest.raises(Problem, match="nested deeper than 512 levels"):
+            check_structure(opened * (MAX_NESTING + 1) + b"1" + closed * (MAX_NESTING + 1) + b" " * 2_000)
+
+
+def test_members_of_upper_levels_are_bounded() -> None:
+    many = b",".join([b'""'] * (MAX_MEMBERS + 1))
+    with pytest.raises(Problem, match="more than 500,000 values") as raised:
+        check_structure(b'{"where":{"ids":[%b]}}' % many)
+    assert raised.value.status == 413
+    check_structure(b'{"tasks":[{"payload":{"a":[%b]}}]}' % many)  # payloads have a limit of their own
+
+
+@pytest.mark.parametrize(
+    "body", [b"}", b"{]", b"[}", b']{"a":1,"a":1}', b'{"a', b'"a":1,"a":1', b"{}}", b'"a":']
+)
+def test_what_is_no_json_is_left_to_the_decoder(body: bytes) -> None:
+    with suppress(Problem):
+        check_structure(body.ljust(2_001))

@@ -1,0 +1,28 @@
+"""Run slow computations in a thread, so that the event loop goes on serving other requests.
+
+There is one thread for all: computing threads share one interpreter lock, and each further one would make the
+loop wait longer for its turn. Long computations are handed over in parts, so that requests take turns.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+SMALL = 16 << 10
+"""Bytes of JSON that are processed in the loop: handing them over would take longer."""
+
+_thread = ThreadPoolExecutor(1, thread_name_prefix="windlass-json")
+
+
+async def off_loop(size: int, function: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+    """Call the function, which processes `size` bytes: in the loop if that is little, else in a thread."""
+    if size <= SMALL:
+        return function(*args, **named)
+    call = partial(copy_context().run, function, *args, **named)
+    return await asyncio.get_running_loop().run_in_executor(_thread, call)

@@ -2,7 +2,7 @@
 
     python pulse.py PORT KEY SESSION
 
-Reads one line from its input: then it prints one JSON line (asked, worst, failed) and ends.
+It prints a line for each answer. Once it has read a line, it prints the figures as JSON and ends.
 """
 
 import asyncio
@@ -40,6 +40,8 @@ async def ask(port: int, name: str, request: bytes, stop: asyncio.Future[str]) -
         except (OSError, TimeoutError) as error:
             answer = repr(error)
         times.append(monotonic() - began)
+        sys.stdout.write(f"{name}\n")
+        sys.stdout.flush()
         if " 200 " not in answer:
             failed.append(answer[:200])
         await asyncio.wait([stop], timeout=max(began + EVERY_SECONDS - monotonic(), 0))

@@ -136,7 +136,10 @@ ALL = [(store, mutant) for mutant in MUTANTS for store in STORES] + [("postgres"
 
 
 @pytest.mark.parametrize(
-    ("fleet", "mutant"), ALL, indirect=["fleet"], ids=[f"{mutant.mistake}, {store}" for store, mutant in ALL]
+    ("fleet_on_each", "mutant"),
+    ALL,
+    indirect=["fleet_on_each"],
+    ids=[f"{mutant.mistake}, {store}" for store, mutant in ALL],
 )
 def test_a_mutant_is_caught(fleet: Fleet, mutant: Mutant) -> None:
     mutate(fleet, mutant.mistake)

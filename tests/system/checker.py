@@ -342,6 +342,8 @@ class Life:
     def _stopped_at(self, run: Run) -> int:
         if run.ended is not None:
             return run.ended.at
+        if run.started.fence in self.by_fence:  # its worker saw it die, in a child process, and lived on
+            return run.started.at
         mine = [
             f.began
             for f in self._checker.history.faults

@@ -181,6 +181,23 @@ def test_a_frozen_worker_may_overlap(sound: Sound) -> None:
     assert report.numbers["overlaps"] == 1
 
 
+def test_a_worker_that_is_killed_long_after_its_child_does_not_overlap(sound: Sound) -> None:
+    sound.wish("alone")
+    sound.task("alone", attempt=2, fence=2)
+    sound.run("alone", 1, how=None, worker="w5")
+    sound.fault("child", "w5")
+    sound.line("alone", 1, 1, "crashed", worker="w5", error=Error(type="ProcessDied", message="killed"))
+    sound.run("alone", 2, worker="w2")
+    sound.line("alone", 2, 2, worker="w2")
+    sound.moment += 1000
+    sound.fault("kill", "w5")
+
+    report = sound.report()
+
+    assert report.violations == []
+    assert report.numbers["overlaps"] == 0
+
+
 EXPLAINS = [
     ("kill", "w9", True),
     ("kill", "w2", False),

@@ -1,6 +1,7 @@
 """A server without keys answers programs on this machine, and no web page and no proxy."""
 
 import asyncio
+import re
 from itertools import product
 from typing import Any
 
@@ -11,10 +12,12 @@ from tests.http.problem import assert_safe, problem
 from tests.servers.api import ApiServer
 from windlass._client.keys import Keys
 from windlass._http import auth
+from windlass._http.app import OPERATIONS
 from windlass._http.web.keyless import is_local
 from windlass._model.filter import Page
 from windlass._model.key import ApiKey
 from windlass._model.queue import QueueSettings
+from windlass._store.messages import REQUESTS
 from windlass._stores.memory import MemoryStore
 
 EVIL = "rebind.evil.example"
@@ -120,6 +123,35 @@ async def test_a_proxy_publishes_nothing(call: Caller) -> None:
             assert name.lower() in found["detail"]
             assert "windlass keys create" in found["detail"]
 
+    assert not await call.changed()
+
+
+async def test_a_proxy_as_nginx_is_by_default_publishes_nothing(call: Caller, insecure: Caller) -> None:
+    """It rewrites Host, adds no header, and speaks HTTP/1.0 to the server."""
+    head = f"GET {{path}}/tasks HTTP/1.0\r\nHost: 127.0.0.1:{call.port}\r\nConnection: close\r\n\r\n"
+    assert (await raw(call.url, head)).split()[1] == b"403"
+    assert (await raw(insecure.url, head)).split()[1] == b"200"
+
+
+STRANGERS = (
+    {"host": EVIL},
+    {"via": "1.1 proxy"},
+    {"origin": "https://evil.example"},
+    {"sec-fetch-site": "cross-site"},
+)
+
+
+@pytest.mark.parametrize("headers", STRANGERS, ids=lambda headers: next(iter(headers)))
+async def test_every_operation_and_verb_refuses_strangers(headers: dict[str, str], call: Caller) -> None:
+    """Derived from what the server has: none can be forgotten."""
+    asked = [(one.method, re.sub(r"{\w+}", "x", one.path)) for one in OPERATIONS if one.scope is not None]
+    asked += [("POST", f"/store/{verb}") for verb in REQUESTS] + [("GET", "/store/wakes")]
+    assert len(asked) > 70
+    for method, path in asked:
+        response = await call(method, path, headers=headers)
+        problem(
+            response, 421 if "host" in headers else 403, "misdirected" if "host" in headers else "forbidden"
+        )
     assert not await call.changed()
 
 

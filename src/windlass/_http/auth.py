@@ -163,7 +163,7 @@ class Authenticator:
             require_same_origin(request.scope["headers"], request.method, self._origins)
             return ANONYMOUS
         if self._open_until_keys and await self._has_no_keys():
-            require_local(request.scope["headers"])
+            require_local(request.scope["headers"], request.scope["http_version"])
             require_same_origin(request.scope["headers"], request.method, self._origins)
             return ANONYMOUS
         return Caller(await self._valid_key(request))

@@ -27,11 +27,14 @@ _JSON = b"application/json"
 _REMEDY = "create a key with `windlass keys create LABEL --scope …` and send it"
 
 
-def require_local(headers: Headers) -> None:
+def require_local(headers: Headers, http_version: str) -> None:
     """Raise 421 unless Host names this machine, and 403 if a proxy has forwarded the request.
 
-    A page whose name resolves to a loopback address (DNS rebinding) sends its own name as Host.
+    A page whose name resolves to a loopback address (DNS rebinding) sends its own name as Host. nginx sends
+    the loopback address as Host and no other header, but HTTP/1.0, unless it is configured otherwise.
     """
+    if http_version == "1.0":
+        raise _forwarded("HTTP/1.0")
     named = False
     for name, value in headers:
         if name == b"host":
@@ -39,12 +42,7 @@ def require_local(headers: Headers) -> None:
             if not is_local(value):
                 raise _misdirected()
         elif name in _FORWARDED or name.startswith(b"x-forwarded-"):
-            raise Refusal(
-                "forbidden",
-                f"this server has no API keys and answers only programs on its own machine; the header "
-                f"{name.decode('latin-1')} shows that a proxy forwards requests to it: {_REMEDY}",
-                Reason.PROXY,
-            )
+            raise _forwarded(f"the header {name.decode('latin-1')}")
     if not named:
         raise _misdirected()
 
@@ -87,6 +85,15 @@ def is_local(host: bytes) -> bool:
         return IPv6Address(name[1:-1]).is_loopback if name[0] == "[" else IPv4Address(name).is_loopback
     except ValueError:
         return name == "localhost"
+
+
+def _forwarded(sign: str) -> Refusal:
+    return Refusal(
+        "forbidden",
+        f"this server has no API keys and answers only programs on its own machine; {sign} shows that a "
+        f"proxy forwards requests to it: {_REMEDY}",
+        Reason.PROXY,
+    )
 
 
 def _misdirected() -> Refusal:

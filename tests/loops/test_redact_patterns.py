@@ -17,6 +17,7 @@ def shop(store: MemoryStore, redact: list[str]) -> App:
 
     @app.task(name="pay", max_attempts=1)
     async def pay(text: str, *, ctx: Context) -> None:
+        ctx.progress(0.5, f"charging {text}")
         ctx.note(told=text)
         raise ValueError(f"declined: {text}")
 

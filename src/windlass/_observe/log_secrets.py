@@ -35,12 +35,22 @@ class SecretFilter(logging.Filter):
         return True
 
 
+def install_filter(redact: Iterable[str]) -> None:
+    """Add a filter to the handlers of all loggers, those of the program included."""
+    secrets = SecretFilter(redact)
+    known = [one for one in logging.root.manager.loggerDict.values() if isinstance(one, logging.Logger)]
+    for handler in {handler for one in (logging.root, *known) for handler in one.handlers}:
+        handler.addFilter(secrets)
+
+
 def mask_record(record: logging.LogRecord, patterns: tuple[str, ...] = ()) -> None:
     """Mask the secrets of the running task, and these patterns, in message, traceback and extra fields.
 
     The record is changed in place: its other handlers see it without secrets, too.
     """
-    values = longest_first(patterns, _running_secrets())
+    values = _running_secrets()
+    if patterns:
+        values = longest_first(values, patterns)
     if not values:
         return
     record.msg, record.args = scrub(_message(record), values), None
@@ -60,7 +70,8 @@ def _running_secrets() -> tuple[str, ...]:
     if task is None:
         return ()
     find = _remembered if len(task.payload) <= _MAX_REMEMBERED else _found
-    return longest_first(find(task.payload, task.secret), taken_secrets.get())
+    found, taken = find(task.payload, task.secret), taken_secrets.get()
+    return longest_first(found, taken) if taken else found
 
 
 def _found(payload: bytes, secret: tuple[str, ...]) -> tuple[str, ...]:

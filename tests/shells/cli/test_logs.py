@@ -29,6 +29,11 @@ async def resize(n: int) -> None:
     raise ValueError("no picture")
 
 
+@app.task(name="shop.pay", max_attempts=1)
+def pay(n: int = 0, password: str = "hunter-7") -> None:
+    log.info("paying with %s", password, extra={{"told": password}})
+
+
 @app.task(name="shop.convert", process=True)
 def convert(n: int) -> None:
     log.info("converting %d", n)
@@ -54,10 +59,15 @@ Logged = Callable[..., list[str]]
 def logged(start: Start, folder: Path) -> Logged:
     """Run the tasks with a worker whose module sets up logging in this way; return its log lines."""
 
-    def run(set_up: str, *options: str, tasks: tuple[str, ...] = ("resize", "convert")) -> list[str]:
+    def run(
+        set_up: str,
+        *options: str,
+        tasks: tuple[str, ...] = ("resize", "convert"),
+        payload: str = '{"n": 7}',
+    ) -> list[str]:
         (folder / "shop.py").write_text(APP.format(set_up=set_up))
         for name in tasks:
-            enqueue = start("enqueue", f"shop.{name}", '{"n": 7}', "--app", "shop:app")
+            enqueue = start("enqueue", f"shop.{name}", payload, "--app", "shop:app")
             enqueue.communicate(timeout=30)
             assert enqueue.returncode == 0
         worker = start("worker", "shop:app", "--drain", *options)
@@ -106,6 +116,24 @@ def test_dict_config_of_the_program_is_kept_and_can_name_the_task(logged: Logged
     assert re.fullmatch(r"MINE shop.resize [0-9a-f-]{36} resizing 7", find(lines, "resizing 7"))
     assert re.fullmatch(r"MINE shop.convert [0-9a-f-]{36} converting 7", find(lines, "converting 7"))
     assert find(lines, "is ready").startswith("MINE   worker ")  # though dictConfig disables what exists
+
+
+OWN_LOGGER = """
+own = logging.StreamHandler()
+own.setFormatter(logging.Formatter("OWN %(message)s %(told)s"))
+logging.getLogger("shop.images").addHandler(own)
+"""
+
+
+@pytest.mark.parametrize("set_up", ["", BASIC, DICT, OWN_LOGGER])
+@pytest.mark.parametrize("options", [(), ("--log-format", "json")])
+def test_secrets_are_masked_whoever_has_set_up_logging(
+    logged: Logged, set_up: str, options: tuple[str, ...]
+) -> None:
+    lines = logged(set_up, *options, tasks=("pay",), payload='{"password": "hunter-7"}')
+
+    assert [line for line in lines if "paying with [secret]" in line]
+    assert not [line for line in lines if "hunter-7" in line]
 
 
 @pytest.mark.parametrize("set_up", [BASIC, DICT])

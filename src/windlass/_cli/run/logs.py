@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import click
 
-from ..._observe.log_secrets import SecretFilter
+from ..._observe.log_secrets import install_filter
 from ..._observe.logs import JsonFormatter, TaskFilter, enable_loggers, traceback_of
 from ...config import DEFAULT_LOG_FORMAT, DEFAULT_LOG_LEVEL, LOG_FORMATS, LOG_LEVELS
 from ..command import Cli, setting_option
@@ -61,12 +61,16 @@ def _task_of(record: logging.LogRecord) -> str:
 
 
 def set_up_logging(cli: Cli) -> None:
-    """Import the app; if it has not set up logging, log to stderr. A level or format that is given wins."""
+    """Import the app; if it has not set up logging, log to stderr. A level or format that is given wins.
+
+    All handlers, those of the app too, mask secrets.
+    """
     settings, root, app = cli.settings, logging.getLogger(), cli.app
     enable_loggers()
     is_set_up = _is_set_up(root)
     if not is_set_up or settings.log_format is not None:
-        root.handlers[:] = [_stderr_handler(settings.log_format or DEFAULT_LOG_FORMAT, app.redact)]
+        root.handlers[:] = [_stderr_handler(settings.log_format or DEFAULT_LOG_FORMAT)]
+    install_filter(app.redact)
     if not is_set_up or settings.log_level is not None:
         root.setLevel((settings.log_level or DEFAULT_LOG_LEVEL).upper())
     if settings.log_level == "debug":
@@ -76,12 +80,11 @@ def set_up_logging(cli: Cli) -> None:
         logger.warning(text, settings.log_format)
 
 
-def _stderr_handler(log_format: str, redact: tuple[str, ...]) -> logging.Handler:
-    """Return a handler for stderr that masks secrets and these patterns; colours only on a terminal."""
+def _stderr_handler(log_format: str) -> logging.Handler:
+    """Return a handler for stderr; colours only on a terminal."""
     terminal = stderr()
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(TaskFilter())
-    handler.addFilter(SecretFilter(redact))
     if log_format == "json":
         handler.setFormatter(JsonFormatter())
     else:

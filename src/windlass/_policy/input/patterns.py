@@ -16,8 +16,9 @@ PREFIX = "re:"
 """Marks a pattern among the names of secret fields."""
 
 MAX_PATTERNS = 32
-MAX_LENGTH = 500  # characters of a pattern
-MAX_STEPS = 1_000  # of all patterns of an app together, for each character of a text
+MAX_LENGTH = 190  # characters of a pattern
+MAX_STEPS = 500  # of all patterns of an app together, for each character of a text
+MAX_STEPS_AT_ONCE = 2 * MAX_STEPS  # of all that are searched in one text, as tasks bring patterns, too
 
 _parser: Any = import_module("re._parser")
 _NOTHING = 0  # follows: the match can no longer fail
@@ -51,10 +52,24 @@ def patterns_of(secret: Iterable[str]) -> tuple[str, ...]:
 @lru_cache(maxsize=1024)
 def compiled(entry: str) -> re.Pattern[str] | None:
     """Compile an entry of `secret`; None if it is a name, or a pattern that would be refused."""
+    found = _measured(entry)
+    return None if found is None else found[0]
+
+
+@lru_cache(maxsize=1024)
+def compiled_together(entries: tuple[str, ...]) -> tuple[re.Pattern[str], ...] | None:
+    """Compile the patterns among entries; None if together they take too many steps to be searched."""
+    found = [one for entry in entries if (one := _measured(entry)) is not None]
+    if sum(steps for _, steps in found) > MAX_STEPS_AT_ONCE:
+        return None
+    return tuple(pattern for pattern, _ in found)
+
+
+def _measured(entry: str) -> tuple[re.Pattern[str], int] | None:
     if not entry.startswith(PREFIX):
         return None
     try:
-        return _checked(entry.removeprefix(PREFIX))[0]
+        return _checked(entry.removeprefix(PREFIX))
     except InvalidOption:
         return None
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from .patterns import PREFIX, compiled
+from .patterns import PREFIX, compiled, compiled_together
 
 MASK = "[secret]"
 _ALWAYS = re.compile(
@@ -22,7 +22,7 @@ _ALWAYS = re.compile(
 )
 _HOLE = "\0"  # occurs in no payload, so a value never matches the mask of another
 _PATTERN = "\0"  # begins a pattern among values to be scrubbed
-_MAX_SCANNED = 100_000  # characters of a text that are searched for patterns; a longer one is masked whole
+_MAX_SCANNED = 100_000  # characters of texts that are searched for patterns; what is longer is masked whole
 _SEAM = "\udfff"  # occurs in no decoded JSON, so no value matches across two texts
 _MIN_SCRUBBED = 3  # shorter values would turn ordinary text into masks
 _FIELD_NAME = re.compile(r"[A-Za-z_]+")  # such keys of a secret object are names of fields, not values
@@ -80,6 +80,8 @@ def redact(value: Any, secret: Iterable[str] = ()) -> Any:
     `secret` are the declared fields, as names or dotted paths, and the patterns of `checked_patterns`.
     """
     names, patterns = _split(tuple(secret))
+    if patterns and _searched(patterns, sum(map(len, _texts(value)))) is None:
+        return MASK
     return _redact(value, names, patterns, ())
 
 
@@ -123,8 +125,11 @@ def scrub(text: str, values: Iterable[str]) -> str:
     values = tuple(values)
     if len(values) > MAX_SCRUBBED:
         return MASK
-    for value in values:
-        text = _without_matches(text, value) if is_pattern(value) else text.replace(value, _HOLE)
+    patterns = tuple(value for value in values if is_pattern(value))
+    for value in values[: len(values) - len(patterns)]:
+        text = text.replace(value, _HOLE)
+    if patterns:
+        text = _without_matches(text, patterns)
     return text.replace(_HOLE, MASK)
 
 
@@ -133,11 +138,21 @@ def is_pattern(value: str) -> bool:
     return value.startswith(_PATTERN)
 
 
-def _without_matches(text: str, value: str) -> str:
-    if len(text) > _MAX_SCANNED:
+def _without_matches(text: str, patterns: tuple[str, ...]) -> str:
+    found = _searched(patterns, len(text))
+    if found is None:
         return _HOLE
-    pattern = compiled(PREFIX + value.removeprefix(_PATTERN))
-    return text if pattern is None else pattern.sub(_HOLE, text.replace(MASK, _HOLE))
+    text = text.replace(MASK, _HOLE)
+    for pattern in found:
+        text = pattern.sub(_HOLE, text)
+    return text
+
+
+def _searched(patterns: tuple[str, ...], length: int) -> tuple[re.Pattern[str], ...] | None:
+    """Return the patterns to search in texts of this length; None if that would take too long."""
+    if length > _MAX_SCANNED:
+        return None
+    return compiled_together(tuple(PREFIX + one.removeprefix(_PATTERN) for one in patterns))
 
 
 @lru_cache(maxsize=1024)

@@ -36,3 +36,13 @@ async def test_ended_tasks_are_lines_with_their_attempts(api_of: Api) -> None:
 
 async def test_what_is_no_cursor_is_refused(api_of: Api) -> None:
     problem(await api_of("GET", "/export?after=x"), 422, "invalid-option")
+
+
+async def test_secrets_are_exported_with_reveal_and_a_line_for_each_task(api_of: Api) -> None:
+    gone = await api_of.enqueue(payload={"password": "hunter2"})
+    await api_of.good("DELETE", f"/tasks/{gone}")
+
+    assert "hunter2" in (await api_of("GET", "/export?reveal=true")).text
+
+    lines = (await api_of.good("GET", "/audit"))["items"]
+    assert [line["task_id"] for line in lines if line["action"] == "reveal"] == [gone]

@@ -81,6 +81,7 @@ DEEDS: dict[tuple[type, str], tuple[Deed, str, str]] = {
     (Limits, "change"): (lambda o: o.limits.change("standing", running=2), "set", "limit standing"),
     (Limits, "remove"): (lambda o: o.limits.remove("standing"), "remove", "limit standing"),
     (Alerts, "add"): (lambda o: o.alerts.add("many"), "create", "alert many"),
+    (Alerts, "reveal"): (lambda o: o.alerts.reveal(), "reveal", "alert hooked"),
     (Alerts, "remove"): (lambda o: o.alerts.remove("standing"), "remove", "alert standing"),
     (Schedules, "add"): (lambda o: o.schedules.add("nightly", "t", "1h"), "create", "schedule nightly"),
     (Schedules, "pause"): (lambda o: o.schedules.pause("standing"), "pause", "schedule standing"),
@@ -100,6 +101,7 @@ async def app() -> App:
     await app.store.put(Archive(until=datetime(2999, 1, 1, tzinfo=UTC)))
     await Limits(app.store).set("standing", running=1)
     await Alerts(app.store).add("standing")
+    await Alerts(app.store).add("hooked", webhook="https://hooks.example.org/T0")
     await app.store.put(DeclaredType(name="standing"))
     await Keys(app.store).create("standing", scopes=["read"])
     for name in ("standing", "paused"):

@@ -15,7 +15,7 @@ from .._store.protocol import Store
 from .._webhook import WebhookResponse, alert_message, deliver, new_fetcher
 from ..alerts import checked_secret
 from ..errors import InvalidOption, NotFound
-from .records import list_records
+from .records import audit_reveal, list_records
 
 
 class AlertStatus(Struct, frozen=True, kw_only=True):
@@ -44,6 +44,13 @@ class Alerts:
         alarms = {alarm.name: alarm for alarm in await list_records(self._store, AlertState)}
         alerts = await list_records(self._store, Alert)
         return [await self._status(alert, alarms.get(alert.name)) for alert in alerts]
+
+    async def reveal(self) -> Sequence[AlertStatus]:
+        """List all alerts to show their webhooks whole, and record that in the audit log."""
+        found = await self.list()
+        for alert in [one.alert for one in found if one.alert.webhook is not None]:
+            await audit_reveal(self._store, self._by, f"alert {alert.name}")
+        return found
 
     async def get(self, name: str) -> AlertStatus:
         """Return an alert; raises NotFound if there is none."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from .._model.filter import By
+from .._model.filter import By, Filter, Reveal
 from .._model.key import ApiKey
 from .._model.limit import Limit
 from .._model.queue import QueueSettings
@@ -23,6 +23,12 @@ async def list_records(store: Store, kind: type[R]) -> Sequence[R]:
     """Open the store and return all records of a kind, by name."""
     await store.open()
     return await all_records(store, kind)
+
+
+async def audit_reveal(store: Store, by: By | None, subject: str) -> None:
+    """Record in the audit log that secrets of a record are shown; None: by a program, not recorded."""
+    if by is not None:
+        await store.apply(Reveal(by=by, subject=subject), Filter(), 1)
 
 
 async def change_record(

@@ -12,7 +12,7 @@ from .._encryption.encrypted_store import keyring_of
 from .._handler.spec import HandlerSpec
 from .._handler.task_types import TaskTypes
 from .._ids import new_id
-from .._model.filter import By, Filter, Reveal, Trigger
+from .._model.filter import By, Filter, Trigger
 from .._model.options import DeclaredType, Options, by_name_or_alias
 from .._model.record import Declaration
 from .._model.schedule import Schedule, ScheduleOptions, ScheduleTiming, Tick
@@ -30,7 +30,7 @@ from ..errors import DuplicateTask, InvalidOption, NotFound, Refused
 from .builder import TaskBuilder
 from .declarations import digest_of
 from .published_types import KnownTypes
-from .records import change_record, list_records
+from .records import audit_reveal, change_record, list_records
 
 MAX_UPCOMING = 1_000
 
@@ -76,8 +76,7 @@ class Schedules:
     async def reveal(self, name: str) -> ScheduleStatus:
         """Return a schedule to show its secrets, and record that in the audit log. Raises NotFound."""
         status = await self.get(name)
-        if self._by is not None:
-            await self._store.apply(Reveal(by=self._by, subject=f"schedule {name}"), Filter(), 1)
+        await audit_reveal(self._store, self._by, f"schedule {name}")
         return status
 
     async def add(

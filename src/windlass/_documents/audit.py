@@ -48,6 +48,7 @@ _DONE = {
     "resume": "resumed",
     "create": "created",
     "remove": "removed",
+    "reveal": "revealed secrets of",
     "prune": "pruned",
     "rotate": "rotated",
     "revoke": "revoked",

@@ -95,9 +95,9 @@ class Caller(Struct, frozen=True):
         """Tell whether the caller's key has the scope."""
         return self.key is None or api_key.allows(self.key, scope)
 
-    def require_scope(self, scope: Scope) -> None:
-        """Raise 403 unless the key has the scope."""
-        if not self.has_scope(scope):
+    def require_scope(self, scope: Scope, *others: Scope) -> None:
+        """Raise 403 unless the key has the scope, or one of the others."""
+        if not any(self.has_scope(one) for one in (scope, *others)):
             raise Refusal("forbidden", f"this key lacks the scope {scope.value}", Reason.SCOPE)
 
     def require_work_on(self, queues: Iterable[str]) -> None:

@@ -25,6 +25,9 @@ Priority: TypeAlias = (
 )
 Key = Annotated[str, Meta(min_length=1, max_length=MAX_KEY_BYTES)]
 Why = Annotated[str, Meta(max_length=500, description="Recorded in the audit log.")]
+RevealFlag = Annotated[
+    bool, Meta(description="Show secret values: needs the scope `reveal`, and is kept in the audit log.")
+]
 Limit = Annotated[int, Meta(ge=1, le=MAX_PAGE)]
 Parameter = Annotated[str, Meta(min_length=1, max_length=128)]
 RunAt = Annotated[

@@ -9,15 +9,16 @@ from msgspec import Meta, Struct
 from starlette.datastructures import URL
 
 from .._documents.fields import Id, Instant
-from .._documents.tasks import TaskPage, task_document
+from .._documents.tasks import TaskDocument, TaskPage, task_document
 from .._model.filter import MAX_PAGE, Filter, Page, Slice
+from .._model.key import Scope
 from .._model.state import State
 from .._model.task import Task, TaskId, is_task_id
 from .._policy.input.options import checked_instant
 from .._policy.input.quote import quoted
 from ..errors import NotFound
 from .auth import Caller
-from .input_fields import Limit
+from .input_fields import Limit, RevealFlag
 from .operation import AnyRequest, ApiRequest, ApiResponse
 from .web.problems import Problem
 
@@ -55,6 +56,7 @@ class TaskListQuery(TaskFilter, frozen=True, kw_only=True, forbid_unknown_fields
     limit: Limit = 100
     cursor: Annotated[str, Meta(description="The `cursor` of the previous page.")] | None = None
     newest_first: bool = False
+    reveal: RevealFlag = False
 
 
 def filter_for(caller: Caller, criteria: TaskFilter, *states: State) -> Filter:
@@ -86,8 +88,21 @@ async def task_page(request: ApiRequest[TaskListQuery, Any], *states: State) -> 
     query = request.query
     page = Page(limit=query.limit, cursor=checked_cursor(query.cursor), newest_first=query.newest_first)
     found = await request.operator().find(filter_for(request.caller, query, *states), page)
-    items = [task_document(task, request.caller.may_see) for task in found.items]
+    items = await task_documents(request, found.items, reveal=query.reveal)
     return ApiResponse(value=TaskPage(items=items, cursor=found.cursor), headers=next_link(request, found))
+
+
+async def task_documents(request: AnyRequest, tasks: Sequence[Task], *, reveal: bool) -> list[TaskDocument]:
+    """Return the documents of tasks within the key's bounds; with secrets only if that is allowed."""
+    if reveal:
+        await audit_reveal(request, [task.id for task in tasks])
+    return [task_document(task, request.caller.may_see, reveal=reveal) for task in tasks]
+
+
+async def audit_reveal(request: AnyRequest, ids: Sequence[TaskId]) -> None:
+    """Record in the audit log that the secrets of these tasks are shown; raise 403 if they may not be."""
+    request.caller.require_scope(Scope.REVEAL)
+    await request.operator().reveal(ids)
 
 
 def checked_cursor(cursor: str | None) -> str | None:

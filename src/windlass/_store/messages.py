@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from .._model.attempt import Attempt
-from .._model.filter import Action, By, Count, Dimension, Filter, Page, Slice
+from .._model.filter import Action, By, Count, Dimension, Filter, Page, Reveal, Slice
 from .._model.key import Scope
 from .._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from .._model.limit import Usage
@@ -39,10 +39,16 @@ class Request(Struct, Generic[T], frozen=True):
 
     verb: ClassVar[str]
     scope: ClassVar[Scope]
+    other_scopes: ClassVar[tuple[Scope, ...]] = ()  # that some requests of this verb need instead
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls.verb = cls.__name__.removesuffix("Request").lower()
+
+    @property
+    def needed_scope(self) -> Scope:
+        """The scope that a key needs for this very request."""
+        return self.scope
 
     def call(self, store: Store) -> Coroutine[Any, Any, Any]:
         """Call the verb on a store, with the fields as its arguments."""
@@ -145,9 +151,14 @@ class AttemptsRequest(Request[tuple[Attempt, ...]], frozen=True):
 
 class ApplyRequest(Request[Applied], frozen=True):
     scope = Scope.OPERATE
+    other_scopes: ClassVar[tuple[Scope, ...]] = (Scope.REVEAL,)
     action: Action
     where: Filter
     limit: int
+
+    @property
+    def needed_scope(self) -> Scope:
+        return Scope.REVEAL if isinstance(self.action, Reveal) else self.scope
 
 
 class PutRequest(Request[None], frozen=True):

@@ -3,6 +3,8 @@
 import getpass
 import json
 import socket
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -111,3 +113,35 @@ def test_the_log_is_listed_in_pages(run: Run) -> None:
     assert ids[2] in page.out
     assert ids[0] not in page.out
     assert [entry["task_id"] for entry in [*first, *rest]] == ids[::-1]
+
+
+REVEALS = [
+    (("tasks", "list"), ""),
+    (("tasks", "show", "{id}"), ""),
+    (("dead", "list"), ""),
+    (("dead", "show", "{id}"), ""),
+    (("schedules", "show", "nightly"), "schedule nightly"),
+    (("alerts", "list"), "alert many"),
+]
+
+
+@pytest.mark.parametrize(("command", "subject"), REVEALS, ids=lambda value: "-".join(value[:2]))
+def test_revealing_secrets_is_recorded(
+    run: Run, dead: Callable[..., list[str]], command: tuple[str, ...], subject: str
+) -> None:
+    (task_id,) = dead("boom")
+    run("schedules", "add", "nightly", "shop.welcome", "1h", '{"user_id": 1, "card": "4111"}')
+    run("alerts", "add", "many", "--webhook", "https://hooks.example.org/T0/hunter2")
+    command = tuple(part.format(id=task_id) for part in command)
+
+    def told() -> list[dict[str, Any]]:
+        return [line for line in run("audit", "--json").rows if line["action"] == "reveal"]
+
+    assert run(*command).code == 0
+    assert told() == []
+    assert run(*command, "--reveal").code == 0
+
+    (line,) = told()
+    assert line["who"] == f"{getpass.getuser()}@{socket.gethostname()}"
+    assert (line["task_id"], line["subject"]) == ((None, subject) if subject else (task_id, ""))
+    assert line["summary"].startswith("revealed secrets of ")

@@ -258,6 +258,7 @@ def test_timers_prints_the_result_with_its_secrets_masked(
 
     assert (plain.code, json.loads(plain.out)) == (0, {"user": 1, "token": "[secret]"})
     assert json.loads(revealed.out) == {"user": 2, "token": "t0ps3cret"}
+    assert [line["action"] for line in run("audit", "--json").rows] == ["reveal"]
     assert (as_json.row["state"], as_json.row["result"]) == ("completed", {"user": 3, "token": "[secret]"})
     assert (died.code, died.out) == (1, "")
     assert "error[task-dead]" in died.err

@@ -203,6 +203,7 @@ def test_a_result_may_be_secret_as_a_whole() -> None:
         (["sesame"], (WHOLE,)),
         ({"sesame": 1}, (WHOLE,)),
         ({"a": "x"}, ()),
+        ({"f" * 600: "sesame"}, (WHOLE,)),
         ({f"f{number}": "sesame" for number in range(MAX_SECRET + 1)}, (WHOLE,)),
     ],
 )
@@ -221,6 +222,7 @@ def test_inherited_paths_do_not_grow_without_bound() -> None:
         secret = inherited(("own",), secret, f"result_{level}")
         assert len(secret) <= MAX_SECRET
     assert inherited(("own",), [f"card.n{one}" for one in range(60)], "before") == ("own", "before")
+    assert inherited(("own",), [f"card.{'n' * 510}", "re:[0-9]+"], "before") == ("own", "before", "re:[0-9]+")
 
 
 @given(payloads)

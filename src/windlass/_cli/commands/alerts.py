@@ -12,7 +12,7 @@ from ..._model.alert import HOLD, MAX_COUNT
 from ..._policy.alerts import webhook_origin
 from ..command import Cli, Commands, on_store
 from ..exit_codes import ExitCode
-from ..operator_actions import audit_options, name_command
+from ..operator_actions import audit_options, name_command, reveal_option
 from ..options import duration, number_option, option_text
 from ..output import Column, Document
 from ..text import ago, duration_text
@@ -24,11 +24,12 @@ def alerts() -> None:
 
 
 @alerts.command("list")
-@click.option("--reveal", is_flag=True, help="Show webhook URLs with path and query")
+@reveal_option("Show webhook URLs with path and query")
 @on_store
 async def list_alerts(cli: Cli, reveal: bool) -> None:
     """List alerts with their state and number of dead letters."""
-    found = await cli.operator.alerts.list()
+    alerts = cli.operator.alerts
+    found = await (alerts.reveal() if reveal else alerts.list())
     columns = _columns(await cli.operator.now(), reveal=reveal)
     none = "there are no alerts; `windlass alerts add NAME --count 10 --window 5m` adds one"
     cli.output.items(found, columns, lambda one: alert_document(one, reveal=reveal), none=none)

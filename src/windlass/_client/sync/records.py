@@ -162,6 +162,10 @@ class SyncAlerts(Twin[Alerts]):
         """List all alerts, by name."""
         return self._loop.run(self._inner.list())
 
+    def reveal(self) -> Sequence[AlertStatus]:
+        """List all alerts to show their webhooks whole, and record that in the audit log."""
+        return self._loop.run(self._inner.reveal())
+
     def get(self, name: str) -> AlertStatus:
         """Return an alert; raises NotFound if there is none."""
         return self._loop.run(self._inner.get(name))

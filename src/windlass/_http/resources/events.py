@@ -17,9 +17,10 @@ from ..._model.state import ENDED
 from ..._observe.overview import Overview
 from ..._timers import wait_for_event
 from ...errors import WindlassError
-from ..operation import AnyRequest, Operations
-from ..task_query import task_in_path
+from ..operation import AnyRequest, ApiRequest, Operations
+from ..task_query import audit_reveal, task_in_path
 from ..web.problems import Problem
+from .tasks import ShowQuery
 
 events = Operations("live")
 
@@ -57,13 +58,15 @@ async def watch_overview(request: AnyRequest) -> StreamingResponse:
 @events(
     "GET", "/tasks/{id}/events", Scope.READ, bound=True, response=TaskDocument, response_type=EVENT_STREAM
 )
-async def watch_task(request: AnyRequest) -> StreamingResponse:
+async def watch_task(request: ApiRequest[ShowQuery, None]) -> StreamingResponse:
     """Watch a task: an event `task` now and after each change, until it has ended."""
     request.begin_stream()
-    task = await task_in_path(request)
+    task, reveal = await task_in_path(request), request.query.reveal
+    if reveal:
+        await audit_reveal(request, [task.id])
 
     async def read() -> TaskDocument:
-        return task_document(await task_in_path(request), request.caller.may_see)
+        return task_document(await task_in_path(request), request.caller.may_see, reveal=reveal)
 
     pause = partial(request.service.waiter.wait, task.id, POLL_SECONDS, request.service.closing)
     return _stream(_events(request, "task", read, pause, is_last=lambda seen: seen.state in ENDED))

@@ -10,8 +10,9 @@ from starlette.responses import StreamingResponse
 from ..._client.export import EndedTask, next_ones, parse_cursor
 from ..._documents.tasks import EndedTaskDocument, ended_document
 from ..._model.key import Scope
+from ..input_fields import RevealFlag
 from ..operation import ApiRequest, Operations
-from ..task_query import TaskFilter, filter_for
+from ..task_query import TaskFilter, audit_reveal, filter_for
 from ..web.ndjson import NDJSON
 
 export = Operations("export")
@@ -30,6 +31,7 @@ class ExportQuery(TaskFilter, frozen=True, kw_only=True, forbid_unknown_fields=T
         ]
         | None
     ) = None
+    reveal: RevealFlag = False
 
 
 @export("GET", "/export", Scope.READ, bound=True, response=EndedTaskDocument, response_type=NDJSON)
@@ -41,6 +43,8 @@ async def export_tasks(request: ApiRequest[ExportQuery, None]) -> StreamingRespo
     """
     if request.query.after is not None:
         parse_cursor(request.query.after)
+    if request.query.reveal:
+        request.caller.require_scope(Scope.REVEAL)
     request.begin_stream()
     where = filter_for(request.caller, request.query)
     exported = request.operator().export(where, after=request.query.after)
@@ -53,7 +57,10 @@ async def _lines(
 ) -> AsyncIterator[bytes]:
     """Yield lines. An error aborts the connection, so that the client does not take it for the end."""
     while some:
-        documents = [ended_document(one, request.caller.may_see) for one in some]
+        reveal = request.query.reveal
+        if reveal:
+            await audit_reveal(request, [one.task.id for one in some])
+        documents = [ended_document(one, request.caller.may_see, reveal=reveal) for one in some]
         yield b"".join(msgspec.json.encode(document) + b"\n" for document in documents)
         await request.recheck_key()
         some = await next_ones(exported)

@@ -16,7 +16,7 @@ from ..input_fields import Attempts, Expires, Name, Payload, Priority, Why, give
 from ..operation import AnyRequest, ApiRequest, ApiResponse, NoQuery, Operations
 from ..rate_limit import limits_work
 from ..task_input import request_key
-from .tasks import ReasonQuery
+from .tasks import ReasonQuery, ShowQuery
 
 schedules = Operations("schedules")
 
@@ -69,9 +69,13 @@ async def list_schedules(request: AnyRequest) -> ScheduleList:
 
 
 @schedules("GET", "/schedules/{name}", Scope.READ)
-async def get_schedule(request: AnyRequest) -> ScheduleDocument:
+async def get_schedule(request: ApiRequest[ShowQuery, None]) -> ScheduleDocument:
     """Show a schedule."""
-    return schedule_document(await request.operator().schedules.get(request.path("name")))
+    if not request.query.reveal:
+        return await _shown(request)
+    request.caller.require_scope(Scope.REVEAL)
+    status = await request.operator().schedules.reveal(request.path("name"))
+    return schedule_document(status, reveal=True)
 
 
 @schedules("GET", "/schedules/{name}/ticks", Scope.READ)
@@ -91,7 +95,7 @@ async def put_schedule(request: ApiRequest[NoQuery, ScheduleInput]) -> ScheduleD
     found = request.operator(body.why).schedules
     made = await found.make(request.path("name"), body.type, body.rule, payload, spec, **options)
     await found.put(made, instead=True)
-    return await get_schedule(request)
+    return await _shown(request)
 
 
 @schedules("DELETE", "/schedules/{name}", Scope.OPERATE, status=204)
@@ -104,14 +108,14 @@ async def remove_schedule(request: ApiRequest[ReasonQuery, None]) -> None:
 async def pause_schedule(request: ApiRequest[ReasonQuery, None]) -> ScheduleDocument:
     """Pause a schedule. Ticks that pass meanwhile are not fired later."""
     await request.operator(request.query.why).schedules.pause(request.path("name"))
-    return await get_schedule(request)
+    return await _shown(request)
 
 
 @schedules("POST", "/schedules/{name}/resume", Scope.OPERATE)
 async def resume_schedule(request: ApiRequest[ReasonQuery, None]) -> ScheduleDocument:
     """Resume a schedule with its next tick."""
     await request.operator(request.query.why).schedules.resume(request.path("name"))
-    return await get_schedule(request)
+    return await _shown(request)
 
 
 @schedules(
@@ -137,3 +141,7 @@ async def trigger_schedule(request: ApiRequest[ReasonQuery, None]) -> ApiRespons
     if not enqueued.created:
         headers |= {"Idempotency-Replayed": "true"}
     return ApiResponse(value=TriggeredTask(id=enqueued.id), headers=headers)
+
+
+async def _shown(request: AnyRequest) -> ScheduleDocument:
+    return schedule_document(await request.operator().schedules.get(request.path("name")))

@@ -19,6 +19,7 @@ from ..load import held_by
 from ..long_poll import WakeListener
 from ..service import Service
 from ..store_input import attributed, check
+from ..store_secrets import with_declared_secrets, with_stored_secrets, without_secrets
 from ..web.body import decode_body, decode_errors, read_body
 from ..web.ndjson import NDJSON
 from ..web.off_loop import off_loop
@@ -35,18 +36,21 @@ async def call_verb(service: Service, caller: Caller, request: Request) -> Respo
     kind = messages.REQUESTS.get(name)
     if kind is None:
         raise Problem("not-found", f"there is no such verb; the verbs are {', '.join(messages.REQUESTS)}")
-    caller.require_scope(kind.scope)
+    caller.require_scope(kind.scope, *kind.other_scopes)
     caller.require_unbound()
     body = await read_body(request, batch=True) or b"{}"
     message = await decode_body(body, _decoders[name].decode)
+    caller.require_scope(message.needed_scope)
     if getattr(message, "kind", None) == _KEYS:
         caller.require_scope(Scope.ADMIN)
-    message = attributed(message, caller)
+    message = attributed(await with_stored_secrets(service, caller, message), caller)
     with decode_errors():
         await off_loop(len(body), check, message, reserved=caller.has_scope(Scope.OPERATE))
     if isinstance(message, messages.EnqueueRequest):
         service.rate_limiter.take_work(caller.key, message.batch)
-    return Response(encode(await message.call(service.store)), media_type="application/json")
+    message = await with_declared_secrets(service, message)
+    response = await without_secrets(service, caller, message, await message.call(service.store))
+    return Response(encode(response), media_type="application/json")
 
 
 async def wakes(service: Service, caller: Caller, request: Request) -> Response:

@@ -7,13 +7,13 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from ..._documents.fields import Id
-from ..._documents.tasks import AttemptList, TaskDocument, TaskPage, attempt_document, task_document
+from ..._documents.tasks import AttemptList, TaskDocument, TaskPage, attempt_document
 from ..._model.key import Scope
 from ..._model.state import ENDED, State
-from ..input_fields import Payload, Why
+from ..input_fields import Payload, RevealFlag, Why
 from ..long_poll import disconnected
 from ..operation import AnyRequest, ApiRequest, ApiResponse, NoQuery, Operations
-from ..task_query import TaskFilter, TaskListQuery, filter_for, task_in_path, task_page
+from ..task_query import TaskFilter, TaskListQuery, filter_for, task_documents, task_in_path, task_page
 from ..web.problems import Problem
 
 tasks = Operations("tasks")
@@ -26,8 +26,14 @@ _MAX_REPLAY_SECONDS = 60  # of a replay with a rate
 RequiredReason = Annotated[Why, Meta(min_length=1)]
 
 
-class WaitQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long to wait for the task to end."""
+class ShowQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whether to show secrets."""
+
+    reveal: RevealFlag = False
+
+
+class TaskQuery(ShowQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long to wait for the task to end, and whether to show secrets."""
 
     wait: Annotated[
         float,
@@ -96,7 +102,7 @@ async def list_tasks(request: ApiRequest[TaskListQuery, None]) -> ApiResponse[Ta
 
 
 @tasks("GET", "/tasks/{id}", Scope.READ, bound=True)
-async def get_task(request: ApiRequest[WaitQuery, None]) -> TaskDocument:
+async def get_task(request: ApiRequest[TaskQuery, None]) -> TaskDocument:
     """Show a task. With `wait`, respond when it has ended or the time is up."""
     task = await task_in_path(request)
     if request.query.wait and task.state not in ENDED:
@@ -106,7 +112,8 @@ async def get_task(request: ApiRequest[WaitQuery, None]) -> TaskDocument:
         )
         await request.recheck_key()
         task = await task_in_path(request)
-    return task_document(task, request.caller.may_see)
+    (document,) = await task_documents(request, [task], reveal=request.query.reveal)
+    return document
 
 
 @tasks("GET", "/tasks/{id}/attempts", Scope.READ, bound=True)

@@ -19,6 +19,7 @@ from .options import checked_name, checked_number, checked_text, parse_duration
 from .patterns import PREFIX, compiled
 from .payload import MAX_BYTES, parse_payload
 from .quote import quoted
+from .redact import MAX_SECRET_NAME
 from .trace import checked_trace
 
 MAX_STORED_BYTES = 3 * MAX_BYTES
@@ -26,7 +27,6 @@ MAX_STORED_BYTES = 3 * MAX_BYTES
 
 MAX_SECRET = 1_000
 _MAX_PARAMETER = 128
-_MAX_SECRET_NAME = 200
 _MAX_DIGEST = 64
 _MAX_FINGERPRINT = _MAX_DIGEST + MAX_FIELDS_BYTES
 _MAX_ENQUEUED_BY = 400
@@ -91,7 +91,7 @@ def check_secret(secret: tuple[str, ...]) -> None:
         raise InvalidOption(f"a task has at most {MAX_SECRET:,} secret fields, got {len(secret):,}")
     for entry in secret:
         if not entry.startswith(PREFIX):
-            checked_text(entry, "the name of a secret field", _MAX_SECRET_NAME)
+            checked_text(entry, "the name of a secret field", MAX_SECRET_NAME)
         elif compiled(entry) is None:
             raise InvalidOption(f"{quoted(entry)} is not a redaction pattern")
 

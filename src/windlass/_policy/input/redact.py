@@ -30,7 +30,10 @@ WHOLE = ""
 """In place of a path: all of a task's result is secret."""
 
 MAX_SECRET = 100
-"""Secret fields that a task can have."""
+"""Secret fields that a caller can name, and that a task takes over from another."""
+
+MAX_SECRET_NAME = 512
+"""Characters of the name, path or pattern of a secret."""
 
 MAX_SCRUBBED = 1_000
 """Values that are searched for in a text; with more, all of the text is masked."""
@@ -110,7 +113,7 @@ def inherited(secret: tuple[str, ...], of: Iterable[str], into: str | None) -> t
     below = (f"{into}.{path}" for path in others if "." in path and not path.startswith(PREFIX))
     whole = (into,) if WHOLE in others else ()
     found = merged(secret, (name for name in others if name), below, whole)
-    if len(found) <= MAX_SECRET:
+    if len(found) <= MAX_SECRET and all(len(name) <= MAX_SECRET_NAME for name in found):
         return found
     return merged(secret, (into,), (pattern for pattern in others if pattern.startswith(PREFIX)))
 
@@ -180,11 +183,13 @@ def scrub_json(value: Any, values: tuple[str, ...]) -> Any:
 def secret_paths(value: Any, values: tuple[str, ...]) -> tuple[str, ...]:
     """Return the dotted paths at which one of these values occurs in a JSON value, or `WHOLE`.
 
-    A key that has one makes its object secret. More than `MAX_SECRET` paths make the whole secret.
+    A key that has one makes its object secret. More than `MAX_SECRET` paths, or a path longer than
+    `MAX_SECRET_NAME`, make the whole secret.
     """
     found: dict[str, None] = {}
     _find_paths(value, scrub_json(value, values), (), found)
-    return (WHOLE,) if WHOLE in found or len(found) > MAX_SECRET else tuple(found)
+    too_long = any(len(path) > MAX_SECRET_NAME for path in found)
+    return (WHOLE,) if WHOLE in found or len(found) > MAX_SECRET or too_long else tuple(found)
 
 
 def _texts(value: Any) -> Iterator[str]:

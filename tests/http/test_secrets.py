@@ -1,0 +1,264 @@
+"""Secrets over HTTP: who sees them, who does not, and what the audit log tells of it."""
+
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+
+from tests.http.api_client import Api
+from tests.http.problem import problem
+from windlass import App, Filter
+from windlass._client import published_types
+from windlass._client.keys import Keys
+from windlass._http import auth
+from windlass._model.alert import Alert
+from windlass._model.filter import Page
+from windlass._model.key import Scope
+from windlass._model.options import DeclaredType, Defaults
+from windlass._model.record import Audit
+from windlass._model.schedule import Schedule
+from windlass._stores import open_store
+from windlass._stores.memory import MemoryStore
+
+SECRET = "4242-s3cr3t"
+HOOK = "https://hooks.example.org/T0/p4th-s3cr3t?key=qu3ry"
+
+
+async def told(store: MemoryStore) -> list[tuple[str, str | None, str]]:
+    """Who revealed what."""
+    lines = (await store.records(Audit, Page(limit=1_000))).items
+    return [(line.who, line.task_id, line.subject) for line in lines if line.action == "reveal"]
+
+
+class World:
+    """A server without an app, a store in which there is a secret, and keys."""
+
+    def __init__(self, http: httpx2.AsyncClient, url: str, store: MemoryStore, keys: Keys) -> None:
+        self.http, self.url, self.store, self.keys = http, url, store, keys
+
+    async def api(self, *scopes: Scope, **bounds: Any) -> Api:
+        made = await self.keys.create("k", scopes=scopes, **bounds)
+        return Api(self.http, self.url, made.text)
+
+    async def declare(self, *secret: str, type: str = "pay") -> None:
+        """What an app does that declares the type."""
+        await self.store.put(DeclaredType(name=type, defaults=Defaults(secret=secret)))
+
+
+@pytest.fixture
+async def world(
+    http: httpx2.AsyncClient, url: str, store: MemoryStore, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> World:
+    """The server looks at keys and types anew for every request."""
+    monkeypatch.setattr(auth, "FRESH_FOR", 0.0)
+    monkeypatch.setattr(published_types, "FRESH_SECONDS", 0.0)
+    await keys.create("first", scopes=[Scope.ADMIN])
+    return World(http, url, store, keys)
+
+
+@pytest.fixture
+async def failed(world: World) -> str:
+    """A task of a type that nobody has declared yet, whose error, notes and progress repeat its secret."""
+    api = await world.api(Scope.ENQUEUE, Scope.WORK)
+    task_id = await api.enqueue(type="pay", payload={"card": SECRET, "by": {SECRET: 1}}, max_attempts=1)
+    session = await api.session()
+    (task,) = await api.claim(session, 1)
+    error = {"type": "Declined", "message": f"{SECRET} was declined"}
+    progress = {"fraction": 0.5, "message": f"charging {SECRET}"}
+    outcome = {"outcome": "failed", "error": error, "notes": {"used": SECRET}, "progress": progress}
+    assert await api.settle({"id": task["id"], "fence": task["fence"], **outcome}) == ["applied"]
+    return task_id
+
+
+READS = ["/tasks", "/tasks/{id}", "/tasks/{id}/attempts", "/dead", "/tasks/{id}/events", "/tasks/{id}?wait=1"]
+
+
+@pytest.mark.parametrize("path", READS)
+async def test_rest_masks_what_a_type_declares_after_its_task_has_failed(
+    path: str, world: World, failed: str
+) -> None:
+    await world.declare("card")
+    api = await world.api(Scope.READ)
+
+    response = await api("GET", path.format(id=failed))
+
+    assert response.status_code == 200
+    assert SECRET not in response.text
+    assert "[secret]" in response.text
+
+
+@pytest.mark.parametrize("path", ["/tasks", "/tasks/{id}", "/dead", "/tasks/{id}/events"])
+async def test_rest_reveals_with_the_scope_and_writes_a_line_for_each_task(
+    path: str, world: World, failed: str
+) -> None:
+    await world.declare("card")
+    path = f"{path.format(id=failed)}?reveal=true"
+
+    for scopes in ((Scope.READ,), (Scope.READ, Scope.WORK, Scope.OPERATE, Scope.ENQUEUE)):
+        problem(await (await world.api(*scopes))("GET", path), 403, "forbidden")
+    assert await told(world.store) == []
+
+    for scopes in ((Scope.READ, Scope.REVEAL), (Scope.ADMIN,)):
+        api = await world.api(*scopes)
+        before = len(await told(world.store))
+        assert SECRET in (await api("GET", path)).text
+        (line,) = (await told(world.store))[before:]
+        assert (line[0].startswith("key "), line[1:]) == (True, (failed, ""))
+
+
+async def test_reveal_alone_reads_nothing_over_rest(world: World, failed: str) -> None:
+    api = await world.api(Scope.REVEAL)
+
+    problem(await api("GET", f"/tasks/{failed}?reveal=true"), 403, "forbidden")
+
+
+async def test_a_server_without_keys_reveals_and_tells(api_of: Api, store: MemoryStore) -> None:
+    task_id = await api_of.enqueue(payload={"password": SECRET})
+
+    shown = await api_of.good("GET", f"/tasks/{task_id}?reveal=true")
+
+    assert shown["payload"] == {"password": SECRET}
+    assert await told(store) == [("anonymous", task_id, "")]
+
+
+async def test_a_bound_key_reveals_within_its_bounds_only(world: World, failed: str) -> None:
+    await world.declare("card")
+    api = await world.api(Scope.READ, Scope.REVEAL, tenant="other")
+
+    problem(await api("GET", f"/tasks/{failed}?reveal=true"), 404, "not-found")
+    assert (await api.good("GET", "/tasks?reveal=true"))["items"] == []
+    assert await told(world.store) == []
+
+
+# -- the store protocol ------------------------------------------------------------------------------
+
+
+VERBS = ("find", "attempts")
+
+
+async def verb(api: Api, name: str, body: dict[str, Any], task_id: str = "") -> httpx2.Response:
+    filled = {
+        key: value.format(id=task_id) if isinstance(value, str) else value for key, value in body.items()
+    }
+    return await api("POST", f"/store/{name}", filled)
+
+
+@pytest.mark.parametrize("name", VERBS)
+async def test_the_store_protocol_shows_secrets_to_workers_and_on_record(
+    name: str, world: World, failed: str
+) -> None:
+    async def asked(*scopes: Scope) -> str:
+        body = {"task_id": failed} if name == "attempts" else {"where": {}, "page": {}}
+        response = await (await world.api(*scopes))("POST", f"/store/{name}", body)
+        assert response.status_code == 200
+        return response.text
+
+    await world.declare("card")
+
+    assert SECRET not in await asked(Scope.READ)
+    assert SECRET not in await asked(Scope.READ, Scope.OPERATE, Scope.ENQUEUE)
+    assert SECRET in await asked(Scope.READ, Scope.WORK)
+    assert SECRET in await asked(Scope.ADMIN)
+    assert await told(world.store) == []
+    assert SECRET in await asked(Scope.READ, Scope.REVEAL)
+    assert [line[1] for line in await told(world.store)] == [failed]
+
+
+async def test_records_of_schedules_and_alerts_are_masked(world: World) -> None:
+    await world.declare("card")
+    await world.store.put(Alert(name="a", webhook=HOOK))
+    await world.store.put(Schedule(name="s", type="pay", cron="* * * * *", payload=b'{"card":"4242-s3cr3t"}'))
+
+    async def asked(kind: str, *scopes: Scope) -> str:
+        body = {"kind": kind, "page": {}}
+        return (await (await world.api(*scopes))("POST", "/store/records", body)).text
+
+    for kind, secret in (("alert", "p4th"), ("schedule", SECRET)):
+        assert secret not in await asked(kind, Scope.READ)
+        assert secret not in await asked(kind, Scope.READ, Scope.OPERATE)
+        assert secret in await asked(kind, Scope.READ, Scope.WORK)
+    assert "hooks.example.org" in await asked("alert", Scope.READ)
+    assert await told(world.store) == []
+
+    assert SECRET in await asked("schedule", Scope.READ, Scope.REVEAL)
+    assert [line[1:] for line in await told(world.store)] == [(None, "schedule s")]
+
+
+async def test_a_record_that_was_seen_masked_keeps_its_secrets_when_it_is_changed(world: World) -> None:
+    """As the command line does with a key of a person, over HTTP: read, change, put back."""
+    await world.declare("card")
+    payload = b'{"card":"4242-s3cr3t"}'
+    await world.store.put(Schedule(name="s", type="pay", cron="* * * * *", payload=payload))
+    await world.store.put(Alert(name="a", webhook=HOOK))
+    made = await world.keys.create("ann", scopes=[Scope.READ, Scope.OPERATE])
+    app = App(open_store(world.url, key=made.text))
+    try:
+        await app.operator.schedules.pause("s")
+        (alert,) = (await app.store.records(Alert, Page())).items
+        await app.store.put(msgspec.structs.replace(alert, count=7), None, alert)
+    finally:
+        await app.close()
+
+    (schedule,) = (await world.store.records(Schedule, Page())).items
+    (kept,) = (await world.store.records(Alert, Page())).items
+    assert (schedule.paused, schedule.payload) == (True, payload)
+    assert (kept.count, kept.webhook) == (7, HOOK)
+
+
+async def test_the_server_adds_the_secrets_of_a_type_that_the_sender_does_not_know(world: World) -> None:
+    await world.declare("card")
+    api = await world.api(Scope.ENQUEUE)
+    task_id = "0199c3a2-7d10-7abc-8def-0123456789ab"
+    new = {"id": task_id, "root": task_id, "type": "pay", "payload": {"card": SECRET}}
+
+    assert (await api("POST", "/store/enqueue", {"batch": [new]})).status_code == 200
+
+    (task,) = (await world.store.find(Filter(), Page())).items
+    assert task.secret == ("card",)
+
+
+async def test_the_action_reveal_needs_its_own_scope(world: World, failed: str) -> None:
+    action = {"kind": "reveal", "by": {"who": "ann", "why": "support"}}
+    body = {"action": action, "where": {"ids": [failed]}, "limit": 1}
+
+    for scope in (Scope.READ, Scope.OPERATE, Scope.WORK, Scope.ENQUEUE):
+        problem(await (await world.api(scope))("POST", "/store/apply", body), 403, "forbidden")
+    assert await told(world.store) == []
+
+    assert (await (await world.api(Scope.REVEAL))("POST", "/store/apply", body)).status_code == 200
+    ((who, task_id, _),) = await told(world.store)
+    assert (who.endswith("for ann"), task_id) == (True, failed)
+    cancel = {**body, "action": {**action, "kind": "cancel"}}
+    problem(await (await world.api(Scope.REVEAL))("POST", "/store/apply", cancel), 403, "forbidden")
+
+
+async def test_schedules_are_revealed_with_the_scope(world: World) -> None:
+    await world.store.put(
+        Schedule(name="s", type="t", cron="* * * * *", payload=b'{"password":"4242-s3cr3t"}')
+    )
+
+    problem(await (await world.api(Scope.READ))("GET", "/schedules/s?reveal=true"), 403, "forbidden")
+    for path in ("/schedules", "/schedules/s"):
+        assert SECRET not in (await (await world.api(Scope.ADMIN))("GET", path)).text
+    assert SECRET in (await (await world.api(Scope.ADMIN))("GET", "/schedules/s?reveal=true")).text
+    assert [line[1:] for line in await told(world.store)] == [(None, "schedule s")]
+
+
+# -- workers in other languages ------------------------------------------------------------------------
+
+
+async def test_the_progress_of_a_heartbeat_is_masked(world: World) -> None:
+    await world.declare("card")
+    api = await world.api(Scope.ENQUEUE, Scope.WORK)
+    await api.enqueue(type="pay", payload={"card": SECRET})
+    session = await api.session()
+    (task,) = await api.claim(session, 1)
+    held = {"id": task["id"], "fence": task["fence"], "progress": {"fraction": 0.1, "message": SECRET}}
+    beat = {"session": session, "worker": {"name": "w"}, "held": [held], "through": 1}
+
+    await api.good("POST", "/work/heartbeat", beat)
+
+    (stored,) = (await world.store.find(Filter(), Page())).items
+    assert stored.progress is not None
+    assert stored.progress.message == "[secret]"

@@ -64,7 +64,7 @@ def test_a_key_that_was_revoked_is_logged_by_its_id_alone(run: Run) -> None:
     revoked, created = run("audit", "--json").rows
 
     assert (revoked["action"], revoked["subject"], revoked["why"]) == (
-        "remove",
+        "revoke",
         f"key {made['id']}",
         "leaked",
     )

@@ -81,7 +81,7 @@ def test_who_defaults_to_the_user_and_host(run: Run) -> None:
     other = run("schedules", "trigger", "nightly", "--who", "ann").out.strip()
 
     me = f"{getpass.getuser()}@{socket.gethostname()}"
-    assert {line["who"] for line in run("audit", "--json").rows} == {me}
+    assert {line["who"] for line in run("audit", "--json").rows} == {me, "ann"}
     assert run("tasks", "show", task_id, "--json").row["enqueued_by"] == f"{me}, schedule nightly"
     assert run("tasks", "show", other, "--json").row["enqueued_by"] == "ann, schedule nightly"
 

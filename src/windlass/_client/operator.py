@@ -39,6 +39,7 @@ from ..errors import InvalidOption, NotFound, Refused
 from .alerts import Alerts
 from .builder import checked_payload
 from .client import Handle, LoopThread
+from .encryption import Encryption
 from .export import EndedTask, export_tasks, next_ones
 from .keys import Keys
 from .limits import Limits
@@ -56,7 +57,7 @@ class Operator:
 
         await app.operator.replay(Filter(types=("mail.welcome",), states=(State.DEAD,)), by=By(who="ann"))
 
-    `keys`, `limits`, `quotas`, `alerts` and `schedules` manage these.
+    `keys`, `limits`, `quotas`, `alerts`, `schedules` and `encryption` manage these.
     """
 
     def __init__(self, store: Store, by: By, types: KnownTypes | None = None) -> None:
@@ -67,6 +68,7 @@ class Operator:
         self.limits = Limits(store, by)
         self.quotas = Quotas(store, by)
         self.alerts = Alerts(store, by)
+        self.encryption = Encryption(store, by)
         self.schedules = Schedules(store, by, self._types)
 
     def acting_as(self, by: By) -> "Operator":

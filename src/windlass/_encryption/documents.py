@@ -13,10 +13,11 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from .._model.filter import TaskDocuments
 from .._policy.input.chain import Step, all_secret, decode_steps, encode_steps, tenant_of
-from .._policy.input.encrypted import MARKER
+from .._policy.input.encrypted import MARKER, PREFIX
 from .._policy.input.redact import WHOLE, is_pattern, secret_values
-from .keys import Keyring, Undecryptable
+from .keys import VERSION, Keyring, Undecryptable
 
 _MIN_REPEATED = 8  # characters of a secret value that is recognised where it is repeated
 _Path: TypeAlias = tuple[str | int, ...]
@@ -72,6 +73,30 @@ class Documents:
     def decrypt_steps(self, data: bytes, tenant: str) -> bytes:
         """Do the same for the payloads of steps."""
         return encode_steps(tuple(self._decrypted_step(step, tenant) for step in decode_steps(data))) or data
+
+    def renew(self, documents: TaskDocuments, place: Place, secret: tuple[str, ...]) -> TaskDocuments:
+        """Encrypt with the first key what another one has encrypted, and what is secret and not encrypted.
+
+        What the ring cannot decrypt stays as it is.
+        """
+        payload = _Renewal(self._keyring, "payload", place).whole(documents.payload, ())
+        plain = self.decrypt_payload(payload, place)
+        values = () if MARKER in plain else values_of(plain, secret)
+        steps, result = documents.next, documents.result
+        if steps is not None:
+            renewed = tuple(self._renewed_step(step, place.tenant) for step in decode_steps(steps))
+            steps = self.encrypt_steps(encode_steps(renewed) or steps, place.tenant)
+        if result is not None:
+            result = _Renewal(self._keyring, "result", place).whole(result, ())
+            result = self.encrypt_result(result, place, secret, values)
+        payload = self.encrypt_payload(payload, place, secret)
+        return TaskDocuments(payload=payload, next=steps, result=result)
+
+    def _renewed_step(self, step: Step, before: str) -> Step:
+        place = Place(step.type, tenant_of(step, before))
+        payload = _Renewal(self._keyring, "payload", place).whole(bytes(step.payload), ())
+        following = tuple(self._renewed_step(below, place.tenant) for below in step.next)
+        return replace(step, payload=Raw(payload), next=following)
 
     def _encrypted_step(self, step: Step, before: str, values: tuple[str, ...]) -> Step:
         place = Place(step.type, tenant_of(step, before))
@@ -145,7 +170,7 @@ class _Decryption:
     """The decryption of one document."""
 
     def __init__(self, keyring: Keyring, kind: str, place: Place) -> None:
-        self._keyring = keyring
+        self.keyring = keyring
         self._context = (kind, place.type, place.tenant)
 
     def whole(self, data: bytes, path: _Path) -> bytes:
@@ -153,7 +178,7 @@ class _Decryption:
             return data
         if data.startswith(MARKER):
             try:
-                return self._keyring.decrypt(_text.decode(data), _encode((*self._context, path)))
+                return self._opened(_text.decode(data), _encode((*self._context, path)))
             except Undecryptable:
                 return data
         if data[:1] == b"{":
@@ -163,6 +188,19 @@ class _Decryption:
             items = enumerate(_array.decode(data))
             return _encode([Raw(self.whole(bytes(item), (*path, index))) for index, item in items])
         return data
+
+    def _opened(self, text: str, place: bytes) -> bytes:
+        """Return the JSON in place of an encrypted value. Raises Undecryptable."""
+        return self.keyring.decrypt(text, place)
+
+
+class _Renewal(_Decryption):
+    """The encryption of one document's encrypted values with the first key."""
+
+    def _opened(self, text: str, place: bytes) -> bytes:
+        if text.startswith(f"{PREFIX}{VERSION}:{self.keyring.first}:"):
+            return _encode(text)
+        return _encode(self.keyring.encrypt(self.keyring.decrypt(text, place), place))
 
 
 def values_of(payload: bytes, secret: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,13 +1,26 @@
 """EncryptedStore: wraps a store so that it never gets the secret fields of tasks in plain text."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from .._model.filter import MAX_PAGE, Action, By, Filter, Page, Replay, Slice
+from .._model.filter import (
+    MAX_PAGE,
+    Action,
+    By,
+    Filter,
+    Page,
+    Replay,
+    Rewrite,
+    Rewritten,
+    Slice,
+    TaskDocuments,
+    documents_of,
+)
 from .._model.lease import Claim, Claimed
 from .._model.record import Record
 from .._model.schedule import Schedule
@@ -15,11 +28,11 @@ from .._model.state import State
 from .._model.task import Enqueued, NewTask, Task, TaskId
 from .._model.transition import Applied
 from .._model.verdict import Complete, Settled, Settlement
-from .._policy.input.encrypted import MARKER
+from .._policy.input.encrypted import MARKER, key_ids
 from .._policy.schedule import schedule_fingerprint
 from .._store.forward import ForwardingStore
 from .._store.protocol import Join, Store, all_records
-from ..errors import Refused
+from ..errors import Conflict, Refused
 from .documents import Documents, Place, values_of
 from .keys import Keyring
 
@@ -35,6 +48,15 @@ class _Secrets(Struct, frozen=True):
     place: Place
     names: tuple[str, ...]
     values: tuple[str, ...]
+
+
+class RotatedTasks(Struct, frozen=True):
+    """What became of the tasks of a page: how many were read, rewritten, and cannot be decrypted in part."""
+
+    read: int
+    rewritten: int
+    locked: int
+    cursor: str | None
 
 
 class EncryptedStore(ForwardingStore):
@@ -219,6 +241,41 @@ class EncryptedStore(ForwardingStore):
         fingerprint = schedule.fingerprint if MARKER in payload else None
         return replace(schedule, payload=payload, next=steps, fingerprint=fingerprint)
 
+    # -- rotate --------------------------------------------------------------------------------------
+
+    async def rotate_tasks(self, page: Page, by: By) -> RotatedTasks:
+        """Encrypt the tasks of a page with the first key, also those that were not encrypted.
+
+        A task that changes meanwhile is left for the next rotation.
+        """
+        found = await self.inner.find(Filter(), page)
+        tasks, locked = [], 0
+        for task in found.items:
+            before = documents_of(task)
+            after = self._documents.renew(before, Place(task.type, task.tenant), task.secret)
+            keys = key_ids(after.payload, after.next, after.result)
+            locked += keys not in ((), (self.keyring.first,))
+            if after != before:
+                tasks.append(Rewritten(id=task.id, before=before, after=after))
+        done: tuple[TaskId, ...] = ()
+        if tasks:
+            done = (await self.inner.apply(Rewrite(by=by, tasks=tuple(tasks)), Filter(), len(tasks))).ids
+        return RotatedTasks(len(found.items), len(done), locked, found.cursor)
+
+    async def rotate_schedules(self, by: By) -> int:
+        """Encrypt all schedules with the first key; return how many were not."""
+        number = 0
+        for stored in await all_records(self.inner, Schedule):
+            before = TaskDocuments(payload=stored.payload, next=stored.next)
+            after = self._documents.renew(before, Place(stored.type, stored.tenant), stored.secret)
+            if after != before:
+                fingerprint = self._encrypted_schedule(self._decrypted_schedule(stored)).fingerprint
+                renewed = replace(stored, payload=after.payload, next=after.next, fingerprint=fingerprint)
+                with suppress(Conflict):  # changed meanwhile, and so encrypted with the first key
+                    await self.inner.put(renewed, by, stored)
+                    number += 1
+        return number
+
     # -- running tasks -------------------------------------------------------------------------------
 
     def _remember(self, task: Task) -> None:
@@ -236,14 +293,20 @@ class EncryptedStore(ForwardingStore):
             await self.find(Filter(ids=part, states=(State.RUNNING,)), Page(limit=len(part)))
 
 
-def keyring_of(store: Store) -> Keyring | None:
-    """Return the keys that a store, or one that it wraps, encrypts with; None if it does not."""
+def encrypted_store(store: Store) -> EncryptedStore | None:
+    """Return the store that encrypts: this one or one that it wraps; None if there is none."""
     wrapper: object = store
     while isinstance(wrapper, ForwardingStore):
         if isinstance(wrapper, EncryptedStore):
-            return wrapper.keyring
+            return wrapper
         wrapper = wrapper.inner
     return None
+
+
+def keyring_of(store: Store) -> Keyring | None:
+    """Return the keys that a store, or one that it wraps, encrypts with; None if it does not."""
+    found = encrypted_store(store)
+    return None if found is None else found.keyring
 
 
 def key_ids_of(store: Store) -> tuple[str, ...]:

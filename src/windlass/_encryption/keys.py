@@ -19,7 +19,7 @@ from .._policy.input.quote import quoted
 from ..errors import InvalidOption
 
 KEY_BYTES = 32  # AES-256
-_VERSION = "1"
+VERSION = "1"
 _NONCE_BYTES, _TAG_BYTES = 12, 16
 _ID = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 _DIGEST_LENGTH = 64
@@ -108,14 +108,14 @@ class Keyring:
         """Encrypt a JSON value with the first key. It can be decrypted only with the same `place`."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         sealed = nonce + self._ciphers[self.first].encrypt(nonce, plain, place)
-        return f"{PREFIX}{_VERSION}:{self.first}:{base64.urlsafe_b64encode(sealed).decode()}"
+        return f"{PREFIX}{VERSION}:{self.first}:{base64.urlsafe_b64encode(sealed).decode()}"
 
     def decrypt(self, text: str, place: bytes) -> bytes:
         """Return the JSON value of an encrypted text. Raises Undecryptable."""
         version, _, rest = text.removeprefix(PREFIX).partition(":")
         key_id, _, encoded = rest.partition(":")
         cipher = self._ciphers.get(key_id)
-        if cipher is None or version != _VERSION:
+        if cipher is None or version != VERSION:
             raise Undecryptable(f"no key {key_id}")
         try:
             sealed = base64.b64decode(encoded, altchars=b"-_", validate=True)

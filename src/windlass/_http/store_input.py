@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from .._handler.failure import MAX_MESSAGE, MAX_TRACEBACK, MAX_TYPE
 from .._model.alert import Alert
-from .._model.filter import MAX_PAGE, By, Expire, OperatorAction, Page, Replay
+from .._model.filter import MAX_PAGE, By, Expire, OperatorAction, Page, Replay, TaskDocuments
 from .._model.key import ApiKey, Scope
 from .._model.lease import Claim, Heartbeat
 from .._model.limit import Limit, Quota
@@ -22,7 +22,7 @@ from .._model.schedule import Schedule
 from .._model.task import MAX_DELAY, Error, NewTask, Progress
 from .._model.verdict import Complete, Settlement
 from .._policy.foreign_record import check_record
-from .._policy.input.foreign_task import MAX_STORED_BYTES, check_new_task
+from .._policy.input.foreign_task import MAX_STORED_BYTES, check_new_task, check_steps
 from .._policy.input.options import checked_text, parse_duration
 from .._policy.input.payload import parse, parse_payload
 from .._policy.input.quote import printable, quoted
@@ -115,6 +115,13 @@ def _replay(action: Replay) -> None:
     _bounded(action.fingerprint or "", "fingerprint", MAX_TRACEBACK)
 
 
+def _documents(documents: TaskDocuments) -> None:
+    parse_payload(documents.payload, max_bytes=MAX_STORED_BYTES)
+    check_steps(documents.next)
+    if documents.result is not None:
+        parse(documents.result, "result", max_bytes=MAX_STORED_BYTES)
+
+
 def _error(error: Error) -> None:
     _bounded(error.type, "the type of an error", MAX_TYPE + _MARGIN)
     _bounded(error.message, "the message of an error", MAX_MESSAGE + _MARGIN)
@@ -188,6 +195,7 @@ _CHECKS: dict[Any, Callable[[Any], None]] = {
     Page: _page,
     By: _by,
     Replay: _replay,
+    TaskDocuments: _documents,
     Error: _error,
     Progress: _progress,
     Settlement: _settlement,

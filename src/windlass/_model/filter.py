@@ -158,7 +158,40 @@ class Trigger(Struct, frozen=True, gc=False, kw_only=True, tag="trigger"):
 LoggedAction: TypeAlias = Reveal | Trigger
 """What only the audit log records."""
 
-OperatorAction: TypeAlias = CancelTasks | Replay | Discard | LoggedAction
+
+class TaskDocuments(Struct, frozen=True, gc=False, kw_only=True):
+    """The JSON that a task is stored with: its payload, the steps that follow it, its result."""
+
+    payload: bytes
+    next: bytes | None = None
+    result: bytes | None = None
+
+
+def documents_of(task: Task) -> TaskDocuments:
+    """Return the documents that a task has."""
+    return TaskDocuments(payload=task.payload, next=task.next, result=task.result)
+
+
+class Rewritten(Struct, frozen=True, gc=False, kw_only=True):
+    """A task whose documents are replaced, if they are still those of `before`."""
+
+    id: TaskId
+    before: TaskDocuments
+    after: TaskDocuments
+
+
+class Rewrite(Struct, frozen=True, gc=False, kw_only=True, tag="rewrite"):
+    """Replace the documents of tasks in any state, with one entry in the audit log for all of them.
+
+    They must mean the same: it is for encrypting them with another key. Which tasks is in `tasks`, not in a
+    filter. Nothing else of a task changes, and nobody is woken.
+    """
+
+    by: By
+    tasks: tuple[Rewritten, ...]
+
+
+OperatorAction: TypeAlias = CancelTasks | Replay | Discard | LoggedAction | Rewrite
 """What people do to tasks: audited."""
 
 

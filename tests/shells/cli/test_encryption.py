@@ -1,6 +1,7 @@
 """`windlass encryption`, and the settings that name a key file."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,27 @@ def test_keys_in_the_environment_are_not_an_unknown_setting(
     run("migrate")
 
     assert "is not a setting" not in run("check").out
+
+
+def test_keys_are_rotated_and_checked(
+    run: Run, key_file: Path, enqueue: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = run("encryption", "rotate", "--store", "sqlite:///other.db")
+    monkeypatch.setenv("WINDLASS_ENCRYPTION_KEY_FILE", str(key_file))
+    made = enqueue("shop.welcome", '{"user_id": 1, "card": "4111"}', "--app", "shop:app")
+    key_file.write_text(run("encryption", "new-key", "--id", "k2").out + key_file.read_text())
+
+    before = run("check").out
+    rotated = run("encryption", "rotate", "--why", "yearly")
+    after = run("check").out
+    again = run("encryption", "rotate", "--json").row
+    key_file.write_text(key_file.read_text().splitlines()[0])
+    shown = run("tasks", "show", made, "--reveal", "--json").row
+
+    assert refused.code != 0
+    assert "former key k1" in " ".join(before.split())
+    assert rotated.out == "read 1 task; encrypted 1 task and 0 schedules with the first key\n"
+    assert "encrypted with key k2" in " ".join(after.split())
+    assert again == {"read": 1, "rewritten": 0, "locked": 0, "schedules": 0, "cursor": None}
+    assert shown["payload"]["card"] == "4111"
+    assert "yearly" in run("audit", "--json").out

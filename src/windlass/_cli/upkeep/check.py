@@ -46,6 +46,7 @@ async def _check_store(cli: Cli) -> list[Finding]:
     severity = Severity.OK if promise.durability == "durable" else Severity.WARNING
     durability = _finding("durability", f"{promise.durability}: {promise.why}", severity)
     findings = [durability, *await cli.operator.check()]
+    findings += await cli.operator.encryption.check()
     overview = await read_overview(cli.app.store)
     for queue in queue_documents(overview, overview.settings):
         if queue.counts["ready"] and not queue.workers:

@@ -3,17 +3,28 @@
 from datetime import datetime
 from typing import assert_never
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from ..._model.filter import Action, CancelTasks, Discard, Expire, Filter, Replay, Reveal, Trigger
+from ..._model.filter import (
+    Action,
+    CancelTasks,
+    Discard,
+    Expire,
+    Filter,
+    Replay,
+    Reveal,
+    Rewrite,
+    Trigger,
+    documents_of,
+)
 from ..._model.options import by_name_or_alias
 from ..._model.queue import Retention
 from ..._model.record import Archive
 from ..._model.state import ENDED, PENDING, State, Verb
-from ..._model.task import Task
-from ..._model.transition import transition_of
+from ..._model.task import Task, TaskId
+from ..._model.transition import Applied, transition_of
 from ..rules import cancellation
-from ..rules.audit import audited
+from ..rules.audit import audited, audited_rewrite
 from ..rules.retention import archived
 from .tables import Tables
 
@@ -25,6 +36,18 @@ def act(tables: Tables, action: Action, task: Task, now: datetime) -> bool:
         declared = by_name_or_alias(tables.types).get(task.type) if isinstance(action, Discard) else None
         tables.audits.append(audited(action, task, now, declared))
     return applied
+
+
+def rewrite(tables: Tables, action: Rewrite, now: datetime) -> Applied:
+    """Replace the documents of tasks that still have those that are expected, and audit it."""
+    done: list[TaskId] = []
+    for one in action.tasks:
+        task = tables.tasks.get(one.id)
+        if task is not None and documents_of(task) == one.before:
+            tables.keep(replace(task, **asdict(one.after)))
+            done.append(one.id)
+    tables.audits += audited_rewrite(action, len(done), now)
+    return Applied(ids=tuple(done))
 
 
 def _apply(tables: Tables, action: Action, task: Task, now: datetime) -> bool:
@@ -42,6 +65,8 @@ def _apply(tables: Tables, action: Action, task: Task, now: datetime) -> bool:
             return True
         case Reveal() | Trigger():
             return True
+        case Rewrite():
+            return False
         case Replay():
             return tables.replay(task, action, now)
         case Discard(by=by):

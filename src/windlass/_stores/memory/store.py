@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ..._clock import Clock, SystemClock
 from ..._model.attempt import Attempt
-from ..._model.filter import Action, By, Count, Dimension, Filter, LoggedAction, Page, Slice, page_of
+from ..._model.filter import Action, By, Count, Dimension, Filter, LoggedAction, Page, Rewrite, Slice, page_of
 from ..._model.lease import RESCUED, CancelRequest, Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from ..._model.limit import Limit, Usage
 from ..._model.queue import QueueSettings, Retention
@@ -41,7 +41,7 @@ from ..rules.audit import audited_prune, audited_put, audited_removal, is_about_
 from ..rules.claim_planner import Rotation
 from ..rules.retention import RetentionRules
 from ..rules.sizes import bytes_of, steps_to_come
-from .actions import act, finished_before, matches
+from .actions import act, finished_before, matches, rewrite
 from .admission import admit
 from .leases import grant, leased, release_unacknowledged_claims, settle, usages
 from .tables import Tables
@@ -286,6 +286,8 @@ class MemoryStore:
             if isinstance(action, LoggedAction) and not is_about_tasks(action):
                 tables.audits += logged(action, (), now)
                 return Applied()
+            if isinstance(action, Rewrite):
+                return rewrite(tables, action, now)
             done: list[TaskId] = []
             ids = tables.tasks if where.expires_before is None else tables.expiring
             for task_id in sorted(ids):

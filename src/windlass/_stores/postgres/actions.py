@@ -5,24 +5,26 @@ from datetime import datetime
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import astuple
 
-from ..._model.filter import By, Change, Replay
+from ..._model.filter import By, Change, Replay, Rewrite
 from ..._model.limit import Limit
 from ..._model.queue import STRICT_MS, QueueSettings
 from ..._model.record import KINDS, Record, Session, StoredRecord
 from ..._model.state import State
-from ..._model.task import TaskId
+from ..._model.task import TaskId, is_task_id
 from ..._model.transition import Applied
 from ..._policy.order.lanes import changes_lanes
 from ..._policy.order.rank import changes_ranks, head_start
 from ..._policy.order.windows import opening
 from ..records import check_expected
 from ..rules.actions import apply as apply_rule
-from ..rules.audit import audited_put, audited_removal
+from ..rules.audit import audited_put, audited_removal, audited_rewrite
 from ..rules.questions import Rule
 from .claim import relayout
 from .claim.relayout import Displaced
 from .queue_layout import Environment, read_settings
+from .rows import columns_of
 from .rule_player import transact, write_audit
 from .script import Script, fetch, value
 from .unit_of_work import UnitOfWork
@@ -40,6 +42,19 @@ def apply(
         return apply_rule(unit, action, loaded, states, limit)
 
     return transact(env, rule, ids, cancelled=ids if isinstance(action, Replay) else ())
+
+
+def rewrite(clock: datetime | None, action: Rewrite) -> Script[Applied]:
+    """Replace the documents of tasks that still have those that are expected, and audit it."""
+    rows = [
+        (one.id, one.after.payload, one.after.next, one.after.result, *astuple(one.before))
+        for one in action.tasks
+        if is_task_id(one.id)
+    ]
+    done = {row[0] for row in (yield from fetch("rewrite_tasks", *columns_of(rows, 7)))}
+    if done:
+        yield from write_audit(audited_rewrite(action, len(done), (yield from value("now", clock))))
+    return Applied(ids=tuple(one.id for one in action.tasks if one.id in done))
 
 
 # -- records -----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ..._clock import Clock
 from ..._model.attempt import Attempt
-from ..._model.filter import Action, By, Count, Dimension, Filter, LoggedAction, Page, Slice, page_of
+from ..._model.filter import Action, By, Count, Dimension, Filter, LoggedAction, Page, Rewrite, Slice, page_of
 from ..._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from ..._model.limit import Usage
 from ..._model.queue import STRICT_MS, QueueSettings, Retention
@@ -245,6 +245,8 @@ class PostgresStore(Database):
             await self.refresh_layout()
         if isinstance(action, LoggedAction):
             return await self._log(action, where, limit)
+        if isinstance(action, Rewrite):
+            return await self.play(lambda: actions.rewrite(self._now, action))
         where, cursor = applicable(action, where), None
         done = Applied()
         while len(done.ids) < limit:

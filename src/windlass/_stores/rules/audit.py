@@ -15,7 +15,7 @@ from msgspec.structs import fields
 
 from ..._ids import new_id
 from ..._model.alert import Alert
-from ..._model.filter import By, Discard, LoggedAction, OperatorAction, Replay, Reveal, Trigger
+from ..._model.filter import By, Discard, LoggedAction, OperatorAction, Replay, Reveal, Rewrite, Trigger
 from ..._model.key import ApiKey
 from ..._model.options import DeclaredType
 from ..._model.queue import QueueSettings, Retention
@@ -65,6 +65,11 @@ def audited(action: OperatorAction, task: Task, now: datetime, declared: Declare
         detail=_json(detail),
         subject=f"schedule {action.schedule}" if isinstance(action, Trigger) else "",
     )
+
+
+def audited_rewrite(action: Rewrite, number: int, now: datetime) -> list[Audit]:
+    """Describe that the documents of this many tasks were rewritten; nothing if there is none."""
+    return [_entry("rewrite", "tasks", action.by, now, {"tasks": number})] if number else []
 
 
 def is_about_tasks(action: LoggedAction) -> bool:

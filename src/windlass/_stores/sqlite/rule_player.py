@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from ..._model.attempt import MAX_RECORDED, Attempt
-from ..._model.filter import Change, Filter, Page
+from ..._model.filter import Change, Filter, Page, Rewrite
 from ..._model.options import DeclaredType
 from ..._model.record import Audit
 from ..._model.state import State
@@ -17,6 +17,7 @@ from ..._model.transition import Applied
 from ..._policy.order.limits import Subject
 from ..rules import actions, questions
 from ..rules.admission import admit, check_due, is_plain
+from ..rules.audit import audited_rewrite
 from ..rules.questions import Rule, play
 from .claim.queue_rules import NO_LANE
 from .read.filters import page_query
@@ -61,6 +62,17 @@ def apply(tx: Transaction, action: Change, where: Filter, limit: int) -> Applied
     """
     where = actions.applicable(action, where)
     return run(tx, actions.apply(tx, action, _matching(tx, where), where.states or (), limit))
+
+
+def rewrite(tx: Transaction, action: Rewrite) -> Applied:
+    """Replace the documents of tasks that still have those that are expected, and audit it."""
+    done = []
+    for one in action.tasks:
+        before = {f"{name}_before": value for name, value in asdict(one.before).items()}
+        if tx.run("rewrite", {"id": one.id, **asdict(one.after), **before}):
+            done.append(one.id)
+    write_audit(tx, audited_rewrite(action, len(done), tx.now))
+    return Applied(ids=tuple(done))
 
 
 def _matching(tx: Transaction, where: Filter) -> Iterator[TaskId]:

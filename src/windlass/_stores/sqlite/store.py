@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ..._clock import Clock, SystemClock
 from ..._model.attempt import Attempt
-from ..._model.filter import Action, By, Count, Dimension, Filter, LoggedAction, Page, Slice
+from ..._model.filter import Action, By, Count, Dimension, Filter, LoggedAction, Page, Rewrite, Slice
 from ..._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from ..._model.limit import Usage
 from ..._model.queue import QueueSettings, Retention
@@ -244,6 +244,8 @@ class SQLiteStore:
         """
         if isinstance(action, LoggedAction):
             return await self._log(action, where, limit)
+        if isinstance(action, Rewrite):
+            return await self._write(lambda tx: rule_player.rewrite(tx, action))
         if is_named(where) or limit <= 0:
             return await self._write(lambda tx: rule_player.apply(tx, action, where, limit))
         meant, cursor = applicable(action, where), None

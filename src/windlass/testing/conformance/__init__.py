@@ -23,7 +23,16 @@ class that contains it and set the test to None, where a reader can see it. `win
 further: it compares a store with the memory store, step by step, in random sequences of verbs.
 """
 
-from .apply import TestAudit, TestCancel, TestDiscard, TestFilters, TestReplay, TestReveal, TestTrigger
+from .apply import (
+    TestAudit,
+    TestCancel,
+    TestDiscard,
+    TestFilters,
+    TestReplay,
+    TestReveal,
+    TestRewrite,
+    TestTrigger,
+)
 from .cancellation import TestCascade, TestWhoCancelled
 from .chains import TestChainsInGroups, TestGroups, TestSuccessors
 from .enqueue import TestEnqueue, TestIdempotencyKeys
@@ -101,6 +110,7 @@ __all__ = [
     "TestCapabilities",
     "TestReplay",
     "TestReveal",
+    "TestRewrite",
     "TestTrigger",
     "TestReplies",
     "TestRescue",

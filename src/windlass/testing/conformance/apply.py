@@ -6,12 +6,24 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from ..._model.filter import By, CancelTasks, Discard, Filter, Replay, Reveal, Trigger
+from ..._model.filter import (
+    By,
+    CancelTasks,
+    Discard,
+    Filter,
+    Replay,
+    Reveal,
+    Rewrite,
+    Rewritten,
+    TaskDocuments,
+    Trigger,
+    documents_of,
+)
 from ..._model.lease import CancelRequest, Claimed
 from ..._model.options import DeclaredType, Defaults
 from ..._model.record import Audit
 from ..._model.state import State
-from ..._model.task import Error
+from ..._model.task import Error, Task
 from ..._model.verdict import Bury
 from .steps import BOOM, OPERATOR, Ending, ManualWorker, StoreTest, a_task, bury, complete, some_tasks, stop
 
@@ -286,3 +298,50 @@ class TestReveal(StoreTest):
         (line,) = await self.all_records(Audit)
         assert done.ids == ()
         assert (line.action, line.subject, line.task_id) == ("reveal", "schedule nightly", None)
+
+
+class TestRewrite(StoreTest):
+    async def test_documents_are_replaced_in_any_state_with_one_entry(self, worker: ManualWorker) -> None:
+        ended = [await self.enqueue_and_settle(worker, ending) for ending in (complete, bury, stop)]
+        running = await self.enqueue_and_claim(worker)
+        ids = [*(one.task.id for one in ended), running.task.id, await self.enqueue_one()]
+        before = [await self.load(task_id) for task_id in ids]
+        tasks = tuple(rewritten(task, b'{"other":1}') for task in before)
+
+        done = await self.store.apply(Rewrite(by=OPERATOR, tasks=tasks), Filter(), 10)
+
+        assert sorted(done.ids) == sorted(ids)
+        assert done.transitions == ()
+        assert [await self.load(task_id) for task_id in ids] == [
+            replace(task, payload=b'{"other":1}', next=one.after.next, result=one.after.result)
+            for task, one in zip(before, tasks, strict=True)
+        ]
+        (line,) = await self.all_records(Audit)
+        assert (line.action, line.subject, line.detail) == ("rewrite", "tasks", '{"tasks":5}')
+
+    async def test_a_task_that_has_changed_meanwhile_stays_as_it_is(self) -> None:
+        changed, same = [await self.load(await self.enqueue_one()) for _ in range(2)]
+        stale = rewritten(replace(changed, payload=b'{"stale":1}'), b'{"other":1}')
+        wrong = rewritten(replace(same, next=b"[]"), b'{"other":1}')
+        gone = rewritten(replace(same, id="00000000-0000-7000-8000-000000000000"), b'{"other":1}')
+
+        done = await self.store.apply(Rewrite(by=OPERATOR, tasks=(stale, wrong, gone)), Filter(), 10)
+
+        assert done.ids == ()
+        assert [await self.load(task.id) for task in (changed, same)] == [changed, same]
+        assert await self.all_records(Audit) == ()
+
+    async def test_a_running_task_can_be_settled_as_before(self, held: Claimed) -> None:
+        task = await self.load(held.task.id)
+
+        await self.store.apply(Rewrite(by=OPERATOR, tasks=(rewritten(task, b'{"a":2}'),)), Filter(), 1)
+        await self.settle_now(complete(held))
+
+        ended = await self.load(task.id)
+        assert (ended.state, ended.payload) == (State.COMPLETED, b'{"a":2}')
+
+
+def rewritten(task: Task, payload: bytes) -> Rewritten:
+    """Another payload, and another result if there is one."""
+    after = TaskDocuments(payload=payload, next=task.next, result=None if task.result is None else b"[1]")
+    return Rewritten(id=task.id, before=documents_of(task), after=after)

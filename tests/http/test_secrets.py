@@ -262,3 +262,33 @@ async def test_the_progress_of_a_heartbeat_is_masked(world: World) -> None:
     (stored,) = (await world.store.find(Filter(), Page())).items
     assert stored.progress is not None
     assert stored.progress.message == "[secret]"
+
+
+# -- fields that senders mark ----------------------------------------------------------------------------
+
+
+async def test_senders_mark_fields_of_tasks_steps_batches_streams_and_schedules(api_of: Api) -> None:
+    step = {"type": "t", "payload": {"x": {"y": SECRET}}, "secret": ["x.y"]}
+    task = {"type": "t", "payload": {"x": SECRET}, "secret": ["x"], "next": [{**step, "next": [step]}]}
+    await api_of.good("POST", "/tasks", task)
+    await api_of.good("POST", "/tasks/batch", {"tasks": [task, task], "then": step})
+    body = msgspec.json.encode(task) + b"\n"
+    streamed = await api_of("POST", "/tasks/stream", body, content_type="application/x-ndjson")
+    assert streamed.status_code == 200
+    schedule = {"type": "t", "rule": "1h", "payload": {"x": SECRET}, "secret": ["x"]}
+    await api_of.good("PUT", "/schedules/hourly", schedule)
+    await api_of.good("POST", "/schedules/hourly/trigger")
+
+    shown = [(await api_of("GET", path)).text for path in ("/tasks", "/schedules")]
+
+    assert len(msgspec.json.decode(shown[0])["items"]) == 6
+    assert not [text for text in shown if SECRET in text]
+
+
+@pytest.mark.parametrize("secret", ["x", [""], ["re:x"], ["a\x00"], [1], ["x"] * 101, ["x" * 513]])
+async def test_what_names_no_fields_is_refused(secret: Any, api_of: Api) -> None:
+    task = {"type": "t", "payload": {"x": 1}, "secret": secret}
+
+    assert (await api_of("POST", "/tasks", task)).status_code == 422
+    assert (await api_of("POST", "/tasks", {"type": "t", "next": [task]})).status_code == 422
+    assert (await api_of("PUT", "/schedules/s", {**task, "rule": "1h"})).status_code == 422

@@ -172,3 +172,17 @@ def test_a_task_sent_within_a_transaction_has_its_declared_options(
             pytest.raises(InvalidPayload),
         ):
             app.sync_client.send("pay", within=connection)
+
+
+async def test_a_sender_marks_fields_as_secret() -> None:
+    app = App("memory://")
+
+    @app.task(secret=["pin"])
+    async def pay(pin: str, card: str) -> None: ...
+
+    sent = await app.client.send("elsewhere", {"card": "4242-1111"}, secret=["card"])
+    enqueued = await pay.using(secret=["card"]).aenqueue(pin="9999", card="4242-1111")
+
+    shown = [(await handle.task()).as_dict() for handle in (sent, enqueued)]
+    assert [one["secret"] for one in shown] == [["card"], ["pin", "card"]]
+    assert [one["payload"]["card"] for one in shown] == ["[secret]", "[secret]"]

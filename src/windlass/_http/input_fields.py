@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Raw, Struct
 from .._model.filter import MAX_PAGE
 from .._model.task import MAX_ATTEMPTS, MAX_DELAY
 from .._policy.input.keys import MAX_KEY_BYTES
+from .._policy.input.redact import MAX_SECRET, MAX_SECRET_NAME
 from .._policy.order.priority import MAX_PRIORITY
 
 Name = Annotated[str, Meta(pattern=r"^\w[\w.:@/+-]*$", min_length=1, max_length=128)]
@@ -46,6 +47,14 @@ UniqueFields: TypeAlias = (
         Meta(min_length=1, max_length=100, description="Fields of the payload that make tasks equal."),
     ]
 )
+SecretFields = Annotated[
+    list[Annotated[str, Meta(min_length=1, max_length=MAX_SECRET_NAME)]],
+    Meta(
+        max_length=MAX_SECRET,
+        description="Payload fields, as names or dotted paths, that are masked besides those of the type.",
+        examples=[["card", "customer.iban"]],
+    ),
+]
 Notes = Annotated[
     Raw,
     Meta(

@@ -30,6 +30,7 @@ from .input_fields import (
     Payload,
     Priority,
     RunAt,
+    SecretFields,
     UniqueFields,
     given_fields,
 )
@@ -46,6 +47,7 @@ MAX_REQUEST_KEY = keys.MAX_KEY_BYTES - 15  # leaves room for the number of a tas
 
 _STEP_OPTIONS = (
     "queue", "tenant", "priority", "delay", "max_attempts", "timeout", "expires", "unique", "unique_for",
+    "secret",
 )  # fmt: skip
 _TASK_OPTIONS = (*_STEP_OPTIONS, "run_at", "expires_at", "idempotency_key", "idempotency_for", "trace")
 
@@ -67,6 +69,7 @@ class StepInput(Struct, kw_only=True, forbid_unknown_fields=True):
     expires: Expires | UnsetType | None = UNSET
     unique: UniqueFields | UnsetType = UNSET
     unique_for: Seconds | UnsetType | None = UNSET
+    secret: SecretFields | UnsetType = UNSET
     result_into: Parameter | None = None
     next: "list[StepInput]" = []
 
@@ -98,6 +101,7 @@ class TaskInput(Struct, kw_only=True, forbid_unknown_fields=True):
     idempotency_for: Seconds | UnsetType = UNSET
     unique: UniqueFields | UnsetType = UNSET
     unique_for: Seconds | UnsetType | None = UNSET
+    secret: SecretFields | UnsetType = UNSET
     trace: Annotated[str, Meta(description="A W3C traceparent.")] | UnsetType = UNSET
     next: list[StepInput] = []
 

@@ -29,6 +29,7 @@ class Options(TypedDict, total=False):
     idempotency_for: timedelta | float | str
     unique: bool | Sequence[str]
     unique_for: timedelta | float | str | None
+    secret: Sequence[str]  # payload fields that are never shown, besides those of the type
     after: Sequence[Any]  # handles or ids of tasks to wait for
     next: Any  # a Step or several; typed Any because steps are built by policy
     trace: str

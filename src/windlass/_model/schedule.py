@@ -1,5 +1,6 @@
 """Schedules: rules that enqueue tasks, and how far they have been fired."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TypedDict
@@ -44,6 +45,7 @@ class ScheduleOptions(ScheduleTiming, total=False):
     max_attempts: int
     timeout: timedelta | float | str | None
     expires: timedelta | float | str | None
+    secret: Sequence[str]
 
 
 class Schedule(Struct, frozen=True, gc=False, kw_only=True):

@@ -327,3 +327,15 @@ def test_tasks_are_listed_by_their_expiry(run: Run) -> None:
     rows = run("tasks", "list", "--json", "--expires-before", "2034-01-01T00:00:00Z").rows
 
     assert [row["id"] for row in rows] == [soon]
+
+
+def test_fields_are_marked_as_secret(run: Run) -> None:
+    task_id = run(
+        "enqueue", "t", '{"x": "s3cr3t", "y": {"z": "h1dden"}}', "--secret", "x", "--secret", "y.z"
+    ).out.strip()
+    run("schedules", "add", "hourly", "t", "1h", '{"x": "s3cr3t"}', "--secret", "x")
+
+    shown = run("tasks", "show", task_id, "--json")
+    assert shown.row["payload"] == {"x": "[secret]", "y": {"z": "[secret]"}}
+    assert run("schedules", "show", "hourly", "--json").row["payload"] == {"x": "[secret]"}
+    assert run("enqueue", "t", "--secret", "re:x").code == 2

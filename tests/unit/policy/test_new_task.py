@@ -288,3 +288,24 @@ def test_a_task_cannot_expire_at_once() -> None:
     assert checked_expiry(None) is None
     with pytest.raises(InvalidOption, match="greater than 0"):
         checked_expiry(0)
+
+
+def test_a_caller_adds_to_the_secret_fields_of_the_type() -> None:
+    made = step(Defaults(secret=("pin",)), secret=["card.number", "pin"])
+
+    assert made.secret == ("pin", "card.number")
+
+
+@pytest.mark.parametrize(
+    "secret",
+    ["card", [""], [1], ["a\n"], ["re:[0-9]"], ["x" * 513], [f"f{number}" for number in range(101)]],
+)
+def test_what_cannot_name_secret_fields_is_refused(secret: Any) -> None:
+    with pytest.raises(InvalidOption, match="secret"):
+        step(secret=secret)
+
+
+@pytest.mark.parametrize("parameter", ["", "a\0", "re:x"])
+def test_a_result_goes_into_a_parameter_that_can_be_secret(parameter: str) -> None:
+    with pytest.raises(InvalidOption, match="result_into"):
+        new_step("t", b"{}", Defaults(), {}, id="t1", result_into=parameter)

@@ -204,6 +204,8 @@ def test_a_result_may_be_secret_as_a_whole() -> None:
         ({"sesame": 1}, (WHOLE,)),
         ({"a": "x"}, ()),
         ({"f" * 600: "sesame"}, (WHOLE,)),
+        ({"re:x": "sesame"}, (WHOLE,)),
+        ({"a\n": "sesame"}, (WHOLE,)),
         ({f"f{number}": "sesame" for number in range(MAX_SECRET + 1)}, (WHOLE,)),
     ],
 )

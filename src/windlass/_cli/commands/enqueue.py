@@ -37,6 +37,12 @@ task_options = stacked(
     click.option("--priority", type=priority, help=_PRIORITY),
     click.option("--max-attempts", type=int, metavar="N", help=_ATTEMPTS),
     click.option("--timeout", type=duration, help=f"Time limit of an attempt{_default('none')}"),
+    click.option(
+        "--secret",
+        multiple=True,
+        metavar="FIELD",
+        help="Mask this payload field, too (repeatable)",
+    ),
     click.option("--undeclared", is_flag=True, help="Allow a type that the app does not declare"),
 )
 """The options of a command that defines a task."""

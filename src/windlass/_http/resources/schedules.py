@@ -12,7 +12,7 @@ from ..._ids import new_id
 from ..._model.key import Scope
 from ..._model.schedule import Missed, Overlap, ScheduleOptions
 from ..._policy.schedule import MAX_AT_MOST, MAX_JITTER, triggered_task
-from ..input_fields import Attempts, Expires, Name, Payload, Priority, Why, given_fields
+from ..input_fields import Attempts, Expires, Name, Payload, Priority, SecretFields, Why, given_fields
 from ..operation import AnyRequest, ApiRequest, ApiResponse, NoQuery, Operations
 from ..rate_limit import limits_work
 from ..task_input import request_key
@@ -47,6 +47,7 @@ class ScheduleInput(Struct, kw_only=True, forbid_unknown_fields=True):
     max_attempts: Attempts | UnsetType = UNSET
     timeout: Seconds | UnsetType | None = UNSET
     expires: Expires | UnsetType | None = UNSET
+    secret: SecretFields | UnsetType = UNSET
     why: Why = ""
 
 

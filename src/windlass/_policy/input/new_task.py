@@ -14,9 +14,9 @@ from ..order.priority import parse_priority
 from . import keys
 from .chain import Step, all_secret, awaited_by, decode_steps, encode_new_steps
 from .fingerprint import check_fields, field_names, fingerprint, unique_options
-from .options import checked_instant, checked_name, checked_number, parse_duration
+from .options import checked_instant, checked_name, checked_names, checked_number, parse_duration
 from .quote import quoted, suggestion
-from .redact import inherited
+from .redact import MAX_SECRET, inherited, is_secret_name, merged
 from .trace import checked_trace
 
 NOW = "now"
@@ -112,6 +112,8 @@ def new_step(
     `result_into` names the field of the payload that the result of the task before it becomes.
     """
     check_options(options)
+    if result_into is not None and not is_secret_name(result_into):  # it may have to be secret
+        raise InvalidOption(f"result_into must be the name of a parameter, got {quoted(result_into)}")
     queue = checked_name(options.get("queue", defaults.queue), "queue")
     tenant = options.get("tenant", "")
     priority = parse_priority(options.get("priority", defaults.priority))
@@ -131,7 +133,9 @@ def new_step(
         timeout=checked_timeout(options.get("timeout", defaults.timeout)),
         # An instant is for the first task of a request, and is taken from its options.
         expires=None if isinstance(expires, datetime) else checked_expiry(expires),
-        secret=defaults.secret,
+        secret=merged(defaults.secret, checked_secret(options["secret"]))
+        if "secret" in options
+        else defaults.secret,
         unique=unique,
         unique_for=unique_for,
         next=checked_steps(options.get("next")),
@@ -198,6 +202,20 @@ def checked_after(value: Any) -> Sequence[Any]:
             f"a task can wait for at most {MAX_AFTER:,} others, got {len(value):,}; use a group"
         )
     return value
+
+
+def checked_secret(value: Any) -> tuple[str, ...]:
+    """Check the option `secret`: names or dotted paths of payload fields."""
+    found = checked_names(value, "secret")
+    if len(found) > MAX_SECRET:
+        raise InvalidOption(f"secret has {len(found):,} fields, at most {MAX_SECRET}")
+    for name in found:
+        if not is_secret_name(name):
+            raise InvalidOption(
+                f"secret must be names or dotted paths of payload fields, got {quoted(name)}; patterns are "
+                f"for App(redact=…)"
+            )
+    return found
 
 
 def checked_steps(value: Any) -> tuple[Step, ...]:

@@ -118,6 +118,11 @@ def inherited(secret: tuple[str, ...], of: Iterable[str], into: str | None) -> t
     return merged(secret, (into,), (pattern for pattern in others if pattern.startswith(PREFIX)))
 
 
+def is_secret_name(text: str) -> bool:
+    """Whether this can be the name or path of a secret field: printable, not too long, and no pattern."""
+    return 0 < len(text) <= MAX_SECRET_NAME and text.isprintable() and not text.startswith(PREFIX)
+
+
 def merged(*secret: Iterable[str]) -> tuple[str, ...]:
     """Return all of these names of secret fields, and patterns, each once."""
     return tuple(dict.fromkeys(name for names in secret for name in names))
@@ -183,13 +188,12 @@ def scrub_json(value: Any, values: tuple[str, ...]) -> Any:
 def secret_paths(value: Any, values: tuple[str, ...]) -> tuple[str, ...]:
     """Return the dotted paths at which one of these values occurs in a JSON value, or `WHOLE`.
 
-    A key that has one makes its object secret. More than `MAX_SECRET` paths, or a path longer than
-    `MAX_SECRET_NAME`, make the whole secret.
+    A key that has one makes its object secret. More than `MAX_SECRET` paths, or a path that is no name of a
+    secret field, make the whole secret.
     """
     found: dict[str, None] = {}
     _find_paths(value, scrub_json(value, values), (), found)
-    too_long = any(len(path) > MAX_SECRET_NAME for path in found)
-    return (WHOLE,) if WHOLE in found or len(found) > MAX_SECRET or too_long else tuple(found)
+    return tuple(found) if len(found) <= MAX_SECRET and all(map(is_secret_name, found)) else (WHOLE,)
 
 
 def _texts(value: Any) -> Iterator[str]:

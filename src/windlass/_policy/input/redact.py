@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import msgspec
 from msgspec import Struct
@@ -24,6 +25,8 @@ _HOLE = "\0"  # occurs in no payload, so a value never matches the mask of anoth
 _PATTERN = "\0"  # begins a pattern among values to be scrubbed
 _MAX_SCANNED = 100_000  # characters of texts that are searched for patterns; what is longer is masked whole
 _SEAM = "\udfff"  # occurs in no decoded JSON, so no value matches across two texts
+_MIN_LINE = 8  # characters of a line of a secret that is searched for by itself
+_MAX_LINES = 100  # lines of a secret that are searched for by themselves
 _MIN_SCRUBBED = 3  # shorter values would turn ordinary text into masks
 _FIELD_NAME = re.compile(r"[A-Za-z_]+")  # such keys of a secret object are names of fields, not values
 WHOLE = ""
@@ -279,5 +282,13 @@ def _collect(
 
 
 def _spellings(text: str) -> tuple[str, ...]:
-    """Return the text, and how repr and JSON would quote it."""
-    return text, *(q[1:-1] for q in (repr(text), json.dumps(text), json.dumps(text, ensure_ascii=False)))
+    """Return the text, how repr, JSON and URLs would spell it, and its lines, which tracebacks may indent."""
+    quoted = (one[1:-1] for one in (repr(text), json.dumps(text), json.dumps(text, ensure_ascii=False)))
+    bare = text.encode("utf-8", "replace")  # a lone surrogate is in no URL
+    lines = [line for line in map(str.strip, text.splitlines()) if len(line) >= _MIN_LINE]
+    return (
+        text,
+        *quoted,
+        *(quote(bare, safe=""), quote(bare), quote_plus(bare)),
+        *(lines if len(lines) <= _MAX_LINES else ()),
+    )

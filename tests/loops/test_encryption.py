@@ -12,7 +12,19 @@ from msgspec.structs import replace
 
 from tests.loops import child_tasks
 from tests.loops.workers import dead_worker, drained, tasks
-from windlass import RESULT, App, By, Context, Filter, InvalidPayload, Page, Refused, State, chain
+from windlass import (
+    RESULT,
+    App,
+    By,
+    Context,
+    Filter,
+    InvalidOption,
+    InvalidPayload,
+    Page,
+    Refused,
+    State,
+    chain,
+)
 from windlass._documents.tasks import task_document
 from windlass._encryption import encrypted_store
 from windlass._encryption.encrypted_store import EncryptedStore
@@ -450,3 +462,21 @@ def test_keys_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
     app.use_keyring(BOTH)
     assert app.store.inner.keyring is BOTH
     assert isinstance(app.store.inner.inner, MemoryStore)
+
+
+async def test_a_limit_cannot_count_by_an_encrypted_field(store: Store) -> None:
+    app = program(store)
+    await program(store, None).operator.limits.set("cards", type="pay", by="card", running=1)
+    await app.publish()
+    limits = app.operator.limits
+
+    for options in ({"by": "card"}, {"by": "card", "type": "pay"}):
+        with pytest.raises(InvalidOption, match="which is secret"):
+            await limits.set("others", running=1, **options)
+    await limits.set("others", type="report", by="card", running=1)
+    await limits.set("amounts", type="pay", by="amount", running=1)
+    with pytest.raises(InvalidOption, match="which is secret"):
+        await limits.change("amounts", by="card")
+    found = [one.message for one in await app.operator.encryption.check()]
+    assert len(found) == 2
+    assert "limit 'cards' counts by 'card'" in found[1]

@@ -16,7 +16,7 @@ from .._model.state import ENDED, State
 from .._model.task import CANCELLED, Enqueued, NewTask, Predecessor, Progress, Task, TaskId
 from .._observe.tracing import send_span
 from .._policy.input.chain import Step, all_ids, decode_steps
-from .._policy.input.encrypted import MARKER, refuse_marked
+from .._policy.input.encrypted import MARKER, key_ids, refuse_marked
 from .._policy.input.new_task import check_first_options, predecessor_of
 from .._policy.input.options import parse_duration
 from .._policy.input.payload import encode_payload
@@ -25,6 +25,7 @@ from ..errors import (
     InvalidOption,
     NotFinished,
     NotFound,
+    Refused,
     StoreUnavailable,
     TaskCancelled,
     TaskDead,
@@ -353,6 +354,10 @@ def _decode_result(result: bytes | None, result_type: Any) -> Any:
     """Decode a result as the handler's return type, or as plain JSON values if it no longer fits that."""
     if result is None:
         return None
+    if MARKER in result:
+        raise Refused(
+            f"the result needs the encryption key {', '.join(key_ids(result))}, which is missing here"
+        )
     try:
         return msgspec.json.decode(result, type=result_type)
     except msgspec.ValidationError:

@@ -8,9 +8,11 @@ from msgspec.structs import replace
 
 from .._encryption.encrypted_store import encrypted_store, key_ids_of
 from .._model.filter import By, Filter, Page
+from .._model.limit import Limit
 from .._model.options import DeclaredType
 from .._policy.input.encrypted import key_ids
 from .._policy.input.quote import counted
+from .._policy.order.limit_options import check_encrypted_field
 from .._store.protocol import Finding, Severity, Store
 from ..errors import InvalidOption
 from .records import list_records
@@ -69,7 +71,8 @@ class Encryption:
 
     async def check(self) -> Sequence[Finding]:
         """Report the keys that the newest 5,000 tasks need and this program lacks, or should rotate."""
-        encrypted = [one.name for one in await list_records(self._store, DeclaredType) if one.encrypted]
+        types = [one for one in await list_records(self._store, DeclaredType) if one.encrypted]
+        encrypted = [one.name for one in types]
         known, wrapper = key_ids_of(self._store), encrypted_store(self._store)
         if wrapper is None and not encrypted:
             return ()
@@ -82,7 +85,17 @@ class Encryption:
             if found.cursor is None:
                 break
             page = replace(page, cursor=found.cursor)
-        return _findings(known, encrypted, needed)
+        return [*_findings(known, encrypted, needed), *await self._limits_by_ciphertext(types)]
+
+    async def _limits_by_ciphertext(self, types: Sequence[DeclaredType]) -> Sequence[Finding]:
+        """Report limits that were set before the field that they count by was encrypted."""
+        findings = []
+        for limit in await list_records(self._store, Limit):
+            try:
+                check_encrypted_field(limit, types)
+            except InvalidOption as error:
+                findings.append(_warning(f"{error}: as the field is encrypted, it limits nothing"))
+        return findings
 
 
 def _findings(known: tuple[str, ...], encrypted: Sequence[str], needed: "Counter[str]") -> Sequence[Finding]:

@@ -5,8 +5,9 @@ from typing import Unpack
 
 from .._model.filter import By
 from .._model.limit import Limit, Usage
+from .._model.options import DeclaredType
 from .._policy.input.quote import quoted, suggestion
-from .._policy.order.limit_options import LimitOptions, changed_limit, new_limit
+from .._policy.order.limit_options import LimitOptions, changed_limit, check_encrypted_field, new_limit
 from .._store.protocol import Store
 from ..errors import NotFound
 from .records import change_record, list_records
@@ -39,12 +40,13 @@ class Limits:
         """
         limit = new_limit(name, options)
         await self._store.open()
+        await self._check(limit)
         await self._store.put(limit, self._by)
         return limit
 
     async def change(self, name: str, **options: Unpack[LimitOptions]) -> Limit:
         """Change the given options of a limit; None removes one. Raises NotFound or InvalidOption."""
-        await self.get(name)
+        await self._check(changed_limit(await self.get(name), options))
 
         def change(stored: Limit | None) -> Limit:
             if stored is None:
@@ -52,6 +54,10 @@ class Limits:
             return changed_limit(stored, options)
 
         return await change_record(self._store, Limit, name, change, self._by)
+
+    async def _check(self, limit: Limit) -> None:
+        if limit.by is not None:
+            check_encrypted_field(limit, await list_records(self._store, DeclaredType))
 
     async def remove(self, name: str) -> None:
         """Remove a limit; raises NotFound if there is none."""

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.unit.samples import NOW
-from windlass._model.filter import Filter, Page, page_of
+from tests.unit.samples import NOW, running
+from windlass._model.filter import Filter, Page, TaskDocuments, documents_of, page_of
 from windlass._model.state import State
 
 
@@ -31,3 +31,9 @@ def test_only_pending_tasks_are_found_by_their_expiry() -> None:
     assert not Filter(expires_before=NOW, states=()).is_expiring
     assert not Filter(expires_before=NOW).is_expiring
     assert not Filter(states=(State.READY,)).is_expiring
+
+
+def test_the_documents_of_a_task_are_its_payload_steps_and_result() -> None:
+    task = running(payload=b"{}", next=b"[]", result=b"1")
+
+    assert documents_of(task) == TaskDocuments(payload=b"{}", next=b"[]", result=b"1")

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from windlass import InvalidOption
 from windlass._model.limit import Limit
+from windlass._model.options import DeclaredType, Defaults
 from windlass._policy.order.limit_options import (
     changed_limit,
+    check_encrypted_field,
     check_field,
     format_rate,
     new_limit,
@@ -172,3 +174,14 @@ def test_what_is_shown_says_the_same(number: int, unit: str) -> None:
     rate = parse_rate(f"{number}/{unit}")
 
     assert parse_rate(format_rate(rate)) == pytest.approx(rate)
+
+
+def test_a_limit_cannot_count_by_an_encrypted_field() -> None:
+    plain = DeclaredType(name="plain", defaults=Defaults(secret=("card",)))
+    pay = DeclaredType(name="pay", aliases=("charge",), defaults=Defaults(secret=("card",)), encrypted=True)
+
+    for type_name in (None, "pay", "charge"):
+        with pytest.raises(InvalidOption, match="which is secret"):
+            check_encrypted_field(Limit(name="l", type=type_name, by="card", running=1), (plain, pay))
+    check_encrypted_field(Limit(name="l", type="plain", by="card", running=1), (plain, pay))
+    check_encrypted_field(Limit(name="l", type="pay", by="amount", running=1), (plain, pay))

@@ -1,12 +1,14 @@
 """Validate the options of limits; parse and format rates."""
 
 import re
+from collections.abc import Iterable
 from math import isfinite
 from typing import Any, TypedDict
 
 from msgspec.structs import asdict
 
 from ..._model.limit import COLUMNS, Limit
+from ..._model.options import DeclaredType
 from ...errors import InvalidOption
 from ..input.options import checked_name
 from ..input.quote import quoted, suggestion
@@ -98,6 +100,13 @@ def check_field(limit: Limit, fields: frozenset[str] | None, secret: tuple[str, 
             f"limit {limit.name!r} counts by {limit.by!r}, which is secret, and its values are shown to "
             f"operators; count by another field"
         )
+
+
+def check_encrypted_field(limit: Limit, types: Iterable[DeclaredType]) -> None:
+    """Raise InvalidOption for a limit by a field that one of these types encrypts: no values are equal."""
+    for one in types:
+        if one.encrypted and limit.type in (None, one.name, *one.aliases):
+            check_field(limit, None, one.defaults.secret)
 
 
 def parse_rate(value: float | str) -> float:

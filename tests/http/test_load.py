@@ -13,8 +13,8 @@ from tests.loops.workers import eventually
 from tests.servers.api import ApiServer
 from windlass import App
 from windlass._client.keys import Keys
-from windlass._http import load as bounds
-from windlass._http.load import Held, Load, LoadLimits, load_limits
+from windlass._http.web import load as bounds
+from windlass._http.web.load import Held, Load, LoadLimits, load_limits
 from windlass._http.web.problems import Problem
 from windlass._stores.memory import MemoryStore
 
@@ -55,6 +55,18 @@ def test_streams_are_bounded_for_a_key_and_in_all() -> None:
     held[2].release()
     begun(load, "c").begin_stream()
     assert load.streams == {"a": 2, "c": 1}
+
+
+def test_a_stream_that_keeps_much_counts_as_several() -> None:
+    load = Load(LoadLimits(requests_per_key=9, streams_per_key=4, streams=6))
+    first, second = begun(load, "a"), begun(load, "a")
+    first.begin_stream(bounds.SMALL_BODY * 2)
+    assert load.streams == {"a": 3}
+    with pytest.raises(Problem, match="4 streams"):
+        second.begin_stream(bounds.SMALL_BODY)
+    first.release()
+    second.begin_stream(bounds.SMALL_BODY * 1_000)
+    assert load.streams == {"a": 4}
 
 
 def test_bytes_of_bodies_are_bounded_but_for_small_ones() -> None:

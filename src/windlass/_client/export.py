@@ -32,7 +32,7 @@ _LONGEST_SPAN = timedelta(days=3650)
 _INSTANT = timedelta(microseconds=1)  # the resolution of every store
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 _AT_ONCE = 8  # reads of attempts
-_TAKEN = 100
+_TAKEN, _TAKEN_BYTES = 100, 1 << 20
 
 
 class EndedTask(Struct, frozen=True, kw_only=True):
@@ -68,10 +68,12 @@ def parse_cursor(text: str) -> tuple[datetime, TaskId]:
 
 
 async def next_ones(exported: AsyncIterator[EndedTask]) -> list[EndedTask]:
-    """Return the next tasks of an export, at most a hundred; none at its end."""
+    """Return the next tasks of an export: at most a hundred, fewer if they are large; none at its end."""
     taken: list[EndedTask] = []
-    while len(taken) < _TAKEN and (ended := await anext(exported, None)) is not None:
+    size = 0
+    while len(taken) < _TAKEN and size < _TAKEN_BYTES and (ended := await anext(exported, None)) is not None:
         taken.append(ended)
+        size += len(ended.task.payload) + len(ended.task.result or b"")
     return taken
 
 

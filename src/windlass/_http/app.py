@@ -12,7 +12,6 @@ from ..app import App
 from ..errors import WindlassError
 from .auth import ANONYMOUS, Authenticator
 from .docs import page as docs_page
-from .load import Held, LoadLimits
 from .operation import Operation
 from .resources import store
 from .resources.alerts import alerts
@@ -31,6 +30,7 @@ from .resources.tasks import dead, tasks
 from .resources.work import work, workers
 from .service import Service
 from .web.cors import with_cors
+from .web.load import Held, LoadLimits
 from .web.problems import SAFE_HEADERS, Problem, problem_for, problem_response
 from .web.refusal import Refusal
 from .web.router import Route, Router, path_within

@@ -15,9 +15,9 @@ from .._client.operator import Operator
 from .._model.filter import By
 from .._model.key import Scope
 from .auth import Caller
-from .load import held_by
 from .service import Service
 from .web.body import decode_body, decode_errors, decode_json, read_body
+from .web.load import held_by
 from .web.off_loop import off_loop
 from .web.problems import Problem
 from .web.router import mount_path
@@ -55,9 +55,9 @@ class ApiRequest(Struct, Generic[Q, B_co], frozen=True, kw_only=True):
         """Call a function that processes the body; in a thread if the body is large."""
         return await off_loop(len(self.raw), function, *args, **named)
 
-    def begin_stream(self) -> None:
-        """Count this request as a stream or long poll; raise 429 or 503 if there are too many."""
-        held_by(self.http).begin_stream()
+    def begin_stream(self, size: int = 0) -> None:
+        """Count this request as a stream that keeps `size` bytes; raise 429 or 503 if there are too many."""
+        held_by(self.http).begin_stream(size)
 
     async def recheck_key(self) -> None:
         """Raise 401 if the key has been revoked or has expired since the request began."""

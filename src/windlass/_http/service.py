@@ -11,10 +11,11 @@ from .._store.protocol import Store
 from .._store.served_queues import ServedQueues
 from ..app import App
 from .auth import Authenticator
-from .load import Load, LoadLimits
 from .long_poll import TaskWaiter
+from .page import PageReader
 from .rate_limit import RateLimiter
 from .refusals import Refusals
+from .web.load import Load, LoadLimits
 
 if TYPE_CHECKING:
     from .operation import Operation
@@ -38,6 +39,7 @@ class Service:
         self.authenticator = authenticator
         self.operations = operations  # for the OpenAPI document
         self.load = Load(limits)
+        self.pages = PageReader()
         self.waiter = TaskWaiter(app.store)
         self.overviews = OverviewCache(app.store, max_age=_OVERVIEW_AGE)
         # Shared by all workers that claim from every queue:

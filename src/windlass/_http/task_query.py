@@ -1,7 +1,8 @@
 """Find tasks for a request: filters, pages and single tasks, all within the bounds of the caller's key."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -20,6 +21,9 @@ from ..errors import NotFound
 from .auth import Caller
 from .input_fields import Limit, RevealFlag
 from .operation import AnyRequest, ApiRequest, ApiResponse
+from .page import size_of
+from .web.load import held_by
+from .web.off_loop import off_loop
 from .web.problems import Problem
 
 Text = Annotated[str, Meta(min_length=1, max_length=500, pattern="^[^\\x00]*$")]
@@ -87,7 +91,9 @@ async def task_page(request: ApiRequest[TaskListQuery, Any], *states: State) -> 
     """Return a page of matching tasks, with a link to the next."""
     query = request.query
     page = Page(limit=query.limit, cursor=checked_cursor(query.cursor), newest_first=query.newest_first)
-    found = await request.operator().find(filter_for(request.caller, query, *states), page)
+    find = partial(request.operator().find, filter_for(request.caller, query, *states))
+    found = await request.service.pages.read(find, page)
+    held_by(request.http).hold_response(sum(map(size_of, found.items)))
     items = await task_documents(request, found.items, reveal=query.reveal)
     return ApiResponse(value=TaskPage(items=items, cursor=found.cursor), headers=next_link(request, found))
 
@@ -96,7 +102,11 @@ async def task_documents(request: AnyRequest, tasks: Sequence[Task], *, reveal: 
     """Return the documents of tasks within the key's bounds; with secrets only if that is allowed."""
     if reveal:
         await audit_reveal(request, [task.id for task in tasks])
-    return [task_document(task, request.caller.may_see, reveal=reveal) for task in tasks]
+    return await off_loop(sum(map(size_of, tasks)), _documents, tasks, request.caller, reveal=reveal)
+
+
+def _documents(tasks: Iterable[Task], caller: Caller, *, reveal: bool) -> list[TaskDocument]:
+    return [task_document(task, caller.may_see, reveal=reveal) for task in tasks]
 
 
 async def audit_reveal(request: AnyRequest, ids: Sequence[TaskId]) -> None:

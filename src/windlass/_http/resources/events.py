@@ -18,6 +18,7 @@ from ..._observe.overview import Overview
 from ..._timers import wait_for_event
 from ...errors import WindlassError
 from ..operation import AnyRequest, ApiRequest, Operations
+from ..page import size_of
 from ..task_query import audit_reveal, task_in_path
 from ..web.problems import Problem
 from .tasks import ShowQuery
@@ -60,8 +61,8 @@ async def watch_overview(request: AnyRequest) -> StreamingResponse:
 )
 async def watch_task(request: ApiRequest[ShowQuery, None]) -> StreamingResponse:
     """Watch a task: an event `task` now and after each change, until it has ended."""
-    request.begin_stream()
     task, reveal = await task_in_path(request), request.query.reveal
+    request.begin_stream(size_of(task))
     if reveal:
         await audit_reveal(request, [task.id])
 

@@ -17,6 +17,8 @@ from ..web.ndjson import NDJSON
 
 export = Operations("export")
 
+_EXPORT_BYTES = 5 << 20  # for one key, three exports are as many streams as it may have
+
 
 class ExportQuery(TaskFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which ended tasks to export, and where to start."""
@@ -45,7 +47,7 @@ async def export_tasks(request: ApiRequest[ExportQuery, None]) -> StreamingRespo
         parse_cursor(request.query.after)
     if request.query.reveal:
         request.caller.require_scope(Scope.REVEAL)
-    request.begin_stream()
+    request.begin_stream(_EXPORT_BYTES)
     where = filter_for(request.caller, request.query)
     exported = request.operator().export(where, after=request.query.after)
     first = await next_ones(exported)  # an error can be reported only before the response has begun

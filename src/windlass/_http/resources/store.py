@@ -4,6 +4,7 @@ POST /store/{verb} takes a request of `_store.messages` as JSON; the key needs t
 """
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -15,12 +16,13 @@ from ..._store import messages
 from ..._store.json_codec import Decoder, encode
 from ...errors import StoreError
 from ..auth import Caller
-from ..load import held_by
 from ..long_poll import WakeListener
+from ..page import size_of
 from ..service import Service
 from ..store_input import attributed, check
 from ..store_secrets import with_declared_secrets, with_stored_secrets, without_secrets
 from ..web.body import decode_body, decode_errors, read_body
+from ..web.load import held_by
 from ..web.ndjson import NDJSON
 from ..web.off_loop import off_loop
 from ..web.problems import Problem
@@ -49,7 +51,12 @@ async def call_verb(service: Service, caller: Caller, request: Request) -> Respo
     if isinstance(message, messages.EnqueueRequest):
         service.rate_limiter.take_work(caller.key, message.batch)
     message = await with_declared_secrets(service, message)
-    response = await without_secrets(service, caller, message, await message.call(service.store))
+    if isinstance(message, messages.FindRequest) and message.where.ids is None:
+        found: Any = await service.pages.read(partial(service.store.find, message.where), message.page)
+        held_by(request).hold_response(sum(map(size_of, found.items)))
+    else:  # by ids, a client wants all of them
+        found = await message.call(service.store)
+    response = await without_secrets(service, caller, message, found)
     return Response(encode(response), media_type="application/json")
 
 

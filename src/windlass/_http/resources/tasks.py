@@ -13,6 +13,7 @@ from ..._model.state import ENDED, State
 from ..input_fields import Payload, RevealFlag, Why
 from ..long_poll import disconnected
 from ..operation import AnyRequest, ApiRequest, ApiResponse, NoQuery, Operations
+from ..page import size_of
 from ..task_query import TaskFilter, TaskListQuery, filter_for, task_documents, task_in_path, task_page
 from ..web.problems import Problem
 
@@ -106,7 +107,7 @@ async def get_task(request: ApiRequest[TaskQuery, None]) -> TaskDocument:
     """Show a task. With `wait`, respond when it has ended or the time is up."""
     task = await task_in_path(request)
     if request.query.wait and task.state not in ENDED:
-        request.begin_stream()
+        request.begin_stream(size_of(task))
         await request.service.waiter.wait(
             task.id, request.query.wait, request.service.closing, disconnected(request.http)
         )

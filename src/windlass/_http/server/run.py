@@ -17,7 +17,7 @@ from msgspec import Struct
 from ...app import App
 from ...errors import InvalidOption, Refused
 from ..app import URGENT_PATHS, Api
-from ..load import load_limits
+from ..web.load import load_limits
 from .connections import ConnectionLimits, Connections, affordable
 from .protocol import GuardedProtocol
 

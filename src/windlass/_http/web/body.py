@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
-from ..load import SMALL_BODY, held_by
 from .json_structure import check_structure
+from .load import SMALL_BODY, held_by
 from .off_loop import off_loop
 from .problems import Problem
 

@@ -9,7 +9,7 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
 from ..._policy.input.payload import MAX_BYTES
-from ..load import held_by
+from .load import held_by
 from .problems import Problem
 
 NDJSON = "application/x-ndjson"

@@ -9,13 +9,16 @@ from collections import Counter
 from msgspec import Struct
 from starlette.requests import Request
 
-from .web.problems import Problem
+from .problems import Problem
 
 MAX_BODY_BYTES = 128 << 20
 """Memory for the bodies of all requests in progress; urgent ones may take half as much again."""
 
+MAX_RESPONSE_BYTES = 128 << 20
+"""Memory for the pages that all clients together have not read yet."""
+
 SMALL_BODY = 64 << 10
-"""Bytes of each body that are not counted: small requests always pass."""
+"""Bytes of each body and page that are not counted: small requests always pass."""
 
 
 class LoadLimits(Struct, frozen=True, kw_only=True):
@@ -46,19 +49,21 @@ class Load:
         self.requests = Counter[str]()
         self.streams = Counter[str]()
         self.body_bytes = 0
+        self.response_bytes = 0
 
 
 class Held:
     """What one request holds; `release` gives all of it back."""
 
-    __slots__ = ("_body_bytes", "_is_stream", "_is_urgent", "_key", "_load")
+    __slots__ = ("_body_bytes", "_is_urgent", "_key", "_load", "_response_bytes", "_streams")
 
     def __init__(self, load: Load) -> None:
         self._load = load
         self._key: str | None = None
         self._is_urgent = False
-        self._is_stream = False
+        self._streams = 0
         self._body_bytes = 0
+        self._response_bytes = 0
 
     def begin(self, key: str, *, urgent: bool) -> None:
         """Count a request of this key; raise 429 if too many are in progress, unless it is urgent."""
@@ -69,16 +74,20 @@ class Held:
         self._key = key
         self._is_urgent = urgent
 
-    def begin_stream(self) -> None:
-        """Count the request as a stream; raise 429 or 503 if there are too many."""
+    def begin_stream(self, size: int = 0) -> None:
+        """Count the request as a stream that keeps `size` bytes; raise 429 or 503 if there are too many.
+
+        A stream that keeps much counts as several.
+        """
         load, key = self._load, self._key or ""
-        if load.streams[key] >= load.limits.streams_per_key:
-            most = load.limits.streams_per_key
+        most = load.limits.streams_per_key
+        number = min(1 + size // SMALL_BODY, most)
+        if load.streams[key] + number > most:
             raise Problem("too-many-requests", f"this key has {most:,} streams or long polls, the maximum")
-        if load.streams.total() >= load.limits.streams:
+        if load.streams.total() + number > load.limits.streams:
             raise Problem("busy", "too many streams and long polls; retry")
-        load.streams[key] += 1
-        self._is_stream = True
+        load.streams[key] += number
+        self._streams += number
 
     def hold_body(self, size: int) -> None:
         """Take memory for a body of this size so far; raise 503 if all bodies together are too large."""
@@ -91,6 +100,14 @@ class Held:
         self._load.body_bytes += more
         self._body_bytes += more
 
+    def hold_response(self, size: int) -> None:
+        """Take memory for a page; raise 503 if the pages that clients have not read are too large."""
+        more = max(size - SMALL_BODY, 0)
+        if more and self._load.response_bytes + more > MAX_RESPONSE_BYTES:
+            raise Problem("busy", "too many large responses at once; retry, or ask for smaller pages")
+        self._load.response_bytes += more
+        self._response_bytes += more
+
     def release_body(self) -> None:
         """Give back the memory of the body."""
         self._load.body_bytes -= self._body_bytes
@@ -98,13 +115,13 @@ class Held:
 
     def release(self) -> None:
         """Give back everything."""
-        if self._body_bytes:
-            self.release_body()
+        self.release_body()
+        self._load.response_bytes -= self._response_bytes
         if self._key is None:
             return
-        _decrement(self._load.requests, self._key)
-        if self._is_stream:
-            _decrement(self._load.streams, self._key)
+        _subtract(self._load.requests, self._key, 1)
+        if self._streams:
+            _subtract(self._load.streams, self._key, self._streams)
 
 
 def held_by(request: Request) -> Held:
@@ -113,7 +130,7 @@ def held_by(request: Request) -> Held:
     return held
 
 
-def _decrement(counts: Counter[str], key: str) -> None:
-    counts[key] -= 1
+def _subtract(counts: Counter[str], key: str, number: int) -> None:
+    counts[key] -= number
     if not counts[key]:
         del counts[key]

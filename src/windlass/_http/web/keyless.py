@@ -19,6 +19,7 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[0-9a-z.-]+)(?::[0-9]{1,5})?", re.ASCII | re.IGNORECASE)
 _FORWARDED = frozenset((b"forwarded", b"x-real-ip", b"via"))
+_PREFIX = b"x-forwarded-"
 _SAFE = ("GET", "HEAD")
 _OWN = (b"", b"same-origin", b"none")
 _LINK = {b"sec-fetch-mode": b"navigate", b"sec-fetch-dest": b"document"}
@@ -35,15 +36,14 @@ def require_local(headers: Headers, http_version: str) -> None:
     """
     if http_version == "1.0":
         raise _forwarded("HTTP/1.0")
-    named = False
-    for name, value in headers:
-        if name == b"host":
-            named = True
-            if not is_local(value):
-                raise _misdirected()
-        elif name in _FORWARDED or name.startswith(b"x-forwarded-"):
-            raise _forwarded(f"the header {name.decode('latin-1')}")
-    if not named:
+    names = dict(headers)
+    if _PREFIX in b" ".join(names) or not names.keys().isdisjoint(_FORWARDED):
+        found = next(name for name in names if _PREFIX in name or name in _FORWARDED)
+        raise _forwarded(f"the header {found.decode('latin-1')}")
+    hosts: tuple[bytes, ...] = (names.get(b"host", b""),)
+    if len(names) < len(headers):  # some are given twice
+        hosts = tuple(value for name, value in headers if name == b"host")
+    if not hosts or not all(map(is_local, hosts)):
         raise _misdirected()
 
 

@@ -246,6 +246,29 @@ ROWS: list[tuple[str, list[dict[str, Any]]]] = [
                 unit="ops",
             ),
             graph(
+                "Storage quotas in use",
+                (highest("windlass_quota_used_ratio", "tenant"), "{{tenant}}"),
+                unit="percentunit",
+                told="At 100 % new tasks of the tenant are refused. * is the fullest of the other tenants.",
+            ),
+            graph(
+                "Stored tasks of tenants with a quota",
+                (highest("windlass_tenant_stored_tasks", "tenant"), "{{tenant}}"),
+            ),
+            graph(
+                "Stored bytes of tenants with a quota",
+                (highest("windlass_tenant_stored_bytes", "tenant"), "{{tenant}}"),
+                unit="decbytes",
+            ),
+            graph(
+                "Requests beyond a quota",
+                (
+                    f"sum by (tenant) (rate(windlass_quota_refusals_total{{{_JOB}}}[$__rate_interval]))",
+                    "{{tenant}}",
+                ),
+                unit="ops",
+            ),
+            graph(
                 "Raised dead-letter alerts",
                 (highest("windlass_alert_raised", "alert") + " > 0", "{{alert}}"),
                 told="windlass alerts list shows what each counts.",

@@ -10,6 +10,7 @@
     │  ├─ DuplicateTask       an equal task has not ended, or was enqueued within its period
     │  ├─ DuplicateKey        the API key was created before, with the same idempotency key
     │  ├─ IdempotencyConflict the idempotency key belongs to a different request
+    │  ├─ QuotaExceeded       the tenant has stored as much as its quota allows
     │  ├─ Conflict            the record was changed by someone else meanwhile
     │  ├─ TaskFinished        the task has already ended
     │  ├─ LeaseLost           the lease has ended: the task was claimed again, or settled
@@ -94,6 +95,10 @@ class IdempotencyConflict(Refused):
     def __init__(self, message: str, *, standing: str) -> None:
         super().__init__(message)
         self.standing = standing
+
+
+class QuotaExceeded(Refused):
+    """The tenant has stored as much as its quota allows. Raised by `windlass serve`; nothing was stored."""
 
 
 class Conflict(Refused):

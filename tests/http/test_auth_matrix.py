@@ -74,6 +74,10 @@ ASKED: dict[str, Asking] = {
     "put_limit": Asking(body={"running": 1}),
     "change_limit": Asking(body={"running": 1}),
     "remove_limit": Asking(),
+    "list_quotas": Asking(),
+    "get_quota": Asking(),
+    "put_quota": Asking(body={"tasks": 10}),
+    "remove_quota": Asking(),
     "list_alerts": Asking(),
     "get_alert": Asking(),
     "put_alert": Asking(body={"count": 1}),
@@ -157,6 +161,8 @@ class World:
         self.session = await whole.session("mail")
         operator = self.app.operator.acting_as(By(who="FOREIGN"))
         await operator.limits.set("n", running=5)
+        for tenant in ("acme", "FOREIGN-bob", "*"):
+            await operator.quotas.set(tenant, tasks=1_000)
         await operator.alerts.add("n", queue="FOREIGN-other")
         await self.store.put(Archive(directory="FOREIGN"))
         await operator.set_queue("mail", fairness="random")
@@ -177,7 +183,7 @@ class World:
         """Ask an operation; of a stream that goes on, what comes first."""
         operation, asking = NAMES[name], replace(ASKED[name], **changes)
         path = operation.path.replace("{id}", task or self.own["ready"]).replace("{queue}", queue)
-        path = path.replace("{key}", "0" * 12)
+        path = path.replace("{key}", "0" * 12).replace("{tenant}", "acme")
         path = path.replace("{name}", self.session if "sessions" in path else "n")
         headers = {} if key is None else {"authorization": f"Bearer {key}"}
         if isinstance(asking.body, bytes):
@@ -266,6 +272,8 @@ async def test_a_bound_key_is_allowed_no_more(scope: Scope, bounds: str, world: 
             problem(response, 403, "forbidden")
         elif "tenant" in BOUNDS[bounds] and name in ONE_TENANT_MAY_NOT:
             assert response.status_code in (403, 410), (name, response.text)
+        elif "queues" in BOUNDS[bounds] and name in SOME_QUEUES_MAY_NOT:
+            problem(response, 403, "forbidden")
         else:
             assert response.status_code in documented(operation), (name, response.text)
 
@@ -282,6 +290,9 @@ ONE_TENANT_MAY_NOT = {
     "remove_queue",
 }
 """A worker takes whose turn it is, and a queue is everybody's."""
+
+SOME_QUEUES_MAY_NOT = {"list_quotas", "get_quota"}
+"""What a tenant uses tells of its other queues."""
 
 
 @pytest.mark.parametrize("bounds", BOUNDS)

@@ -14,7 +14,7 @@ from tests.http.api_client import Api
 from tests.http.problem import problem
 from tests.servers.api import ApiServer
 from windlass._client.keys import Keys
-from windlass._http.rate_limit import _MAX_BUCKETS, RateLimiter
+from windlass._http.bounds.rate_limit import _MAX_BUCKETS, RateLimiter
 from windlass._http.web.problems import Problem
 from windlass._ids import new_id
 from windlass._model.filter import Filter

@@ -35,7 +35,7 @@ def promtool(*arguments: str, stdin: bytes | None = None) -> "subprocess.Complet
 
 
 async def exposition() -> bytes:
-    """From a real run: tasks, a worker and a keeper, a limit, a schedule, an alert; and a server's own."""
+    """From a real run: tasks, worker, keeper, a limit, a quota, a schedule, an alert; and a server's own."""
     app = App("memory://")
     metrics = app.metrics()
     gate = asyncio.Event()
@@ -56,7 +56,9 @@ async def exposition() -> bytes:
     await drained(app)
     await app.operator.prune(Retention(completed=timedelta(0)))
     await held.aenqueue()
-    return (await metrics.exposition())[0]
+    quota = await app.operator.quotas.set("acme", tasks=5)
+    metrics.meter.quota_exceeded(quota.name)
+    return (await metrics.exposition(quotas=({quota.name: quota}, await app.operator.quotas.uses())))[0]
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from .._policy.input.new_task import NOW
 from .._policy.input.quote import quoted
 from .._policy.order.limit_options import parse_rate
 from .._policy.order.window_options import format_window, parse_window
+from .._policy.quota import parse_size
 from ..errors import InvalidOption
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,8 +29,6 @@ ALWAYS = "always"
 _NUMBER = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
 _WHOLE = re.compile(r"[+-]?\d{1,9}", re.ASCII)
 _RATE = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(?:/([smh]))?", re.ASCII)
-_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s?([kmg]i?)?b?", re.ASCII | re.IGNORECASE)
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
@@ -120,12 +119,13 @@ def rate(value: str) -> float:
     return float(found[1]) / _SECONDS[found[2] or "s"]
 
 
-def size(value: str) -> float:
+def size(value: str) -> int:
     """A number of bytes, from 4096, 500KB, 2MB or 1MiB."""
-    found = _SIZE.fullmatch(value)
-    if found is None:
-        raise click.BadParameter(f"{quoted(value)} is not a size such as 4096, 500KB, 2MB or 1MiB")
-    return float(found[1]) * _UNITS[(found[2] or "").lower()]
+    try:
+        return parse_size(value)
+    except InvalidOption:
+        message = f"{quoted(value)} is not a size such as 4096, 500KB, 2MB or 1MiB"
+        raise click.BadParameter(message) from None
 
 
 def start_rate(value: str) -> float:

@@ -22,7 +22,7 @@ from .resources.events import events
 from .resources.export import export
 from .resources.health import health, metrics
 from .resources.keys import keys
-from .resources.limits import limits
+from .resources.limits import limits, quotas
 from .resources.queues import queues
 from .resources.schedules import schedules
 from .resources.task_types import types
@@ -45,6 +45,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *archive.all,
     *queues.all,
     *limits.all,
+    *quotas.all,
     *schedules.all,
     *alerts.all,
     *types.all,

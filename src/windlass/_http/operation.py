@@ -69,7 +69,7 @@ class ApiRequest(Struct, Generic[Q, B_co], frozen=True, kw_only=True):
 
     def operator(self, why: str = "") -> Operator:
         """Return an operator whose actions the audit log attributes to the caller."""
-        return self.service.app.operator.acting_as(self.by(why))
+        return self.service.operator.acting_as(self.by(why))
 
     def by(self, why: str = "") -> By:
         """Return the caller and the reason, for the audit log."""

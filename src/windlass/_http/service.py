@@ -5,15 +5,18 @@ from datetime import timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from .._client.client import Client
+from .._client.operator import Operator
+from .._model.filter import By
 from .._model.task import DEFAULT_QUEUE
 from .._observe.overview import OverviewCache
-from .._store.protocol import Store
 from .._store.served_queues import ServedQueues
 from ..app import App
 from .auth import Authenticator
+from .bounds.quotas import QuotaStore
+from .bounds.rate_limit import RateLimiter
 from .long_poll import TaskWaiter
 from .page import PageReader
-from .rate_limit import RateLimiter
 from .refusals import Refusals
 from .web.load import Load, LoadLimits
 
@@ -35,7 +38,11 @@ class Service:
         limits: LoadLimits | None = None,
     ) -> None:
         self.app = app
-        self.store: Store = app.store
+        self.metrics = app.metrics() if find_spec("prometheus_client") else None
+        meter = None if self.metrics is None else self.metrics.meter
+        self.store = QuotaStore(app.store, None if meter is None else meter.quota_exceeded)
+        self.client = Client(self.store, app.builder, app.client.types)
+        self.operator = Operator(self.store, By(who="server"), app.client.types)
         self.authenticator = authenticator
         self.operations = operations  # for the OpenAPI document
         self.load = Load(limits)
@@ -44,8 +51,6 @@ class Service:
         self.overviews = OverviewCache(app.store, max_age=_OVERVIEW_AGE)
         # Shared by all workers that claim from every queue:
         self.served_queues = ServedQueues(app.store, (DEFAULT_QUEUE,), is_open=True)
-        self.metrics = app.metrics() if find_spec("prometheus_client") else None
-        refused = None if self.metrics is None else self.metrics.meter.rate_limited
-        self.rate_limiter = RateLimiter(refused=refused)
-        self.refusals = Refusals(self.metrics.meter if self.metrics else None)
+        self.rate_limiter = RateLimiter(refused=None if meter is None else meter.rate_limited)
+        self.refusals = Refusals(meter)
         self.closing = asyncio.Event()  # set when the server stops: long polls return at once

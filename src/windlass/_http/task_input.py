@@ -266,13 +266,18 @@ async def store_tasks(
     if key is not None:
         batch = _with_key(request, batch, key)
     try:
-        handles = await request.service.app.client.enqueue_tasks(batch)
+        handles = await request.service.client.enqueue_tasks(batch)
     except (DuplicateTask, IdempotencyConflict) as error:
         caller = request.caller
         if not caller.is_bound or error.standing in await visible_tasks(request, [error.standing]):
             raise
         detail = "an equal task, or this idempotency key, exists outside this key's bounds"
         raise Problem(error.code, detail) from None
+    except Problem as error:
+        if request.caller.queues is None:
+            raise
+        # What a tenant uses tells of its other queues.
+        raise Problem(error.code, "the quota of a tenant is used up", headers=error.headers) from None
     existing = [handle.id for handle in handles if not handle.created]
     seen = await visible_tasks(request, existing) if existing else {}
     is_repeat = key is not None and bool(existing)

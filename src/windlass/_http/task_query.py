@@ -141,7 +141,7 @@ async def task_in_path(request: AnyRequest) -> Task:
 
 async def visible_tasks(request: AnyRequest, ids: Sequence[TaskId]) -> dict[TaskId, Task]:
     """Return those of the tasks that exist within the key's bounds."""
-    operator = request.service.app.operator
+    operator = request.service.operator
     found: dict[TaskId, Task] = {}
     for start in range(0, len(ids), MAX_PAGE):
         part = tuple(ids[start : start + MAX_PAGE])

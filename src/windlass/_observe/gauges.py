@@ -7,6 +7,8 @@ from threading import Lock
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from .._model.limit import OTHERS, Quota, Use
+from .._policy.quota import by_quota
 from .overview import COUNTED, Overview
 
 MAX_LABEL_VALUES = 200
@@ -109,6 +111,24 @@ class Gauges:
         for labels, number in numbers.items():
             family.add_metric(labels, number)
         return family
+
+
+def quota_gauges(
+    quotas: Mapping[str, Quota], used: Mapping[str, Use], tenants: LabelValues
+) -> Iterator[Metric]:
+    """Return what tenants with their own quota have stored, and how full each quota is."""
+    users = by_quota(quotas, used)
+    own = {name: users[name][0].use for name in quotas if name != OTHERS}
+    full = {name: max((quotas[name].share(one.use) for one in users[name]), default=0.0) for name in quotas}
+    for name, documentation, values in (
+        ("tenant_stored_tasks", "Stored tasks of a tenant that has a quota, with steps to come.",
+         {tenant: float(use.tasks) for tenant, use in own.items()}),
+        ("tenant_stored_bytes", "Bytes of payloads, results and steps of a tenant that has a quota.",
+         {tenant: float(use.bytes) for tenant, use in own.items()}),
+        ("quota_used_ratio", "Share of a quota in use, of * by the tenant that uses most; at 1 it is full.",
+         full),
+    ):  # fmt: skip
+        yield _maximum(f"windlass_{name}", documentation, "tenant", tenants, values)
 
 
 def _maximum(

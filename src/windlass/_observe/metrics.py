@@ -1,12 +1,12 @@
 """Metrics: what this process counts and times as it happens, and the answer to a Prometheus scrape.
 
 What is read from the store at each scrape is in `gauges.py`. Metrics of tasks are labelled by queue and type,
-each with a bounded number of values; never by tenant or worker.
+each with a bounded number of values; never by worker, and by tenant only where a tenant has its own quota.
 """
 
 import asyncio
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from importlib import metadata
 
@@ -24,9 +24,10 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import exposition as openmetrics
 
+from .._model.limit import Quota, Use
 from ..errors import Refused, StoreError, StoreUnavailable
 from .events import Event, EventName
-from .gauges import Gauges, LabelValues
+from .gauges import Gauges, LabelValues, quota_gauges
 from .observed_store import ObservedStore
 from .overview import MAX_AGE, OverviewCache
 
@@ -49,8 +50,12 @@ class Metrics:
         self._gauges = Gauges(self.meter.queues, self.meter.types)
         store.attach(self.meter)
 
-    async def exposition(self, accept: str = "") -> tuple[bytes, str]:
+    async def exposition(
+        self, accept: str = "", quotas: tuple[Mapping[str, Quota], Mapping[str, Use]] | None = None
+    ) -> tuple[bytes, str]:
         """Return all metrics and their content type: OpenMetrics if `accept` names it, else text.
+
+        `quotas` are those of tenants, and what each has stored, if that was counted.
 
         The store is read at most once in a few seconds, however many scrape. If that fails the metrics of
         this process are returned all the same, with `windlass_store_up` at 0.
@@ -61,6 +66,8 @@ class Metrics:
             families = [_store_up(True), *self._gauges.collect(overview)]
         except StoreError:
             pass
+        if quotas is not None:
+            families += quota_gauges(*quotas, self.meter.tenants)
         # Formatting thousands of lines would block the event loop.
         return await asyncio.to_thread(_formatted, _Combined(self.meter, families), accept)
 
@@ -78,7 +85,7 @@ class Meter:
 
     def __init__(self) -> None:
         self.registry = registry = _Registry()
-        self.queues, self.types = LabelValues(), LabelValues()
+        self.queues, self.types, self.tenants = LabelValues(), LabelValues(), LabelValues()
         self._series: dict[tuple[str, str], _Series] = {}
         self._times_by_verb: dict[str, Histogram] = {}
 
@@ -120,6 +127,9 @@ class Meter:
         )
         for measure in ("requests", "tasks", "bytes"):
             self.limited.labels(measure)  # exported at 0, so that the first one shows
+        self.over_quota = counter(
+            "quota_refusals", "Requests refused because the quota of a tenant is used up.", "tenant"
+        )
         build = Info("windlass_build", "Version of windlass and of Python.", registry=registry)
         build.info({"version": metadata.version("windlass"), "python": platform.python_version()})
         ProcessCollector(registry=registry)
@@ -166,6 +176,9 @@ class Meter:
 
     def rate_limited(self, measure: str) -> None:
         self.limited.labels(measure).inc()
+
+    def quota_exceeded(self, quota: str) -> None:
+        self.over_quota.labels(self.tenants(quota)).inc()
 
     def slots(self, number: int, busy: Callable[[], int]) -> None:
         """Export the slots of this worker; `busy` is called at each scrape."""

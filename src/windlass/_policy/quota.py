@@ -18,11 +18,11 @@ NEARLY_FULL = 0.9
 """The share of a quota from which it is reported."""
 
 _UNITS = {
-    "": 1, "B": 1,
-    "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
-    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
+    "": 1,
+    "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12,
+    "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40,
 }  # fmt: skip
-_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,3})?) ?([A-Za-z]{0,3})", re.ASCII)
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([kmgt]i?)?b?", re.ASCII | re.IGNORECASE)
 
 
 class TenantUse(Struct, frozen=True, gc=False):
@@ -46,8 +46,8 @@ def parse_size(value: int | str) -> int:
     match value:
         case int() if not isinstance(value, bool) and 0 <= value <= MAX_STORED_BYTES:
             return value
-        case str() if (found := _SIZE.fullmatch(value)) and found[2] in _UNITS:
-            size = round(float(found[1]) * _UNITS[found[2]])
+        case str() if found := _SIZE.fullmatch(value):
+            size = round(float(found[1]) * _UNITS[(found[2] or "").lower()])
             if size <= MAX_STORED_BYTES:
                 return size
         case _:
@@ -61,8 +61,8 @@ def parse_size(value: int | str) -> int:
 def format_size(size: int) -> str:
     """Format a number of bytes with one decimal: "950 B", "1.5 MB"."""
     for unit in ("TB", "GB", "MB", "kB"):
-        if size >= _UNITS[unit]:
-            return f"{size / _UNITS[unit]:.1f} {unit}"
+        if size >= (one := _UNITS[unit[0].lower()]):
+            return f"{size / one:.1f} {unit}"
     return f"{size} B"
 
 

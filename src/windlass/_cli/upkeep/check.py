@@ -5,6 +5,7 @@ import click
 from ..._documents.queues import queue_documents
 from ..._observe.overview import read_overview
 from ..._policy.input.quote import counted
+from ..._policy.quota import NEARLY_FULL, by_quota
 from ..._store.protocol import Finding, Severity
 from ...config import read_settings
 from ..command import Cli, Command, pass_cli
@@ -60,11 +61,28 @@ async def _check_store(cli: Cli) -> list[Finding]:
         unhandled = f"no live worker of queue {queue_name} handles task type {type_name} ({pending})"
         advice = "deploy its handler or, if it was renamed, add the name to aliases= of the new type"
         findings.append(_finding("types", f"{unhandled}; {advice}"))
+    findings += await _check_quotas(cli)
     if cli.app.alert_notifier.secret is None:
         unsigned = "messages to the webhook of alert {} are not signed; set WINDLASS_WEBHOOK_SECRET"
         alerts = [status.alert for status in await cli.operator.alerts.list()]
         findings += [_finding("alerts", unsigned.format(one.name)) for one in alerts if one.webhook]
     return findings
+
+
+async def _check_quotas(cli: Cli) -> list[Finding]:
+    """Warn of tenants that have nearly used up their quotas."""
+    quotas = {quota.name: quota for quota in await cli.operator.quotas.list()}
+    users = by_quota(quotas, await cli.operator.quotas.uses()) if quotas else {}
+    return [
+        _finding(
+            "quotas",
+            f"{f'tenant {one.tenant}' if one.tenant else 'tasks without a tenant'}: "
+            f"{quotas[name].share(one.use):.0%} of the quota is used",
+        )
+        for name, found in users.items()
+        for one in found
+        if quotas[name].share(one.use) >= NEARLY_FULL
+    ]
 
 
 def _finding(subject: str, message: str, severity: Severity = Severity.WARNING) -> Finding:

@@ -44,6 +44,7 @@ BODIES: dict[str, Any] = {
         "rate": 5,
         "why": "the gateway's own limit",
     },
+    "put_quota": {"tasks": 100000, "bytes": 2000000000, "why": "acme's plan"},
     "put_alert": {"type": "mail", "count": 10, "window": 300, "webhook": "https://hooks.example/windlass"},
     "change_limit": {"running": 20},
     "put_schedule": {

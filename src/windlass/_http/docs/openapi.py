@@ -43,6 +43,7 @@ _PROBLEM_HEADERS = {
     401: ("WWW-Authenticate",),
     429: ("RateLimit", "RateLimit-Policy", "Retry-After"),
     503: ("Retry-After",),
+    507: ("Retry-After",),
 }
 
 # operation: JSON pointer into its response, parameter of the linked operations, and these

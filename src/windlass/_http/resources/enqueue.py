@@ -12,8 +12,8 @@ from starlette.requests import ClientDisconnect
 from ..._model.key import Scope
 from ..._model.task import NewTask
 from ...errors import InvalidOption, InvalidPayload, NotFound, Refused, UsageError, WindlassError
+from ..bounds.rate_limit import limits_work
 from ..operation import AnyRequest, ApiRequest, ApiResponse, NoQuery, Operations, decode_line
-from ..rate_limit import limits_work
 from ..task_input import (
     EnqueuedTask,
     InputBuilder,
@@ -67,7 +67,7 @@ class LineResult(Struct, kw_only=True):
     Scope.ENQUEUE,
     bound=True,
     status=201,
-    statuses=(200, 404, 409),
+    statuses=(200, 404, 409, 507),
     request_headers=("Idempotency-Key",),
     response_headers=("Location", "Idempotency-Replayed"),
 )
@@ -93,7 +93,7 @@ async def enqueue(request: ApiRequest[NoQuery, TaskInput]) -> ApiResponse[Enqueu
     bound=True,
     batch=True,
     status=201,
-    statuses=(404, 409),
+    statuses=(404, 409, 507),
     request_headers=("Idempotency-Key",),
     response_headers=("Idempotency-Replayed",),
 )

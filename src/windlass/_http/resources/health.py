@@ -1,6 +1,7 @@
 """The server itself: health, readiness and API documentation, which need no key, and metrics."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -9,10 +10,12 @@ from starlette.responses import Response
 from ..._documents.fields import Instant
 from ..._model.filter import Page
 from ..._model.key import Scope
+from ..._model.limit import Quota, Use
 from ..._model.queue import QueueSettings
 from ..._model.record import Session
 from ..._store.protocol import Durability, all_records
 from ...errors import NotSupported, StoreError
+from ..bounds.quotas import StoredUse
 from ..docs import openapi, page
 from ..operation import AnyRequest, Operations
 from ..web.problems import Problem
@@ -91,5 +94,15 @@ async def get_metrics(request: AnyRequest) -> Response:
     if request.service.metrics is None:
         raise NotSupported("metrics need an extra on the server: pip install 'windlass[metrics]'")
     accept = request.http.headers.get("accept", "")
-    body, kind = await request.service.metrics.exposition(accept)
+    body, kind = await request.service.metrics.exposition(accept, await _quotas(request.service.store.use))
     return Response(body, headers={"Content-Type": kind})
+
+
+async def _quotas(use: StoredUse) -> tuple[Mapping[str, Quota], Mapping[str, Use]] | None:
+    """Return the quotas and what tenants have stored; None if that cannot be counted now."""
+    try:
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            await use.refresh()
+    except (StoreError, TimeoutError):
+        return None
+    return use.quotas, use.all()

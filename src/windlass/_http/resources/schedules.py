@@ -12,9 +12,9 @@ from ..._ids import new_id
 from ..._model.key import Scope
 from ..._model.schedule import Missed, Overlap, ScheduleOptions
 from ..._policy.schedule import MAX_AT_MOST, MAX_JITTER, triggered_task
+from ..bounds.rate_limit import limits_work
 from ..input_fields import Attempts, Expires, Name, Payload, Priority, SecretFields, Why, given_fields
 from ..operation import AnyRequest, ApiRequest, ApiResponse, NoQuery, Operations
-from ..rate_limit import limits_work
 from ..task_input import request_key
 from .tasks import ReasonQuery, ShowQuery
 
@@ -124,7 +124,7 @@ async def resume_schedule(request: ApiRequest[ReasonQuery, None]) -> ScheduleDoc
     "/schedules/{name}/trigger",
     Scope.OPERATE,
     status=201,
-    statuses=(409, 413),
+    statuses=(409, 413, 507),
     request_headers=("Idempotency-Key",),
     response_headers=("Location", "Idempotency-Replayed"),
 )

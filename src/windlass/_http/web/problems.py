@@ -47,12 +47,23 @@ _PROBLEMS: dict[int, tuple[str, tuple[str, ...]]] = {
     500: ("internal error", ("internal", "store-error")),
     501: ("not supported", ("not-supported",)),
     503: ("temporarily unavailable; retry", ("busy", "store-unavailable", "schema-mismatch")),
+    507: ("insufficient storage", ("quota-exceeded",)),
 }
 TITLES = {status: title for status, (title, _) in _PROBLEMS.items()}
 CODES = {status: codes for status, (_, codes) in _PROBLEMS.items()}
 """The stable codes of problems, by status."""
 
 _STATUSES = {"usage": 422, **{code: status for status, codes in CODES.items() for code in codes}}
+
+
+class QuotaProblem(Struct, kw_only=True):
+    """A tenant's quota, and what it has stored. null: without a bound."""
+
+    tenant: str
+    tasks: int | None
+    bytes: int | None
+    used_tasks: int
+    used_bytes: int
 
 
 class ProblemDocument(Struct, kw_only=True):
@@ -67,6 +78,7 @@ class ProblemDocument(Struct, kw_only=True):
     ]
     standing: Annotated[str, Meta(description="The id of the existing task or key.")] | UnsetType = UNSET
     pointer: Annotated[str, Meta(description="A JSON pointer to the error (RFC 6901).")] | UnsetType = UNSET
+    quota: QuotaProblem | UnsetType = UNSET
 
 
 class Problem(Exception):

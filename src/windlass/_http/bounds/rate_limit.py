@@ -6,12 +6,12 @@ from math import ceil, inf
 from time import monotonic
 from typing import Protocol, TypeAlias
 
-from .._model.key import ApiKey
-from .._model.task import NewTask
-from .._policy import rate as policy
-from .._policy.input.chain import all_ids, decode_steps
-from .._policy.input.quote import counted
-from .web.problems import Problem
+from ..._model.key import ApiKey
+from ..._model.task import NewTask
+from ..._policy import rate as policy
+from ..._policy.input.chain import all_ids, decode_steps
+from ..._policy.input.quote import counted
+from ..web.problems import Problem
 
 MEASURES = ("requests", "tasks", "bytes")
 """What the rates of a key count, in the order of its buckets."""

@@ -1,0 +1,1 @@
+"""What callers may use of a server: the rates of keys, and the quotas of tenants."""

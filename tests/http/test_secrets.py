@@ -292,3 +292,37 @@ async def test_what_names_no_fields_is_refused(secret: Any, api_of: Api) -> None
     assert (await api_of("POST", "/tasks", task)).status_code == 422
     assert (await api_of("POST", "/tasks", {"type": "t", "next": [task]})).status_code == 422
     assert (await api_of("PUT", "/schedules/s", {**task, "rule": "1h"})).status_code == 422
+
+
+# -- limits ------------------------------------------------------------------------------------------------
+
+
+async def test_no_limit_counts_by_a_field_that_is_secret(world: World) -> None:
+    await world.declare("card")
+    api = await world.api(Scope.OPERATE, Scope.READ)
+
+    for limit in ({"by": "password"}, {"by": "card"}, {"by": "card", "type": "pay"}):
+        problem(await api("PUT", "/limits/x", {"running": 1, **limit}), 422, "invalid-option")
+    await api.good("PUT", "/limits/x", {"running": 1, "by": "card", "type": "other"})
+    problem(await api("PATCH", "/limits/x", {"type": "pay"}), 422, "invalid-option")
+
+
+async def test_the_values_of_a_limit_are_digests_once_their_field_is_secret(world: World) -> None:
+    api = await world.api(Scope.ADMIN)
+    await api.good("PUT", "/limits/x", {"running": 1, "by": "card"})
+    await api.enqueue(type="pay", payload={"card": SECRET})
+    await api.claim(await api.session(), 1)
+    assert SECRET in (await api("GET", "/limits")).text
+
+    await world.declare("card")
+
+    reader = await world.api(Scope.READ)
+    for path in ("/limits", "/limits/x"):
+        text = (await reader("GET", path)).text
+        assert SECRET not in text
+        assert "[secret] " in text
+    for path in ("/metrics", "/overview"):
+        assert SECRET not in (await reader("GET", path)).text
+    records = await reader("POST", "/store/records", {"kind": "usage", "page": {}})
+    assert SECRET not in records.text
+    assert records.json()["items"][0]["running"] == 1

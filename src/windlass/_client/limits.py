@@ -1,23 +1,30 @@
 """Limits: list, set and remove them. What the store holds applies, whatever a program declared."""
 
+import secrets
 from collections.abc import Sequence
 from typing import Unpack
 
+from .._handler.task_types import TaskTypes
 from .._model.filter import By
-from .._model.limit import Limit, Usage
-from .._model.options import DeclaredType
+from .._model.limit import COLUMNS, Limit, Usage
 from .._policy.input.quote import quoted, suggestion
-from .._policy.order.limit_options import LimitOptions, changed_limit, check_encrypted_field, new_limit
+from .._policy.input.redact import is_secret_field
+from .._policy.order.limit_options import LimitOptions, changed_limit, check_field, new_limit
+from .._policy.task_secrets import masked_usage
 from .._store.protocol import Store
 from ..errors import NotFound
+from .published_types import KnownTypes
 from .records import change_record, list_records
+
+_KEY = secrets.token_bytes(32)
 
 
 class Limits:
     """List limits and what is in use of them; set, change and remove them: `app.operator.limits`."""
 
-    def __init__(self, store: Store, by: By | None = None) -> None:
+    def __init__(self, store: Store, by: By | None = None, types: KnownTypes | None = None) -> None:
         self._store = store
+        self._types = types or KnownTypes(store, TaskTypes())
         self._by = by  # for the audit log; None: a program, whose changes are not recorded
 
     async def list(self) -> Sequence[Limit]:
@@ -56,8 +63,8 @@ class Limits:
         return await change_record(self._store, Limit, name, change, self._by)
 
     async def _check(self, limit: Limit) -> None:
-        if limit.by is not None:
-            check_encrypted_field(limit, await list_records(self._store, DeclaredType))
+        self._types.forget()  # what was published a second ago counts
+        check_field(limit, None, await self._types.secret_for(limit))
 
     async def remove(self, name: str) -> None:
         """Remove a limit; raises NotFound if there is none."""
@@ -65,5 +72,22 @@ class Limits:
         await self._store.remove(Limit, name, self._by)
 
     async def usages(self, name: str | None = None) -> Sequence[Usage]:
-        """List what is in use of a limit [default: of all], for each value of its `by` that has been used."""
-        return [usage for usage in await list_records(self._store, Usage) if name in (None, usage.limit)]
+        """List what is in use of a limit [default: of all], for each value of its `by` that has been used.
+
+        If that field has become secret since the limit was set, the values are digests, whose key is this
+        process's own.
+        """
+        found = [usage for usage in await list_records(self._store, Usage) if name in (None, usage.limit)]
+        return await masked_usages(self._store, self._types, found)
+
+
+async def masked_usages(store: Store, types: KnownTypes, usages: Sequence[Usage]) -> Sequence[Usage]:
+    """Return what is in use of limits, with digests of the values of secret fields."""
+    secret = {
+        limit.name
+        for limit in (await list_records(store, Limit) if usages else ())
+        if limit.by is not None
+        and limit.by not in COLUMNS
+        and is_secret_field(limit.by, await types.secret_for(limit))
+    }
+    return [masked_usage(usage, _KEY) if usage.limit in secret else usage for usage in usages]

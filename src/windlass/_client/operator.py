@@ -65,7 +65,7 @@ class Operator:
         self._by = by
         self._types = types or KnownTypes(store, TaskTypes())
         self.keys = Keys(store, by)
-        self.limits = Limits(store, by)
+        self.limits = Limits(store, by, self._types)
         self.quotas = Quotas(store, by)
         self.alerts = Alerts(store, by)
         self.encryption = Encryption(store, by)

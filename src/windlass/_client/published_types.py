@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from .._encryption.encrypted_store import keyring_of
 from .._handler.spec import HandlerSpec
 from .._handler.task_types import TaskTypes
+from .._model.limit import Limit
 from .._model.options import DeclaredType, Defaults, by_name_or_alias
 from .._model.queue import Retention
 from .._model.task import NewTask
@@ -134,6 +135,14 @@ class KnownTypes:
             () if spec is None else spec.defaults.secret,
             () if published is None else published.defaults.secret,
         )
+
+    async def secret_for(self, limit: Limit) -> tuple[str, ...]:
+        """Return the fields that are secret in a type that a limit applies to, as of now."""
+        await self.refresh()
+        if limit.type is not None:
+            return self.secret_of(limit.type)
+        names = {*self._published, *(spec.name for spec in self.declared.values())}
+        return merged(self._secret, *(self.secret_of(name) for name in sorted(names)))
 
     async def with_secrets(self, found: Iterable[Secretive]) -> tuple[Secretive, ...]:
         """Return these tasks or schedules with the secret fields that their types have by now."""

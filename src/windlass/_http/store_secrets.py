@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from .._client.limits import masked_usages
 from .._model.alert import Alert
 from .._model.filter import By, Filter, Page, Reveal, Slice
 from .._model.key import Scope
@@ -70,6 +71,9 @@ async def without_secrets(service: Service, caller: Caller, message: Any, respon
                 return response
             found = await service.app.operator.find(Filter(ids=(task_id,)), Page(limit=1))
             return tuple(masked_attempt(one, task_mask(task)) for task in found.items for one in response)
+        case messages.RecordsRequest(kind="usage"):
+            usages = await masked_usages(service.store, service.app.client.types, response.items)
+            return replace(response, items=tuple(usages))
         case messages.RecordsRequest(kind=kind) if kind in _KINDS:
             if reveal:
                 for record in response.items:

@@ -1,6 +1,7 @@
 """The secrets of tasks: which fields are secret by their types, and tasks and records without them."""
 
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import TypeAlias, TypeVar
 
 from msgspec import Raw
@@ -8,12 +9,13 @@ from msgspec.structs import replace
 
 from .._model.alert import Alert
 from .._model.attempt import Attempt
+from .._model.limit import Usage
 from .._model.schedule import Schedule
 from .._model.task import Error, NewTask, Progress, Task
 from .alerts import webhook_origin
 from .input.chain import Step, decode_steps, encode_steps
 from .input.payload import decode
-from .input.redact import Mask, mask_of, merged, secret_values
+from .input.redact import MASK, Mask, mask_of, merged, secret_values
 
 SecretOf: TypeAlias = Callable[[str], tuple[str, ...]]
 """Takes the name of a task type; returns its secret fields."""
@@ -79,6 +81,15 @@ def masked_schedule(schedule: Schedule) -> Schedule:
 def masked_alert(alert: Alert) -> Alert:
     """Return an alert with only scheme and host of its webhook: path and query are often secret."""
     return alert if alert.webhook is None else replace(alert, webhook=webhook_origin(alert.webhook))
+
+
+def masked_usage(usage: Usage, key: bytes) -> Usage:
+    """Return the use of a limit that counts by a secret field, with a digest in place of the field's value.
+
+    Equal values have equal digests under the same key, without which nobody can test a guess.
+    """
+    digest = blake2b(usage.value.encode(), key=key, digest_size=8).hexdigest()
+    return replace(usage, name=f"{usage.limit} {digest}", value=f"{MASK} {digest}")
 
 
 def masked_error(error: Error | None, mask: Mask) -> Error | None:

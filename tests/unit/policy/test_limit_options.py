@@ -176,6 +176,20 @@ def test_what_is_shown_says_the_same(number: int, unit: str) -> None:
     assert parse_rate(format_rate(rate)) == pytest.approx(rate)
 
 
+@pytest.mark.parametrize("by", ["password", "api_key", "userToken"])
+def test_a_field_whose_name_tells_that_it_is_secret_is_not_counted_by(by: str) -> None:
+    with pytest.raises(InvalidOption, match="is secret"):
+        new_limit("n", {"by": by, "running": 1})
+
+
+def test_a_field_with_a_secret_in_it_is_not_counted_by() -> None:
+    limit = new_limit("n", {"by": "card", "running": 1})
+
+    check_field(limit, None, ("number", "other.card"))
+    with pytest.raises(InvalidOption, match="is secret"):
+        check_field(limit, None, ("card.number",))
+
+
 def test_a_limit_cannot_count_by_an_encrypted_field() -> None:
     plain = DeclaredType(name="plain", defaults=Defaults(secret=("card",)))
     pay = DeclaredType(name="pay", aliases=("charge",), defaults=Defaults(secret=("card",)), encrypted=True)

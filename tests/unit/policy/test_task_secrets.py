@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from tests.unit.samples import NOW, running
 from windlass._model.alert import Alert
 from windlass._model.attempt import Attempt
+from windlass._model.limit import Usage
 from windlass._model.schedule import Schedule
 from windlass._model.task import Error, NewTask, Progress, Task
 from windlass._policy.input.chain import Step, decode_steps, encode_steps, successors
@@ -17,6 +18,7 @@ from windlass._policy.task_secrets import (
     masked_progress,
     masked_schedule,
     masked_task,
+    masked_usage,
     task_mask,
     with_type_secrets,
 )
@@ -118,6 +120,17 @@ def test_of_a_webhook_only_the_host_is_shown() -> None:
 
     assert masked_alert(alert).webhook == "https://hooks.example.org/…"
     assert masked_alert(replace(alert, webhook=None)).webhook is None
+
+
+def test_values_of_a_limit_are_digests_that_need_a_key() -> None:
+    usage = Usage(name="calls/4242-1111", limit="calls", value="4242-1111", running=2)
+
+    masked = [masked_usage(usage, key) for key in (b"a", b"a", b"b")]
+
+    assert masked[0] == masked[1] != masked[2]
+    assert "4242" not in repr(masked)
+    assert (masked[0].limit, masked[0].running) == ("calls", 2)
+    assert masked[0].value.startswith("[secret] ")
 
 
 def test_a_secret_in_a_result_is_secret_in_the_tasks_that_follow_two_levels_down() -> None:

@@ -110,7 +110,11 @@ class SyncLimits(Twin[Limits]):
         self._loop.run(self._inner.remove(name))
 
     def usages(self, name: str | None = None) -> Sequence[Usage]:
-        """List what is in use of a limit [default: of all], for each value of its `by` that has been used."""
+        """List what is in use of a limit [default: of all], for each value of its `by` that has been used.
+
+        If that field has become secret since the limit was set, the values are digests, whose key is this
+        process's own.
+        """
         return self._loop.run(self._inner.usages(name))
 
 

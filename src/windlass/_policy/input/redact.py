@@ -126,6 +126,11 @@ def is_secret_name(text: str) -> bool:
     return 0 < len(text) <= MAX_SECRET_NAME and text.isprintable() and not text.startswith(PREFIX)
 
 
+def is_secret_field(name: str, secret: Iterable[str] = ()) -> bool:
+    """Whether a field of a payload is secret, or has something secret in it: as declared, or by its name."""
+    return _ALWAYS.search(name) is not None or any(one.partition(".")[0] == name for one in secret)
+
+
 def merged(*secret: Iterable[str]) -> tuple[str, ...]:
     """Return all of these names of secret fields, and patterns, each once."""
     return tuple(dict.fromkeys(name for names in secret for name in names))

@@ -12,6 +12,7 @@ from ..._model.options import DeclaredType
 from ...errors import InvalidOption
 from ..input.options import checked_name
 from ..input.quote import quoted, suggestion
+from ..input.redact import is_secret_field
 
 _MAX_FIELD = 128
 _RATE = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(?:/([smh]))?", re.ASCII)
@@ -42,6 +43,8 @@ def new_limit(name: str, options: LimitOptions) -> Limit:
     for key, value in given.items():
         _check(name, key, value)
     by, rate = options.get("by"), options.get("rate")
+    if by is not None and by not in COLUMNS and is_secret_field(by):
+        raise _by_secret(name, by)
     if by in given:
         raise InvalidOption(
             f"limit {name!r} applies to a single {by}, so counting by {by} has no effect; "
@@ -95,11 +98,15 @@ def check_field(limit: Limit, fields: frozenset[str] | None, secret: tuple[str, 
             f"limit {limit.name!r} counts by {limit.by!r}, but {limit.type} has no such parameter"
             f"{suggestion(limit.by, fields)}"
         )
-    if limit.by in secret:
-        raise InvalidOption(
-            f"limit {limit.name!r} counts by {limit.by!r}, which is secret, and its values are shown to "
-            f"operators; count by another field"
-        )
+    if is_secret_field(limit.by, secret):
+        raise _by_secret(limit.name, limit.by)
+
+
+def _by_secret(name: str, by: str) -> InvalidOption:
+    return InvalidOption(
+        f"limit {name!r} counts by {by!r}, which is secret, and its values are shown to operators; count by "
+        f"another field"
+    )
 
 
 def check_encrypted_field(limit: Limit, types: Iterable[DeclaredType]) -> None:

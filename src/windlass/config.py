@@ -29,6 +29,7 @@ Flags: TypeAlias = Mapping[str, Any]
 PREFIX = "WINDLASS_"
 FILE_VARIABLE = f"{PREFIX}CONFIG"
 KEY_VARIABLE = f"{PREFIX}KEY"
+METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client's
 KEYS_VARIABLE = f"{PREFIX}ENCRYPTION_KEYS"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
@@ -279,3 +280,13 @@ def encryption_keys(file: str | None = None) -> Keyring | None:
 def api_key() -> str | None:
     """Return the API key for a store over HTTP, from WINDLASS_KEY: arguments would show in process lists."""
     return os.environ.get(KEY_VARIABLE) or None
+
+
+def metrics_directory() -> Path:
+    """Return the directory in which prometheus_client keeps the metrics of several processes."""
+    return Path(os.environ[METRICS_VARIABLE])
+
+
+def use_metrics_directory(directory: Path) -> None:
+    """Let prometheus_client keep metrics in this directory."""
+    os.environ[METRICS_VARIABLE] = str(directory)

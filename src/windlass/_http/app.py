@@ -11,6 +11,7 @@ from starlette.types import Scope as Connection
 from ..app import App
 from ..errors import WindlassError
 from .auth import ANONYMOUS, Authenticator
+from .bounds.rate_limit import Buckets
 from .docs import page as docs_page
 from .operation import Operation
 from .resources import store
@@ -70,7 +71,7 @@ class Api:
 
     `open_to_all` requires no keys; `open_until_keys` requires none until the first one is created, from
     programs on this machine. Pages from `origins` may call it from a browser. `limits` bound the
-    requests in progress.
+    requests in progress. `buckets`: where the rates of keys are counted, if not here.
     """
 
     def __init__(
@@ -81,12 +82,13 @@ class Api:
         open_until_keys: bool = False,
         origins: Iterable[str] = (),
         limits: LoadLimits | None = None,
+        buckets: Buckets | None = None,
     ) -> None:
         allowed = tuple(origins)
         authenticator = Authenticator(
             app.store, open_to_all=open_to_all, open_until_keys=open_until_keys, origins=allowed
         )
-        self.service = Service(app, authenticator, OPERATIONS, limits)
+        self.service = Service(app, authenticator, OPERATIONS, limits, buckets)
         self._router = _router()
         self._respond = with_cors(self._send_response, allowed)
 

@@ -14,7 +14,7 @@ from .._store.served_queues import ServedQueues
 from ..app import App
 from .auth import Authenticator
 from .bounds.quotas import QuotaStore
-from .bounds.rate_limit import RateLimiter
+from .bounds.rate_limit import Buckets, RateLimiter
 from .long_poll import TaskWaiter
 from .page import PageReader
 from .refusals import Refusals
@@ -36,6 +36,7 @@ class Service:
         authenticator: Authenticator,
         operations: "tuple[Operation, ...]" = (),
         limits: LoadLimits | None = None,
+        buckets: Buckets | None = None,
     ) -> None:
         self.app = app
         self.metrics = app.metrics() if find_spec("prometheus_client") else None
@@ -51,6 +52,6 @@ class Service:
         self.overviews = OverviewCache(app.store, max_age=_OVERVIEW_AGE)
         # Shared by all workers that claim from every queue:
         self.served_queues = ServedQueues(app.store, (DEFAULT_QUEUE,), is_open=True)
-        self.rate_limiter = RateLimiter(refused=None if meter is None else meter.rate_limited)
+        self.rate_limiter = RateLimiter(buckets, refused=None if meter is None else meter.rate_limited)
         self.refusals = Refusals(meter)
         self.closing = asyncio.Event()  # set when the server stops: long polls return at once

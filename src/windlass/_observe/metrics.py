@@ -30,6 +30,7 @@ from .events import Event, EventName
 from .gauges import Gauges, LabelValues, quota_gauges
 from .observed_store import ObservedStore
 from .overview import MAX_AGE, OverviewCache
+from .process_metrics import are_shared, shared_families
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _OPENMETRICS = "application/openmetrics-text"
@@ -130,8 +131,8 @@ class Meter:
         self.over_quota = counter(
             "quota_refusals", "Requests refused because the quota of a tenant is used up.", "tenant"
         )
-        build = Info("windlass_build", "Version of windlass and of Python.", registry=registry)
-        build.info({"version": metadata.version("windlass"), "python": platform.python_version()})
+        self.build = Info("windlass_build", "Version of windlass and of Python.", registry=registry)
+        self.build.info({"version": metadata.version("windlass"), "python": platform.python_version()})
         ProcessCollector(registry=registry)
 
     def wants(self, _: EventName) -> bool:
@@ -252,7 +253,11 @@ class _Combined:
         self._families = families
 
     def collect(self) -> Iterable[Metric]:
-        yield from self._meter.registry.collect()
+        if are_shared():
+            yield from shared_families()
+            yield from self._meter.build.collect()
+        else:
+            yield from self._meter.registry.collect()
         yield from self._families
 
 

@@ -47,7 +47,7 @@ class TextFormatter(logging.Formatter):
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         level = record.levelname.lower()
         start = f"{moment.removesuffix('+00:00')}Z {level:<7} {one_line(record.name)}:"
-        text = f"{start} {_task_of(record)}{one_line(record.getMessage())}"
+        text = f"{start} {_process_of(record)}{_task_of(record)}{one_line(record.getMessage())}"
         if self._colour and level in _COLOURS:
             text = f"\x1b[{_COLOURS[level]}m{text}\x1b[0m"
         if traceback := traceback_of(record, self):
@@ -55,21 +55,40 @@ class TextFormatter(logging.Formatter):
         return text
 
 
+class ProcessFilter(logging.Filter):
+    """Gives every record `server_process`, the number of this process."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._number = number
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let every record pass."""
+        record.server_process = self._number
+        return True
+
+
+def _process_of(record: logging.LogRecord) -> str:
+    number = getattr(record, "server_process", None)
+    return "" if number is None else f"[process {number}] "
+
+
 def _task_of(record: logging.LogRecord) -> str:
     task_id, task_type = getattr(record, "task_id", ""), getattr(record, "task_type", "")
     return f"[{task_type} {task_id}] " if task_id and not hasattr(record, "event") else ""
 
 
-def set_up_logging(cli: Cli) -> None:
+def set_up_logging(cli: Cli, process: int | None = None) -> None:
     """Import the app; if it has not set up logging, log to stderr. A level or format that is given wins.
 
-    All handlers, those of the app too, mask secrets.
+    All handlers, those of the app too, mask secrets. `process`: the number of this process, if it is one of
+    several of a command.
     """
     settings, root, app = cli.settings, logging.getLogger(), cli.app
     enable_loggers()
     is_set_up = _is_set_up(root)
     if not is_set_up or settings.log_format is not None:
-        root.handlers[:] = [_stderr_handler(settings.log_format or DEFAULT_LOG_FORMAT)]
+        root.handlers[:] = [_stderr_handler(settings.log_format or DEFAULT_LOG_FORMAT, process)]
     install_filter(app.redact)
     if not is_set_up or settings.log_level is not None:
         root.setLevel((settings.log_level or DEFAULT_LOG_LEVEL).upper())
@@ -80,11 +99,13 @@ def set_up_logging(cli: Cli) -> None:
         logger.warning(text, settings.log_format)
 
 
-def _stderr_handler(log_format: str) -> logging.Handler:
+def _stderr_handler(log_format: str, process: int | None) -> logging.Handler:
     """Return a handler for stderr; colours only on a terminal."""
     terminal = stderr()
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(TaskFilter())
+    if process is not None:
+        handler.addFilter(ProcessFilter(process))
     if log_format == "json":
         handler.setFormatter(JsonFormatter())
     else:

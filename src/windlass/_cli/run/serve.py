@@ -2,20 +2,30 @@
 
 import asyncio
 import logging
+import sys
+from collections.abc import Callable
 from importlib import import_module
+from socket import socket
+from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import json
 
 from ..._worker.process import stopped_by_signals
 from ...errors import InvalidOption
 from ..command import Cli, Command, pass_cli
-from ..options import stacked
+from ..options import number_option, stacked
 from .archive import archive_option
 from .logs import log_options, set_up_logging
 
+if TYPE_CHECKING:
+    from .server_process import ServerOptions
+
 logger = logging.getLogger("windlass.http")
+
+MAX_PROCESSES = 64
 
 server_options = stacked(
     click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on"),
@@ -49,6 +59,12 @@ server_options = stacked(
 
 @click.command("serve", cls=Command)
 @server_options
+@number_option(
+    "--processes",
+    most=MAX_PROCESSES,
+    default=1,
+    help="Server processes for the address; if one dies or stalls the others go on, and it is replaced",
+)
 @click.option("--no-keeper", is_flag=True, help="Do not run a keeper; another process must")
 @click.option(
     "--allow-origin",
@@ -66,6 +82,7 @@ def serve(
     *,
     host: str,
     port: int,
+    processes: int,
     insecure: bool,
     no_keeper: bool,
     origins: tuple[str, ...],
@@ -83,20 +100,64 @@ def serve(
     async def work() -> None:
         app = cli.app
         await app.open()
-        server = await http.new_server(
-            app,
-            host=host,
-            insecure=insecure,
-            keeper=not no_keeper,
-            origins=origins,
-            limits=http.ServerLimits(**limits),
-        )
-        with http.listen(host, port) as listener, stopped_by_signals(asyncio.get_running_loop(), server.stop):
-            logger.info("%s", http.start_line(host, port, app.store_name, app.operator.promise))
-            await server.run(listener)
+        options: ServerOptions = {
+            "host": host,
+            "insecure": insecure,
+            "origins": origins,
+            "limits": http.ServerLimits(**limits),
+        }
+        server = await http.new_server(app, **options, keeper=not no_keeper)
+        start_line = http.start_line(host, port, app.store_name, app.operator.promise)
+
+        def started() -> None:
+            server.announce(start_line)
+
+        with http.listen(host, port) as listener:
+            if processes > 1:
+                await app.close()
+                keeper = None if no_keeper else 1
+                await _supervise(cli, processes, listener, options, keeper, started)
+            else:
+                with stopped_by_signals(asyncio.get_running_loop(), server.stop):
+                    await server.run(listener, started)
         logger.info("the server has stopped")
 
     cli.run(work, create=True, long=True)
+
+
+async def _supervise(
+    cli: Cli,
+    number: int,
+    listener: socket,
+    options: "ServerOptions",
+    keeper: int | None,
+    started: Callable[[], None],
+) -> None:
+    """Run server processes until stopped; the one with the number `keeper` runs that, too."""
+    from ..._http.bounds.shared_buckets import new_bucket_file
+    from ..._http.server.supervisor import Supervisor
+    from .server_process import COMMAND, ProcessSettings
+
+    with new_bucket_file() as buckets, TemporaryDirectory(prefix="windlass-") as metrics:
+
+        def settings(one: int) -> bytes:
+            chosen = ProcessSettings(
+                number=one,
+                path=tuple(sys.path),
+                flags=cli.flags,
+                file=None if cli.file is None else str(cli.file),
+                listener=listener_number,
+                buckets=buckets.fileno(),
+                metrics=metrics,
+                server=options,
+                keeper=one == keeper,
+            )
+            return json.encode(chosen) + b"\n"
+
+        listener_number = listener.fileno()
+        supervisor = Supervisor(number, COMMAND, settings, listener, [buckets.fileno()])
+        with stopped_by_signals(asyncio.get_running_loop(), supervisor.stop):
+            await supervisor.run(started)
 
 
 def http_server() -> ModuleType:

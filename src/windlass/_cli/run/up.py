@@ -54,8 +54,9 @@ def up(cli: Cli, /, *, target: str | None, host: str, port: int, insecure: bool,
                 worker.stop()
 
         with http.listen(host, port) as listener, stopped_by_signals(asyncio.get_running_loop(), stop):
-            logger.info("%s", http.start_line(host, port, app.store_name, app.operator.promise))
-            parts = [server.run(listener)] if worker is None else [server.run(listener), worker.run()]
+            start_line = http.start_line(host, port, app.store_name, app.operator.promise)
+            serving = server.run(listener, lambda: server.announce(start_line))
+            parts = [serving] if worker is None else [serving, worker.run()]
             running = [asyncio.ensure_future(part) for part in parts]
             await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             if not stopping.is_set():  # one part ended by itself: stop the other gracefully

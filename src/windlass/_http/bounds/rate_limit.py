@@ -28,21 +28,26 @@ _MAX_BUCKETS = 1_000  # then full buckets are dropped: a missing bucket counts a
 class Buckets(Protocol):
     """Where buckets are kept."""
 
-    def bucket(self, name: str, now: float) -> AbstractContextManager[Bucket]:
-        """Lend the bucket of a key, to be read and changed within the context."""
+    def bucket(self, name: str) -> AbstractContextManager[Bucket]:
+        """Lend the bucket of a key, to be read and changed within the context.
+
+        Read the clock only then: others may have had the bucket while this process waited for it.
+        """
 
 
 class LocalBuckets:
     """The buckets of a server that is one process."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
         self._buckets: dict[str, Bucket] = {}
 
     @contextmanager
-    def bucket(self, name: str, now: float) -> Iterator[Bucket]:
+    def bucket(self, name: str) -> Iterator[Bucket]:
         """Lend the bucket of a key."""
         if name not in self._buckets:
             if len(self._buckets) >= _MAX_BUCKETS:
+                now = self._clock()
                 self._buckets = {one: kept for one, kept in self._buckets.items() if max(kept) > now}
             self._buckets[name] = [0.0] * len(MEASURES)
         yield self._buckets[name]
@@ -58,7 +63,7 @@ class RateLimiter:
         clock: Callable[[], float] = monotonic,
         refused: Callable[[str], None] | None = None,
     ) -> None:
-        self._buckets = buckets or LocalBuckets()
+        self._buckets = buckets or LocalBuckets(clock)
         self._clock = clock
         self._refused = refused
 
@@ -89,9 +94,8 @@ class RateLimiter:
         """Build the fields of draft-ietf-httpapi-ratelimit-headers: quota and window, what is left."""
         if key is None or not any(_rates(key)):
             return {}
-        now = self._clock()
-        with self._buckets.bucket(key.name, now) as bucket:
-            full_at = tuple(bucket)
+        with self._buckets.bucket(key.name) as bucket:
+            full_at, now = tuple(bucket), self._clock()
         policies, states = [], []
         for measure, rate, at in zip(MEASURES, _rates(key), full_at, strict=True):
             if rate is not None:
@@ -102,11 +106,11 @@ class RateLimiter:
 
     def _fitting(self, key: ApiKey, batch: Sequence[NewTask]) -> int:
         """Return how many of the first tasks there is room for now."""
-        now, rates = self._clock(), _rates(key)
-        with self._buckets.bucket(key.name, now) as bucket:
+        with self._buckets.bucket(key.name) as bucket:
+            now = self._clock()
             room = [
                 inf if rate is None else policy.left(full_at, rate, now)
-                for full_at, rate in zip(bucket, rates, strict=True)
+                for full_at, rate in zip(bucket, _rates(key), strict=True)
             ]
         for number, task in enumerate(batch):
             room = [left - cost for left, cost in zip(room, _costs([task]), strict=True)]
@@ -121,12 +125,12 @@ class RateLimiter:
 
     def _take(self, key: ApiKey, costs: Costs) -> list[float]:
         """Take the costs unless a bucket has too little; return the seconds until each has enough."""
-        now = self._clock()
         limited = [
             (n, rate, cost) for n, (rate, cost) in enumerate(zip(_rates(key), costs, strict=True)) if rate
         ]
         waits = [0.0] * len(MEASURES)
-        with self._buckets.bucket(key.name, now) as bucket:
+        with self._buckets.bucket(key.name) as bucket:
+            now = self._clock()
             for n, rate, cost in limited:
                 waits[n] = policy.wait(bucket[n], rate, cost, now) if cost else 0.0
             for n, rate, cost in limited:

@@ -6,7 +6,7 @@ import ipaddress
 import logging
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, cast
@@ -18,6 +18,7 @@ from ...app import App
 from ...errors import InvalidOption, Refused
 from ..app import URGENT_PATHS, Api
 from ..web.load import load_limits
+from .acceptor import Acceptor
 from .connections import ConnectionLimits, Connections, affordable
 from .protocol import GuardedProtocol
 
@@ -124,10 +125,25 @@ class Server:
         self._server.should_exit = True
         self._closing.set()
 
-    async def run(self, listener: socket.socket) -> None:
-        """Serve until stopped. Logs who has access if no key is required, or if no key is valid."""
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it was told to stop."""
+        return self._closing.is_set()
+
+    def announce(self, start_line: str) -> None:
+        """Log that it serves, and who has access if no key is required, or if no key is valid."""
+        logger.info("%s", start_line)
         if self._warning:
             logger.warning("%s", self._warning)
+
+    async def run(
+        self, listener: socket.socket, started: Callable[[], None], *, is_shared: bool = False
+    ) -> None:
+        """Serve until stopped; `started` is called once connections are accepted.
+
+        `is_shared`: other processes accept from this listener, too.
+        """
+        self._server.started_callback, self._server.is_shared = started, is_shared
         keeping = asyncio.ensure_future(self._keep())
         try:
             await self._server.serve(sockets=[listener])
@@ -145,7 +161,29 @@ class Server:
 
 
 class _Uvicorn(uvicorn.Server):
-    """A uvicorn server that leaves signals to its caller."""
+    """A uvicorn server that leaves signals to its caller, and tells when it has started."""
+
+    started_callback: Callable[[], None]
+    is_shared = False
+    _acceptors: tuple[Acceptor, ...] = ()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections, by ourselves if the sockets are shared."""
+        await super().startup([] if self.is_shared else sockets)
+        if self.is_shared:
+            self._acceptors = tuple(Acceptor(one, self._new_protocol) for one in sockets or ())
+        self.started_callback()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept no more, and finish running requests."""
+        for acceptor in self._acceptors:
+            acceptor.close()
+        await super().shutdown(sockets)
+
+    def _new_protocol(self) -> asyncio.Protocol:
+        return self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,0 +1,86 @@
+"""One of the processes of `windlass serve --processes`: `python -m windlass._cli.run.server_process`."""
+
+import asyncio
+import socket
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypedDict
+
+import msgspec
+from msgspec import Struct
+
+from ..._http.bounds.shared_buckets import SharedBuckets
+from ..._http.server.control import Control
+from ..._http.server.run import ServerLimits, new_server
+from ..._worker.process import stopped_by_signals
+from ..command import Cli
+from ..exit_codes import guarded
+from .logs import set_up_logging
+
+COMMAND = (sys.executable, "-m", "windlass._cli.run.server_process")
+
+
+class ServerOptions(TypedDict):
+    """The options of `new_server`."""
+
+    host: str
+    insecure: bool
+    origins: tuple[str, ...]
+    limits: ServerLimits
+
+
+class ProcessSettings(Struct, frozen=True, kw_only=True):
+    """What a server process is told by its supervisor."""
+
+    number: int
+    path: tuple[str, ...]  # of imports
+    flags: dict[str, Any]
+    file: str | None
+    listener: int  # descriptors
+    buckets: int
+    metrics: str  # directory
+    server: ServerOptions
+    keeper: bool  # of the processes, one runs it
+
+
+def main() -> None:
+    """Serve until the supervisor says stop, or dies."""
+    control = Control(int(sys.argv.pop()))
+    settings = msgspec.json.decode(control.receive_settings(), type=ProcessSettings)
+    sys.path[:] = settings.path
+    if find_spec("prometheus_client"):
+        from ..._observe.process_metrics import share_metrics
+
+        share_metrics(Path(settings.metrics), settings.number)
+    sys.exit(guarded(lambda: _serve(control, settings), []))
+
+
+def _serve(control: Control, settings: ProcessSettings) -> None:
+    cli = Cli()
+    cli.flags, cli.file = settings.flags, None if settings.file is None else Path(settings.file)
+    set_up_logging(cli, process=settings.number)
+
+    async def work() -> None:
+        app, loop = cli.app, asyncio.get_running_loop()
+        await app.open()
+        buckets = SharedBuckets(settings.buckets)
+        server = await new_server(app, **settings.server, keeper=settings.keeper, buckets=buckets)
+
+        def stop() -> None:
+            if not server.is_stopping:
+                server.stop()
+
+        def stop_now() -> None:
+            stop()
+            server.stop()
+
+        with socket.socket(fileno=settings.listener) as listener, stopped_by_signals(loop, stop):
+            control.start(loop, stop, stop_now)
+            await server.run(listener, control.report_ready, is_shared=True)
+
+    cli.run(work, create=True, long=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -124,7 +124,7 @@ async def test_a_server_without_keys_refuses_secrets_of_an_encrypted_type(
     web = Api(http, server(None))
 
     refused = await web("POST", "/tasks", TASK)
-    forged = await web("POST", "/tasks", {"type": "t", "payload": {"a": "windlass-encrypted:1:k1:AAAA"}})
+    forged = await web("POST", "/tasks", {"type": "t", "payload": {"a": "~windlass-encrypted:1:k1:AAAA"}})
 
     assert (refused.status_code, refused.json()["code"]) == (409, "refused")
     assert "no encryption keys" in refused.json()["detail"]

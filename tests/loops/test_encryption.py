@@ -29,6 +29,7 @@ from windlass._documents.tasks import task_document
 from windlass._encryption import encrypted_store
 from windlass._encryption.encrypted_store import EncryptedStore
 from windlass._encryption.keys import Keyring
+from windlass._model.limit import Limit
 from windlass._model.options import DeclaredType
 from windlass._model.record import Audit, Declaration
 from windlass._model.schedule import Schedule
@@ -316,7 +317,7 @@ async def test_a_worker_without_keys_does_not_take_the_mark_off(
 
 @pytest.mark.parametrize("keyring", [None, RING])
 async def test_a_caller_cannot_pass_an_encrypted_value(store: Store, keyring: Keyring | None) -> None:
-    forged = "windlass-encrypted:1:k1:AAAA"
+    forged = "~windlass-encrypted:1:k1:AAAA"
     app = program(store, keyring)
 
     for attempt in (
@@ -339,7 +340,7 @@ async def test_a_result_cannot_be_an_encrypted_value(store: Store) -> None:
 
     @app.task(name="forge", max_attempts=1)
     async def forge() -> str:
-        return "windlass-encrypted:1:k1:AAAA"
+        return "~windlass-encrypted:1:k1:AAAA"
 
     await forge.aenqueue()
     await drained(app)
@@ -466,7 +467,7 @@ def test_keys_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
 
 async def test_a_limit_cannot_count_by_an_encrypted_field(store: Store) -> None:
     app = program(store)
-    await program(store, None).operator.limits.set("cards", type="pay", by="card", running=1)
+    await store.put(Limit(name="cards", type="pay", by="card", running=1))  # before it was secret
     await app.publish()
     limits = app.operator.limits
 

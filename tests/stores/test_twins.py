@@ -22,6 +22,9 @@ EXAMPLES = {  # by default, in a full run
     "http to memory": (3, 20),
     "http to sqlite": (2, 5),
     "http to postgres": (2, 5),
+    "encrypted memory": (2, 10),
+    "encrypted sqlite": (2, 10),
+    "encrypted postgres": (2, 10),
 }
 
 

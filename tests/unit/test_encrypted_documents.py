@@ -53,7 +53,7 @@ def test_a_result_comes_back_byte_for_byte(value, secret) -> None:
 
 def encrypted_fields(payload, *secret):
     encrypted = msgspec.json.decode(DOCUMENTS.encrypt_payload(encode_payload(payload), HERE, secret))
-    return {name for name, value in flat(encrypted) if str(value).startswith("windlass-encrypted:")}
+    return {name for name, value in flat(encrypted) if str(value).startswith("~windlass-encrypted:")}
 
 
 def flat(value, path=""):
@@ -105,7 +105,7 @@ def test_what_cannot_be_decrypted_stays_and_the_rest_is_decrypted() -> None:
     assert other.decrypt_payload(data, HERE) == b'{"a":1,"b":2}'
     half = msgspec.json.decode(DOCUMENTS.decrypt_payload(data, HERE))
     assert half["a"] == 1
-    assert half["b"].startswith("windlass-encrypted:1:k2:")
+    assert half["b"].startswith("~windlass-encrypted:1:k2:")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def test_the_first_key_encrypts_and_all_decrypt() -> None:
     old, both = Keyring([("k1", ONE)]), Keyring.parse(TEXT)
 
     assert both.ids == ("k2", "k1")
-    assert both.encrypt(b'"x"', PLACE).startswith("windlass-encrypted:1:k2:")
+    assert both.encrypt(b'"x"', PLACE).startswith("~windlass-encrypted:1:k2:")
     assert both.decrypt(old.encrypt(b'"x"', PLACE), PLACE) == b'"x"'
 
 
@@ -39,7 +39,7 @@ def test_equal_values_are_not_encrypted_equally() -> None:
         lambda text: text[:40],
         lambda text: text[:-8],
         lambda text: text + "!",
-        lambda text: "windlass-encrypted:",
+        lambda text: "~windlass-encrypted:",
     ],
     ids=["changed", "unknown key", "unknown version", "short", "cut", "not base64", "empty"],
 )

@@ -16,7 +16,7 @@ from .._model.state import ENDED, State
 from .._model.task import CANCELLED, Enqueued, NewTask, Predecessor, Progress, Task, TaskId
 from .._observe.tracing import send_span
 from .._policy.input.chain import Step, all_ids, decode_steps
-from .._policy.input.encrypted import MARKER, key_ids, refuse_marked
+from .._policy.input.encrypted import HINT, MARKER, key_ids, refuse_marked
 from .._policy.input.new_task import check_first_options, predecessor_of
 from .._policy.input.options import parse_duration
 from .._policy.input.payload import encode_payload
@@ -374,7 +374,7 @@ def _check(batch: Sequence[NewTask]) -> None:
     if len(batch) > MAX_BATCH:
         raise InvalidOption(f"a batch holds at most {MAX_BATCH:,} tasks, not {len(batch):,}; split it")
     for new in batch:
-        if MARKER in new.payload or new.next is not None:
+        if HINT in new.payload or new.next is not None:
             refuse_marked(new.payload, new.next)
 
 

@@ -98,7 +98,7 @@ class KnownTypes:
 
         Without `look_up`, the published types are those of the last `refresh`.
         """
-        if keyring_of(self._store) is not None or not any(new.secret for new in batch):
+        if not any(new.secret for new in batch) or keyring_of(self._store) is not None:
             return
         if look_up:
             await self.refresh()

@@ -43,11 +43,15 @@ _MAX_RUNNING = 20_000
 
 
 class _Secrets(Struct, frozen=True):
-    """What the result of a running task must be encrypted by."""
+    """What the result of a running task, and its successors, must be encrypted by."""
 
     place: Place
     names: tuple[str, ...]
-    values: tuple[str, ...]
+    payload: bytes
+
+    def values(self) -> tuple[str, ...]:
+        """Return the secret values of its payload; none if that could not be decrypted."""
+        return () if MARKER in self.payload else values_of(self.payload, self.names)
 
 
 class RotatedTasks(Struct, frozen=True):
@@ -69,7 +73,8 @@ class EncryptedStore(ForwardingStore):
         super().__init__(inner)
         self.keyring = keyring
         self._documents = Documents(keyring)
-        self._running: dict[TaskId, _Secrets] = {}  # of tasks that were claimed or read while they ran
+        # Of tasks that were claimed or read while they ran; None if they have no secrets.
+        self._running: dict[TaskId, _Secrets | None] = {}
 
     def another(self) -> "EncryptedStore":
         return EncryptedStore(self.inner.another(), self.keyring)
@@ -177,7 +182,10 @@ class EncryptedStore(ForwardingStore):
         if type(verdict) is not Complete:
             return settlement
         known = self._running.get(settlement.lease.task_id)
-        result, values = verdict.result, () if known is None else known.values
+        result = verdict.result
+        values: tuple[str, ...] = ()
+        if known is not None and (result is not None or verdict.successors):
+            values = known.values()
         if result is not None and known is not None:
             result = self._documents.encrypt_result(result, known.place, known.names, values)
         successors = tuple([self._encrypted(new, values) for new in verdict.successors])
@@ -217,10 +225,12 @@ class EncryptedStore(ForwardingStore):
     # -- decrypt -------------------------------------------------------------------------------------
 
     def _claimed(self, claimed: Sequence[Claimed]) -> tuple[Claimed, ...]:
-        made = tuple([Claimed(self._decrypted(one.task)) for one in claimed])
-        for one in made:
-            self._remember(one.task)
-        return made
+        made = []
+        for one in claimed:
+            task = self._decrypted(one.task)
+            self._remember(task)
+            made.append(one if task is one.task else Claimed(task))
+        return tuple(made)
 
     def _decrypted(self, task: Task) -> Task:
         changes: dict[str, Any] = {}
@@ -280,8 +290,10 @@ class EncryptedStore(ForwardingStore):
 
     def _remember(self, task: Task) -> None:
         """Note what the result of a running task must be encrypted by: a settlement names only its lease."""
-        values = () if MARKER in task.payload else values_of(task.payload, task.secret)
-        self._running[task.id] = _Secrets(Place(task.type, task.tenant), task.secret, values)
+        secrets = None
+        if task.secret:
+            secrets = _Secrets(Place(task.type, task.tenant), task.secret, task.payload)
+        self._running[task.id] = secrets
         if len(self._running) > _MAX_RUNNING:  # lost leases are never settled here; drop the oldest
             for task_id in [*islice(self._running, len(self._running) - _MAX_RUNNING)]:
                 del self._running[task_id]

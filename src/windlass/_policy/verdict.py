@@ -20,7 +20,7 @@ from .._model.task import MAX_DELAY, Error, Task
 from .._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Verdict
 from .backoff import Delay
 from .input.chain import successors
-from .input.encrypted import key_ids
+from .input.encrypted import HINT, MARKER, key_ids
 
 UNHANDLED_FOR = timedelta(hours=24)
 UNHANDLED_DELAY = timedelta(seconds=15)
@@ -61,6 +61,13 @@ def error_of(outcome: Failed | TimedOut | Crashed) -> Error:
         after = outcome.after.total_seconds()
         return Error(type="TimedOut", message=f"exceeded its timeout of {after:g} s")
     return outcome.error
+
+
+def has_encrypted(task: Task) -> bool:
+    """Whether the payload of a task, or the steps that follow it, have encrypted values."""
+    if HINT not in task.payload and task.next is None:  # nearly always
+        return False
+    return MARKER in task.payload or (task.next is not None and MARKER in task.next)
 
 
 def undecrypted(known: Container[str], *documents: bytes | None) -> Locked | Failed:

@@ -25,10 +25,9 @@ from .._model.record import Worker as WorkerRecord
 from .._model.task import DEFAULT_QUEUE, Task
 from .._model.verdict import Bury, Settlement
 from .._policy.backoff import Delay
-from .._policy.input.encrypted import MARKER
 from .._policy.input.quote import counted
 from .._policy.order.reserve import new_reserve
-from .._policy.verdict import decide, undecrypted, unhandled_for
+from .._policy.verdict import decide, has_encrypted, undecrypted, unhandled_for
 from .._store.outage import Outage, Pauses
 from .._store.protocol import Store, Wake
 from .._store.served_queues import ServedQueues
@@ -263,7 +262,7 @@ class Worker:
             spec = self._types.find(one.task.type)
             if spec is None:
                 self._settle_unhandled(one.task)
-            elif MARKER in one.task.payload or (one.task.next and MARKER in one.task.next):
+            elif has_encrypted(one.task):
                 self._settle(one.task, undecrypted(self._key_ids, one.task.payload, one.task.next), 0.0)
             elif self._silent or not self._exchange.claiming:
                 self._settle(one.task, Interrupted(), 0.0)

@@ -6,14 +6,17 @@ from typing import Any
 from ...errors import InvalidPayload
 from . import patterns
 
-PREFIX = "windlass-encrypted:"
+PREFIX = "~windlass-encrypted:"
 """How the text of an encrypted value begins: followed by format version, key id and ciphertext."""
 
 MARKER = f'"{PREFIX}'.encode()
 """How an encrypted value begins in JSON. Documents without it hold none."""
 
+HINT = ord(PREFIX[0])
+"""The first byte of the prefix, rare in JSON: to look for a byte first takes a fortieth of the time."""
+
 SHOWN = "[encrypted]"
-_KEY = re.compile(rb'"windlass-encrypted:\d+:([\w.-]+):', re.ASCII)
+_KEY = re.compile(rb'"~windlass-encrypted:\d+:([\w.-]+):', re.ASCII)
 
 
 def key_ids(*documents: bytes | None) -> tuple[str, ...]:

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from .._documents.fields import shown_json
 from .._model.attempt import Attempt
 from .._model.state import State
 from .._model.task import Error, Task
-from .._policy.input.chain import Step, decode_steps
-from .._policy.input.payload import decode
+from .._policy.input.chain import Step, readable_steps
 from .output import Column, Output, Styled
 from .text import ago, duration_text, json_text, span, stamp
 
@@ -70,7 +70,7 @@ def attempt_columns(now: datetime) -> Sequence[Column[Attempt]]:
 def show_task(output: Output, task: Task, now: datetime) -> None:
     """Print every field of a task, its traceback last."""
     progress = f"{task.progress.fraction:.0%} {task.progress.message}".rstrip() if task.progress else ""
-    result = "" if task.result is None else json_text(decode(task.result))
+    result = "" if task.result is None else json_text(shown_json(task.result))
     output.fields(
         [
             ("id", task.id),
@@ -92,11 +92,11 @@ def show_task(output: Output, task: Task, now: datetime) -> None:
             ("progress", progress),
             ("root", "" if task.root == task.id else task.root),
             ("after", "\n".join(task.after)),
-            ("next", "\n".join(_steps(decode_steps(task.next)))),
+            ("next", "\n".join(_steps(readable_steps(task.next)))),
             ("key", task.idempotency_key or ""),
             ("enqueued by", task.enqueued_by),
             ("trace", task.trace or ""),
-            ("payload", json_text(decode(task.payload))),
+            ("payload", json_text(shown_json(task.payload))),
             ("result", result),
             ("error", (f"{task.error.type}: {task.error.message}" if task.error else "", "red")),
         ]

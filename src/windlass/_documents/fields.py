@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 
 from .._model.task import MAX_DELAY, TASK_ID
 from .._policy.input.encrypted import MARKER, without_encrypted
-from .._policy.input.payload import decode
+from .._policy.input.unreadable import readable_json
 
 D = TypeVar("D", bound=Struct)
 
@@ -37,7 +37,7 @@ def build_document(kind: type[D], *sources: Struct, **values: Any) -> D:
 
 def shown_json(data: bytes) -> Any:
     """Decode a payload or result; what could not be decrypted is `[encrypted]`."""
-    value = decode(data)
+    value = readable_json(data)
     return without_encrypted(value) if MARKER in data else value
 
 

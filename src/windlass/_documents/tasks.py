@@ -4,13 +4,15 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from .._client.export import EndedTask
 from .._model.attempt import Attempt
 from .._model.state import State
 from .._model.task import Error, Progress, Task
-from .._policy.input.chain import Step, decode_steps, tenant_of
+from .._policy.input.chain import Step, readable_steps, tenant_of
 from .._policy.input.payload import decode
+from .._policy.input.unreadable import is_object, shown_error
 from .._policy.task_secrets import masked_task
 from .fields import Id, Instant, build_document, shown_json
 
@@ -120,8 +122,7 @@ def task_document(
     Steps that the reader may not see are left out, with all that follows them; secrets are masked unless
     `reveal`.
     """
-    if not reveal:
-        task = masked_task(task)
+    task = replace(task, error=shown_error(task)) if reveal else masked_task(task)
     return build_document(
         TaskDocument,
         task,
@@ -129,7 +130,7 @@ def task_document(
         payload=shown_json(task.payload),
         result=None if task.result is None else shown_json(task.result),
         error=_error(task.error),
-        next=_steps(decode_steps(task.next), task.tenant, may_see),
+        next=_steps(readable_steps(task.next), task.tenant, may_see),
         secret=[name for name in task.secret if name],
     )
 
@@ -145,7 +146,7 @@ def ended_document(
 
 def attempt_document(attempt: Attempt) -> AttemptDocument:
     """Build an attempt's document."""
-    notes = None if attempt.notes is None else decode(attempt.notes)
+    notes = None if attempt.notes is None or not is_object(attempt.notes) else decode(attempt.notes)
     return build_document(AttemptDocument, attempt, error=_error(attempt.error), notes=notes)
 
 

@@ -12,6 +12,7 @@ from .._policy.input.chain import awaited_ends, results_list, with_result
 from .._policy.input.redact import longest_first
 from .._policy.task_secrets import task_mask
 from .._store.protocol import Store
+from ..errors import InvalidOption
 from ..signals import Fatal
 
 
@@ -30,16 +31,23 @@ async def payload_with_results(store: Store, task: Task, with_secrets: WithSecre
     """Return the payload, with the predecessors' results in it if the task takes them.
 
     What is secret in a result is what is secret in its own task, and must not show in texts of this one.
-    Raises Fatal if a predecessor has not completed, or its record was pruned.
+    Raises Fatal if a predecessor has not completed, its record was pruned, or a record cannot be read.
     """
     if task.result_into is None or not task.after:
         return FullPayload(task.payload)
+    try:
+        return await _with_results(store, task, task.result_into, with_secrets)
+    except (InvalidOption, ValueError) as error:
+        raise Fatal(f"the results of its predecessors cannot be read: {error}") from None
+
+
+async def _with_results(store: Store, task: Task, into: str, with_secrets: WithSecrets) -> FullPayload:
     predecessors = await _completed(store, task.after)
     ends = [end for one in task.after for end in awaited_ends(predecessors[one], task.id)]
     found = predecessors | await _completed(store, [end for end in ends if end not in predecessors])
     results = tuple(found[end].result for end in ends)
     secrets = [task_mask(one).values for one in await with_secrets(found.values()) if one.result]
-    payload = with_result(task.payload, task.result_into, results_list(results))
+    payload = with_result(task.payload, into, results_list(results))
     return FullPayload(payload, longest_first(*secrets))
 
 

@@ -1,7 +1,6 @@
 """A handler's parameters as a type, which payloads are checked against when they are enqueued."""
 
 import inspect
-import typing
 from collections.abc import Callable, Sequence
 from typing import Any, get_type_hints
 
@@ -63,12 +62,14 @@ class Signature:
 
     def arguments(self, payload: bytes) -> dict[str, Any]:
         """Decode a payload into the handler's arguments; raises InvalidPayload if it does not fit."""
-        if self._open_ended:
-            return typing.cast(dict[str, Any], msgspec.json.decode(payload))
         try:
+            if self._open_ended:
+                return msgspec.json.decode(payload, type=dict[str, Any])
             values = msgspec.structs.asdict(self._decoder.decode(payload))
         except msgspec.ValidationError as error:
             raise self._does_not_fit(error) from None
+        except (ValueError, RecursionError):  # stored by another program, or damaged
+            raise InvalidPayload("the payload is not JSON") from None
         if self._has_defaults:
             return {name: value for name, value in values.items() if value is not UNSET}
         return values

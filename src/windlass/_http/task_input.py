@@ -16,7 +16,7 @@ from .._encryption.encrypted_store import keyring_of
 from .._model.options import Options
 from .._model.task import NewTask, Predecessor, Task, TaskId
 from .._policy.input import keys
-from .._policy.input.chain import Step, all_ids, check_number, decode_steps
+from .._policy.input.chain import Step, all_ids, check_number, readable_steps
 from .._policy.input.new_task import MAX_AFTER, NOW, group, later_step, predecessor_of
 from .._policy.input.quote import quoted
 from .._policy.input.trace import trace_from_header
@@ -292,5 +292,5 @@ async def store_tasks(
 
 def _existing_task(task_id: TaskId, task: Task | None, *, created: bool) -> EnqueuedTask:
     """Describe a task that existed before. Its key may outlive its record."""
-    following = () if task is None else all_ids(decode_steps(task.next))
+    following = () if task is None else all_ids(readable_steps(task.next))
     return EnqueuedTask(id=task_id, created=created, following=list(following))

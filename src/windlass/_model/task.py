@@ -24,6 +24,7 @@ DEFAULT_MAX_ATTEMPTS = 8
 MAX_ATTEMPTS = 10_000  # the most that `max_attempts` may be
 CANCELLED = "Cancelled"  # the type of the error of a task that was cancelled
 EXPIRED = "Expired"  # the type of the error of a task that had not started by its expiry
+DAMAGED = "Damaged"  # the type of the error of a task that cannot be read as it is stored
 MAX_DELAY = timedelta(days=3660)  # how far ahead a task may be due: ten years
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)  # the earliest `run_at`
 

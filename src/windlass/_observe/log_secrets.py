@@ -2,14 +2,12 @@
 
 import logging
 from collections.abc import Iterable
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 from .._handler.context import running, taken_secrets
 from .._policy.input.patterns import checked_patterns
-from .._policy.input.payload import decode
-from .._policy.input.redact import MASK, longest_first, scrub, secret_values
+from .._policy.input.redact import MASK, longest_first, mask_of, scrub, secret_values
 
 STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _MAX_DEPTH = 8  # of nested extra fields; what is deeper becomes text
@@ -75,9 +73,7 @@ def _running_secrets() -> tuple[str, ...]:
 
 
 def _found(payload: bytes, secret: tuple[str, ...]) -> tuple[str, ...]:
-    with suppress(ValueError):
-        return secret_values(decode(payload), secret)
-    return (payload.decode("utf-8", "replace"),)
+    return mask_of(payload, secret).values
 
 
 _remembered = lru_cache(maxsize=64)(_found)

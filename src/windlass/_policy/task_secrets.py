@@ -13,9 +13,9 @@ from .._model.limit import Usage
 from .._model.schedule import Schedule
 from .._model.task import Error, NewTask, Progress, Task
 from .alerts import webhook_origin
-from .input.chain import Step, decode_steps, encode_steps
-from .input.payload import decode
+from .input.chain import Step, encode_steps, readable_steps
 from .input.redact import MASK, Mask, mask_of, merged, secret_values
+from .input.unreadable import readable_json, shown_error
 
 SecretOf: TypeAlias = Callable[[str], tuple[str, ...]]
 """Takes the name of a task type; returns its secret fields."""
@@ -31,7 +31,7 @@ def with_type_secrets(one: Secretive, secret_of: SecretOf) -> Secretive:
     secret = merged(one.secret, secret_of(one.type))
     following = one.next
     if following:
-        steps = decode_steps(following)
+        steps = readable_steps(following)
         widened = tuple(_with_type_secrets(step, secret_of) for step in steps)
         following = following if widened == steps else encode_steps(widened)
     if secret == one.secret and following is one.next:
@@ -48,18 +48,18 @@ def task_mask(task: Task) -> Mask:
     """Return what to mask in a task: the secret values of its payload and of its result."""
     if task.result is None:
         return mask_of(task.payload, task.secret)
-    return mask_of(task.payload, task.secret, secret_values(decode(task.result), task.secret))
+    return mask_of(task.payload, task.secret, secret_values(readable_json(task.result), task.secret))
 
 
 def masked_task(task: Task) -> Task:
     """Return a task as it is shown: without the secrets of its payload, wherever they occur."""
     mask = task_mask(task)
-    steps = tuple(_masked_step(step, mask) for step in decode_steps(task.next))
+    steps = tuple(_masked_step(step, mask) for step in readable_steps(task.next))
     return replace(
         task,
         payload=mask.encoded(task.payload),
         result=None if task.result is None else mask.result(task.result),
-        error=masked_error(task.error, mask),
+        error=masked_error(shown_error(task), mask),
         progress=None if task.progress is None else masked_progress(task.progress, mask),
         next=encode_steps(steps),
     )
@@ -74,7 +74,7 @@ def masked_attempt(attempt: Attempt, mask: Mask) -> Attempt:
 def masked_schedule(schedule: Schedule) -> Schedule:
     """Return a schedule as it is shown: without the secrets of its payload and of the steps that follow."""
     mask = mask_of(schedule.payload, schedule.secret)
-    steps = tuple(_masked_step(step, mask) for step in decode_steps(schedule.next))
+    steps = tuple(_masked_step(step, mask) for step in readable_steps(schedule.next))
     return replace(schedule, payload=mask.encoded(schedule.payload), next=encode_steps(steps))
 
 

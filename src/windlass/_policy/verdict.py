@@ -16,8 +16,9 @@ from .._model.outcome import (
     TimedOut,
     Unhandled,
 )
-from .._model.task import MAX_DELAY, Error, Task
+from .._model.task import DAMAGED, MAX_DELAY, Error, Task
 from .._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Verdict
+from ..errors import InvalidOption
 from .backoff import Delay
 from .input.chain import successors
 from .input.encrypted import HINT, MARKER, key_ids
@@ -32,7 +33,7 @@ _LOCKED_DELAY = timedelta(seconds=15)
 def decide(task: Task, outcome: Outcome, backoff: Delay, draw: float) -> Verdict:
     """Return the verdict. `draw` is uniform in [0, 1)."""
     if isinstance(outcome, Returned):  # nearly every outcome, and a pattern takes several times as long
-        return completion(task, outcome.result)
+        return _completed(task, outcome.result)
     match outcome:
         case Failed(error=error, fatal=True):
             return Bury(error=error)
@@ -85,6 +86,15 @@ def undecrypted(known: Container[str], *documents: bytes | None) -> Locked | Fai
 def completion(task: Task, result: bytes | None) -> Complete:
     """Return the verdict on a task whose handler returned, with its successors."""
     return Complete(result=result, successors=successors(task, result) if task.next else ())
+
+
+def _completed(task: Task, result: bytes | None) -> Verdict:
+    """Complete a task or, if the steps that follow it cannot be read, bury it: a retry would not help."""
+    try:
+        return completion(task, result)
+    except (InvalidOption, ValueError) as error:
+        message = f"the handler ran, but what follows the task cannot be enqueued: {error}"
+        return Bury(error=Error(type=DAMAGED, message=message))
 
 
 def unhandled_for(task: Task) -> timedelta:

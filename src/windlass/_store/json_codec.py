@@ -85,25 +85,25 @@ def _default(value: Any, declared: Any) -> Any:
     return tuple(value) if isinstance(value, tuple) else to_wire(value)
 
 
-def to_wire(value: Any) -> Any:
-    """Convert a value of the model to one that msgspec encodes as its JSON."""
+def to_wire(value: Any, embed: Callable[[bytes], Raw] = Raw) -> Any:
+    """Convert a value of the model to one that msgspec encodes as its JSON; `embed` makes it of payloads."""
     match value:
         case bytes():
-            return Raw(value)
+            return embed(value)
         case timedelta():
             return value / timedelta(seconds=1)
         case Struct():
-            return _fields_to_wire(value)
+            return _fields_to_wire(value, embed)
         case tuple() | list():
-            return [to_wire(one) for one in value]
+            return [to_wire(one, embed) for one in value]
         case _:
             return value
 
 
-def _fields_to_wire(value: Struct) -> dict[str, Any]:
+def _fields_to_wire(value: Struct, embed: Callable[[bytes], Raw]) -> dict[str, Any]:
     optional = _optional_fields(type(value))
     fields = {
-        name: to_wire(one)
+        name: to_wire(one, embed)
         for name in value.__struct_fields__
         if (one := getattr(value, name)) is not None or name not in optional
     }
@@ -120,6 +120,29 @@ def _optional_fields(kind: Any) -> frozenset[str]:
 def encode(value: Any) -> bytes:
     """Encode a value of the model as JSON."""
     return _encoder.encode(to_wire(value))
+
+
+def encode_stored(value: Any) -> bytes:
+    """Encode a value from a store, whose payloads may not be JSON: such a one becomes null.
+
+    One damaged task must not make the others of a response unreadable.
+    """
+    data = encode(value)
+    return data if _is_json(data) else _encoder.encode(to_wire(value, _embed_json))
+
+
+def _embed_json(data: bytes) -> Raw:
+    return Raw(data if _is_json(data) else b"null")
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        if not data.isascii():
+            data.decode()  # msgspec does not check the encoding of what it skips
+        _skip.decode(data)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 class Decoder(Generic[T]):
@@ -194,3 +217,4 @@ def _union_reader(kinds: Sequence[Any]) -> Callable[[Any], Any]:
 
 
 _encoder = msgspec.json.Encoder()
+_skip = msgspec.json.Decoder(Raw)

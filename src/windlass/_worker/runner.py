@@ -188,7 +188,7 @@ def outcome_of_error(
 def _described(task: Task, error: BaseException, others: tuple[str, ...]) -> Error:
     try:
         secrets = longest_first(secret_values(decode(task.payload), task.secret), others)
-    except ValueError:  # not JSON, so secrets cannot be found: record nothing of the error
+    except (ValueError, RecursionError):  # not JSON, so secrets cannot be found: record nothing of the error
         return Error(type=type(error).__name__, message="the payload is not JSON")
     return describe(error, secrets)
 

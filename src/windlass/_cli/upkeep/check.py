@@ -3,6 +3,7 @@
 import click
 
 from ..._documents.queues import queue_documents
+from ..._observe.damage import damaged_tasks
 from ..._observe.overview import read_overview
 from ..._policy.input.quote import counted
 from ..._policy.quota import NEARLY_FULL, by_quota
@@ -48,6 +49,7 @@ async def _check_store(cli: Cli) -> list[Finding]:
     durability = _finding("durability", f"{promise.durability}: {promise.why}", severity)
     findings = [durability, *await cli.operator.check()]
     findings += await cli.operator.encryption.check()
+    findings += await damaged_tasks(cli.app.store)
     overview = await read_overview(cli.app.store)
     for queue in queue_documents(overview, overview.settings):
         if queue.counts["ready"] and not queue.workers:

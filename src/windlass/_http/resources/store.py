@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from ..._model.key import ApiKey, Scope
 from ..._model.record import KINDS
 from ..._store import messages
-from ..._store.json_codec import Decoder, encode
+from ..._store.json_codec import Decoder, encode, encode_stored
 from ...errors import StoreError
 from ..auth import Caller
 from ..long_poll import WakeListener
@@ -57,7 +57,7 @@ async def call_verb(service: Service, caller: Caller, request: Request) -> Respo
     else:  # by ids, a client wants all of them
         found = await message.call(service.store)
     response = await without_secrets(service, caller, message, found)
-    return Response(encode(response), media_type="application/json")
+    return Response(encode_stored(response), media_type="application/json")
 
 
 async def wakes(service: Service, caller: Caller, request: Request) -> Response:

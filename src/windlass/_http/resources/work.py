@@ -23,6 +23,7 @@ from ..._model.task import DEFAULT_QUEUE, Task
 from ..._model.verdict import Receipt, Settlement
 from ..._policy.input.encrypted import MARKER
 from ..._policy.input.redact import Mask
+from ..._policy.input.unreadable import is_object
 from ..._policy.verdict import decide, undecrypted
 from ...errors import InvalidOption, SessionLost
 from ...signals import Fatal
@@ -339,11 +340,13 @@ async def _claim_when_ready(request: ApiRequest[NoQuery, ClaimInput], wanted: Cl
 
 
 async def _claimed_task(request: AnyRequest, task: Task) -> ClaimedTask | None:
-    """Return the task with its predecessors' results; bury it and return None if these are gone."""
+    """Return the task with its predecessors' results; bury it and return None if that is not possible."""
     try:
         full = await payload_with_results(
             request.service.store, task, request.service.app.client.types.with_secrets
         )
+        if not is_object(full.payload):
+            raise Fatal("the payload is not a JSON object")
     except Fatal as error:
         described = ErrorDocument(type="Fatal", message=str(error))
         ended = OutcomeInput(id=task.id, fence=task.fence, outcome="failed", error=described, fatal=True)

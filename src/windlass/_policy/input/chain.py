@@ -94,8 +94,23 @@ def encode_new_steps(steps: tuple[Step, ...]) -> bytes | None:
 
 
 def decode_steps(data: bytes | None) -> tuple[Step, ...]:
-    """Decode the steps of `Task.next`."""
-    return _decoder.decode(data) if data else ()
+    """Decode the steps of `Task.next`. Raises InvalidOption if they cannot be read."""
+    if not data:
+        return ()
+    try:
+        return _decoder.decode(data)
+    except RecursionError:
+        raise InvalidOption("the steps that follow a task are nested too deeply") from None
+    except ValueError as error:  # not JSON, or not UTF-8
+        raise InvalidOption(f"invalid steps in `next`: {error}") from None
+
+
+def readable_steps(data: bytes | None) -> tuple[Step, ...]:
+    """Decode the steps of `Task.next`, to show them; none if they cannot be read."""
+    try:
+        return decode_steps(data)
+    except InvalidOption:
+        return ()
 
 
 def all_ids(steps: tuple[Step, ...]) -> tuple[TaskId, ...]:

@@ -60,7 +60,7 @@ class Mask(Struct, frozen=True):
         """Do the same for encoded JSON; what is not JSON is masked as a whole."""
         try:
             return msgspec.json.encode(self.json(msgspec.json.decode(data)))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (ValueError, RecursionError):  # not JSON
             return msgspec.json.encode(MASK)
 
     def result(self, data: bytes) -> bytes:
@@ -75,8 +75,9 @@ def mask_of(payload: bytes, secret: tuple[str, ...], *others: Iterable[str]) -> 
     """
     try:
         values = secret_values(msgspec.json.decode(payload), secret)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        values = (payload.decode("utf-8", "replace"),)
+    except (ValueError, RecursionError):  # not JSON
+        text = payload.decode("utf-8", "replace")
+        values = (text,) if len(text) >= _MIN_SCRUBBED else ()
     return Mask(secret, longest_first(values, *others) if others else values)
 
 

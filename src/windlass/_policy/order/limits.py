@@ -108,7 +108,10 @@ def _value(limit: Limit, task: Subject) -> str:
         return ""
     if limit.by in COLUMNS:
         return str(getattr(task, limit.by))
-    value = _decode(task.payload).get(limit.by)  # Tasks without the field are counted together.
+    try:
+        value = _decode(task.payload).get(limit.by)  # Tasks without the field are counted together.
+    except ValueError:  # A payload that cannot be read: one bad task must not stop its queue.
+        value = None
     text = value if isinstance(value, str) else _encode(value).decode()
     if len(text) > _MAX_VALUE or not text.isprintable():
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -17,7 +17,7 @@ from ..._model.transition import Applied
 from ..._policy.order.lanes import changes_lanes
 from ..._policy.order.rank import changes_ranks, head_start
 from ..._policy.order.windows import opening
-from ..records import check_expected
+from ..records import check_expected, reader
 from ..rules.actions import apply as apply_rule
 from ..rules.audit import audited_put, audited_removal, audited_rewrite
 from ..rules.questions import Rule
@@ -92,8 +92,7 @@ def _stored(kind: type[Record], name: str) -> Script[Record | None]:
         body = yield from value("queue_settings", name)
     else:
         body = yield from value("get_record", KINDS[kind], name)
-    stored: Record | None = None if body is None else msgspec.json.decode(body, type=kind)
-    return stored
+    return None if body is None else reader(kind)(body)
 
 
 def _put_queue(clock: datetime | None, settings: QueueSettings) -> Script[Displaced]:

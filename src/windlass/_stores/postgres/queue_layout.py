@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 
-import msgspec
 from msgspec import Struct, field
 
 from ..._model.limit import Limit
@@ -20,6 +19,7 @@ from ..._model.task import NewTask, TaskId
 from ..._policy.order.lanes import lane_of
 from ..._policy.order.limits import Subject, limit_key, limits_in_queue
 from ..._policy.order.windows import Opening, opening
+from ..records import readable, reader
 from .rows import Row
 
 FRESH_SECONDS = 2.0
@@ -37,8 +37,8 @@ _ALL_QUEUES = ""
 START: tuple[int, TaskId] = (-(2**63), "00000000-0000-0000-0000-000000000000")
 """Lower than any rank and id."""
 
-read_settings = msgspec.json.Decoder(QueueSettings).decode
-read_limit = msgspec.json.Decoder(Limit).decode
+read_settings = reader(QueueSettings)
+read_limit = reader(Limit)
 
 
 class Stripe(Struct, frozen=True):
@@ -119,8 +119,9 @@ class QueueLayout:
         self._read = {row[0]: row[2] for row in named if row[2] > 1}
         self._laned = frozenset(row[0] for row in queues if row[3])
         self._guarded = frozenset(row[0] for row in queues if row[4])
-        self.settings = {row[0]: read_settings(row[5]) for row in named if row[5] is not None}
-        self.limits = tuple(read_limit(row[5]) for row in rows if row[0] is None)
+        stored = [(row[0], read_settings(row[5])) for row in named if row[5] is not None]
+        self.settings = {name: settings for name, settings in stored if settings is not None}
+        self.limits = tuple(readable(read_limit, (row[5] for row in rows if row[0] is None)))
         windowed = [row for row in named if row[7] is not None]
         self._openings = {row[0]: Opening(row[7], row[8]) for row in windowed}
         self._bodies = {row[0]: row[5] for row in windowed}

@@ -9,6 +9,7 @@ import msgspec
 from ..._model.attempt import Attempt
 from ..._model.state import State
 from ..._model.task import EARLIEST, Error, NewTask, Progress, Task, TaskId, is_task_id
+from ..salvage import salvaged_task
 
 if TYPE_CHECKING:
     from .queue_layout import Placement
@@ -64,6 +65,7 @@ LATEST = datetime(9999, 1, 1, tzinfo=UTC)
 _STATES = {state.value: state for state in State}
 _texts = msgspec.json.Decoder(tuple[str, ...])
 _encoder = msgspec.json.Encoder()
+_READERS = dict.fromkeys(("after", "secret"), _texts.decode)
 
 
 def ids_of(texts: Iterable[str]) -> list[str]:
@@ -76,19 +78,34 @@ def ids_of(texts: Iterable[str]) -> list[str]:
 
 def read_task(row: Row) -> Task:
     """Build a task from a row of the slot `task_columns` or `history_columns`."""
+    try:
+        return _read_task(row)
+    except ValueError:
+        return salvaged_task(dict(zip(TASK_COLUMNS, row, strict=True)), _READERS)
+
+
+def _read_task(row: Row) -> Task:
     *leased, state, finished_at, fraction, message, result = row
     progress = None if fraction is None else Progress(fraction=fraction, message=message or "")
-    return read_leased(leased, _STATES[state], finished_at, progress, result)
+    return _read_leased(leased, _STATES[state], finished_at, progress, result)
 
 
-def read_leased(
+def read_leased(row: Row) -> Task:
+    """Build a task that was just claimed from a row of the slot `leased_columns`."""
+    try:
+        return _read_leased(row, State.RUNNING)
+    except ValueError:
+        columns = {**dict.fromkeys(TASK_COLUMNS), **dict(zip(LEASED_COLUMNS, row, strict=True))}
+        return salvaged_task({**columns, "state": State.RUNNING}, _READERS)
+
+
+def _read_leased(
     row: Row,
-    state: State = State.RUNNING,
+    state: State,
     finished_at: datetime | None = None,
     progress: Progress | None = None,
     result: bytes | None = None,
 ) -> Task:
-    """Build a task from a row of the slot `leased_columns`: one just claimed, unless the rest differs."""
     # By position, in the order of the columns and of Task, for speed: every claimed task passes here.
     (id_, type_, payload, root, queue, tenant, priority, boost, max_attempts, timeout, next_, result_into,
      secret, trace, enqueued_by, idempotency_key, fingerprint, after, created_at, claimed_at, expires_at,

@@ -5,13 +5,13 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar, assert_never
 
-import msgspec
 from msgspec.structs import astuple
 
 from ..._model.attempt import MAX_RECORDED, Attempt
 from ..._model.options import DeclaredType
 from ..._model.record import KINDS, Audit
 from ..._model.task import Enqueued, NewTask, TaskId
+from ..records import readable, reader
 from ..rules import questions
 from ..rules.admission import admit, check_due, is_plain
 from ..rules.questions import Rule
@@ -23,7 +23,7 @@ from .unit_of_work import UnitOfWork
 
 T = TypeVar("T")
 
-_read_type = msgspec.json.Decoder(DeclaredType).decode
+_read_type = reader(DeclaredType)
 
 
 def transact(
@@ -84,7 +84,8 @@ def _answer(
             states = yield from pairs("lock_predecessors", wanted)
             return states | (yield from pairs("states", [one for one in wanted if one not in states]))
         case questions.DeclaredTypes():
-            return [_read_type(row[0]) for row in (yield from fetch("all_records", KINDS[DeclaredType]))]
+            found = yield from fetch("all_records", KINDS[DeclaredType])
+            return readable(_read_type, (row[0] for row in found))
         case _:
             return (yield from _write(env, question))
 

@@ -10,8 +10,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from ..._store.protocol import Finding, Severity
-from ..findings import error, fine, warning
+from ..findings import error, fine, records, warning
 from ..migrations import standing
+from ..records import MAX_CHECKED, unreadable
 from . import schema
 from .connection.open import has_wal_fix, is_wal
 from .rows import instant, moment, statement
@@ -47,6 +48,7 @@ def _findings(file: File, now: datetime) -> Iterator[Finding]:
     if schema_finding.severity is not Severity.ERROR:
         yield from _clock(file, now)
         yield from _tasks(file, now)
+        yield records(unreadable(file.connection.execute(statement("bodies"), {"limit": MAX_CHECKED})))
 
 
 def _journal(file: File) -> Iterator[Finding]:

@@ -79,6 +79,7 @@ def _lease(tx: Transaction, verb: str, rowids: str, lease: dict[str, object]) ->
         return []
     tasks = read_leased(
         tx.value("leased", {"rowids": rowids}),
+        rowids,
         lambda rest: read_tasks(tx.rows("tasks", {"rowids": listed(rest)})),
     )
     assert changed == len(tasks), f"{changed} of {len(tasks)} tasks could be changed by {verb}"

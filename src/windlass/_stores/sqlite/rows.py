@@ -14,6 +14,7 @@ import msgspec
 from ..._model.attempt import Attempt
 from ..._model.state import State
 from ..._model.task import Error, NewTask, Progress, Task, TaskId, rank_of
+from ..salvage import salvaged_task
 from ..statements import fill, load, slots_of
 
 Row: TypeAlias = tuple[Any, ...]
@@ -46,6 +47,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _STATES = {state.value: state for state in State}
 _texts = msgspec.json.Decoder(tuple[str, ...])
 _rows = msgspec.json.Decoder(list[list[Any]])
+_rowids = msgspec.json.Decoder(list[int])
 _encoder = msgspec.json.Encoder()
 
 
@@ -99,6 +101,11 @@ def moment(microseconds: int) -> datetime:
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
+def _as_bytes(value: str | bytes) -> bytes:
+    """SQLite keeps text in a column of bytes if a person writes it there."""
+    return value.encode() if isinstance(value, str) else value
+
+
 class Moments(dict[Any, Any]):
     """The instants of one batch. Many are equal, and a lookup costs a tenth of a construction."""
 
@@ -109,24 +116,43 @@ class Moments(dict[Any, Any]):
 
 # -- tasks -------------------------------------------------------------------------------------------
 
+_INSTANTS = ("run_at", "created_at", "claimed_at", "finished_at", "unhandled_since", "expires_at")
+_READERS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(_INSTANTS, moment),
+    **dict.fromkeys(("after", "secret"), _texts.decode),
+    **dict.fromkeys(("payload", "result", "next"), _as_bytes),
+    "timeout": lambda microseconds: timedelta(microseconds=microseconds),
+    "cancel_requested": bool,
+}
+"""How damaged rows are read, column by column."""
+
 
 def task_reader() -> Callable[[Row], Task]:
     """Return a function that reads a task from a row of TASK_COLUMNS. For one batch: it caches instants."""
     moments = Moments({None: None})
 
     def read(row: Row) -> Task:
+        try:
+            return read_sound(row)
+        except (ValueError, TypeError, KeyError, OverflowError):
+            return salvaged_task(dict(zip(TASK_COLUMNS, row, strict=True)), _READERS)
+
+    def read_sound(row: Row) -> Task:
         # By position, for speed: the claims of a busy worker pass through here.
         (id_, type_, payload, root, queue, tenant, priority, boost, state, attempt, max_attempts, fence,
          run_at, created_at, claimed_at, finished_at, timeout, session, worker, ran_for, cancel_requested,
          fraction, message, result, error_type, error_message, error_traceback, idempotency_key, fingerprint,
          next_, after, result_into, secret, trace, enqueued_by, unhandled_since, expires_at, cancelled_by,
          cancel_reason) = row  # fmt: skip
+        if type(payload) is not bytes:
+            raise TypeError
         return Task(
             id_, type_, payload, root, queue, tenant, priority, boost, _STATES[state], attempt, max_attempts,
             fence, moments[run_at], moments[created_at], moments[claimed_at], moments[finished_at],
             None if timeout is None else timedelta(microseconds=timeout), session, worker, ran_for,
-            cancel_requested == 1, None if fraction is None else Progress(fraction=fraction, message=message),
-            result, _error(error_type, error_message, error_traceback), idempotency_key, fingerprint, next_,
+            cancel_requested == 1,
+            None if fraction is None else Progress(fraction=fraction, message=message or ""), result,
+            _error(error_type, error_message, error_traceback), idempotency_key, fingerprint, next_,
             () if after is None else _texts.decode(after), result_into,
             () if secret is None else _texts.decode(secret), trace, enqueued_by, moments[unhandled_since],
             moments[expires_at], cancelled_by, cancel_reason,
@@ -140,8 +166,18 @@ def read_tasks(rows: Sequence[Row]) -> list[Task]:
     return list(map(task_reader(), rows))
 
 
-def read_leased(text: bytes, read_whole: Callable[[list[int]], list[Task]]) -> list[Task]:
-    """Read the tasks of leased.sql; `read_whole` reads by rowid those that it gives only in part."""
+def read_leased(text: bytes, rowids: str, read_whole: Callable[[list[int]], list[Task]]) -> list[Task]:
+    """Read the tasks of leased.sql; `read_whole` reads by rowid those that it gives only in part.
+
+    If one of them is damaged, all are read whole: a payload that is not UTF-8 spoils the text.
+    """
+    try:
+        return _read_leased(text, read_whole)
+    except (ValueError, TypeError, OverflowError):
+        return read_whole(_rowids.decode(rowids))
+
+
+def _read_leased(text: bytes, read_whole: Callable[[list[int]], list[Task]]) -> list[Task]:
     moments = Moments({None: None})
     rows = _rows.decode(text)
     rest = [row[-1] for row in rows if row[-1] is not None]

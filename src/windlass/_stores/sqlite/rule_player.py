@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar, assert_never
 
-import msgspec
 from msgspec.structs import asdict, replace
 
 from ..._model.attempt import MAX_RECORDED, Attempt
@@ -15,6 +14,7 @@ from ..._model.state import State
 from ..._model.task import Enqueued, NewTask, TaskId
 from ..._model.transition import Applied
 from ..._policy.order.limits import Subject
+from ..records import readable, reader
 from ..rules import actions, questions
 from ..rules.admission import admit, check_due, is_plain
 from ..rules.audit import audited_rewrite
@@ -27,7 +27,7 @@ from .transaction import Transaction
 T = TypeVar("T")
 
 _CHUNK = 500
-_read_type = msgspec.json.Decoder(DeclaredType).decode
+_read_type = reader(DeclaredType)
 
 
 def run(tx: Transaction, rule: Rule[T]) -> T:
@@ -138,7 +138,7 @@ def _write(tx: Transaction, write: questions.Write) -> None:
 
 def declared_types(tx: Transaction) -> list[DeclaredType]:
     """Return the task types that programs have published."""
-    return [_read_type(body) for (body,) in tx.rows("types")]
+    return readable(_read_type, (body for (body,) in tx.rows("types")))
 
 
 # -- writes ------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from collections import Counter
 from datetime import timedelta
 
-import msgspec
 from msgspec import UNSET, UnsetType
 
 from ..._model.filter import By
@@ -14,7 +13,7 @@ from ..._model.state import ENDED
 from ..._model.transition import Pruned, pruned_counts
 from ..._policy.order.limits import PermitUsage, Subject, split_key, tokens_at
 from ..._store.protocol import Promoted
-from ..records import check_expected
+from ..records import check_expected, read_archive, reader
 from ..rules.audit import audited_prune, audited_put, audited_removal
 from ..rules.cancellation import pruned
 from ..rules.retention import RetentionRules, archived
@@ -106,8 +105,8 @@ def _says_nothing(tx: Transaction, limit: Limit | None, bucket: Row) -> bool:
 
 def _past_retention(tx: Transaction, default: Retention, limit: int) -> list[Row]:
     rules = RetentionRules(default, tx.queue_rules.settings.values(), declared_types(tx))
-    archive = _stored(tx, Archive, ARCHIVE_NAME)
-    assert archive is None or isinstance(archive, Archive)
+    stored = tx.value("get_record", {"kind": KINDS[Archive], "name": ARCHIVE_NAME})
+    archive = None if stored is None else read_archive(stored)
     gone: list[Row] = []
     for queue, type_name in tx.rows("ended_types"):
         kept = rules.of(queue, type_name)
@@ -149,8 +148,7 @@ def _stored(tx: Transaction, kind: type[Record], name: str) -> Record | None:
     if kind is QueueSettings:
         return tx.queue_rules.settings.get(name)
     body = tx.value("get_record", {"kind": KINDS[kind], "name": name})
-    stored: Record | None = None if body is None else msgspec.json.decode(body, type=kind)
-    return stored
+    return None if body is None else reader(kind)(body)
 
 
 def remove(tx: Transaction, kind: type[Record], name: str, by: By | None) -> tuple[bool, bool]:

@@ -53,6 +53,7 @@ from .upkeep.lead import TestLead
 from .upkeep.promote import TestPromote
 from .upkeep.prune import TestPrune
 from .work.claim import TestClaim, TestDue, TestOrder, TestPause
+from .work.damage import TestDamage
 from .work.fences import TestFences
 from .work.heartbeat import TestHeartbeatReplies, TestLostReplies, TestSessions
 from .work.once import TestOnce
@@ -76,6 +77,7 @@ __all__ = [
     "TestClaim",
     "TestConcurrentDuplicates",
     "TestCount",
+    "TestDamage",
     "TestDiscard",
     "TestDue",
     "TestEnqueue",

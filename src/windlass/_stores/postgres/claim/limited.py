@@ -14,6 +14,7 @@ from ...._model.lease import Claim, Claimed
 from ...._model.queue import Level, QueueSettings
 from ...._model.task import TaskId
 from ...._policy.order.limits import PermitUsage, Subject, needs_lock
+from ...records import readable
 from ...rules import claim_planner as plan
 from ...rules.claim_planner import ClaimPlanner, ClaimRules, Head, Picked
 from ..queue_layout import Environment, read_limit, read_settings
@@ -63,7 +64,7 @@ def read_state(rows: Sequence[Row]) -> ClaimState:
     limits, fifo, misplaced, moving = [], [], [], set()
     for _, _, queue, paused, body, has_lanes, is_moving, has_misplaced in rows[1:]:
         if queue is None:
-            limits.append(read_limit(body))
+            limits += readable(read_limit, [body])
         elif not paused:
             queues[queue] = None if body is None else read_settings(body)
             if is_moving:

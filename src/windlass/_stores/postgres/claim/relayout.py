@@ -22,6 +22,7 @@ from ...._policy.order.limits import (
     regroups_tasks,
     seconds_to_fill,
 )
+from ...records import readable
 from ...rules import usage
 from ...rules.claim_planner import ClaimRules
 from ..database import Database
@@ -114,7 +115,7 @@ def place_in_lanes(rules: ClaimRules, queues: Iterable[str]) -> Script[bool]:
 
 def drop_unneeded_lanes(clock: datetime | None) -> Script[None]:
     """Make queues FIFO again that have not needed lanes for a while."""
-    settings = [read_settings(row[0]) for row in (yield from fetch("all_queues"))]
+    settings = readable(read_settings, [row[0] for row in (yield from fetch("all_queues"))])
     yield from fetch("drop_unneeded_lanes", [one.name for one in settings if one.is_laned], clock)
 
 
@@ -155,7 +156,7 @@ def _limit(name: str) -> Script[Limit | None]:
 
 
 def all_limits() -> Script[list[Limit]]:
-    return [read_limit(row[0]) for row in (yield from fetch("all_records", KINDS[Limit]))]
+    return readable(read_limit, [row[0] for row in (yield from fetch("all_records", KINDS[Limit]))])
 
 
 def _guard(clock: datetime | None) -> Script[None]:

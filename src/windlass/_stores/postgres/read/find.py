@@ -38,12 +38,12 @@ _RECORDS = record_rows(lambda at: at)
 
 async def find(source: Source, where: Filter, page: Page) -> Slice[Task]:
     found = await _page(source, "find", where, page)
-    return slice_of(found, page, read_task, lambda task: task.id)
+    return slice_of(found, page, read_task)
 
 
 async def find_ids(source: Source, where: Filter, page: Page) -> Slice[TaskId]:
     found = await _page(source, "find_ids", where, page)
-    return slice_of(found, page, lambda row: str(row[0]), str)
+    return slice_of(found, page, lambda row: str(row[0]))
 
 
 async def attempts(source: Source, task_id: TaskId) -> list[Attempt]:

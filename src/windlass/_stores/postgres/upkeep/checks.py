@@ -11,8 +11,9 @@ import asyncpg
 from msgspec import Struct
 
 from ...._store.protocol import Durability, Finding, Severity
-from ...findings import error, fine, warning
+from ...findings import error, fine, records, warning
 from ...migrations import Step, standing
+from ...records import MAX_CHECKED, unreadable
 from .. import schema
 from ..connection.client import Connections
 from ..rows import Row
@@ -299,4 +300,8 @@ async def _tasks(probe: Probe) -> AsyncIterator[Finding]:
         yield fine("tasks", "no expired sessions, orphaned or stuck tasks")
 
 
-_CHECKS = (_indexes, _tables, _days, _durability, _server, _vacuum, _clock, _pooler, _tasks)
+async def _records(probe: Probe) -> AsyncIterator[Finding]:
+    yield records(unreadable(await probe.rows("bodies", MAX_CHECKED)))
+
+
+_CHECKS = (_indexes, _tables, _days, _durability, _server, _vacuum, _clock, _pooler, _tasks, _records)

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-import msgspec
 from msgspec import Struct
 
 from ...._model.options import DeclaredType
@@ -19,6 +18,7 @@ from ...._model.record import ARCHIVE_NAME, KINDS, Archive
 from ...._model.state import ENDED, State
 from ...._model.task import TaskId
 from ...._model.transition import Pruned, TaskTransition, pruned_counts
+from ...records import read_archive, readable, reader
 from ...rules.cancellation import pruned
 from ...rules.retention import RetentionRules, archived
 from ...rules.successors import abandon
@@ -37,8 +37,7 @@ _DAY = timedelta(days=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STEP_BACK_EVERY = timedelta(hours=1)
 _TYPES = KINDS[DeclaredType]
-_read_archive = msgspec.json.Decoder(Archive).decode
-_read_type = msgspec.json.Decoder(DeclaredType).decode
+_read_type = reader(DeclaredType)
 
 
 class KeepRule(Struct, frozen=True):
@@ -79,8 +78,10 @@ class Pruner:
 
     async def prune(self, database: Database, default: Retention, now: datetime, limit: int) -> Pruned:
         """Delete up to `limit` tasks besides whole days, and all expired keys; return what was deleted."""
-        settings = [read_settings(row[0]) for row in await database.fetch(Query("all_queues"))]
-        types = [_read_type(row[0]) for row in await database.fetch(Query("all_records", (_TYPES,)))]
+        queues = await database.fetch(Query("all_queues"))
+        settings = readable(read_settings, (row[0] for row in queues))
+        declared = await database.fetch(Query("all_records", (_TYPES,)))
+        types = readable(_read_type, (row[0] for row in declared))
         rules = keep_rules(RetentionRules(default, settings, types))
         longest = _longest(rules)
         self._step_back(rules, now)
@@ -167,7 +168,7 @@ def _horizon(now: datetime, keep_for: timedelta) -> datetime | None:
 async def _archive(database: Database) -> Archive | None:
     """Return how far history was archived; None if archiving is off."""
     rows = await database.fetch(Query("get_record", (KINDS[Archive], ARCHIVE_NAME)))
-    return _read_archive(rows[0][0]) if rows else None
+    return read_archive(rows[0][0]) if rows else None
 
 
 async def _drop_days(

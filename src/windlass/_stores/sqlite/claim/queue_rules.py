@@ -3,18 +3,17 @@
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-import msgspec
-
 from ...._model.limit import Limit
 from ...._model.queue import QueueSettings
 from ...._policy.order.lanes import lane_of
 from ...._policy.order.limits import Subject, limit_key, limits_in_queue
 from ...._policy.order.rank import boost
+from ...records import readable, reader
 
 NO_LANE = ("", "")
 
-_read_settings = msgspec.json.Decoder(QueueSettings).decode
-_read_limit = msgspec.json.Decoder(Limit).decode
+_read_settings = reader(QueueSettings)
+_read_limit = reader(Limit)
 
 
 class QueueRules:
@@ -57,7 +56,7 @@ class QueueRules:
 @lru_cache(maxsize=16)
 def read_rules(rows: tuple[tuple[str | None, str | None, str | None], ...]) -> QueueRules:
     """Decode the rows of rules.sql. Cached: every transaction reads them, and they seldom change."""
-    settings = [_read_settings(text) for text, _, _ in rows if text is not None]
-    limits = [_read_limit(text) for _, text, _ in rows if text is not None]
+    settings = readable(_read_settings, (text for text, _, _ in rows if text is not None))
+    limits = readable(_read_limit, (text for _, text, _ in rows if text is not None))
     relayouts = frozenset(queue for _, _, queue in rows if queue is not None)
     return QueueRules({one.name: one for one in settings}, limits, relayouts)

@@ -56,12 +56,12 @@ class Reader:
     def find(self, where: Filter, page: Page) -> Slice[Task]:
         """Return the tasks that match, by id."""
         found = self._page("find", where, replace(page, limit=page.limit + 1))
-        return slice_of(found, page, task_reader(), lambda task: task.id)
+        return slice_of(found, page, task_reader())
 
     def find_ids(self, where: Filter, page: Page) -> Slice[TaskId]:
         """Return the ids of the tasks that match."""
         found = self._page("find_ids", where, replace(page, limit=page.limit + 1))
-        return slice_of(found, page, lambda row: str(row[0]), str)
+        return slice_of(found, page, lambda row: str(row[0]))
 
     def count(self, where: Filter, by: Sequence[Dimension], *, sized: bool = False) -> list[Count]:
         """Count the matches; exact if an index finds them or one window covers the table.

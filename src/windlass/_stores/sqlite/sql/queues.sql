@@ -1,5 +1,5 @@
 -- A page of queue settings by name. Uses the primary key.
-SELECT settings
+SELECT settings, name
 FROM windlass_queue
 WHERE name > :after
 ORDER BY name

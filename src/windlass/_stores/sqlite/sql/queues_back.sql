@@ -1,5 +1,5 @@
 -- A page of queue settings by name, last first. Uses the primary key.
-SELECT settings
+SELECT settings, name
 FROM windlass_queue
 WHERE :before IS NULL OR name < :before
 ORDER BY name DESC

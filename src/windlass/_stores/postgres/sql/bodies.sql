@@ -1,0 +1,8 @@
+-- Records of every kind and the settings of queues, for the check that all can be read. Bounded.
+SELECT kind, name, body
+FROM windlass.record
+UNION ALL
+SELECT 'queue', name, settings
+FROM windlass.queue
+WHERE settings IS NOT NULL
+LIMIT $1

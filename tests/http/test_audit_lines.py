@@ -77,6 +77,11 @@ async def schedule(api: Api, _: MemoryStore) -> str:
     return "x"
 
 
+async def quota(api: Api, _: MemoryStore) -> str:
+    await api.good("PUT", "/quotas/x", {"tasks": 1})
+    return "x"
+
+
 async def paused_queue(api: Api, _: MemoryStore) -> str:
     await api.good("POST", "/queues/x/pause")
     return "x"
@@ -124,6 +129,8 @@ CHANGES: dict[str, tuple[Prepare, str, Any, str]] = {
     "put_limit": (nothing, "", {"running": 1, "why": "cleaning"}, "create"),
     "change_limit": (limit, "", {"running": 2, "why": "cleaning"}, "set"),
     "remove_limit": (limit, WHY, None, "remove"),
+    "put_quota": (nothing, "", {"tasks": 1, "why": "cleaning"}, "create"),
+    "remove_quota": (quota, WHY, None, "remove"),
     "put_schedule": (nothing, "", {"type": "t", "rule": "1h", "why": "cleaning"}, "create"),
     "remove_schedule": (schedule, WHY, None, "remove"),
     "pause_schedule": (schedule, WHY, None, "pause"),

@@ -12,7 +12,9 @@ from tests.loops.test_encryption import BOTH, CANARY, RING, program, stored
 from tests.loops.workers import drained, tasks
 from tests.servers.api import ApiServer
 from windlass import App, Filter, Page, Refused, State, chain
+from windlass._client.keys import Keys
 from windlass._encryption.keys import Keyring
+from windlass._model.key import Scope
 from windlass._policy.input.encrypted import MARKER
 from windlass._stores.http import HttpStore
 from windlass._stores.memory import MemoryStore
@@ -161,3 +163,14 @@ async def test_a_key_that_the_server_lacks_is_no_error_of_a_page(
         [CANARY, "[encrypted]"],
         ["[encrypted]", CANARY],
     )
+
+
+async def test_only_an_admin_may_rewrite_tasks(url: str, keys: Keys, http: httpx2.AsyncClient) -> None:
+    operator = await keys.create("ann", scopes=(Scope.OPERATE, Scope.WORK, Scope.READ, Scope.REVEAL))
+    admin = await keys.create("root", scopes=(Scope.ADMIN,))
+    body = {"action": {"kind": "rewrite", "by": {"who": "ann"}, "tasks": []}, "where": {}, "limit": 1}
+
+    refused = await Api(http, url, operator.text)("POST", "/store/apply", body)
+    allowed = await Api(http, url, admin.text)("POST", "/store/apply", body)
+
+    assert (refused.status_code, allowed.status_code) == (403, 200)

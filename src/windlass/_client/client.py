@@ -288,7 +288,10 @@ class Client:
     ) -> list[Handle[Any]]:
         """Enqueue tasks that are already built, all or none."""
         _check(batch)
-        await self.types.require_keys(batch, look_up=within is None)
+        if within is None:
+            await self.types.require_keys(batch)
+        else:
+            self.types.check_all_keys(batch)
         with send_span(batch) as span:
             if within is None:
                 enqueued = await self._enqueue(span.batch)
@@ -310,7 +313,7 @@ class Client:
         if within is None:
             return loop.run(self.enqueue_tasks(batch, result_type=result_type))
         _check(batch)
-        loop.run(self.types.require_keys(batch, look_up=False))
+        self.types.check_all_keys(batch)
         with send_span(batch) as span:
             enqueued = self._join(within).enqueue(span.batch)
             if isinstance(enqueued, Awaitable):

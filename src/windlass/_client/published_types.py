@@ -93,20 +93,20 @@ class KnownTypes:
         self._secret = (*self._secret, *secret)
         self.declared.add_secret(secret)
 
-    async def require_keys(self, batch: Sequence[NewTask], *, look_up: bool = True) -> None:
-        """Raise Refused if secret fields of these tasks must be encrypted and this program has no keys.
-
-        Without `look_up`, the published types are those of the last `refresh`.
-        """
-        if not any(new.secret for new in batch) or keyring_of(self._store) is not None:
-            return
-        if look_up:
+    async def require_keys(self, batch: Sequence[NewTask]) -> None:
+        """Raise Refused if secret fields of these tasks must be encrypted and this program has no keys."""
+        if any(new.secret for new in batch) and keyring_of(self._store) is None:
             await self.refresh()
+            self.check_all_keys(batch)
+
+    def check_all_keys(self, batch: Sequence[NewTask]) -> None:
+        """Do the same without reading from the store, as of the last `refresh`."""
         for new in batch:
-            self.check_keys(new.type, new.secret)
+            if new.secret:
+                self.check_keys(new.type, new.secret)
 
     def check_keys(self, name: str, secret: tuple[str, ...]) -> None:
-        """Raise the same for a task of this type with these secret fields, as of the last `refresh`."""
+        """Do the same for one task of this type with these secret fields."""
         if keyring_of(self._store) is None:
             check_encrypted(self._published.get(name), secret)
 

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from .._model.attempt import Attempt
-from .._model.filter import Action, By, Count, Dimension, Filter, Page, Reveal, Slice
+from .._model.filter import Action, By, Count, Dimension, Filter, Page, Reveal, Rewrite, Slice
 from .._model.key import Scope
 from .._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from .._model.limit import Usage
@@ -151,13 +151,15 @@ class AttemptsRequest(Request[tuple[Attempt, ...]], frozen=True):
 
 class ApplyRequest(Request[Applied], frozen=True):
     scope = Scope.OPERATE
-    other_scopes: ClassVar[tuple[Scope, ...]] = (Scope.REVEAL,)
+    other_scopes: ClassVar[tuple[Scope, ...]] = (Scope.REVEAL, Scope.ADMIN)
     action: Action
     where: Filter
     limit: int
 
     @property
     def needed_scope(self) -> Scope:
+        if isinstance(self.action, Rewrite):  # it could give ended tasks other results
+            return Scope.ADMIN
         return Scope.REVEAL if isinstance(self.action, Reveal) else self.scope
 
 

@@ -336,6 +336,17 @@ async def test_a_queue_outside_its_hours_is_closed(api_of: Api, store: MemorySto
     assert seen["closed_until"] == made["closed_until"]
 
 
+async def test_a_removed_queue_is_gone_at_once(on_each: Api) -> None:
+    await on_each.good("PATCH", "/queues/brief", {"weights": {"acme": 2}, "fairness": "round_robin"})
+    await on_each.good("GET", "/overview")  # which is kept for two seconds
+
+    assert (await on_each("DELETE", "/queues/brief")).status_code == 204
+
+    problem(await on_each("GET", "/queues/brief"), 404, "not-found")
+    listed = await on_each.good("GET", "/queues")
+    assert "brief" not in {one["queue"] for one in listed["items"]}
+
+
 async def test_a_queue_is_removed_once_nothing_is_in_it(api_of: Api, store: MemoryStore) -> None:
     await api_of.good("PATCH", at("mail"), {"paused": True})
     made = await api_of.good("POST", "/tasks", {"type": "t", "queue": "mail"})

@@ -147,6 +147,10 @@ class OverviewCache:
         # Shielded: a caller that is cancelled must not cancel the read that others wait for.
         return await asyncio.shield(cached.read)
 
+    def forget(self) -> None:
+        """Read again when next asked: what was read may show what has been removed since."""
+        self._cached.clear()
+
     def _start(self, where: Filter) -> "_Cached":
         self._cached.pop(where, None)
         for oldest in [*self._cached][: max(len(self._cached) + 1 - _MAX_CACHED, 0)]:

@@ -80,6 +80,7 @@ async def resume_queue(request: ApiRequest[ReasonQuery, None]) -> QueueDocument:
 async def remove_queue(request: ApiRequest[ReasonQuery, None]) -> None:
     """Remove the settings of a queue without tasks and workers, so that it is no longer listed."""
     await request.operator(request.query.why).remove_queue(_controlled_queue(request))
+    request.service.overviews.forget()
 
 
 def _controlled_queue(request: AnyRequest) -> str:

@@ -19,7 +19,8 @@ PART = "HTTP"
 PROGRAM = "on_windlass_http"
 AT_ONCE = 16
 AT_LEAST = 0.5
-PYTHON, POST = "from Python", "POST /tasks"
+PROCESSES = 2
+PYTHON, POST, POST_TO_SEVERAL = "from Python", "POST /tasks", f"POST /tasks, {PROCESSES} processes"
 
 
 def measure(plan: Plan) -> Findings:
@@ -27,8 +28,8 @@ def measure(plan: Plan) -> Findings:
     answers: dict[tuple[str, str], list[Answer]] = {}
     with databases.started(plan.folder, plan.version) as server:
         for turn in range(plan.rounds):
-            for way in (PYTHON, POST):
-                path = plan.path(f"http-{turn}-{way.partition(' ')[0]}")
+            for way in (PYTHON, POST, POST_TO_SEVERAL):
+                path = plan.path(f"http-{turn}-{way.replace(' ', '-').replace('/', '')}")
                 _note(answers, turn, "SQLite", way, _measured(way, url(path), plan.on_postgres.enqueued * 10))
                 with server.fresh(WINDLASS) as fresh:
                     _note(
@@ -36,7 +37,7 @@ def measure(plan: Plan) -> Findings:
                     )
         findings = Findings(facts=server.described())
     for store in ("SQLite", "Postgres"):
-        _compare(findings, store, answers[store, PYTHON], answers[store, POST])
+        _compare(findings, store, *(answers[store, way] for way in (PYTHON, POST, POST_TO_SEVERAL)))
     return findings
 
 
@@ -47,22 +48,26 @@ def _note(
     tell(f"http … round {turn + 1}, {store}, {way}: {answer['rate']:,.0f} /s")
 
 
-def _compare(findings: Findings, store: str, python: list[Answer], post: list[Answer]) -> None:
+def _compare(
+    findings: Findings, store: str, python: list[Answer], post: list[Answer], several: list[Answer]
+) -> None:
     what = f"{store}, {AT_ONCE} at once"
     rates = []
-    for who, answers in ((PYTHON, python), (POST, post)):
+    for who, answers in ((PYTHON, python), (POST, post), (POST_TO_SEVERAL, several)):
         rates.append(findings.add(Figure(PART, what, who, RATE, tuple(one["rate"] for one in answers))))
         for point in ("p50", "p99"):
             values = tuple(one[point] for one in answers)
             findings.add(Figure(PART, f"{what}, {point}", who, MILLISECONDS, values))
     times = findings.add(ratio(PART, what, rates[1], rates[0]))
+    findings.add(ratio(PART, what, rates[2], rates[1]))
     findings.targets.append(Target(f"POST /tasks on {store}, beside Python", times, at_least=AT_LEAST))
 
 
 def _measured(way: str, where: str, number: int) -> Answer:
     if way == PYTHON:
         return run(PROGRAM, "direct", url=where, number=number, callers=AT_ONCE)
-    with _free_port() as port, running(PROGRAM, "serve", url=where, port=port) as server:
+    verb, options = ("serve_processes", {"processes": PROCESSES}) if way == POST_TO_SEVERAL else ("serve", {})
+    with _free_port() as port, running(PROGRAM, verb, url=where, port=port, **options) as server:
         answer = run(PROGRAM, "post", url=where, port=port, number=number, connections=AT_ONCE)
         server.say("go")
         server.say("stop")

@@ -5,6 +5,7 @@ sends prepared bytes and only looks for the end of the response.
 """
 
 import asyncio
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -57,13 +58,34 @@ def serve(url: str, port: int) -> dict[str, Any]:
         await app.open()
         with listen(HOST, port) as listener:
             server = Server(app, keeper=False, open_to_all=True)
-            running = asyncio.create_task(server.run(listener))
+            started = asyncio.Event()
+            running = asyncio.create_task(server.run(listener, started.set))
+            await started.wait()
             await probe.told("go")
             await probe.told("stop")
             server.stop()
             await running
         await app.close()
         return {"processor": time.process_time()}
+
+    return probe.looped(served())
+
+
+def serve_processes(url: str, port: int, processes: int) -> dict[str, Any]:
+    """Run `windlass serve` with several processes until stopped."""
+    options = {"processes": processes, "port": port, "store": url, "log-level": "warning"}
+    command = [sys.executable, "-m", "windlass._cli.main", "serve", "--insecure", "--no-keeper"]
+
+    async def served() -> dict[str, Any]:
+        given = [text for name, value in options.items() for text in (f"--{name}", str(value))]
+        supervisor = await asyncio.create_subprocess_exec(*command, *given, stderr=asyncio.subprocess.PIPE)
+        assert supervisor.stderr is not None
+        await supervisor.stderr.readline()  # --insecure is warned of when all processes have started
+        await probe.told("go")
+        await probe.told("stop")
+        supervisor.terminate()
+        await supervisor.wait()
+        return {}
 
     return probe.looped(served())
 
@@ -150,4 +172,4 @@ async def _all_stand(app: App, number: int) -> None:
 
 
 if __name__ == "__main__":
-    probe.main({verb.__name__: verb for verb in (direct, serve, post)})
+    probe.main({verb.__name__: verb for verb in (direct, serve, serve_processes, post)})

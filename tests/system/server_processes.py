@@ -29,7 +29,12 @@ class ServerProcesses:
         command += ["--port", str(self.port), "--store", place, *options]
         with self._file.open("wb") as log:
             self.parent = subprocess.Popen(
-                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                command,
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "TMPDIR": str(folder)},
             )
 
     def __enter__(self) -> Self:

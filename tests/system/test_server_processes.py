@@ -110,12 +110,14 @@ def test_a_stalled_process_is_replaced_and_new_connections_do_not_wait_for_it(se
     wait_until(lambda: len(server.children) == 2, 20, what="it is replaced")
 
 
-def test_killing_the_supervisor_ends_its_processes(serve: Serve) -> None:
+def test_killing_the_supervisor_ends_its_processes(serve: Serve, tmp_path: Path) -> None:
     server = serve(2)
+    assert len([*tmp_path.glob("windlass-*")]) == 1
     children = server.children
     server.parent.kill()
     server.parent.wait()
     wait_until(lambda: all(has_ended(pid) for pid in children), 20, what="the processes have ended")
+    assert [*tmp_path.glob("windlass-*")] == []
     with pytest.raises(ConnectionRefusedError):
         server.client()("GET", "/healthz")
 

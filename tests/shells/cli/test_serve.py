@@ -1,8 +1,10 @@
 """`windlass serve`: keys, addresses, signals; and workers that use it as their store."""
 
+import json
 import signal
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -51,6 +53,10 @@ def test_without_keys_it_refuses_other_addresses_than_this_machine(run: Run, hos
         (("--host", "192.0.2.1", "--insecure"), "cannot listen on 192.0.2.1: Cannot assign"),
         (("--host", "nowhere.invalid", "--insecure"), "cannot listen on nowhere.invalid"),
         (("--store", "memory://"), "memory://"),
+        (("--store", "memory://", "--processes", "2"), "exists only inside the process that made it"),
+        (("--processes", "0"), "--processes"),
+        (("--processes", "65"), "--processes"),
+        (("--processes", "2", "--host", "192.0.2.1", "--insecure"), "cannot listen on 192.0.2.1"),
         (("--allow-origin", "*"), "'*' is not an origin"),
     ],
 )
@@ -253,3 +259,37 @@ def test_it_runs_a_keeper_unless_told_not_to(start: Start, port: int) -> None:
 
     assert keeping.returncode == 0, rest
     assert ask(port, "/readyz")["keeper"] is False
+
+
+@pytest.mark.system
+def test_json_logs_name_the_server_process(start: Start, port: int) -> None:
+    server = start(
+        "serve", "--port", str(port), "--processes", "2", "--log-format", "json", "--app", "shop:app"
+    )
+    lines = [json.loads(line) for line in until(server, "serving")]
+    ask(port, "/tasks", {"type": "shop.welcome", "payload": {"user_id": 1}})
+    server.send_signal(signal.SIGTERM)
+    _, rest = server.communicate(timeout=20)
+    lines += [json.loads(line) for line in rest.splitlines()]
+
+    assert server.returncode == 0
+    assert {line.get("server_process") for line in lines if "leads" in line["message"]} == {1}
+    assert [line.get("server_process", "-") for line in lines if "serving" in line["message"]] == ["-"]
+    assert {line.get("server_process") for line in lines if line["logger"] == "windlass.http"} == {None}
+
+
+@pytest.mark.system
+def test_an_app_that_fails_in_a_process_ends_the_server_with_its_reason(
+    start: Start, folder: Path, port: int
+) -> None:
+    (folder / "once.py").write_text(
+        "import os, sys\nfrom windlass import App\n"
+        "if 'server_process' in ' '.join(sys.orig_argv): raise ValueError('only once')\napp = App('sqlite:///windlass.db')\n"
+    )
+    server = start("serve", "--port", str(port), "--processes", "2", "--app", "once:app")
+    _, err = server.communicate(timeout=30)
+
+    assert server.returncode == 3, err
+    assert "importing once failed: ValueError: only once" in err
+    assert "exited with status 2 before it was ready; its log says why" in err.splitlines()[-1]
+    assert "Traceback" not in err

@@ -1,6 +1,8 @@
 """One of the processes of `windlass serve --processes`: `python -m windlass._cli.run.server_process`."""
 
 import asyncio
+import os
+import shutil
 import socket
 import sys
 from importlib.util import find_spec
@@ -46,14 +48,17 @@ class ProcessSettings(Struct, frozen=True, kw_only=True):
 
 def main() -> None:
     """Serve until the supervisor says stop, or dies."""
-    control = Control(int(sys.argv.pop()))
+    supervisor, control = os.getppid(), Control(int(sys.argv.pop()))
     settings = msgspec.json.decode(control.receive_settings(), type=ProcessSettings)
     sys.path[:] = settings.path
     if find_spec("prometheus_client"):
         from ..._observe.process_metrics import share_metrics
 
         share_metrics(Path(settings.metrics), settings.number)
-    sys.exit(guarded(lambda: _serve(control, settings), []))
+    code = guarded(lambda: _serve(control, settings), [])
+    if os.getppid() != supervisor:  # it has died and cannot clean up
+        shutil.rmtree(settings.metrics, ignore_errors=True)
+    sys.exit(code)
 
 
 def _serve(control: Control, settings: ProcessSettings) -> None:

@@ -17,7 +17,7 @@ ENDLESS = ["/events", "/tasks/{id}/events"]
 LONGEST_WAIT = 0.02
 """Seconds, whatever was made up: a request that waits teaches nothing more for it."""
 
-_TAKEN = ["2xx", "3xx", 401, 403, 404, 409, 410, 422, 431]  # Types alone do not say what goes with what.
+_TAKEN = ["2xx", "3xx", 401, 403, 404, 409, 410, 422, 431, 507]  # Types alone do not say what goes with what.
 _REFUSED = [400, 401, 403, 404, 405, 409, 410, 413, 415, 422, 431]
 _PECULIAR: list[dict[str, Any]] = [
     # Each line is answered by a line, whatever it is.
@@ -63,6 +63,9 @@ def fuzzed(url: str, key: str, *, seed: int, examples: int, at_bounds: bool) -> 
                 "generation": {"max-examples": examples, "no-shrink": True, "database": "none"},
                 "phases": {"coverage": {"enabled": at_bounds}},
                 "checks": {
+                    "not_a_server_error": {
+                        "expected-statuses": ["2xx", "3xx", "4xx", 507]
+                    },  # a quota is used up
                     "positive_data_acceptance": {"expected-statuses": _TAKEN},
                     "negative_data_rejection": {"expected-statuses": _REFUSED},
                 },

@@ -295,3 +295,24 @@ async def test_metrics_of_tenants_with_an_own_quota(api_of: Api, store: MemorySt
         'windlass_tenant_stored_bytes{tenant="acme"} 6.0',
         'windlass_tenant_stored_tasks{tenant="acme"} 3.0',
     ]
+
+
+async def test_keys_are_listed_with_the_quota_of_their_tenant(
+    api_of: Api, store: MemoryStore, keys: Keys
+) -> None:
+    await keys.create("a", scopes=[Scope.ENQUEUE], tenant="acme")
+    await keys.create("b", scopes=[Scope.ENQUEUE], tenant="bob")
+    await keys.create("c", scopes=[Scope.ENQUEUE])
+    await api_of.enqueue(tenant="acme")
+    await api_of.good("PUT", "/quotas/acme", {"tasks": 4})
+
+    listed = {key["label"]: key["quota"] for key in (await api_of.good("GET", "/keys"))["items"]}
+
+    assert listed == {
+        "a": {
+            "tenant": "acme", "tasks": 4, "bytes": None,
+            "in_use": [{"tenant": "acme", "tasks": 1, "bytes": 2, "share": 0.25}],
+        },
+        "b": None,
+        "c": None,
+    }  # fmt: skip

@@ -7,6 +7,7 @@ from msgspec.structs import asdict
 
 from .._model.key import ApiKey, Scope
 from .fields import Instant, build_document
+from .quotas import QuotaDocument
 
 
 class KeyDocument(Struct, kw_only=True):
@@ -28,6 +29,9 @@ class KeyDocument(Struct, kw_only=True):
         Instant | None, Meta(description="When the secrets before the last rotation end.")
     ]
     revoked_at: Instant | None
+    quota: Annotated[
+        QuotaDocument | None, Meta(description="The quota of the tenant that the key is bound to, in lists.")
+    ]
 
 
 class NewKeyDocument(KeyDocument, kw_only=True):
@@ -42,9 +46,9 @@ class KeyList(Struct, kw_only=True):
     items: list[KeyDocument]
 
 
-def key_document(key: ApiKey) -> KeyDocument:
-    """Build a key's document."""
-    return build_document(KeyDocument, key, id=key.name, former_expires_at=key.former_expires_at)
+def key_document(key: ApiKey, quota: QuotaDocument | None = None) -> KeyDocument:
+    """Build a key's document, with the quota of its tenant."""
+    return build_document(KeyDocument, key, id=key.name, former_expires_at=key.former_expires_at, quota=quota)
 
 
 def new_key_document(key: ApiKey, text: str) -> NewKeyDocument:

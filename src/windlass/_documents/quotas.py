@@ -1,11 +1,11 @@
 """Quotas of tenants, and how much of each is used."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from .._model.limit import Quota
-from .._policy.quota import TenantUse
+from .._model.limit import Quota, Use
+from .._policy.quota import TenantUse, quota_of
 from .fields import build_document
 
 MAX_USES = 1_000
@@ -37,6 +37,16 @@ class QuotaList(Struct, kw_only=True):
     """Every quota, by tenant."""
 
     items: list[QuotaDocument]
+
+
+def tenant_quota(
+    quotas: Mapping[str, Quota], used: Mapping[str, Use], tenant: str | None
+) -> QuotaDocument | None:
+    """Build the document of the quota that applies to a tenant, with what it uses; None if there is none."""
+    quota = None if tenant is None else quota_of(quotas, tenant)
+    if quota is None or tenant is None:
+        return None
+    return quota_document(quota, [TenantUse(tenant, used.get(tenant, Use()))])
 
 
 def quota_document(quota: Quota, users: Iterable[TenantUse]) -> QuotaDocument:

@@ -70,3 +70,15 @@ def test_check_warns_of_tenants_that_are_nearly_full(run: Run) -> None:
         "tasks without a tenant: 100% of the quota is used",
         "tenant bob: 100% of the quota is used",
     ]
+
+
+def test_keys_are_listed_with_the_quota_of_their_tenant(run: Run) -> None:
+    run("keys", "create", "web", "--scope", "enqueue", "--tenant", "acme")
+    assert run("keys", "list", "--json").row["quota"] is None
+    run("quotas", "set", "acme", "--tasks", "4")
+    run("enqueue", "t", "{}", "--tenant", "acme")
+
+    quota = run("keys", "list", "--json").row["quota"]
+
+    assert (quota["tasks"], quota["in_use"][0]["share"]) == (4, 0.25)
+    assert "25% used" in run("keys", "list").out

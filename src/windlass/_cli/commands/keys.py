@@ -5,8 +5,10 @@ from typing import Any
 
 import click
 
-from ..._documents.keys import key_document, new_key_document
+from ..._documents.keys import KeyDocument, key_document, new_key_document
+from ..._documents.quotas import tenant_quota
 from ..._model.key import ApiKey, Scope
+from ..._policy.quota import quota_of
 from ..command import Cli, Commands, on_store, pass_cli
 from ..operator_actions import audit_options, name_command
 from ..options import choice_option, duration, size
@@ -63,7 +65,19 @@ def create(cli: Cli, /, *, label: str, queues: tuple[str, ...], **options: Any) 
 async def list_keys(cli: Cli, inactive: bool) -> None:
     """List keys by id, without their secrets."""
     none = "there are no keys; `windlass keys create LABEL --scope enqueue` creates one"
-    cli.output.items(await cli.operator.keys.list(inactive=inactive), _COLUMNS, key_document, none=none)
+    found = await cli.operator.keys.list(inactive=inactive)
+    quotas = {quota.name: quota for quota in await cli.operator.quotas.list()}
+    limited = {key.tenant for key in found if key.tenant is not None and quota_of(quotas, key.tenant)}
+    used = await cli.operator.quotas.uses() if limited else {}
+
+    def document(key: ApiKey) -> KeyDocument:
+        return key_document(key, tenant_quota(quotas, used, key.tenant))
+
+    def share(key: ApiKey) -> str:
+        quota = document(key).quota
+        return "" if quota is None else f"{quota.in_use[0].share:.0%} used"
+
+    cli.output.items(found, [*_COLUMNS, Column("quota", share, optional=True)], document, none=none)
 
 
 @keys.command("rotate")

@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from ..._documents.keys import KeyList, NewKeyDocument, key_document, new_key_document
+from ..._documents.quotas import tenant_quota
 from ..._model.key import Scope
 from ..._model.task import MAX_DELAY
 from ..._policy import api_key
@@ -59,9 +60,12 @@ class KeysQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @keys("GET", "/keys", Scope.ADMIN)
 async def list_keys(request: ApiRequest[KeysQuery, None]) -> KeyList:
-    """List keys, without their secrets."""
+    """List keys, without their secrets, and the quotas of the tenants that they are bound to."""
     found = await request.operator().keys.list(inactive=request.query.all)
-    return KeyList(items=[key_document(key) for key in found])
+    use = request.service.store.use
+    await use.refresh()
+    used = use.all()
+    return KeyList(items=[key_document(key, tenant_quota(use.quotas, used, key.tenant)) for key in found])
 
 
 @keys(

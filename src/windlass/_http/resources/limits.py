@@ -7,12 +7,12 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from ..._client.declarations import check_limit
 from ..._documents.limits import LimitDocument, LimitList, limit_document
-from ..._documents.quotas import QuotaDocument, QuotaList, quota_document
+from ..._documents.quotas import QuotaDocument, QuotaList, quota_document, tenant_quota
 from ..._model.key import Scope
-from ..._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING, MAX_STORED_BYTES, MAX_STORED_TASKS, Quota, Usage
+from ..._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING, MAX_STORED_BYTES, MAX_STORED_TASKS, Usage
 from ..._policy.input.quote import quoted
 from ..._policy.order.limit_options import LimitOptions, changed_limit, new_limit
-from ..._policy.quota import TenantUse, by_quota, quota_of
+from ..._policy.quota import by_quota
 from ...errors import NotFound
 from ..input_fields import Name, Why, given_fields
 from ..operation import AnyRequest, ApiRequest, NoQuery, Operations
@@ -128,8 +128,8 @@ async def list_quotas(request: AnyRequest) -> QuotaList:
     if tenant is None:
         users = by_quota(use.quotas, use.all())
         return QuotaList(items=[quota_document(one, users[one.name]) for one in use.quotas.values()])
-    quota = quota_of(use.quotas, tenant)
-    return QuotaList(items=[] if quota is None else [_of_tenant(request, quota, tenant)])
+    own = tenant_quota(use.quotas, use.all(), tenant)
+    return QuotaList(items=[] if own is None else [own])
 
 
 @quotas("GET", "/quotas/{tenant}", Scope.READ, bound=True)
@@ -141,11 +141,10 @@ async def get_quota(request: AnyRequest) -> QuotaDocument:
     _require_whole_tenant(request)
     tenant, use = request.path("tenant"), request.service.store.use
     await use.refresh()
-    own = request.caller.tenant
-    if own is not None:
-        quota = quota_of(use.quotas, own)
-        if quota is not None and tenant in (own, quota.name):
-            return _of_tenant(request, quota, own)
+    if request.caller.tenant is not None:
+        own = tenant_quota(use.quotas, use.all(), request.caller.tenant)
+        if own is not None and tenant in (request.caller.tenant, own.tenant):
+            return own
     elif tenant in use.quotas:
         return quota_document(use.quotas[tenant], by_quota(use.quotas, use.all())[tenant])
     raise NotFound(f"there is no quota for {quoted(tenant)}")
@@ -167,10 +166,6 @@ async def put_quota(request: ApiRequest[NoQuery, QuotaInput]) -> QuotaDocument:
 async def remove_quota(request: ApiRequest[ReasonQuery, None]) -> None:
     """Remove a quota."""
     await request.operator(request.query.why).quotas.remove(request.path("tenant"))
-
-
-def _of_tenant(request: AnyRequest, quota: Quota, tenant: str) -> QuotaDocument:
-    return quota_document(quota, [TenantUse(tenant, request.service.store.use.of(tenant))])
 
 
 def _require_whole_tenant(request: AnyRequest) -> None:

@@ -25,6 +25,8 @@ from .._store.json_codec import encode
 from .._store.protocol import all_records
 from .auth import Caller
 from .service import Service
+from .task_query import shown_size
+from .web.off_loop import each_off_loop
 
 _SECRET_FIELDS: dict[type[Alert | Schedule], tuple[str, ...]] = {
     Alert: ("webhook",),
@@ -64,7 +66,7 @@ async def without_secrets(service: Service, caller: Caller, message: Any, respon
                 await _audit(service, caller, [task.id for task in response.items])
                 return response
             tasks = await service.app.client.types.with_secrets(response.items)
-            return replace(response, items=tuple(masked_task(task) for task in tasks))
+            return replace(response, items=tuple(await each_off_loop(tasks, shown_size, masked_task)))
         case messages.AttemptsRequest(task_id=task_id):
             if reveal:
                 await _audit(service, caller, [task_id])

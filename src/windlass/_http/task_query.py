@@ -1,6 +1,6 @@
 """Find tasks for a request: filters, pages and single tasks, all within the bounds of the caller's key."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
@@ -23,9 +23,10 @@ from .input_fields import Limit, RevealFlag
 from .operation import AnyRequest, ApiRequest, ApiResponse
 from .page import size_of
 from .web.load import held_by
-from .web.off_loop import off_loop
+from .web.off_loop import each_off_loop
 from .web.problems import Problem
 
+_FIXED_SIZE = 1_024  # bytes of JSON that a small task counts for
 Text = Annotated[str, Meta(min_length=1, max_length=500, pattern="^[^\\x00]*$")]
 Since = Annotated[Instant, Meta(description="At this instant or later.")]
 Until = Annotated[Instant, Meta(description="Before this instant.")]
@@ -102,11 +103,13 @@ async def task_documents(request: AnyRequest, tasks: Sequence[Task], *, reveal: 
     """Return the documents of tasks within the key's bounds; with secrets only if that is allowed."""
     if reveal:
         await audit_reveal(request, [task.id for task in tasks])
-    return await off_loop(sum(map(size_of, tasks)), _documents, tasks, request.caller, reveal=reveal)
+    build = partial(task_document, may_see=request.caller.may_see, reveal=reveal)
+    return await each_off_loop(tasks, shown_size, build)
 
 
-def _documents(tasks: Iterable[Task], caller: Caller, *, reveal: bool) -> list[TaskDocument]:
-    return [task_document(task, caller.may_see, reveal=reveal) for task in tasks]
+def shown_size(task: Task) -> int:
+    """Return about how many bytes of JSON must be searched for secrets to show a task."""
+    return _FIXED_SIZE + size_of(task)
 
 
 async def audit_reveal(request: AnyRequest, ids: Sequence[TaskId]) -> None:

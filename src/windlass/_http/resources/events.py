@@ -19,7 +19,8 @@ from ..._timers import wait_for_event
 from ...errors import WindlassError
 from ..operation import AnyRequest, ApiRequest, Operations
 from ..page import size_of
-from ..task_query import audit_reveal, task_in_path
+from ..task_query import audit_reveal, shown_size, task_in_path
+from ..web.off_loop import off_loop
 from ..web.problems import Problem
 from .tasks import ShowQuery
 
@@ -67,7 +68,8 @@ async def watch_task(request: ApiRequest[ShowQuery, None]) -> StreamingResponse:
         await audit_reveal(request, [task.id])
 
     async def read() -> TaskDocument:
-        return task_document(await task_in_path(request), request.caller.may_see, reveal=reveal)
+        task = await task_in_path(request)
+        return await off_loop(shown_size(task), task_document, task, request.caller.may_see, reveal=reveal)
 
     pause = partial(request.service.waiter.wait, task.id, POLL_SECONDS, request.service.closing)
     return _stream(_events(request, "task", read, pause, is_last=lambda seen: seen.state in ENDED))

@@ -1,6 +1,7 @@
 """Export of ended tasks with their attempts, as NDJSON."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -12,8 +13,9 @@ from ..._documents.tasks import EndedTaskDocument, ended_document
 from ..._model.key import Scope
 from ..input_fields import RevealFlag
 from ..operation import ApiRequest, Operations
-from ..task_query import TaskFilter, audit_reveal, filter_for
+from ..task_query import TaskFilter, audit_reveal, filter_for, shown_size
 from ..web.ndjson import NDJSON
+from ..web.off_loop import each_off_loop
 
 export = Operations("export")
 
@@ -62,7 +64,8 @@ async def _lines(
         reveal = request.query.reveal
         if reveal:
             await audit_reveal(request, [one.task.id for one in some])
-        documents = [ended_document(one, request.caller.may_see, reveal=reveal) for one in some]
+        build = partial(ended_document, may_see=request.caller.may_see, reveal=reveal)
+        documents = await each_off_loop(some, lambda one: shown_size(one.task), build)
         yield b"".join(msgspec.json.encode(document) + b"\n" for document in documents)
         await request.recheck_key()
         some = await next_ones(exported)

@@ -5,7 +5,7 @@ loop wait longer for its turn. Long computations are handed over in parts, so th
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
@@ -13,9 +13,14 @@ from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
 
 SMALL = 16 << 10
 """Bytes of JSON that are processed in the loop: handing them over would take longer."""
+
+PART = 256 << 10
+"""Bytes of JSON after which another request has its turn."""
 
 _thread = ThreadPoolExecutor(1, thread_name_prefix="windlass-json")
 
@@ -26,3 +31,22 @@ async def off_loop(size: int, function: Callable[P, T], *args: P.args, **named: 
         return function(*args, **named)
     call = partial(copy_context().run, function, *args, **named)
     return await asyncio.get_running_loop().run_in_executor(_thread, call)
+
+
+async def each_off_loop(items: Sequence[A], size: Callable[[A], int], function: Callable[[A], B]) -> list[B]:
+    """Call the function with each item, in parts of about `PART` bytes; `size` returns the bytes of one."""
+    done: list[B] = []
+    while len(done) < len(items):
+        part: list[A] = []
+        total = 0
+        for item in items[len(done) :]:
+            part.append(item)
+            total += size(item)
+            if total >= PART:
+                break
+        done += await off_loop(total, _each, function, part)
+    return done
+
+
+def _each(function: Callable[[A], B], items: Sequence[A]) -> list[B]:
+    return [function(item) for item in items]

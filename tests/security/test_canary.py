@@ -102,13 +102,15 @@ def overviews(world: World) -> Texts:
 
 
 def limited(world: World) -> Texts:
-    """A limit by the secret field: its keys are values of that field."""
+    """Limits by secret fields, whose keys are values of these; `early-card` is stored, others are refused."""
     for name in ("card", "password"):
         yield world.ask("PUT", f"/limits/by-{name}", {"by": name, "running": 9}, key="operator")
     task = {"type": "canary.leak", "payload": {**secret("limited"), "password": "7f3asings-limited"}}
     world.post("limited", "/tasks", task)
     until(lambda: "dead" in world.ask("GET", f"/tasks/{world.ids['limited']}"), "it has ended")
-    yield world.ask("GET", "/limits")
+    shown = world.ask("GET", "/limits")
+    assert "early-card" in shown
+    yield shown
 
 
 LATER = "0 0 1 1 *"
@@ -124,7 +126,7 @@ REST: dict[str, Callable[[World], Texts]] = {
     "get_queue": get("/queues/default"),
     "put_limit": limited,
     "list_limits": get("/limits"),
-    "get_limit": get("/limits/by-card", "/limits/by-password"),
+    "get_limit": get("/limits/early-card", "/limits/by-card", "/limits/by-password"),
     "change_limit": call("PATCH", "/limits/by-card", {"running": 8}),
     "remove_limit": call("DELETE", "/limits/by-card"),
     "list_schedules": get("/schedules"),
@@ -161,6 +163,10 @@ REST: dict[str, Callable[[World], Texts]] = {
     "pause_queue": call("POST", "/queues/later/pause"),
     "resume_queue": call("POST", "/queues/later/resume"),
     "remove_queue": call("DELETE", "/queues/later"),
+    "put_quota": call("PUT", "/quotas/acme", {"tasks": 9}),
+    "list_quotas": get("/quotas"),
+    "get_quota": get("/quotas/acme"),
+    "remove_quota": call("DELETE", "/quotas/acme"),
     "put_alert": call("PUT", "/alerts/other", {"count": 99}),
     "remove_alert": call("DELETE", "/alerts/other"),
     "create_key": call("POST", "/keys", {"label": "x", "scopes": ["read"]}),
@@ -233,7 +239,8 @@ COMMANDS: dict[str, tuple[str, ...] | None] = {
     "schedules next": ("early-schedule",),
     "export": (),
     "limits list": (),
-    "limits show": ("by-password",),
+    "limits show": ("early-card",),
+    "quotas list": (),
     "queues list": (),
     "queues show": ("default",),
     "alerts list": (),
@@ -246,7 +253,7 @@ COMMANDS: dict[str, tuple[str, ...] | None] = {
     **dict.fromkeys((
         "alerts add", "alerts remove", "alerts test", "archive stop", "completion", "dead discard",
         "dead replay", "demo", "enqueue", "keeper", "keys create", "keys list", "keys revoke",
-        "keys rotate", "encryption new-key", "encryption rotate",
+        "keys rotate", "encryption new-key", "encryption rotate", "quotas set", "quotas remove",
         "limits change", "limits remove", "limits set", "migrate", "prune", "queues pause", "queues remove",
         "queues resume", "queues set", "queues stripe", "schedules add", "schedules pause",
         "schedules remove", "schedules resume", "schedules trigger", "serve", "tasks cancel", "types remove",

@@ -86,9 +86,7 @@ class EncryptedStore(ForwardingStore):
 
     async def settle(self, batch: Sequence[Settlement], claim: Claim | None = None) -> Settled:
         unknown = [
-            one.lease.task_id
-            for one in batch
-            if type(one.verdict) is Complete and one.lease.task_id not in self._running
+            one.lease.task_id for one in batch if _may_tell(one) and one.lease.task_id not in self._running
         ]
         if unknown:
             await self._look_up(unknown)
@@ -126,9 +124,10 @@ class EncryptedStore(ForwardingStore):
     async def find(self, where: Filter, page: Page) -> Slice[Task]:
         found = await self.inner.find(where, page)
         items = tuple([self._decrypted(task) for task in found.items])
-        for task in items:
-            if task.state is State.RUNNING:
-                self._remember(task)
+        if where.ids is not None:  # perhaps to settle them, as servers do for workers in other languages
+            for task in items:
+                if task.state is State.RUNNING:
+                    self._remember(task)
         return replace(found, items=items)
 
     # -- schedules -----------------------------------------------------------------------------------
@@ -194,9 +193,8 @@ class EncryptedStore(ForwardingStore):
         return replace(settlement, verdict=Complete(result=result, successors=successors))
 
     def _encrypted_in_join(self, settlement: Settlement) -> Settlement:
-        task_id, verdict = settlement.lease.task_id, settlement.verdict
-        is_known = task_id in self._running
-        if type(verdict) is Complete and (verdict.result or verdict.successors) and not is_known:
+        task_id = settlement.lease.task_id
+        if _may_tell(settlement) and task_id not in self._running:
             raise Refused(
                 f"task {task_id} was claimed elsewhere, so its result cannot be encrypted here; settle it "
                 f"without a transaction"
@@ -296,13 +294,19 @@ class EncryptedStore(ForwardingStore):
         self._running[task.id] = secrets
         if len(self._running) > _MAX_RUNNING:  # lost leases are never settled here; drop the oldest
             for task_id in [*islice(self._running, len(self._running) - _MAX_RUNNING)]:
-                del self._running[task_id]
+                self._running.pop(task_id, None)
 
     async def _look_up(self, ids: Sequence[TaskId]) -> None:
         """Read running tasks that were claimed through another handle."""
         for start in range(0, len(ids), MAX_PAGE):
             part = tuple(ids[start : start + MAX_PAGE])
             await self.find(Filter(ids=part, states=(State.RUNNING,)), Page(limit=len(part)))
+
+
+def _may_tell(settlement: Settlement) -> bool:
+    """Whether a settlement has what may repeat secrets of its task."""
+    verdict = settlement.verdict
+    return type(verdict) is Complete and (verdict.result is not None or bool(verdict.successors))
 
 
 def encrypted_store(store: Store) -> EncryptedStore | None:

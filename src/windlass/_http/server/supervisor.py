@@ -1,7 +1,7 @@
 """Several server processes for one address: start, watch and stop them, replace those that die or stall.
 
 All accept from one listening socket: a process that is stalled takes no new connections. See
-docs/decisions/0018-server-processes.md.
+docs/decisions/0019-server-processes.md.
 """
 
 import asyncio

@@ -121,7 +121,6 @@ class ApiServer:
 
     async def _dispatch(self, scope: Any, receive: Any, send: Any) -> None:
         _, name, rest = scope["path"].split("/", 2)
+        _, _, raw = scope["raw_path"].split(b"/", 2)
         with suppress(asyncio.CancelledError):
-            await self._apps[name](
-                {**scope, "path": f"/{rest}", "raw_path": f"/{rest}".encode()}, receive, send
-            )
+            await self._apps[name]({**scope, "path": f"/{rest}", "raw_path": b"/" + raw}, receive, send)

@@ -148,7 +148,8 @@ def _statuses(one: Operation) -> list[int]:
 def _parameters(one: Operation, schemas: Schemas) -> Iterator[Json]:
     for name in re.findall(r"{(\w+)}", one.path):
         schema = schemas.of(Id) if name == "id" else {"type": "string", "minLength": 1}
-        yield {"name": name, "in": "path", "required": True, "schema": schema}
+        encoded = {} if name == "id" else {"description": "Percent-encoded, slashes included."}
+        yield {"name": name, "in": "path", "required": True, **encoded, "schema": schema}
     query = schemas.whole(one.query)
     for name, declared in query["properties"].items():
         schema = dict(without_null(declared))

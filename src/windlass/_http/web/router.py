@@ -4,15 +4,13 @@ A dictionary serves paths without parameters. Starlette's router tries one route
 handler; with fifty routes that took as long as enqueueing the task.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from re import Pattern
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import compile_path
 
 from ..auth import Caller
 from ..service import Service
@@ -32,30 +30,80 @@ class Route(Struct, frozen=True):
 Routes: TypeAlias = Mapping[str, Route]
 
 
+class Template(Struct, frozen=True):
+    """A path with parameters, as segments: `{name}` stands for one, percent-decoded."""
+
+    segments: tuple[str, ...]
+    routes: Routes
+
+    def match(self, given: Sequence[str]) -> dict[str, str] | None:
+        """Return the parameters of a path with as many segments, if it is one of these."""
+        if len(given) != len(self.segments):
+            return None
+        found = {}
+        for wanted, segment in zip(self.segments, given, strict=True):
+            if wanted.startswith("{"):
+                if not segment and wanted not in _WITH_SLASHES:
+                    return None
+                found[wanted[1:-1]] = segment
+            elif wanted != segment:
+                return None
+        return found
+
+    def match_slashes(self, given: Sequence[str]) -> dict[str, str] | None:
+        """Do the same for a name with slashes that are not encoded; ids have none."""
+        at = next((number for number, one in enumerate(self.segments) if one in _WITH_SLASHES), None)
+        extra = len(given) - len(self.segments)
+        if at is None or extra < 1:
+            return None
+        name = "/".join(given[at : at + extra + 1])
+        return self.match((*given[:at], name, *given[at + extra + 1 :]))
+
+
+_WITH_SLASHES = ("{name}", "{queue}", "{tenant}")
+
+
 class Router:
-    """Finds routes by path and method. Paths without parameters win: `/tasks/batch` is not a task's id."""
+    """Finds routes by path and method. Paths without parameters win: `/tasks/batch` is not a task's id.
+
+    A slash in a name may be percent-encoded: `/queues/a%2Fpause` is the queue `a/pause`, whatever operations
+    a queue `a` has. One that is not encoded belongs to the name if no operation has such a path.
+    """
 
     def __init__(self, paths: Mapping[str, Routes]) -> None:
         self._plain = {path: _with_head(routes) for path, routes in paths.items() if "{" not in path}
         others = sorted((path for path in paths if "{" in path), key=lambda path: (-path.count("/"), path))
-        self._patterns: list[tuple[Pattern[str], Routes]] = [
-            (compile_path(_with_slashes(path))[0], _with_head(paths[path])) for path in others
-        ]
+        self._templates = [Template(tuple(path.split("/")[1:]), _with_head(paths[path])) for path in others]
 
     def find(self, connection: Mapping[str, Any]) -> tuple[Route, dict[str, str]]:
         """Return the route and the path parameters; raise 404 or 405 if there is none."""
-        path, method = path_within(connection), connection["method"]
-        if (routes := self._plain.get(path)) is not None:
+        method = connection["method"]
+        if (routes := self._plain.get(path_within(connection))) is not None:
             return _route(routes, method), {}
-        known: Routes = {}
-        for pattern, routes in self._patterns:
-            if (match := pattern.fullmatch(path)) is not None:  # `$` matches before a newline
-                if method in routes:
-                    return routes[method], match.groupdict()
-                known = known or routes
+        segments, known = segments_within(connection), None
+        for match in (Template.match, Template.match_slashes):
+            for template in self._templates:
+                if (found := match(template, segments)) is not None:
+                    if method in template.routes:
+                        return template.routes[method], found
+                    known = known or template.routes
         if known:
             return _route(known, method), {}
         raise Problem("not-found", "there is no such path")
+
+
+def segments_within(connection: Mapping[str, Any]) -> list[str]:
+    """Return the decoded segments of the path below the mount point: a segment may contain slashes.
+
+    Servers need not tell how the path was encoded, and what is in between may have changed it.
+    """
+    path, raw = path_within(connection), connection.get("raw_path")
+    if raw is not None:
+        given = raw.decode("latin-1")
+        if unquote(given) == connection["path"]:
+            segments = [unquote(one) for one in given.split("/")]
+            return segments[connection["path"].removesuffix(path).count("/") + 1 :]
+    return path.split("/")[1:]
 
 
 def path_within(connection: Mapping[str, Any]) -> str:
@@ -79,8 +127,3 @@ def _route(routes: Routes, method: str) -> Route:
 
 def _with_head(routes: Routes) -> Routes:
     return {**routes, "HEAD": routes["GET"]} if "GET" in routes else routes
-
-
-def _with_slashes(path: str) -> str:
-    """Let names and queues contain slashes; ids have none."""
-    return path.replace("{name}", "{name:path}").replace("{queue}", "{queue:path}")

@@ -9,16 +9,19 @@ import pytest
 from tests.http.api_client import Api, lease
 from tests.http.problem import problem
 from tests.servers.api import ApiServer
+from windlass import App
 from windlass._client.keys import Keys
 from windlass._client.quotas import Quotas
 from windlass._http.bounds import quotas
 from windlass._ids import new_id
-from windlass._model.filter import Filter, Page
+from windlass._keeper.schedules import Ticker
+from windlass._model.filter import Dimension, Filter, Page
 from windlass._model.key import Scope
 from windlass._model.record import Audit
 from windlass._stores.http import HttpStore
 from windlass._stores.memory import MemoryStore
 from windlass.errors import QuotaExceeded
+from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import a_task
 
 TASK = {"type": "t", "tenant": "acme"}
@@ -166,6 +169,31 @@ async def test_what_was_stored_by_a_lost_call_may_be_sent_again(api: ApiServer, 
     assert [one.created for one in await remote.enqueue([new])] == [False]
     with pytest.raises(QuotaExceeded, match="does not fit"):
         await remote.enqueue([a_task(tenant="acme")])
+    await remote.close()
+
+
+async def test_a_keeper_over_http_logs_what_a_quota_refuses_and_fires_the_rest(
+    api: ApiServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    await Quotas(store).set("acme", tasks=0)
+    schedules = App(store).operator.schedules
+    for name, tenant in (("full", "acme"), ("free", "bob")):
+        await schedules.put(await schedules.make(name, "t", "1h", b"{}", tenant=tenant, missed="once"))
+    remote = HttpStore(api.serve(store, open_to_all=True))
+    ticker = Ticker(remote)
+    await ticker.fire_due()
+    clock.advance(3_600)
+    await ticker.fire_due()
+
+    assert [count.values for count in await store.count(Filter(), (Dimension.TENANT,))] == [("bob",)]
+    assert "cannot fire schedule full: QuotaExceeded" in caplog.text
+    assert "Traceback" not in caplog.text
+    await Quotas(remote).remove("acme")
+    clock.advance(61)
+    await ticker.fire_due()
+    assert await stored(store) == 2
     await remote.close()
 
 

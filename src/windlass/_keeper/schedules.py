@@ -20,7 +20,7 @@ from .._model.task import NewTask, TaskId
 from .._policy.schedule import former_tick_key, origin, tick_task
 from .._policy.ticks import GRACE, due, next_tick
 from .._store.protocol import Store, all_records
-from ..errors import DuplicateTask, IdempotencyConflict, InvalidOption, StoreError
+from ..errors import DuplicateTask, IdempotencyConflict, InvalidOption, Refused, StoreError
 
 logger = logging.getLogger("windlass.keeper")
 
@@ -170,7 +170,7 @@ class Ticker:
         text = f"{type(error).__name__}: {error}"
         if self._errors.get(name) != text:
             self._errors[name] = text
-            trace = None if isinstance(error, InvalidOption) else error
+            trace = None if isinstance(error, InvalidOption | Refused) else error
             logger.error("cannot fire schedule %s: %s", name, text, exc_info=trace)
 
 

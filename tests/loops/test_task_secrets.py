@@ -9,6 +9,7 @@ from tests.loops import child_tasks
 from tests.loops.workers import drained
 from windlass import RESULT, App, Backoff, Context, Fatal, chain
 from windlass._model.options import DeclaredType, Defaults
+from windlass._stores.memory import MemoryStore
 
 SECRET = "4242-s3cr3t"
 
@@ -152,3 +153,50 @@ async def test_a_task_shows_nothing_of_a_schedule_of_a_type_that_is_known_elsewh
     assert status.schedule.secret == ("card",)
     await app.operator.schedules.trigger("nightly")
     assert SECRET not in await shown(App(app.store))
+
+
+async def test_what_the_last_task_of_a_group_returns_and_passes_on_is_masked_too(app: App) -> None:
+    got: list[Any] = []
+
+    @app.task(name="first", secret=["card"])
+    async def first(card: str) -> dict[str, Any]:
+        return {"used": card}
+
+    @app.task(name="last")
+    async def last(results: list[Any]) -> dict[str, Any]:
+        return {"all": [f"paid with {one['used']}" for one in results], "n": 1}
+
+    @app.task(name="after")
+    async def after(told: dict[str, Any], *, ctx: Context) -> None:
+        got.append(told)
+        ctx.progress(0.1, str(told))
+        raise Fatal(str(told))
+
+    then = last.step(results=RESULT).then(after.step(told=RESULT))
+    handles = await app.client.enqueue_group([first.step(card=SECRET)], then)
+    await drained(app)
+
+    assert got == [{"all": [f"paid with {SECRET}"], "n": 1}]
+    assert SECRET not in await stored(app)
+    assert SECRET not in await shown(app)
+    assert (await handles[-1].task()).as_dict()["result"] == {"all": "[secret]", "n": 1}
+
+
+@pytest.mark.parametrize("secret", [(), ("card",)])
+async def test_of_results_that_are_gone_nothing_secret_is_shown(secret: tuple[str, ...]) -> None:
+    store = MemoryStore()
+    app = App(store)
+
+    @app.task(name="first", secret=secret)
+    async def first(card: str) -> str:
+        return card
+
+    @app.task(name="last")
+    async def last(results: list[Any]) -> list[Any]:
+        return results
+
+    handles = await app.client.enqueue_group([first.step(card=SECRET)], last.step(results=RESULT))
+    await drained(app)
+    store._tables.tasks.pop(handles[0].id)  # as prune does
+
+    assert (await handles[-1].task()).as_dict()["result"] == ("[secret]" if secret else [SECRET])

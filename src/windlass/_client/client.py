@@ -95,7 +95,8 @@ class Handle(Generic[R]):
             raise NotFound(
                 f"there is no task {self.id}: it was never enqueued here, or its record was pruned"
             )
-        return found.items[0] if self._types is None else (await self._types.with_secrets(found.items))[0]
+        tasks = found.items if self._types is None else await self._types.with_result_secrets(found.items)
+        return tasks[0]
 
     async def state(self) -> State:
         """Return the task's state; raises NotFound once its record has been pruned."""

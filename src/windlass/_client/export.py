@@ -91,7 +91,7 @@ async def export_tasks(
     reader = _Reader(store, where, position, await store.now() - SETTLING)
     async for tasks in reader.batches():
         for start in range(0, len(tasks), _AT_ONCE):
-            some = await types.with_secrets(tasks[start : start + _AT_ONCE])
+            some = await types.with_result_secrets(tasks[start : start + _AT_ONCE])
             attempts = await asyncio.gather(*(_attempts(store, task) for task in some))
             for task, made in zip(some, attempts, strict=True):
                 yield EndedTask(task=task, attempts=made)

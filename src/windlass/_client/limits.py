@@ -63,8 +63,8 @@ class Limits:
         return await change_record(self._store, Limit, name, change, self._by)
 
     async def _check(self, limit: Limit) -> None:
-        self._types.forget()  # what was published a second ago counts
-        check_field(limit, None, await self._types.secret_for(limit))
+        await self._types.refresh(at_once=True)
+        check_field(limit, None, self._types.secret_for(limit))
 
     async def remove(self, name: str) -> None:
         """Remove a limit; raises NotFound if there is none."""
@@ -83,11 +83,12 @@ class Limits:
 
 async def masked_usages(store: Store, types: KnownTypes, usages: Sequence[Usage]) -> Sequence[Usage]:
     """Return what is in use of limits, with digests of the values of secret fields."""
+    await types.refresh()
     secret = {
         limit.name
         for limit in (await list_records(store, Limit) if usages else ())
         if limit.by is not None
         and limit.by not in COLUMNS
-        and is_secret_field(limit.by, await types.secret_for(limit))
+        and is_secret_field(limit.by, types.secret_for(limit))
     }
     return [masked_usage(usage, _KEY) if usage.limit in secret else usage for usage in usages]

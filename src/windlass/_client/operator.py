@@ -98,7 +98,7 @@ class Operator:
             raise InvalidOption(f"a page holds 1 to {MAX_PAGE} tasks, not {page.limit}")
         await self._store.open()
         found = await self._store.find(where or Filter(), page)
-        return replace(found, items=await self._types.with_secrets(found.items))
+        return replace(found, items=await self._types.with_result_secrets(found.items))
 
     async def every(self, where: Filter | None = None) -> AsyncIterator[Task]:
         """Iterate over all tasks that match, oldest first, read a page at a time."""

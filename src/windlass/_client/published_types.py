@@ -8,19 +8,22 @@ from time import monotonic
 from msgspec.structs import replace
 
 from .._encryption.encrypted_store import keyring_of
+from .._handler.predecessors import payload_with_results
 from .._handler.spec import HandlerSpec
 from .._handler.task_types import TaskTypes
 from .._model.limit import Limit
 from .._model.options import DeclaredType, Defaults, by_name_or_alias
 from .._model.queue import Retention
-from .._model.task import NewTask
+from .._model.task import NewTask, Task
 from .._policy.backoff import Delay
 from .._policy.input.encrypted import has_secret_fields
+from .._policy.input.payload import decode
 from .._policy.input.quote import printable
-from .._policy.input.redact import merged
+from .._policy.input.redact import WHOLE, merged, secret_paths
 from .._policy.task_secrets import Secretive, with_type_secrets
 from .._policy.task_type import changes, check_encrypted, declared_type, stored_backoff
 from .._store.protocol import Store
+from ..signals import Fatal
 from .records import list_records
 
 logger = logging.getLogger("windlass.app")
@@ -82,9 +85,9 @@ class KnownTypes:
         self._fresh_until = 0.0
         self.declared = declared
 
-    async def refresh(self) -> None:
-        """Read the published types, unless that was done a few seconds ago."""
-        if monotonic() >= self._fresh_until:
+    async def refresh(self, *, at_once: bool = False) -> None:
+        """Read the published types, unless that was done a few seconds ago and need not be `at_once`."""
+        if at_once or monotonic() >= self._fresh_until:
             self._published = by_name_or_alias(await list_records(self._store, DeclaredType))
             self._fresh_until = monotonic() + FRESH_SECONDS
 
@@ -136,9 +139,8 @@ class KnownTypes:
             () if published is None else published.defaults.secret,
         )
 
-    async def secret_for(self, limit: Limit) -> tuple[str, ...]:
-        """Return the fields that are secret in a type that a limit applies to, as of now."""
-        await self.refresh()
+    def secret_for(self, limit: Limit) -> tuple[str, ...]:
+        """Return the fields that are secret in a type that a limit applies to, as of the last `refresh`."""
         if limit.type is not None:
             return self.secret_of(limit.type)
         names = {*self._published, *(spec.name for spec in self.declared.values())}
@@ -148,6 +150,25 @@ class KnownTypes:
         """Return these tasks or schedules with the secret fields that their types have by now."""
         await self.refresh()
         return tuple(with_type_secrets(one, self.secret_of) for one in found)
+
+    async def with_result_secrets(self, found: Iterable[Task]) -> tuple[Task, ...]:
+        """Return tasks to show, with the secret fields of their types and the secret parts of their results.
+
+        A task that took results of others may return what is secret in these, under any name.
+        """
+        tasks = await self.with_secrets(found)
+        return tuple([await self._with_taken_secrets(task) for task in tasks])
+
+    async def _with_taken_secrets(self, task: Task) -> Task:
+        if task.result is None or task.result_into is None or not task.after:
+            return task
+        try:
+            taken = (await payload_with_results(self._store, task, self.with_secrets)).secrets
+        except Fatal:  # they are gone: what was secret in them is not known any more
+            paths: tuple[str, ...] = (WHOLE,) if task.secret else ()
+        else:
+            paths = secret_paths(decode(task.result), taken)
+        return replace(task, secret=merged(task.secret, paths))
 
     def backoff(self, name: str, default: Delay) -> Delay:
         """Return the delay between attempts of a type, likewise; `default` if no program declares it."""

@@ -65,7 +65,7 @@ async def without_secrets(service: Service, caller: Caller, message: Any, respon
             if reveal:
                 await _audit(service, caller, [task.id for task in response.items])
                 return response
-            tasks = await service.app.client.types.with_secrets(response.items)
+            tasks = await service.app.client.types.with_result_secrets(response.items)
             return replace(response, items=tuple(await each_off_loop(tasks, shown_size, masked_task)))
         case messages.AttemptsRequest(task_id=task_id):
             if reveal:

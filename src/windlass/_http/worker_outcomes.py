@@ -111,9 +111,10 @@ def settlement(
     """Decide the verdict on a task, for the lease that it ends. `secrets`: further values to mask."""
     mask = mask_of(task.payload, task.secret, secrets)
     outcome = _outcome(task, ended, mask)
+    backoff = app.client.types.backoff(task.type, app.backoff)
     return Settlement(
         lease=Lease(ended.id, ended.fence),
-        verdict=decide(task, outcome, app.client.types.backoff(task.type, app.backoff), random.random()),
+        verdict=decide(task, outcome, backoff, random.random(), secrets),
         outcome=outcomes.name_of(outcome),
         duration=ended.duration,
         progress=None if ended.progress is UNSET else bounded_progress(ended.progress, mask),

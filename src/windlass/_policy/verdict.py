@@ -30,10 +30,12 @@ _UNKNOWN = "UnknownTaskType"
 _LOCKED_DELAY = timedelta(seconds=15)
 
 
-def decide(task: Task, outcome: Outcome, backoff: Delay, draw: float) -> Verdict:
-    """Return the verdict. `draw` is uniform in [0, 1)."""
+def decide(
+    task: Task, outcome: Outcome, backoff: Delay, draw: float, secrets: tuple[str, ...] = ()
+) -> Verdict:
+    """Return the verdict. `draw` is uniform in [0, 1). `secrets` are values in results that the task took."""
     if isinstance(outcome, Returned):  # nearly every outcome, and a pattern takes several times as long
-        return _completed(task, outcome.result)
+        return _completed(task, outcome.result, secrets)
     match outcome:
         case Failed(error=error, fatal=True):
             return Bury(error=error)
@@ -83,15 +85,15 @@ def undecrypted(known: Container[str], *documents: bytes | None) -> Locked | Fai
     return Failed(error=Error(type="DecryptionFailed", message=message), fatal=True)
 
 
-def completion(task: Task, result: bytes | None) -> Complete:
+def completion(task: Task, result: bytes | None, secrets: tuple[str, ...] = ()) -> Complete:
     """Return the verdict on a task whose handler returned, with its successors."""
-    return Complete(result=result, successors=successors(task, result) if task.next else ())
+    return Complete(result=result, successors=successors(task, result, secrets) if task.next else ())
 
 
-def _completed(task: Task, result: bytes | None) -> Verdict:
+def _completed(task: Task, result: bytes | None, secrets: tuple[str, ...]) -> Verdict:
     """Complete a task or, if the steps that follow it cannot be read, bury it: a retry would not help."""
     try:
-        return completion(task, result)
+        return completion(task, result, secrets)
     except (InvalidOption, ValueError) as error:
         message = f"the handler ran, but what follows the task cannot be enqueued: {error}"
         return Bury(error=Error(type=DAMAGED, message=message))

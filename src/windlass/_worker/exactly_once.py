@@ -100,7 +100,7 @@ class Effects(Struct, eq=False):
         run = self._run
         if run.stop is not None:
             raise StopSignal("the task was asked to stop; its transaction is rolled back")
-        verdict = completion(run.task, encode_result(result))
+        verdict = completion(run.task, encode_result(result), run.secrets)
         run.phase = Phase.SETTLING
         duration = perf_counter() - run.started
         return Settlement(

@@ -323,7 +323,8 @@ class Worker:
         if type(outcome) is Locked:
             self._warn_locked(task, outcome.keys)
         try:
-            verdict = decide(task, outcome, self._backoff_of(task.type), random.random())
+            secrets = () if run is None else run.secrets
+            verdict = decide(task, outcome, self._backoff_of(task.type), random.random(), secrets)
         except Exception as error:
             # The task must be settled all the same, or its lease would be held for ever.
             logger.exception("cannot decide the outcome of task %s; burying it", task.id)

@@ -140,14 +140,15 @@ def all_secret(steps: tuple[Step, ...]) -> tuple[str, ...]:
     return tuple(name for step in steps for name in (*step.secret, *all_secret(step.next)))
 
 
-def successors(task: Task, result: bytes | None) -> tuple[NewTask, ...]:
+def successors(task: Task, result: bytes | None, secrets: tuple[str, ...] = ()) -> tuple[NewTask, ...]:
     """Return the tasks that follow a completed one, with its result where a step takes it.
 
-    Secret values of its payload that are anywhere in its result are secret in these tasks, too.
+    Secret values of its payload that are anywhere in its result are secret in these tasks, too, and so are
+    `secrets`, those of results that it took.
     """
     steps = decode_steps(task.next)
     if result is not None and any(step.result_into for step in steps):
-        paths = secret_paths(msgspec.json.decode(result), mask_of(task.payload, task.secret).values)
+        paths = secret_paths(msgspec.json.decode(result), mask_of(task.payload, task.secret, secrets).values)
         task = replace(task, secret=merged(task.secret, paths))
     return tuple(_task(step, task, result) for step in steps)
 

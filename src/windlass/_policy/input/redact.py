@@ -28,6 +28,7 @@ _SEAM = "\udfff"  # occurs in no decoded JSON, so no value matches across two te
 _MIN_LINE = 8  # characters of a line of a secret that is searched for by itself
 _MAX_LINES = 100  # lines of a secret that are searched for by themselves
 _MIN_SCRUBBED = 3  # shorter values would turn ordinary text into masks
+_MAX_REMEMBERED = 64  # characters of names of fields that are looked up, not searched again
 _FIELD_NAME = re.compile(r"[A-Za-z_]+")  # such keys of a secret object are names of fields, not values
 WHOLE = ""
 """In place of a path: all of a task's result is secret."""
@@ -129,7 +130,7 @@ def is_secret_name(text: str) -> bool:
 
 def is_secret_field(name: str, secret: Iterable[str] = ()) -> bool:
     """Whether a field of a payload is secret, or has something secret in it: as declared, or by its name."""
-    return _ALWAYS.search(name) is not None or any(one.partition(".")[0] == name for one in secret)
+    return _tells(name) or any(one.partition(".")[0] == name for one in secret)
 
 
 def merged(*secret: Iterable[str]) -> tuple[str, ...]:
@@ -244,9 +245,21 @@ def _find_paths(value: Any, masked: Any, path: tuple[str, ...], found: dict[str,
         found[".".join(path)] = None
 
 
+def _tells(name: str) -> bool:
+    """Whether the name of a field suggests that it is secret."""
+    return _remembered(name) if len(name) <= _MAX_REMEMBERED else _suggests(name)
+
+
+def _suggests(name: str) -> bool:
+    return _ALWAYS.search(name) is not None
+
+
+_remembered = lru_cache(maxsize=4096)(_suggests)
+
+
 def _is_secret(path: tuple[str, ...], secret: frozenset[str]) -> bool:
     name = path[-1]
-    return name in secret or ".".join(path) in secret or _ALWAYS.search(name) is not None
+    return _tells(name) or (bool(secret) and (name in secret or ".".join(path) in secret))
 
 
 def _redact(value: Any, secret: frozenset[str], patterns: tuple[str, ...], path: tuple[str, ...]) -> Any:

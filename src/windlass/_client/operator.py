@@ -85,7 +85,7 @@ class Operator:
         """List the attempts of a task that have ended, oldest first. An unknown task has none."""
         found = (await self.find(Filter(ids=(task_id,)), Page(limit=1))).items
         attempts = await self._store.attempts(task_id)
-        return tuple(masked_attempt(one, task_mask(task)) for task in found for one in attempts)
+        return tuple(masked_attempt(one, mask) for mask in map(task_mask, found) for one in attempts)
 
     async def find(self, where: Filter | None = None, page: Page | None = None) -> Slice[Task]:
         """Return a page of the tasks that match, oldest first unless `page` says otherwise.

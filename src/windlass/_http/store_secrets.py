@@ -14,10 +14,8 @@ from .._model.task import NewTask, TaskId
 from .._model.verdict import Complete
 from .._policy.task_secrets import (
     masked_alert,
-    masked_attempt,
     masked_schedule,
     masked_task,
-    task_mask,
     with_type_secrets,
 )
 from .._store import messages
@@ -25,7 +23,7 @@ from .._store.json_codec import encode
 from .._store.protocol import all_records
 from .auth import Caller
 from .service import Service
-from .task_query import shown_size
+from .task_query import masked_attempts, shown_size
 from .web.off_loop import each_off_loop
 
 _SECRET_FIELDS: dict[type[Alert | Schedule], tuple[str, ...]] = {
@@ -72,7 +70,7 @@ async def without_secrets(service: Service, caller: Caller, message: Any, respon
                 await _audit(service, caller, [task_id])
                 return response
             found = await service.app.operator.find(Filter(ids=(task_id,)), Page(limit=1))
-            return tuple(masked_attempt(one, task_mask(task)) for task in found.items for one in response)
+            return await masked_attempts(found.items[0], response) if found.items else ()
         case messages.RecordsRequest(kind="usage"):
             usages = await masked_usages(service.store, service.app.client.types, response.items)
             return replace(response, items=tuple(usages))

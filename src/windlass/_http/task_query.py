@@ -11,19 +11,21 @@ from starlette.datastructures import URL
 
 from .._documents.fields import Id, Instant
 from .._documents.tasks import TaskDocument, TaskPage, task_document
+from .._model.attempt import Attempt
 from .._model.filter import MAX_PAGE, Filter, Page, Slice
 from .._model.key import Scope
 from .._model.state import State
 from .._model.task import Task, TaskId, is_task_id
 from .._policy.input.options import checked_instant
 from .._policy.input.quote import quoted
+from .._policy.task_secrets import masked_attempt, task_mask
 from ..errors import NotFound
 from .auth import Caller
 from .input_fields import Limit, RevealFlag
 from .operation import AnyRequest, ApiRequest, ApiResponse
 from .page import size_of
 from .web.load import held_by
-from .web.off_loop import each_off_loop
+from .web.off_loop import each_off_loop, off_loop
 from .web.problems import Problem
 
 _FIXED_SIZE = 1_024  # bytes of JSON that a small task counts for
@@ -110,6 +112,18 @@ async def task_documents(request: AnyRequest, tasks: Sequence[Task], *, reveal: 
 def shown_size(task: Task) -> int:
     """Return about how many bytes of JSON must be searched for secrets to show a task."""
     return _FIXED_SIZE + size_of(task)
+
+
+async def masked_attempts(task: Task, attempts: Sequence[Attempt]) -> list[Attempt]:
+    """Return the attempts of a task without its secrets."""
+    mask = await off_loop(shown_size(task), task_mask, task)
+    return await each_off_loop(attempts, _attempt_size, partial(masked_attempt, mask=mask))
+
+
+def _attempt_size(attempt: Attempt) -> int:
+    error = attempt.error
+    text = 0 if error is None else len(error.message) + len(error.traceback or "")
+    return _FIXED_SIZE + text + len(attempt.notes or b"")
 
 
 async def audit_reveal(request: AnyRequest, ids: Sequence[TaskId]) -> None:

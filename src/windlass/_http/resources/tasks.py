@@ -14,7 +14,15 @@ from ..input_fields import Payload, RevealFlag, Why
 from ..long_poll import disconnected
 from ..operation import AnyRequest, ApiRequest, ApiResponse, NoQuery, Operations
 from ..page import size_of
-from ..task_query import TaskFilter, TaskListQuery, filter_for, task_documents, task_in_path, task_page
+from ..task_query import (
+    TaskFilter,
+    TaskListQuery,
+    filter_for,
+    masked_attempts,
+    task_documents,
+    task_in_path,
+    task_page,
+)
 from ..web.problems import Problem
 
 tasks = Operations("tasks")
@@ -121,7 +129,7 @@ async def get_task(request: ApiRequest[TaskQuery, None]) -> TaskDocument:
 async def list_attempts(request: AnyRequest) -> AttemptList:
     """List a task's settled attempts."""
     task = await task_in_path(request)
-    found = await request.operator().attempts(task.id)
+    found = await masked_attempts(task, await request.service.store.attempts(task.id))
     return AttemptList(items=[attempt_document(attempt) for attempt in found])
 
 

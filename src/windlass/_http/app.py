@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
@@ -34,7 +35,7 @@ from .web.cors import with_cors
 from .web.load import Held, LoadLimits
 from .web.problems import SAFE_HEADERS, Problem, problem_for, problem_response
 from .web.refusal import Refusal
-from .web.router import Route, Router, path_within
+from .web.router import Route, Router
 
 logger = logging.getLogger("windlass.http")
 
@@ -60,7 +61,12 @@ OPERATIONS: tuple[Operation, ...] = (
 )
 """All public operations. The private protocol of `_stores/http` at /store is not among them."""
 
-URGENT_PATHS = frozenset(one.path for one in OPERATIONS if one.urgent) | {"/store/heartbeat", "/store/settle"}
+_URGENT_VERBS = ("heartbeat", "settle")
+
+URGENT_PATHS = (
+    *(one.path for one in OPERATIONS if one.urgent),
+    *(f"/store/{verb}" for verb in _URGENT_VERBS),
+)
 """Requests to these are served however busy the server is."""
 
 _SAFE = [(name.encode(), value.encode()) for name, value in SAFE_HEADERS.items()]
@@ -116,7 +122,7 @@ class Api:
             path, service = route.path, self.service
             if route.requires_key:
                 caller = await service.authenticator.authenticate(request)
-                held.begin(caller.key_name, urgent=path_within(request.scope) in URGENT_PATHS)
+                held.begin(caller.key_name, urgent=route.urgent)
             service.rate_limiter.take_request(caller.key)
             response = await route.handler(service, caller, request)
             if caller.key is not None and (rates := service.rate_limiter.headers(caller.key)):
@@ -148,7 +154,10 @@ def _router() -> Router:
         "/store/wakes": {"GET": Route(store.wakes, "/store/wakes")},
         "/store/{verb}": {"POST": Route(store.call_verb, "/store/{verb}")},
     }
+    for verb in _URGENT_VERBS:
+        handler = partial(store.call_verb, verb=verb)
+        paths[f"/store/{verb}"] = {"POST": Route(handler, "/store/{verb}", urgent=True)}
     for one in OPERATIONS:
-        route = Route(one.respond, one.path, requires_key=one.scope is not None)
+        route = Route(one.respond, one.path, requires_key=one.scope is not None, urgent=one.urgent)
         paths.setdefault(one.path, {})[one.method] = route
     return Router(paths)

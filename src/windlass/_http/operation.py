@@ -1,6 +1,6 @@
 """Operations of the API as data: routes, authorisation and the OpenAPI document are all derived from them."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from datetime import datetime
 from functools import cache
 from types import NoneType
@@ -51,9 +51,9 @@ class ApiRequest(Struct, Generic[Q, B_co], frozen=True, kw_only=True):
         parameter: str = self.http.path_params[name]
         return parameter
 
-    async def off_loop(self, function: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+    def off_loop(self, function: Callable[P, T], *args: P.args, **named: P.kwargs) -> Coroutine[Any, Any, T]:
         """Call a function that processes the body; in a thread if the body is large."""
-        return await off_loop(len(self.raw), function, *args, **named)
+        return off_loop(len(self.raw), function, *args, **named)
 
     def begin_stream(self, size: int = 0) -> None:
         """Count this request as a stream that keeps `size` bytes; raise 429 or 503 if there are too many."""

@@ -32,9 +32,9 @@ _KEYS = KINDS[ApiKey]
 _decoders = {verb: Decoder[messages.Request[Any]](kind) for verb, kind in messages.REQUESTS.items()}
 
 
-async def call_verb(service: Service, caller: Caller, request: Request) -> Response:
-    """Run one verb of the store."""
-    name = request.path_params["verb"]
+async def call_verb(service: Service, caller: Caller, request: Request, verb: str = "") -> Response:
+    """Run one verb of the store: the one in the path, unless the route has one of its own."""
+    name = verb or request.path_params["verb"]
     kind = messages.REQUESTS.get(name)
     if kind is None:
         raise Problem("not-found", f"there is no such verb; the verbs are {', '.join(messages.REQUESTS)}")

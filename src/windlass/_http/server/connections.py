@@ -10,7 +10,7 @@ import logging
 import resource
 from collections import Counter
 from collections.abc import Callable, Iterable
-from enum import Enum
+from enum import IntEnum
 from time import monotonic
 from typing import Protocol
 
@@ -54,13 +54,13 @@ def affordable(limits: ConnectionLimits) -> ConnectionLimits:
     return limits
 
 
-class Place(Enum):
+class Place(IntEnum):
     """What a connection is doing, in the order in which connections are closed to make room."""
 
-    UNUSED = 1
-    IDLE = 2
-    UNREAD = 3
-    BUSY = 4
+    UNUSED = 0
+    IDLE = 1
+    UNREAD = 2
+    BUSY = 3
 
 
 class Connection(Protocol):
@@ -85,13 +85,13 @@ class Connections:
         self.limits = limits or ConnectionLimits()
         self._urgent = frozenset(urgent)
         self._clock = clock
-        self._places: dict[Place, dict[Connection, float]] = {place: {} for place in Place}
+        self._places: list[dict[Connection, float]] = [{} for _ in Place]
         self._addresses = Counter[str]()
         self._refused = 0
         self._warned_at = -WARN_SECONDS
 
     def __len__(self) -> int:
-        return sum(map(len, self._places.values()))
+        return sum(map(len, self._places))
 
     def add(self, one: Connection) -> None:
         """Count a new connection; close another one if there are too many."""
@@ -105,8 +105,9 @@ class Connections:
 
     def move(self, one: Connection, place: Place) -> None:
         """Note what a connection is doing now, unless it has been closed to make room."""
-        if one.place is not None and one.place is not place:
-            del self._places[one.place][one]
+        was = one.place
+        if was is not None and was is not place:
+            del self._places[was][one]
             self._places[place][one] = self._clock()
             one.place = place
 

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from .json_structure import check_structure
 from .load import SMALL_BODY, held_by
-from .off_loop import off_loop
+from .off_loop import SMALL, off_loop
 from .problems import Problem
 
 MAX_BODY = 2 << 20
@@ -46,15 +46,19 @@ async def read_body(request: Request, *, batch: bool = False, optional: bool = F
 
 async def decode_body(raw: bytes, decode: Callable[[bytes], Any]) -> Any:
     """Decode a body; raise 422 with the place of what is wrong. Large ones are decoded in a thread."""
+    if len(raw) <= SMALL:
+        return decode_json(raw, decode)
     return await off_loop(len(raw), decode_json, raw, decode)
 
 
 def decode_json(raw: bytes, decode: Callable[[bytes], Any]) -> Any:
     """Check the encoding and structure of JSON, then decode it. Raises a Problem."""
-    with decode_errors():
+    try:
         _check_utf8(raw)
         check_structure(raw)
         return decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise unreadable(error) from None
 
 
 def require_media_type(request: Request, kind: str, name: str) -> None:

@@ -4,8 +4,6 @@ One key cannot take everything: beyond its share it gets 429, and beyond that of
 Heartbeats and settlements are exempt, so that no worker loses its tasks over another client's requests.
 """
 
-from collections import Counter
-
 from msgspec import Struct
 from starlette.requests import Request
 
@@ -46,8 +44,8 @@ class Load:
 
     def __init__(self, limits: LoadLimits | None = None) -> None:
         self.limits = limits or LoadLimits()
-        self.requests = Counter[str]()
-        self.streams = Counter[str]()
+        self.requests: dict[str, int] = {}  # of each key
+        self.streams: dict[str, int] = {}
         self.body_bytes = 0
         self.response_bytes = 0
 
@@ -67,10 +65,12 @@ class Held:
 
     def begin(self, key: str, *, urgent: bool) -> None:
         """Count a request of this key; raise 429 if too many are in progress, unless it is urgent."""
-        requests, most = self._load.requests, self._load.limits.requests_per_key
-        if requests[key] >= most and not urgent:
+        load = self._load
+        number = load.requests.get(key, 0)
+        if number >= load.limits.requests_per_key and not urgent:
+            most = load.limits.requests_per_key
             raise Problem("too-many-requests", f"this key has {most:,} requests in progress, the maximum")
-        requests[key] += 1
+        load.requests[key] = number + 1
         self._key = key
         self._is_urgent = urgent
 
@@ -82,11 +82,12 @@ class Held:
         load, key = self._load, self._key or ""
         most = load.limits.streams_per_key
         number = min(1 + size // SMALL_BODY, most)
-        if load.streams[key] + number > most:
+        own = load.streams.get(key, 0)
+        if own + number > most:
             raise Problem("too-many-requests", f"this key has {most:,} streams or long polls, the maximum")
-        if load.streams.total() + number > load.limits.streams:
+        if sum(load.streams.values()) + number > load.limits.streams:
             raise Problem("busy", "too many streams and long polls; retry")
-        load.streams[key] += number
+        load.streams[key] = own + number
         self._streams += number
 
     def hold_body(self, size: int) -> None:
@@ -115,13 +116,14 @@ class Held:
 
     def release(self) -> None:
         """Give back everything."""
-        self.release_body()
-        self._load.response_bytes -= self._response_bytes
-        if self._key is None:
-            return
-        _subtract(self._load.requests, self._key, 1)
-        if self._streams:
-            _subtract(self._load.streams, self._key, self._streams)
+        load, key = self._load, self._key
+        if self._body_bytes or self._response_bytes:
+            self.release_body()
+            load.response_bytes -= self._response_bytes
+        if key is not None:
+            _subtract(load.requests, key, 1)
+            if self._streams:
+                _subtract(load.streams, key, self._streams)
 
 
 def held_by(request: Request) -> Held:
@@ -130,7 +132,7 @@ def held_by(request: Request) -> Held:
     return held
 
 
-def _subtract(counts: Counter[str], key: str, number: int) -> None:
-    counts[key] -= number
-    if not counts[key]:
-        del counts[key]
+def _subtract(counts: dict[str, int], key: str, number: int) -> None:
+    left = counts.pop(key) - number
+    if left:
+        counts[key] = left

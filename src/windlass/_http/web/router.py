@@ -20,11 +20,12 @@ Handler: TypeAlias = Callable[[Service, Caller, Request], Awaitable[Response]]
 
 
 class Route(Struct, frozen=True):
-    """The handler of a method at a path."""
+    """The handler of a method at a path. `urgent`: it is served however busy the server is."""
 
     handler: Handler
     path: str
     requires_key: bool = True
+    urgent: bool = False
 
 
 Routes: TypeAlias = Mapping[str, Route]

@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import sys
 import threading
 
 import httpx2
+import pytest
 
 from tests.http.api_client import Api
-from windlass._http.web.off_loop import PART, SMALL, each_off_loop
+from windlass._http.web.off_loop import PART, SMALL, each_off_loop, off_loop
 
 
 def where(_: int) -> str:
@@ -33,6 +35,20 @@ async def test_another_has_its_turn_after_each_part() -> None:
     await asyncio.gather(work("a"), work("b"))
 
     assert done == ["a", "b"] * 3
+
+
+async def test_the_loop_gets_its_turn_sooner_meanwhile() -> None:
+    usual = sys.getswitchinterval()
+    assert await off_loop(SMALL + 1, sys.getswitchinterval) == pytest.approx(0.001)
+    assert sys.getswitchinterval() == usual
+
+
+async def test_errors_are_raised() -> None:
+    usual = sys.getswitchinterval()
+    for size in (0, SMALL + 1):
+        with pytest.raises(ZeroDivisionError):
+            await off_loop(size, divmod, 1, 0)
+        assert sys.getswitchinterval() == usual
 
 
 async def test_a_page_of_large_tasks_is_shown_whole(http: httpx2.AsyncClient, open_url: str) -> None:

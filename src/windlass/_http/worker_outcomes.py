@@ -69,7 +69,9 @@ async def settle_outcomes(request: AnyRequest, ended: Sequence[OutcomeInput]) ->
     batch = []
     for one, facts in known:
         secrets = await _result_secrets(request, tasks[one.id])
-        batch.append(settlement(request.service.app, tasks[one.id], one, facts, secrets))
+        batch.append(
+            await request.off_loop(settlement, request.service.app, tasks[one.id], one, facts, secrets)
+        )
     receipts = iter((await request.service.store.settle(batch)).receipts if batch else ())
     return [next(receipts) if one.id in tasks else Receipt.LOST for one in ended]
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.http.api_client import Api, lease
 from tests.http.problem import problem
+from tests.loops.workers import eventually
 from tests.servers.api import ApiServer
 from windlass import App
 from windlass._client.keys import Keys
@@ -214,6 +215,38 @@ async def test_what_is_stored_already_stays_and_can_be_worked(api_of: Api, store
     (claimed,) = await api_of.claim(await api_of.session(), 1)
     assert await api_of.settle({**lease(claimed), "outcome": "returned", "result": "x" * 100}) == ["applied"]
     assert await stored(store) == 2
+
+
+async def test_every_store_is_counted_as_its_tasks_come_and_go(
+    on_each: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quotas, "COUNT_EVERY", 0.0)
+
+    async def used() -> dict[str, Any]:
+        (found,) = (await on_each.good("GET", "/quotas/acme"))["in_use"]
+        return {"tasks": found["tasks"], "bytes": found["bytes"]}
+
+    async def result_is_counted() -> bool:
+        return bool((await used())["bytes"] >= 2 + 2 + 100 + 2)  # payloads of three tasks, and a result
+
+    async def there_is_room() -> bool:
+        return (await on_each("POST", "/tasks", TASK)).status_code == 201
+
+    await on_each.good("PUT", "/quotas/acme", {"tasks": 3})
+    dead = await on_each.die(tenant="acme")
+    await on_each.good("POST", "/tasks", {**TASK, "queue": "other", "next": [{"type": "t", "queue": "last"}]})
+    problem(await on_each("POST", "/tasks", TASK), 507, "quota-exceeded")
+    (claimed,) = await on_each.claim(await on_each.session("other"), 1, "other")
+    await on_each.settle({**lease(claimed), "outcome": "returned", "result": "x" * 98})
+    await eventually(result_is_counted)
+    assert (await used())["tasks"] == 3
+    problem(await on_each("POST", "/tasks", TASK), 507, "quota-exceeded")
+
+    await on_each.good("DELETE", f"/dead/{dead}?why=x")
+
+    await eventually(there_is_room)
+    assert (await used())["tasks"] == 3
+    problem(await on_each("POST", "/tasks", TASK), 507, "quota-exceeded")
 
 
 async def test_a_quota_can_be_removed(api_of: Api, store: MemoryStore) -> None:

@@ -278,16 +278,19 @@ async def test_a_program_without_keys_cannot_enqueue_plain_secrets_of_an_encrypt
     await program(store).publish()
     producer = program(store, None)
     pay = producer.builder.step("pay", b'{"card":"1"}', {}, producer.types["pay"].defaults)
+    plain = producer.builder.step("report", b'{"paid":1}', {}, producer.types["report"].defaults)
 
     for attempt in (
         lambda: producer.client.send("pay", {"card": CANARY}),
         lambda: App(store, encryption=None).client.send("pay", {"card": CANARY}),
         lambda: producer.client.enqueue(pay),
+        lambda: producer.client.enqueue(chain(plain, plain, pay)),
+        lambda: producer.client.enqueue_group([chain(plain, pay)], plain),
         lambda: producer.operator.schedules.add("s", "pay", "1h", {"card": CANARY}),
     ):
         with pytest.raises(Refused, match="no encryption keys"):
             await attempt()
-    await producer.client.send("report", {"paid": 1})
+    await producer.client.enqueue(chain(plain, plain))
     assert len(await tasks(producer)) == 1
 
 

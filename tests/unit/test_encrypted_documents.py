@@ -163,3 +163,13 @@ def test_steps_without_secrets_stay_as_they_are() -> None:
     plain = encode_steps((Step(id="i", type="a", payload=Raw(b'{"pin": 1}')),))
 
     assert DOCUMENTS.encrypt_steps(plain, "acme") is plain
+
+
+@pytest.mark.parametrize(
+    "data", [b'{"a":"~windlass-encrypted:1:k1:x"', b'{"~windlass-encrypted:\xff":1}', b"["]
+)
+def test_what_is_not_json_stays_as_it_is(data: bytes) -> None:
+    assert DOCUMENTS.decrypt_payload(data, HERE) == data
+    assert DOCUMENTS.decrypt_result(data, HERE) == data
+    assert DOCUMENTS.decrypt_steps(data, "acme") == data
+    assert values_of(data, ("a",)) == ()

@@ -371,7 +371,7 @@ class Operator:
         refuse_marked(payload)
         result_into = task.result_into if task.after else None  # its results are added when it runs
         payload = checked_payload(payload, self._types.declared.find(task.type), result_into)
-        self._types.check_keys(task.type, task.secret)
+        self._types.check_keys(task)
         return payload, fingerprint_like(task.fingerprint, task.type, payload, task.priority, task.tenant)
 
     async def _in_batches(

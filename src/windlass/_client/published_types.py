@@ -14,13 +14,14 @@ from .._handler.task_types import TaskTypes
 from .._model.limit import Limit
 from .._model.options import DeclaredType, Defaults, by_name_or_alias
 from .._model.queue import Retention
+from .._model.schedule import Schedule
 from .._model.task import NewTask, Task
 from .._policy.backoff import Delay
 from .._policy.input.encrypted import has_secret_fields
 from .._policy.input.payload import decode
 from .._policy.input.quote import printable
 from .._policy.input.redact import WHOLE, merged, secret_paths
-from .._policy.task_secrets import Secretive, with_type_secrets
+from .._policy.task_secrets import Secretive, secrets_of, with_type_secrets
 from .._policy.task_type import changes, check_encrypted, declared_type, stored_backoff
 from .._store.protocol import Store
 from ..signals import Fatal
@@ -98,20 +99,23 @@ class KnownTypes:
 
     async def require_keys(self, batch: Sequence[NewTask]) -> None:
         """Raise Refused if secret fields of these tasks must be encrypted and this program has no keys."""
-        if any(new.secret for new in batch) and keyring_of(self._store) is None:
+        if not any(new.secret or new.next for new in batch) or keyring_of(self._store) is not None:
+            return
+        if any(secrets_of(new) for new in batch):
             await self.refresh()
             self.check_all_keys(batch)
 
     def check_all_keys(self, batch: Sequence[NewTask]) -> None:
         """Do the same without reading from the store, as of the last `refresh`."""
         for new in batch:
-            if new.secret:
-                self.check_keys(new.type, new.secret)
+            if new.secret or new.next:
+                self.check_keys(new)
 
-    def check_keys(self, name: str, secret: tuple[str, ...]) -> None:
-        """Do the same for one task of this type with these secret fields."""
+    def check_keys(self, one: Task | NewTask | Schedule) -> None:
+        """Do the same for one task or schedule, and the steps that follow it."""
         if keyring_of(self._store) is None:
-            check_encrypted(self._published.get(name), secret)
+            for name, secret in secrets_of(one):
+                check_encrypted(self._published.get(name), secret)
 
     def forget(self) -> None:
         """Read the published types again when they are next needed, as the store is another one."""

@@ -24,6 +24,7 @@ from .._policy.input.payload import encode_payload
 from .._policy.input.quote import quoted, suggestion
 from .._policy.input.redact import merged
 from .._policy.schedule import new_schedule, same_rule, triggered_task
+from .._policy.task_secrets import secrets_of
 from .._policy.ticks import next_tick, ticks
 from .._store.protocol import Store
 from ..errors import DuplicateTask, InvalidOption, NotFound, Refused
@@ -130,9 +131,9 @@ class Schedules:
         """
         await self._store.open()
         refuse_marked(schedule.payload, schedule.next)
-        if schedule.secret:
+        if secrets_of(schedule):
             await self._types.refresh()
-            self._types.check_keys(schedule.type, schedule.secret)
+            self._types.check_keys(schedule)
         now = await self._store.now()
 
         def change(existing: Schedule | None) -> Schedule:

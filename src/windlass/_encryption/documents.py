@@ -17,9 +17,13 @@ from .._model.filter import TaskDocuments
 from .._policy.input.chain import Step, all_secret, decode_steps, encode_steps, tenant_of
 from .._policy.input.encrypted import MARKER, PREFIX
 from .._policy.input.redact import WHOLE, is_pattern, secret_values
+from ..errors import InvalidOption
 from .keys import VERSION, Keyring, Undecryptable
 
 _MIN_REPEATED = 8  # characters of a secret value that is recognised where it is repeated
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidOption)
+"""What JSON raises that an older version, or somebody else, has stored: such a row is left as it is."""
+
 _Path: TypeAlias = tuple[str | int, ...]
 
 _object = msgspec.json.Decoder(dict[str, Raw])
@@ -72,7 +76,11 @@ class Documents:
 
     def decrypt_steps(self, data: bytes, tenant: str) -> bytes:
         """Do the same for the payloads of steps."""
-        return encode_steps(tuple(self._decrypted_step(step, tenant) for step in decode_steps(data))) or data
+        try:
+            steps = decode_steps(data)
+            return encode_steps(tuple(self._decrypted_step(step, tenant) for step in steps)) or data
+        except UNREADABLE:
+            return data
 
     def renew(self, documents: TaskDocuments, place: Place, secret: tuple[str, ...]) -> TaskDocuments:
         """Encrypt with the first key what another one has encrypted, and what is secret and not encrypted.
@@ -110,7 +118,12 @@ class Documents:
         return replace(step, payload=Raw(self.decrypt_payload(bytes(step.payload), place)), next=following)
 
     def _decrypt(self, data: bytes, kind: str, place: Place) -> bytes:
-        return bytes(_Decryption(self._keyring, kind, place).whole(data, ())) if MARKER in data else data
+        if MARKER not in data:
+            return data
+        try:
+            return _Decryption(self._keyring, kind, place).whole(data, ())
+        except UNREADABLE:
+            return data
 
 
 class _Encryption:
@@ -210,5 +223,8 @@ def values_of(payload: bytes, secret: tuple[str, ...]) -> tuple[str, ...]:
     """
     if not secret:
         return ()
-    found = secret_values(msgspec.json.decode(payload), secret)
+    try:
+        found = secret_values(msgspec.json.decode(payload), secret)
+    except UNREADABLE:
+        return ()
     return tuple(value for value in found if len(value) >= _MIN_REPEATED and not is_pattern(value))

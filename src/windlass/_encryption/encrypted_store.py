@@ -33,7 +33,7 @@ from .._policy.schedule import schedule_fingerprint
 from .._store.forward import ForwardingStore
 from .._store.protocol import Join, Store, all_records
 from ..errors import Conflict, Refused
-from .documents import Documents, Place, values_of
+from .documents import UNREADABLE, Documents, Place, values_of
 from .keys import Keyring
 
 R = TypeVar("R", bound=Record)
@@ -259,8 +259,9 @@ class EncryptedStore(ForwardingStore):
         found = await self.inner.find(Filter(), page)
         tasks, locked = [], 0
         for task in found.items:
-            before = documents_of(task)
-            after = self._documents.renew(before, Place(task.type, task.tenant), task.secret)
+            before = after = documents_of(task)
+            with suppress(*UNREADABLE):
+                after = self._documents.renew(before, Place(task.type, task.tenant), task.secret)
             keys = key_ids(after.payload, after.next, after.result)
             locked += keys not in ((), (self.keyring.first,))
             if after != before:

@@ -23,6 +23,8 @@ SecretOf: TypeAlias = Callable[[str], tuple[str, ...]]
 MAX_PROGRESS = 500
 """Characters of a progress message that are stored."""
 
+_HAS_SECRET = b'"secret":'  # in steps: fields with defaults are left out
+
 Secretive = TypeVar("Secretive", Task, NewTask, Schedule)
 
 
@@ -42,6 +44,18 @@ def with_type_secrets(one: Secretive, secret_of: SecretOf) -> Secretive:
 def _with_type_secrets(step: Step, secret_of: SecretOf) -> Step:
     secret = merged(step.secret, secret_of(step.type))
     return replace(step, secret=secret, next=tuple(_with_type_secrets(one, secret_of) for one in step.next))
+
+
+def secrets_of(one: Task | NewTask | Schedule) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the types with secret fields of a task or schedule and of the steps that follow, with these."""
+    found = [(one.type, one.secret)] if one.secret else []
+    if one.next and _HAS_SECRET in one.next:
+        steps = list(readable_steps(one.next))
+        while steps:
+            step = steps.pop()
+            found += [(step.type, step.secret)] if step.secret else []
+            steps += step.next
+    return found
 
 
 def task_mask(task: Task) -> Mask:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import Popen
 
 import pytest
 
@@ -93,3 +94,28 @@ def test_keys_are_rotated_and_checked(
     assert again == {"read": 1, "rewritten": 0, "locked": 0, "schedules": 0, "cursor": None}
     assert shown["payload"]["card"] == "4111"
     assert "yearly" in run("audit", "--json").out
+
+
+@pytest.mark.system
+def test_a_rotation_that_is_killed_can_be_run_again(
+    run: Run, start: Callable[..., Popen[str]], key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WINDLASS_ENCRYPTION_KEY_FILE", str(key_file))
+    lines = "\n".join(f'{{"user_id": {number}, "card": "4111"}}' for number in range(1_600))
+    run("enqueue", "shop.welcome", "--stdin", "--app", "shop:app", stdin=lines)
+    key_file.write_text(run("encryption", "new-key", "--id", "k2").out + key_file.read_text())
+
+    process = start("encryption", "rotate")
+    first = process.stderr.readline()
+    process.kill()
+    process.wait()
+    done = run("encryption", "rotate", "--json").row
+
+    assert first.startswith("read 500 tasks; to go on: --after ")
+    assert done["read"] == 1_600
+    assert 0 < done["rewritten"] < 1_600
+    key_file.write_text(key_file.read_text().splitlines()[0])
+    cards = {
+        one["payload"]["card"] for one in run("tasks", "list", "--limit", "1000", "--reveal", "--json").rows
+    }
+    assert cards == {"4111"}

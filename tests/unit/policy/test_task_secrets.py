@@ -19,6 +19,7 @@ from windlass._policy.task_secrets import (
     masked_schedule,
     masked_task,
     masked_usage,
+    secrets_of,
     task_mask,
     with_type_secrets,
 )
@@ -147,3 +148,14 @@ def test_a_secret_in_a_result_is_secret_in_the_tasks_that_follow_two_levels_down
     (third,) = successors(running_second, b'"paid with 4242-1111"')
     assert third.payload == b'{"told":"paid with 4242-1111"}'
     assert "told" in third.secret
+
+
+def test_the_secrets_of_a_task_are_with_the_types_of_its_steps() -> None:
+    def step(type_name: str, *following: Step, secret: tuple[str, ...] = ()) -> Step:
+        return Step(id="i", type=type_name, payload=Raw(b"{}"), secret=secret, next=following)
+
+    plain, deep = step("a", step("b")), step("a", step("b", step("c", secret=("pin",))), secret=("card",))
+
+    assert secrets_of(running()) == []
+    assert secrets_of(running(secret=("x",), next=encode_steps((plain,)))) == [("mail.send", ("x",))]
+    assert secrets_of(running(next=encode_steps((plain, deep)))) == [("a", ("card",)), ("c", ("pin",))]

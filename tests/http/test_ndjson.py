@@ -39,7 +39,7 @@ async def connected(
     reader, writer = await asyncio.open_connection(url.host, url.port)
     size = "transfer-encoding: chunked" if length is None else f"content-length: {length}"
     path = url.path.rstrip("/")
-    head = f"POST {path}/tasks/stream HTTP/1.1\r\nhost: x\r\ncontent-type: {NDJSON}\r\n{size}\r\n"
+    head = f"POST {path}/tasks/stream HTTP/1.1\r\nhost: {url.host}\r\ncontent-type: {NDJSON}\r\n{size}\r\n"
     writer.write(f"{head}{more}\r\n".encode())
     return reader, writer
 

@@ -41,11 +41,14 @@ def test_it_keeps_to_its_document(api: ApiServer) -> None:
 
 
 @pytest.mark.chaos
-def test_it_keeps_to_its_document_for_long(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Against `windlass serve`, keeper and all, on a file."""
+@pytest.mark.parametrize("keyed", [True, False], ids=["with keys", "without keys"])
+def test_it_keeps_to_its_document_for_long(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, keyed: bool
+) -> None:
+    """Against `windlass serve`, keeper and all, on a file: 50,000 requests, half of them without keys."""
     seed = int(os.environ.get("WINDLASS_SEED") or secrets.randbelow(10**9))
-    wanted = int(os.environ.get("WINDLASS_CHAOS_REQUESTS", "20000"))
-    key = asyncio.run(made(tmp_path / "windlass.db"))
+    wanted = int(os.environ.get("WINDLASS_CHAOS_REQUESTS", "25000"))
+    key = asyncio.run(made(tmp_path / "windlass.db")) if keyed else None
     server = Server(Fleet(tmp_path), keeper=True)
     server.start()
     try:

@@ -133,30 +133,28 @@ def task_reader() -> Callable[[Row], Task]:
 
     def read(row: Row) -> Task:
         try:
-            return read_sound(row)
+            # By position, for speed: the claims of a busy worker pass through here.
+            (id_, type_, payload, root, queue, tenant, priority, boost, state, attempt, max_attempts, fence,
+             run_at, created_at, claimed_at, finished_at, timeout, session, worker, ran_for, cancel_requested,
+             fraction, message, result, error_type, error_message, error_traceback, idempotency_key,
+             fingerprint, next_, after, result_into, secret, trace, enqueued_by, unhandled_since, expires_at,
+             cancelled_by, cancel_reason) = row  # fmt: skip
+            if type(payload) is not bytes:
+                raise TypeError
+            return Task(
+                id_, type_, payload, root, queue, tenant, priority, boost, _STATES[state], attempt,
+                max_attempts, fence, moments[run_at], moments[created_at], moments[claimed_at],
+                moments[finished_at],
+                None if timeout is None else timedelta(microseconds=timeout), session, worker, ran_for,
+                cancel_requested == 1,
+                None if fraction is None else Progress(fraction=fraction, message=message or ""), result,
+                _error(error_type, error_message, error_traceback), idempotency_key, fingerprint, next_,
+                () if after is None else _texts.decode(after), result_into,
+                () if secret is None else _texts.decode(secret), trace, enqueued_by, moments[unhandled_since],
+                moments[expires_at], cancelled_by, cancel_reason,
+            )  # fmt: skip
         except (ValueError, TypeError, KeyError, OverflowError):
             return salvaged_task(dict(zip(TASK_COLUMNS, row, strict=True)), _READERS)
-
-    def read_sound(row: Row) -> Task:
-        # By position, for speed: the claims of a busy worker pass through here.
-        (id_, type_, payload, root, queue, tenant, priority, boost, state, attempt, max_attempts, fence,
-         run_at, created_at, claimed_at, finished_at, timeout, session, worker, ran_for, cancel_requested,
-         fraction, message, result, error_type, error_message, error_traceback, idempotency_key, fingerprint,
-         next_, after, result_into, secret, trace, enqueued_by, unhandled_since, expires_at, cancelled_by,
-         cancel_reason) = row  # fmt: skip
-        if type(payload) is not bytes:
-            raise TypeError
-        return Task(
-            id_, type_, payload, root, queue, tenant, priority, boost, _STATES[state], attempt, max_attempts,
-            fence, moments[run_at], moments[created_at], moments[claimed_at], moments[finished_at],
-            None if timeout is None else timedelta(microseconds=timeout), session, worker, ran_for,
-            cancel_requested == 1,
-            None if fraction is None else Progress(fraction=fraction, message=message or ""), result,
-            _error(error_type, error_message, error_traceback), idempotency_key, fingerprint, next_,
-            () if after is None else _texts.decode(after), result_into,
-            () if secret is None else _texts.decode(secret), trace, enqueued_by, moments[unhandled_since],
-            moments[expires_at], cancelled_by, cancel_reason,
-        )  # fmt: skip
 
     return read
 

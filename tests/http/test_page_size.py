@@ -80,7 +80,7 @@ async def test_so_are_those_of_the_store(ask: Ask) -> None:
 async def test_little_is_read_at_once(api_of: Api, store: CountingStore) -> None:
     store.limits.clear()
     await api_of.good("GET", "/tasks?limit=1000")
-    assert store.limits == [20]
+    assert store.limits == [8]
 
 
 async def test_small_tasks_fill_a_page(api: ApiServer, http: httpx2.AsyncClient) -> None:
@@ -92,7 +92,7 @@ async def test_small_tasks_fill_a_page(api: ApiServer, http: httpx2.AsyncClient)
     found = await Api(http, api.serve(store, open_to_all=True)).good("GET", "/tasks?limit=350")
     assert len(found["items"]) == 350
     assert found["cursor"] is not None
-    assert store.limits == [20, 40, 80, 80, 80, 50]
+    assert store.limits == [8, 16, 32, 64, 80, 80, 70]
 
 
 async def test_pages_that_nobody_reads_are_bounded(api_of: Api, monkeypatch: pytest.MonkeyPatch) -> None:

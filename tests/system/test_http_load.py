@@ -31,6 +31,8 @@ WORST_SECONDS = 0.25 if FULL and "PYTEST_XDIST_WORKER" not in os.environ else 2.
 SOCKETS = 1_300
 STREAMS = 200
 DEPTHS = (1, 8, 64, 190, 450, 500) if FULL else (1, 190, 500)
+TASKS = 60 if FULL else 4  # of a batch, nearly as large as they may be
+MANY = 1 if FULL else 8  # by this much, other bodies are smaller than they may be
 JSON = "application/json"
 
 
@@ -159,13 +161,25 @@ def hostile_bodies() -> Iterator[tuple[str, str, bytes]]:
     """Bodies as large as they may be, as slow to read as they can be."""
     for depth in DEPTHS:
         yield f"depth {depth}", "/tasks", b'{"type":"t","payload":%b}' % nested(2_000_000, depth)
-        tasks = b",".join([b'{"type":"t","payload":%b}' % nested(900_000, depth)] * 60)
+        tasks = b",".join([b'{"type":"t","payload":%b}' % nested(900_000, depth)] * TASKS)
         yield f"depth {depth}, a batch", "/tasks/batch", b'{"tasks":[%b]}' % tasks
         line = b'{"type":"t","payload":%b}\n' % nested(900_000, depth)
-        yield f"depth {depth}, a stream", "/tasks/stream", line * 10
-    yield "five million tasks", "/tasks/batch", b'{"tasks":[%b]}' % b",".join([b'{"type":"t"}'] * 5_000_000)
-    yield "names", "/tasks/batch", b"{" + b",".join(b'"%d":1' % n for n in range(5_000_000)) + b"}"
-    yield "numbers", "/store/find", b'{"where":{"ids":[%b]},"page":{}}' % b",".join([b'""'] * 20_000_000)
+        yield f"depth {depth}, a stream", "/tasks/stream", line * (10 if FULL else 2)
+    yield (
+        "a batch of tiny tasks",
+        "/tasks/batch",
+        b'{"tasks":[%b]}' % b",".join([b'{"type":"t"}'] * (5_000_000 // MANY)),
+    )
+    yield (
+        "many names",
+        "/tasks/batch",
+        b"{" + b",".join(b'"%d":1' % n for n in range(5_000_000 // MANY)) + b"}",
+    )
+    yield (
+        "many ids",
+        "/store/find",
+        b'{"where":{"ids":[%b]},"page":{}}' % b",".join([b'""'] * (20_000_000 // MANY)),
+    )
     yield "a payload of lists", "/tasks", b'{"type":"t","payload":{"a":[%b]}}' % b",".join([b"[]"] * 330_000)
 
 

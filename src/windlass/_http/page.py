@@ -12,8 +12,8 @@ from .._model.task import Task
 MAX_PAGE_BYTES = 4 << 20
 """Payloads, results and steps of the tasks of one page; it has at least one task, however large."""
 
-_FIRST, _MOST = 20, 80  # tasks read at once
-_AT_ONCE = 4  # pages read at the same time: each may hold as many of the largest tasks as are read at once
+_FIRST, _MOST = 8, 80  # tasks read at once
+_AT_ONCE = 2  # pages read at the same time: each may hold as many of the largest tasks as are read at once
 
 Find: TypeAlias = Callable[[Page], Awaitable[Slice[Task]]]
 

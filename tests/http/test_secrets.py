@@ -8,7 +8,7 @@ import pytest
 
 from tests.http.api_client import Api
 from tests.http.problem import problem
-from windlass import App, Filter
+from windlass import App, Filter, Refused
 from windlass._client import published_types
 from windlass._client.keys import Keys
 from windlass._http import auth
@@ -204,6 +204,17 @@ async def test_a_record_that_was_seen_masked_keeps_its_secrets_when_it_is_change
     (kept,) = (await world.store.records(Alert, Page())).items
     assert (schedule.paused, schedule.payload) == (True, payload)
     assert (kept.count, kept.webhook) == (7, HOOK)
+
+
+async def test_a_webhook_that_is_masked_is_not_tested(world: World) -> None:
+    await world.store.put(Alert(name="a", webhook=HOOK))
+    made = await world.keys.create("ann", scopes=[Scope.READ, Scope.OPERATE])
+    app = App(open_store(world.url, key=made.text))
+    try:
+        with pytest.raises(Refused, match="masks the webhook"):
+            await app.operator.alerts.test("a")
+    finally:
+        await app.close()
 
 
 async def test_the_server_adds_the_secrets_of_a_type_that_the_sender_does_not_know(world: World) -> None:

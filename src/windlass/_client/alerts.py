@@ -14,7 +14,7 @@ from .._policy.input.quote import quoted
 from .._store.protocol import Store
 from .._webhook import WebhookResponse, alert_message, deliver, new_fetcher
 from ..alerts import checked_secret
-from ..errors import InvalidOption, NotFound
+from ..errors import InvalidOption, NotFound, Refused
 from .records import audit_reveal, list_records
 
 
@@ -78,12 +78,17 @@ class Alerts:
     ) -> WebhookResponse:
         """Send a message in state "test" to the alert's webhook, from this process, and return the response.
 
-        `secret` signs the message. `allow_addresses`: see `App`. Raises NotFound, or InvalidOption if the
-        alert has no webhook.
+        `secret` signs the message. `allow_addresses`: see `App`. Raises NotFound, InvalidOption if the alert
+        has no webhook, or Refused if a server masks it.
         """
         status = await self.get(name)
         if status.alert.webhook is None:
             raise InvalidOption(f"the alert {name!r} has no webhook to test; it is only logged")
+        if not status.alert.webhook.isascii():  # ends in an ellipsis, as servers show it
+            raise Refused(
+                f"the server masks the webhook of the alert {name!r}; to test it, use a key with the scope "
+                f"work or reveal"
+            )
         key = None if secret is None else checked_secret(secret)
         now = await self._store.now()
         notice = AlertNotice(id=new_id(), turn=Turn.RAISED, number=status.number, at=now, raised_at=now)

@@ -189,8 +189,8 @@ class SyncAlerts(Twin[Alerts]):
     ) -> WebhookResponse:
         """Send a message in state "test" to the alert's webhook, from this process, and return the response.
 
-        `secret` signs the message. `allow_addresses`: see `App`. Raises NotFound, or InvalidOption if the
-        alert has no webhook.
+        `secret` signs the message. `allow_addresses`: see `App`. Raises NotFound, InvalidOption if the alert
+        has no webhook, or Refused if a server masks it.
         """
         return self._loop.run(self._inner.test(name, secret=secret, allow_addresses=allow_addresses))
 
@@ -251,8 +251,8 @@ class SyncSchedules(Twin[Schedules]):
 
             app.sync_operator.schedules.add("nightly", "shop.report", "0 3 * * *", {"kind": "full"})
 
-        See `App.schedule` for `rule` and the timing; `queue`, `tenant`, `priority`, `max_attempts`, `timeout`
-        and `expires` (a duration) are those of its tasks [default: as an app has published the type].
+        See `App.schedule` for `rule` and the timing; `queue`, `tenant`, `priority`, `max_attempts`, `timeout`,
+        `expires` (a duration) and `secret` are those of its tasks [default: as an app has published the type].
         `instead` replaces a schedule of the same name. Raises Refused if the name is taken, InvalidOption.
         """
         return self._loop.run(self._inner.add(name, type, rule, payload, instead=instead, **options))

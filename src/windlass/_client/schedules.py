@@ -94,8 +94,9 @@ class Schedules:
 
             await app.operator.schedules.add("nightly", "shop.report", "0 3 * * *", {"kind": "full"})
 
-        See `App.schedule` for `rule` and the timing; `queue`, `tenant`, `priority`, `max_attempts`, `timeout`,
-        `expires` (a duration) and `secret` are those of its tasks [default: as an app has published the type].
+        See `App.schedule` for `rule` and the timing. `queue`, `tenant`, `priority`, `max_attempts`,
+        `timeout`, `expires` (a duration) and `secret` are those of its tasks [default: as an app has
+        published the type].
         `instead` replaces a schedule of the same name. Raises Refused if the name is taken, InvalidOption.
         """
         made = await self.make(name, type, rule, encode_payload(payload or {}), **options)

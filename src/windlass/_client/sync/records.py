@@ -251,8 +251,9 @@ class SyncSchedules(Twin[Schedules]):
 
             app.sync_operator.schedules.add("nightly", "shop.report", "0 3 * * *", {"kind": "full"})
 
-        See `App.schedule` for `rule` and the timing; `queue`, `tenant`, `priority`, `max_attempts`, `timeout`,
-        `expires` (a duration) and `secret` are those of its tasks [default: as an app has published the type].
+        See `App.schedule` for `rule` and the timing. `queue`, `tenant`, `priority`, `max_attempts`,
+        `timeout`, `expires` (a duration) and `secret` are those of its tasks [default: as an app has
+        published the type].
         `instead` replaces a schedule of the same name. Raises Refused if the name is taken, InvalidOption.
         """
         return self._loop.run(self._inner.add(name, type, rule, payload, instead=instead, **options))

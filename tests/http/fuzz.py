@@ -70,8 +70,10 @@ def fuzzed(url: str, key: str | None, *, seed: int, examples: int, at_bounds: bo
                         "expected-statuses": ["2xx", "3xx", "4xx", 507]
                     },  # a quota is used up
                     "ignored_auth": {"enabled": key is not None},
+                    "missing_required_header": {"enabled": key is not None},
                     "positive_data_acceptance": {"expected-statuses": _TAKEN},
-                    "negative_data_rejection": {"expected-statuses": _REFUSED},
+                    # Without keys, a missing Authorization is no violation; the run with keys shows the rest.
+                    "negative_data_rejection": {"expected-statuses": _REFUSED, "enabled": key is not None},
                 },
                 "operations": _PECULIAR,
             }

@@ -13,6 +13,7 @@ from windlass._model.schedule import Schedule, Tick
 from windlass._observe import overview
 from windlass._observe.overview import Overview, read_overview
 from windlass._store.protocol import Store
+from windlass._stores.http import HttpStore
 from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import (
     a_task,
@@ -86,7 +87,7 @@ async def test_workers_live_until_their_lease_ends_and_keepers_are_none(
 
 async def test_of_a_limit_it_is_the_value_that_uses_most(store: Store) -> None:
     for limit in (
-        Limit(name="by tenant", by="tenant", running=4),
+        Limit(name="by-tenant", by="tenant", running=4),
         Limit(name="none", queue="elsewhere", running=0),
         Limit(name="unused", queue="elsewhere", running=3),
         Limit(name="rate", type="b", rate=2.0),
@@ -99,7 +100,7 @@ async def test_of_a_limit_it_is_the_value_that_uses_most(store: Store) -> None:
 
     seen = await read_overview(store)
 
-    assert seen.limits == {"by tenant": 0.75, "none": 1.0, "unused": 0.0, "rate": 0.5}
+    assert seen.limits == {"by-tenant": 0.75, "none": 1.0, "unused": 0.0, "rate": 0.5}
 
 
 async def test_how_late_schedules_are(store: Store, clock: ManualClock) -> None:
@@ -107,9 +108,10 @@ async def test_how_late_schedules_are(store: Store, clock: ManualClock) -> None:
     for schedule in (
         Schedule(name="kept", type="t", every=MINUTE),
         Schedule(name="late", type="t", every=MINUTE),
-        Schedule(name="broken", type="t", cron="no rule"),
     ):
         await store.put(schedule)
+    if not isinstance(store, HttpStore):  # whose server refuses it
+        await store.put(Schedule(name="broken", type="t", cron="no rule"))
     clock.advance(150)
     await store.put(Tick(name="kept", at=start + 2 * MINUTE))
     for name in ("late", "broken"):
@@ -151,12 +153,12 @@ async def test_it_looks_at_so_many_values_of_limits_and_no_more(
 ) -> None:
     monkeypatch.setattr(overview, "MAX_USAGES", 2)
     monkeypatch.setattr(overview, "MAX_PAGE", 1)
-    await store.put(Limit(name="by tenant", by="tenant", running=4))
+    await store.put(Limit(name="by-tenant", by="tenant", running=4))
     worker = await worker_on(store)
     for tenant in ("a", "b", "c", "c"):
         await enqueue_and_claim(store, worker, tenant=tenant)
 
-    assert (await read_overview(store)).limits == {"by tenant": 0.25}
+    assert (await read_overview(store)).limits == {"by-tenant": 0.25}
 
 
 def test_what_is_counted_is_what_is_not_done() -> None:

@@ -368,9 +368,9 @@ class Operator:
         if not found:
             return checked_payload(payload, None), None
         (task,) = found
-        refuse_marked(payload)
         result_into = task.result_into if task.after else None  # its results are added when it runs
         payload = checked_payload(payload, self._types.declared.find(task.type), result_into)
+        refuse_marked(payload)
         self._types.check_keys(task)
         return payload, fingerprint_like(task.fingerprint, task.type, payload, task.priority, task.tenant)
 

@@ -170,7 +170,10 @@ def test_few_tasks_are_counted_by_their_state_and_many_in_windows(
 def test_counting_by_state_reads_no_more_than_those_tasks(
     mixed: sqlite3.Connection, by: tuple[Dimension, ...]
 ) -> None:
-    queries = [count_states_query(Filter(states=OPEN), by), *state_size_queries(Filter(states=OPEN), 10)]
+    queries = [
+        *(count_states_query(Filter(states=OPEN), by, sized=sized) for sized in (False, True)),
+        *state_size_queries(Filter(states=OPEN), 10),
+    ]
     for query in queries:
         steps = mixed.execute(f"EXPLAIN QUERY PLAN {query.sql}", query.parameters).fetchall()
         scans = [step[-1] for step in steps if step[-1].startswith("SCAN task")]

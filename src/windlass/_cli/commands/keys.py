@@ -92,14 +92,20 @@ async def list_keys(cli: Cli, inactive: bool) -> None:
 @audit_options
 @on_store
 async def rotate(cli: Cli, key_id: str, overlap: Any) -> None:
-    """Give a key a new secret and print it, this once; the id, scopes and bounds stay."""
+    """Give a key a new secret, and print it this once.
+
+    Its id, scopes and bounds stay.
+    """
     made = await cli.operator.keys.rotate(key_id, overlap=overlap)
     cli.output.say(made.text, new_key_document(made.key, made.text))
 
 
 @name_command(keys, "revoke", "revoked", metavar="ID")
 async def revoke(cli: Cli, key_id: str) -> Document:
-    """Revoke a key; servers reject it within a second, and stay closed if it was the last."""
+    """Revoke keys.
+
+    Servers reject them within a second, and stay closed if it was the last.
+    """
     await cli.operator.keys.revoke(key_id)
     return {"id": key_id, "revoked": True}
 

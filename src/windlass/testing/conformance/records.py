@@ -79,7 +79,7 @@ class TestStoredRecords(StoreTest):
     async def test_a_record_is_replaced_and_removed_by_name(
         self, record: QueueSettings | StoredRecord
     ) -> None:
-        other, changed = replace(record, name="other"), replace(record)
+        other, changed = replace(record, name="other0000000"), replace(record)
         for one in (record, other, changed):
             await self.store.put(one)
 
@@ -90,9 +90,9 @@ class TestStoredRecords(StoreTest):
 
     async def test_kinds_do_not_share_names(self) -> None:
         for record in KEPT:
-            await self.store.put(replace(record, name="same"))
+            await self.store.put(replace(record, name="same00000000"))
 
-        await self.store.remove(Limit, "same")
+        await self.store.remove(Limit, "same00000000")
 
         kept = [len(await self.all_records(type(record))) for record in KEPT]
         assert kept == [int(not isinstance(record, Limit)) for record in KEPT]
@@ -102,7 +102,7 @@ class TestStoredRecords(StoreTest):
     async def test_pages_are_complete_and_in_order(
         self, record: QueueSettings | StoredRecord, *, newest_first: bool
     ) -> None:
-        names = [f"name-{letter}" for letter in "dbeac"]
+        names = [f"name{letter}0000000" for letter in "dbeac"]  # an id of a key has 12 letters
         for name in names:
             await self.store.put(replace(record, name=name))
 

@@ -20,10 +20,10 @@ _STATE_INDEX = {
     State.RUNNING: "windlass_task_running",
     State.DEAD: "windlass_task_dead",
 }
-_UNSIZED = "0, 0"
+_UNSIZED = ", 0, 0"
 _SIZED = (
-    "coalesce(sum(CASE WHEN task.next IS NOT NULL AND NOT ({spent}) THEN windlass_steps(task.next) END), 0), "
-    "coalesce(sum(length(task.payload) + ifnull(length(task.result), 0) + ifnull(length(task.next), 0)), 0)"
+    ", coalesce(sum(CASE WHEN task.next IS NOT NULL AND NOT ({spent}) THEN windlass_steps(task.next) END), 0)"
+    ", coalesce(sum(length(task.payload) + ifnull(length(task.result), 0) + ifnull(length(task.next), 0)), 0)"
 ).format(spent=" OR ".join(f"task.state = '{state.value}'" for state in WITHOUT_STEPS))
 _WAITS = "task.id IN (SELECT successor FROM windlass_dependency)"  # no index: few tasks ever wait
 

@@ -237,3 +237,15 @@ async def test_a_result_that_is_added_later_may_be_missing_in_an_edited_payload(
         await app.operator.replay_one(last.id, by=ANN, payload=b'{"tax": "one"}')
     await app.operator.replay_one(last.id, by=ANN, payload=b'{"tax": 2}')
     assert (await last.task()).payload == b'{"tax":2}'
+
+
+async def test_a_large_payload_is_checked_beside_the_event_loop(app: App) -> None:
+    task_id = (await app.client.send("t", {}, max_attempts=1)).id
+    await app.operator.cancel_one(task_id, by=By(who="ann"))
+    large = b'{"names": [' + b",".join([b'"x"'] * 20_000) + b"]}"
+
+    await app.operator.replay_one(task_id, by=By(who="ann"), payload=large)
+
+    assert (await app.operator.task(task_id)).payload == large.replace(b" ", b"")
+    with pytest.raises(InvalidPayload, match="twice"):
+        await app.operator.replay_one(task_id, by=By(who="ann"), payload=b'{"a":1,"a":2}' + b" " * 20_000)

@@ -1,5 +1,6 @@
 """Build tasks from a type, a payload and options, for every caller: programs, HTTP, CLI and schedules."""
 
+import asyncio
 import random
 from collections.abc import Iterable, Sequence
 
@@ -16,6 +17,8 @@ from .._policy.input.new_task import Origin, group, new_step, new_task
 from .._policy.input.payload import parse_payload
 from ..errors import InvalidOption
 
+_LARGE = 16 << 10
+
 
 def checked_payload(text: str | bytes, spec: HandlerSpec | None, result_into: str | None = None) -> bytes:
     """Parse a payload from JSON; check it against the handler, if known. Raises InvalidPayload.
@@ -26,6 +29,13 @@ def checked_payload(text: str | bytes, spec: HandlerSpec | None, result_into: st
     if spec is not None:
         spec.signature.check(payload, result_into)
     return payload
+
+
+async def checked_aside(text: str | bytes, spec: HandlerSpec | None, result_into: str | None = None) -> bytes:
+    """Do the same in a thread if the payload is large, so that the event loop goes on."""
+    if len(text) <= _LARGE:
+        return checked_payload(text, spec, result_into)
+    return await asyncio.to_thread(checked_payload, text, spec, result_into)
 
 
 class TaskBuilder:

@@ -37,7 +37,7 @@ from .._policy.task_secrets import masked_attempt, task_mask
 from .._store.protocol import Finding, Migration, Promise, Store
 from ..errors import InvalidOption, NotFound, Refused
 from .alerts import Alerts
-from .builder import checked_payload
+from .builder import checked_aside
 from .client import Handle, LoopThread
 from .encryption import Encryption
 from .export import EndedTask, export_tasks, next_ones
@@ -366,10 +366,10 @@ class Operator:
         """Check the new payload of a task, as an enqueue would; also return the fingerprint that it gives."""
         found = (await self.find(Filter(ids=(task_id,)), Page(limit=1))).items
         if not found:
-            return checked_payload(payload, None), None
+            return await checked_aside(payload, None), None
         (task,) = found
         result_into = task.result_into if task.after else None  # its results are added when it runs
-        payload = checked_payload(payload, self._types.declared.find(task.type), result_into)
+        payload = await checked_aside(payload, self._types.declared.find(task.type), result_into)
         refuse_marked(payload)
         self._types.check_keys(task)
         return payload, fingerprint_like(task.fingerprint, task.type, payload, task.priority, task.tenant)

@@ -91,7 +91,8 @@ async def put_schedule(request: ApiRequest[NoQuery, ScheduleInput]) -> ScheduleD
     """Create or replace a schedule. Ticks before now are not fired."""
     body = request.body
     spec = request.service.app.types.find(body.type)
-    payload = checked_payload(b"{}" if body.payload is UNSET else bytes(body.payload), spec)
+    text = b"{}" if body.payload is UNSET else bytes(body.payload)
+    payload = await request.off_loop(checked_payload, text, spec)
     options = cast("ScheduleOptions", given_fields(body, ScheduleOptions.__annotations__))
     found = request.operator(body.why).schedules
     made = await found.make(request.path("name"), body.type, body.rule, payload, spec, **options)

@@ -24,7 +24,8 @@ _INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
 _encoder = msgspec.json.Encoder()
 _sorted_encoder = msgspec.json.Encoder(order="deterministic")
 
-_Path: TypeAlias = tuple[str | int, ...]
+_Path: TypeAlias = tuple[Any, ...]
+"""Where a value is: the path of what it is in, and its name or index there; () at the root."""
 
 
 def encode_payload(value: object, *, max_bytes: int = MAX_BYTES) -> bytes:
@@ -128,7 +129,7 @@ class _Converter:
                 return self._members(value, path, depth)
             case list() | tuple():
                 self._descend(path, depth, len(value))
-                return [self.plain(item, (*path, index), depth - 1) for index, item in enumerate(value)]
+                return [self.plain(item, (path, index), depth - 1) for index, item in enumerate(value)]
             case datetime() | time():
                 return self._moment(value, path)
             case _:
@@ -140,7 +141,7 @@ class _Converter:
         for key, item in value.items():
             if not isinstance(key, str):
                 raise self._invalid(path, f"has {kind_of(key)} as a key; keys must be strings")
-            below = (*path, key)
+            below = (path, key)
             name = self._text(key, below)
             if name in made:
                 raise self._invalid(below, "occurs twice; pass it once")
@@ -209,7 +210,11 @@ class _Converter:
         )
 
     def _invalid(self, path: _Path, problem: str) -> InvalidPayload:
-        pointer = "".join("/" + printable(str(part)).replace("~", "~0").replace("/", "~1") for part in path)
+        parts: list[str] = []
+        while path:
+            path, part = path
+            parts.append("/" + printable(str(part)).replace("~", "~0").replace("/", "~1"))
+        pointer = "".join(reversed(parts))
         pointer = shorten(pointer, _MAX_POINTER)
         return InvalidPayload(f"the {self._what} at {pointer or 'its root'} {problem}", pointer=pointer)
 

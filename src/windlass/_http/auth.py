@@ -152,6 +152,7 @@ class Authenticator:
         self._open_to_all = open_to_all
         self._open_until_keys = open_until_keys
         self._keys: dict[str, ApiKey] = {}
+        self._accepted: dict[str, ApiKey] = {}  # by the header that was sent, until the keys are read again
         self._read_at = -FRESH_FOR
         self._store_now = datetime.min.replace(tzinfo=UTC)
         self._reading = Lock()
@@ -169,7 +170,10 @@ class Authenticator:
         return Caller(await self._valid_key(request))
 
     async def _valid_key(self, request: Request) -> ApiKey:
-        kind, _, text = header(request, b"authorization").partition(" ")
+        given = header(request, b"authorization")
+        if (accepted := self._accepted.get(given)) is not None and monotonic() - self._read_at < FRESH_FOR:
+            return accepted
+        kind, _, text = given.partition(" ")
         if kind.lower() != "bearer" or not text:
             raise Refusal("unauthorized", "send an API key as Authorization: Bearer wl_…", Reason.NO_KEY)
         sent = api_key.parse_key(text.strip())
@@ -182,6 +186,7 @@ class Authenticator:
             detail = "the API key is unknown, expired or revoked"
             raise Refusal("unauthorized", detail, reason, key_id=sent.id if sent else "")
         self._uses.note(key, now)
+        self._accepted[given] = key
         return key
 
     async def _has_no_keys(self) -> bool:
@@ -206,3 +211,4 @@ class Authenticator:
                 logger.warning("cannot read API keys from the store: %s", error)
                 raise Problem("store-unavailable", "cannot read API keys from the store; retry") from error
             self._keys, self._store_now, self._read_at = keys, now, read_at
+            self._accepted.clear()

@@ -527,11 +527,42 @@ class TestBounds:
         problem(await own("POST", "/tasks/batch", group), 403, "forbidden")
         assert len(await all_of(store)) == 1
 
-    @pytest.mark.parametrize("name", ["unique", "idempotency_key"])
-    async def test_what_stands_beyond_is_not_named_and_nothing_is_kept(
-        self, name: str, asked: Api, keys: Keys, store: MemoryStore
+    async def test_an_equal_task_beyond_its_bounds_does_not_exist(
+        self, asked: Api, keys: Keys, store: MemoryStore
     ) -> None:
-        said = {"type": "t", name: True if name == "unique" else "k"}
+        whole = asked.by((await keys.create("all", scopes=[Scope.ENQUEUE])).text)
+        own = asked.by((await keys.create("k", scopes=[Scope.ENQUEUE], queues=["mail"])).text)
+        guess = {"type": "t", "payload": {"a": 1, "b": 2}}
+        for unique in (True, ["a"]):
+            await whole.enqueue(**guess, unique=unique, queue="other", tenant="acme")
+            mine = {**guess, "unique": unique, "queue": "mail", "tenant": "acme"}
+            first = await own("POST", "/tasks", mine)
+            assert first.status_code == 201
+            again = problem(await own("POST", "/tasks", mine), 409, "duplicate-task")
+            assert again["standing"] == first.json()["id"]
+        batch = {
+            "tasks": [guess | {"queue": "mail"}, guess | {"queue": "mail", "unique": True, "payload": {}}]
+        }
+        await whole.enqueue(type="t", payload={}, unique=True, queue="other")
+        assert len((await own.good("POST", "/tasks/batch", batch))["tasks"]) == 2
+        problem(await own("POST", "/tasks/batch", batch), 409, "duplicate-task")
+        assert len(await all_of(store)) == 7
+
+    async def test_an_equal_task_in_its_own_queue_does_whoever_enqueued_it(
+        self, asked: Api, keys: Keys
+    ) -> None:
+        whole = asked.by((await keys.create("all", scopes=[Scope.ENQUEUE])).text)
+        own = asked.by((await keys.create("k", scopes=[Scope.ENQUEUE], queues=["mail"])).text)
+        stands = await whole.enqueue(unique=True, queue="mail")
+        told = problem(
+            await own("POST", "/tasks", {"type": "t", "unique": True, "queue": "mail"}), 409, "duplicate-task"
+        )
+        assert told["standing"] == stands
+
+    async def test_what_stands_beyond_is_not_named_and_nothing_is_kept(
+        self, asked: Api, keys: Keys, store: MemoryStore
+    ) -> None:
+        said = {"type": "t", "idempotency_key": "k"}
         whole = asked.by((await keys.create("all", scopes=[Scope.ENQUEUE])).text)
         own = asked.by((await keys.create("k", scopes=[Scope.ENQUEUE], queues=["mail"])).text)
         stands = await whole.enqueue(**said, queue="other")
@@ -540,8 +571,7 @@ class TestBounds:
             await own("POST", "/tasks", mine),
             await own("POST", "/tasks/batch", {"tasks": [{"type": "new", "queue": "mail"}, mine]}),
         ):
-            code = "duplicate-task" if name == "unique" else "idempotency-conflict"
-            told = problem(response, 409 if name == "unique" else 422, code)
+            told = problem(response, 422, "idempotency-conflict")
             assert "standing" not in told
             assert stands not in response.text
         assert [task.id for task in await all_of(store)] == [stands]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -10,13 +10,16 @@ from msgspec.structs import replace
 from starlette.requests import Request
 
 from .._client.builder import TaskBuilder, checked_payload
+from .._client.client import Handle
 from .._client.predecessors import existing
 from .._documents.fields import Id, Instant, Seconds
 from .._encryption.encrypted_store import keyring_of
+from .._model.filter import Filter, Page
 from .._model.options import Options
 from .._model.task import NewTask, Predecessor, Task, TaskId
 from .._policy.input import keys
 from .._policy.input.chain import Step, all_ids, check_number, readable_steps
+from .._policy.input.fingerprint import fingerprint_within
 from .._policy.input.new_task import MAX_AFTER, NOW, group, later_step, predecessor_of
 from .._policy.input.quote import quoted
 from .._policy.input.trace import trace_from_header
@@ -44,6 +47,8 @@ REQUEST_KEY_FOR = timedelta(days=7)
 """How long a request's key lives. The keys of a batch's tasks end together, whichever records are pruned."""
 
 MAX_REQUEST_KEY = keys.MAX_KEY_BYTES - 15  # leaves room for the number of a task in its batch
+
+_MAX_HIDDEN = 20  # tasks of a batch that equal ones beyond the bounds of the caller's key
 
 _STEP_OPTIONS = (
     "queue", "tenant", "priority", "delay", "max_attempts", "timeout", "expires", "unique", "unique_for",
@@ -266,10 +271,9 @@ async def store_tasks(
     if key is not None:
         batch = _with_key(request, batch, key)
     try:
-        handles = await request.service.client.enqueue_tasks(batch)
+        handles = await _enqueue(request, batch)
     except (DuplicateTask, IdempotencyConflict) as error:
-        caller = request.caller
-        if not caller.is_bound or error.standing in await visible_tasks(request, [error.standing]):
+        if await _may_know(request, error.standing):
             raise
         detail = "an equal task, or this idempotency key, exists outside this key's bounds"
         raise Problem(error.code, detail) from None
@@ -288,6 +292,36 @@ async def store_tasks(
         for handle in handles
     ]
     return tasks, {"Idempotency-Replayed": "true"} if is_repeat else {}
+
+
+async def _enqueue(request: AnyRequest, batch: Sequence[NewTask]) -> Sequence[Handle[Any]]:
+    """Enqueue all or none. To a bound key what is beyond its bounds does not exist, so no task equals that.
+
+    A task that does is unique within its queue instead.
+    """
+    left = _MAX_HIDDEN
+    while True:
+        try:
+            return await request.service.client.enqueue_tasks(batch)
+        except DuplicateTask as error:
+            left -= 1
+            if not left or await _may_know(request, error.standing):
+                raise
+            hidden = await request.service.operator.find(Filter(ids=(error.standing,)), Page(limit=1))
+            taken = {task.fingerprint for task in hidden.items}
+            within = [
+                replace(one, fingerprint=fingerprint_within(one.queue, one.fingerprint))
+                if one.fingerprint is not None and one.fingerprint in taken
+                else one
+                for one in batch
+            ]
+            if within == [*batch]:  # not known any more which one it is
+                raise
+            batch = within
+
+
+async def _may_know(request: AnyRequest, task_id: TaskId) -> bool:
+    return not request.caller.is_bound or task_id in await visible_tasks(request, [task_id])
 
 
 def _existing_task(task_id: TaskId, task: Task | None, *, created: bool) -> EnqueuedTask:

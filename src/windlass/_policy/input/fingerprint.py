@@ -90,6 +90,12 @@ def fingerprint(unique: Unique, type_name: str, payload: bytes, priority: int, t
     return digest(type_name.encode(), tenant.encode(), canonical(chosen), listed) + listed.decode()
 
 
+def fingerprint_within(queue: str, other: str) -> str:
+    """Return a fingerprint for tasks that are equal and in this queue."""
+    made = digest(other[:_DIGEST_LENGTH].encode(), queue.encode())
+    return made + other[_DIGEST_LENGTH:]
+
+
 def fingerprint_like(
     other: str | None, type_name: str, payload: bytes, priority: int, tenant: str
 ) -> str | None:

@@ -13,6 +13,7 @@ from windlass._policy.input.fingerprint import (
     declared_unique,
     fingerprint,
     fingerprint_like,
+    fingerprint_within,
     is_fingerprint,
     unique_options,
 )
@@ -129,3 +130,13 @@ def test_a_type_declares_that_its_tasks_are_unique_by_fields_and_for_a_period() 
     assert declared_unique(unique=False, unique_for=None) == (False, None)
     assert declared_unique(unique=["a"], unique_for="1h") == (("a",), timedelta(hours=1))
     assert declared_unique(unique=False, unique_for="1h") == (True, timedelta(hours=1))
+
+
+def test_a_fingerprint_within_a_queue_is_one_of_its_own() -> None:
+    for unique in (True, ("x",)):
+        made = fingerprint(unique, "a", b'{"x":1}', 3, "t")
+        assert made is not None
+        within = {queue: fingerprint_within(queue, made) for queue in ("a", "b")}
+        assert len({made, *within.values()}) == 3
+        assert all(map(is_fingerprint, within.values()))
+        assert fingerprint_like(within["a"], "a", b'{"x":1}', 3, "t") == made

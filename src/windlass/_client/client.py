@@ -17,7 +17,7 @@ from .._model.task import CANCELLED, Enqueued, NewTask, Predecessor, Progress, T
 from .._observe.tracing import send_span
 from .._policy.input.chain import Step, all_ids, decode_steps
 from .._policy.input.encrypted import HINT, MARKER, key_ids, refuse_marked
-from .._policy.input.new_task import check_first_options, predecessor_of
+from .._policy.input.new_task import check_first_options
 from .._policy.input.options import parse_duration
 from .._policy.input.payload import encode_payload
 from .._store.protocol import Capability, Join, Store, require
@@ -61,15 +61,14 @@ class Handle(Generic[R]):
     following: tuple[TaskId, ...]
     """The ids of the tasks that follow in its chain; each exists once the one before it has completed."""
 
-    def __init__(  # noqa: PLR0913  made by clients and operators
+    def __init__(  # noqa: PLR0913, PLR0917  made in thousands: positions are quicker
         self,
         store: Store,
         task_id: TaskId,
-        *,
-        created: bool = True,
+        created: bool = True,  # noqa: FBT001, FBT002
         following: tuple[TaskId, ...] = (),
         result_type: Any = Any,
-        known: Predecessor | None = None,
+        known: tuple[TaskId, str, tuple[str, ...]] | None = None,
         types: KnownTypes | None = None,
     ) -> None:
         self._store = store
@@ -78,14 +77,14 @@ class Handle(Generic[R]):
         self.created = created
         self.following = following
         self._result_type = result_type
-        self._known = known  # None if the task existed before
+        self._known = known  # root, tenant and secrets; None if the task existed before
 
     def __repr__(self) -> str:
         return f"<task {self.id}>"
 
     def as_predecessor(self) -> Predecessor | TaskId:
         """Return what is known of the task, for one that waits for it: at least its id."""
-        return self.id if self._known is None else self._known
+        return self.id if self._known is None else Predecessor(self.id, *self._known)
 
     async def task(self) -> Task:
         """Return the task as it is now; raises NotFound once its record has been pruned."""
@@ -329,15 +328,16 @@ class Client:
     def _handles(
         self, batch: Sequence[NewTask], enqueued: Iterable[Enqueued], result_type: Any
     ) -> list[Handle[Any]]:
+        store, types = self._store, self.types
         return [
             Handle(
-                self._store,
+                store,
                 one.id,
-                created=one.created,
-                following=all_ids(decode_steps(new.next)) if new.next and one.created else (),
-                result_type=result_type,
-                known=predecessor_of(new) if one.created else None,
-                types=self.types,
+                one.created,
+                all_ids(decode_steps(new.next)) if new.next and one.created else (),
+                result_type,
+                (new.root, new.tenant, new.secret) if one.created else None,
+                types,
             )
             for new, one in zip(batch, enqueued, strict=True)
         ]

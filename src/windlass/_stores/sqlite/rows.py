@@ -205,12 +205,13 @@ def new_row(
     """Return the values of NEW_COLUMNS."""
     timeout = None if new.timeout is None else new.timeout // _MICROSECOND
     due = instant(run_at)
+    expires = None if new.expires_in is None and new.expires_at is None else _expiry(new, due, now)
     return (
         new.id, new.type, new.payload, new.root, new.queue, new.tenant, new.priority, boost, state.value,
         0, new.max_attempts, 0, due, rank_of(run_at, boost), now, timeout,
-        new.idempotency_key, new.fingerprint, new.next, listed_or_none(new.after), new.result_into,
-        listed_or_none(new.secret),
-        new.trace, new.enqueued_by, _expiry(new, due, now), *lane_and_key,
+        new.idempotency_key, new.fingerprint, new.next, listed_or_none(new.after) if new.after else None,
+        new.result_into, listed_or_none(new.secret) if new.secret else None,
+        new.trace, new.enqueued_by, expires, *lane_and_key,
     )  # fmt: skip
 
 

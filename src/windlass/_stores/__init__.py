@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from .._store.protocol import Store
 
 _ON_DISK = ("sqlite", "memory")
-_SUSPICIOUS = re.compile(r"[@?#=]|:/?[^/]")  # there may be a password in it
-_PLACE = re.compile(r"[\w.,:\[\]-]*(/[\w.-]*)*", re.ASCII)  # hosts with ports, and a database or path
+_SCHEME = re.compile(r"[\w+./-]+", re.ASCII)
+_PLACE = re.compile(r"([\w.-]+|\[[0-9a-f:.]+\])?(:\d{1,5})?(,[\w.-]+(:\d{1,5})?)*(/[\w.-]*)*", re.ASCII)
+"""Hosts with their ports, and a database or path: there is no password in it."""
 
 
 def open_store(url: str, *, clock: Clock | None = None, key: str | None = None) -> "Store":
@@ -61,14 +62,15 @@ def _needing(package: str, what: str, extra: str) -> Iterator[None]:
 def store_name(store: "str | Store") -> str:
     """Name a store for people: its URL with scheme, host and path, or its class.
 
-    Users and passwords are left out; of a URL that may hide one in another place, all but the scheme.
+    Users, passwords and options are left out; of a URL that may have a password elsewhere, all.
     """
     if not isinstance(store, str):
         return type(store).__name__
     scheme, separator, rest = store.strip().partition("://")
-    if scheme in _ON_DISK or not _SUSPICIOUS.search(store):
+    if scheme in _ON_DISK:
         return store
-    place = rest.partition("?")[0].rpartition("@")[2]
-    if not separator or not scheme.isalnum() or not _PLACE.fullmatch(place) or "@" in rest.partition("?")[2]:
-        place = "…"
-    return f"{scheme}://{place}" if separator and scheme.isalnum() else "…"
+    place, _, options = (rest if separator else scheme).partition("?")
+    host = place.rpartition("@")[2] if separator else place
+    if "@" in options or not _SCHEME.fullmatch(scheme) or not _PLACE.fullmatch(host):
+        return "…"
+    return f"{scheme}{separator}{host}" if separator else host

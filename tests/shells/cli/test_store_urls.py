@@ -3,6 +3,7 @@
 import pytest
 
 from tests.shells.cli.conftest import Run
+from windlass._stores import store_name
 
 SECRET = "hunter2"
 SPELLINGS = (
@@ -68,6 +69,12 @@ def test_no_command_shows_the_password_of_the_environment(run: Run, monkeypatch:
         assert SECRET not in ran.out + ran.err, (url, ran.out + ran.err)
 
 
+@pytest.mark.parametrize("url", SPELLINGS)
+def test_the_name_of_a_store_has_no_password(url: str) -> None:
+    """As in the lines that a server or worker logs once it has reached its store."""
+    assert SECRET not in store_name(url)
+
+
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
@@ -78,6 +85,4 @@ def test_no_command_shows_the_password_of_the_environment(run: Run, monkeypatch:
     ],
 )
 def test_the_place_is_shown(url: str, shown: str) -> None:
-    from windlass._stores import store_name
-
     assert store_name(url) == shown

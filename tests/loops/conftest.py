@@ -35,6 +35,15 @@ async def clocked_app(
     await app.close()
 
 
+@pytest.fixture(params=["memory", "sqlite"])
+async def bare_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    """An open store, without encryption around it."""
+    made: Store = MemoryStore() if request.param == "memory" else SQLiteStore(tmp_path / "windlass.db")
+    await made.open()
+    yield made
+    await made.close()
+
+
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper, "_RETRY_AFTER", 0.05)

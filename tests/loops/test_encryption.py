@@ -2,7 +2,6 @@
 
 import logging
 import sqlite3
-from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,6 @@ from windlass._model.verdict import Complete, Settlement
 from windlass._policy.input.encrypted import MARKER
 from windlass._store.protocol import Store, all_records
 from windlass._stores.memory import MemoryStore
-from windlass._stores.sqlite import SQLiteStore
 from windlass.errors import DuplicateTask, IdempotencyConflict
 from windlass.testing.clock import ManualClock
 
@@ -69,13 +67,9 @@ def program(store: Any, keyring: Keyring | None = RING, **options: Any) -> App:
     return app
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    """The store itself, without encryption around it."""
-    made: Store = MemoryStore() if request.param == "memory" else SQLiteStore(tmp_path / "windlass.db")
-    await made.open()
-    yield made
-    await made.close()
+@pytest.fixture
+def store(bare_store: Store) -> Store:
+    return bare_store
 
 
 async def stored(store: Store) -> bytes:

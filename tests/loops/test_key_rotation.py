@@ -1,6 +1,5 @@
 """The rotation of encryption keys: what is stored is encrypted with the first key, whatever interrupts it."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -16,19 +15,14 @@ from windlass._model.schedule import Schedule
 from windlass._policy.input.encrypted import MARKER, key_ids
 from windlass._store.protocol import Severity, Store, all_records
 from windlass._stores.memory import MemoryStore
-from windlass._stores.sqlite import SQLiteStore
 from windlass.testing.faults import Fault, FaultyStore, scripted
 
 NEWEST = Keyring([NEW])
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    """The store itself, without encryption around it."""
-    made: Store = MemoryStore() if request.param == "memory" else SQLiteStore(tmp_path / "windlass.db")
-    await made.open()
-    yield made
-    await made.close()
+@pytest.fixture
+def store(bare_store: Store) -> Store:
+    return bare_store
 
 
 async def some_of_everything(app: App) -> None:

@@ -1,15 +1,13 @@
 """A record that another program made is checked by the rules of what our client makes."""
 
 from datetime import timedelta
-from typing import Any
 
 import msgspec
 import pytest
-from msgspec import Raw
 from msgspec.structs import replace
 
 from tests.foreign_input import RECORDS
-from tests.unit.samples import NOW
+from tests.unit.samples import INVALID, NOW, SCHEDULE, step
 from windlass._ids import new_id
 from windlass._model.alert import Alert, AlertNotice, AlertState, DeadLetter, Turn
 from windlass._model.key import ApiKey, FormerSecret, Scope
@@ -17,28 +15,12 @@ from windlass._model.limit import Limit, Quota
 from windlass._model.options import DeclaredType, Defaults
 from windlass._model.queue import Fairness, Ordering, QueueSettings, Window
 from windlass._model.record import Archive, Declaration, Record, Session, Worker
-from windlass._model.schedule import Schedule, Tick
-from windlass._model.task import NewTask
+from windlass._model.schedule import Tick
 from windlass._policy import api_key
 from windlass._policy.foreign_record import MAX_ALIASES, MAX_WEIGHTS, check_record
-from windlass._policy.input.chain import Step, encode_steps
-from windlass._store.json_codec import Decoder
+from windlass._policy.input.chain import encode_steps
 from windlass._store.messages import RECORD_TYPES, decode_record
-from windlass.errors import InvalidOption, InvalidPayload
-
-INVALID = (InvalidOption, InvalidPayload, msgspec.DecodeError)
-decoder = Decoder[NewTask](NewTask)
-SCHEDULE = Schedule(name="s", type="t", cron="0 3 * * *", since=NOW)
-
-
-def new(**changed: Any) -> NewTask:
-    task_id = new_id()
-    return NewTask(**{"id": task_id, "root": task_id, "type": "t", "payload": b"{}", **changed})
-
-
-def step(**changed: Any) -> Step:
-    return Step(**{"id": new_id(), "type": "t", "payload": Raw(b"{}"), **changed})
-
+from windlass.errors import InvalidOption
 
 KIND_AND_NUMBER = [(kind, number) for kind, (_, attacks) in RECORDS.items() for number in range(len(attacks))]
 

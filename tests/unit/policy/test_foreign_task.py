@@ -5,40 +5,24 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec import Raw
 from msgspec.structs import replace
 
 from tests.foreign_input import TASKS, task
-from tests.unit.samples import NOW
+from tests.unit.samples import INVALID, NEW_TASKS, NOW, SCHEDULE, new, step
 from windlass._ids import new_id
-from windlass._model.schedule import Overlap, Schedule
-from windlass._model.task import NewTask
+from windlass._model.schedule import Overlap
 from windlass._policy.input import keys
-from windlass._policy.input.chain import Step, encode_steps
+from windlass._policy.input.chain import encode_steps
 from windlass._policy.input.foreign_task import MAX_SECRET, check_new_task, check_secret, check_steps
 from windlass._policy.schedule import tick_task
-from windlass._store.json_codec import Decoder
-from windlass.errors import InvalidOption, InvalidPayload
-
-INVALID = (InvalidOption, InvalidPayload, msgspec.DecodeError)
-decoder = Decoder[NewTask](NewTask)
-SCHEDULE = Schedule(name="s", type="t", cron="0 3 * * *", since=NOW)
-
-
-def new(**changed: Any) -> NewTask:
-    task_id = new_id()
-    return NewTask(**{"id": task_id, "root": task_id, "type": "t", "payload": b"{}", **changed})
-
-
-def step(**changed: Any) -> Step:
-    return Step(**{"id": new_id(), "type": "t", "payload": Raw(b"{}"), **changed})
+from windlass.errors import InvalidOption
 
 
 @pytest.mark.parametrize("number", range(len(TASKS)))
 @pytest.mark.parametrize("reserved", [False, True])
 def test_a_task_that_no_client_makes(number: int, *, reserved: bool) -> None:
     with pytest.raises(INVALID):
-        check_new_task(decoder.decode(msgspec.json.encode(task(**TASKS[number]))), reserved=reserved)
+        check_new_task(NEW_TASKS.decode(msgspec.json.encode(task(**TASKS[number]))), reserved=reserved)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from ..task_input import (
 )
 from ..web.body import has_disconnected, require_media_type
 from ..web.ndjson import NDJSON, SILENCE_SECONDS, DuplexResponse, read_lines
-from ..web.off_loop import SMALL, off_loop
+from ..web.off_loop import off_loop
 from ..web.problems import Problem, ProblemDocument, problem_document, problem_for
 
 enqueues = Operations("tasks")
@@ -80,8 +80,7 @@ async def enqueue(request: ApiRequest[NoQuery, TaskInput]) -> ApiResponse[Enqueu
     (409), and one that waits `after` a task that does not exist (404).
     """
     builder = await input_builder(request, request.body)
-    is_small = len(request.raw) <= SMALL
-    built = builder.task(request.body) if is_small else await request.off_loop(builder.task, request.body)
+    built = await request.off_loop(builder.task, request.body)
     (task,), replayed = await enqueue_tasks(request, [built], request_key(request.http))
     headers = request.location(task.id) | replayed
     return ApiResponse(value=task, status=201 if task.created else 200, headers=headers)

@@ -1,8 +1,9 @@
 """Quotas of tenants: what each has stored as far as this server knows, and the store that enforces them.
 
 What is stored is counted at intervals. In between, a server adds what it has enqueued itself, so that one
-server alone never exceeds a quota. Of several, each may fill the room that it saw at its last count: together
-they exceed a quota by at most that room times the number of the other servers.
+server alone never exceeds a quota; what it stores while it counts may be counted twice, until the next count.
+Of several, each may fill the room that it saw at its last count: together they exceed a quota by at most that
+room times the number of the other servers.
 """
 
 import asyncio

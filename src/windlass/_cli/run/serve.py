@@ -18,6 +18,7 @@ from ...errors import InvalidOption
 from ..command import Cli, Command, pass_cli
 from ..options import number_option, stacked
 from .archive import archive_option
+from .handlers import include_handlers
 from .logs import log_options, set_up_logging
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ def serve(
 
     async def work() -> None:
         app = cli.app
+        include_handlers(cli)
         await app.open()
         options: ServerOptions = {
             "host": host,

@@ -18,6 +18,7 @@ from ..._http.server.run import ServerLimits, new_server
 from ..._worker.process import stopped_by_signals
 from ..command import Cli
 from ..exit_codes import guarded
+from .handlers import include_handlers
 from .logs import set_up_logging
 
 COMMAND = (sys.executable, "-m", "windlass._cli.run.server_process")
@@ -68,6 +69,7 @@ def _serve(control: Control, settings: ProcessSettings) -> None:
 
     async def work() -> None:
         app, loop = cli.app, asyncio.get_running_loop()
+        include_handlers(cli)
         await app.open()
         buckets = SharedBuckets(settings.buckets)
         server = await new_server(app, **settings.server, keeper=settings.keeper, buckets=buckets)

@@ -10,6 +10,7 @@ from ..._worker.process import stopped_by_signals
 from ..command import Cli, Command, pass_cli
 from ..target import require_types
 from .archive import archive_option
+from .handlers import handlers_option, include_handlers
 from .logs import log_options, set_up_logging
 from .serve import http_server, server_options
 from .worker import app_argument, slots_option, worker_settings
@@ -21,14 +22,15 @@ logger = logging.getLogger("windlass.up")
 @app_argument
 @server_options
 @slots_option
+@handlers_option
 @archive_option
 @log_options
 @pass_cli
 def up(cli: Cli, /, *, target: str | None, host: str, port: int, insecure: bool, **limits: Any) -> None:
     """Run the API, a worker and the keeper in one process.
 
-    For development and small deployments. The worker runs the tasks of APP; without APP only the API and
-    the keeper run.
+    For development and small deployments. The worker runs the tasks of APP and of ready-made handlers;
+    without either only the API and the keeper run.
     """
     if target is not None:
         cli.flags["app"] = target
@@ -38,6 +40,7 @@ def up(cli: Cli, /, *, target: str | None, host: str, port: int, insecure: bool,
 
     async def work() -> None:
         app = cli.app
+        include_handlers(cli)
         if settings.app is not None:
             require_types(app, settings.app)
         await app.open()

@@ -29,9 +29,12 @@ ARGUMENTS = (
 """Of Chromium: without the ones about networks it asks for hosts outside, which tests must not."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """Debian's Chromium, one for the session."""
+    """Debian's Chromium, one for each module: while Playwright runs, no async test can run in its thread.
+
+    So a module has either tests with a browser or async tests.
+    """
     path = which("chromium")
     assert path, "these tests need Chromium: `make servers` as root, or apt-get install chromium"
     with sync_playwright() as driver:

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from enum import StrEnum
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from ..errors import InvalidOption
 from .state import PENDING, State
-from .task import Task, TaskId
+from .task import Error, Task, TaskId, document_of
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ class Filter(Struct, frozen=True, gc=False, kw_only=True):
 
     `created_after` and `finished_after` are inclusive, `created_before` and `finished_before` exclusive.
     `expires_before` is exclusive and matches only tasks that have not started. `error` matches a part of the
-    last error's type or message.
+    last error's type or message, `failures` its failure; "" matches tasks without one.
     """
 
     ids: tuple[TaskId, ...] | None = None
@@ -33,6 +33,7 @@ class Filter(Struct, frozen=True, gc=False, kw_only=True):
     root: TaskId | None = None
     idempotency_key: str | None = None
     error: str | None = None
+    failures: tuple[str, ...] | None = None
     created_after: datetime | None = None
     created_before: datetime | None = None
     finished_after: datetime | None = None
@@ -45,7 +46,7 @@ class Filter(Struct, frozen=True, gc=False, kw_only=True):
         return self.expires_before is not None and bool(self.states) and PENDING.issuperset(self.states or ())
 
     def __post_init__(self) -> None:
-        for name in ("ids", "states", "types", "queues", "tenants"):
+        for name in ("ids", "states", "types", "queues", "tenants", "failures"):
             value = getattr(self, name)
             if isinstance(value, str):
                 raise InvalidOption(f"{name} must be a sequence; for a single value pass ({value!r},)")
@@ -85,6 +86,7 @@ class Dimension(StrEnum):
     QUEUE = "queue"
     TYPE = "type"
     TENANT = "tenant"
+    FAILURE = "failure"  # "" for tasks without one
 
 
 class Count(Struct, frozen=True, gc=False, kw_only=True):
@@ -101,6 +103,28 @@ class Count(Struct, frozen=True, gc=False, kw_only=True):
     oldest_at: datetime | None = None  # None: there are none
     steps: int = 0
     bytes: int = 0
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """A failure: the dead tasks of one type that failed alike, with the same error from the same place.
+
+    `error` is that of the newest task, `task_id`, without secrets. `first_at` and `last_at` are when the
+    oldest and the newest task died. Not `exact`: `number` is an estimate.
+    """
+
+    id: str  # the `failure` of its tasks; "" if they died before windlass recorded failures
+    type: str
+    error: Error | None
+    task_id: TaskId
+    number: int
+    exact: bool
+    first_at: datetime
+    last_at: datetime
+    queues: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the failure as plain JSON values: an item of `GET /dead/failures`."""
+        return document_of(self, "failure_document")
 
 
 class By(Struct, frozen=True, gc=False, kw_only=True):

@@ -162,6 +162,7 @@ class Task(Struct, frozen=True, gc=False):
     expires_at: datetime | None = None  # if it has not started by then, it never starts
     cancelled_by: str | None = None  # who cancelled it, or asked it to stop
     cancel_reason: str | None = None
+    failure: str | None = None  # what it failed with last, as an id; None if it completed or was cancelled
 
     def as_dict(self) -> dict[str, Any]:
         """Return the task as plain JSON values with its secrets masked: the document of `GET /tasks/{id}`.

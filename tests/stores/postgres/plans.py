@@ -41,13 +41,14 @@ TASKS = """
 INSERT INTO windlass.task (
     id, root, run_at, created_at, finished_at, boost, fence, claim_number, priority, attempt, max_attempts,
     state, type, queue, tenant, payload, session, worker, enqueued_by, fingerprint, idempotency_key,
-    rank
+    rank, failure
 )
 SELECT
     u.id, u.id, now() + CASE u.state WHEN 'scheduled' THEN 1 ELSE -1 END * interval '1 s' * n, now(),
     CASE WHEN u.state = 'dead' THEN now() - interval '1 min' * n END, 0, 1, 1, 0, 1, 5,
     u.state, 't', $4 || n % 3, '', '{}', CASE WHEN u.state = 'running' THEN 's' || n % 7 END, 'w', '',
-    CASE WHEN n % 50 = 0 THEN 'f' || u.id END, CASE WHEN n % 50 = 1 THEN 'k' || n END, n
+    CASE WHEN n % 50 = 0 THEN 'f' || u.id END, CASE WHEN n % 50 = 1 THEN 'k' || n END, n,
+    CASE WHEN u.state = 'dead' THEN 'f' || n % 20 END
 FROM generate_series(1, $1::integer) AS n
 CROSS JOIN LATERAL (
     SELECT

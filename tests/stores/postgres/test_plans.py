@@ -151,6 +151,7 @@ STATEMENTS = {
 } | {
     "promote": Statement(text("promote"), "task_scheduled task_pkey", walks="task_scheduled"),
     "ready_queues": Statement(text("ready_queues"), "task_ready", walks="task_ready"),
+    "dead_failures": Statement(text("dead_failures"), "task_failure", walks="task_failure"),
     "rescue": Statement(
         text("rescue"), "task_running task_pkey", arguments="NULL, 's1', 100", walks="task_running"
     ),

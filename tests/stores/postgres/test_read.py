@@ -179,6 +179,8 @@ PLANS = [
     (Filter(root=str(uuid4())), {"task_pkey", "task_root", "_id_idx", "_root_idx"}),
     (Filter(idempotency_key="k3"), {"task_key", "_key_idx"}),
     (Filter(states=(State.DEAD,)), {"task_dead"}),
+    (Filter(states=(State.DEAD,), failures=("0123456789abcdef",)), {"task_failure"}),
+    (Filter(states=(State.DEAD,), failures=("",)), {"task_failure", "task_dead"}),
     (Filter(states=(State.WAITING,)), {"task_waiting"}),
     (Filter(states=(State.RUNNING,)), {"task_running"}),
     (Filter(states=(State.READY,)), {"task_ready"}),
@@ -341,6 +343,22 @@ FROM {schema}.history) AS t GROUP BY 1, 2 ORDER BY 1, 2"
         assert estimated == {("ready", "long"), ("completed", "long"), ("cancelled", "long")}
         for values in set(expected) - estimated:
             assert found[values] == expected[values]
+
+    async def test_rare_failures_stay_exact_beside_a_frequent_one(
+        self, filled: Connections, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(counts, "MAX_COUNTED", 300)
+        monkeypatch.setattr(counts, "SAMPLED_PAGES", 10)
+        rare = "UPDATE {schema}.task SET failure = CASE WHEN id = (SELECT id FROM {schema}.task \
+WHERE state = 'dead' ORDER BY id DESC LIMIT 1) THEN 'rare' ELSE 'frequent' END WHERE state = 'dead'"
+        await run(filled, rare)
+
+        found = await counts.count(filled, Filter(states=(State.DEAD,)), (Dimension.FAILURE,))
+        (one,) = await counts.count(filled, Filter(states=(State.DEAD,), failures=("rare",)), ())
+
+        assert [(count.values, count.exact) for count in found] == [(("frequent",), False), (("rare",), True)]
+        assert found[1].number == one.number == 1
+        assert one.exact
 
     async def test_estimates_are_near(self, made: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(counts, "MAX_COUNTED", 500)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from windlass._model.filter import Filter, Page
+from windlass._model.filter import Dimension, Filter, Page
 from windlass._model.state import PENDING, State
 from windlass._stores.sqlite import SQLiteStore
 from windlass._stores.sqlite.connection.open import connect
-from windlass._stores.sqlite.read.filters import page_query
+from windlass._stores.sqlite.read.filters import count_query, page_query
 from windlass._stores.sqlite.rows import statement
 from windlass.testing.conformance.steps import complete, settle, some_tasks, worker_on
 
@@ -123,6 +123,26 @@ def test_selective_filters_go_by_an_index(where: Filter, filled: sqlite3.Connect
     assert not any(
         step in ("SCAN task", "SCAN task USING INDEX sqlite_autoindex_windlass_task_1") for step in steps
     ), steps
+
+
+def test_dead_letters_of_a_failure_are_paged_in_the_order_of_its_index(filled: sqlite3.Connection) -> None:
+    query = page_query("find", Filter(states=(State.DEAD,), failures=("f",)), Page(newest_first=True))
+
+    assert plan(filled, query.sql, query.parameters) == [
+        "SEARCH task USING INDEX windlass_task_failure (failure=?)"
+    ]
+
+
+@pytest.mark.parametrize("rest", [{}, {"failures": ("f",)}, {"tenants": ("t",), "queues": ("q",)}])
+def test_dead_letters_are_counted_without_reading_them(
+    filled: sqlite3.Connection, rest: dict[str, tuple[str, ...]]
+) -> None:
+    by = (Dimension.FAILURE, Dimension.TYPE, Dimension.QUEUE)
+    query = count_query(Filter(states=(State.DEAD,), **rest), by, (None, None), sized=False)
+
+    (step,) = [step for step in plan(filled, query.sql, query.parameters) if " task " in step]
+
+    assert "USING COVERING INDEX windlass_task_failure" in step
 
 
 async def test_a_claim_over_many_queues_is_in_order_over_all(store: SQLiteStore) -> None:

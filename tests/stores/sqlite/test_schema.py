@@ -72,7 +72,17 @@ async def test_migrators_at_once_take_each_step_once(path: Path, python, peek: P
 async def test_the_steps_are_listed_with_what_is_applied(store: SQLiteStore) -> None:
     listed = [(m.number, m.name, m.applied) for m in await store.migrations()]
 
-    names = ("tasks", "once", "lanes", "subjects", "unhandled", "ended_types", "cancellation", "notes")
+    names = (
+        "tasks",
+        "once",
+        "lanes",
+        "subjects",
+        "unhandled",
+        "ended_types",
+        "cancellation",
+        "notes",
+        "failures",
+    )
     assert listed == [(number, name, True) for number, name in enumerate(names, 1)]
 
 

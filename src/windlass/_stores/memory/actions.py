@@ -95,6 +95,7 @@ def matches(task: Task, where: Filter) -> bool:
         and (where.root is None or task.root == where.root)
         and (where.idempotency_key is None or task.idempotency_key == where.idempotency_key)
         and (where.error is None or _mentions(task, where.error))
+        and (where.failures is None or (task.failure or "") in where.failures)
         and (where.created_after is None or task.created_at >= where.created_after)
         and (where.created_before is None or task.created_at < where.created_before)
         and (where.finished_after is None or (finished is not None and finished >= where.finished_after))

@@ -13,6 +13,7 @@ from ..._model.limit import Limit, Usage
 from ..._model.state import State, Verb
 from ..._model.task import Task
 from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settlement
+from ..._policy.failure import failure_of
 from ..._policy.order.limits import PermitUsage, limits_in_queue, permits_of, split_key, usage_of
 from ..._policy.order.windows import open_queues
 from ..rules.admission import check_due
@@ -155,10 +156,10 @@ def _apply(tables: Tables, task: Task, settlement: Settlement, now: datetime) ->
     end = {"session": None, "finished_at": now, "duration": settlement.duration}
     match verdict:
         case Complete(result=result):
-            tables.move(task, Verb.COMPLETE, State.COMPLETED, result=result, error=None, **end)
+            tables.move(task, Verb.COMPLETE, State.COMPLETED, result=result, error=None, failure=None, **end)
         case Postpone(error=error) | Cancel(error=error) if task.cancel_requested:
             why = while_running(task)
-            tables.step(task, Verb.CANCEL, State.CANCELLED, error=error or why.error, **end)
+            tables.step(task, Verb.CANCEL, State.CANCELLED, error=error or why.error, failure=None, **end)
             tables.abandon(task.id, now, why)
         case Postpone(delay=delay, reason=reason, error=error):
             tables.move(
@@ -171,13 +172,14 @@ def _apply(tables: Tables, task: Task, settlement: Settlement, now: datetime) ->
                 session=None,
                 duration=settlement.duration,
                 error=error or task.error,
+                failure=task.failure if error is None else failure_of(task.type, error),
                 unhandled_since=verdict.unhandled_since,
             )
             tables.wake((task.id,))
         case Bury(error=error):
-            tables.move(task, Verb.BURY, State.DEAD, error=error, **end)
+            tables.move(task, Verb.BURY, State.DEAD, error=error, failure=failure_of(task.type, error), **end)
         case Cancel(error=error):
-            tables.move(task, Verb.CANCEL, State.CANCELLED, error=error or task.error, **end)
+            tables.move(task, Verb.CANCEL, State.CANCELLED, error=error or task.error, failure=None, **end)
             tables.abandon(task.id, now, while_running(task))
         case _:
             assert_never(verdict)

@@ -264,7 +264,7 @@ class MemoryStore:
         with self._locked() as (tables, _):
             for task in tables.tasks.values():
                 if matches(task, where):
-                    values = tuple(str(getattr(task, dimension.value)) for dimension in by)
+                    values = tuple(str(getattr(task, dimension.value) or "") for dimension in by)
                     found.setdefault(values, []).append(task)
         return [
             Count(

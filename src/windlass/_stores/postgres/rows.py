@@ -55,6 +55,7 @@ FIXED_COLUMNS = (*_PLAIN, *_CHECKED, "created_at", "claimed_at", "expires_at")
 LEASED_COLUMNS = (
     *FIXED_COLUMNS, "attempt", "fence", "run_at", "session", "worker", "cancel_requested", "error_type",
     "error_message", "error_traceback", "duration", "unhandled_since", "cancelled_by", "cancel_reason",
+    "failure",
 )  # fmt: skip
 TASK_COLUMNS = (*LEASED_COLUMNS, "state", "finished_at", "progress_fraction", "progress_message", "result")
 NOT_IN_HISTORY = {"session": "NULL::text", "unhandled_since": "NULL::timestamptz"}
@@ -110,7 +111,7 @@ def _read_leased(
     (id_, type_, payload, root, queue, tenant, priority, boost, max_attempts, timeout, next_, result_into,
      secret, trace, enqueued_by, idempotency_key, fingerprint, after, created_at, claimed_at, expires_at,
      attempt, fence, run_at, session, worker, cancel_requested, error_type, error_message, error_traceback,
-     duration, unhandled_since, cancelled_by, cancel_reason) = row  # fmt: skip
+     duration, unhandled_since, cancelled_by, cancel_reason, failure) = row  # fmt: skip
     if run_at.tzinfo is None:
         run_at = finite(run_at)
     return Task(
@@ -119,7 +120,7 @@ def _read_leased(
         progress, result, read_error(error_type, error_message, error_traceback), idempotency_key,
         fingerprint, next_, () if after is None else _texts.decode(after), result_into,
         () if secret is None else _texts.decode(secret), trace, enqueued_by, unhandled_since, expires_at,
-        cancelled_by, cancel_reason,
+        cancelled_by, cancel_reason, failure,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from .queue_layout import QueueLayout
 from .rows import HISTORY, Row, columns_of, error_columns, ids_of, read_task
 from .script import Script, fetch, value
 
-_KEEP_COLUMNS, _END_COLUMNS = 23, 17
+_KEEP_COLUMNS, _END_COLUMNS = 24, 17
 
 
 class UnitOfWork:
@@ -141,5 +141,5 @@ def _kept_row(task: Task) -> Row:
         task.id, task.payload, task.state.value, task.attempt, task.fence, task.run_at, task.finished_at,
         task.session, task.duration, task.cancel_requested, *progress, *error_columns(task.error),
         task.worker, task.boost, task.rank, task.unhandled_since, task.expires_at, task.cancelled_by,
-        task.cancel_reason, task.fingerprint,
+        task.cancel_reason, task.fingerprint, task.failure,
     )  # fmt: skip

@@ -25,7 +25,7 @@ class Cancellation(Struct, frozen=True, kw_only=True):
     @property
     def fields(self) -> dict[str, Any]:
         """The fields of a pending task that this cancels."""
-        return {"error": self.error, **asked_by(self.by)}
+        return {"error": self.error, "failure": None, **asked_by(self.by)}
 
     def of_successor(self, predecessor: TaskId) -> "Cancellation":
         """Return the cancellation of a task that waited for this one."""

@@ -9,6 +9,7 @@ from ..._model.state import State, Verb
 from ..._model.task import Task, TaskId
 from ..._model.transition import transition_of
 from ..._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settled, Settlement
+from ..._policy.failure import failure_of
 from . import questions
 from .admission import admit_successors
 from .cancellation import while_running
@@ -22,9 +23,9 @@ def settled(task: Task, settlement: Settlement, now: datetime) -> tuple[Verb, St
     end = {"session": None, "finished_at": now, "duration": duration}
     match verdict:
         case Complete(result=result):
-            return Verb.COMPLETE, State.COMPLETED, {"result": result, "error": None, **end}
+            return Verb.COMPLETE, State.COMPLETED, {"result": result, "error": None, "failure": None, **end}
         case Bury(error=error):
-            return Verb.BURY, State.DEAD, {"error": error, **end}
+            return Verb.BURY, State.DEAD, {"error": error, "failure": failure_of(task.type, error), **end}
         case Postpone(delay=delay, reason=reason, error=error) if not task.cancel_requested:
             fields = {
                 "unhandled_since": verdict.unhandled_since,
@@ -34,11 +35,12 @@ def settled(task: Task, settlement: Settlement, now: datetime) -> tuple[Verb, St
                 "session": None,
                 "duration": duration,
                 "error": error or task.error,
+                "failure": task.failure if error is None else failure_of(task.type, error),
             }
             return Verb.POSTPONE, State.SCHEDULED if delay else State.READY, fields
         case Cancel(error=error) | Postpone(error=error):
             error = error or (while_running(task).error if task.cancel_requested else task.error)
-            return Verb.CANCEL, State.CANCELLED, {"error": error, **end}
+            return Verb.CANCEL, State.CANCELLED, {"error": error, "failure": None, **end}
         case _:
             assert_never(verdict)
 

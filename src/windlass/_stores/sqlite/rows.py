@@ -25,7 +25,7 @@ TASK_COLUMNS = (
     "worker", "duration", "cancel_requested", "progress_fraction", "progress_message", "result",
     "error_type", "error_message", "error_traceback", "idempotency_key", "fingerprint", "next", "after",
     "result_into", "secret", "trace", "enqueued_by", "unhandled_since", "expires_at", "cancelled_by",
-    "cancel_reason",
+    "cancel_reason", "failure",
 )  # fmt: skip
 """What is read of a task, in the order that `task_reader` expects."""
 
@@ -138,7 +138,7 @@ def task_reader() -> Callable[[Row], Task]:
              run_at, created_at, claimed_at, finished_at, timeout, session, worker, ran_for, cancel_requested,
              fraction, message, result, error_type, error_message, error_traceback, idempotency_key,
              fingerprint, next_, after, result_into, secret, trace, enqueued_by, unhandled_since, expires_at,
-             cancelled_by, cancel_reason) = row  # fmt: skip
+             cancelled_by, cancel_reason, failure) = row  # fmt: skip
             if type(payload) is not bytes:
                 raise TypeError
             return Task(
@@ -151,7 +151,7 @@ def task_reader() -> Callable[[Row], Task]:
                 _error(error_type, error_message, error_traceback), idempotency_key, fingerprint, next_,
                 () if after is None else _texts.decode(after), result_into,
                 () if secret is None else _texts.decode(secret), trace, enqueued_by, moments[unhandled_since],
-                moments[expires_at], cancelled_by, cancel_reason,
+                moments[expires_at], cancelled_by, cancel_reason, failure,
             )  # fmt: skip
         except (ValueError, TypeError, KeyError, OverflowError):
             return salvaged_task(dict(zip(TASK_COLUMNS, row, strict=True)), _READERS)
@@ -245,6 +245,7 @@ def changed_row(task: Task, lane_and_key: tuple[str, str]) -> dict[str, Any]:
         "expires_at": optional_instant(task.expires_at),
         "cancelled_by": task.cancelled_by,
         "cancel_reason": task.cancel_reason,
+        "failure": task.failure,
         "lane": lane_and_key[0],
         "key": lane_and_key[1],
     }

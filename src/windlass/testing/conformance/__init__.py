@@ -54,6 +54,7 @@ from .upkeep.promote import TestPromote
 from .upkeep.prune import TestPrune
 from .work.claim import TestClaim, TestDue, TestOrder, TestPause
 from .work.damage import TestDamage
+from .work.failures import TestFailures
 from .work.fences import TestFences
 from .work.heartbeat import TestHeartbeatReplies, TestLostReplies, TestSessions
 from .work.once import TestOnce
@@ -84,6 +85,7 @@ __all__ = [
     "TestExpire",
     "TestNeverStarts",
     "TestExpectedRecords",
+    "TestFailures",
     "TestFairness",
     "TestFences",
     "TestFilters",

@@ -24,11 +24,12 @@ from ..._model.record import ARCHIVE_NAME, Archive, Session, Worker
 from ..._model.state import State
 from ..._model.task import NewTask, Progress, TaskId
 from ..._model.verdict import Settlement
+from ..._policy.failure import failure_of
 from ..._store.protocol import Store
 from ..._stores.memory import MemoryStore
 from ..clock import START
 from .pair import Factory, Pair, Refusal
-from .steps import ENDINGS, OPERATOR, a_task, complete, retry, snooze
+from .steps import BOOM, ENDINGS, OPERATOR, a_task, complete, retry, snooze
 
 LEASE = timedelta(seconds=10)
 EVERY = 1000
@@ -77,6 +78,7 @@ filters = st.builds(
     tenants=st.none() | st.just(("t",)),
     idempotency_key=st.none() | st.just("k1"),
     error=st.none() | st.just("boo"),
+    failures=st.none() | st.sampled_from([("",), (failure_of("x", BOOM),), ("", failure_of("y", BOOM))]),
     expires_before=st.none() | st.sampled_from([START + timedelta(seconds=5), START + timedelta(days=1)]),
 )
 actions: st.SearchStrategy[Action] = st.sampled_from(

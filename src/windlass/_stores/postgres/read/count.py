@@ -2,11 +2,11 @@
 
 Each state is counted by its own index, so a state with few tasks is exact however many the others have. For a
 state with more rows than the bound a sample of the table's pages is scaled up. Ready tasks are first counted
-queue by queue, so that a short queue is not lost beside a long one.
+queue by queue and dead ones failure by failure, so that few of them are not lost beside many.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
@@ -17,7 +17,17 @@ from ...._model.state import State
 from ..script import Query, Source
 from ..statements import in_schema
 from ..upkeep.partitions import day_of
-from .filters import Parameters, Search, by_state_index, conditions, in_states, is_text, named, search_for
+from .filters import (
+    Parameters,
+    Search,
+    by_state_index,
+    conditions,
+    grouped,
+    in_states,
+    is_text,
+    named,
+    search_for,
+)
 
 MAX_COUNTED = 20_000
 """Rows of a state that are read before an estimate takes the place of the exact number."""
@@ -25,8 +35,8 @@ MAX_COUNTED = 20_000
 SAMPLED_PAGES = 2_000
 """Pages of a table that an estimate reads: about 16 MB."""
 
-MAX_QUEUES = 500
-"""Queues that are counted one by one, at least `MIN_COUNTED` rows of each."""
+MAX_LINES = 500
+"""Queues or failures that are counted one by one, at least `MIN_COUNTED` rows of each."""
 
 MIN_COUNTED = 100
 
@@ -40,16 +50,16 @@ SELECT {number}, count(*), count(*) FILTER (WHERE {rest}), {due} FILTER (WHERE {
 FROM ({rows} LIMIT {limit}) AS t
 GROUP BY {groups}
 """
-_COUNT_QUEUES = """
-SELECT count(*), count(*) FILTER (WHERE {rest}), {due} FILTER (WHERE {rest}), {groups}
-FROM unnest({queues}) AS q (name)
+_COUNT_LINES = """
+SELECT line.name, count(*), count(*) FILTER (WHERE {rest}), {due} FILTER (WHERE {rest}), {groups}
+FROM unnest({names}) AS line (name)
 CROSS JOIN LATERAL (
     SELECT {columns} FROM windlass.task AS t
-    WHERE t.state = 'ready' AND t.queue = q.name
-    ORDER BY t.stripe, t.rank
+    WHERE t.state = '{state}' AND t.{column} = line.name
+    ORDER BY {order}
     LIMIT {limit}
 ) AS t
-GROUP BY {groups}
+GROUP BY line.name, {groups}
 """
 _SAMPLE = """
 SELECT count(*), {due}, {groups}
@@ -67,17 +77,39 @@ class Part(Struct, frozen=True):
     branches: list[list[str]]
 
 
+class Line(Struct, frozen=True):
+    """A dimension by whose values the tasks of a state are indexed, and the statement that lists them."""
+
+    dimension: Dimension
+    names: str
+    order: str
+
+    def wanted(self, where: Filter) -> Sequence[str] | None:
+        """Return the values that a filter names; None if it names none."""
+        return where.queues if self.dimension is Dimension.QUEUE else where.failures
+
+
+LINES = {
+    State.READY: Line(Dimension.QUEUE, "ready_queues", "t.stripe, t.rank"),
+    State.DEAD: Line(Dimension.FAILURE, "dead_failures", "t.id"),
+}
+
+
 class Tally(Struct):
-    """The counts so far, the states counted only in part, and the queues whose ready tasks are exact."""
+    """The counts so far, the states counted only in part, and the values of their lines that are exact."""
 
     numbers: Counter[Key] = field(default_factory=Counter)
     oldest: dict[Key, datetime] = field(default_factory=dict)
     crowded: set[State] = field(default_factory=set)
-    short: set[str] = field(default_factory=set)
+    short: dict[State, set[str]] = field(default_factory=dict)
 
     def was_due(self, key: Key, due_at: datetime | None) -> None:
         if due_at is not None:
             self.oldest[key] = min(due_at, self.oldest.get(key, due_at))
+
+    def is_short(self, state: State, values: Mapping[Dimension, str]) -> bool:
+        """Whether all tasks of this state with these values were counted, as their line is short."""
+        return state in LINES and values.get(LINES[state].dimension) in self.short.get(state, ())
 
 
 class CountQuery:
@@ -87,7 +119,7 @@ class CountQuery:
         self.by = by
         self._source = source
         self._search = search
-        self._groups = ", ".join(f"t.{name}" for name in ("state", *by))
+        self._groups = ", ".join(grouped(name) for name in (Dimension.STATE, *by))
         columns = dict.fromkeys(["state", "run_at", "created_at", *by, *_filtered(search.where)])
         self._columns = ", ".join(f"t.{name}" for name in columns)
 
@@ -119,32 +151,36 @@ class CountQuery:
         )
         return tally
 
-    async def count_queues(self, tally: Tally) -> None:
-        """Count the ready tasks of each queue, up to its share of MAX_COUNTED rows."""
-        if self._search.where.queues is None:
-            rows = await self._source.fetch(Query("ready_queues", (MAX_QUEUES + 1,)))
-            queues = [row[0] for row in rows]
-        else:
-            queues = [queue for queue in dict.fromkeys(self._search.where.queues) if is_text(queue)]
-        if not 0 < len(queues) <= MAX_QUEUES:
+    async def count_lines(self, tally: Tally, state: State) -> None:
+        """Count the tasks of each queue or failure of a state, up to its share of MAX_COUNTED rows."""
+        line = LINES[state]
+        names = line.wanted(self._search.where)
+        if names is None:
+            rows = await self._source.fetch(Query(line.names, (MAX_LINES + 1,)))
+            names = [row[0] for row in rows]
+        names = [name for name in dict.fromkeys(names) if name and is_text(name)]
+        if not 0 < len(names) <= MAX_LINES:
             return
         parameters = Parameters()
-        limit = max(MAX_COUNTED // len(queues), MIN_COUNTED)
-        sql = _COUNT_QUEUES.format(
+        limit = max(MAX_COUNTED // len(names), MIN_COUNTED)
+        sql = _COUNT_LINES.format(
             due=_DUE,
-            rest=self._rest((State.READY,), parameters),
+            rest=self._rest((state,), parameters),
             groups=self._groups,
-            queues=parameters.add(queues, "text[]"),
+            names=parameters.add(names, "text[]"),
             columns=self._columns,
+            state=state.value,
+            column=line.dimension.value,
+            order=line.order,
             limit=parameters.add(limit, "bigint"),
         )
         numbers: Counter[Key] = Counter()
-        read: Counter[str | None] = Counter()
-        for seen, matching, due_at, *key in await self._fetch(sql, parameters):
-            read[self._queue(key)] += seen
+        read: Counter[str] = Counter()
+        for name, seen, matching, due_at, *key in await self._fetch(sql, parameters):
+            read[name] += seen
             numbers[tuple(key)] = matching
             tally.was_due(tuple(key), due_at)
-        tally.short = {queue for queue in queues if read[queue] < limit}
+        tally.short[state] = {name for name in names if read[name] < limit}
         for found, number in numbers.items():
             tally.numbers[found] = max(number, tally.numbers[found])
 
@@ -166,7 +202,7 @@ class CountQuery:
         )
         for number, due_at, *key in await self._fetch(sql, parameters):
             tally.was_due(tuple(key), due_at)
-            if key[0] == State.READY and self._queue(key) in tally.short:
+            if tally.is_short(State(key[0]), self._values(key[1:])):
                 continue
             counted = tally.numbers[tuple(key)]
             tally.numbers[tuple(key)] = max(counted, round(number * 100.0 / percent))
@@ -175,10 +211,9 @@ class CountQuery:
 
     def is_exact(self, tally: Tally, key: Sequence[str]) -> bool:
         """Whether no state that was only estimated contributes to this number."""
-        mine = dict(zip(self.by, key, strict=True))
+        mine = self._values(key)
         return not any(
-            mine.get(Dimension.STATE, state) == state
-            and not (state is State.READY and mine.get(Dimension.QUEUE) in tally.short)
+            mine.get(Dimension.STATE, state) == state and not tally.is_short(state, mine)
             for state in tally.crowded
         )
 
@@ -219,8 +254,8 @@ class CountQuery:
     def _rest(self, held: Sequence[State], parameters: Parameters) -> str:
         return " AND ".join([in_states(held, "t"), *conditions(self._search, parameters, "t")])
 
-    def _queue(self, key: Sequence[str]) -> str | None:
-        return key[1 + self.by.index(Dimension.QUEUE)] if Dimension.QUEUE in self.by else None
+    def _values(self, key: Sequence[str]) -> dict[Dimension, str]:
+        return dict(zip(self.by, key, strict=True))
 
     async def _pages(self, table: str) -> int:
         """Return the number of pages of the table, of the history only those of the filter's days."""
@@ -242,8 +277,9 @@ async def count(source: Source, where: Filter, by: Sequence[Dimension]) -> list[
     """Count the tasks that match for each combination of values that occurs, in the order of the values."""
     query = CountQuery(source, search_for(where), tuple(by))
     tally = await query.count()
-    if State.READY in tally.crowded and Dimension.QUEUE in query.by:
-        await query.count_queues(tally)
+    for crowded in [state for state in LINES if state in tally.crowded]:
+        if LINES[crowded].dimension in query.by:
+            await query.count_lines(tally, crowded)
     for table in ("task", "history"):
         await query.estimate(tally, table)
     total = Tally(numbers=Counter({} if by else {(): 0}))
@@ -268,6 +304,7 @@ def _filtered(where: Filter) -> Iterator[str]:
         ("queue", where.queues),
         ("tenant", where.tenants),
         ("error_type error_message", where.error),
+        ("failure", where.failures),
         ("created_at", where.created_after or where.created_before),
         ("finished_at", where.finished_after or where.finished_before),
         ("expires_at attempt", where.expires_before),

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ...._model.filter import Filter
+from ...._model.filter import Dimension, Filter
 from ...._model.state import ENDED, State
 from ...._model.task import is_task_id
 from ..rows import HISTORY, ids_of
@@ -57,6 +57,8 @@ def search_for(where: Filter) -> Search:
     states = set(State if where.states is None else where.states)
     if where.finished_after is not None or where.finished_before is not None:
         states &= ENDED
+    if where.failures is not None and "" not in where.failures:
+        states -= set(HISTORY)  # where no task has one
     if not _can_match(where):
         states = set()
     return Search(
@@ -68,7 +70,7 @@ def search_for(where: Filter) -> Search:
 
 def _can_match(where: Filter) -> bool:
     """Whether anything can match: stored text has no NUL, and ids are UUIDs."""
-    lists = (where.types, where.queues, where.tenants)
+    lists = (where.types, where.queues, where.tenants, where.failures)
     texts = (where.idempotency_key, where.error)
     return (
         (where.ids is None or any(map(is_task_id, where.ids)))
@@ -116,11 +118,18 @@ def in_states(states: Sequence[State], alias: str) -> str:
     return f"{alias}.state = {listed}" if len(states) == 1 else f"{alias}.state IN ({listed})"
 
 
+def grouped(by: Dimension) -> str:
+    """Return the value of a dimension, of a row `t`; without a failure it is ""."""
+    return "coalesce(t.failure, '')" if by is Dimension.FAILURE else f"t.{by.value}"
+
+
 def by_state_index(search: Search, state: State, parameters: Parameters) -> list[str]:
-    """Return the conditions that the index of a state in the table of tasks covers: state, perhaps queue."""
+    """Return the conditions that the index of a state in the table of tasks covers: state, queue, failure."""
     branch = [in_states([state], "t")]
     if state in _BY_QUEUE and search.where.queues is not None:
         branch.append(_one_of("queue", search.where.queues, parameters, "t"))
+    if state is State.DEAD and search.where.failures is not None:
+        branch.append(_failed(search.where.failures, parameters, "t"))
     return branch
 
 
@@ -130,6 +139,8 @@ def conditions(search: Search, parameters: Parameters, alias: str) -> list[str]:
     for column, wanted in (("type", where.types), ("queue", where.queues), ("tenant", where.tenants)):
         if wanted is not None:
             found.append(_one_of(column, wanted, parameters, alias))
+    if where.failures is not None:
+        found.append(_failed(where.failures, parameters, alias))
     if where.error is not None:
         found.append(_mentions(where.error, parameters, alias))
     for column, sign, at in (
@@ -148,6 +159,17 @@ def conditions(search: Search, parameters: Parameters, alias: str) -> list[str]:
 
 def _one_of(column: str, wanted: Sequence[str], parameters: Parameters, alias: str) -> str:
     return f"{alias}.{column} = ANY ({parameters.add([text for text in wanted if is_text(text)], 'text[]')})"
+
+
+def _failed(failures: Sequence[str], parameters: Parameters, alias: str) -> str:
+    """Return the condition on the failure: of one alone by `=`, as its index is then in page order."""
+    wanted = [failure for failure in failures if failure and is_text(failure)]
+    either = [f"{alias}.failure IS NULL"] if "" in failures else []
+    if len(wanted) == 1:
+        either.append(f"{alias}.failure = {parameters.add(wanted[0], 'text')}")
+    elif wanted:
+        either.append(_one_of("failure", wanted, parameters, alias))
+    return f"({' OR '.join(either)})"
 
 
 # -- errors ------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from ...._model.state import State
 from ...rules.sizes import STEP, WITHOUT_STEPS
 from ..script import Query, Source
 from ..statements import compose
-from .filters import Parameters, Search, conditions, in_states, search_for
+from .filters import Parameters, Search, conditions, grouped, in_states, search_for
 
 _STEPS = """CASE WHEN t.next IS NOT NULL THEN (
     SELECT count(*) FROM regexp_matches(convert_from(t.next, 'UTF8'), {step}, 'g')
@@ -55,7 +55,7 @@ def _part(
 ) -> str:
     """Return the statement for one table."""
     has_steps = not set(held) <= set(WITHOUT_STEPS)
-    dimensions = ", ".join(f"t.{name}" for name in by)
+    dimensions = ", ".join(map(grouped, by))
     return compose(
         "measure",
         source.address.schema,

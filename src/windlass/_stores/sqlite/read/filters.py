@@ -20,6 +20,8 @@ _STATE_INDEX = {
     State.RUNNING: "windlass_task_running",
     State.DEAD: "windlass_task_dead",
 }
+_FAILURE_INDEX = "windlass_task_failure"
+_FAILURE = "ifnull(task.failure, '')"
 _UNSIZED = ", 0, 0"
 _SIZED = (
     ", coalesce(sum(CASE WHEN task.next IS NOT NULL AND NOT ({spent}) THEN windlass_steps(task.next) END), 0)"
@@ -68,10 +70,10 @@ def count_query(
     `sized`: also count steps and bytes, which reads whole rows. `access` is the index and the further
     conditions by which they are reached.
     """
-    index, further = access or (_index(where), ())
+    index, further = access or (_counted_by(where) if not sized else _index(where), ())
     conditions, parameters = _conditions(where)
     conditions += _window(window, newest_first=False)
-    columns = ", ".join(f"task.{dimension.value}" for dimension in by)
+    columns = ", ".join(_FAILURE if one is Dimension.FAILURE else f"task.{one.value}" for one in by)
     slots = {"dimensions": f", {columns}" if by else "", "group_by": f"GROUP BY {columns}" if by else ""}
     slots["sizes"] = _SIZED if sized else _UNSIZED
     sql = filled("count", {**slots, "index": index, "conditions": _all_of([*further, *conditions])})
@@ -108,7 +110,16 @@ def _index(where: Filter) -> str:
         return ""
     if where.is_expiring:
         return _indexed_by("windlass_task_expiring")
+    if where.states == (State.DEAD,) and where.failures is not None:
+        return _indexed_by(_FAILURE_INDEX)
     return _indexed_by(_OWN_INDEX[where.states]) if where.states in _OWN_INDEX else ""
+
+
+def _counted_by(where: Filter) -> str:
+    """Return the index to count by: that of failures has all that is usually asked of dead letters."""
+    elsewhere = (where.error, where.finished_after, where.finished_before, where.expires_before)
+    covered = where.states == (State.DEAD,) and not is_named(where) and not any(elsewhere)
+    return _indexed_by(_FAILURE_INDEX) if covered else _index(where)
 
 
 def _indexed_by(index: str) -> str:
@@ -148,12 +159,25 @@ def _conditions(where: Filter) -> tuple[list[str], dict[str, Any]]:
         conditions.append(f"task.state = {named}" if len(where.states) == 1 else f"task.state IN ({named})")
     if where.is_expiring:
         conditions.append("task.finished_at IS NULL")  # as the index has it
+    if where.failures is not None:
+        conditions.append(_failed(where.failures))
+        parameters["failures"] = where.failures[0] if len(where.failures) == 1 else listed(where.failures)
     for name, (condition, encode) in _FIELDS.items():
         value = getattr(where, name)
         if value is not None:
             conditions.append(condition)
             parameters[name] = encode(value)
     return conditions, parameters
+
+
+def _failed(failures: Sequence[str]) -> str:
+    """Return the condition on the failure: of one alone by `=`, as its index is then in page order."""
+    if failures == ("",):
+        return "task.failure IS NULL"
+    if len(failures) == 1:
+        return "task.failure = :failures"
+    one = "task.failure IN (SELECT value FROM json_each(:failures))"
+    return f"(task.failure IS NULL OR {one})" if "" in failures else one
 
 
 _FIELDS: dict[str, tuple[str, Callable[[Any], object]]] = {

@@ -4,7 +4,7 @@ UPDATE windlass_task
 SET
     state = 'completed', session = NULL, finished_at = :now, duration = given.duration,
     outcome = given.outcome, result = CAST(given.result AS BLOB),
-    error_type = NULL, error_message = NULL, error_traceback = NULL, unhandled_since = NULL,
+    error_type = NULL, error_message = NULL, error_traceback = NULL, failure = NULL, unhandled_since = NULL,
     permits = NULL
 FROM (
     SELECT

@@ -6,7 +6,7 @@ SET
     cancel_requested = :cancel_requested,
     progress_fraction = :progress_fraction, progress_message = :progress_message, error_type = :error_type,
     error_message = :error_message, error_traceback = :error_traceback, unhandled_since = :unhandled_since, expires_at = :expires_at,
-    cancelled_by = :cancelled_by, cancel_reason = :cancel_reason, result = :result,
+    cancelled_by = :cancelled_by, cancel_reason = :cancel_reason, failure = :failure, result = :result,
     outcome = coalesce(:outcome, outcome), lane = :lane, key = :key,
     permits = CASE WHEN :state = 'running' THEN permits END
 WHERE id = :id AND fence = :fence_before AND state = :state_before

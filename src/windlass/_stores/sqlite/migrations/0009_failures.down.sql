@@ -1,0 +1,2 @@
+DROP INDEX windlass_task_failure;
+ALTER TABLE windlass_task DROP COLUMN failure;

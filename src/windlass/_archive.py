@@ -20,8 +20,8 @@ from typing import IO
 import msgspec
 from msgspec.structs import replace
 
-from ._client.export import EndedTask, export_tasks, next_ones
 from ._client.published_types import KnownTypes
+from ._client.tasks.export import EndedTask, export_tasks, next_ones
 from ._documents.tasks import ended_document
 from ._handler.task_types import TaskTypes
 from ._ids import new_id

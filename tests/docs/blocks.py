@@ -49,7 +49,7 @@ class Reader:
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")},
             "PATH": os.pathsep.join(folders),
-            "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]),
+            "PYTHONPATH": str(folder),
         }
 
     def follow(self, page: Path) -> None:

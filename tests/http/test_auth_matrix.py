@@ -60,6 +60,7 @@ ASKED: dict[str, Asking] = {
     "replay_task": Asking(),
     "cancel_tasks": Asking(body=ALL),
     "list_dead": Asking(),
+    "list_failures": Asking(),
     "replay_dead": Asking(body=ALL),
     "discard_dead": Asking(body=ALL),
     "discard_dead_letter": Asking(query="?why=x"),

@@ -280,6 +280,44 @@ class TestReplay:
         problem(await on_each("POST", "/dead/replay", slow), 422, "invalid-option")
 
 
+class TestFailures:
+    async def test_dead_letters_that_failed_alike_are_listed_together(self, on_each: Api) -> None:
+        made = [await on_each.die(queue=queue) for queue in "aab"]
+        other = await on_each.die(type="other", queue="c")
+
+        frequent, rare = (await on_each.good("GET", "/dead/failures"))["items"]
+
+        assert (frequent["number"], frequent["exact"], frequent["queues"]) == (3, True, ["a", "b"])
+        assert (frequent["error"]["message"], frequent["task_id"]) == ("it broke", made[-1])
+        assert frequent["first_at"] <= frequent["last_at"]
+        assert (rare["number"], rare["type"], rare["task_id"]) == (1, "other", other)
+        assert await ids(on_each, f"?failure={frequent['id']}", "/dead") == sorted(made)
+        assert (await on_each.good("GET", f"/tasks/{other}"))["failure"] == rare["id"]
+        several = f"?failure={frequent['id']}&failure={rare['id']}"
+        assert len(await ids(on_each, several)) == 4
+        assert (await on_each.good("GET", "/dead/failures?type=other"))["items"] == [rare]
+        assert (await on_each.good("GET", "/dead/failures?limit=1"))["items"] == [frequent]
+        assert (await on_each.good("GET", "/dead/failures?state=ready"))["items"] == []
+
+    async def test_they_are_replayed_and_discarded_together(self, on_each: Api) -> None:
+        made = [await on_each.die() for _ in range(2)]
+        other = await on_each.die(type="other")
+        failures = [one["id"] for one in (await on_each.good("GET", "/dead/failures"))["items"]]
+
+        replayed = await on_each.good("POST", "/dead/replay", {"where": {"failure": failures[:1]}})
+        discard = {"where": {"failure": failures[1:]}, "why": "spam"}
+
+        assert replayed["number"] == 2
+        assert await ids(on_each, "", "/dead") == [other]
+        assert set(await ids(on_each, "?state=ready")) == set(made)
+        assert (await on_each.good("POST", "/dead/discard", discard))["number"] == 1
+
+    @pytest.mark.parametrize("query", ["failure=x", "failure=0123456789ABCDEF", "limit=0", "limit=51"])
+    async def test_what_is_no_failure_is_refused(self, query: str, api_of: Api) -> None:
+        response = await api_of("GET", f"/dead/failures?{query}")
+        problem(response, 422, response.json()["code"])
+
+
 class TestDiscard:
     async def test_one(self, on_each: Api, kept: Store) -> None:
         made = await on_each.die()

@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 
 from windlass import App, By
-from windlass._client import export
-from windlass._client.export import EndedTask, export_tasks, parse_cursor
 from windlass._client.published_types import KnownTypes
+from windlass._client.tasks import export
+from windlass._client.tasks.export import EndedTask, export_tasks, parse_cursor
 from windlass._handler.task_types import TaskTypes
 from windlass._model.filter import Filter
 from windlass._model.state import State

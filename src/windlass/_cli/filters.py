@@ -44,6 +44,13 @@ def _filter_options(past: str, field: str) -> Decorator:
         click.option("--root", type=task_id, help="Only the chain or group that began with this task"),
         click.option("--key", "idempotency_key", metavar="KEY", help="Only this idempotency key"),
         click.option("--error", metavar="TEXT", help="Only tasks whose last error contains this text"),
+        click.option(
+            "--failure",
+            "failures",
+            multiple=True,
+            metavar="ID",
+            help="Only this failure, as `windlass dead failures` lists it (repeatable)",
+        ),
         click.option("--since", f"{field}_after", type=when, help=f"{past} at or after {instant}"),
         click.option("--until", f"{field}_before", type=when, help=f"{past} before {instant}"),
     )

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from .._documents.fields import shown_json
 from .._model.attempt import Attempt
+from .._model.filter import Failure
 from .._model.state import State
 from .._model.task import Error, Task
 from .._policy.input.chain import Step, readable_steps
@@ -54,6 +55,19 @@ def dead_columns(now: datetime) -> Sequence[Column[Task]]:
     )
 
 
+def failure_columns(now: datetime) -> Sequence[Column[Failure]]:
+    """The columns of a table of failures."""
+    return (
+        Column("failure", lambda failure: failure.id or "-"),
+        Column("tasks", _number, right=True),
+        Column("type", lambda failure: failure.type, elastic=True, keeps_end=True),
+        Column("error", lambda failure: (_brief(failure.error), "red"), elastic=True),
+        Column("first", lambda failure: ago(failure.first_at, now), optional=True),
+        Column("last", lambda failure: ago(failure.last_at, now)),
+        Column("queues", lambda failure: " ".join(failure.queues), elastic=True, optional=True),
+    )
+
+
 def attempt_columns(now: datetime) -> Sequence[Column[Attempt]]:
     """The columns of a table of attempts."""
     return (
@@ -98,6 +112,7 @@ def show_task(output: Output, task: Task, now: datetime) -> None:
             ("trace", task.trace or ""),
             ("payload", json_text(shown_json(task.payload))),
             ("result", result),
+            ("failure", task.failure or ""),
             ("error", (f"{task.error.type}: {task.error.message}" if task.error else "", "red")),
         ]
     )
@@ -118,6 +133,10 @@ def _cancellation(task: Task) -> tuple[str, str | Styled]:
 def _notes(attempt: Attempt) -> str:
     notes = attempt.as_dict()["notes"] or {}
     return " ".join(f"{name}={json_text(value)}" for name, value in notes.items())
+
+
+def _number(failure: Failure) -> str:
+    return f"{'' if failure.exact else '~'}{failure.number:,}"
 
 
 def _attempt(task: Task) -> str:

@@ -1,6 +1,5 @@
 """Operator: inspect what is in the store, and act on it."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Unpack
@@ -11,12 +10,12 @@ from .._handler.task_types import TaskTypes
 from .._model.attempt import Attempt
 from .._model.filter import (
     MAX_PAGE,
-    Action,
     By,
     CancelTasks,
     Count,
     Dimension,
     Discard,
+    Failure,
     Filter,
     Page,
     Replay,
@@ -40,16 +39,17 @@ from .alerts import Alerts
 from .builder import checked_aside
 from .client import Handle, LoopThread
 from .encryption import Encryption
-from .export import EndedTask, export_tasks, next_ones
 from .keys import Keys
 from .limits import Limits
 from .published_types import KnownTypes
 from .quotas import Quotas
 from .records import change_record, list_records
 from .schedules import Schedules
+from .tasks.batches import BATCH, apply_in_batches, apply_to
+from .tasks.export import EndedTask, export_tasks, next_ones
+from .tasks.failures import MAX_FAILURES, find_failures
 
 DEAD = Filter(states=(State.DEAD,))
-_BATCH = 500  # tasks that one step changes, so that no transaction is long
 
 
 class Operator:
@@ -139,6 +139,19 @@ class Operator:
         await self._store.open()
         return await self._store.count(where or Filter(), by)
 
+    async def failures(self, where: Filter | None = None, *, limit: int = MAX_FAILURES) -> Sequence[Failure]:
+        """Return what the dead tasks that match failed with, the most frequent failure first.
+
+            for failure in await app.operator.failures():
+                print(failure.number, failure.type, failure.error)
+
+        `where`: [default: all dead tasks]. `limit`: at most this many, 1 to 50 [default: 50]. The tasks of
+        one match `Filter(failures=(failure.id,))`. Raises InvalidOption.
+        """
+        if not 1 <= limit <= MAX_FAILURES:
+            raise InvalidOption(f"limit must be 1 to {MAX_FAILURES}, got {limit}")
+        return await find_failures(self.count, self.find, where or Filter(), limit)
+
     async def workers(self) -> Sequence[Session]:
         """List the sessions of workers; expired ones are listed until their tasks have been rescued."""
         return await list_records(self._store, Session)
@@ -181,10 +194,10 @@ class Operator:
         done = 0
         # Pending tasks leave the filter as they are cancelled; running ones stay in it, and are asked once.
         if pending := tuple(state for state in PENDING if state in wanted):
-            done = await self._in_batches(action, replace(where, states=pending), limit)
+            done = await apply_in_batches(self._store, action, replace(where, states=pending), limit)
         if State.RUNNING in wanted:
             running = [task.id async for task in self.every(replace(where, states=(State.RUNNING,)))]
-            done += await self._to_these(action, running if limit is None else running[: limit - done])
+            done += await apply_to(self._store, action, running if limit is None else running[: limit - done])
         return done
 
     async def replay(
@@ -214,7 +227,7 @@ class Operator:
             # A task that dies again meanwhile is not replayed twice.
             where = replace(where, finished_before=await self.now() + timedelta(microseconds=1))
         action = Replay(by=by, payload=payload, fingerprint=fingerprint)
-        return await self._in_batches(action, where, limit, per_second=per_second)
+        return await apply_in_batches(self._store, action, where, limit, per_second=per_second)
 
     async def discard(self, where: Filter, *, by: By, limit: int | None = None) -> int:
         """Delete the dead tasks that match, for good.
@@ -226,7 +239,7 @@ class Operator:
             raise InvalidOption(
                 "discarding cannot be undone: give a reason (why=…, --why on the command line)"
             )
-        return await self._in_batches(Discard(by=by), where, limit)
+        return await apply_in_batches(self._store, Discard(by=by), where, limit)
 
     async def replay_one(self, task_id: TaskId, *, by: By, payload: bytes | None = None) -> None:
         """Replay one task; raises NotFound if there is none, Refused if it cannot be replayed."""
@@ -252,7 +265,7 @@ class Operator:
     async def reveal(self, ids: Sequence[TaskId]) -> None:
         """Record in the audit log that the secrets of these tasks are shown; call it before you show them."""
         await self._store.open()
-        await self._to_these(Reveal(by=self._by), ids)
+        await apply_to(self._store, Reveal(by=self._by), ids)
 
     async def pause(self, queue: str) -> None:
         """Pause a queue: no task of it is claimed until it is resumed. Running ones continue."""
@@ -316,9 +329,9 @@ class Operator:
         """
         await self._store.open()
         default = default or Retention()
-        total = number = (await self._store.prune(default, _BATCH, self._by)).number
+        total = number = (await self._store.prune(default, BATCH, self._by)).number
         while number:
-            number = (await self._store.prune(default, _BATCH)).number
+            number = (await self._store.prune(default, BATCH)).number
             total += number
         return total
 
@@ -373,28 +386,3 @@ class Operator:
         refuse_marked(payload)
         self._types.check_keys(task)
         return payload, fingerprint_like(task.fingerprint, task.type, payload, task.priority, task.tenant)
-
-    async def _in_batches(
-        self, action: Action, where: Filter, limit: int | None, *, per_second: float | None = None
-    ) -> int:
-        """Apply an action to everything that matches, a batch at a time."""
-        await self._store.open()
-        done = 0
-        while limit is None or done < limit:
-            room = _BATCH if limit is None else min(_BATCH, limit - done)
-            if per_second is not None:
-                room = max(1, min(room, int(per_second)))
-            number = len((await self._store.apply(action, where, room)).ids)
-            done += number
-            if number < room or done == limit:
-                break
-            if per_second is not None:
-                await asyncio.sleep(number / per_second)
-        return done
-
-    async def _to_these(self, action: Action, ids: Sequence[TaskId]) -> int:
-        done = 0
-        for start in range(0, len(ids), _BATCH):
-            batch = tuple(ids[start : start + _BATCH])
-            done += len((await self._store.apply(action, Filter(ids=batch), len(batch))).ids)
-        return done

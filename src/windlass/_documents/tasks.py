@@ -6,8 +6,9 @@ from typing import Annotated, Any, TypeAlias
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from .._client.export import EndedTask
+from .._client.tasks.export import EndedTask
 from .._model.attempt import Attempt
+from .._model.filter import Failure
 from .._model.state import State
 from .._model.task import Error, Progress, Task
 from .._policy.input.chain import Step, readable_steps, tenant_of
@@ -71,6 +72,7 @@ class TaskDocument(Struct, kw_only=True):
     payload: Any
     result: Any
     error: ErrorDocument | None
+    failure: str | None
     idempotency_key: str | None
     root: Id
     after: list[Id]
@@ -86,6 +88,30 @@ class TaskPage(Struct, kw_only=True):
 
     items: list[TaskDocument]
     cursor: str | None
+
+
+class FailureDocument(Struct, kw_only=True):
+    """The dead letters of one type that failed alike. `error` is that of the newest one, `task_id`.
+
+    `number` is an estimate unless `exact`. `id` is their `failure`; it is empty for those that died before
+    failures were recorded.
+    """
+
+    id: str
+    type: str
+    error: ErrorDocument | None
+    task_id: Id
+    number: int
+    exact: bool
+    first_at: Instant
+    last_at: Instant
+    queues: list[str]
+
+
+class FailureList(Struct, kw_only=True):
+    """Failures, the most frequent first."""
+
+    items: list[FailureDocument]
 
 
 class AttemptDocument(Struct, kw_only=True):
@@ -148,6 +174,11 @@ def attempt_document(attempt: Attempt) -> AttemptDocument:
     """Build an attempt's document."""
     notes = None if attempt.notes is None or not is_object(attempt.notes) else decode(attempt.notes)
     return build_document(AttemptDocument, attempt, error=_error(attempt.error), notes=notes)
+
+
+def failure_document(failure: Failure) -> FailureDocument:
+    """Build a failure's document."""
+    return build_document(FailureDocument, failure, error=_error(failure.error))
 
 
 def progress_document(progress: Progress) -> ProgressDocument:

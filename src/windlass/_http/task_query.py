@@ -33,6 +33,7 @@ Text = Annotated[str, Meta(min_length=1, max_length=500, pattern="^[^\\x00]*$")]
 Since = Annotated[Instant, Meta(description="At this instant or later.")]
 Until = Annotated[Instant, Meta(description="Before this instant.")]
 TenantText = Annotated[str, Meta(max_length=500, pattern="^[^\\x00]*$")]
+FailureId = Annotated[str, Meta(pattern="^([0-9a-f]{16})?$", max_length=16)]
 Several = Meta(min_length=1, max_length=1_000)  # an empty list must not match everything
 
 
@@ -47,6 +48,7 @@ class TaskFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     root: Id | None = None
     idempotency_key: Text | None = None
     error: Annotated[Text, Meta(description="Part of the last error's type or message.")] | None = None
+    failure: Annotated[list[FailureId], Several] = []  # "": tasks without one
     created_after: Since | None = None
     created_before: Until | None = None
     finished_after: Since | None = None
@@ -81,6 +83,7 @@ def filter_for(caller: Caller, criteria: TaskFilter, *states: State) -> Filter:
             root=criteria.root,
             idempotency_key=criteria.idempotency_key,
             error=criteria.error,
+            failures=tuple(criteria.failure) or None,
             created_after=_utc(criteria.created_after),
             created_before=_utc(criteria.created_before),
             finished_after=_utc(criteria.finished_after),

@@ -47,6 +47,23 @@ def test_only_dead_tasks_are_shown(run: Run, dead: Dead, enqueue: Callable[..., 
     assert f"windlass tasks show {living}" in ran.err
 
 
+def test_what_failed_alike_is_listed_and_replayed_together(run: Run, dead: Dead) -> None:
+    *alike, other = dead("no customer 1", "no customer 2", "no stock")
+
+    head, line, _ = run("dead", "failures").out.splitlines()
+    frequent, rare = run("dead", "failures", "--json").rows
+    listed = run("dead", "list", "--json", "--failure", frequent["id"]).rows
+    done = run("dead", "replay", "--failure", frequent["id"], "--yes", "--json")
+
+    assert head.split()[:4] == ["failure", "tasks", "type", "error"]
+    assert (frequent["id"] in line, "Fatal: no customer 2" in line) == (True, True)
+    assert (frequent["number"], rare["number"], rare["task_id"]) == (2, 1, other)
+    assert {row["id"] for row in listed} == set(alike)
+    assert done.row == {"done": "replayed", "number": 2}
+    assert frequent["id"] not in run("dead", "failures", "--limit", "1").out
+    assert "no dead letters" in run("dead", "failures", "--type", "nothing").err
+
+
 def test_one_is_replayed_and_audited(run: Run, dead: Dead) -> None:
     one, other = dead("a", "b")
 

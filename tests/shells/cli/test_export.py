@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from windlass._client import export
+from windlass._client.tasks import export
 
 from .conftest import Run
 

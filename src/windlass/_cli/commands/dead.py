@@ -3,6 +3,8 @@
 import click
 from msgspec.structs import replace
 
+from ..._client.tasks.failures import MAX_FAILURES
+from ..._documents.tasks import failure_document
 from ..._model.filter import Filter, Page
 from ..._model.state import State
 from ..._policy.input.payload import parse_payload
@@ -10,8 +12,8 @@ from ...errors import InvalidOption, Refused
 from ..command import Cli, Commands, on_store, pass_cli
 from ..filters import dead_filter_options, page_options
 from ..operator_actions import TaskAction, action_options, apply_action, reveal_option
-from ..options import rate, task_id
-from ..task_tables import dead_columns
+from ..options import number_option, rate, task_id
+from ..task_tables import dead_columns, failure_columns
 from .tasks import print_task, print_tasks
 
 _DEAD = (State.DEAD,)
@@ -19,7 +21,7 @@ _DEAD = (State.DEAD,)
 
 @click.group(cls=Commands)
 def dead() -> None:
-    """List, show, replay and discard dead letters."""
+    """List, group, show, replay and discard dead letters."""
 
 
 @dead.command("list")
@@ -43,6 +45,21 @@ async def show(cli: Cli, id: str, reveal: bool) -> None:
     if task.state is not State.DEAD:
         raise Refused(f"task {id} is {task.state}, not dead; see `windlass tasks show {id}`")
     await print_task(cli, task, reveal=reveal)
+
+
+@dead.command("failures")
+@dead_filter_options
+@number_option("--limit", most=MAX_FAILURES, default=MAX_FAILURES, help="At most N failures")
+@on_store
+async def list_failures(cli: Cli, where: Filter, limit: int) -> None:
+    """List what dead letters failed with, the most frequent failure first.
+
+    The tasks of a failure have the same type, the same error but for numbers, names and other values, and it
+    came from the same function. `--failure ID` lists, replays or discards them.
+    """
+    found = await cli.operator.failures(where, limit=limit)
+    columns = failure_columns(await cli.operator.now())
+    cli.output.items(found, columns, failure_document, none="no dead letters match")
 
 
 @dead.command("replay")

@@ -11,7 +11,7 @@ from typing import IO, Annotated
 import click
 import msgspec
 
-from ..._client.export import EndedTask, cursor_text, next_ones, parse_cursor
+from ..._client.tasks.export import EndedTask, cursor_text, next_ones, parse_cursor
 from ..._documents.tasks import ended_document
 from ..._model.filter import Filter
 from ..._policy.input.quote import counted

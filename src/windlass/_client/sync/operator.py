@@ -9,7 +9,7 @@ from typing import Unpack
 from msgspec.structs import replace
 
 from ..._model.attempt import Attempt
-from ..._model.filter import MAX_PAGE, By, Count, Dimension, Filter, Page, Slice
+from ..._model.filter import MAX_PAGE, By, Count, Dimension, Failure, Filter, Page, Slice
 from ..._model.options import DeclaredType
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import Archive, Audit, Session
@@ -18,8 +18,9 @@ from ..._model.task import Task, TaskId
 from ..._policy.order.queue_options import QueueChanges
 from ..._store.protocol import Finding, Migration, Promise
 from ..client import LoopThread, Twin
-from ..export import EndedTask
 from ..operator import DEAD, Operator
+from ..tasks.export import EndedTask
+from ..tasks.failures import MAX_FAILURES
 from .records import SyncAlerts, SyncEncryption, SyncKeys, SyncLimits, SyncQuotas, SyncSchedules
 
 
@@ -87,6 +88,17 @@ class SyncOperator(Twin[Operator]):
     def count(self, where: Filter | None = None, by: Sequence[Dimension] = ()) -> Sequence[Count]:
         """Count the tasks that match, in groups by these dimensions; without any, in one group."""
         return self._loop.run(self._inner.count(where, by))
+
+    def failures(self, where: Filter | None = None, *, limit: int = MAX_FAILURES) -> Sequence[Failure]:
+        """Return what the dead tasks that match failed with, the most frequent failure first.
+
+            for failure in app.sync_operator.failures():
+                print(failure.number, failure.type, failure.error)
+
+        `where`: [default: all dead tasks]. `limit`: at most this many, 1 to 50 [default: 50]. The tasks of
+        one match `Filter(failures=(failure.id,))`. Raises InvalidOption.
+        """
+        return self._loop.run(self._inner.failures(where, limit=limit))
 
     def workers(self) -> Sequence[Session]:
         """List the sessions of workers; expired ones are listed until their tasks have been rescued."""

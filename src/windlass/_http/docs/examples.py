@@ -107,6 +107,7 @@ _TASK_DOCUMENT: dict[str, Any] = {
     "payload": {"month": "2026-07"},
     "result": "12 pages",
     "error": None,
+    "failure": None,
     "idempotency_key": None,
     "root": _TASK,
     "after": [],
@@ -135,6 +136,21 @@ RESPONSES: dict[str, Any] = {
     "replay_task": {"id": _TASK, "state": "ready"},
     "cancel_tasks": {"number": 12, "exact": True},
     "replay_dead": {"number": 100, "exact": True},
+    "list_failures": {
+        "items": [
+            {
+                "id": "5d1f0c9a7b3e2468",
+                "type": "mail",
+                "error": {"type": "Timeout", "message": "no reply after 30 s", "traceback": None},
+                "task_id": _TASK,
+                "number": 1742,
+                "exact": True,
+                "first_at": "2026-08-01T06:00:00Z",
+                "last_at": "2026-08-01T06:41:12Z",
+                "queues": ["mail"],
+            }
+        ]
+    },
     "trigger_schedule": {"id": _TASK},
     "open_session": {"session": _SESSION, "lease": 30, "heartbeat": 10, "now": "2026-08-01T06:00:00Z"},
     "heartbeat": {"lost": [], "cancel": [_TASK]},

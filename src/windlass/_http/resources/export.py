@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import StreamingResponse
 
-from ..._client.export import EndedTask, next_ones, parse_cursor
+from ..._client.tasks.export import EndedTask, next_ones, parse_cursor
 from ..._documents.tasks import EndedTaskDocument, ended_document
 from ..._model.key import Scope
 from ..input_fields import RevealFlag

@@ -6,8 +6,16 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from ..._client.tasks.failures import MAX_FAILURES
 from ..._documents.fields import Id
-from ..._documents.tasks import AttemptList, TaskDocument, TaskPage, attempt_document
+from ..._documents.tasks import (
+    AttemptList,
+    FailureList,
+    TaskDocument,
+    TaskPage,
+    attempt_document,
+    failure_document,
+)
 from ..._model.key import Scope
 from ..._model.state import ENDED, State
 from ..input_fields import Payload, RevealFlag, Why
@@ -60,6 +68,12 @@ class DiscardQuery(ReasonQuery, frozen=True, kw_only=True, forbid_unknown_fields
     """The reason for deleting it."""
 
     why: RequiredReason
+
+
+class FailureQuery(TaskFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The dead letters to consider, and how many failures to list."""
+
+    limit: Annotated[int, Meta(ge=1, le=MAX_FAILURES)] = MAX_FAILURES
 
 
 class ReplayInput(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -166,6 +180,14 @@ async def cancel_tasks(request: ApiRequest[NoQuery, BulkInput]) -> TaskCount:
 async def list_dead(request: ApiRequest[TaskListQuery, None]) -> ApiResponse[TaskPage]:
     """List dead letters, oldest first unless `newest_first`."""
     return await task_page(request, State.DEAD)
+
+
+@dead("GET", "/dead/failures", Scope.READ, bound=True)
+async def list_failures(request: ApiRequest[FailureQuery, None]) -> FailureList:
+    """List what dead letters failed with, the most frequent failure first."""
+    where = filter_for(request.caller, request.query, State.DEAD)
+    found = await request.operator().failures(where, limit=request.query.limit)
+    return FailureList(items=[failure_document(failure) for failure in found])
 
 
 @dead("POST", "/dead/replay", Scope.OPERATE, bound=True)

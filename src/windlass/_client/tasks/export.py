@@ -7,16 +7,16 @@ from datetime import UTC, datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .._model.attempt import Attempt
-from .._model.filter import MAX_PAGE, Filter, Page
-from .._model.state import ENDED
-from .._model.task import Task, TaskId, is_task_id
-from .._policy.input.options import checked_instant
-from .._policy.input.quote import quoted
-from .._policy.task_secrets import masked_attempt, task_mask
-from .._store.protocol import Store
-from ..errors import InvalidOption
-from .published_types import KnownTypes
+from ..._model.attempt import Attempt
+from ..._model.filter import MAX_PAGE, Filter, Page
+from ..._model.state import ENDED
+from ..._model.task import Task, TaskId, is_task_id
+from ..._policy.input.options import checked_instant
+from ..._policy.input.quote import quoted
+from ..._policy.task_secrets import masked_attempt, task_mask
+from ..._store.protocol import Store
+from ...errors import InvalidOption
+from ..published_types import KnownTypes
 
 SETTLING = timedelta(seconds=5)
 """Age that an end must have to be exported. Ends become visible in order of their commits, which may differ

@@ -1,0 +1,39 @@
+"""Apply an action to many tasks, a batch at a time, so that no transaction is long."""
+
+import asyncio
+from collections.abc import Sequence
+
+from ..._model.filter import Action, Filter
+from ..._model.task import TaskId
+from ..._store.protocol import Store
+
+BATCH = 500  # tasks that one step changes
+
+
+async def apply_in_batches(
+    store: Store, action: Action, where: Filter, limit: int | None, *, per_second: float | None = None
+) -> int:
+    """Apply an action to everything that matches, at most `limit` tasks; return how many."""
+    await store.open()
+    done = 0
+    while limit is None or done < limit:
+        room = BATCH if limit is None else min(BATCH, limit - done)
+        if per_second is not None:
+            room = max(1, min(room, int(per_second)))
+        number = len((await store.apply(action, where, room)).ids)
+        done += number
+        if number < room or done == limit:
+            break
+        if per_second is not None:
+            await asyncio.sleep(number / per_second)
+    return done
+
+
+async def apply_to(store: Store, action: Action, ids: Sequence[TaskId]) -> int:
+    """Apply an action to these tasks; return to how many."""
+    await store.open()
+    done = 0
+    for start in range(0, len(ids), BATCH):
+        batch = tuple(ids[start : start + BATCH])
+        done += len((await store.apply(action, Filter(ids=batch), len(batch))).ids)
+    return done

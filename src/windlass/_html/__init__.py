@@ -1,1 +1,0 @@
-"""HTML pages: templates, formats, and one bundle of scripts and styles. Knows nothing of tasks"""

@@ -25,7 +25,7 @@ setup: ## Create or update .venv from the lock file
 	@scripts/setup
 
 .PHONY: servers
-servers: ## Install the servers and tools that tests and benchmarks need: Postgres 15, PgBouncer, curl, jq, node, promtool
+servers: ## Install the servers and tools that tests and benchmarks need: Postgres 15, PgBouncer, Chromium, curl, jq, node, promtool
 	@scripts/servers
 
 .PHONY: demo

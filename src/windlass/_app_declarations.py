@@ -1,8 +1,8 @@
 """What an app declares besides its task types: schedules, queues, limits and alerts."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 from ._client.declarations import Declarations
 from ._client.schedules import DeclaredSchedules
@@ -15,6 +15,8 @@ from ._policy.order.limit_options import LimitOptions
 from ._policy.order.queue_options import FairnessName, LevelName, QueueChanges
 from .tasktype import TaskType
 
+T = TypeVar("T")
+
 
 class AppDeclarations:
     """The part of an app that declares schedules, queues, limits and alerts."""
@@ -23,6 +25,16 @@ class AppDeclarations:
         self.types = types
         self.schedules = DeclaredSchedules()
         self._declarations = Declarations()
+
+    def include(self, part: Callable[[Self], T]) -> T:
+        """Let a part of a program declare itself on this app; returns what it returns.
+
+            send_email = app.include(handlers.Email(sender="shop@example.org", smtp="smtp://mail.example.org"))
+
+        `part`: called with the app. Those of `windlass.handlers` declare a task type and return it; see
+        docs/handlers.md. A function of your own may declare several.
+        """
+        return part(self)
 
     def schedule(
         self,

@@ -41,6 +41,7 @@ class _Request(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str]
     body: bytes | None
     max_bytes: int
+    cut: bool
 
 
 class Fetched(Struct, frozen=True, kw_only=True):
@@ -70,6 +71,7 @@ class Fetcher:
         self._deadline = deadline
         self._redirects = redirects
         self._resolve = resolve
+        self._tls: ssl.SSLContext | None = None  # made when needed: reading the certificates takes a while
 
     async def fetch(
         self,
@@ -79,16 +81,18 @@ class Fetcher:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         max_bytes: int = 0,
+        cut: bool = False,
     ) -> Fetched:
         """Send a request from a thread of its own and return the response, whatever its status.
 
         Raises FetchError if it takes longer than the deadline, or if the body has more than `max_bytes`; with
-        0 the body is not read. Redirects are followed by GET and HEAD only.
+        0 the body is not read. With `cut` the body ends there instead, and one that is compressed is empty.
+        Redirects are followed by GET and HEAD only.
         """
         loop = asyncio.get_running_loop()
         response: asyncio.Future[Fetched] = loop.create_future()
-        exchange = _Exchange(self.allowed, self._resolve, monotonic() + self._deadline)
-        request = _Request(method=method, headers=headers or {}, body=body, max_bytes=max_bytes)
+        exchange = _Exchange(self.allowed, self._resolve, monotonic() + self._deadline, self._secured)
+        request = _Request(method=method, headers=headers or {}, body=body, max_bytes=max_bytes, cut=cut)
         redirects = self._redirects if method in ("GET", "HEAD") else 0
 
         def work() -> None:
@@ -109,14 +113,26 @@ class Fetcher:
         finally:
             exchange.abort()
 
+    def _secured(self, connected: socket.socket, host: str) -> socket.socket:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+        return self._tls.wrap_socket(connected, server_hostname=host)
+
 
 class _Exchange:
     """One request and the redirects that it leads to; blocks."""
 
-    def __init__(self, allowed: Sequence[Network], resolve: Callable[..., Any], until: float) -> None:
+    def __init__(
+        self,
+        allowed: Sequence[Network],
+        resolve: Callable[..., Any],
+        until: float,
+        secured: Callable[[socket.socket, str], socket.socket],
+    ) -> None:
         self._allowed = allowed
         self._resolve = resolve
         self._until = until
+        self._secured = secured
         self._aborted = False
         self._socket: socket.socket | None = None
 
@@ -153,7 +169,7 @@ class _Exchange:
             connection.request(request.method, target, request.body, {**_HEADERS, **request.headers})
             with connection.getresponse() as response:  # which has taken the connection over
                 received = {name.lower(): value for name, value in response.getheaders()}
-                content = self._body(response, request.max_bytes) if request.max_bytes else b""
+                content = self._body(response, request) if request.max_bytes else b""
                 return Fetched(status=response.status, headers=received, body=content, url=url)
         finally:
             self._socket = None
@@ -170,7 +186,7 @@ class _Exchange:
             connected.close()
             raise _not_allowed(one)
         if parts.scheme == "https":
-            connected = ssl.create_default_context().wrap_socket(connected, server_hostname=host)
+            connected = self._secured(connected, host)
             self._socket = connected
         return connected
 
@@ -189,8 +205,11 @@ class _Exchange:
                 return connected
         raise failure
 
-    def _body(self, response: HTTPResponse, max_bytes: int) -> bytes:
+    def _body(self, response: HTTPResponse, request: _Request) -> bytes:
+        max_bytes = request.max_bytes
         if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+            if request.cut:
+                return b""
             raise FetchRefused("the response is compressed, which was not asked for")
         chunks: list[bytes] = []
         size = 0
@@ -198,9 +217,11 @@ class _Exchange:
             self._left()
             chunks.append(chunk)
             size += len(chunk)
+            if size > max_bytes and request.cut:
+                break
             if size > max_bytes:
                 raise FetchRefused(f"the response is larger than {max_bytes:,} bytes")
-        return b"".join(chunks)
+        return b"".join(chunks)[:max_bytes]
 
     def _left(self) -> float:
         """Return the seconds that are left. Raises TimeoutError if there are none, or nobody waits."""

@@ -1,6 +1,6 @@
 """App: the declarations of a program, and the one place that chooses a store."""
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from importlib import import_module
@@ -27,7 +27,7 @@ from ._model.options import Defaults
 from ._model.queue import Retention
 from ._model.task import DEFAULT_QUEUE
 from ._observe.observed_store import ObservedStore
-from ._policy.addresses import parse_networks
+from ._policy.addresses import Network, parse_networks
 from ._policy.backoff import Backoff, Delay, checked_attempts
 from ._policy.input.fingerprint import declared_unique
 from ._policy.input.new_task import checked_expiry, checked_timeout
@@ -66,7 +66,8 @@ class App(AppDeclarations):
     `redact`: regular expressions whose matches are never shown or logged; see docs/concepts.md. `identity`:
     recorded on tasks as who enqueued them [default: program@host:pid]. `webhook_secret`: signs messages to
     alert webhooks. `archive`: directory for each day of history, written before it is pruned.
-    `allow_addresses`: networks such as "10.0.0.0/8" that webhooks may be sent to though they are not public.
+    `allow_addresses`: networks such as "10.0.0.0/8" that webhooks and ready-made handlers may reach though
+    they are not public.
     `encryption`: the keys that secret fields are encrypted with, as text like that of
     WINDLASS_ENCRYPTION_KEYS [default: this variable, or WINDLASS_ENCRYPTION_KEY_FILE].
 
@@ -140,6 +141,7 @@ class App(AppDeclarations):
         secret: Iterable[str] = (),
         process: bool = False,
         schedule: timedelta | float | str | None = None,
+        example: Mapping[str, Any] | None = None,
     ) -> TaskDecorator: ...
 
     def task(
@@ -161,6 +163,7 @@ class App(AppDeclarations):
         secret: Iterable[str] = (),
         process: bool = False,
         schedule: timedelta | float | str | None = None,
+        example: Mapping[str, Any] | None = None,
     ) -> Any:
         """Declare a function as a task type. The function may be async or not, and can still be called.
 
@@ -177,7 +180,8 @@ class App(AppDeclarations):
         parameters, with the same values of these. `unique_for`: also refuse it for this time after the first
         was enqueued, even if that has ended. `secret`: names of payload fields that are never shown.
         `process`: run in a child process. `schedule`: a cron expression or an interval; each tick enqueues a
-        task without arguments. Raises InvalidOption, also if the name is taken.
+        task without arguments. `example`: a payload; with it, the type and its parameters are described in
+        the OpenAPI document, which needs no key. Raises InvalidOption, also if the name is taken.
         """
         delay = self.backoff if backoff is None else backoff
         is_unique, period = declared_unique(unique, unique_for)
@@ -191,9 +195,8 @@ class App(AppDeclarations):
             unique_for=period,
             secret=(*self._secret, *checked_names(secret, "secret")),
         )
-        spec_of = partial(
-            HandlerSpec, name=name, aliases=checked_names(aliases, "aliases"), defaults=defaults
-        )
+        former = checked_names(aliases, "aliases")
+        spec_of = partial(HandlerSpec, name=name, aliases=former, defaults=defaults, example=example)
 
         def declare(handler: Callable[..., Any]) -> TaskType[Any, Any, Any]:
             return self._declare(spec_of(handler, backoff=delay, fatal=fatal, process=process), schedule)
@@ -230,6 +233,11 @@ class App(AppDeclarations):
     def redact(self) -> tuple[str, ...]:
         """The regular expressions whose matches are never shown or logged."""
         return patterns_of(self._secret)
+
+    @property
+    def allowed_networks(self) -> tuple[Network, ...]:
+        """The networks that requests may be sent to though they are not public."""
+        return self.alert_notifier.fetcher.allowed
 
     def declared(self, type_name: str) -> HandlerSpec:
         """Return the declaration of a task type; raises UnknownTaskType if this app has none of that name."""

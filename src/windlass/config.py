@@ -34,6 +34,7 @@ KEYS_VARIABLE = f"{PREFIX}ENCRYPTION_KEYS"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
 DEFAULT_LOG_LEVEL, DEFAULT_LOG_FORMAT = "info", "text"
+_HANDLERS = "handlers_"
 _CHOICES = {"log_level": LOG_LEVELS, "log_format": LOG_FORMATS, "tracing": RELATIONS}
 
 
@@ -69,6 +70,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     encryption_key_file: str | None = None  # the keys that secret fields are encrypted with
     allow_addresses: tuple[Network, ...] = ()  # that webhooks may reach though they are not public
     metrics: tuple[str, int] | None = None  # host and port where a worker serves them
+    all_handlers: bool | None = None  # declare every ready-made handler that can be
+    handlers: dict[str, dict[str, Any]] = {}  # settings of ready-made handlers, by their names
 
     @classmethod
     def load(
@@ -136,10 +139,18 @@ class _Reader:
         }
         for variable in sorted(variable for variable in ours if environment[variable]):
             value, key = environment[variable], variable.removeprefix(PREFIX).lower()
-            if key in _FIELDS:
+            if key.startswith(_HANDLERS):
+                self._take_handler_field(key.removeprefix(_HANDLERS), value)
+            elif key in _FIELDS:
                 self.take(key, value, variable)
             else:  # a warning only: it may belong to another program
                 self.warnings.append(f"{variable} is not a setting of windlass{_hint(key)}")
+
+    def _take_handler_field(self, key: str, value: str) -> None:
+        """Take a field of a handler's settings: `email_smtp` is `smtp` in the table of `email`."""
+        name, _, field = key.partition("_")
+        tables = self.values.get("handlers", {})
+        self.values["handlers"] = {**tables, name: {**tables.get(name, {}), field: value}}
 
     def take(self, key: str, value: object, source: str) -> None:
         try:
@@ -239,6 +250,12 @@ def _numbers(value: Any, key: str) -> dict[str, int]:
     return {str(one): _whole(number, key) for one, number in table.items()}
 
 
+def _tables(value: Any, key: str) -> dict[str, dict[str, Any]]:
+    if not isinstance(value, Mapping) or not all(isinstance(table, Mapping) for table in value.values()):
+        raise InvalidOption(f"{key} must have a table for each handler, as in [handlers.webhooks]")
+    return {name: dict(table) for name, table in value.items()}
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10
 
@@ -261,6 +278,7 @@ _PARSERS: dict[Any, Callable[[Any, str], Any]] = {
     Secret | None: lambda value, _: checked_secret(value),
     tuple[str, int] | None: _address,
     tuple[Network, ...]: _networks,
+    dict[str, dict[str, Any]]: _tables,
 }
 _FIELDS = {
     field.name: _choice if field.name in _CHOICES else _PARSERS[field.type] for field in fields(Settings)

@@ -1,13 +1,29 @@
-"""The HTTP API as an ASGI app, to mount in another. Needs the extra windlass[http]."""
+"""The HTTP API and the dashboard as ASGI apps, to mount in another app. Needs the extra windlass[http]."""
 
 from collections.abc import Iterable
 
 from starlette.types import ASGIApp
 
+from ._dashboard.site import Site
+from ._dashboard.view import DashboardSettings
 from ._http.app import Api
 from .app import App
 
-__all__ = ["api"]
+__all__ = ["api", "site"]
+
+
+def site(
+    app: App, *, open_to_all: bool = False, origins: Iterable[str] = (), read_only: bool = False
+) -> ASGIApp:
+    """Return the API, and the dashboard below `dashboard/`, as an ASGI app for any mount point.
+
+        shop = FastAPI()
+        shop.mount("/windlass", windlass.http.site(app))
+
+    As `api` does, it needs keys unless it is `open_to_all`. `read_only`: the dashboard only shows.
+    """
+    served = Api(app, open_to_all=open_to_all, origins=origins)
+    return Site(served, DashboardSettings(read_only=read_only))
 
 
 def api(app: App, *, open_to_all: bool = False, origins: Iterable[str] = ()) -> ASGIApp:

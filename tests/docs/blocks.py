@@ -49,7 +49,7 @@ class Reader:
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")},
             "PATH": os.pathsep.join(folders),
-            "PYTHONPATH": str(folder),
+            "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]),
         }
 
     def follow(self, page: Path) -> None:

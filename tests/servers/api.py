@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from windlass import App
+from windlass._dashboard.site import Site
 from windlass._http.app import Api
 from windlass._http.server.connections import Connections
 from windlass._http.server.protocol import GuardedProtocol
@@ -66,10 +67,12 @@ class ApiServer:
         return self.serve_app(App(store), at=at, **options)
 
     def serve_app(self, app: App, *, at: str = "", **options: Any) -> str:
-        """Serve an app; the URL at which it is asked."""
+        """Serve an app; the URL at which it is asked. `dashboard`: the settings of one beside it."""
         name = str(next(self._numbers))
+        settings = options.pop("dashboard", None)
         served = Api(app, **options)
-        self._apps[name] = Starlette(routes=[Mount(at, served)]) if at else served
+        site: Any = served if settings is None else Site(served, settings)
+        self._apps[name] = Starlette(routes=[Mount(at, site)]) if at else site
         self._services.append(served.service)
         return f"{self.url}/{name}{at}"
 

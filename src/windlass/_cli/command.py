@@ -220,6 +220,12 @@ def _keep_setting(context: click.Context, option: click.Parameter, value: Any) -
         context.ensure_object(Cli).flags[option.name] = value
 
 
+def keep_flag(context: click.Context, option: click.Parameter, value: bool) -> None:
+    """Keep a flag that turns the setting of its name on; without it the setting stays as it is."""
+    if value and option.name is not None:
+        context.ensure_object(Cli).flags[option.name] = True
+
+
 def _keep_file(context: click.Context, _: click.Parameter, value: Path | None) -> None:
     if value is not None:
         context.ensure_object(Cli).file = value

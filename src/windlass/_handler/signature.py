@@ -30,7 +30,8 @@ class Signature:
         self._open_ended = False
         self._fields = self._field_list(hints)
         self.names = frozenset(field[0] for field in self._fields)
-        self._decoder = _decoder(self._fields)
+        self.arguments_type = _arguments_type(self._fields)
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(self.arguments_type)
         self._has_defaults = any(len(field) == 3 for field in self._fields)
         self._needed = frozenset(field[0] for field in self._fields if len(field) == 2)
 
@@ -138,8 +139,11 @@ class Signature:
 
 
 def _decoder(fields: Sequence[tuple[Any, ...]]) -> "msgspec.json.Decoder[Any]":
-    arguments = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
-    return msgspec.json.Decoder(arguments)
+    return msgspec.json.Decoder(_arguments_type(fields))
+
+
+def _arguments_type(fields: Sequence[tuple[Any, ...]]) -> type[msgspec.Struct]:
+    return msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
 
 
 def _hints(handler: Callable[..., Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +10,7 @@ from .._model.options import Defaults
 from .._policy.backoff import Backoff, Delay
 from .._policy.input.fingerprint import check_fields
 from .._policy.input.options import checked_name, parse_duration
-from ..errors import InvalidOption
+from ..errors import InvalidOption, InvalidPayload
 from .signature import Signature
 
 logger = logging.getLogger("windlass.task")
@@ -28,6 +28,7 @@ class HandlerSpec:
         "aliases",
         "backoff",
         "defaults",
+        "example",
         "fatal",
         "handler",
         "is_async",
@@ -46,6 +47,7 @@ class HandlerSpec:
         fatal: type[BaseException] | tuple[type[BaseException], ...] = (),
         process: bool = False,
         aliases: tuple[str, ...] = (),
+        example: Mapping[str, Any] | None = None,
     ) -> None:
         if not callable(handler):
             raise InvalidOption(f"@app.task takes a function, not {handler!r}; pass options by name")
@@ -68,6 +70,14 @@ class HandlerSpec:
         self.signature = Signature(handler, self.name)
         if self.signature.fields is not None:
             check_fields(defaults.unique, self.signature.fields, f"the handler of {self.name!r}")
+        self.example = None if example is None else self._checked(example)
+
+    def _checked(self, example: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            self.signature.payload((), dict(example))
+        except InvalidPayload as error:
+            raise InvalidOption(f"the example of {self.name!r} is not a payload of it: {error}") from None
+        return example
 
 
 def safe_backoff(backoff: Delay) -> Delay:

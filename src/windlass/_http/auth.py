@@ -41,10 +41,13 @@ class Caller(Struct, frozen=True):
     """
 
     key: ApiKey | None = None
+    who: str = ""  # the person, if something else than a key tells
 
     @property
     def name(self) -> str:
         """The name in the audit log and in `enqueued_by`."""
+        if self.who:
+            return self.who
         return "anonymous" if self.key is None else f"key {self.key.name} ({self.key.label})"
 
     @property
@@ -158,14 +161,14 @@ class Authenticator:
         self._reading = Lock()
         self._uses = KeyUses(store)
 
-    async def authenticate(self, request: Request) -> Caller:
-        """Return the caller; raise 401 unless its key is known and valid."""
+    async def authenticate(self, request: Request, *, forms: bool = False) -> Caller:
+        """Return the caller; raise 401 unless its key is known and valid. `forms`: our pages send them."""
         if self._open_to_all:
-            require_same_origin(request.scope["headers"], request.method, self._origins)
+            require_same_origin(request.scope["headers"], request.method, self._origins, forms=forms)
             return ANONYMOUS
         if self._open_until_keys and await self._has_no_keys():
             require_local(request.scope["headers"], request.scope["http_version"])
-            require_same_origin(request.scope["headers"], request.method, self._origins)
+            require_same_origin(request.scope["headers"], request.method, self._origins, forms=forms)
             return ANONYMOUS
         return Caller(await self._valid_key(request))
 

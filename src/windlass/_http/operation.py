@@ -130,19 +130,27 @@ class Operation(Struct, frozen=True, kw_only=True):
         first, _, rest = (self.handler.__doc__ or "").strip().partition("\n")
         return first, "\n".join(line.strip() for line in rest.strip().splitlines())
 
-    async def respond(self, service: Service, caller: Caller, request: Request) -> Response:
-        """Authorise, decode, run the handler, and encode the response."""
+    def authorise(self, caller: Caller) -> None:
+        """Raise 403 unless the caller's key has the scope, and no bounds that exclude the operation."""
         if self.scope is not None:
             caller.require_scope(self.scope)
         if not self.bound:
             caller.require_unbound()
+
+    def decode(self, raw: bytes) -> Any:
+        """Decode a body of the declared type."""
+        return _decoders[self.body].decode(raw)
+
+    async def respond(self, service: Service, caller: Caller, request: Request) -> Response:
+        """Authorise, decode, run the handler, and encode the response."""
+        self.authorise(caller)
         query = read_query(request, self.query)
         body, raw = None, b""
         if self.body is not None and self.body_type == JSON:
             raw = await read_body(request, batch=self.batch, optional=not self.requires_body)
             if not raw and not self.requires_body:
                 raw = b"{}"
-            body = await decode_body(raw, _decoders[self.body].decode)
+            body = await decode_body(raw, self.decode)
         result = await self.handler(
             ApiRequest(service=service, caller=caller, http=request, query=query, body=body, raw=raw)
         )

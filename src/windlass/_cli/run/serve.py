@@ -18,10 +18,11 @@ from ...errors import InvalidOption
 from ..command import Cli, Command, pass_cli
 from ..options import number_option, stacked
 from .archive import archive_option
+from .handlers import include_handlers
 from .logs import log_options, set_up_logging
 
 if TYPE_CHECKING:
-    from .server_process import ServerOptions
+    from .dashboard import ServerOptions
 
 logger = logging.getLogger("windlass.http")
 
@@ -56,6 +57,11 @@ server_options = stacked(
 )
 """The options of a command that listens for HTTP. Those named --max-… are passed on to the server."""
 
+dashboard_options = stacked(
+    click.option("--read-only", is_flag=True, help="Let the dashboard only show, whatever the key allows"),
+)
+"""The options of a command that serves the dashboard."""
+
 
 @click.command("serve", cls=Command)
 @server_options
@@ -73,6 +79,7 @@ server_options = stacked(
     metavar="ORIGIN",
     help="Web origin that may use the API from a browser, https://… (repeatable)  [default: none]",
 )
+@dashboard_options
 @archive_option
 @log_options
 @pass_cli
@@ -85,28 +92,32 @@ def serve(
     processes: int,
     insecure: bool,
     no_keeper: bool,
+    read_only: bool,
     origins: tuple[str, ...],
     **limits: Any,
 ) -> None:
-    """Serve the store and the API over HTTP until stopped.
+    """Serve the dashboard, the API and the store over HTTP until stopped.
 
-    Programs use it as a store: `--store http://…`. If there are API keys (`windlass keys create`), every
-    request needs one. Without keys it listens on this machine only, until the first key is made. It also
-    runs a keeper, as workers do.
+    The dashboard is at /dashboard/. Programs use the server as a store: `--store http://…`. If there are API
+    keys (`windlass keys create`), every request needs one. Without keys it listens on this machine only,
+    until the first key is made. It also runs a keeper, as workers do.
     """
     http = http_server()
     set_up_logging(cli)
+    from .dashboard import dashboard_settings, new_site
 
     async def work() -> None:
         app = cli.app
+        include_handlers(cli)
         await app.open()
         options: ServerOptions = {
             "host": host,
             "insecure": insecure,
             "origins": origins,
             "limits": http.ServerLimits(**limits),
+            "dashboard": dashboard_settings(read_only=read_only),
         }
-        server = await http.new_server(app, **options, keeper=not no_keeper)
+        server = await new_site(app, options, keeper=not no_keeper)
         start_line = http.start_line(host, port, app.store_name, app.operator.promise)
 
         def started() -> None:

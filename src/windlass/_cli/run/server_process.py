@@ -7,29 +7,21 @@ import socket
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from ..._http.bounds.shared_buckets import SharedBuckets
 from ..._http.server.control import Control
-from ..._http.server.run import ServerLimits, new_server
 from ..._worker.process import stopped_by_signals
 from ..command import Cli
 from ..exit_codes import guarded
+from .dashboard import ServerOptions, new_site
+from .handlers import include_handlers
 from .logs import set_up_logging
 
 COMMAND = (sys.executable, "-m", "windlass._cli.run.server_process")
-
-
-class ServerOptions(TypedDict):
-    """The options of `new_server`."""
-
-    host: str
-    insecure: bool
-    origins: tuple[str, ...]
-    limits: ServerLimits
 
 
 class ProcessSettings(Struct, frozen=True, kw_only=True):
@@ -68,9 +60,10 @@ def _serve(control: Control, settings: ProcessSettings) -> None:
 
     async def work() -> None:
         app, loop = cli.app, asyncio.get_running_loop()
+        include_handlers(cli)
         await app.open()
         buckets = SharedBuckets(settings.buckets)
-        server = await new_server(app, **settings.server, keeper=settings.keeper, buckets=buckets)
+        server = await new_site(app, settings.server, keeper=settings.keeper, buckets=buckets)
 
         def stop() -> None:
             if not server.is_stopping:

@@ -1,8 +1,8 @@
-"""`windlass up`: the API, a worker and the keeper in one process."""
+"""`windlass up`: the dashboard, the API, a worker and the keeper in one process."""
 
 import asyncio
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,9 +10,13 @@ from ..._worker.process import stopped_by_signals
 from ..command import Cli, Command, pass_cli
 from ..target import require_types
 from .archive import archive_option
+from .handlers import handlers_option, include_handlers
 from .logs import log_options, set_up_logging
-from .serve import http_server, server_options
+from .serve import dashboard_options, http_server, server_options
 from .worker import app_argument, slots_option, worker_settings
+
+if TYPE_CHECKING:
+    from .dashboard import ServerOptions
 
 logger = logging.getLogger("windlass.up")
 
@@ -20,31 +24,50 @@ logger = logging.getLogger("windlass.up")
 @click.command("up", cls=Command)
 @app_argument
 @server_options
+@dashboard_options
 @slots_option
+@handlers_option
 @archive_option
 @log_options
 @pass_cli
-def up(cli: Cli, /, *, target: str | None, host: str, port: int, insecure: bool, **limits: Any) -> None:
-    """Run the API, a worker and the keeper in one process.
+def up(
+    cli: Cli,
+    /,
+    *,
+    target: str | None,
+    host: str,
+    port: int,
+    insecure: bool,
+    read_only: bool,
+    **limits: Any,
+) -> None:
+    """Run the dashboard, the API, a worker and the keeper in one process.
 
-    For development and small deployments. The worker runs the tasks of APP; without APP only the API and
-    the keeper run.
+    The dashboard is at /dashboard/. For development and small deployments. The worker runs the tasks of APP
+    and of ready-made handlers; without either only the dashboard, the API and the keeper run.
     """
     if target is not None:
         cli.flags["app"] = target
     settings = cli.settings
     set_up_logging(cli)
     http = http_server()
+    from .dashboard import dashboard_settings, new_site
 
     async def work() -> None:
         app = cli.app
+        include_handlers(cli)
         if settings.app is not None:
             require_types(app, settings.app)
         await app.open()
         worker = app.worker(worker_settings(settings)) if app.types else None
-        server = await http.new_server(
-            app, host=host, insecure=insecure, keeper=worker is None, limits=http.ServerLimits(**limits)
-        )
+        options: ServerOptions = {
+            "host": host,
+            "insecure": insecure,
+            "origins": (),
+            "limits": http.ServerLimits(**limits),
+            "dashboard": dashboard_settings(read_only=read_only),
+        }
+        server = await new_site(app, options, keeper=worker is None)
         stopping = asyncio.Event()
 
         def stop() -> None:

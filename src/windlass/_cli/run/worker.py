@@ -17,6 +17,7 @@ from ..command import Cli, Command, pass_cli, setting_option
 from ..options import duration, option_text
 from ..target import require_types
 from .archive import archive_option
+from .handlers import handlers_option, include_handlers
 from .logs import log_options, set_up_logging
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ slots_option = setting_option(
 @click.option("--no-keeper", is_flag=True, help="Do not run a keeper; another process must")
 @setting_option("--name", metavar="NAME", help="Name of the worker  [default: HOST-PID]")
 @setting_option("--metrics", metavar="[HOST:]PORT", help="Serve metrics for Prometheus at this address")
+@handlers_option
 @archive_option
 @log_options
 @pass_cli
@@ -87,7 +89,7 @@ def worker(
     no_keeper: bool,
     all_queues: bool,
 ) -> None:
-    """Run the tasks of APP until stopped.
+    """Run the tasks of APP, and of ready-made handlers, until stopped.
 
     APP is module:attribute, as in shop.tasks:app. SIGTERM or Ctrl-C stops claiming and lets running tasks
     finish; a second signal stops at once.
@@ -105,16 +107,17 @@ def worker(
     if target is not None:
         cli.flags["app"] = target
     settings = cli.settings
-    if settings.app is None:
+    if settings.app is None and not (settings.handlers or settings.all_handlers):
         raise InvalidOption(
             "no app given; `windlass worker shop.tasks:app` runs the tasks of `app` in shop/tasks.py "
             "(WINDLASS_APP or `app` in windlass.toml can name it, too)"
         )
     set_up_logging(cli)
-    app = cli.app
-    require_types(app, settings.app)
+    app, named = cli.app, settings.app or "ready-made handlers"
+    include_handlers(cli)
+    require_types(app, named)
     made = app.worker(worker_settings(settings, drain=drain))
-    _log_start(app, made, settings.app)
+    _log_start(app, made, named)
     if settings.metrics is not None:
         _serve_metrics(app, made, *settings.metrics)
     run_process(made, app.close)

@@ -1,7 +1,7 @@
 """The OpenAPI document, derived from the operations."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from http import HTTPStatus
@@ -13,9 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..._documents.fields import Id
+from ..._handler.spec import HandlerSpec
 from ..operation import JSON, Operation
 from ..web.problems import CODES, TITLES, TYPE, ProblemDocument
 from ..web.router import mount_path
+from .declared_types import with_types
 from .examples import BODIES, HEADERS, RESPONSES
 from .json_schema import Json, Schemas, without_null
 
@@ -57,9 +59,10 @@ _LINKS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 }
 
 
-def response(operations: tuple[Operation, ...], request: Request) -> Response:
-    """Return the OpenAPI document."""
-    return conditional_response(request, _encoded(operations, mount_path(request.scope)), JSON)
+def response(operations: tuple[Operation, ...], types: Iterable[HandlerSpec], request: Request) -> Response:
+    """Return the OpenAPI document, with the types of the app that were declared with an example."""
+    shown = tuple(spec for spec in types if spec.example is not None)
+    return conditional_response(request, _encoded(operations, shown, mount_path(request.scope)), JSON)
 
 
 def conditional_response(
@@ -74,8 +77,8 @@ def conditional_response(
 
 
 @lru_cache(maxsize=8)  # the mount point may come from the request
-def _encoded(operations: tuple[Operation, ...], root: str) -> bytes:
-    return msgspec.json.encode(document(operations, root))
+def _encoded(operations: tuple[Operation, ...], types: tuple[HandlerSpec, ...], root: str) -> bytes:
+    return msgspec.json.encode(with_types(document(operations, root), types))
 
 
 def document(operations: tuple[Operation, ...], root: str = "") -> Json:

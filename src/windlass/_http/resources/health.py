@@ -79,7 +79,7 @@ async def readyz(request: AnyRequest) -> ReadinessDocument:
 @health("GET", "/openapi.json", scope=None, bound=True, response=dict[str, Any], **_CONDITIONAL)
 async def openapi_document(request: AnyRequest) -> Response:
     """Return this document: OpenAPI 3.1."""
-    return openapi.response(request.service.operations, request.http)
+    return openapi.response(request.service.operations, request.service.app.types.values(), request.http)
 
 
 @health("GET", "/docs", scope=None, bound=True, response=str, response_type="text/html", **_CONDITIONAL)

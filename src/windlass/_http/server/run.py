@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import uvicorn
 from msgspec import Struct
+from starlette.types import ASGIApp
 
 from ...app import App
 from ...errors import InvalidOption, Refused
@@ -83,7 +84,10 @@ DEFAULT_LIMITS = ServerLimits()
 
 
 class Server:
-    """Serves the API of an app on uvicorn, with a keeper beside it unless `keeper` is False."""
+    """Serves the API of an app on uvicorn, with a keeper beside it unless `keeper` is False.
+
+    `site` returns what is served around the API.
+    """
 
     def __init__(
         self,
@@ -92,6 +96,7 @@ class Server:
         keeper: bool = True,
         warning: str = "",
         limits: ServerLimits = DEFAULT_LIMITS,
+        site: Callable[[Api], ASGIApp] | None = None,
         **options: Any,
     ) -> None:
         wanted = ConnectionLimits(
@@ -105,7 +110,7 @@ class Server:
         self._warning = warning
         self._closing: asyncio.Event = served.service.closing
         config = uvicorn.Config(
-            served,
+            served if site is None else site(served),
             lifespan="off",
             access_log=False,
             log_config=None,

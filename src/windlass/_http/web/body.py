@@ -31,7 +31,16 @@ async def read_body(request: Request, *, batch: bool = False, optional: bool = F
     if optional and _is_empty(request):
         return b""
     require_media_type(request, "application/json", "JSON")
-    most = MAX_BATCH_BODY if batch else MAX_BODY
+    return await _read(request, MAX_BATCH_BODY if batch else MAX_BODY)
+
+
+async def read_form(request: Request) -> bytes:
+    """Read the body of a form; raise a Problem if it is too large or too slow."""
+    require_media_type(request, "application/x-www-form-urlencoded", "a form")
+    return await _read(request, MAX_BODY)
+
+
+async def _read(request: Request, most: int) -> bytes:
     length = header(request, b"content-length")
     if length.isdigit() and int(length) > most:
         raise _too_large(most)

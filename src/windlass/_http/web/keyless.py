@@ -47,11 +47,13 @@ def require_local(headers: Headers, http_version: str) -> None:
         raise _misdirected()
 
 
-def require_same_origin(headers: Headers, method: str, allowed: AbstractSet[bytes]) -> None:
+def require_same_origin(
+    headers: Headers, method: str, allowed: AbstractSet[bytes], *, forms: bool = False
+) -> None:
     """Raise 403 if a web page of another origin sends the request, unless its origin is allowed.
 
-    Raises 415 for a form, which old browsers send without an origin. Following a link is not refused: the
-    page that has the link cannot read the response.
+    Raises 415 for a form, which old browsers send without an origin, unless `forms`. Following a link is not
+    refused: the page that has the link cannot read the response.
     """
     page = dict(headers)
     origin = page.get(b"origin")
@@ -65,6 +67,8 @@ def require_same_origin(headers: Headers, method: str, allowed: AbstractSet[byte
         is_link = all(page.get(name) == value for name, value in _LINK.items())
         if not (is_link and method in _SAFE):
             raise _foreign_page()
+    if forms:
+        return
     kind = page.get(b"content-type", _JSON)
     if kind != _JSON and method not in _SAFE and kind.partition(b";")[0].strip().lower() in _FORMS:
         raise Problem(

@@ -1,0 +1,229 @@
+"""The dashboard as an ASGI app below `/dashboard`: finds pages, renders them, and does what forms ask."""
+
+import logging
+from collections.abc import Mapping
+from importlib import metadata
+from secrets import token_hex
+from typing import Any
+from urllib.parse import quote, unquote
+
+from jinja2 import Template
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.types import Receive, Send
+from starlette.types import Scope as Connection
+
+from .._html.assets import asset_response
+from .._html.environment import environment
+from .._http.auth import ANONYMOUS, Caller
+from .._http.service import Service
+from .._http.web.body import read_form
+from .._http.web.load import Held
+from .._http.web.problems import SAFE_HEADERS, TITLES, Problem, problem_for
+from .._http.web.refusal import Refusal
+from .._http.web.router import segments_within
+from ..errors import WindlassError
+from .access import Access
+from .live import LivePages
+from .navigation import Navigation
+from .page import Action, Pages, Screen
+from .screens import ALL
+from .view import DashboardSettings, View, parse_form
+
+logger = logging.getLogger("windlass.dashboard")
+
+PREFIX = "dashboard"
+"""The first segment of its paths."""
+
+HEADERS = {
+    **SAFE_HEADERS,
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "x-robots-tag": "noindex",
+}
+
+# Stands for the viewer's token in what viewers share; random, so that nothing in the store contains it.
+_TOKEN = token_hex(16)
+_NOTICE = "windlass-notice"
+_MAX_NOTICE = 500
+
+
+class Dashboard:
+    """The dashboard over the service of an API."""
+
+    def __init__(self, service: Service, settings: DashboardSettings | None = None) -> None:
+        self.settings = settings or DashboardSettings()
+        self._service = service
+        self._access = Access(service.authenticator)
+        self._live = LivePages(service.closing)
+        self._navigation = Navigation(ALL)
+        self._screens = _by_segments(ALL, "screens")
+        self._actions = _by_segments(ALL, "actions")
+
+    async def __call__(self, connection: Connection, receive: Receive, send: Send) -> None:
+        """Respond to a request; every failure becomes a page that says what happened."""
+        held = connection["windlass.held"] = Held(self._service.load)
+        try:
+            request = Request(connection, receive)
+            response = await self._response(request, held)
+            held.release_body()
+            for name, value in HEADERS.items():
+                response.headers.setdefault(name, value)
+            await response(connection, receive, send)
+        finally:
+            held.release()
+
+    async def _response(self, request: Request, held: Held) -> Response:
+        caller = ANONYMOUS
+        segments = segments_within(request.scope)[1:]
+        base = "../" * (len(segments) - 1) or "./"
+        try:
+            if not segments:
+                return RedirectResponse(f"{PREFIX}/", 307)
+            if segments[0] == "assets" and (found := asset_response("/".join(segments[1:]), request)):
+                return found
+            caller = await self._access.caller(request)
+            held.begin(caller.key_name, urgent=False)
+            self._service.rate_limiter.take_request(caller.key)
+            if request.method == "POST":
+                return await self._act(request, caller, segments, base)
+            if request.method not in ("GET", "HEAD"):
+                raise Problem("method-not-allowed", "pages are read with GET and changed with POST")
+            return await self._show(request, caller, segments, base, held)
+        except Refusal as refusal:
+            self._service.refusals.add(refusal, request, "/dashboard", refusal.key_id or caller.key_name)
+            return self._problem(request, caller, base, refusal)
+        except (Problem, WindlassError) as error:
+            return self._problem(request, caller, base, problem_for(error, request))
+        except ClientDisconnect:
+            return Response(status_code=400)
+        except Exception as error:
+            logger.exception("%s %s failed: %s", request.method, request.url.path, type(error).__name__)
+            problem = Problem("internal", "internal error; the server's log has the details")
+            return self._problem(request, caller, base, problem)
+
+    # -- pages ---------------------------------------------------------------------------------------
+
+    async def _show(
+        self, request: Request, caller: Caller, segments: list[str], base: str, held: Held
+    ) -> Response:
+        screen, parameters = _find(self._screens, segments)
+        request.scope["path_params"] = parameters
+        view = View(service=self._service, caller=caller, http=request, settings=self.settings)
+        if not screen.is_open_to(view):
+            raise Problem("forbidden", f"this key may not see {screen.title.lower()}")
+        if "live" in request.query_params and screen.live:
+            held.begin_stream()
+            return self._stream(screen, view, base)
+        data = await screen.handler(view)
+        if isinstance(data, Response):
+            return data
+        template = environment().get_template(screen.template)
+        page = self._frame(view.http, caller, screen, view)
+        html = template.render(page=page, base=base, view=view, token=_TOKEN, **data)
+        response = _html(html.replace(_TOKEN, self._access.token(request)))
+        self._access.remember(request, response)
+        if _NOTICE in request.cookies:
+            response.delete_cookie(_NOTICE, path="/", httponly=True, samesite="strict")
+        return response
+
+    def _stream(self, screen: Screen, view: View, base: str) -> Response:
+        """Send the block `live` of the page, again whenever it has changed."""
+        template = environment().get_template(screen.template)
+        own_token = self._access.token(view.http)
+
+        async def render() -> str:
+            data = await screen.handler(view)
+            return _block(template, "live", {"base": base, "view": view, "token": _TOKEN, **data})
+
+        async def recheck() -> None:
+            await self._access.caller(view.http)
+
+        asked = sorted(pair for pair in view.http.query_params.multi_items() if pair[0] != "live")
+        caller, key = view.caller, view.caller.key
+        seen_by = (caller.tenant, caller.queues, None if key is None else frozenset(key.scopes))
+        events = self._live.watch(
+            (view.http.url.path, tuple(asked), seen_by),
+            render,
+            lambda text: text.replace(_TOKEN, own_token),
+            recheck,
+        )
+        return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+    def _frame(
+        self, request: Request, caller: Caller, screen: Screen | None, view: View | None
+    ) -> Mapping[str, Any]:
+        """Return what is around a page: the menu, who looks, the settings of the browser."""
+        query = request.url.query
+        return {
+            "title": "" if screen is None else screen.title,
+            "menu": () if view is None else self._navigation.menu(view, screen),
+            "who": caller.who or ("" if caller.key is None else caller.key.label),
+            "theme": request.cookies.get("windlass-theme", ""),
+            "shortcuts": request.cookies.get("windlass-shortcuts", "on"),
+            "live_url": f"?{query}&live=1" if query else "?live=1",
+            "is_live": screen is not None and screen.live,
+            "notice": unquote(request.cookies.get(_NOTICE, ""))[:_MAX_NOTICE],
+            "read_only": self.settings.read_only,
+            "version": metadata.version("windlass"),
+        }
+
+    def _problem(self, request: Request, caller: Caller, base: str, problem: Problem) -> Response:
+        page = self._frame(request, caller, None, None)
+        title = TITLES[problem.status].capitalize()
+        html = (
+            environment()
+            .get_template("problem.html")
+            .render(page=page, base=base, title=title, problem=problem)
+        )
+        response = _html(html, problem.status)
+        response.headers.update(problem.headers)
+        return response
+
+    # -- actions -------------------------------------------------------------------------------------
+
+    async def _act(self, request: Request, caller: Caller, segments: list[str], base: str) -> Response:
+        action, parameters = _find(self._actions, segments)
+        try:
+            form = parse_form(await read_form(request))
+        except ValueError:
+            raise Problem("invalid-request", "the form has too many fields") from None
+        self._access.require_token(request, form)
+        if self.settings.read_only:
+            raise Problem("forbidden", "this dashboard is read-only")
+        request.scope["path_params"] = parameters
+        view = View(service=self._service, caller=caller, http=request, settings=self.settings, form=form)
+        done = await action.handler(view)
+        if isinstance(done, Response):
+            return done
+        response = RedirectResponse(f"{base}{done.page}", 303)
+        notice = quote(done.notice[:_MAX_NOTICE])
+        response.set_cookie(_NOTICE, notice, max_age=20, path="/", httponly=True, samesite="strict")
+        return response
+
+
+def _find(found: list[tuple[tuple[str, ...], Any]], segments: list[str]) -> tuple[Any, dict[str, str]]:
+    """Return the page of a path, and its parameters; raise 404 if there is none."""
+    for wanted, page in found:
+        if len(wanted) == len(segments):
+            pairs = [*zip(wanted, segments, strict=True)]
+            if all(one == given or one.startswith("{") for one, given in pairs):
+                return page, {one[1:-1]: given for one, given in pairs if one.startswith("{")}
+    raise Problem("not-found", "there is no such page")
+
+
+def _by_segments(pages: tuple[Pages, ...], kind: str) -> list[tuple[tuple[str, ...], Any]]:
+    """Return screens or actions by the segments of their paths, those without parameters first."""
+    found: list[Screen | Action] = [one for some in pages for one in getattr(some, kind)]
+    found.sort(key=lambda one: one.path.count("{"))
+    return [(tuple(one.path.split("/")[1:]), one) for one in found]
+
+
+def _block(template: Template, name: str, data: Mapping[str, Any]) -> str:
+    return "".join(template.blocks[name](template.new_context({**data})))
+
+
+def _html(text: str, status: int = 200) -> Response:
+    return Response(text, status, media_type="text/html")

@@ -1,0 +1,78 @@
+"""Pages as data: the screens of the dashboard, and the actions that its forms send."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from .._model.key import Scope
+from .view import View
+
+ScreenHandler: TypeAlias = Callable[[View], Awaitable[Mapping[str, Any]]]
+ActionHandler: TypeAlias = Callable[[View], Awaitable["Done"]]
+
+
+class Done(Struct, frozen=True):
+    """What an action did, and the page to show then, below the dashboard: "queues/mail"."""
+
+    notice: str
+    page: str
+
+
+class Screen(Struct, frozen=True, kw_only=True):
+    """A page. Its template has a block `live`, which is sent again when it has changed; and maybe `fixed`.
+
+    `bound`: keys that are bound to a tenant or queues may see it. `live`: whether it changes by itself.
+    """
+
+    path: str
+    template: str
+    title: str
+    handler: ScreenHandler
+    scope: Scope = Scope.READ
+    bound: bool = False
+    live: bool = True
+
+    @property
+    def section(self) -> str:
+        """The first part of its path, by which the menu marks it."""
+        return self.path.split("/")[1]
+
+    def is_open_to(self, view: View) -> bool:
+        """Tell whether the caller may see it."""
+        return view.caller.has_scope(self.scope) and (self.bound or not view.caller.is_bound)
+
+
+class Action(Struct, frozen=True, kw_only=True):
+    """What a form does. The operations that it calls check what the caller may do."""
+
+    path: str
+    handler: ActionHandler
+
+
+class Pages:
+    """Collects the screens and actions of one part of the dashboard."""
+
+    def __init__(self) -> None:
+        self.screens: list[Screen] = []
+        self.actions: list[Action] = []
+
+    def screen(
+        self, path: str, template: str, title: str, **options: Any
+    ) -> Callable[[ScreenHandler], ScreenHandler]:
+        """Declare the decorated function as what reads the data of a page's template."""
+
+        def declare(handler: ScreenHandler) -> ScreenHandler:
+            self.screens.append(Screen(path=path, template=template, title=title, handler=handler, **options))
+            return handler
+
+        return declare
+
+    def action(self, path: str) -> Callable[[ActionHandler], ActionHandler]:
+        """Declare the decorated function as what a form that is sent to this path does."""
+
+        def declare(handler: ActionHandler) -> ActionHandler:
+            self.actions.append(Action(path=path, handler=handler))
+            return handler
+
+        return declare

@@ -1,0 +1,7 @@
+"""The screens of the dashboard, one module each"""
+
+from ..page import Pages
+from .overview import overview
+from .queues import queues
+
+ALL: tuple[Pages, ...] = (overview, queues)

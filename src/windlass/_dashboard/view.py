@@ -1,0 +1,117 @@
+"""A view: one request for a page or an action, and what its screen may do: call operations of the API.
+
+A screen calls operations as an HTTP client would, without the HTTP: the scopes and bounds of the caller's key
+apply, secrets are masked, and what changes is audited.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import Struct
+from starlette.requests import Request
+
+from .._http.app import OPERATIONS
+from .._http.auth import Caller
+from .._http.operation import ApiRequest, ApiResponse, Operation
+from .._http.service import Service
+from .._http.web.body import decode_errors
+from .._model.key import Scope
+
+T = TypeVar("T")
+
+MAX_TEXT = 2_000
+"""Characters of a query parameter that are read."""
+
+MAX_FIELDS = 2_000
+"""Fields of a form."""
+
+_OPERATIONS: dict[Any, Operation] = {operation.handler: operation for operation in OPERATIONS}
+
+
+class DashboardSettings(Struct, frozen=True, kw_only=True):
+    """How a dashboard is served. `trace_url`: where a trace is shown, with `{trace}` for its id."""
+
+    read_only: bool = False
+    trace_url: str = ""
+
+
+class View(Struct, frozen=True, kw_only=True):
+    """A request for a page, by a caller who is known."""
+
+    service: Service
+    caller: Caller
+    http: Request
+    settings: DashboardSettings
+    form: Mapping[str, tuple[str, ...]] = {}  # what an action was sent, by field
+
+    def path(self, name: str) -> str:
+        """Return a path parameter."""
+        parameter: str = self.http.path_params[name]
+        return parameter
+
+    def query(self, name: str, default: str = "") -> str:
+        """Return a query parameter; the first, if there are several."""
+        return next(iter(self.queries(name)), default)
+
+    def queries(self, name: str) -> list[str]:
+        """Return all values of a query parameter."""
+        return [text[:MAX_TEXT] for text in self.http.query_params.getlist(name)]
+
+    def field(self, name: str, default: str = "") -> str:
+        """Return a field of the form, without white space around it."""
+        return self.form.get(name, (default,))[0].strip()
+
+    def may(self, scope: str) -> bool:
+        """Tell whether the caller may do what needs this scope here. In a read-only dashboard: only read."""
+        wanted = Scope(scope)
+        return self.caller.has_scope(wanted) and (wanted is Scope.READ or not self.settings.read_only)
+
+    def may_call(self, handler: Callable[..., Any]) -> bool:
+        """Tell whether the caller may use an operation, whatever it is used on."""
+        operation = _OPERATIONS[handler]
+        allowed = operation.scope is None or self.may(operation.scope)
+        return allowed and (operation.bound or not self.caller.is_bound)
+
+    async def call(
+        self,
+        handler: Callable[[Any], Awaitable[ApiResponse[T]] | Awaitable[T]],
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | None = None,
+        **path: str,
+    ) -> T:
+        """Call an operation of the API with these parameters; return its document.
+
+        Raises the problems that it would respond with. Values of JSON go into the body as `msgspec.Raw`.
+        """
+        operation = _OPERATIONS[handler]
+        operation.authorise(self.caller)
+        with decode_errors():
+            asked = msgspec.convert(query or {}, operation.query, strict=False)
+            sent = None if operation.body is None else operation.decode(msgspec.json.encode(body or {}))
+        request: ApiRequest[Any, Any] = ApiRequest(
+            service=self.service,
+            caller=self.caller,
+            http=Request({**self.http.scope, "path_params": path}, self.http.receive),
+            query=asked,
+            body=sent,
+        )
+        result: Any = await handler(request)
+        answer: T = result.value if isinstance(result, ApiResponse) else result
+        return answer
+
+    @property
+    def why(self) -> str:
+        """The reason that was given in the form."""
+        return self.field("why")
+
+
+def parse_form(body: bytes) -> dict[str, tuple[str, ...]]:
+    """Parse the body of a form; raises ValueError if it has too many fields."""
+    fields: dict[str, tuple[str, ...]] = {}
+    text = body.decode("utf-8", "replace")
+    for name, value in parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS):
+        fields[name] = (*fields.get(name, ()), value)
+    return fields

@@ -1,0 +1,14 @@
+"""Ready-made handlers: task types for common work, which an app includes with settings.
+
+    from windlass import App, handlers
+
+    app = App()
+    deliver_webhook = app.include(handlers.Webhooks(secret="whsec_…"))
+    deliver_webhook.enqueue(endpoint="https://example.org/hooks", body={"order": 7731})
+
+`windlass up --handlers` runs all of them for producers in any language. See docs/handlers.md.
+"""
+
+from .webhooks import Delivery, Endpoint, Webhooks
+
+__all__ = ["Delivery", "Endpoint", "Webhooks"]

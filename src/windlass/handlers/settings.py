@@ -1,0 +1,62 @@
+"""The settings of a ready-made handler: a value that declares its task type when an app includes it."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from ..errors import InvalidOption
+from ..tasktype import TaskType
+
+if TYPE_CHECKING:
+    from ..app import App
+
+S = TypeVar("S", bound="HandlerSettings")
+
+
+class HandlerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of one handler. Called with an app, they declare the task type on it."""
+
+    table: ClassVar[str]
+    """The table `[handlers.…]` of windlass.toml that has them."""
+
+    task: ClassVar[str]
+    """The name of the task type."""
+
+    def __call__(self, app: "App") -> TaskType[..., Any, Any]:
+        """Declare the task type; returns it. Raises InvalidOption if an extra is missing."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:  # they may have passwords
+        return f"<{type(self).__name__} settings>"
+
+
+def parse_settings(kind: type[S], table: Mapping[str, Any], source: str) -> S:
+    """Parse a table of a settings file; numbers may be text, as in the environment. Raises InvalidOption."""
+    try:
+        return msgspec.convert(table, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidOption(f"{source}: {error}") from None
+
+
+def required(module: str, extra: str, task: str) -> ModuleType:
+    """Import a module of an extra; raises InvalidOption that names the extra."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as missing:
+        if missing.name is None or not module.startswith(missing.name.partition(".")[0]):
+            raise
+        raise InvalidOption(f"{task} needs an extra: pip install 'windlass[{extra}]'") from None
+
+
+@contextmanager
+def errors_of(source: str) -> Iterator[None]:
+    """Prefix the InvalidOption of a setting with its name."""
+    try:
+        yield
+    except InvalidOption as error:
+        raise InvalidOption(f"{source}: {error}") from None

@@ -1,6 +1,6 @@
 """App: the declarations of a program, and the one place that chooses a store."""
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from importlib import import_module
@@ -103,6 +103,7 @@ class App(AppDeclarations):
         self.alert_notifier = AlertNotifier(signing_key, parse_networks(allow_addresses))
         self.archiver = None if archive is None else Archiver(archive)
         self.error_hooks: list[ErrorHook] = []
+        self._closers: list[Callable[[], Awaitable[None]]] = []
         who = identity or process_identity()
         self._loop = LoopThread()
         self._metrics: Metrics | None = None
@@ -223,6 +224,10 @@ class App(AppDeclarations):
         self.error_hooks.append(checked_hook(hook))
         return hook
 
+    def on_close(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Call this when the app is closed, before its store: for connections that handlers keep open."""
+        self._closers.append(close)
+
     def add_redact(self, patterns: Iterable[str]) -> None:
         """Mask what these patterns match, too, in tasks of all types. Raises InvalidOption."""
         added = checked_patterns(patterns, self.redact)
@@ -289,7 +294,9 @@ class App(AppDeclarations):
         return self._metrics
 
     async def close(self) -> None:
-        """Close the store. Using the app afterwards opens it again."""
+        """Close the store, and what handlers keep open. Using the app afterwards opens it again."""
+        for close in self._closers:
+            await close()
         await self.store.close()
 
     def setup(self) -> None:

@@ -5,10 +5,14 @@ from pathlib import Path
 import pytest
 
 from tests.handlers.crashes import STEPS, Victim, finished_after_crash
-from tests.handlers.http_sink import Answer, http_sink
+from tests.handlers.http_sink import Answer, Received, http_sink
+from tests.handlers.smtp_server import mail_server
+from tests.handlers.test_email_apis import Mailgun
 from windlass import State
 
 pytestmark = pytest.mark.system
+
+EMAIL = {"to": "ada@example.org", "subject": "hello", "text": "how are you?"}
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -22,3 +26,45 @@ async def test_a_webhook_is_delivered_under_one_id(step: str, tmp_path: Path) ->
     assert (task.state, task.attempt) == (State.COMPLETED, 2)
     assert len(sink.received) == (1 if step == "before" else 2)
     assert {one.headers["webhook-id"] for one in sink.received} == {task.id}
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_an_email_is_sent_again_unless_told_otherwise(step: str, tmp_path: Path) -> None:
+    victim = Victim()
+    with mail_server() as server:
+        server.before_reply = victim.kill if step == "during" else lambda: None
+        table = {"sender": "shop@example.org", "smtp": server.url, "starttls": "never"}
+        task = await finished_after_crash(tmp_path, {"email": table}, EMAIL, step, victim)
+
+    assert (task.state, task.attempt) == (State.COMPLETED, 2)
+    assert len(server.accepted) == (1 if step == "before" else 2)
+    assert len({one.message["Message-ID"] for one in server.accepted}) == 1
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_an_email_is_sent_at_most_once_if_told_so(step: str, tmp_path: Path) -> None:
+    victim = Victim()
+    with mail_server() as server:
+        server.before_reply = victim.kill if step == "during" else lambda: None
+        table = {"sender": "shop@example.org", "smtp": server.url, "starttls": "never", "when_unsure": "stop"}
+        task = await finished_after_crash(tmp_path, {"email": table}, EMAIL, step, victim)
+
+    assert (task.state, len(server.accepted)) == (State.DEAD, 0 if step == "before" else 1)
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_mailgun_sends_once(step: str, tmp_path: Path) -> None:
+    victim = Victim()
+    provider = Mailgun(lost=0)
+    with http_sink(route=provider) as api:
+
+        def answer(request: Received) -> Answer:
+            answer = provider(request)
+            answer.before = victim.kill if step == "during" else answer.before
+            return answer
+
+        api.route = answer
+        table = {"sender": "a@example.org", "mailgun": "k", "domain": "example.org", "base_url": api.url}
+        task = await finished_after_crash(tmp_path, {"email": table}, EMAIL, step, victim)
+
+    assert (task.state, task.attempt, len(provider.accepted)) == (State.COMPLETED, 2, 1)

@@ -9,6 +9,7 @@
 `windlass up --handlers` runs all of them for producers in any language. See docs/handlers.md.
 """
 
+from .email.handler import Email, Receipt
 from .webhooks import Delivery, Endpoint, Webhooks
 
-__all__ = ["Delivery", "Endpoint", "Webhooks"]
+__all__ = ["Delivery", "Email", "Endpoint", "Receipt", "Webhooks"]

@@ -1,0 +1,1 @@
+"""send_email: send a message by SMTP, SendGrid or Mailgun."""

@@ -51,6 +51,8 @@ def test_a_name_that_is_not_given_is_an_error() -> None:
         (formats.duration(3 * 86400), "3 d"),
         (formats.duration(-5), "0 s"),
         (formats.size(1_500_000), "1.5 MB"),
+        (formats.age(0.4), "< 1 s"),
+        (formats.age(9.7), "9 s"),
         (formats.size(12), "12 B"),
         (formats.segment("a/b c"), "a%2Fb%20c"),
         (formats.sparkline([1]), ""),

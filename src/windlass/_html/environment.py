@@ -10,6 +10,7 @@ from markupsafe import Markup
 from . import assets, formats
 
 _FORMATS = (
+    "age",
     "clock",
     "compact",
     "duration",

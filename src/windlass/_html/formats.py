@@ -57,6 +57,11 @@ def duration(seconds: float | None) -> str:
     return f"{seconds / 86400:.0f} d"
 
 
+def age(seconds: float) -> str:
+    """Return an age that changes once a second at most: "< 1 s", "5 s", "12 m"."""
+    return "< 1 s" if seconds < 1 else duration(int(seconds))
+
+
 def size(number_of_bytes: float | None) -> str:
     """Return a size: "1.5 MB"."""
     if number_of_bytes is None:

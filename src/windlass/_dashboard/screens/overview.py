@@ -1,22 +1,116 @@
-"""The overview: are we backed up?"""
+"""The overview: are we backed up? What is wrong stands first, each with the page that says more."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
+from ..._documents.alerts import AlertDocument
+from ..._documents.queues import OverviewDocument, QueueDocument
+from ..._documents.schedules import ScheduleDocument
+from ..._html.formats import number, segment
+from ..._http.resources.alerts import list_alerts
 from ..._http.resources.events import get_overview
+from ..._http.resources.schedules import list_schedules
+from ..._http.resources.work import list_workers
+from ..._policy.input.quote import counted
 from ..page import Pages
 from ..view import View
 
 overview = Pages()
 
+STATES = ("waiting", "scheduled", "ready", "running", "dead")
+MAX_NAMED = 5
+"""Queues, schedules and workers that the overview shows."""
+
+
+class Warning(Struct, frozen=True, kw_only=True):  # noqa: A001 - what the page calls it
+    """Something that needs a person; `page` says more. `tone`: "bad" or "warn"."""
+
+    text: str
+    page: str
+    tone: str = "bad"
+    command: str = ""
+
 
 @overview.screen("/", "overview.html", "Overview", bound=True)
 async def show_overview(view: View) -> Mapping[str, Any]:
-    """Queues, workers, failures at a glance."""
-    seen = await view.call(get_overview)
-    return {"overview": seen, "queues": seen.queues, "total": _totals(seen.queues)}
+    """Show totals, what is wrong, the busiest queues, workers and what comes next."""
+    seen, alerts, schedules, workers = await asyncio.gather(
+        view.call(get_overview), _alerts(view), _schedules(view), _workers(view)
+    )
+    queues = sorted(seen.queues, key=_business, reverse=True)
+    return {
+        "overview": seen,
+        "total": {state: sum(queue.counts[state] for queue in queues) for state in STATES},
+        "exact": all(queue.exact for queue in queues),
+        "oldest": max((queue for queue in queues if queue.counts["ready"]), key=_age, default=None),
+        "warnings": [*_warnings(seen, alerts)],
+        "queues": queues[:MAX_NAMED],
+        "more_queues": max(len(queues) - MAX_NAMED, 0),
+        "schedules": schedules,
+        "workers": workers,
+        "is_new": not any(any(queue.counts.values()) for queue in queues) and not seen.workers,
+        "store": view.service.app.store_name,
+    }
 
 
-def _totals(queues: list[Any]) -> Mapping[str, int]:
-    states = ("waiting", "scheduled", "ready", "running", "dead")
-    return {state: sum(queue.counts[state] for queue in queues) for state in states}
+def _age(queue: QueueDocument) -> float:
+    return queue.oldest_ready
+
+
+def _business(queue: QueueDocument) -> tuple[float, int]:
+    """Return what the busiest queues have most of."""
+    return queue.oldest_ready, sum(queue.counts[state] for state in ("ready", "running", "dead", "scheduled"))
+
+
+def _warnings(seen: OverviewDocument, alerts: Sequence[AlertDocument]) -> Iterator[Warning]:
+    for alert in alerts:
+        if alert.state == "raised":
+            letters = counted(alert.number, "dead letter")
+            yield Warning(text=f"Alert {alert.name} is raised: {letters}.", page="alerts")
+    for queue in seen.queues:
+        waiting = queue.counts["ready"]
+        if waiting and queue.workers == 0 and not queue.paused and queue.closed_until is None:
+            yield Warning(
+                text=f"No worker serves queue {queue.queue}: {number(waiting, exact=queue.exact)} "
+                f"{'task is' if waiting == 1 else 'tasks are'} ready.",
+                page=f"queues/{segment(queue.queue)}",
+                command="windlass worker APP",
+            )
+        if queue.paused:
+            ready = f"{number(waiting, exact=queue.exact)} ready" if waiting else "nothing is ready"
+            yield Warning(
+                text=f"Queue {queue.queue} is paused: {ready}.",
+                page=f"queues/{segment(queue.queue)}",
+                tone="warn",
+            )
+    if seen.keeper is False:
+        yield Warning(
+            text="No keeper runs: schedules do not fire, retries do not become ready, and tasks of dead "
+            "workers are not rescued. Workers, `windlass serve` and `windlass keeper` run one.",
+            page="health",
+        )
+
+
+async def _alerts(view: View) -> list[AlertDocument]:
+    return (await view.call(list_alerts)).items if view.may_call(list_alerts) else []
+
+
+async def _schedules(view: View) -> list[ScheduleDocument]:
+    """Return the schedules that fire next."""
+    if not view.may_call(list_schedules):
+        return []
+    found = [one for one in (await view.call(list_schedules)).items if one.next_at is not None]
+    return sorted(found, key=lambda one: (one.next_at, one.name))[:MAX_NAMED]
+
+
+async def _workers(view: View) -> Mapping[str, Any] | None:
+    """Return how busy the workers are; None for who may not see them."""
+    if not view.may_call(list_workers):
+        return None
+    alive = [one for one in (await view.call(list_workers)).items if one.alive and not one.keeper]
+    busiest = sorted(alive, key=lambda one: (-one.busy / (one.slots or 1), one.name))
+    slots, busy = sum(one.slots for one in alive), sum(min(one.busy, one.slots) for one in alive)
+    return {"number": len(alive), "slots": slots, "busy": busy, "busiest": busiest[:MAX_NAMED]}

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page
-from tests.dashboard.browser import Run, Tab
-from windlass._dashboard.page import Screen
-from windlass._dashboard.view import DashboardSettings
 
+from tests.dashboard.browser import Run, Tab
 from tests.dashboard.busy import fill
 from tests.examples import FULL
 from tests.servers.api import ApiServer
 from windlass import App, Filter
 from windlass import Page as TaskPage
+from windlass._dashboard.page import Screen
 from windlass._dashboard.screens import ALL
+from windlass._dashboard.view import DashboardSettings
 
 AXE = (Path(__file__).parent / "vendor" / "axe.js").read_text()
 RULES = ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"]
@@ -43,6 +43,7 @@ def busy(server: ApiServer, run: Run) -> Iterator[dict[str, str]]:
         "id": task.id,
         "root": task.root,
         "name": "nightly/report",
+        "failure": task.failure or "",
     }
     run(app.close())
 

@@ -66,6 +66,8 @@ ASKED: dict[str, Asking] = {
     "discard_dead_letter": Asking(query="?why=x"),
     "list_queues": Asking(),
     "get_queue": Asking(),
+    "list_queue_types": Asking(),
+    "list_queue_tenants": Asking(),
     "set_queue": Asking(body={"fairness": "round_robin"}),
     "pause_queue": Asking(),
     "resume_queue": Asking(),

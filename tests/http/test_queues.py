@@ -96,7 +96,10 @@ async def test_what_is_set_is_what_is_seen(on_each: Api, kept: Store) -> None:
         "exact": True,
         "oldest_ready": 0.0,
         "workers": 0,
+        "slots": 0,
+        "busy": 0,
         "settings": SET,
+        "declared": [],
     }
     assert await on_each.good("GET", at("mail")) == made
     assert (await on_each.good("GET", "/queues"))["items"] == [made]
@@ -266,6 +269,56 @@ async def test_counts_are_right_and_soon_fresh(on_each: Api) -> None:
     assert (await on_each.good("GET", "/queues"))["items"][0]["counts"] == seen["counts"]
 
 
+async def test_the_types_in_a_queue_and_whether_a_worker_handles_them(api_of: Api) -> None:
+    await api_of.enqueue(queue="mail", type="b")
+    await api_of.enqueue(queue="mail", type="a", delay=60)
+    await api_of.enqueue(queue="other", type="c")
+    a, b = (await api_of.good("GET", at("mail", "/types")))["items"]
+    assert (a["type"], a["counts"], a["oldest_ready"]) == ("a", {**EMPTY, "scheduled": 1}, 0)
+    assert (b["type"], b["counts"], b["exact"], b["handled"]) == ("b", {**EMPTY, "ready": 1}, True, None)
+    assert b["oldest_ready"] > 0
+    worker = {"name": "w", "queues": ["mail"], "slots": 3, "types": ["b"]}
+    await api_of.good("POST", "/work/sessions", worker)
+
+    async def seen() -> bool:
+        queue = await api_of.good("GET", at("mail"))
+        return (queue["workers"], queue["slots"], queue["busy"]) == (1, 3, 0)
+
+    await eventually(seen, within=5)
+    found = (await api_of.good("GET", at("mail", "/types")))["items"]
+    assert [(one["type"], one["handled"]) for one in found] == [("a", False), ("b", True)]
+    problem(await api_of("GET", at("nowhere", "/types")), 404, "not-found")
+
+
+async def test_the_tenants_of_a_queue(on_each: Api) -> None:
+    for tenant, number in (("acme", 3), ("", 1), ("ada", 2)):
+        for _ in range(number):
+            await on_each.enqueue(queue="mail", **({"tenant": tenant} if tenant else {}))
+    await on_each.enqueue(queue="other", tenant="elsewhere")
+    session = await on_each.session("mail")
+    assert len(await on_each.claim(session, 1, "mail")) == 1
+    await on_each.good("PATCH", at("mail"), {"fairness": "round_robin", "weights": {"ada": 5}})
+    found = await on_each.good("GET", at("mail", "/tenants?limit=2"))
+    assert found["number"] == 3
+    acme, ada = found["items"]
+    assert (acme["tenant"], acme["counts"]) == ("acme", {**EMPTY, "ready": 2, "running": 1})
+    assert (acme["weight"], acme["exact"]) == (1, True)
+    assert (ada["tenant"], ada["counts"], ada["weight"]) == ("ada", {**EMPTY, "ready": 2}, 5)
+    assert acme["oldest_ready"] > 0
+    for limit in ("0", "1001", "-1", "1e9", "x"):
+        problem(await on_each("GET", at("mail", f"/tenants?limit={limit}")), 422, "invalid-request")
+    problem(await on_each("GET", at("nowhere", "/tenants")), 404, "not-found")
+
+
+async def test_what_a_program_declares_is_marked(api_of: Api, store: MemoryStore) -> None:
+    app = App(store)
+    app.queue("mail", fairness="round_robin", weights={"acme": 2})
+    await app.open()
+    assert (await api_of.good("GET", at("mail")))["declared"] == ["fairness", "weights"]
+    await api_of.good("PATCH", at("mail"), {"stripes": 1})
+    assert (await api_of.good("GET", at("mail")))["declared"] == ["fairness", "weights"]
+
+
 class TestBounds:
     """What a key that is bound to a tenant or to queues sees of them."""
 
@@ -297,7 +350,10 @@ class TestBounds:
             "counts": {**EMPTY, "ready": 1},
             "exact": True,
             "workers": None,
+            "slots": None,
+            "busy": None,
             "settings": None,
+            "declared": None,
         }
         for queue in ("other", "set", "nowhere"):
             problem(await own("GET", at(queue)), 404, "not-found")

@@ -7,7 +7,8 @@ import pytest
 
 from tests.loops.workers import SOON, Watch, eventually
 from windlass import Filter, StoreUnavailable
-from windlass._observe.overview import _MAX_CACHED, OverviewCache
+from windlass._observe.cached_reads import MAX_CACHED
+from windlass._observe.overview import OverviewCache
 from windlass._stores.memory import MemoryStore
 from windlass.testing.faults import Fault, FaultyStore, Hold
 
@@ -100,10 +101,10 @@ async def test_each_filter_is_looked_at_for_itself(overviews: OverviewCache, wat
 
 
 async def test_only_so_many_filters_are_kept(overviews: OverviewCache, watch: Watch) -> None:
-    for number in range(_MAX_CACHED + 5):
+    for number in range(MAX_CACHED + 5):
         await overviews.get(Filter(tenants=(str(number),)))
 
-    assert len(overviews._cached) == _MAX_CACHED
+    assert len(overviews._cached) == MAX_CACHED
 
 
 async def test_a_store_in_trouble_is_not_asked_more_often(

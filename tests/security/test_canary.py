@@ -125,6 +125,8 @@ REST: dict[str, Callable[[World], Texts]] = {
     "get_archive": get("/archive"),
     "list_queues": get("/queues"),
     "get_queue": get("/queues/default"),
+    "list_queue_types": get("/queues/default/types"),
+    "list_queue_tenants": get("/queues/default/tenants"),
     "put_limit": limited,
     "list_limits": get("/limits"),
     "get_limit": get("/limits/early-card", "/limits/by-card", "/limits/by-password"),

@@ -117,17 +117,21 @@ class Dashboard:
         if "live" in request.query_params and screen.live:
             held.begin_stream()
             return self._stream(screen, view, base)
-        data = await screen.handler(view)
-        if isinstance(data, Response):
-            return data
-        template = environment().get_template(screen.template)
-        page = self._frame(view.http, caller, screen, view)
-        html = template.render(page=page, base=base, view=view, token=_TOKEN, **data)
-        response = _html(html.replace(_TOKEN, self._access.token(request)))
+        response = await self._page(screen, view, base)
         self._access.remember(request, response)
         if _NOTICE in request.cookies:
             response.delete_cookie(_NOTICE, path="/", httponly=True, samesite="strict")
         return response
+
+    async def _page(self, screen: Screen, view: View, base: str, problem: Problem | None = None) -> Response:
+        """Render a page; with the problem that the form on it has run into, if there is one."""
+        data = await screen.handler(view)
+        if isinstance(data, Response):
+            return data
+        template = environment().get_template(screen.template)
+        page = {**self._frame(view.http, view.caller, screen, view), "problem": problem}
+        html = template.render(page=page, base=base, view=view, token=_TOKEN, **data)
+        return _html(html.replace(_TOKEN, self._access.token(view.http)), problem.status if problem else 200)
 
     def _stream(self, screen: Screen, view: View, base: str) -> Response:
         """Send the block `live` of the page, again whenever it has changed."""
@@ -166,6 +170,7 @@ class Dashboard:
             "live_url": f"?{query}&live=1" if query else "?live=1",
             "is_live": screen is not None and screen.live,
             "notice": unquote(request.cookies.get(_NOTICE, ""))[:_MAX_NOTICE],
+            "problem": None,
             "read_only": self.settings.read_only,
             "version": metadata.version("windlass"),
         }
@@ -195,7 +200,14 @@ class Dashboard:
             raise Problem("forbidden", "this dashboard is read-only")
         request.scope["path_params"] = parameters
         view = View(service=self._service, caller=caller, http=request, settings=self.settings, form=form)
-        done = await action.handler(view)
+        try:
+            done = await action.handler(view)
+        except (Problem, WindlassError) as error:
+            problem = problem_for(error, request)
+            if not action.form or isinstance(problem, Refusal):
+                raise
+            screen = next(one for wanted, one in self._screens if one.path == action.form)
+            return await self._page(screen, view, base, problem)
         if isinstance(done, Response):
             return done
         response = RedirectResponse(f"{base}{done.page}", 303)

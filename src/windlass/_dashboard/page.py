@@ -44,10 +44,15 @@ class Screen(Struct, frozen=True, kw_only=True):
 
 
 class Action(Struct, frozen=True, kw_only=True):
-    """What a form does. The operations that it calls check what the caller may do."""
+    """What a form does. The operations that it calls check what the caller may do.
+
+    `form`: the path of the page that has the form. If the action fails, that page is shown again with the
+    reason; its screen fills the form with the fields of `view`.
+    """
 
     path: str
     handler: ActionHandler
+    form: str = ""
 
 
 class Pages:
@@ -68,11 +73,11 @@ class Pages:
 
         return declare
 
-    def action(self, path: str) -> Callable[[ActionHandler], ActionHandler]:
+    def action(self, path: str, *, form: str = "") -> Callable[[ActionHandler], ActionHandler]:
         """Declare the decorated function as what a form that is sent to this path does."""
 
         def declare(handler: ActionHandler) -> ActionHandler:
-            self.actions.append(Action(path=path, handler=handler))
+            self.actions.append(Action(path=path, handler=handler, form=form))
             return handler
 
         return declare

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,8 @@ from .._client.client import Client
 from .._client.operator import Operator
 from .._model.filter import By
 from .._model.task import DEFAULT_QUEUE
-from .._observe.overview import OverviewCache
+from .._observe.cached_reads import CachedReads
+from .._observe.overview import OverviewCache, read_tenants
 from .._store.served_queues import ServedQueues
 from ..app import App
 from .auth import Authenticator
@@ -50,6 +52,8 @@ class Service:
         self.pages = PageReader()
         self.waiter = TaskWaiter(app.store)
         self.overviews = OverviewCache(app.store, max_age=_OVERVIEW_AGE)
+        read = partial(read_tenants, app.store)
+        self.tenants = CachedReads(read, "the tenants of a queue", max_age=_OVERVIEW_AGE)
         # Shared by all workers that claim from every queue:
         self.served_queues = ServedQueues(app.store, (DEFAULT_QUEUE,), is_open=True)
         self.rate_limiter = RateLimiter(buckets, refused=None if meter is None else meter.rate_limited)

@@ -28,6 +28,10 @@ class Worker(Struct, frozen=True, gc=False, kw_only=True):
     keeper: bool = False
     types: tuple[str, ...] | None = None  # that it has handlers for, aliases included; None: not known
 
+    def serves(self, queue: str) -> bool:
+        """Whether it claims tasks of this queue."""
+        return self.all_queues or queue in self.queues
+
     def handles(self, type_name: str) -> bool:
         """Whether it has a handler for this type, as far as is known."""
         return self.types is None or type_name in self.types

@@ -1,12 +1,11 @@
 """The overview of a store: queue depths, workers, limits, schedules, alerts at one moment; and a cache."""
 
-import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from math import inf
 from time import monotonic
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -15,13 +14,14 @@ from .._model.filter import MAX_PAGE, Dimension, Filter, Page
 from .._model.limit import Limit, Usage
 from .._model.options import DeclaredType
 from .._model.queue import QueueSettings
-from .._model.record import Session
+from .._model.record import Declaration, Session
 from .._model.schedule import Schedule, Tick
 from .._model.state import PENDING, State
 from .._policy.order.windows import closed_until
 from .._policy.ticks import overdue
 from .._store.protocol import Store, all_records
-from ..errors import InvalidOption, StoreUnavailable
+from ..errors import InvalidOption
+from .cached_reads import READ_TIMEOUT, CachedReads
 
 COUNTED = (State.WAITING, State.SCHEDULED, State.READY, State.RUNNING, State.DEAD)
 """The states that are counted: open tasks and dead letters. Counters cover tasks that completed."""
@@ -33,11 +33,8 @@ MAX_USAGES = 10_000
 MAX_AGE = timedelta(seconds=5)
 """Age at which a cached overview is read again."""
 
-READ_TIMEOUT = timedelta(seconds=8)
-"""Time to read an overview; Prometheus gives up on a scrape after ten seconds."""
-
-_SHARE = 10
-_MAX_CACHED = 200
+DECLARED_QUEUE = "queue/"
+"""What the names of the declarations of queues begin with."""
 
 
 class Depth(Struct, frozen=True, gc=False, kw_only=True):
@@ -51,6 +48,23 @@ class Depth(Struct, frozen=True, gc=False, kw_only=True):
     oldest_at: datetime | None = None
 
 
+class TenantDepth(Struct, frozen=True, gc=False, kw_only=True):
+    """Number of tasks of a tenant and state in a queue, and when the oldest of them was due."""
+
+    tenant: str
+    state: State
+    number: int
+    exact: bool = True
+    oldest_at: datetime | None = None
+
+
+class TenantDepths(Struct, frozen=True, kw_only=True):
+    """The tenants of a queue at one moment of the store's clock."""
+
+    at: datetime
+    depths: tuple[TenantDepth, ...]
+
+
 class Overview(Struct, frozen=True, kw_only=True):
     """A store at one moment of its clock. With a filter: only depths, queues and settings.
 
@@ -62,6 +76,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     depths: tuple[Depth, ...] = ()
     queues: tuple[str, ...] = ()  # named by tasks, settings, workers or task types
     settings: tuple[QueueSettings, ...] = ()
+    declared: Mapping[str, tuple[str, ...]] = {}  # the settings of queues that programs declare in code
     workers: tuple[Session, ...] = ()  # live ones
     keeper: Session | None = None  # the leader, if there is one
     limits: Mapping[str, float] = {}
@@ -100,6 +115,16 @@ class Overview(Struct, frozen=True, kw_only=True):
         everywhere = sum(session.worker.all_queues for session in self.workers)
         return {queue: served[queue] + everywhere for queue in self.queues}
 
+    def slots_for(self) -> dict[str, tuple[int, int]]:
+        """Slots of the workers that serve each queue, and how many are busy, whatever the queue they run."""
+        slots: Counter[str] = Counter()
+        busy: Counter[str] = Counter()
+        for worker in (session.worker for session in self.workers):
+            for queue in self.queues if worker.all_queues else worker.queues:
+                slots[queue] += worker.slots
+                busy[queue] += min(worker.busy, worker.slots)
+        return {queue: (slots[queue], busy[queue]) for queue in self.queues}
+
     def unhandled(self) -> dict[tuple[str, str], int]:
         """Number of pending tasks by queue and type that no worker of their queue has a handler for.
 
@@ -107,23 +132,14 @@ class Overview(Struct, frozen=True, kw_only=True):
         """
         numbers: Counter[tuple[str, str]] = Counter()
         for depth in self.depths:
-            serving = [
-                one.worker
-                for one in self.workers
-                if one.worker.all_queues or depth.queue in one.worker.queues
-            ]
+            serving = [one.worker for one in self.workers if one.worker.serves(depth.queue)]
             if serving and depth.state in PENDING and not any(one.handles(depth.type) for one in serving):
                 numbers[depth.queue, depth.type] += depth.number
         return dict(numbers)
 
 
-class OverviewCache:
-    """The newest overview of each filter. For one event loop.
-
-    Concurrent callers share one read. The next read starts no sooner than `max_age` after the last, nor
-    before nine times its duration has passed, so that reading takes at most a tenth of the store's time. A
-    failed read counts as one, so that a store in trouble is not read more often.
-    """
+class OverviewCache(CachedReads[Filter, Overview]):
+    """The newest overview of each filter, for all that ask for it. For one event loop."""
 
     def __init__(
         self,
@@ -133,57 +149,15 @@ class OverviewCache:
         timeout: timedelta = READ_TIMEOUT,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._store = store
-        self._max_age = max_age.total_seconds()
-        self._timeout = timeout.total_seconds()
-        self._clock = clock
-        self._cached: dict[Filter, _Cached] = {}
+        async def read(where: Filter) -> Overview:
+            await store.open()
+            return await read_overview(store, where)
 
-    async def get(self, where: Filter = EVERYTHING) -> Overview:
+        super().__init__(read, "queues and workers", max_age=max_age, timeout=timeout, clock=clock)
+
+    async def get(self, key: Filter = EVERYTHING) -> Overview:
         """Return the overview of everything, or of what matches. Raises StoreError."""
-        cached = self._cached.get(where)
-        if cached is None or (cached.read.done() and self._clock() >= cached.fresh_until):
-            cached = self._start(where)
-        # Shielded: a caller that is cancelled must not cancel the read that others wait for.
-        return await asyncio.shield(cached.read)
-
-    def forget(self) -> None:
-        """Read again when next asked: what was read may show what has been removed since."""
-        self._cached.clear()
-
-    def _start(self, where: Filter) -> "_Cached":
-        self._cached.pop(where, None)
-        for oldest in [*self._cached][: max(len(self._cached) + 1 - _MAX_CACHED, 0)]:
-            del self._cached[oldest]
-        read = asyncio.create_task(self._read(where))
-        cached = self._cached[where] = _Cached(read)
-        began = self._clock()
-
-        def done(finished: "asyncio.Task[Overview]") -> None:
-            now = self._clock()
-            cached.fresh_until = now + max(self._max_age, (now - began) * (_SHARE - 1))
-            if not finished.cancelled():
-                finished.exception()  # retrieved, so that asyncio does not log it as never retrieved
-
-        read.add_done_callback(done)
-        return cached
-
-    async def _read(self, where: Filter) -> Overview:
-        try:
-            async with asyncio.timeout(self._timeout):
-                await self._store.open()
-                return await read_overview(self._store, where)
-        except TimeoutError:
-            raise StoreUnavailable(
-                f"timed out after {self._timeout:g} s reading queues and workers from the store"
-            ) from None
-
-
-class _Cached(Struct):
-    """A read of the store, under way or done."""
-
-    read: asyncio.Task[Overview]
-    fresh_until: float = inf  # until its done callback has run
+        return await super().get(key)
 
 
 async def read_overview(store: Store, where: Filter = EVERYTHING) -> Overview:
@@ -201,7 +175,13 @@ async def read_overview(store: Store, where: Filter = EVERYTHING) -> Overview:
         for count in await store.count(replace(where, states=COUNTED), by)
     )
     settings = tuple(await all_records(store, QueueSettings))
-    seen = Overview(at=await store.now(), depths=depths, queues=_names(depths, where.queues or ()))
+    declared = {
+        one.name.removeprefix(DECLARED_QUEUE): tuple(sorted(msgspec.json.decode(one.body)))
+        for one in await all_records(store, Declaration)
+        if one.name.startswith(DECLARED_QUEUE)
+    }
+    queues = _names(depths, where.queues or ())
+    seen = Overview(at=await store.now(), depths=depths, queues=queues, declared=declared)
     if where != EVERYTHING:
         return replace(seen, settings=tuple(one for one in settings if one.name in seen.queues))
     sessions = [one for one in await all_records(store, Session) if one.expires_at > seen.at]
@@ -217,6 +197,27 @@ async def read_overview(store: Store, where: Filter = EVERYTHING) -> Overview:
         limits=await _limits(store),
         schedules=await _schedules(store, seen.at),
         alerts=await _alerts(store),
+    )
+
+
+async def read_tenants(store: Store, where: Filter) -> TenantDepths:
+    """Read how many tasks the tenants of the filter's queue have in each state."""
+    # By queue as well: a store can then count a short queue exactly beside long ones.
+    counts = await store.count(
+        replace(where, states=COUNTED), (Dimension.QUEUE, Dimension.TENANT, Dimension.STATE)
+    )
+    return TenantDepths(
+        at=await store.now(),
+        depths=tuple(
+            TenantDepth(
+                tenant=count.values[1],
+                state=State(count.values[2]),
+                number=count.number,
+                exact=count.exact,
+                oldest_at=count.oldest_at,
+            )
+            for count in counts
+        ),
     )
 
 

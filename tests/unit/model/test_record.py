@@ -20,6 +20,12 @@ def test_a_worker_handles_the_types_it_names_and_any_if_it_names_none() -> None:
     assert Worker(name="w").handles("b")
 
 
+def test_a_worker_serves_the_queues_that_it_names_or_all() -> None:
+    assert Worker(name="w", queues=("a",)).serves("a")
+    assert not Worker(name="w", queues=("a",)).serves("b")
+    assert Worker(name="w", all_queues=True).serves("b")
+
+
 def test_a_types_name_takes_precedence_over_the_alias_of_another() -> None:
     new, old = DeclaredType(name="new", aliases=("old", "older")), DeclaredType(name="old")
 

@@ -5,7 +5,17 @@ from typing import Annotated, cast
 from msgspec import UNSET, Meta, Struct, UnsetType, convert
 
 from ..._documents.fields import Seconds
-from ..._documents.queues import QueueDocument, QueueList, RetentionDocument, queue_documents
+from ..._documents.queues import (
+    QueueDocument,
+    QueueList,
+    QueueTenants,
+    QueueTypes,
+    RetentionDocument,
+    queue_documents,
+    queue_tenants,
+    queue_types,
+)
+from ..._model.filter import Filter
 from ..._model.key import Scope
 from ..._model.queue import MAX_STRIPES, MAX_WEIGHT, MAX_WINDOWS, Fairness, Level, Retention
 from ..._policy.order.queue_options import QueueChanges
@@ -36,6 +46,12 @@ class QueueChangesInput(Struct, kw_only=True, forbid_unknown_fields=True):
     why: Why = ""
 
 
+class TenantsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The number of tenants to list."""
+
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 20
+
+
 @queues("GET", "/queues", Scope.READ, bound=True)
 async def list_queues(request: AnyRequest) -> QueueList:
     """List queues, with the number of tasks in each state."""
@@ -50,6 +66,23 @@ async def get_queue(request: AnyRequest) -> QueueDocument:
         if one.queue == queue:
             return one
     raise NotFound(f"there is no queue {queue[:200]!r}: no task, setting, worker or task type names it")
+
+
+@queues("GET", "/queues/{queue}/types", Scope.READ, bound=True)
+async def list_queue_types(request: AnyRequest) -> QueueTypes:
+    """List the types of the tasks in a queue, with the number in each state."""
+    queue = (await get_queue(request)).queue
+    return queue_types(await visible_overview(request), queue, with_workers=not request.caller.is_bound)
+
+
+@queues("GET", "/queues/{queue}/tenants", Scope.READ, bound=True)
+async def list_queue_tenants(request: ApiRequest[TenantsQuery, None]) -> QueueTenants:
+    """List the tenants with most tasks ready or running in a queue. At most a few seconds old."""
+    queue = (await get_queue(request)).queue
+    found = await request.service.tenants.get(request.caller.visible(Filter(queues=(queue,))))
+    with_settings = request.caller.tenant is None
+    known = {one.name: one for one in await request.operator().queues()} if with_settings else {}
+    return queue_tenants(found, known.get(queue), request.query.limit)
 
 
 @queues("PATCH", "/queues/{queue}", Scope.OPERATE, bound=True)

@@ -10,7 +10,7 @@ from windlass import App
 
 def test_a_page_updates_by_itself(app: App, tab: Tab, run: Run) -> None:
     page = tab.page
-    page.get_by_role("link", name="Queues").click()
+    page.get_by_role("link", name="Queues", exact=True).click()
     expect(page.get_by_text("No queues yet")).to_be_visible()
     tab.is_live()
     run(app.client.send("hello", {}, queue="mail"))
@@ -36,7 +36,7 @@ def test_it_works_below_a_prefix(
 ) -> None:
     run(app.client.send("hello", {}, queue="mail"))
     tab = open_tab(serve(at="/deep/down"))
-    tab.page.get_by_role("link", name="Queues").click()
+    tab.page.get_by_role("link", name="Queues", exact=True).click()
     tab.page.get_by_role("link", name="mail").click()
     expect(tab.page.get_by_role("heading", name="mail")).to_be_visible()
     tab.is_live()

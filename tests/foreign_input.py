@@ -76,6 +76,12 @@ RECORDS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
         {"name": "a b"}, {"name": "short"}, {"label": ""}, {"label": "l" * 101}, {"label": "a\nb"},
         {"hash": "x"}, {"scopes": []}, {"tenant": "a b"}, {"queues": []}, {"queues": ["a b"]}, {"rate": -1},
     ]),
+    "login": (
+        {"name": "0" * 64, "key": "a" * 12, "secret": "0" * 64, "created_at": AT, "expires_at": AT}, [
+            {"name": "x"}, {"name": "A" * 64}, {"secret": "x"}, {"key": "a b"}, {"key": ""},
+            {"expires_at": "2026-01-01T08:00:01Z"}, {"created_at": LATE, "expires_at": LATE},
+        ],
+    ),
     "type": ({"name": "t"}, [
         {"name": "a b"}, {"aliases": ["a b"]}, {"aliases": ["x"] * 1001}, {"defaults": {"queue": "a b"}},
         {"defaults": {"timeout": -1}}, {"defaults": {"priority": 500}}, {"defaults": {"max_attempts": 0}},

@@ -16,7 +16,7 @@ from windlass._client.keys import Keys
 from windlass._http.app import OPERATIONS
 from windlass._ids import new_id
 from windlass._model.filter import Page
-from windlass._model.key import Scope
+from windlass._model.key import Login, Scope
 from windlass._model.lease import Heartbeat
 from windlass._model.options import DeclaredType
 from windlass._model.record import ARCHIVE_NAME, Archive, Audit, Worker
@@ -113,6 +113,13 @@ async def key(api: Api, _: MemoryStore) -> str:
     return made
 
 
+async def login(api: Api, store: MemoryStore) -> str:
+    made = await key(api, store)
+    at = await store.now()
+    await store.put(Login(name="0" * 64, key=made, secret="0" * 64, created_at=at, expires_at=at))
+    return made
+
+
 ALL: dict[str, Any] = {"where": {}, "why": "cleaning"}
 WHY = "?why=cleaning"
 CHANGES: dict[str, tuple[Prepare, str, Any, str]] = {
@@ -143,6 +150,7 @@ CHANGES: dict[str, tuple[Prepare, str, Any, str]] = {
     "create_key": (nothing, "", {"label": "x", "scopes": ["read"], "why": "cleaning"}, "create"),
     "rotate_key": (key, "", {"why": "cleaning"}, "rotate"),
     "revoke_key": (key, WHY, None, "revoke"),
+    "sign_out_key": (login, WHY, None, "remove"),
 }
 
 
@@ -203,6 +211,7 @@ VERBS: dict[str, dict[str, tuple[Prepare, Callable[[str], dict[str, Any]], str]]
         "archive": (archive, lambda one: {"kind": "archive", "name": one}, "remove"),
         "alert": (alert, lambda one: {"kind": "alert", "name": one}, "remove"),
         "key": (key, lambda one: {"kind": "key", "name": one}, "remove"),
+        "login": (login, lambda _: {"kind": "login", "name": "0" * 64}, "remove"),
     },
 }
 
@@ -225,7 +234,7 @@ async def test_a_verb_of_a_person_leaves_one_line(
     prepare, message, action = VERBS[verb][case]
     named = await prepare(Api(http, url, admin.text), store)
     before = await audits(store)
-    key = admin if case == "key" else made
+    key = admin if case in ("key", "login") else made
     await Api(http, url, key.text).good("POST", f"/store/{verb}", message(named))
     (line,) = [one for one in await audits(store) if one not in before]
     assert line.who.startswith(f"key {key.key.name} ({key.key.label})")

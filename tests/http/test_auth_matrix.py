@@ -101,6 +101,8 @@ ASKED: dict[str, Asking] = {
     "create_key": Asking(body={"label": "x", "scopes": ["read"]}),
     "rotate_key": Asking(),
     "revoke_key": Asking(),
+    "list_logins": Asking(),
+    "sign_out_key": Asking(),
     "get_overview": Asking(),
     "watch_overview": Asking(),
     "watch_task": Asking(),

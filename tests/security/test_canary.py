@@ -175,6 +175,8 @@ REST: dict[str, Callable[[World], Texts]] = {
     "create_key": call("POST", "/keys", {"label": "x", "scopes": ["read"]}),
     "rotate_key": call("POST", "/keys/none/rotate"),
     "revoke_key": call("DELETE", "/keys/none"),
+    "list_logins": get("/logins", key="admin"),
+    "sign_out_key": call("DELETE", "/keys/none/logins"),
     "stop_archiving": call("DELETE", "/archive"),
     # The way in `foreign` settles; what a worker claims has its payload, as it needs that.
     "open_session": call("POST", "/work/sessions", {"name": "x", "queues": ["none"]}),

@@ -1,4 +1,4 @@
-"""API keys: create, list, rotate and revoke them."""
+"""API keys: create, list, rotate and revoke them; see who is signed in with them, and sign them out."""
 
 import secrets
 from collections.abc import Callable, Iterable, Sequence
@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from msgspec import Struct
 
 from .._model.filter import By
-from .._model.key import ApiKey, Scope
+from .._model.key import ApiKey, Login, Scope
 from .._policy import api_key
 from .._policy.api_key import KeyRates
 from .._policy.input.keys import checked_key
@@ -122,6 +122,28 @@ class Keys:
 
         await self._change(key_id, revoke)
 
+    async def logins(self) -> Sequence[Login]:
+        """List who is signed in to the dashboard, the newest first."""
+        keys = {key.name: key for key in await list_records(self._store, ApiKey)}
+        now = await self._store.now()
+        found = [
+            one
+            for one in await list_records(self._store, Login)
+            if api_key.is_signed_in(one, keys.get(one.key), now)
+        ]
+        return sorted(found, key=lambda one: one.created_at, reverse=True)
+
+    async def sign_out(self, key_id: str) -> int:
+        """Sign out of the dashboard everyone who signed in with a key; return how many.
+
+        The key stays valid. Servers notice within a second. Raises NotFound if there is no such key.
+        """
+        if key_id not in {key.name for key in await list_records(self._store, ApiKey)}:
+            raise _no_key(key_id)
+        own = [one for one in await list_records(self._store, Login) if one.key == key_id]
+        removed = [await self._store.remove(Login, one.name, self._by) for one in own]
+        return sum(removed)
+
     async def _now(self) -> datetime:
         await self._store.open()
         return await self._store.now()
@@ -129,7 +151,7 @@ class Keys:
     async def _change(self, key_id: str, change: Callable[[ApiKey], ApiKey]) -> ApiKey:
         def changed(stored: ApiKey | None) -> ApiKey:
             if stored is None:
-                raise NotFound(f"there is no key {quoted(key_id)}; `windlass keys list` shows all keys")
+                raise _no_key(key_id)
             return change(stored)
 
         return await change_record(self._store, ApiKey, key_id, changed, self._by)
@@ -153,6 +175,10 @@ class Keys:
             f"`windlass keys rotate {key.name}` makes another",
             standing=key.name,
         )
+
+
+def _no_key(key_id: str) -> NotFound:
+    return NotFound(f"there is no key {quoted(key_id)}; `windlass keys list` shows all keys")
 
 
 def _new_key(key_id: str | None) -> api_key.PresentedKey:

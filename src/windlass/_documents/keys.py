@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
-from .._model.key import ApiKey, Scope
+from .._model.key import ApiKey, Login, Scope
 from .fields import Instant, build_document
 from .quotas import QuotaDocument
 
@@ -44,6 +44,33 @@ class KeyList(Struct, kw_only=True):
     """API keys."""
 
     items: list[KeyDocument]
+
+
+class LoginDocument(Struct, kw_only=True):
+    """Someone who is signed in to the dashboard, with the key of this id."""
+
+    id: str
+    key: str
+    created_at: Instant
+    expires_at: Instant
+
+
+class LoginList(Struct, kw_only=True):
+    """Who is signed in."""
+
+    items: list[LoginDocument]
+
+
+class SignedOut(Struct, kw_only=True):
+    """How many logins of a key were ended."""
+
+    key: str
+    signed_out: int
+
+
+def login_document(login: Login) -> LoginDocument:
+    """Build the document of a login."""
+    return build_document(LoginDocument, login, id=login.id)
 
 
 def key_document(key: ApiKey, quota: QuotaDocument | None = None) -> KeyDocument:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from .._handler.failure import MAX_MESSAGE, MAX_TRACEBACK, MAX_TYPE
 from .._model.alert import Alert
 from .._model.filter import MAX_PAGE, By, Expire, OperatorAction, Page, Replay, TaskDocuments
-from .._model.key import ApiKey, Scope
+from .._model.key import ApiKey, Login, Scope
 from .._model.lease import Claim, Heartbeat
 from .._model.limit import Limit, Quota
 from .._model.queue import Retention
@@ -42,7 +42,7 @@ _MAX_NAME = 255  # of hosts, workers, sessions
 _MAX_CURSOR = 1_000
 _MAX_NUMBER = 1 << 53
 _MARGIN = 100  # characters: a text that was cut says how much is missing
-_SET_BY_PEOPLE = ("queue", *(KINDS[kind] for kind in (ApiKey, Limit, Quota, Schedule, Alert)))
+_SET_BY_PEOPLE = ("queue", *(KINDS[kind] for kind in (ApiKey, Login, Limit, Quota, Schedule, Alert)))
 _LIMITED = (
     messages.ApplyRequest,
     Claim,

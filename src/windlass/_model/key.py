@@ -1,4 +1,4 @@
-"""API keys: what their holders may do over HTTP."""
+"""API keys: what their holders may do over HTTP, and who is signed in with one."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -52,3 +52,27 @@ class ApiKey(Struct, frozen=True, gc=False, kw_only=True):
     def former_expires_at(self) -> datetime | None:
         """When the last of the former secrets ends; None if there is none."""
         return max((former.expires_at for former in self.former), default=None)
+
+
+class Login(Struct, frozen=True, gc=False, kw_only=True):
+    """Someone who is signed in to the dashboard with a key.
+
+    The browser has a random value, of which the store has only the hash. The login ends with the key, and
+    with the secret that was used.
+    """
+
+    name: str  # SHA-256 of the browser's value, in hex
+    key: str  # the key's id
+    secret: str  # SHA-256 of the key's secret at that time, in hex
+    created_at: datetime
+    expires_at: datetime
+
+    @property
+    def id(self) -> str:
+        """What people see of it."""
+        return login_id(self.name)
+
+
+def login_id(name: str) -> str:
+    """Return the id of the login of this name: its first digits."""
+    return name[:12]

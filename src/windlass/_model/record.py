@@ -6,7 +6,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from .alert import Alert, AlertState
-from .key import ApiKey
+from .key import ApiKey, Login
 from .limit import Limit, Quota, Usage
 from .options import DeclaredType
 from .queue import QueueSettings
@@ -82,12 +82,23 @@ class Declaration(Struct, frozen=True, gc=False, kw_only=True):
 
 
 StoredRecord: TypeAlias = (
-    ApiKey | Limit | Quota | Schedule | Tick | Alert | AlertState | Archive | Declaration | DeclaredType
+    ApiKey
+    | Login
+    | Limit
+    | Quota
+    | Schedule
+    | Tick
+    | Alert
+    | AlertState
+    | Archive
+    | Declaration
+    | DeclaredType
 )
 """Records that a store only stores, and need not interpret."""
 
 KINDS: dict[object, str] = {
     ApiKey: "key",
+    Login: "login",
     Limit: "limit",
     Quota: "quota",
     Schedule: "schedule",

@@ -1,4 +1,4 @@
-"""Make, parse, verify, rotate and revoke API keys.
+"""Make, parse, verify, rotate and revoke API keys; and who stays signed in with one.
 
 A key reads wl_<id>_<secret>. The secret has 256 bits, too many to guess, so a plain hash of it is enough.
 """
@@ -6,7 +6,7 @@ A key reads wl_<id>_<secret>. The secret has 256 bits, too many to guess, so a p
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypedDict, cast
@@ -14,7 +14,7 @@ from typing import Any, TypedDict, cast
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from .._model.key import ApiKey, FormerSecret, Scope
+from .._model.key import ApiKey, FormerSecret, Login, Scope
 from ..errors import InvalidOption, Refused
 from .input.options import checked_name, checked_names
 from .input.quote import quoted, suggestion
@@ -52,6 +52,12 @@ MAX_FORMER = 5
 
 KEEP_FOR = timedelta(days=90)
 """How long a revoked or expired key is kept at least."""
+
+LOGIN_LIFETIME = timedelta(hours=8)
+"""How long someone stays signed in to the dashboard."""
+
+MAX_LOGINS = 1_000
+"""Logins that a store keeps; beyond, the oldest end."""
 
 _STATE = frozenset(
     ("name", "hash", "created_at", "expires_at", "revoked_at", "rotated_at", "former", "last_used_at")
@@ -110,15 +116,21 @@ def hash_secret(secret: str) -> str:
 
 def rejection(sent: PresentedKey | None, kept: ApiKey | None, now: datetime) -> Rejection | None:
     """Why this is not a valid key; None if it is. Takes the same time if there is no such key."""
-    given = hash_secret(sent.secret if sent else "").encode()
-    wanted = (kept.hash if kept else _NOBODY).encode()  # Text would have to be ASCII.
-    same = hmac.compare_digest(given, wanted)
+    given = hash_secret(sent.secret if sent else "")
     if sent is None or kept is None:
+        hmac.compare_digest(given.encode(), _NOBODY.encode())
         return Rejection.UNKNOWN
+    return rejection_of_hash(given, kept, now)
+
+
+def rejection_of_hash(given: str, kept: ApiKey, now: datetime) -> Rejection | None:
+    """Why a secret with this hash is not valid for the key; None if it is."""
+    sent = given.encode()  # Text would have to be ASCII.
+    same = hmac.compare_digest(sent, kept.hash.encode())
     if kept.revoked_at is not None:
         return Rejection.REVOKED
     for former in kept.former:
-        same |= hmac.compare_digest(given, former.hash.encode()) and now < former.expires_at
+        same |= hmac.compare_digest(sent, former.hash.encode()) and now < former.expires_at
     if not same:
         return Rejection.UNKNOWN
     return None if is_active(kept, now) else Rejection.EXPIRED
@@ -209,11 +221,17 @@ def checked_queues(queues: Iterable[str]) -> tuple[str, ...]:
     return found
 
 
+def check_id(key_id: str) -> None:
+    """Raise InvalidOption for what is not the id of a key."""
+    if not _ID.fullmatch(key_id):
+        raise InvalidOption(f"a key's id must be 12 letters and digits, got {quoted(key_id)}")
+
+
 def check_stored(key: ApiKey) -> None:
     """Raise InvalidOption for the record of a key that no client makes."""
-    hashes = (key.hash, *(former.hash for former in key.former))
-    if not _ID.fullmatch(key.name) or not all(map(_HASH.fullmatch, hashes)):
-        raise InvalidOption("a key's id must be 12 letters and digits, its hashes 64 lower-case hex digits")
+    check_id(key.name)
+    if not all(map(_HASH.fullmatch, (key.hash, *(former.hash for former in key.former)))):
+        raise InvalidOption("the hashes of a key must be 64 lower-case hex digits")
     if len(key.former) > MAX_FORMER:
         raise InvalidOption(f"a key has at most {MAX_FORMER} former secrets")
     checked_label(key.label)
@@ -229,3 +247,40 @@ def check_stored(key: ApiKey) -> None:
 def allows(key: ApiKey, scope: Scope) -> bool:
     """Whether a key has this scope, or admin."""
     return scope in key.scopes or Scope.ADMIN in key.scopes
+
+
+# -- logins ------------------------------------------------------------------------------------------
+
+
+def login_name(value: str) -> str:
+    """Return the name under which the login of a browser is stored. The value has 256 bits."""
+    return hashlib.sha256(value.encode()).hexdigest()
+
+
+def new_login(value: str, key: ApiKey, secret: str, now: datetime) -> Login:
+    """Return the login of a browser that gets this value. `secret`: the hash of the secret that was sent."""
+    until = now + LOGIN_LIFETIME
+    return Login(name=login_name(value), key=key.name, secret=secret, created_at=now, expires_at=until)
+
+
+def is_signed_in(login: Login, key: ApiKey | None, now: datetime) -> bool:
+    """Whether a login still holds: until it, its key or the secret that was used ends."""
+    if key is None or key.name != login.key or now >= login.expires_at:
+        return False
+    return rejection_of_hash(login.secret, key, now) is None
+
+
+def superfluous_logins(logins: Sequence[Login], now: datetime) -> Sequence[Login]:
+    """Return the logins to remove: those that have expired, and the oldest beyond `MAX_LOGINS`."""
+    expired_first = sorted(logins, key=lambda login: (now < login.expires_at, login.created_at))
+    expired = sum(now >= login.expires_at for login in logins)
+    return expired_first[: max(expired, len(logins) - MAX_LOGINS)]
+
+
+def check_login(login: Login) -> None:
+    """Raise InvalidOption for the record of a login that no server makes."""
+    if not (_HASH.fullmatch(login.name) and _HASH.fullmatch(login.secret)):
+        raise InvalidOption("the name and the secret of a login must be 64 lower-case hex digits")
+    check_id(login.key)
+    if login.expires_at - login.created_at > LOGIN_LIFETIME:
+        raise InvalidOption(f"a login lasts at most {LOGIN_LIFETIME.total_seconds() / 3600:.0f} hours")

@@ -10,7 +10,7 @@ from msgspec import Raw
 from msgspec.structs import asdict
 
 from .._model.alert import Alert, AlertNotice, AlertState
-from .._model.key import ApiKey
+from .._model.key import ApiKey, Login
 from .._model.limit import Limit, Quota
 from .._model.options import DeclaredType
 from .._model.queue import QueueSettings
@@ -117,6 +117,11 @@ def _key(key: ApiKey) -> None:
     _instants(*(former.expires_at for former in key.former))
 
 
+def _login(login: Login) -> None:
+    _instants(login.created_at, login.expires_at)
+    api_key.check_login(login)
+
+
 def _type(declared: DeclaredType) -> None:
     checked_name(declared.name, "task type")
     check_step(new_step(declared.name, b"{}", declared.defaults, {}, id=_NO_TASK))
@@ -197,6 +202,7 @@ _CHECKS: dict[Any, Callable[[Any], None]] = {
     Alert: _alert,
     Schedule: _schedule,
     ApiKey: _key,
+    Login: _login,
     DeclaredType: _type,
     Tick: _tick,
     AlertState: _alarm,

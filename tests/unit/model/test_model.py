@@ -19,7 +19,7 @@ from tests.examples import examples
 from windlass._model.alert import MAX_COUNT, Alert, AlertState
 from windlass._model.attempt import Attempt
 from windlass._model.filter import Action, Count, Filter, Page, Slice
-from windlass._model.key import ApiKey
+from windlass._model.key import ApiKey, Login
 from windlass._model.lease import Claim, Claimed, Heartbeat, HeartbeatReply, Lease
 from windlass._model.limit import MAX_BURST, MAX_RATE, MAX_RUNNING, MAX_STORED_TASKS, Limit, Quota, Usage
 from windlass._model.options import DeclaredType
@@ -44,6 +44,7 @@ AT_THE_SEAM: list[Any] = [
         AlertState,
         Declaration,
         ApiKey,
+        Login,
         DeclaredType,
         Archive,
     ),

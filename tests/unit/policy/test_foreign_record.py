@@ -10,7 +10,7 @@ from tests.foreign_input import RECORDS
 from tests.unit.samples import INVALID, NOW, SCHEDULE, step
 from windlass._ids import new_id
 from windlass._model.alert import Alert, AlertNotice, AlertState, DeadLetter, Turn
-from windlass._model.key import ApiKey, FormerSecret, Scope
+from windlass._model.key import ApiKey, FormerSecret, Login, Scope
 from windlass._model.limit import Limit, Quota
 from windlass._model.options import DeclaredType, Defaults
 from windlass._model.queue import Fairness, Ordering, QueueSettings, Window
@@ -53,6 +53,7 @@ FULL: list[Record] = [
     replace(SCHEDULE, cron=None, every=timedelta(hours=1), next=encode_steps((step(),)), unique=True),
     KEY,
     replace(KEY, tenant="acme", queues=("q",), rate=2.0, expires_at=NOW),
+    Login(name="0" * 64, key=KEY.name, secret=KEY.hash, created_at=NOW, expires_at=NOW),
     DeclaredType(name="t", defaults=Defaults(secret=("card",)), aliases=("old",), backoff={"base": 1.0}),
     Tick(name="s", at=NOW),
     Tick(name="s", at=NOW, fired_at=NOW, task_id=new_id()),
@@ -81,7 +82,7 @@ def test_former_secrets_of_a_key_are_hashes_and_few() -> None:
     former = FormerSecret(hash="0" * 64, expires_at=NOW)
     api_key.check_stored(replace(KEY, former=(former,) * api_key.MAX_FORMER))
 
-    with pytest.raises(InvalidOption, match="hashes 64 lower-case hex digits"):
+    with pytest.raises(InvalidOption, match="64 lower-case hex digits"):
         api_key.check_stored(replace(KEY, former=(replace(former, hash="x"),)))
     with pytest.raises(InvalidOption, match="at most 5 former secrets"):
         api_key.check_stored(replace(KEY, former=(former,) * (api_key.MAX_FORMER + 1)))

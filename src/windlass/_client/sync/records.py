@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Unpack
 
 from ..._model.alert import Alert
-from ..._model.key import ApiKey, Scope
+from ..._model.key import ApiKey, Login, Scope
 from ..._model.limit import OTHERS, Limit, Quota, Usage, Use
 from ..._model.schedule import Schedule, ScheduleOptions
 from ..._model.task import Enqueued, TaskId
@@ -76,6 +76,17 @@ class SyncKeys(Twin[Keys]):
         It is kept for 90 days at least, and a server whose keys are all revoked stays closed.
         """
         self._loop.run(self._inner.revoke(key_id))
+
+    def logins(self) -> Sequence[Login]:
+        """List who is signed in to the dashboard, the newest first."""
+        return self._loop.run(self._inner.logins())
+
+    def sign_out(self, key_id: str) -> int:
+        """Sign out of the dashboard everyone who signed in with a key; return how many.
+
+        The key stays valid. Servers notice within a second. Raises NotFound if there is no such key.
+        """
+        return self._loop.run(self._inner.sign_out(key_id))
 
 
 class SyncLimits(Twin[Limits]):

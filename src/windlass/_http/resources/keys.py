@@ -1,16 +1,24 @@
-"""API keys: list, create, rotate and revoke them."""
+"""API keys: list, create, rotate and revoke them; who is signed in to the dashboard with them."""
 
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from ..._documents.keys import KeyList, NewKeyDocument, key_document, new_key_document
+from ..._documents.keys import (
+    KeyList,
+    LoginList,
+    NewKeyDocument,
+    SignedOut,
+    key_document,
+    login_document,
+    new_key_document,
+)
 from ..._documents.quotas import tenant_quota
 from ..._model.key import Scope
 from ..._model.task import MAX_DELAY
 from ..._policy import api_key
 from ..input_fields import Name, Why
-from ..operation import ApiRequest, NoQuery, Operations
+from ..operation import AnyRequest, ApiRequest, NoQuery, Operations
 from ..task_input import request_key
 from .tasks import ReasonQuery
 
@@ -114,3 +122,16 @@ async def rotate_key(request: ApiRequest[NoQuery, RotationInput]) -> NewKeyDocum
 async def revoke_key(request: ApiRequest[ReasonQuery, None]) -> None:
     """Revoke a key. Every server refuses it within a second, and stays closed if it was the last."""
     await request.operator(request.query.why).keys.revoke(request.path("key"))
+
+
+@keys("GET", "/logins", Scope.ADMIN)
+async def list_logins(request: AnyRequest) -> LoginList:
+    """List who is signed in to the dashboard, and with which key; the newest first."""
+    return LoginList(items=[login_document(one) for one in await request.operator().keys.logins()])
+
+
+@keys("DELETE", "/keys/{key}/logins", Scope.ADMIN)
+async def sign_out_key(request: ApiRequest[ReasonQuery, None]) -> SignedOut:
+    """Sign out of the dashboard everyone who signed in with a key. The key stays valid."""
+    key = request.path("key")
+    return SignedOut(key=key, signed_out=await request.operator(request.query.why).keys.sign_out(key))

@@ -10,7 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from ..._model.key import ApiKey, Scope
+from ..._model.key import ApiKey, Login, Scope
 from ..._model.record import KINDS
 from ..._store import messages
 from ..._store.json_codec import Decoder, encode, encode_stored
@@ -28,7 +28,7 @@ from ..web.off_loop import off_loop
 from ..web.problems import Problem
 
 PING_SECONDS = 10.0
-_KEYS = KINDS[ApiKey]
+_FOR_ADMINS = (KINDS[ApiKey], KINDS[Login])
 _decoders = {verb: Decoder[messages.Request[Any]](kind) for verb, kind in messages.REQUESTS.items()}
 
 
@@ -43,7 +43,7 @@ async def call_verb(service: Service, caller: Caller, request: Request, verb: st
     body = await read_body(request, batch=True) or b"{}"
     message = await decode_body(body, _decoders[name].decode)
     caller.require_scope(message.needed_scope)
-    if getattr(message, "kind", None) == _KEYS:
+    if getattr(message, "kind", None) in _FOR_ADMINS:
         caller.require_scope(Scope.ADMIN)
     message = attributed(await with_stored_secrets(service, caller, message), caller)
     with decode_errors():

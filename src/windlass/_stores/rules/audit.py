@@ -16,7 +16,7 @@ from msgspec.structs import fields
 from ..._ids import new_id
 from ..._model.alert import Alert
 from ..._model.filter import By, Discard, LoggedAction, OperatorAction, Replay, Reveal, Rewrite, Trigger
-from ..._model.key import ApiKey
+from ..._model.key import ApiKey, Login, login_id
 from ..._model.options import DeclaredType
 from ..._model.queue import QueueSettings, Retention
 from ..._model.record import KINDS, Audit, Record, Session, StoredRecord
@@ -35,6 +35,7 @@ MAX_MESSAGE = 1_000
 _NAMES: dict[object, str] = {**KINDS, QueueSettings: "queue", Session: "session"}
 _HIDDEN: dict[type[Record], tuple[str, ...]] = {
     ApiKey: ("hash", "former"),
+    Login: ("secret",),
     Schedule: ("payload", "next", "fingerprint"),
 }
 """Fields whose values no entry repeats: everyone with read access sees the log."""
@@ -100,7 +101,7 @@ def _lost(task: Task, secret: tuple[str, ...]) -> dict[str, Any]:
 
 def audited_put(before: Record | None, record: QueueSettings | StoredRecord, by: By, now: datetime) -> Audit:
     """Describe what was changed: paused, resumed, created, or which fields were set."""
-    kind, subject = type(record), f"{_NAMES[type(record)]} {record.name}"
+    kind, subject = type(record), _subject(type(record), record.name)
     if before is None and isinstance(record, QueueSettings):
         before = QueueSettings(name=record.name)  # These settings apply where none are stored.
     if before is None:
@@ -126,7 +127,11 @@ def audited_put(before: Record | None, record: QueueSettings | StoredRecord, by:
 
 def audited_removal(kind: type[Record], name: str, by: By, now: datetime) -> Audit:
     """Describe the removal of a record."""
-    return _entry("remove", f"{_NAMES[kind]} {name}", by, now)
+    return _entry("remove", _subject(kind, name), by, now)
+
+
+def _subject(kind: type[Record], name: str) -> str:
+    return f"{_NAMES[kind]} {login_id(name) if kind is Login else name}"
 
 
 def audited_prune(retention: Retention, by: By, now: datetime) -> Audit:

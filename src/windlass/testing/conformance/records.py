@@ -11,7 +11,7 @@ from ..._client.operator import Operator
 from ..._ids import new_id
 from ..._model.alert import Alert, AlertState
 from ..._model.filter import By
-from ..._model.key import ApiKey, FormerSecret, Scope
+from ..._model.key import ApiKey, FormerSecret, Login, Scope
 from ..._model.limit import Limit, Quota
 from ..._model.options import DeclaredType, Defaults
 from ..._model.queue import Fairness, Ordering, QueueSettings, Retention
@@ -41,6 +41,14 @@ KEY = ApiKey(
     rotated_at=datetime(2026, 2, 1, tzinfo=UTC),
     former=(FormerSecret(hash=FORMER_HASH, expires_at=datetime(2026, 2, 2, tzinfo=UTC)),),
     last_used_at=datetime(2026, 3, 29, 1, 30, tzinfo=UTC),
+)
+
+LOGIN = Login(
+    name="2d" * 32,
+    key=KEY.name,
+    secret=HASH,
+    created_at=KEY.created_at,
+    expires_at=KEY.created_at + timedelta(hours=8),
 )
 
 KEPT: tuple[QueueSettings | StoredRecord, ...] = (
@@ -323,8 +331,9 @@ class TestAuditedRecords(StoreTest):
         assert await self.all_records(Audit) == ()
 
     async def test_entries_contain_no_secrets(self) -> None:
-        secrets = (HASH, FORMER_HASH, "s3cret", "p4th", "qu3ry")
+        secrets = (HASH, FORMER_HASH, LOGIN.name, "s3cret", "p4th", "qu3ry")
         await self.store.put(KEY, OPERATOR)
+        await self.store.put(LOGIN, OPERATOR)
         await self.store.put(
             Schedule(name="s", type="t", cron="0 3 * * *", payload=b'{"card":"s3cret"}', secret=("card",)),
             OPERATOR,
@@ -333,10 +342,11 @@ class TestAuditedRecords(StoreTest):
 
         lines = await self.all_records(Audit)
         said = "".join(f"{line.subject} {line.detail}" for line in lines)
-        assert len(lines) == 3
+        assert len(lines) == 4
         assert [secret for secret in secrets if secret in said] == []
         assert '"label":"web"' in said
         assert '"type":"t"' in said
+        assert f"login {LOGIN.id} " in said
         assert '"webhook":"hooks.example:8443"' in said
 
     async def test_entries_tell_that_a_key_was_rotated_or_revoked(self) -> None:

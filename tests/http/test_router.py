@@ -15,6 +15,7 @@ from tests.loops.workers import eventually
 from tests.servers.api import ApiServer
 from windlass import App, http
 from windlass._client.keys import Keys
+from windlass._http.docs.page import style_path
 from windlass._http.web.router import Route, Router
 from windlass._model.key import Scope
 from windlass._stores.memory import MemoryStore
@@ -77,7 +78,7 @@ async def test_the_document_says_where_it_is(mounted: Api, place: str) -> None:
 async def test_the_page_finds_its_own(mounted: Api) -> None:
     page = await mounted.http.get(f"{mounted.url}/docs")
     assert page.status_code == 200
-    for link, kind in (("docs/style.css", "text/css"), ("openapi.json", "application/json")):
+    for link, kind in ((style_path()[1:], "text/css"), ("openapi.json", "application/json")):
         assert f'href="{link}"' in page.text
         found = await mounted.http.get(urljoin(f"{mounted.url}/docs", link))
         assert found.status_code == 200

@@ -19,9 +19,11 @@ _FORMATS = (
     "number",
     "percent",
     "pretty_json",
+    "prose",
     "segment",
     "size",
     "sparkline",
+    "words",
 )
 
 

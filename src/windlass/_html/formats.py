@@ -1,5 +1,6 @@
 """How pages show numbers, sizes, durations and instants."""
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from math import isfinite
@@ -96,6 +97,21 @@ def clock(seconds: float) -> str:
 def segment(name: str) -> str:
     """Return a name as one segment of a path, or as a value in a query."""
     return quote(name, safe="")
+
+
+def words(text: str) -> Markup:
+    """Return a line of prose; text in backticks becomes code."""
+    parts = re.split(r"`([^`]+)`", text)
+    marked = [
+        Markup("<code>{}</code>").format(part) if at % 2 else escape(part) for at, part in enumerate(parts)
+    ]
+    return Markup("").join(marked)
+
+
+def prose(text: str) -> Markup:
+    """Return paragraphs of prose, which blank lines separate."""
+    paragraphs = [part for part in re.split(r"\n\s*\n", text.strip()) if part]
+    return Markup("").join(Markup("<p>{}</p>").format(words(part)) for part in paragraphs)
 
 
 def pretty_json(value: Any) -> Markup:

@@ -1,32 +1,49 @@
-"""The OpenAPI document as an HTML page: self-contained, without scripts."""
+"""The OpenAPI document as an HTML page, without scripts."""
 
 import json
 import re
 from collections.abc import Iterator
 from functools import cache
-from importlib.resources import files
 from itertools import groupby
 from typing import Any, NamedTuple
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ..._html.assets import asset_response, stylesheet
+from ..._html.environment import render
 from ..auth import Caller
 from ..operation import Operation
 from ..service import Service
-from ..web.problems import SAFE_HEADERS
-from .html import Html, fields, kind, prose, tag, together, words
+from ..web.problems import SAFE_HEADERS, Problem
 from .json_schema import Json
 from .openapi import conditional_response, document
 
-_SAFE = f"{SAFE_HEADERS['content-security-policy']}; style-src 'self'; base-uri 'none'; form-action 'none'"
-
-_EXAMPLES = "In the examples, `$WINDLASS` is the URL of this server and `$WINDLASS_KEY` is your API key. "
-
-_HEAD = Html(
-    '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-    '<meta name="color-scheme" content="light dark"><link rel="stylesheet" href="docs/style.css">'
+_SAFE = (
+    f"{SAFE_HEADERS['content-security-policy']}; style-src 'self'; img-src data:; base-uri 'none'; "
+    "form-action 'none'"
 )
+_KINDS = {
+    "array": "list",
+    "object": "object",
+    "string": "text",
+    "number": "number",
+    "integer": "whole number",
+    "boolean": "true or false",
+    "null": "null",
+}
+_BOUNDS = {
+    "minimum": "at least {}",
+    "exclusiveMinimum": "more than {}",
+    "maximum": "at most {}",
+    "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+    "minItems": "at least {}",
+    "maxItems": "at most {}",
+    "default": "default {}",
+}
+_OBVIOUS: tuple[Any, ...] = (None, "", [], {})
 
 
 class _PageOperation(NamedTuple):
@@ -45,14 +62,17 @@ def response(operations: tuple[Operation, ...], request: Request) -> Response:
     return conditional_response(request, _page(operations), "text/html", headers)
 
 
-async def stylesheet(_: Service, __: Caller, request: Request) -> Response:
+def style_path() -> str:
+    """Return the path of the stylesheet, which changes with its content."""
+    return f"/docs/{stylesheet().name}"
+
+
+async def style(_: Service, __: Caller, request: Request) -> Response:
     """Return the stylesheet of the page."""
-    return conditional_response(request, _style(), "text/css")
-
-
-@cache
-def _style() -> bytes:
-    return (files(__package__) / "page.css").read_bytes()
+    found = asset_response(stylesheet().name, request)
+    if found is None:
+        raise Problem("not-found", "there is no such file")
+    return found
 
 
 @cache
@@ -60,22 +80,22 @@ def _page(operations: tuple[Operation, ...]) -> bytes:
     return page(document(operations)).encode()
 
 
-def page(spec: Json) -> Html:
+def page(spec: Json) -> str:
     """Render an OpenAPI document."""
-    info, components = spec["info"], spec["components"]
-    groups = [(group, [*some]) for group, some in groupby(_operations(spec), key=lambda one: one.group)]
-    main = tag(
-        "main",
-        _opening(info),
-        *(_group(group, some, components) for group, some in groups),
-        _problems(components["responses"]),
-        _types(components["schemas"]),
-        id="main",
+    schemas = spec["components"]["schemas"]
+    groups = [
+        {"name": name, "anchor": _anchor(name), "operations": [_shown(one, schemas) for one in some]}
+        for name, some in groupby(_operations(spec), key=lambda one: one.group)
+    ]
+    return render(
+        "reference.html",
+        spec=spec,
+        groups=groups,
+        kinds=_KINDS,
+        bounds=bounds,
+        description=_description,
+        value_text=_text,
     )
-    title = tag("title", f"{info['title']} {info['version']}: HTTP API")
-    skip = tag("a", "Skip to the operations", href="#main", class_="skip")
-    body = tag("body", skip, _menu(info, groups), main)
-    return together(Html("<!doctype html>"), tag("html", tag("head", _HEAD, title), body, lang="en"))
 
 
 def _operations(spec: Json) -> list[_PageOperation]:
@@ -89,108 +109,51 @@ def _operations(spec: Json) -> list[_PageOperation]:
     return sorted(found, key=lambda one: order.index(one.group))
 
 
-def _menu(info: Json, groups: list[tuple[str, list[_PageOperation]]]) -> Html:
-    parts: list[Html] = []
-    for group, some in groups:
-        links = (tag("li", tag("a", _badge(one), " ", one.path, href=f"#{one.name}")) for one in some)
-        parts += [tag("h2", tag("a", group, href=f"#{_anchor(group)}")), tag("ul", *links)]
-    parts += [tag("h2", tag("a", name, href=f"#{name}")) for name in ("problems", "types")]
-    title = tag(
-        "p", tag("a", info["title"], href="#main"), " ", tag("small", info["version"]), class_="title"
-    )
-    return tag("header", title, tag("nav", *parts, aria_label="Operations"))
-
-
-def _opening(info: Json) -> Html:
-    return tag(
-        "section",
-        tag("h1", "The HTTP API of ", info["title"]),
-        tag("p", info["summary"], class_="lead"),
-        prose(info["description"]),
-        tag("p", words(_EXAMPLES), "The same as ", tag("a", "OpenAPI 3.1", href="openapi.json"), "."),
-        class_="opening",
-    )
-
-
-def _group(group: str, some: list[_PageOperation], components: Json) -> Html:
-    shown = (_operation(one, components) for one in some)
-    return tag("section", tag("h2", _self_link(group, _anchor(group))), *shown, id=_anchor(group))
-
-
-def _operation(one: _PageOperation, components: Json) -> Html:
-    scopes = [scope for need in one.spec["security"] for scope in need["key"]]
-    needs = ["scope ", tag("code", *scopes)] if scopes else ["no key"]
-    text = tag(
-        "div",
-        prose(one.spec.get("description", "")),
-        *_parameters(one.spec.get("parameters", ())),
-        *_request_body(one.spec.get("requestBody"), components["schemas"]),
-        tag("h4", "Responses"),
-        _responses(one.spec["responses"]),
-        class_="text",
-    )
-    return tag(
-        "article",
-        tag("h3", _self_link(one.spec["summary"].rstrip("."), one.name)),
-        tag("p", _badge(one), " ", tag("code", one.path, class_="path"), tag("span", *needs, class_="needs")),
-        tag("div", text, _examples(one, components["schemas"]), class_="both"),
-        id=one.name,
-    )
-
-
-def _parameters(parameters: Any) -> Iterator[Html]:
-    for place, title in (("path", "In the path"), ("query", "In the query"), ("header", "Headers")):
-        some = [one for one in parameters if one["in"] == place]
-        if some:
-            yield tag("h4", title)
-            described = {
-                one["name"]: {**one["schema"], "description": one.get("description", "")} for one in some
+def _shown(one: _PageOperation, schemas: Json) -> Json:
+    """Return what the page shows of an operation."""
+    given = one.spec.get("parameters", ())
+    responses = one.spec["responses"]
+    answers = [(status, each) for status, each in responses.items() if "$ref" not in each]
+    return {
+        **one._asdict(),
+        "scope": "".join(scope for need in one.spec["security"] for scope in need["key"]),
+        "parameters": {
+            place: {
+                each["name"]: {**each["schema"], "description": each.get("description", "")}
+                for each in given
+                if each["in"] == place
             }
-            yield fields(described, [one["name"] for one in some if one["required"]])
+            for place in ("path", "query", "header")
+        },
+        "required": [each["name"] for each in given if each["required"]],
+        "body": _body(one.spec.get("requestBody"), schemas),
+        "answers": [(status, {"content": {}, "headers": {}, **each}) for status, each in answers],
+        "problems": [status for status, each in responses.items() if "$ref" in each],
+        "curl": _curl(one, schemas),
+        "example": _example(responses),
+    }
 
 
-def _request_body(body: Json | None, schemas: Json) -> Iterator[Html]:
+def _body(body: Json | None, schemas: Json) -> Json | None:
     if body is None:
-        return
+        return None
     ((media_type, content),) = body["content"].items()
-    yield tag("h4", "Body" if body["required"] else "Body (optional)")
-    yield tag("p", kind(content["schema"]), " · ", tag("code", media_type))
     name = content["schema"].get("$ref", "").rpartition("/")[2]
-    if name:
-        whole = schemas[name]
-        yield tag("details", tag("summary", "Fields"), fields(whole["properties"], whole["required"]))
+    return {
+        "required": body["required"],
+        "schema": content["schema"],
+        "media_type": media_type,
+        "type": schemas.get(name),
+    }
 
 
-def _responses(responses: Json) -> Html:
-    """List the responses, and in one line the problems."""
-    successes = [(status, one) for status, one in responses.items() if "$ref" not in one]
-    problem_statuses = [status for status, one in responses.items() if "$ref" in one]
-    rows = [tag("div", tag("dt", status), tag("dd", *_success(one))) for status, one in successes]
-    links = [
-        part for status in problem_statuses for part in (" ", tag("a", status, href=f"#problem-{status}"))
-    ]
-    return tag("dl", *rows, tag("div", tag("dt", "or"), tag("dd", "a problem:", *links)), class_="responses")
-
-
-def _success(one: Json) -> Iterator[str]:
-    for media_type, content in one.get("content", {}).items():
-        yield kind(content["schema"])
-        yield " · "
-        yield tag("code", media_type)
-    if "content" not in one:
-        yield "no body"
-    for name, header in one.get("headers", {}).items():
-        yield tag("p", tag("code", name), " ", words(header["description"]), class_="header")
-
-
-def _examples(one: _PageOperation, schemas: Json) -> Html:
-    shown = [tag("pre", tag("code", _curl(one, schemas)), tabindex="0", aria_label="Example request")]
-    answers = (each for status, each in one.spec["responses"].items() if status < "3")
-    contents = (content for each in answers for content in each.get("content", {}).values())
-    for example in [content["example"] for content in contents if "example" in content][:1]:
-        text = tag("code", json.dumps(example, indent=2, ensure_ascii=False))
-        shown.append(tag("pre", text, tabindex="0", aria_label="Example response", class_="response"))
-    return tag("div", *shown, class_="examples")
+def _example(responses: Json) -> str | None:
+    """Return the example of the first response that has one."""
+    for status, each in responses.items():
+        for content in each.get("content", {}).values():
+            if status < "3" and "example" in content:
+                return json.dumps(content["example"], indent=2, ensure_ascii=False)
+    return None
 
 
 def _curl(one: _PageOperation, schemas: Json) -> str:
@@ -237,30 +200,27 @@ def sample(schema: Json, schemas: Json) -> Any:
             return None
 
 
-def _problems(problems: Json) -> Html:
-    rows = [
-        tag("div", tag("dt", name.rpartition("-")[2]), tag("dd", words(one["description"])), id=name)
-        for name, one in problems.items()
-    ]
-    title = tag("h2", _self_link("problems", "problems"))
-    return tag("section", title, tag("dl", *rows, class_="responses"), id="problems")
+def bounds(schema: Json) -> Iterator[str]:
+    """Describe the bounds of a value."""
+    for part in _parts(schema):
+        for key, template in _BOUNDS.items():
+            if part.get(key) not in _OBVIOUS and (key, part[key]) != ("minLength", 1):
+                yield template.format(_text(part[key]))
 
 
-def _types(schemas: Json) -> Html:
-    shown = []
-    for name, one in schemas.items():
-        inside = fields(one["properties"], one["required"]) if "properties" in one else tag("p", kind(one))
-        title = tag("h3", _self_link(name, f"type-{name}"))
-        shown.append(tag("article", title, prose(one.get("description", "")), inside, id=f"type-{name}"))
-    return tag("section", tag("h2", _self_link("types", "types")), *shown, id="types")
+def _description(schema: Json) -> str:
+    return " ".join(one["description"] for one in _parts(schema) if "description" in one)
 
 
-def _badge(one: _PageOperation) -> Html:
-    return tag("span", one.method, class_=f"method {one.method.lower()}")
+def _parts(schema: Json) -> tuple[Json, ...]:
+    """Return a schema and its alternatives."""
+    return (schema, *schema.get("anyOf", ()))
 
 
-def _self_link(text: str, anchor: str) -> Html:
-    return tag("a", text, href=f"#{anchor}")
+def _text(value: Any) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value:,}" if isinstance(value, int) else f"{value:,.15g}"
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _anchor(group: str) -> str:

@@ -180,7 +180,7 @@ PLANS = [
     (Filter(idempotency_key="k3"), {"task_key", "_key_idx"}),
     (Filter(states=(State.DEAD,)), {"task_dead"}),
     (Filter(states=(State.DEAD,), failures=("0123456789abcdef",)), {"task_failure"}),
-    (Filter(states=(State.DEAD,), failures=("",)), {"task_failure", "task_dead"}),
+    (Filter(states=(State.DEAD,), failures=("",)), {"task_failure"}),
     (Filter(states=(State.WAITING,)), {"task_waiting"}),
     (Filter(states=(State.RUNNING,)), {"task_running"}),
     (Filter(states=(State.READY,)), {"task_ready"}),

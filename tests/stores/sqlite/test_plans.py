@@ -133,16 +133,17 @@ def test_dead_letters_of_a_failure_are_paged_in_the_order_of_its_index(filled: s
     ]
 
 
-@pytest.mark.parametrize("rest", [{}, {"failures": ("f",)}, {"tenants": ("t",), "queues": ("q",)}])
-def test_dead_letters_are_counted_without_reading_them(
+@pytest.mark.parametrize("rest", [{}, {"tenants": ("t",), "queues": ("q",)}])
+def test_dead_letters_are_counted_without_reading_or_sorting_them(
     filled: sqlite3.Connection, rest: dict[str, tuple[str, ...]]
 ) -> None:
     by = (Dimension.FAILURE, Dimension.TYPE, Dimension.QUEUE)
     query = count_query(Filter(states=(State.DEAD,), **rest), by, (None, None), sized=False)
 
-    (step,) = [step for step in plan(filled, query.sql, query.parameters) if " task " in step]
+    steps = plan(filled, query.sql, query.parameters)
 
-    assert "USING COVERING INDEX windlass_task_failure" in step
+    assert "USING COVERING INDEX windlass_task_dead_count" in steps[0]
+    assert not any("TEMP B-TREE" in step for step in steps)
 
 
 async def test_a_claim_over_many_queues_is_in_order_over_all(store: SQLiteStore) -> None:

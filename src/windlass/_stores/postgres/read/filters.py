@@ -51,6 +51,14 @@ class Search(Struct, frozen=True):
         where = self.where
         return where.ids is not None or where.root is not None or where.idempotency_key is not None
 
+    @property
+    def failure(self) -> str | None:
+        """The one failure whose dead tasks are searched: their own index is in the order of a page."""
+        where, is_dead = self.where, self.task == (State.DEAD,) and not self.history
+        if not is_dead or self.is_named or where.failures is None or len(where.failures) != 1:
+            return None
+        return where.failures[0]
+
 
 def search_for(where: Filter) -> Search:
     """Return which states of which table a filter can match."""
@@ -162,11 +170,15 @@ def _one_of(column: str, wanted: Sequence[str], parameters: Parameters, alias: s
 
 
 def _failed(failures: Sequence[str], parameters: Parameters, alias: str) -> str:
-    """Return the condition on the failure: of one alone by `=`, as its index is then in page order."""
+    """Return the condition on the failure.
+
+    That of one alone is a range. With `=` the planner knows that task_dead has its tasks in the same order,
+    and may read all others on the way to those of a failure that has not occurred lately.
+    """
     wanted = [failure for failure in failures if failure and is_text(failure)]
     either = [f"{alias}.failure IS NULL"] if "" in failures else []
     if len(wanted) == 1:
-        either.append(f"{alias}.failure = {parameters.add(wanted[0], 'text')}")
+        either.append(f"{alias}.failure BETWEEN {(one := parameters.add(wanted[0], 'text'))} AND {one}")
     elif wanted:
         either.append(_one_of("failure", wanted, parameters, alias))
     return f"({' OR '.join(either)})"

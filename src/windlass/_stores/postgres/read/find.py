@@ -132,15 +132,19 @@ def _page_of(table: TableSearch, search: Search, page: Page, parameters: Paramet
     OFFSET 0 keeps the planner from avoiding the sort by scanning all ids instead of using the index.
     """
     common = conditions(search, parameters, table.alias)
+    order, sign = ("DESC", "<") if page.newest_first else ("ASC", ">")
     if page.cursor is not None:
-        sign = "<" if page.newest_first else ">"
         common.append(f"{table.alias}.id {sign} {parameters.add(page.cursor, 'uuid')}")
-    order = "DESC" if page.newest_first else "ASC"
+        if search.failure:
+            start = f"{parameters.add(search.failure, 'text')}, {parameters.add(page.cursor, 'uuid')}"
+            common.append(f"(t.failure, t.id) {sign} ({start})")
     limit = f"LIMIT {parameters.add(page.limit + 1, 'bigint')}"
     branches = [
         compose(table.name, schema, conditions=" AND ".join(dict.fromkeys(branch + common)))
         for branch in table.branches
     ]
+    if search.failure is not None:
+        return f"({branches[0]} ORDER BY t.failure {order}, t.id {order} {limit})"
     if table.by_id:
         return f"({branches[0]} ORDER BY {table.alias}.id {order} {limit})"
     taken = "\nUNION ALL\n".join(f"({branch} OFFSET 0)" for branch in branches)

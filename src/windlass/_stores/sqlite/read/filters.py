@@ -21,7 +21,6 @@ _STATE_INDEX = {
     State.DEAD: "windlass_task_dead",
 }
 _FAILURE_INDEX = "windlass_task_failure"
-_FAILURE = "ifnull(task.failure, '')"
 _UNSIZED = ", 0, 0"
 _SIZED = (
     ", coalesce(sum(CASE WHEN task.next IS NOT NULL AND NOT ({spent}) THEN windlass_steps(task.next) END), 0)"
@@ -73,7 +72,7 @@ def count_query(
     index, further = access or (_counted_by(where) if not sized else _index(where), ())
     conditions, parameters = _conditions(where)
     conditions += _window(window, newest_first=False)
-    columns = ", ".join(_FAILURE if one is Dimension.FAILURE else f"task.{one.value}" for one in by)
+    columns = ", ".join(f"task.{dimension.value}" for dimension in by)
     slots = {"dimensions": f", {columns}" if by else "", "group_by": f"GROUP BY {columns}" if by else ""}
     slots["sizes"] = _SIZED if sized else _UNSIZED
     sql = filled("count", {**slots, "index": index, "conditions": _all_of([*further, *conditions])})
@@ -116,10 +115,11 @@ def _index(where: Filter) -> str:
 
 
 def _counted_by(where: Filter) -> str:
-    """Return the index to count by: that of failures has all that is usually asked of dead letters."""
-    elsewhere = (where.error, where.finished_after, where.finished_before, where.expires_before)
-    covered = where.states == (State.DEAD,) and not is_named(where) and not any(elsewhere)
-    return _indexed_by(_FAILURE_INDEX) if covered else _index(where)
+    """Return the index to count by: that for dead letters has all that is usually asked about many."""
+    uncovered = (where.failures, where.error, where.finished_after, where.finished_before)
+    if where.states != (State.DEAD,) or is_named(where) or any(one is not None for one in uncovered):
+        return _index(where)
+    return _indexed_by("windlass_task_dead_count")
 
 
 def _indexed_by(index: str) -> str:

@@ -81,7 +81,7 @@ class Reader:
             else:
                 query = count_query(where, by, (page.cursor, edge), sized=sized)
             for number, due_at, following, size, *key in self._select(query):
-                values = tuple(key)
+                values = tuple([value or "" for value in key])
                 numbers[values] += number
                 steps[values] += following
                 sizes[values] += size

@@ -88,6 +88,13 @@ RECORDS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
         {"defaults": {"expires": 0}}, {"defaults": {"unique": []}}, {"defaults": {"secret": ["\n"]}},
         {"defaults": {"unique_for": -1}}, {"delays": [1.0] * 1000}, {"backoff": {"x" * 500: 1.0}},
     ]),
+    "history": ({"name": "10s/2026-11-16T08:30:00Z"}, [
+        {"name": "x"}, {"name": "10s/2026-11-16T08:30:01Z"}, {"parts": ["x" * 50]}, {"series": [["q"]]},
+        *({"series": [{"queue": "q", "type": "t", **wrong}]} for wrong in (
+            {"type": "a\nb"}, {"type": "x" * 129}, {"completed": -1}, {"wait": [1, 2, 3]}, {"run": [999, 1]},
+        )),
+        {"series": [{"queue": "q", "type": "t"}] * 101},
+    ]),
     "tick": ({"name": "s", "at": AT}, [
         {"name": "a b"}, {"task_id": "x"}, {"at": LATE}, {"fired_at": LATE},
     ]),

@@ -1,4 +1,4 @@
-"""Records that stores keep beside tasks: sessions, the audit log, declarations."""
+"""Records that stores keep beside tasks: sessions, the audit log, declarations, history."""
 
 from datetime import UTC, datetime
 from typing import TypeAlias
@@ -81,6 +81,44 @@ class Declaration(Struct, frozen=True, gc=False, kw_only=True):
     body: str  # JSON: the options that were given
 
 
+Histogram: TypeAlias = tuple[int, ...]
+"""Durations: the number of a cell, how many are in it, the next cell, …; see _policy/history/histogram.py."""
+
+
+class HistorySeries(Struct, frozen=True, gc=False, kw_only=True, array_like=True):
+    """What happened to the tasks of one queue and type in one bucket of time.
+
+    `retried` and `buried` are failed attempts. `wait` is the time from due to claimed of attempts that have
+    ended, `run` the time that they ran. `depth` is the number of ready tasks and `oldest` the seconds that
+    the first of them had been due, when the keeper counted them; of several counts, the highest.
+    """
+
+    queue: str
+    type: str
+    completed: int = 0
+    retried: int = 0
+    buried: int = 0
+    cancelled: int = 0
+    expired: int = 0
+    wait: Histogram = ()
+    run: Histogram = ()
+    depth: int = 0
+    oldest: float = 0.0
+
+
+class HistoryBucket(Struct, frozen=True, gc=False, kw_only=True):
+    """A bucket of time, or the part of one that a single process counted.
+
+    `name` tells which, and sorts by time; see _policy/history/buckets.py. `parts` are the ids of the parts
+    that were merged into the bucket. `measured`: whether depths were counted.
+    """
+
+    name: str
+    series: tuple[HistorySeries, ...] = ()
+    parts: tuple[str, ...] = ()
+    measured: bool = False
+
+
 StoredRecord: TypeAlias = (
     ApiKey
     | Login
@@ -93,6 +131,7 @@ StoredRecord: TypeAlias = (
     | Archive
     | Declaration
     | DeclaredType
+    | HistoryBucket
 )
 """Records that a store only stores, and need not interpret."""
 
@@ -108,6 +147,7 @@ KINDS: dict[object, str] = {
     Archive: "archive",
     Declaration: "declaration",
     DeclaredType: "type",
+    HistoryBucket: "history",
 }
 
 Record: TypeAlias = QueueSettings | Session | Audit | Usage | StoredRecord

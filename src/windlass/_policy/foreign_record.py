@@ -14,12 +14,13 @@ from .._model.key import ApiKey, Login
 from .._model.limit import Limit, Quota
 from .._model.options import DeclaredType
 from .._model.queue import QueueSettings
-from .._model.record import ARCHIVE_NAME, KINDS, Archive, Declaration, Record
+from .._model.record import ARCHIVE_NAME, KINDS, Archive, Declaration, HistoryBucket, Record
 from .._model.schedule import Schedule, ScheduleTiming, Tick
 from .._model.task import EARLIEST
 from ..errors import InvalidOption
 from . import api_key
 from .alerts import MAX_UNSENT, AlertOptions, new_alert
+from .history.buckets import check_bucket
 from .input.chain import Step
 from .input.foreign_task import check_id, check_step, check_steps
 from .input.new_task import new_step
@@ -208,4 +209,5 @@ _CHECKS: dict[Any, Callable[[Any], None]] = {
     AlertState: _alarm,
     Archive: _archive,
     Declaration: _declaration,
+    HistoryBucket: check_bucket,
 }

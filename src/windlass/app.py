@@ -310,7 +310,16 @@ class App(AppDeclarations):
         """
         settings = settings or WorkerSettings()
         hooks = [*self.error_hooks, *([on_error] if on_error else [])]
-        return Worker(self.store, self.client.types, settings, self.open, self.backoff_of, self.keeper, hooks)
+        return Worker(
+            self.store,
+            self.client.types,
+            settings,
+            self.open,
+            self.backoff_of,
+            self.keeper,
+            hooks,
+            self.store.history,
+        )
 
     def keeper(
         self, *, name: str = "", lease: timedelta = DEFAULT_LEASE, outage: Outage | None = None
@@ -320,8 +329,15 @@ class App(AppDeclarations):
         Workers and `windlass serve` run one each; the store lets one of them lead. `lease`: of workers whose
         own is not known. `name`: shown among the workers. `outage`: shared with the worker that runs it.
         """
-        notifier, archiver = self.alert_notifier, self.archiver
-        return Keeper(self.store, lease=lease, name=name, notifier=notifier, outage=outage, archiver=archiver)
+        return Keeper(
+            self.store,
+            lease=lease,
+            name=name,
+            notifier=self.alert_notifier,
+            outage=outage,
+            archiver=self.archiver,
+            recorder=self.store.history,
+        )
 
     def backoff_of(self, type_name: str) -> Delay:
         """Return the delay between attempts that a type declares, or else the app's."""

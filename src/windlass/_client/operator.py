@@ -27,6 +27,8 @@ from .._model.queue import QueueSettings, Retention
 from .._model.record import ARCHIVE_NAME, Archive, Audit, Session
 from .._model.state import PENDING, REPLAYABLE, State
 from .._model.task import Task, TaskId
+from .._observe.history_reader import HistoryReader
+from .._policy.history.points import History
 from .._policy.input.encrypted import refuse_marked
 from .._policy.input.fingerprint import fingerprint_like
 from .._policy.input.options import checked_name
@@ -64,6 +66,7 @@ class Operator:
         self._store = store
         self._by = by
         self._types = types or KnownTypes(store, TaskTypes())
+        self._history = HistoryReader(store)
         self.keys = Keys(store, by)
         self.limits = Limits(store, by, self._types)
         self.quotas = Quotas(store, by)
@@ -73,7 +76,9 @@ class Operator:
 
     def acting_as(self, by: By) -> "Operator":
         """Return an operator on the same store whose changes are recorded as made by `by`."""
-        return Operator(self._store, by, self._types)
+        operator = Operator(self._store, by, self._types)
+        operator._history = self._history  # what it has read need not be read again
+        return operator
 
     # -- inspect -----------------------------------------------------------------------------------------
 
@@ -179,6 +184,14 @@ class Operator:
         """Return a page of the audit log, newest first: who did what to which task or record, and why."""
         await self._store.open()
         return await self._store.records(Audit, page or Page(newest_first=True))
+
+    async def history(self, period: timedelta | float | str = "1h") -> History:
+        """Return what happened in this period, up to now: tasks that ended, how long they took, depths.
+
+        `period`: at most 91 days; up to 4 hours in steps of 10 seconds, up to a day of a minute, else of an
+        hour. Steps are there once they are over. It may be called every second. Raises InvalidOption.
+        """
+        return await self._history.read(period)
 
     # -- act -----------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from .._model.queue import Retention
 from .._model.record import Archive, Session, Worker
 from .._model.task import Error
 from .._model.verdict import Settlement
+from .._observe.history import HistoryRecorder
 from .._policy.backoff import Delay
 from .._policy.input.quote import counted
 from .._policy.task_type import stored_backoff
@@ -27,6 +28,7 @@ from .._store.wakes import listen_for_wakes
 from .._timers import wait_for_event
 from ..errors import SessionLost, StoreError
 from .alerts import AlertNotifier, AlertWatch
+from .history import HistoryChore
 from .schedules import Ticker
 from .unserved import UnservedQueues
 
@@ -39,6 +41,8 @@ _PRUNE_EVERY = 60.0
 _PRUNE_AGAIN_AFTER = 1.0  # if there is more to prune than one turn deletes
 _ALERT_EVERY = 5.0
 _UNSERVED_EVERY = 30.0
+_HISTORY_AFTER = 3.0  # the start, when there is nothing to merge yet
+_HISTORY_AGAIN_AFTER = 10.0  # after a failure
 _TICK_AGAIN_AFTER = 0.5  # after a failure
 _RETRY_AFTER = 0.5
 _WARN_EVERY = 3600.0
@@ -48,7 +52,7 @@ RESCUE_BATCH = 500
 PRUNE_BATCH = 500
 _MAX_PRUNE_BATCHES = 20  # at a time, so that pruning does not hold up the other chores
 _NOTHING_SCHEDULED = 3600.0
-_CHORES = ("lead", "promote", "rescue", "prune", "alert", "tick", "expire", "unserved")
+_CHORES = ("lead", "promote", "rescue", "prune", "alert", "tick", "expire", "unserved", "history")
 
 
 class Archiver(Protocol):
@@ -67,7 +71,7 @@ class Keeper:
     Every chore may be done twice or be left half done, so a leader deposed without noticing does no harm.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  made in one place, by the app
         self,
         store: Store,
         *,
@@ -76,6 +80,7 @@ class Keeper:
         notifier: AlertNotifier | None = None,
         outage: Outage | None = None,
         archiver: Archiver | None = None,
+        recorder: HistoryRecorder | None = None,
     ) -> None:
         self._store = store
         self._lease = lease
@@ -86,6 +91,7 @@ class Keeper:
         self._lead_for = min(LEAD_FOR, lease)
         self._due = dict.fromkeys((*_CHORES, "heartbeat"), 0.0)  # when to do each, by `monotonic`
         self._due["unserved"] = monotonic() + _UNSERVED_EVERY  # workers of other queues may start with it
+        self._due["history"] = monotonic() + _HISTORY_AFTER
         self._last_clock: tuple[datetime, float] | None = None  # the store's time, and `monotonic` before it
         self._ticker = Ticker(store)
         self._alerts = AlertWatch(store, notifier or AlertNotifier(), self._on_sent)
@@ -95,12 +101,16 @@ class Keeper:
         self._outage = outage or Outage()
         self._pauses = Pauses(self._outage, _RETRY_AFTER)
         self._unserved = UnservedQueues(store)
+        self._history = HistoryChore(store)
+        self._recorder = recorder
         self.leads = False
 
     async def run(self) -> None:
         """Do the chores, whenever it leads, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(listen_for_wakes(self._store, (), self._on_wake, self._outage))
+            if self._recorder is not None:
+                group.create_task(self._recorder.run())
             try:
                 while True:
                     self._changed.clear()  # before the turn, so that no wake during it is missed
@@ -185,6 +195,9 @@ class Keeper:
         if now >= self._due["unserved"]:
             self._due["unserved"] = now + _UNSERVED_EVERY
             await self._unserved.warn()
+        if now >= self._due["history"]:
+            self._due["history"] = now + _HISTORY_AGAIN_AFTER
+            self._due["history"] = monotonic() + await self._history.turn()
         until_next = await promote_due(self._store)
         self._due["promote"] = now + min(_PROMOTE_EVERY, until_next)
         return max(min(self._due[chore] for chore in _CHORES) - monotonic(), 0.0)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from enum import StrEnum
+from heapq import nlargest, nsmallest
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -72,9 +73,9 @@ class Slice(Struct, Generic[T], frozen=True, gc=False, kw_only=True):
 def page_of(rows: Iterable[T], page: Page, name: Callable[[T], str]) -> Slice[T]:
     """Cut one page out of all rows, sorted by name."""
     cursor, newest_first = page.cursor, page.newest_first
-    found = sorted(rows, key=name, reverse=newest_first)
     if cursor is not None:
-        found = [row for row in found if (name(row) < cursor if newest_first else name(row) > cursor)]
+        rows = [row for row in rows if (name(row) < cursor if newest_first else name(row) > cursor)]
+    found = (nlargest if newest_first else nsmallest)(page.limit + 1, rows, key=name)
     items = tuple(found[: page.limit])
     return Slice(items=items, cursor=name(items[-1]) if items and len(found) > page.limit else None)
 

@@ -15,6 +15,7 @@ from .._model.task import EXPIRED, Enqueued, Error, NewTask, Task, TaskId
 from .._model.transition import Applied, Pruned, TaskTransition
 from .._model.verdict import Bury, Cancel, Complete, Postpone, Reason, Receipt, Settled, Settlement
 from .._store.forward import ForwardingStore
+from .._store.messages import RemoteStore
 from .._store.protocol import Join, Promoted, Store, Transaction
 from ..errors import StoreError, WindlassError
 from .events import (
@@ -27,6 +28,7 @@ from .events import (
     transition_event,
     waited_seconds,
 )
+from .history import HistoryRecorder
 from .logs import LogSink
 from .observed_transaction import ObservedJoin, ObservedTransaction, Writes
 
@@ -46,6 +48,7 @@ _STEPS = {
     Verb.REPLAY: EventName.REPLAYED,
     Verb.DISCARD: EventName.DISCARDED,
 }
+_COMPLETE = {Complete}
 _NOTHING_RAN: Mapping[TaskId, float] = {}
 _MAX_CLAIMED = 20_000
 _SMALL = 500  # bytes of a payload that may stay in memory until its task is settled
@@ -66,9 +69,14 @@ class ObservedStore(ForwardingStore):
     """A store whose verbs are observed by sinks. An event that no sink wants costs one check per batch."""
 
     def __init__(
-        self, inner: Store, sinks: Sequence[Sink] | None = None, timers: Sequence[TimingSink] = ()
+        self,
+        inner: Store,
+        sinks: Sequence[Sink] | None = None,
+        timers: Sequence[TimingSink] = (),
+        history: HistoryRecorder | None = None,
     ) -> None:
         super().__init__(inner)
+        self.history = history or self._new_history()
         self._timers = timers
         self._sinks: Sequence[Sink] = (LogSink(),) if sinks is None else sinks
         self._claimed_tasks: dict[TaskId, Task] = {}  # claimed through this handle, not settled yet
@@ -82,10 +90,23 @@ class ObservedStore(ForwardingStore):
     def swap(self, store: Store) -> Store:
         """Observe another store instead; return the one so far."""
         before, self.inner = self.inner, store
+        self.history = self._new_history()
         return before
 
     def another(self) -> "ObservedStore":
-        return ObservedStore(self.inner.another(), self._sinks, self._timers)
+        return ObservedStore(self.inner.another(), self._sinks, self._timers, self.history)
+
+    async def close(self) -> None:
+        if self.history is not None:
+            await self.history.close()
+        await super().close()
+
+    def _new_history(self) -> HistoryRecorder | None:
+        """Return a recorder, unless the store is a server's: that counts what is settled through it."""
+        store = self.inner
+        while isinstance(store, ForwardingStore):
+            store = store.inner
+        return None if isinstance(store, RemoteStore) else HistoryRecorder(lambda: self.inner)
 
     def _forward(
         self, verb: str, method: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
@@ -110,7 +131,7 @@ class ObservedStore(ForwardingStore):
             for timer in self._timers:
                 timer.batch(len(batch))
         settled = await self._forward("settle", self.inner.settle, batch, claim)
-        if self._claimed_tasks or any(map(self._wanted, EventName)):
+        if self.history or self._claimed_tasks or any(map(self._wanted, EventName)):
             self._emit_settled(batch, settled)
         self._emit_claimed(settled.claimed, EventName.CLAIMED)
         return settled
@@ -168,7 +189,7 @@ class ObservedStore(ForwardingStore):
         return [sink.take for sink in self._sinks if sink.wants(name)]
 
     def _emit_claimed(self, claimed: Sequence[Claimed], name: EventName) -> Sequence[Claimed]:
-        if claimed and any(map(self._wanted, EventName)):
+        if claimed and (self.history or any(map(self._wanted, EventName))):
             self._remember(claimed)
             if receivers := self._receivers(name):
                 for one in claimed:
@@ -210,53 +231,82 @@ class ObservedStore(ForwardingStore):
         receivers = _Receivers(self._receivers)
         for transition in transitions:
             name = EventName.EXPIRED if _is_expiry(transition) else _STEPS[transition.verb]
+            if self.history and transition.verb is Verb.CANCEL:
+                self.history.cancelled(transition, expired=name is EventName.EXPIRED)
             if receivers[name]:
                 event = transition_event(name, transition, by, joined=joined)
                 _emit(replace(event, duration=ran.get(transition.task_id)) if ran else event, receivers[name])
 
     def _emit_joined(self, writes: Writes) -> None:
         self._emit_enqueued(writes.enqueued, joined=True)
-        receivers = _Receivers(self._receivers)
-        for settlement, receipt in writes.settled:
-            self._emit_settlement(settlement, receipt, receivers, joined=True)
-        self._emit_transitions(writes.transitions, joined=True)
+        self._emit_settlements(writes.settled, writes.transitions, joined=True)
 
     def _transaction_ended(self, writes: Writes, committed: bool) -> None:  # noqa: FBT001  a callback
         """Emit the events of a transaction; of one rolled back only those of lost leases."""
         if committed:
             self._emit_enqueued(writes.enqueued)
-        receivers = _Receivers(self._receivers)
-        for settlement, receipt in writes.settled:
-            if committed or receipt is Receipt.LOST:
-                self._emit_settlement(settlement, receipt, receivers)
-        if committed:
-            self._emit_transitions(writes.transitions)
+            self._emit_settlements(writes.settled, writes.transitions)
+        else:
+            lost = [one for one in writes.settled if one[1] is Receipt.LOST]
+            self._emit_settlements(lost, ())
 
     def _emit_settled(self, batch: Sequence[Settlement], settled: Settled) -> None:
+        if not self._emit_completed(batch, settled):
+            self._emit_settlements(zip(batch, settled.receipts, strict=True), settled.transitions)
+
+    def _emit_completed(self, batch: Sequence[Settlement], settled: Settled) -> bool:
+        """Do the common case of a busy worker as a whole: all have completed, and no sink wants that.
+
+        Returns whether this was the case.
+        """
+        if (
+            settled.transitions
+            or settled.receipts.count(Receipt.APPLIED) < len(batch)
+            or {type(one.verdict) for one in batch} != _COMPLETE
+            or self._wanted(EventName.COMPLETED)
+            or self._wanted(EventName.ENQUEUED)
+        ):
+            return False
+        forget = self._claimed_tasks.pop
+        tasks = [forget(one.lease.task_id, None) for one in batch]
+        if self.history:
+            self.history.completed(batch, tasks)
+        return True
+
+    def _emit_settlements(
+        self,
+        settlements: Iterable[tuple[Settlement, Receipt]],
+        transitions: Sequence[TaskTransition],
+        *,
+        joined: bool = False,
+    ) -> None:
         receivers = _Receivers(self._receivers)
-        quiet = not receivers[EventName.COMPLETED] and not receivers[EventName.ENQUEUED]
-        applied, forget = Receipt.APPLIED, self._claimed_tasks.pop
         # What had been asked to stop was cancelled by whoever asked, even if it was postponed.
-        cancelled = {
-            transition.task_id for transition in settled.transitions if transition.verb is Verb.CANCEL
-        }
+        cancelled = {transition.task_id for transition in transitions if transition.verb is Verb.CANCEL}
         ran: dict[TaskId, float] = {}
-        for settlement, receipt in zip(batch, settled.receipts, strict=True):
+        counted: list[tuple[Settlement, Task | None]] = []
+        for settlement, receipt in settlements:
             task_id = settlement.lease.task_id
-            # The common case of a busy worker: a task completed, and no sink wants that.
-            is_quiet = quiet and type(settlement.verdict) is Complete
-            if receipt is applied and (is_quiet or task_id in cancelled):
-                forget(task_id, None)
+            task = self._claimed_tasks.pop(task_id, None)
+            if receipt is Receipt.APPLIED:
                 if task_id in cancelled:
                     ran[task_id] = settlement.duration
-            else:
-                self._emit_settlement(settlement, receipt, receivers)
-        self._emit_transitions(settled.transitions, ran=ran)
+                    continue
+                counted.append((settlement, task))
+            self._emit_settlement(settlement, receipt, task, receivers, joined=joined)
+        if counted and self.history:
+            self.history.settled(counted)
+        self._emit_transitions(transitions, ran=ran, joined=joined)
 
     def _emit_settlement(
-        self, settlement: Settlement, receipt: Receipt, receivers: _Receivers, *, joined: bool = False
+        self,
+        settlement: Settlement,
+        receipt: Receipt,
+        task: Task | None,
+        receivers: _Receivers,
+        *,
+        joined: bool,
     ) -> None:
-        task = self._claimed_tasks.pop(settlement.lease.task_id, None)
         if receipt is Receipt.APPLIED and isinstance(settlement.verdict, Complete):
             for new in settlement.verdict.successors:
                 _emit(enqueued_event(new, joined=joined), receivers[EventName.ENQUEUED])

@@ -24,6 +24,7 @@ from .._model.record import Session
 from .._model.record import Worker as WorkerRecord
 from .._model.task import DEFAULT_QUEUE, Task
 from .._model.verdict import Bury, Settlement
+from .._observe.history import HistoryRecorder
 from .._policy.backoff import Delay
 from .._policy.input.quote import counted
 from .._policy.order.reserve import new_reserve
@@ -67,6 +68,7 @@ class Worker:
         backoff_of: Callable[[str], Delay],
         new_keeper: Callable[..., Keeper],
         error_hooks: Sequence[ErrorHook] = (),
+        recorder: HistoryRecorder | None = None,
     ) -> None:
         self.settings = settings
         used = {spec.defaults.queue for spec in types.declared.values()} or {DEFAULT_QUEUE}
@@ -82,6 +84,7 @@ class Worker:
         self._backoff_of = backoff_of
         self._new_keeper = new_keeper
         self._error_hooks = error_hooks
+        self._recorder = recorder
         self._key_ids = key_ids_of(store)
         self._stop = asyncio.Event()
         self._at_once = asyncio.Event()
@@ -176,6 +179,8 @@ class Worker:
                 if self.settings.keeper:
                     keeper = self._new_keeper(name=self.name, lease=self.settings.lease, outage=self.outage)
                     loops.append(group.create_task(keeper.run()))
+                if self._recorder is not None:
+                    loops.append(group.create_task(self._recorder.run()))
                 if ready is not None:
                     ready()
                 if self.settings.drain:

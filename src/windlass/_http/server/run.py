@@ -149,12 +149,18 @@ class Server:
         `is_shared`: other processes accept from this listener, too.
         """
         self._server.started_callback, self._server.is_shared = started, is_shared
-        keeping = asyncio.ensure_future(self._keep())
+        beside = [asyncio.ensure_future(self._keep()), asyncio.ensure_future(self._record())]
         try:
             await self._server.serve(sockets=[listener])
         finally:
-            keeping.cancel()
-            await asyncio.wait([keeping])
+            for one in beside:
+                one.cancel()
+            await asyncio.wait(beside)
+
+    async def _record(self) -> None:
+        """Store the history of what is settled here, for workers elsewhere."""
+        if self._app.store.history is not None:
+            await self._app.store.history.run()
 
     async def _keep(self) -> None:
         if not self._keeper:

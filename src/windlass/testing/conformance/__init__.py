@@ -49,6 +49,7 @@ from .read import TestAttempts, TestCount, TestFind, TestPages
 from .records import TestAuditedRecords, TestExpectedRecords, TestRecords, TestStoredRecords
 from .replies import TestReplies
 from .unique import TestConcurrentDuplicates, TestFingerprints, TestUniquePeriods, TestUniqueSuccessors
+from .upkeep.history import TestHistory
 from .upkeep.lead import TestLead
 from .upkeep.promote import TestPromote
 from .upkeep.prune import TestPrune
@@ -94,6 +95,7 @@ __all__ = [
     "TestCancelRequested",
     "TestGroups",
     "TestHandles",
+    "TestHistory",
     "TestIdempotencyKeys",
     "TestStoredRecords",
     "TestLead",

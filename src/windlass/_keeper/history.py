@@ -55,9 +55,10 @@ class HistoryChore:
             if self._rolled.get(target, now + _AHEAD) > now:
                 self._rolled[target] = await self._rolled_until(source, target, now)
         try:
-            await self._merge(now)
+            until = await self._merge(now)
             for source, target in _ROLL_UPS:
-                await self._roll_up(source, target, now)
+                await self._roll_up(source, target, until)
+                until = self._rolled[target]
         except Conflict:  # a former leader, which does not know yet, has changed the same bucket
             self._has_more = True
         await self._remove_old(now)
@@ -66,8 +67,11 @@ class HistoryChore:
 
     # -- merge ---------------------------------------------------------------------------------------
 
-    async def _merge(self, now: datetime) -> None:
-        """Merge all parts of buckets that are over, and add depths to the last of these buckets."""
+    async def _merge(self, now: datetime) -> datetime:
+        """Merge all parts of buckets that are over, and add depths to the last of these buckets.
+
+        Returns up to when there are no others.
+        """
         last = TEN_SECONDS.floor(now - _AFTER) - TEN_SECONDS.length
         parts: dict[datetime, list[HistoryBucket]] = {last: []}
         found = await self._store.records(HistoryBucket, Page(cursor=f"{PART}/", limit=_MAX_PARTS))
@@ -77,9 +81,13 @@ class HistoryChore:
                 await self._store.remove(HistoryBucket, part.name)
             elif start <= last:
                 parts.setdefault(TEN_SECONDS.floor(start), []).append(part)
-                self._has_more |= found.cursor is not None
         for start, some in sorted(parts.items()):
             await self._merge_into(start, some, now, measure=start == last)
+        merged = [start for start, some in parts.items() if some]
+        if found.cursor is None or not merged:
+            return now - _AFTER
+        self._has_more = True  # there are more, also of the last one
+        return max(merged)
 
     async def _merge_into(
         self, start: datetime, parts: Sequence[HistoryBucket], now: datetime, *, measure: bool
@@ -116,9 +124,9 @@ class HistoryChore:
         oldest = await self._start(source, Page(cursor=source.prefix, limit=1))
         return target.floor(min(oldest or now, now))
 
-    async def _roll_up(self, source: Resolution, target: Resolution, now: datetime) -> None:
+    async def _roll_up(self, source: Resolution, target: Resolution, until: datetime) -> None:
         """Make the buckets that are over since the last time."""
-        until = target.floor(min(now - _AFTER, self._rolled.get(source, now)))
+        until = target.floor(until)
         if self._rolled[target] < until:
             found = await read_buckets(self._store, source, self._rolled[target], until, _MAX_BUCKETS)
             starts = sorted({target.floor(start) for one in found if (start := start_of(one.name))})

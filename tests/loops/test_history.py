@@ -1,5 +1,6 @@
 """History: every settled task is counted once, whoever settles it and whatever fails meanwhile."""
 
+import asyncio
 import logging
 from collections import Counter
 from datetime import timedelta
@@ -29,7 +30,7 @@ from windlass.errors import StoreUnavailable
 from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import ManualWorker, a_task, complete, some_tasks
 from windlass.testing.conformance.upkeep.history import a_part
-from windlass.testing.faults import Fault, FaultyStore, scripted
+from windlass.testing.faults import Fault, FaultyStore, Hold, scripted
 
 LENGTH = TEN_SECONDS.length
 NO_RETRY = Backoff(base=0, jitter=0, max_attempts=1)
@@ -377,24 +378,29 @@ class TestChore:
         assert await parts(store) == []
         return not died
 
-    async def test_two_keepers_at_once_count_everything_once(
-        self, store: MemoryStore, clock: ManualClock
+    @pytest.mark.parametrize("step", [0, 1, 2], ids=["bucket", "minute", "hour"])
+    async def test_a_former_leader_does_not_undo_what_the_new_one_does(
+        self, store: MemoryStore, clock: ManualClock, step: int
     ) -> None:
-        start = clock.now()
+        start, hold = clock.now(), Hold()
         await store.put(a_part(start, "first"))
         clock.advance(timedelta(hours=2))
         await HistoryChore(store).turn()
-        stale, fresh = HistoryChore(store), HistoryChore(store)
-        await stale.turn()
-        for number in range(5):
-            await store.put(a_part(start, f"late{number}"))
-            await fresh.turn()
-            await stale.turn()
+        await store.put(a_part(start, "late"))
+        former = HistoryChore(FaultyStore(store, scripted(put=[*[None] * step, hold])))
+        turn = asyncio.create_task(former.turn())
+        await hold.reached()
+
+        await store.put(a_part(start, "later"))
+        await HistoryChore(store).turn()
+        hold.let_go()
+        assert await turn < 1  # it saw that it was not alone
+        await former.turn()
 
         clock.advance(3)
         reader = HistoryReader(store)
         found = [await reader.read(period) for period in ("3h", "6h", "7d")]
-        assert [one.total().completed for one in found] == [6, 6, 6]
+        assert [one.total().completed for one in found] == [3, 3, 3]
 
     async def test_a_backlog_is_rolled_up_in_steps(
         self, store: MemoryStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from windlass import By, Filter, State
+from windlass._client.tasks.batches import apply_in_batches, apply_to
 from windlass._model.filter import CancelTasks
-from windlass._store.batches import apply_to_all, apply_to_these
 from windlass._stores.memory import MemoryStore
 from windlass.testing.conformance.steps import some_tasks
 
@@ -43,7 +43,7 @@ async def ready(store: MemoryStore) -> int:
     [(None, [500, 500, 500]), (700, [500, 200]), (500, [500]), (0, [])],
 )
 async def test_all_that_match_or_so_many(store: Noting, limit: int | None, limits: list[int]) -> None:
-    done = await apply_to_all(store, CANCEL, READY, limit)
+    done = await apply_in_batches(store, CANCEL, READY, limit)
 
     assert done == (1_200 if limit is None else limit)
     assert await ready(store) == 1_200 - done
@@ -53,11 +53,11 @@ async def test_all_that_match_or_so_many(store: Noting, limit: int | None, limit
 async def test_a_rate_is_kept(store: Noting) -> None:
     began = monotonic()
 
-    assert await apply_to_all(store, CANCEL, READY, 30, per_second=100) == 30
-    assert await apply_to_all(store, CANCEL, READY, 3, per_second=20.5) == 3
+    assert await apply_in_batches(store, CANCEL, READY, 30, per_second=100) == 30
+    assert await apply_in_batches(store, CANCEL, READY, 3, per_second=20.5) == 3
 
     assert store.limits == [30, 3]
-    await apply_to_all(store, CANCEL, READY, 12, per_second=10)
+    await apply_in_batches(store, CANCEL, READY, 12, per_second=10)
     assert store.limits[2:] == [10, 2]
     assert monotonic() - began >= 1.0
 
@@ -66,6 +66,6 @@ async def test_these_tasks_and_no_others(store: Noting) -> None:
     ids = [task.id for task in some_tasks(3)]
     stored = list(store._tables.tasks)[:600]
 
-    assert await apply_to_these(store, CANCEL, [*stored, *ids]) == 600
+    assert await apply_to(store, CANCEL, [*stored, *ids]) == 600
     assert store.limits == [500, 103]
     assert await ready(store) == 600

@@ -77,7 +77,7 @@ class Operator:
     def acting_as(self, by: By) -> "Operator":
         """Return an operator on the same store whose changes are recorded as made by `by`."""
         operator = Operator(self._store, by, self._types)
-        operator._history = self._history  # what it has read need not be read again
+        operator._history = self._history  # keeps what it has read
         return operator
 
     # -- inspect -----------------------------------------------------------------------------------------
@@ -277,7 +277,6 @@ class Operator:
 
     async def reveal(self, ids: Sequence[TaskId]) -> None:
         """Record in the audit log that the secrets of these tasks are shown; call it before you show them."""
-        await self._store.open()
         await apply_to(self._store, Reveal(by=self._by), ids)
 
     async def pause(self, queue: str) -> None:

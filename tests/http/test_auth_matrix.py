@@ -51,6 +51,7 @@ ASKED: dict[str, Asking] = {
     "enqueue_batch": Asking(body={"tasks": [{"type": "t", "queue": "mail"}]}),
     "enqueue_stream": Asking(body=b'{"type":"t","queue":"mail"}\n', kind="application/x-ndjson"),
     "list_tasks": Asking(),
+    "count_tasks": Asking(),
     "export_tasks": Asking(),
     "get_archive": Asking(),
     "stop_archiving": Asking(),

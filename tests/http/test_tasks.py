@@ -63,6 +63,22 @@ class TestList:
         assert await ids(on_each, "?state=ready", "/dead") == []
         assert await ids(on_each, f"?queue={quote(chr(0x1F600))}") == []
 
+    async def test_counts_are_by_state_and_follow_the_filter(self, on_each: Api) -> None:
+        await on_each.die(queue="a")
+        for queue in ("a", "a", "b"):
+            await on_each.enqueue(queue=queue)
+
+        async def counted(query: str = "") -> dict[str, int]:
+            items = (await on_each.good("GET", f"/tasks/counts{query}"))["items"]
+            assert all(one["exact"] for one in items)
+            return {one["state"]: one["number"] for one in items if one["number"]}
+
+        assert await counted() == {"ready": 3, "dead": 1}
+        assert await counted("?queue=a") == {"ready": 2, "dead": 1}
+        assert await counted("?queue=a&state=dead&state=running") == {"dead": 1}
+        assert len((await on_each.good("GET", "/tasks/counts"))["items"]) == len(State)
+        problem(await on_each("GET", "/tasks/counts?limit=1"), 422, "invalid-request")
+
     @pytest.mark.parametrize("newest_first", [False, True])
     async def test_cursors_lead_through_all_of_them_once(self, newest_first: bool, on_each: Api) -> None:
         tasks = [{"type": "t", "queue": "ab"[number % 2]} for number in range(240)]

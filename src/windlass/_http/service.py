@@ -1,6 +1,7 @@
 """State that all operations share: the app, authentication, watchers and caches."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 from importlib.util import find_spec
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .._client.client import Client
 from .._client.operator import Operator
-from .._model.filter import By
+from .._model.filter import By, Count, Dimension, Filter
 from .._model.task import DEFAULT_QUEUE
 from .._observe.cached_reads import CachedReads
 from .._observe.overview import OverviewCache, read_tenants
@@ -54,8 +55,12 @@ class Service:
         self.overviews = OverviewCache(app.store, max_age=_OVERVIEW_AGE)
         read = partial(read_tenants, app.store)
         self.tenants = CachedReads(read, "the tenants of a queue", max_age=_OVERVIEW_AGE)
+        self.counts = CachedReads(self._count_states, "the numbers of tasks", max_age=_OVERVIEW_AGE)
         # Shared by all workers that claim from every queue:
         self.served_queues = ServedQueues(app.store, (DEFAULT_QUEUE,), is_open=True)
         self.rate_limiter = RateLimiter(buckets, refused=None if meter is None else meter.rate_limited)
         self.refusals = Refusals(meter)
         self.closing = asyncio.Event()  # set when the server stops: long polls return at once
+
+    async def _count_states(self, where: Filter) -> Sequence[Count]:
+        return await self.operator.count(where, (Dimension.STATE,))

@@ -111,6 +111,20 @@ class TaskCount(Struct, kw_only=True):
     exact: bool = True
 
 
+class StateCount(Struct, kw_only=True):
+    """The number of tasks in a state; an estimate unless `exact`."""
+
+    state: State
+    number: int
+    exact: bool = True
+
+
+class StateCounts(Struct, kw_only=True):
+    """The number of matching tasks in each state, also in those that have none."""
+
+    items: list[StateCount]
+
+
 class TaskStateDocument(Struct, kw_only=True):
     """A task and its new state."""
 
@@ -122,6 +136,22 @@ class TaskStateDocument(Struct, kw_only=True):
 async def list_tasks(request: ApiRequest[TaskListQuery, None]) -> ApiResponse[TaskPage]:
     """List matching tasks, oldest first unless `newest_first`."""
     return await task_page(request)
+
+
+@tasks("GET", "/tasks/counts", Scope.READ, bound=True)
+async def count_tasks(request: ApiRequest[TaskFilter, None]) -> StateCounts:
+    """Count matching tasks by state. At most a few seconds old; large numbers are estimates."""
+    where = filter_for(request.caller, request.query)
+    found = {State(one.values[0]): one for one in await request.service.counts.get(where)}
+    wanted = where.states if where.states is not None else tuple(State)
+    counts = [
+        StateCount(state=state, number=found[state].number, exact=found[state].exact)
+        if state in found
+        else StateCount(state=state, number=0)
+        for state in State
+        if state in wanted
+    ]
+    return StateCounts(items=counts)
 
 
 @tasks("GET", "/tasks/{id}", Scope.READ, bound=True)

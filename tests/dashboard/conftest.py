@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from tests.dashboard.browser import Run, Tab
+from tests.dashboard.visitor import Visitor
 from tests.servers.api import ApiServer
 from tests.servers.postgres import Postgres
 from windlass import App
@@ -115,3 +116,23 @@ def open_tab(chromium: Browser) -> Iterator[Callable[..., Tab]]:
 def tab(open_tab: Callable[..., Tab], serve: Callable[..., str]) -> Tab:
     """A window that shows the dashboard."""
     return open_tab(serve())
+
+
+@pytest.fixture
+def visit() -> Iterator[Callable[..., Visitor]]:
+    """Look at a dashboard without a browser; takes its URL and headers."""
+    visitors: list[Visitor] = []
+
+    def visiting(url: str, **headers: str) -> Visitor:
+        visitors.append(Visitor(url, **headers))
+        return visitors[-1]
+
+    yield visiting
+    for one in visitors:
+        one.http.close()
+
+
+@pytest.fixture
+def visitor(visit: Callable[..., Visitor], serve: Callable[..., str]) -> Visitor:
+    """Someone who looks at the dashboard without a browser."""
+    return visit(serve())

@@ -21,7 +21,8 @@ from windlass._dashboard.view import DashboardSettings
 AXE = (Path(__file__).parent / "vendor" / "axe.js").read_text()
 RULES = ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"]
 LOOKS = [*product(("light", "dark"), (360, 1280))]
-SCREENS = [screen for some in ALL for screen in some.screens]
+SCREENS = [screen for some in ALL for screen in some.screens if screen.template]
+QUERIES = {"/tasks/act": "?do=discard&all=1"}
 # Each screen in one of the looks, or in all of them.
 CASES = (
     [(screen, look) for screen in SCREENS for look in LOOKS]
@@ -50,10 +51,11 @@ def busy(server: ApiServer, run: Run) -> Iterator[dict[str, str]]:
 
 def url_of(screen: Screen, busy: dict[str, str]) -> str:
     """Return the URL of a screen."""
-    return busy["url"] + "/".join(
+    path = "/".join(
         busy[part[1:-1]].replace("/", "%2F") if part.startswith("{") else part
         for part in screen.path.split("/")
     )
+    return busy["url"] + path + QUERIES.get(screen.path, "")
 
 
 def violations(page: Page) -> list[str]:

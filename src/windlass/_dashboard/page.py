@@ -22,6 +22,7 @@ class Done(Struct, frozen=True):
 class Screen(Struct, frozen=True, kw_only=True):
     """A page. Its template has a block `live`, which is sent again when it has changed; and maybe `fixed`.
 
+    Without a template it is a file to download: its handler returns the response.
     `bound`: keys that are bound to a tenant or queues may see it. `live`: whether it changes by itself.
     """
 

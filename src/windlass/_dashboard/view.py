@@ -5,7 +5,7 @@ apply, secrets are masked, and what changes is audited.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar, overload
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -20,6 +20,7 @@ from .._http.web.body import decode_errors
 from .._model.key import Scope
 
 T = TypeVar("T")
+Given: TypeAlias = Mapping[str, Any] | None
 
 MAX_TEXT = 2_000
 """Characters of a query parameter that are read."""
@@ -74,14 +75,29 @@ class View(Struct, frozen=True, kw_only=True):
         allowed = operation.scope is None or self.may(operation.scope)
         return allowed and (operation.bound or not self.caller.is_bound)
 
+    @overload
     async def call(
         self,
-        handler: Callable[[Any], Awaitable[ApiResponse[T]] | Awaitable[T]],
+        handler: Callable[[Any], Awaitable[ApiResponse[T]]],
         *,
-        query: Mapping[str, Any] | None = None,
-        body: Mapping[str, Any] | None = None,
+        query: Given = ...,
+        body: Given = ...,
         **path: str,
-    ) -> T:
+    ) -> T: ...
+
+    @overload
+    async def call(
+        self, handler: Callable[[Any], Awaitable[T]], *, query: Given = ..., body: Given = ..., **path: str
+    ) -> T: ...
+
+    async def call(
+        self,
+        handler: Callable[[Any], Awaitable[Any]],
+        *,
+        query: Given = None,
+        body: Given = None,
+        **path: str,
+    ) -> Any:
         """Call an operation of the API with these parameters; return its document.
 
         Raises the problems that it would respond with. Values of JSON go into the body as `msgspec.Raw`.
@@ -99,8 +115,7 @@ class View(Struct, frozen=True, kw_only=True):
             body=sent,
         )
         result: Any = await handler(request)
-        answer: T = result.value if isinstance(result, ApiResponse) else result
-        return answer
+        return result.value if isinstance(result, ApiResponse) else result
 
     @property
     def why(self) -> str:

@@ -24,6 +24,7 @@ SCRIPTS = (
     "script/live.js",
     "script/chart.js",
     "script/selection.js",
+    "script/completion.js",
     "script/palette.js",
 )
 STYLES = (

@@ -3,5 +3,6 @@
 from ..page import Pages
 from .overview import overview
 from .queues import queues
+from .tasks import tasks
 
-ALL: tuple[Pages, ...] = (overview, queues)
+ALL: tuple[Pages, ...] = (overview, tasks, queues)

@@ -25,7 +25,7 @@ setup: ## Create or update .venv from the lock file
 	@scripts/setup
 
 .PHONY: servers
-servers: ## Install the servers and tools that tests and benchmarks need: Postgres 15, PgBouncer, Chromium, curl, jq, node, promtool
+servers: ## Install the servers and tools that tests and benchmarks need: Postgres 15, PgBouncer, Redis 7, Chromium, curl, jq, node, promtool
 	@scripts/servers
 
 .PHONY: demo
@@ -85,7 +85,7 @@ chaos: setup servers ## Run random kills and outages for several minutes
 
 .PHONY: lock
 lock: setup ## Pin the dependencies in pyproject.toml (UPGRADE=1 takes newer versions)
-	@$(BIN)/uv pip compile pyproject.toml --quiet --extra cli --extra postgres --extra uvloop --extra http --extra remote --extra metrics --extra tracing --extra encryption --extra handlers --group dev \
+	@$(BIN)/uv pip compile pyproject.toml --quiet --extra cli --extra postgres --extra redis --extra uvloop --extra http --extra remote --extra metrics --extra tracing --extra encryption --extra handlers --group dev \
 	    --universal --python-version 3.11 --generate-hashes $(if $(UPGRADE),--upgrade) \
 	    --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
 	    --output-file requirements/dev.lock

@@ -10,8 +10,9 @@ import pytest
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import QUICK, Postgres
 from tests.servers.process import ServerFailed
+from tests.servers.redis import Redis
 
-S = TypeVar("S", Postgres, PgBouncer)
+S = TypeVar("S", Postgres, PgBouncer, Redis)
 MANY = QUICK | {"max_connections": "300"}
 
 
@@ -40,6 +41,20 @@ def pgbouncer(server_folder: Path, postgres_newest: Postgres) -> Iterator[PgBoun
     """PgBouncer in transaction mode, in front of `postgres_newest`."""
     with running(lambda: PgBouncer.start(server_folder, postgres_newest)) as pool:
         yield pool
+
+
+@pytest.fixture(scope="session")
+def valkey(server_folder: Path) -> Iterator[Redis]:
+    """Valkey, shared by the tests: use a store of a new name in it, and do not restart it."""
+    with running(lambda: Redis.start(server_folder)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis7(server_folder: Path) -> Iterator[Redis]:
+    """Redis 7, shared by the tests like `valkey`."""
+    with running(lambda: Redis.start(server_folder, program="redis")) as server:
+        yield server
 
 
 def running(start: Callable[[], S]) -> AbstractContextManager[S]:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.examples import sample
 from tests.servers.api import ApiServer
+from tests.servers.redis import Redis
 from tests.stores.schemas import Schemas
 from windlass._clock import Clock
 from windlass._encryption.encrypted_store import EncryptedStore
@@ -17,6 +18,7 @@ from windlass._encryption.keys import Keyring
 from windlass._store.protocol import Store
 from windlass._stores.http import HttpStore
 from windlass._stores.memory import MemoryStore
+from windlass._stores.redis import RedisStore
 from windlass._stores.sqlite import SQLiteStore
 from windlass.testing.clock import ManualClock
 from windlass.testing.faults import FaultyStore, scripted
@@ -38,13 +40,20 @@ STORES: dict[str, Factory] = {
 ENCRYPTED = {"encrypted memory": "memory", "encrypted sqlite": "sqlite", "encrypted postgres": "postgres"}
 KEYRING = Keyring([("k1", b"1" * 32)])
 SERVERS = {"postgres 15": "schemas15", "postgres": "schemas_newest", "pgbouncer": "schemas_pooled"}
-SERVED = {"http to memory": "memory", "http to sqlite": "sqlite", "http to postgres": "postgres"}
+REDIS = {"valkey": "valkey", "redis 7": "redis7"}
+SERVED = {
+    "http to memory": "memory",
+    "http to sqlite": "sqlite",
+    "http to postgres": "postgres",
+    "http to valkey": "valkey",
+}
 
 
-DEFAULT = ("memory", "sqlite", "postgres", "http to memory", "encrypted sqlite")
+DEFAULT = ("memory", "sqlite", "postgres", "valkey", "http to memory", "encrypted sqlite")
 # HTTP has no rules of its own, and neither a pooler nor an older server changes any: in full runs only.
 REST = (
     *("without faults", "postgres 15", "pgbouncer", "http to sqlite", "http to postgres"),
+    *("redis 7", "http to valkey"),
     *("encrypted memory", "encrypted postgres"),
 )
 
@@ -67,6 +76,10 @@ def factory(request: pytest.FixtureRequest) -> Iterator[Factory]:
 def _making(name: str, request: pytest.FixtureRequest) -> Iterator[Factory]:
     if name in STORES:
         yield STORES[name]
+        return
+    if name in REDIS:
+        server: Redis = request.getfixturevalue(REDIS[name])
+        yield lambda _, clock: RedisStore.from_url(server.new_url(), clock=clock)
         return
     schemas: Schemas = request.getfixturevalue(SERVERS[name])
     with schemas.lent() as fresh:

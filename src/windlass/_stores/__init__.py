@@ -36,6 +36,11 @@ def open_store(url: str, *, clock: Clock | None = None, key: str | None = None) 
             with _needing("asyncpg", "on Postgres needs the driver asyncpg", "postgres"):
                 from .postgres import PostgresStore
             return PostgresStore.from_url(url, clock=clock)
+        case "redis" | "rediss" | "valkey" | "valkeys":
+            with _needing("redis", "on Redis or Valkey needs the driver redis-py", "redis"):
+                from .redis import RedisStore
+
+            return RedisStore.from_url(url, clock=clock)
         case "http" | "https":
             with _needing("httpx2", "over HTTP needs httpx2", "remote"):
                 from .http import HttpStore
@@ -44,7 +49,7 @@ def open_store(url: str, *, clock: Clock | None = None, key: str | None = None) 
             raise InvalidOption(
                 f"there is no store for the URL {store_name(url)!r}; use postgresql://user@host/database, "
                 f"sqlite:///windlass.db (a file here), sqlite:////var/lib/app.db (an absolute path), "
-                f"https://… (a windlass serve) or memory://"
+                f"redis://host:6379/0, https://… (a windlass serve) or memory://"
             )
 
 

@@ -39,9 +39,10 @@ from ..records import check_expected
 from ..rules import cancellation, refusals
 from ..rules.audit import audited_prune, audited_put, audited_removal, is_about_tasks, logged
 from ..rules.claim_planner import Rotation
+from ..rules.filters import matches
 from ..rules.retention import RetentionRules
 from ..rules.sizes import bytes_of, steps_to_come
-from .actions import act, finished_before, matches, rewrite
+from .actions import act, finished_before, rewrite
 from .admission import admit
 from .leases import grant, leased, release_unacknowledged_claims, settle, usages
 from .tables import Tables

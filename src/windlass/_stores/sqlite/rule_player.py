@@ -19,7 +19,7 @@ from ..rules import actions, questions
 from ..rules.admission import admit, check_due, is_plain
 from ..rules.audit import audited_rewrite
 from ..rules.questions import Rule, play
-from .claim.queue_rules import NO_LANE
+from ..rules.queue_rules import NO_LANE
 from .read.filters import page_query
 from .rows import Row, error_row, instant, listed, new_row, optional_instant, read_tasks
 from .transaction import Transaction

@@ -13,7 +13,7 @@ from ..._model.state import ENDED, State, Verb, targets
 from ..._model.task import Task, TaskId
 from ..._model.transition import TaskTransition
 from ..._policy.order.limits import Subject, split_key
-from .claim.queue_rules import NO_LANE, QueueRules, read_rules
+from ..rules.queue_rules import NO_LANE, QueueRules, read_rules
 from .connection.open import has_wal_fix, is_wal, set_journal
 from .rows import Row, changed_row, instant, listed, read_permits, statement
 

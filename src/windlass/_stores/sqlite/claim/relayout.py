@@ -12,11 +12,11 @@ from ...._model.queue import QueueSettings
 from ...._policy.order import lanes, limits
 from ...._policy.order.limits import Subject, permits_of
 from ...._policy.order.rank import changes_ranks
+from ...rules.queue_rules import NO_LANE
 from ...rules.usage import refilled
 from ..rows import Row, listed_or_none, moment
 from ..transaction import Transaction
 from .queries import fill_buckets
-from .queue_rules import NO_LANE
 
 MAX_MOVED = 2_000
 """Tasks that one transaction checks: about 40 ms."""

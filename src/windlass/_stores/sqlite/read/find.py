@@ -16,8 +16,8 @@ from ...._model.record import KINDS, Record
 from ...._model.task import Task, TaskId
 from ...._policy.order.limits import PermitUsage
 from ...records import record_rows, slice_of
+from ...rules.queue_rules import read_rules
 from ...rules.usage import usages
-from ..claim.queue_rules import read_rules
 from ..rows import Row, moment, read_attempt, read_running, statement, task_reader
 from .filters import (
     Query,

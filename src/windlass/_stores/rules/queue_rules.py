@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from ...._model.limit import Limit
-from ...._model.queue import QueueSettings
-from ...._policy.order.lanes import lane_of
-from ...._policy.order.limits import Subject, limit_key, limits_in_queue
-from ...._policy.order.rank import boost
-from ...records import readable, reader
+from ..._model.limit import Limit
+from ..._model.queue import QueueSettings
+from ..._policy.order.lanes import lane_of
+from ..._policy.order.limits import Subject, limit_key, limits_in_queue
+from ..._policy.order.rank import boost
+from ..records import readable, reader
 
 NO_LANE = ("", "")
 

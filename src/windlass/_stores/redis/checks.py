@@ -1,0 +1,128 @@
+"""What a server promises, and whether it is fit for a store."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from ..._store.protocol import Durability, Finding, Promise
+from ...errors import StoreError
+from .. import findings
+from .connection.client import Client
+
+OLDEST = (7, 0)
+UNKNOWN = Promise(durability=Durability.VOLATILE, why="Redis; what it survives is known once it is connected")
+_SUPPORTED = "Redis 7.0, Valkey 7.2 or newer"
+_ORDER = (Durability.VOLATILE, Durability.RELAXED, Durability.DURABLE)
+
+
+class Server(Struct, frozen=True, kw_only=True):
+    """A server's settings as far as a store depends on them; None: it does not show its configuration."""
+
+    name: str
+    version: str
+    role: str
+    eviction: str | None
+    appendonly: str | None
+    appendfsync: str | None
+
+    @property
+    def promise(self) -> Promise:
+        """What an acknowledged write survives."""
+        if self.appendonly is None:
+            return Promise(
+                durability=Durability.RELAXED,
+                why=f"{self.name} does not show its configuration; "
+                f"assumed: its append-only file is synced every second",
+            )
+        if self.appendonly != "yes":
+            return Promise(
+                durability=Durability.VOLATILE, why=f"{self.name} without an append-only file (appendonly no)"
+            )
+        if self.appendfsync == "always":
+            return Promise(
+                durability=Durability.DURABLE,
+                why=f"{self.name} syncs its append-only file before it answers (appendfsync always)",
+            )
+        return Promise(
+            durability=Durability.RELAXED,
+            why=f"{self.name} syncs its append-only file every second (appendfsync {self.appendfsync}): "
+            f"a crash of the server loses up to a second, and so may a failover",
+        )
+
+    def findings(self) -> list[Finding]:
+        """Report what is unfit, and what is fine."""
+        promise = self.promise
+        found = [findings.fine("server", f"{self.name} {self.version}, {self.role}")]
+        if _version(self.version) < OLDEST:
+            found.append(findings.error("version", f"{self.version} is too old; use {_SUPPORTED}"))
+        if self.role != "master":
+            found.append(findings.error("role", "the server is a replica; connect to the primary"))
+        if self.eviction is None:
+            found.append(findings.warning("eviction", "maxmemory-policy is not shown; it must be noeviction"))
+        elif self.eviction != "noeviction":
+            found.append(
+                findings.error(
+                    "eviction",
+                    f"maxmemory-policy {self.eviction} deletes tasks when memory is full; set noeviction",
+                )
+            )
+        else:
+            found.append(findings.fine("eviction", "noeviction"))
+        report = findings.fine if promise.durability is Durability.DURABLE else findings.warning
+        return [*found, report("durability", promise.why)]
+
+
+async def read_server(client: Client) -> Server:
+    """Ask a server for its settings."""
+    about: dict[str, Any] = await client.call("INFO", "server")
+    role: dict[str, Any] = await client.call("INFO", "replication")
+    try:
+        settings: dict[Any, Any] = await client.call(
+            "CONFIG GET", "maxmemory-policy", "appendonly", "appendfsync"
+        )
+    except StoreError:  # Managed services hide it.
+        settings = {}
+    known = {_text(name): _text(value) for name, value in settings.items()}
+    name = "Valkey" if "valkey_version" in about else "Redis"
+    return Server(
+        name=name,
+        version=str(about.get("valkey_version") or about.get("redis_version", "")),
+        role=str(role.get("role", "master")),
+        eviction=known.get("maxmemory-policy"),
+        appendonly=known.get("appendonly"),
+        appendfsync=known.get("appendfsync"),
+    )
+
+
+def refuse(server: Server, wanted: Durability | None, address: str) -> None:
+    """Raise StoreError if the server must not be used, or promises less than was asked for."""
+    if server.eviction not in (None, "noeviction"):
+        raise StoreError(
+            f"Redis at {address} evicts keys when memory is full (maxmemory-policy {server.eviction}), "
+            f"which would delete tasks; set maxmemory-policy noeviction"
+        )
+    if _version(server.version) < OLDEST:
+        raise StoreError(f"Redis at {address} is version {server.version}; use {_SUPPORTED}")
+    if server.role != "master":
+        raise StoreError(f"Redis at {address} is a replica; connect to the primary")
+    promise = server.promise
+    if wanted is not None and _ORDER.index(promise.durability) < _ORDER.index(wanted):
+        sync = "always" if wanted is Durability.DURABLE else "everysec"
+        raise StoreError(
+            f"Redis at {address} is {promise.durability}, but durability={wanted} was asked for: "
+            f"{promise.why}; set appendonly yes and appendfsync {sync}"
+        )
+
+
+async def check(client: Client) -> Sequence[Finding]:
+    """Check the server's settings."""
+    return (await read_server(client)).findings()
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:2] if part.isdecimal())
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,1 @@
+"""Claim on Redis: in order, or as the planner picks; and relayout."""

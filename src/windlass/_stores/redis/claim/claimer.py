@@ -1,0 +1,121 @@
+"""Claim: in one script where the order of ranks decides, by the planner where lanes, limits or a level do."""
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...._model.lease import Claim, Claimed
+from ...._model.task import TaskId
+from ...._policy.order.windows import open_queues
+from ...rules import refusals
+from ...rules.claim_planner import ClaimPlanner, ClaimRules, Picked, Rotation, earliest
+from ...rules.queue_rules import QueueRules
+from ..connection.client import Argument
+from ..database import TRIES, Database
+from ..rows import Stored, instant, read_task
+from ..unit_of_work import UnitOfWork
+from .answers import Answers
+from .relayout import RECOUNT
+
+_SESSION_LOST = -1
+_RECOUNT_SECONDS = 0.05
+MAX_KEPT = 20_000
+"""Claimed tasks that a handle remembers, so that settling them needs no reading."""
+
+
+class Claimer:
+    """Claims of one handle: its rotation, and the tasks that it has claimed and not settled."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._rotation = Rotation(random.random)
+        self._kept: dict[TaskId, Stored] = {}
+        self.wait: float | None = None  # seconds until another claim is worthwhile, as of the last one
+
+    def take_kept(self, ids: Sequence[TaskId]) -> dict[TaskId, Stored]:
+        """Return those of these tasks that this handle has claimed, and forget them."""
+        return {one: stored for one in ids if (stored := self._kept.pop(one, None)) is not None}
+
+    # -- in order ------------------------------------------------------------------------------------
+
+    def in_order(self, unit: UnitOfWork, claim: Claim) -> list[Argument] | None:
+        """Return the arguments of a claim in the order of ranks; None if lanes, limits or a level decide."""
+        rules = unit.rules
+        queues, wait = open_queues(claim.queues, rules.settings, unit.now)
+        if claim.level is not None or not all(map(rules.is_fifo, queues)):
+            return None
+        if not rules.relayouts.isdisjoint(queues):
+            return None
+        self.wait = wait
+        return [claim.session, claim.number, max(claim.limit, 0), *queues]
+
+    def claimed(self, rows: Any) -> tuple[Claimed, ...] | None:
+        """Read the rows of a script; None if the session is not alive."""
+        if rows == _SESSION_LOST:
+            return None
+        tasks = [read_task(task_id.decode(), row, document) for task_id, row, document in rows]
+        if len(self._kept) + len(tasks) > MAX_KEPT:
+            self._kept.clear()
+        self._kept.update((stored.task.id, stored) for stored in tasks)
+        return tuple([Claimed(stored.task) for stored in tasks])
+
+    async def claim(self, claim: Claim) -> tuple[Claimed, ...]:
+        """Lease ready tasks to a live session. Raises SessionLost if it is not alive."""
+        for attempt in range(TRIES):
+            unit = await self._database.begin()
+            order = self.in_order(unit, claim)
+            if order is None:
+                reply = await self._by_plan(unit, claim)
+            else:
+                reply = await self._database.commit("exchange", unit, *order)
+            if reply[0]:
+                claimed = self.claimed(reply[3])
+                if claimed is None:
+                    raise refusals.session_lost(claim.session)
+                return claimed
+            await self._database.pause(attempt)
+        raise self._database.contended()
+
+    # -- by the planner ------------------------------------------------------------------------------
+
+    async def _by_plan(self, unit: UnitOfWork, claim: Claim) -> Any:
+        rules, now = unit.rules, unit.now
+        queues, self.wait = open_queues(claim.queues, rules.settings, now)
+        if RECOUNT in rules.relayouts:  # Which running tasks hold permits of a new limit is not known yet.
+            queues = [queue for queue in queues if rules.is_unlimited(queue)]
+            self.wait = earliest(self.wait, _RECOUNT_SECONDS)
+        planner = ClaimPlanner(_claim_rules(rules, queues), self._rotation, now)
+        answers = Answers(self._database.client, self._database.keys, now)
+        plan = planner.pick(max(claim.limit, 0), claim.level)
+        picked: list[Picked] = []
+        try:
+            question = next(plan)
+            while True:
+                question = plan.send(await answers.answer(question))
+        except StopIteration as end:
+            picked = end.value
+        self.wait = earliest(planner.wait, self.wait)
+        taken = {permit.key for one in picked for permit in one.permits}
+        ledger = planner.ledger
+        changed = {key: left for key, left in ledger.tokens.items() if ledger.is_rewound or key in taken}
+        unit.spend(answers.buckets, {key: f"{left!r} {instant(now)}" for key, left in changed.items()})
+        reply = await self._database.commit(
+            "grant", unit, claim.session, claim.number, "1" if changed else "", *_wanted(picked)
+        )
+        if picked and reply[0] and reply[3] == []:
+            return [0]  # Others have taken all of them meanwhile: look again.
+        return reply
+
+
+def _claim_rules(rules: QueueRules, queues: Sequence[str]) -> ClaimRules:
+    settings: Mapping[str, Any] = {queue: rules.settings.get(queue) for queue in queues}
+    return ClaimRules(settings, rules.limits, frozenset(rules.relayouts))
+
+
+def _wanted(picked: Sequence[Picked]) -> list[Argument]:
+    wanted: list[Argument] = [len(picked)]
+    for one in picked:
+        wanted += (one.head.id, one.head.subject.queue, one.head.row, len(one.permits))
+        for permit in one.permits:
+            wanted += (permit.key, "" if permit.limit.running is None else permit.limit.running)
+    return wanted

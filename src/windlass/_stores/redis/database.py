@@ -1,0 +1,148 @@
+"""The resources of one Redis store: connections, keys, clock and queue rules; and units of work on them."""
+
+import asyncio
+import os
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+from msgspec import Struct
+
+from ..._clock import Clock
+from ..._model.limit import Limit
+from ..._model.queue import QueueSettings
+from ..._model.record import KINDS
+from ..._model.task import TaskId
+from ...errors import StoreError, StoreUnavailable, WindlassError
+from ..records import readable, reader
+from ..rules.queue_rules import QueueRules
+from .clock import StoreClock
+from .connection.address import Address
+from .connection.client import Client
+from .keys import Keys
+from .rows import Stored, moment
+from .unit_of_work import UnitOfWork
+
+T = TypeVar("T")
+
+TRIES = 100
+"""How often a unit of work is tried again because others changed what it read."""
+
+_PAUSE_SECONDS = 0.002
+_read_settings = reader(QueueSettings)
+_read_limit = reader(Limit)
+
+
+class VersionedRules(Struct, frozen=True):
+    """The rules of queues as of a version, which every commit checks."""
+
+    version: str
+    rules: QueueRules
+
+
+class Database:
+    """One handle's way to the server."""
+
+    def __init__(self, address: Address, clock: Clock | None) -> None:
+        self.address = address
+        self.client = Client(address)
+        self.keys = Keys(address.name)
+        self.clock = StoreClock(clock)
+        self._rules: VersionedRules | None = None
+        _open.add(self)
+
+    async def now(self) -> datetime:
+        """Return the server's time, or that of a test's clock."""
+        if self.clock.test_clock is not None:
+            return self.clock.test_clock.now()
+        seconds, micros = await self.client.call("TIME")
+        self.clock.observe(int(seconds) * 1_000_000 + int(micros))
+        return moment(int(seconds) * 1_000_000 + int(micros))
+
+    # -- rules ---------------------------------------------------------------------------------------
+
+    async def rules(self) -> VersionedRules:
+        """Return the rules of queues as last read. A commit on outdated ones is refused."""
+        return self._rules or await self.read_rules()
+
+    async def read_rules(self) -> VersionedRules:
+        """Read the rules of queues again."""
+        keys = self.keys
+        version, queues, limits, relayouts = await self.client.call_all(
+            [
+                ("HGET", keys.meta, "rules"),
+                ("HVALS", keys.bodies("queue")),
+                ("HVALS", keys.bodies(KINDS[Limit])),
+                ("SMEMBERS", keys.relayout),
+            ]
+        )
+        settings = {one.name: one for one in readable(_read_settings, queues)}
+        found = sorted(readable(_read_limit, limits), key=lambda limit: limit.name)
+        rules = QueueRules(settings, found, frozenset(one.decode() for one in relayouts))
+        self._rules = VersionedRules((version or b"").decode(), rules)
+        return self._rules
+
+    # -- units of work -------------------------------------------------------------------------------
+
+    async def begin(self, seeds: Mapping[TaskId, Stored] | None = None) -> UnitOfWork:
+        """Begin a unit of work."""
+        rules = await self.rules()
+        now = self.clock.now or await self.now()
+        return UnitOfWork(self.client, self.keys, rules.rules, rules.version, now, seeds)
+
+    async def transact(self, work: Callable[[UnitOfWork], Awaitable[T]]) -> T:
+        """Do the work and commit it; again from the start if others changed what it read."""
+        for attempt in range(TRIES):
+            unit = await self.begin()
+            try:
+                result = await work(unit)
+            except StoreError:
+                raise
+            except WindlassError:
+                if await self._still_holds(unit):
+                    raise
+            else:
+                if unit.is_empty or (await self.commit("commit", unit))[0]:
+                    return result
+            await self.pause(attempt)
+        raise self.contended()
+
+    async def _still_holds(self, unit: UnitOfWork) -> bool:
+        """Whether the readings that a refusal depends on were all true at one moment."""
+        unit.discard()
+        return bool((await self.commit("commit", unit))[0])
+
+    async def commit(self, script: str, unit: UnitOfWork, *more: Any) -> Any:
+        """Run a script that commits a unit of work; return its reply."""
+        keys, arguments = unit.statement()
+        head = [self.clock.argument] if script == "commit" else [self.clock.argument, self.keys.prefix]
+        reply = await self.client.run(script, keys, [*head, *arguments, *more])
+        if self.clock.test_clock is None:
+            self.clock.observe(reply[1])
+        return reply
+
+    async def pause(self, attempt: int) -> None:
+        """Prepare for another attempt: read the rules again, and wait a little so that others finish."""
+        await self.read_rules()
+        if attempt:
+            await asyncio.sleep(random.random() * _PAUSE_SECONDS * min(attempt, 20))
+
+    def contended(self) -> StoreUnavailable:
+        """Return the error of work that others kept overtaking."""
+        return StoreUnavailable(
+            f"Redis at {self.address.display}: other clients kept changing the same tasks; retry"
+        )
+
+
+_open: "WeakSet[Database]" = WeakSet()
+
+
+def _after_fork() -> None:
+    for database in list(_open):
+        database.client.leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,116 @@
+"""The names of a store's keys. All have one hash tag, so that a store lives in one slot of a Cluster.
+
+| key | type | content |
+| --- | --- | --- |
+| `meta` | hash | version of queue settings and limits, leader, format |
+| `t:<id>` | hash | what changes of a task, in fields of one letter (`rows.py`) |
+| `d:<id>` | string | the rest of a task, as MessagePack |
+| `a:<id>` `m:<id>` | list, hash | recorded attempts; marks of `once` |
+| `s:<id>` `w:<id>` | set | successors that wait for a task; predecessors that a task waits for |
+| `ids` | zset by name | every task |
+| `groups` | set | names of the groups that have, or had, tasks |
+| `g:<state, queue, type, tenant>` | zset by due_at | tasks of a group |
+| `e:<state, queue, type>` | zset by finished_at | ended tasks, for retention |
+| `r:<queue, place>` | zset by rank | ready tasks of a lane and key; the place is "" without either |
+| `l:<queue>` | zset by name | places other than "" that have ready tasks |
+| `scheduled` `expiring` | zset by instant | tasks that are not due; tasks that expire |
+| `o:<root>` `i:<key>` | set | tasks of a root other than itself; tasks with an idempotency key |
+| `keys` `keys_until` | hash, zset by instant | idempotency keys; when those with a period expire |
+| `fingerprints` | hash | fingerprint to the task that has not ended |
+| `sessions` `n:<session>` | zset by expiry, hash | sessions |
+| `h:<session>` | hash | tasks that a session holds, each with the number of its claim |
+| `u:<permit>` `buckets` | set, hash | running tasks that hold a permit; tokens of rates |
+| `c:<kind>` `b:<kind>` | zset by name, hash | names and bodies of records |
+| `relayout` | set | queues in which some ready tasks still have an outdated place |
+| `wakes` | channel | hints |
+"""
+
+SEPARATOR = "\x1f"  # between the parts of a name; never part of a queue, type or tenant
+NO_PLACE = ""
+_KEY = "\x00"  # between lane and key: sorts before every character of a lane
+
+
+class Keys:
+    """The keys of the store of a name."""
+
+    def __init__(self, name: str) -> None:
+        self.prefix = f"{{{name}}}:"
+        self.meta = f"{self.prefix}meta"
+        self.ids = f"{self.prefix}ids"
+        self.groups = f"{self.prefix}groups"
+        self.scheduled = f"{self.prefix}scheduled"
+        self.expiring = f"{self.prefix}expiring"
+        self.idempotency = f"{self.prefix}keys"
+        self.idempotency_until = f"{self.prefix}keys_until"
+        self.fingerprints = f"{self.prefix}fingerprints"
+        self.sessions = f"{self.prefix}sessions"
+        self.buckets = f"{self.prefix}buckets"
+        self.relayout = f"{self.prefix}relayout"
+        self.wakes = f"{self.prefix}wakes"
+
+    def task(self, task_id: str) -> str:
+        return f"{self.prefix}t:{task_id}"
+
+    def document(self, task_id: str) -> str:
+        return f"{self.prefix}d:{task_id}"
+
+    def attempts(self, task_id: str) -> str:
+        return f"{self.prefix}a:{task_id}"
+
+    def marks(self, task_id: str) -> str:
+        return f"{self.prefix}m:{task_id}"
+
+    def successors(self, task_id: str) -> str:
+        return f"{self.prefix}s:{task_id}"
+
+    def predecessors(self, task_id: str) -> str:
+        return f"{self.prefix}w:{task_id}"
+
+    def group(self, state: str, group: str) -> str:
+        return f"{self.prefix}g:{state}{SEPARATOR}{group}"
+
+    def ended(self, state: str, queue: str, type_name: str) -> str:
+        return f"{self.prefix}e:{state}{SEPARATOR}{queue}{SEPARATOR}{type_name}"
+
+    def ready(self, queue: str, place: str = NO_PLACE) -> str:
+        return f"{self.prefix}r:{queue}{SEPARATOR}{place}"
+
+    def places(self, queue: str) -> str:
+        return f"{self.prefix}l:{queue}"
+
+    def root(self, root: str) -> str:
+        return f"{self.prefix}o:{root}"
+
+    def with_key(self, key: str) -> str:
+        return f"{self.prefix}i:{key}"
+
+    def session(self, session: str) -> str:
+        return f"{self.prefix}n:{session}"
+
+    def held(self, session: str) -> str:
+        return f"{self.prefix}h:{session}"
+
+    def permit(self, permit: str) -> str:
+        return f"{self.prefix}u:{permit}"
+
+    def names(self, kind: str) -> str:
+        return f"{self.prefix}c:{kind}"
+
+    def bodies(self, kind: str) -> str:
+        return f"{self.prefix}b:{kind}"
+
+
+def group_of(queue: str, type_name: str, tenant: str) -> str:
+    """Name the group of tasks that are counted together in each state."""
+    return f"{queue}{SEPARATOR}{type_name}{SEPARATOR}{tenant}"
+
+
+def place_of(lane: str, key: str) -> str:
+    """Name the place of a ready task in its queue."""
+    return f"{lane}{_KEY}{key}" if lane or key else NO_PLACE
+
+
+def lane_and_key(place: str) -> tuple[str, str]:
+    """Return the lane and the key of a place."""
+    lane, _, key = place.partition(_KEY)
+    return lane, key

@@ -1,0 +1,122 @@
+"""Leases: settle, heartbeat, rescue and once."""
+
+from collections.abc import Sequence
+
+from ..._model.lease import CancelRequest, Claim, Claimed, Heartbeat, HeartbeatReply, Lease
+from ..._model.state import State
+from ..._model.verdict import Settled, Settlement, last_reports
+from ...errors import SessionLost
+from ..rules import refusals
+from ..rules.sessions import heartbeat_reply, release_unacknowledged_claims
+from ..rules.settlement import settle as settle_rule
+from .claim.claimer import Claimer
+from .connection.client import Argument
+from .database import TRIES, Database
+from .rows import encode, microseconds
+from .rule_player import play
+from .unit_of_work import UnitOfWork
+
+# -- settle ------------------------------------------------------------------------------------------
+
+
+async def settle(
+    database: Database, claimer: Claimer, batch: Sequence[Settlement], claim: Claim | None
+) -> Settled:
+    """Apply the verdicts whose leases hold, then claim.
+
+    Tasks that this handle has claimed need not be read, so settling and claiming is one round trip.
+    """
+    kept = claimer.take_kept([settlement.lease.task_id for settlement in batch])
+    for attempt in range(TRIES):
+        unit = await database.begin(kept)
+        settled = await _settle_batch(unit, batch)
+        order = None if claim is None else claimer.in_order(unit, claim)
+        if order is not None:
+            done, _, _, *claimed = await database.commit("exchange", unit, *order)
+            if done:
+                rows = claimer.claimed(claimed[0]) or ()
+                return Settled(receipts=settled.receipts, claimed=rows, transitions=settled.transitions)
+        elif unit.is_empty or (await database.commit("commit", unit))[0]:
+            rows = () if claim is None else await _claim_if_alive(claimer, claim)
+            return Settled(receipts=settled.receipts, claimed=rows, transitions=settled.transitions)
+        kept = {}
+        await database.pause(attempt)
+    raise database.contended()
+
+
+async def _settle_batch(unit: UnitOfWork, batch: Sequence[Settlement]) -> Settled:
+    if not batch:
+        return Settled()
+    for report in last_reports(batch):
+        task = (await unit.load([report.lease.task_id])).get(report.lease.task_id)
+        if task is not None and task.state is State.RUNNING and task.fence == report.lease.fence:
+            unit.update(task, progress=report.progress)
+    return await play(unit, settle_rule(unit, batch))
+
+
+async def _claim_if_alive(claimer: Claimer, claim: Claim) -> tuple[Claimed, ...]:
+    try:
+        return await claimer.claim(claim)
+    except SessionLost:
+        return ()
+
+
+# -- sessions ----------------------------------------------------------------------------------------
+
+
+async def heartbeat(database: Database, beat: Heartbeat, worker: bytes) -> HeartbeatReply:
+    """Renew the session and release unacknowledged claims; report lost leases and requests to stop."""
+    arguments: list[Argument] = [
+        *(database.clock.argument, database.keys.prefix, beat.session, "1" if beat.opening else ""),
+        *(beat.worker.name, worker, microseconds(beat.lease_for), beat.through, len(beat.held)),
+    ]
+    for lease in beat.held:
+        arguments += (lease.task_id, lease.fence)
+    arguments.append(len(beat.progress))
+    for report in beat.progress:
+        arguments += (report.lease.task_id, report.lease.fence, encode(report.progress))
+    alive, leases, unknown = await database.client.run("heartbeat", [database.keys.meta], arguments)
+    if not alive:
+        return HeartbeatReply(alive=False)
+    running = {
+        lease: _request(lease, found) for lease, found in zip(beat.held, leases, strict=True) if found != 0
+    }
+    claims = {unknown[at].decode(): int(unknown[at + 1]) for at in range(0, len(unknown), 2)}
+    if not claims:
+        return heartbeat_reply(beat, running)
+    transitions = await database.transact(
+        lambda unit: play(unit, release_unacknowledged_claims(unit, beat, claims))
+    )
+    return heartbeat_reply(beat, running, transitions)
+
+
+def _request(lease: Lease, found: object) -> CancelRequest | None:
+    if not isinstance(found, list):
+        return None
+    by, why = (None if one is None else one.decode() for one in (*found, None, None)[:2])
+    return CancelRequest(lease.task_id, by, why)
+
+
+async def rescue(database: Database, claimer: Claimer, session: str, limit: int) -> tuple[Claimed, ...]:
+    """Take over running tasks whose session is not alive, and delete expired sessions that hold nothing."""
+    arguments = [database.clock.argument, database.keys.prefix, session, max(limit, 0)]
+    reply = await database.client.run("rescue", [database.keys.meta], arguments)
+    if reply == -1:
+        raise refusals.session_lost(session)
+    return claimer.claimed(reply[0]) or ()
+
+
+async def once(database: Database, lease: Lease, key: str) -> bool:
+    """Mark a key; return whether this lease was the first to. Raises LeaseLost."""
+
+    async def mark(unit: UnitOfWork) -> bool:
+        task = (await unit.load([lease.task_id])).get(lease.task_id)
+        if task is None or task.state is not State.RUNNING or task.fence != lease.fence:
+            raise refusals.lease_lost(lease, key)
+        marks = unit.keys.marks(lease.task_id)
+        marked = (await unit.guarded(marks, [key])).get(key)
+        if marked is None:
+            unit.run("HSET", marks, key, lease.fence)
+        return marked is None or int(marked) == lease.fence
+
+    return await database.transact(mark)

@@ -1,0 +1,74 @@
+-- Lease the tasks that a plan picked. ARGV: now, prefix, what `commit` takes, session, claim number, whether the
+-- plan took tokens ('1': all tasks or none), the number of tasks, and for each: id, queue, place, the number of its
+-- permits and for each: its key and the most that may run ('' for any number).
+-- Returns 1, the time, 0 and rows; -1 for rows if the session is not alive; 0 if a guard or a task has changed.
+@clock
+@commit
+@lease
+local now, prefix = clock(ARGV[1]), ARGV[2]
+local guards = tonumber(ARGV[3])
+for guard = 4, 3 + 3 * guards, 3 do
+    local found = redis.call('HGET', KEYS[tonumber(ARGV[guard])], ARGV[guard + 1])
+    if (found or '') ~= ARGV[guard + 2] then
+        return {0, whole(now), guard}
+    end
+end
+-- Skip the commands for now: they are only run if the tasks are still there.
+local at = 4 + 3 * guards
+local commands = tonumber(ARGV[at])
+at = at + 1
+for _ = 1, commands do
+    at = at + 3 + tonumber(ARGV[at])
+end
+local session, number, all = ARGV[at], ARGV[at + 1], ARGV[at + 2] == '1'
+local tasks = tonumber(ARGV[at + 3])
+at = at + 4
+local worker = worker_of(prefix, session, now)
+if not worker then
+    return {1, whole(now), 0, -1}
+end
+local taken, wanted = {}, {}
+for _ = 1, tasks do
+    local id, queue, place = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+    local ready = prefix .. 'r:' .. queue .. '\31' .. place
+    local permits, free = tonumber(ARGV[at + 3]), true
+    at = at + 4
+    local keys = {}
+    for _ = 1, permits do
+        local key, most = ARGV[at], ARGV[at + 1]
+        at = at + 2
+        keys[#keys + 1] = key
+        if most ~= '' then
+            local running = (taken[key] or redis.call('SCARD', prefix .. 'u:' .. key))
+            if running >= tonumber(most) then
+                free = false
+            end
+            taken[key] = running
+        end
+    end
+    if free and redis.call('ZSCORE', ready, id) then
+        for _, key in ipairs(keys) do
+            if taken[key] then
+                taken[key] = taken[key] + 1
+            end
+        end
+        wanted[#wanted + 1] = {id = id, ready = ready, queue = queue, place = place, permits = keys}
+    elseif all then
+        return {0, whole(now), 0}
+    end
+end
+commit(3)
+local to = {session = session, number = number, worker = worker, at = whole(now)}
+local claimed = {}
+for _, task in ipairs(wanted) do
+    local row = read(prefix, task.id)
+    redis.call('ZREM', task.ready, task.id)
+    if task.place ~= '' and redis.call('EXISTS', task.ready) == 0 then
+        redis.call('ZREM', prefix .. 'l:' .. task.queue, task.place)
+    end
+    for _, key in ipairs(task.permits) do
+        redis.call('SADD', prefix .. 'u:' .. key, task.id)
+    end
+    claimed[#claimed + 1] = lease(prefix, task.id, row, to, table.concat(task.permits, '\n'))
+end
+return {1, whole(now), 0, claimed}

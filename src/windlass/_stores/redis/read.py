@@ -1,0 +1,229 @@
+"""Find, count and attempts: by an index that serves the filter, else by a walk through all tasks."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from ..._model.attempt import MAX_RECORDED, Attempt
+from ..._model.filter import Count, Dimension, Filter, Page, Slice
+from ..._model.state import State
+from ..._model.task import Task, TaskId
+from ..rules.filters import matches
+from ..rules.sizes import bytes_of, steps_to_come
+from .database import Database
+from .keys import SEPARATOR
+from .rows import Stored, instant, moment, read_attempt, read_task
+
+WINDOW = 500
+"""Tasks that are read at once."""
+
+FEW = 20_000
+"""Tasks of an index that are sorted here rather than found by a walk through all tasks."""
+
+_GROUPED = ("states", "queues", "types", "tenants")
+
+
+class Group:
+    """A state, queue, type and tenant that has tasks, or had."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.state, self.queue, self.type, self.tenant = name.split(SEPARATOR)
+
+    def is_in(self, where: Filter) -> bool:
+        """Whether its tasks match what a filter says about groups."""
+        return (
+            (where.states is None or self.state in where.states)
+            and (where.queues is None or self.queue in where.queues)
+            and (where.types is None or self.type in where.types)
+            and (where.tenants is None or self.tenant in where.tenants)
+        )
+
+
+class Reader:
+    """Readings of one store. None is guarded: what is read may have changed by the time it arrives."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._client = database.client
+        self._keys = database.keys
+
+    # -- tasks ---------------------------------------------------------------------------------------
+
+    async def load(self, ids: Sequence[TaskId]) -> list[Stored]:
+        """Read those of these tasks that exist, in this order."""
+        found: list[Stored] = []
+        for at in range(0, len(ids), WINDOW):
+            some = ids[at : at + WINDOW]
+            rows = await self._client.run("load", [self._keys.meta], [self._keys.prefix, *some])
+            found += [
+                read_task(task_id, row, document)
+                for task_id, (row, document) in zip(some, rows, strict=True)
+                if row[0] is not None
+            ]
+        return found
+
+    async def find(self, where: Filter, page: Page) -> Slice[Task]:
+        """Return a page of the tasks that match, ordered by id."""
+        found: list[Task] = []
+        async for task in self.matching(where, page):
+            found.append(task)
+            if len(found) > page.limit:
+                break
+        items = tuple(found[: page.limit])
+        return Slice(items=items, cursor=items[-1].id if items and len(found) > page.limit else None)
+
+    async def matching(self, where: Filter, page: Page) -> AsyncIterator[Task]:
+        """Yield the tasks that match, in the order of the page and from its cursor on."""
+        async for ids in self._candidates(where, page):
+            for stored in await self.load(ids):
+                if matches(stored.task, where):
+                    yield stored.task
+
+    async def _candidates(self, where: Filter, page: Page) -> AsyncIterator[list[TaskId]]:
+        """Yield the ids of all tasks that may match, in order, some at a time."""
+        named = await self._named(where)
+        if named is None:
+            async for ids in self._walk(page):
+                yield ids
+            return
+        cursor = page.cursor
+        ordered = sorted(set(named), reverse=page.newest_first)
+        if cursor is not None:
+            ordered = [one for one in ordered if (one < cursor if page.newest_first else one > cursor)]
+        size = min(max(page.limit + 1, 1), WINDOW)
+        for at in range(0, len(ordered), size):
+            yield ordered[at : at + size]
+
+    async def _named(self, where: Filter) -> list[TaskId] | None:
+        """Return the tasks of the index that serves a filter; None if that would be too many."""
+        if where.ids is not None:
+            return list(where.ids)
+        if where.root is not None:
+            found = await self._client.call("SMEMBERS", self._keys.root(where.root))
+            return [where.root, *(one.decode() for one in found)]
+        if where.idempotency_key is not None:
+            found = await self._client.call("SMEMBERS", self._keys.with_key(where.idempotency_key))
+            return [one.decode() for one in found]
+        if where.expires_before is not None and where.is_expiring:
+            before = f"({instant(where.expires_before)}"
+            found = await self._client.call("ZRANGEBYSCORE", self._keys.expiring, "-inf", before)
+            return [one.decode() for one in found]
+        if any(getattr(where, field) is not None for field in _GROUPED):
+            return await self._of_groups(where)
+        return None
+
+    async def _of_groups(self, where: Filter) -> list[TaskId] | None:
+        groups = await self.groups(where)
+        numbers = await self._client.call_all([("ZCARD", self._key(group)) for group in groups])
+        if sum(numbers) > FEW:
+            return None
+        found = await self._client.call_all([("ZRANGE", self._key(group), 0, -1) for group in groups])
+        return [one.decode() for ids in found for one in ids]
+
+    async def _walk(self, page: Page) -> AsyncIterator[list[TaskId]]:
+        """Yield all ids from the cursor on, a window at a time."""
+        cursor, size = page.cursor, WINDOW
+        while True:
+            edge = f"({cursor}" if cursor is not None else ("+" if page.newest_first else "-")
+            if page.newest_first:
+                span = ("ZREVRANGEBYLEX", self._keys.ids, edge, "-", "LIMIT", 0, size)
+            else:
+                span = ("ZRANGEBYLEX", self._keys.ids, edge, "+", "LIMIT", 0, size)
+            ids = [one.decode() for one in await self._client.call(*span)]
+            if ids:
+                yield ids
+            if len(ids) < size:
+                return
+            cursor = ids[-1]
+
+    # -- counts --------------------------------------------------------------------------------------
+
+    async def groups(self, where: Filter) -> list[Group]:
+        """Return the groups whose tasks match what a filter says about groups."""
+        names = await self._client.call("SMEMBERS", self._keys.groups)
+        found = [Group(name.decode()) for name in names]
+        return [group for group in found if group.is_in(where)]
+
+    def _key(self, group: Group) -> str:
+        return f"{self._keys.prefix}g:{group.name}"
+
+    async def count(self, where: Filter, by: Sequence[Dimension], *, sized: bool) -> list[Count]:
+        """Count the tasks that match: by the sizes of groups if those decide, else by reading the tasks."""
+        others = replace(where, states=None, queues=None, types=None, tenants=None)
+        if sized or others != Filter() or Dimension.FAILURE in by:
+            tasks = [task async for task in self.matching(where, Page(limit=WINDOW))]
+            return _counted(tasks, by, sized=sized)
+        groups = await self.groups(where)
+        replies = await self._client.call_all(
+            [
+                command
+                for group in groups
+                for command in (("ZCARD", self._key(group)), ("ZRANGE", self._key(group), 0, 0, "WITHSCORES"))
+            ]
+        )
+        numbers: Counter[tuple[str, ...]] = Counter()
+        oldest: dict[tuple[str, ...], datetime] = {}
+        for group, number, first in zip(groups, replies[::2], replies[1::2], strict=True):
+            if number and first:
+                values = tuple(str(getattr(group, dimension.value)) for dimension in by)
+                numbers[values] += number
+                due = moment(first[1])
+                oldest[values] = min(due, oldest.get(values, due))
+        if not by and not numbers:
+            return [Count(values=(), number=0)]
+        return [
+            Count(values=values, number=number, oldest_at=oldest[values])
+            for values, number in sorted(numbers.items())
+        ]
+
+    # -- attempts ------------------------------------------------------------------------------------
+
+    async def attempts(self, task_id: TaskId) -> list[Attempt]:
+        """Return the recorded attempts of a task, oldest first."""
+        lines = [
+            read_attempt(line)
+            for line in await self._client.call("LRANGE", self._keys.attempts(task_id), 0, -1)
+        ]
+        for stored in await self.load([task_id]):
+            last = _last_attempt(stored)
+            if last is not None and last.fence not in {line.fence for line in lines}:
+                lines.append(last)
+        return lines[-MAX_RECORDED:]
+
+
+def _last_attempt(stored: Stored) -> Attempt | None:
+    """Return the attempt that completed a task, which is recorded in the task itself."""
+    task = stored.task
+    if task.state is not State.COMPLETED or stored.outcome is None or task.finished_at is None:
+        return None
+    return Attempt(
+        task_id=task.id,
+        number=task.attempt,
+        fence=task.fence,
+        worker=task.worker,
+        claimed_at=task.claimed_at or task.finished_at,
+        finished_at=task.finished_at,
+        duration=task.duration or 0.0,
+        outcome=stored.outcome,
+        trace=task.trace,
+    )
+
+
+def _counted(tasks: Iterable[Task], by: Sequence[Dimension], *, sized: bool) -> list[Count]:
+    found: dict[tuple[str, ...], list[Task]] = {} if by else {(): []}
+    for task in tasks:
+        values = tuple(str(getattr(task, dimension.value) or "") for dimension in by)
+        found.setdefault(values, []).append(task)
+    return [
+        Count(
+            values=values,
+            number=len(some),
+            oldest_at=min((task.due_at for task in some), default=None),
+            steps=sum(map(steps_to_come, some)) if sized else 0,
+            bytes=sum(map(bytes_of, some)) if sized else 0,
+        )
+        for values, some in sorted(found.items())
+    ]

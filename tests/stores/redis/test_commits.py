@@ -1,0 +1,181 @@
+"""Several handles at once: commits on outdated readings are refused and done again, and nothing gets lost."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from tests.stores.redis.conftest import Peek
+from windlass._model.filter import Filter, Page
+from windlass._model.limit import Limit
+from windlass._model.queue import Fairness, QueueSettings, Retention
+from windlass._model.state import State
+from windlass._model.verdict import Receipt
+from windlass._stores.redis import RedisStore
+from windlass.testing.clock import ManualClock
+from windlass.testing.conformance.steps import (
+    OPERATOR,
+    a_task,
+    all_tasks,
+    bury,
+    cancel,
+    complete,
+    enqueue_and_claim,
+    enqueue_one,
+    load,
+    retry,
+    settle,
+    settle_now,
+    some_tasks,
+    worker_on,
+)
+
+NOTHING = Retention(completed=timedelta(0), cancelled=timedelta(0), dead=timedelta(0))
+FAIR = QueueSettings(name="q", fairness=Fairness.ROUND_ROBIN)
+
+
+@pytest.mark.parametrize("settings", [QueueSettings(name="q"), FAIR], ids=["fifo", "fair"])
+async def test_claims_of_several_handles_are_disjoint(store: RedisStore, settings: QueueSettings) -> None:
+    await store.put(settings)
+    await store.enqueue([a_task(queue="q", tenant=f"t{number % 7}") for number in range(120)])
+    handles = [store.another() for _ in range(4)]
+    workers = [await worker_on(handle, f"w{number}") for number, handle in enumerate(handles)]
+
+    async def drain(number: int) -> list[str]:
+        got: list[str] = []
+        while claimed := await workers[number].claim(7, "q"):
+            got += [one.task.id for one in claimed]
+            await settle_now(handles[number], *map(complete, claimed))
+        return got
+
+    shares = await asyncio.gather(*map(drain, range(4)))
+    for handle in handles:
+        await handle.close()
+
+    ids = [one for share in shares for one in share]
+    assert len(ids) == len(set(ids)) == 120
+    assert {task.state for task in await all_tasks(store)} == {State.COMPLETED}
+
+
+async def test_a_cap_holds_between_several_handles(store: RedisStore) -> None:
+    await store.put(Limit(name="calls", queue="q", running=3), OPERATOR)
+    await store.enqueue(some_tasks(30, queue="q"))
+    handles = [store.another() for _ in range(5)]
+    workers = [await worker_on(handle, f"w{number}") for number, handle in enumerate(handles)]
+
+    claimed = await asyncio.gather(*(worker.claim(4, "q") for worker in workers))
+    for handle in handles:
+        await handle.close()
+
+    assert sum(map(len, claimed)) == 3
+
+
+async def test_a_rate_holds_between_several_handles(store: RedisStore) -> None:
+    await store.put(Limit(name="calls", queue="q", rate=1.0, burst=5), OPERATOR)
+    await store.enqueue(some_tasks(30, queue="q"))
+    handles = [store.another() for _ in range(5)]
+    workers = [await worker_on(handle, f"w{number}") for number, handle in enumerate(handles)]
+
+    claimed = await asyncio.gather(*(worker.claim(3, "q") for worker in workers))
+    for handle in handles:
+        await handle.close()
+
+    assert sum(map(len, claimed)) == 5
+
+
+async def test_predecessors_that_complete_at_once_unblock_their_successor(store: RedisStore) -> None:
+    worker = await worker_on(store)
+    for _ in range(20):
+        held = [await enqueue_and_claim(store, worker) for _ in range(3)]
+        after = await enqueue_one(store, after=tuple(one.task.id for one in held))
+        others = [store.another() for _ in held]
+
+        await asyncio.gather(*(settle_now(one, complete(of)) for one, of in zip(others, held, strict=True)))
+        for one in others:
+            await one.close()
+
+        assert (await load(store, after)).state is State.READY
+
+
+async def test_a_successor_enqueued_while_its_predecessor_completes_is_not_left_waiting(
+    store: RedisStore,
+) -> None:
+    worker = await worker_on(store)
+    other = store.another()
+    for _ in range(20):
+        held = await enqueue_and_claim(store, worker)
+        late = a_task(after=(held.task.id,))
+
+        await asyncio.gather(settle_now(store, complete(held)), other.enqueue([late]))
+
+        assert (await load(store, late.id)).state is State.READY
+    await other.close()
+
+
+async def test_a_task_that_was_asked_to_stop_since_its_claim_is_cancelled(store: RedisStore) -> None:
+    """The handle settles by the task as it claimed it, and must notice that this is outdated."""
+    held = await enqueue_and_claim(store, await worker_on(store))
+    other = store.another()
+    await cancel(other, held.task.id)
+    await other.close()
+
+    assert await settle(store, retry(held)) == (Receipt.APPLIED,)
+    assert (await load(store, held.task.id)).state is State.CANCELLED
+
+
+async def test_settings_changed_by_another_handle_apply_at_once(store: RedisStore) -> None:
+    worker = await worker_on(store)
+    await enqueue_one(store, queue="q")
+    other = store.another()
+    await other.put(QueueSettings(name="q", paused=True))
+
+    assert not await worker.claim(1, "q")
+
+    await other.put(FAIR)
+    await enqueue_one(store, queue="q", tenant="b")
+    assert {one.task.tenant for one in await worker.claim(2, "q")} == {"", "b"}
+    await other.close()
+
+
+async def test_scripts_that_the_server_has_forgotten_are_sent_again(store: RedisStore, peek: Peek) -> None:
+    worker = await worker_on(store)
+    for _ in range(2):
+        held = await enqueue_and_claim(store, worker)
+        peek("SCRIPT FLUSH")
+        await settle_now(store, complete(held))
+
+
+async def test_nothing_is_left_of_tasks_that_were_pruned(
+    store: RedisStore, clock: ManualClock, left: Callable[[], set[str]]
+) -> None:
+    """Whatever a task had: a key, a fingerprint, predecessors, marks, permits, attempts, lanes, an expiry."""
+    await store.put(Limit(name="calls", by="tenant", running=9), OPERATOR)
+    await store.remove(Limit, "calls", OPERATOR)
+    await store.put(Limit(name="calls", by="tenant", running=9, rate=100.0, burst=9), OPERATOR)
+    await store.put(FAIR)
+    worker = await worker_on(store)
+    before = left()
+    first = a_task(queue="q", tenant="a", idempotency_key="k", fingerprint="f", expires_in=timedelta(hours=1))
+    kept_key = a_task(queue="q", idempotency_key="l", idempotency_for=timedelta(hours=1))
+    second = a_task(queue="q", root=first.id, after=(first.id, kept_key.id))
+    await store.enqueue([first, kept_key, second, a_task(queue="q", delay=timedelta(seconds=9))])
+    await store.promote(10)
+    for claimed in await worker.claim(2, "q"):
+        await store.once(claimed.lease, "mail")
+        await settle_now(store, retry(claimed))
+    for claimed in await worker.claim(2, "q"):
+        await settle_now(store, complete(claimed))
+    (last,) = await worker.claim(2, "q")
+    await settle_now(store, bury(last))
+    clock.advance(10)
+    await store.promote(10)
+    await cancel(store, *[task.id for task in await all_tasks(store, Filter(states=(State.READY,)))])
+    assert left() > before
+
+    clock.advance(7200)
+    pruned = await store.prune(NOTHING, 1000)
+
+    assert pruned.number == 4
+    assert (await store.find(Filter(), Page())).items == ()
+    assert left() - before == set()

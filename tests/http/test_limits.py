@@ -43,13 +43,23 @@ async def audits(store: Store) -> list[Audit]:
 @pytest.mark.parametrize("said", GOOD, ids=str)
 async def test_what_is_set_is_what_is_seen(said: dict[str, Any], api_of: Api, store: MemoryStore) -> None:
     made = await api_of.good("PUT", "/limits/n", said)
-    assert made == {"name": "n", **NOTHING, **said, "in_use": made["in_use"]}
+    assert made == {"name": "n", **NOTHING, **said, "declared": False, "in_use": made["in_use"]}
     assert await kept_limits(store) == [Limit(name="n", **said)]
     assert await api_of.good("GET", "/limits/n") == made
     assert await api_of.good("GET", "/limits") == {"items": [made]}
     again = {name: made[name] for name in NOTHING}
     assert await api_of.good("PUT", "/limits/n", again) == made
     assert await api_of.good("PATCH", "/limits/n", again) == made
+
+
+async def test_a_limit_that_a_program_declares_is_marked(api_of: Api, store: MemoryStore) -> None:
+    app = App(store)
+    app.limit("coded", running=2)
+    await app.open()
+    await api_of.good("PUT", "/limits/typed", {"running": 1})
+    found = (await api_of.good("GET", "/limits"))["items"]
+    assert [(one["name"], one["declared"]) for one in found] == [("coded", True), ("typed", False)]
+    assert (await api_of.good("PATCH", "/limits/coded", {"running": 3}))["declared"] is True
 
 
 @pytest.mark.parametrize("name", ["a", "a/b", "a//b/", "日本", "x" * 128, "ticks", "a@b:c+d.e-f"])
@@ -120,7 +130,9 @@ async def test_a_change_of_what_is_named(api_of: Api, store: MemoryStore) -> Non
 
     async def changed(**changes: Any) -> dict[str, Any]:
         found: dict[str, Any] = await api_of.good("PATCH", "/limits/n", changes)
-        return {name: value for name, value in found.items() if value is not None and name != "in_use"}
+        return {
+            name: value for name, value in found.items() if value is not None and name in ("name", *NOTHING)
+        }
 
     assert await changed() == {"name": "n", "queue": "mail", "running": 5, "rate": 2.0, "burst": 9}
     assert await changed(running=6, queue=None, by="tenant") == {
@@ -146,8 +158,8 @@ async def test_what_is_in_use(on_each: Api) -> None:
     assert len(claimed) == 3  # of acme's three, two
     each, pace = (await on_each.good("GET", "/limits"))["items"]
     assert each["in_use"] == [
-        {"value": "acme", "running": 2, "tokens": None},
-        {"value": "bob", "running": 1, "tokens": None},
+        {"value": "acme", "running": 2, "tokens": None, "share": 1.0},
+        {"value": "bob", "running": 1, "tokens": None, "share": 0.5},
     ]
     (used,) = pace["in_use"]
     assert used["running"] == 3

@@ -7,6 +7,7 @@ from typing import Unpack
 from .._handler.task_types import TaskTypes
 from .._model.filter import By
 from .._model.limit import COLUMNS, Limit, Usage
+from .._model.record import Declaration
 from .._policy.input.quote import quoted, suggestion
 from .._policy.input.redact import is_secret_field
 from .._policy.order.limit_options import LimitOptions, changed_limit, check_field, new_limit
@@ -37,6 +38,11 @@ class Limits:
         if name not in found:
             raise NotFound(f"there is no limit {quoted(name)}{suggestion(name, found)}")
         return found[name]
+
+    async def declared(self) -> frozenset[str]:
+        """Return the names of the limits that programs declare in code."""
+        found = await list_records(self._store, Declaration)
+        return frozenset(one.subject for one in found if one.kind == "limit")
 
     async def set(self, name: str, **options: Unpack[LimitOptions]) -> Limit:
         """Set a limit, in place of one of the same name. It applies from the next claim on.

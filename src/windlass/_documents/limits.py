@@ -12,15 +12,22 @@ MAX_USAGES = 1_000
 
 
 class UsageDocument(Struct, kw_only=True):
-    """Use of a limit by one value: tasks running, and starts left right now (null: the limit has no rate)."""
+    """Use of a limit by one value: tasks running, and starts left right now (null: the limit has no rate).
+
+    `share` is how much of the limit that is: at 1 no more may start; above 1 it was lowered meanwhile.
+    """
 
     value: str
     running: int
     tokens: float | None
+    share: float
 
 
 class LimitDocument(Struct, kw_only=True):
-    """A limit, and its use by each value, busiest first; at most 1,000 values are listed."""
+    """A limit, and its use by each value, busiest first; at most 1,000 values are listed.
+
+    `declared`: a program declares it in code, and sets it again when its declaration changes.
+    """
 
     name: str
     queue: str | None
@@ -30,6 +37,7 @@ class LimitDocument(Struct, kw_only=True):
     running: int | None
     rate: float | None
     burst: int | None
+    declared: bool
     in_use: list[UsageDocument]
 
 
@@ -39,11 +47,15 @@ class LimitList(Struct, kw_only=True):
     items: list[LimitDocument]
 
 
-def limit_document(limit: Limit, usages: Iterable[Usage]) -> LimitDocument:
+def limit_document(limit: Limit, usages: Iterable[Usage], *, declared: bool = False) -> LimitDocument:
     """Build a limit's document."""
     return build_document(
         LimitDocument,
         limit,
         burst=limit.capacity if limit.rate is not None else None,
-        in_use=[build_document(UsageDocument, one) for one in limit.busiest(usages)[:MAX_USAGES]],
+        declared=declared,
+        in_use=[
+            build_document(UsageDocument, one, share=round(limit.used(one), 4))
+            for one in limit.busiest(usages)[:MAX_USAGES]
+        ],
     )

@@ -77,8 +77,18 @@ class Archive(Struct, frozen=True, gc=False, kw_only=True):
 class Declaration(Struct, frozen=True, gc=False, kw_only=True):
     """What programs last declared for a queue or limit, to detect an operator's change."""
 
-    name: str  # kind and name of the subject
+    name: str  # kind and name of the subject: "queue/mail"
     body: str  # JSON: the options that were given
+
+    @property
+    def kind(self) -> str:
+        """What is declared: "queue", "limit", "alert" or "schedule"."""
+        return self.name.partition("/")[0]
+
+    @property
+    def subject(self) -> str:
+        """The name of the queue, limit, alert or schedule."""
+        return self.name.partition("/")[2]
 
 
 Histogram: TypeAlias = tuple[int, ...]

@@ -33,9 +33,6 @@ MAX_USAGES = 10_000
 MAX_AGE = timedelta(seconds=5)
 """Age at which a cached overview is read again."""
 
-DECLARED_QUEUE = "queue/"
-"""What the names of the declarations of queues begin with."""
-
 
 class Depth(Struct, frozen=True, gc=False, kw_only=True):
     """Number of tasks of a queue, type and state, and when the oldest of them was due."""
@@ -176,9 +173,9 @@ async def read_overview(store: Store, where: Filter = EVERYTHING) -> Overview:
     )
     settings = tuple(await all_records(store, QueueSettings))
     declared = {
-        one.name.removeprefix(DECLARED_QUEUE): tuple(sorted(msgspec.json.decode(one.body)))
+        one.subject: tuple(sorted(msgspec.json.decode(one.body)))
         for one in await all_records(store, Declaration)
-        if one.name.startswith(DECLARED_QUEUE)
+        if one.kind == "queue"
     }
     queues = _names(depths, where.queues or ())
     seen = Overview(at=await store.now(), depths=depths, queues=queues, declared=declared)

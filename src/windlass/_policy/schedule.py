@@ -14,7 +14,7 @@ from .cron import EXAMPLE, parse_cron
 from .input import keys
 from .input.chain import Step, decode_steps, encode_new_steps, encode_steps, with_fresh_ids
 from .input.fingerprint import fingerprint
-from .input.options import checked_name, checked_number, parse_choice, parse_duration
+from .input.options import checked_name, checked_number, format_duration, parse_choice, parse_duration
 from .input.quote import quoted
 
 MIN_EVERY = timedelta(seconds=1)
@@ -77,11 +77,7 @@ def rule_text(schedule: Schedule) -> str:
     """Format a schedule's rule: its cron expression or, for example, "every 1h30m"."""
     if schedule.every is None:
         return schedule.cron or ""
-    seconds, parts = schedule.every.total_seconds(), ""
-    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
-        whole, seconds = divmod(seconds, length)
-        parts += f"{int(whole)}{unit}" if whole else ""
-    return f"every {parts}{f'{seconds:g}s' if seconds else ''}"
+    return f"every {format_duration(schedule.every.total_seconds())}"
 
 
 def tick_task(schedule: Schedule, tick: datetime, make_id: Callable[[], TaskId]) -> NewTask:

@@ -13,6 +13,7 @@ from windlass._policy.input.options import (
     checked_instant,
     checked_name,
     checked_names,
+    format_duration,
     parse_duration,
 )
 from windlass.errors import InvalidOption
@@ -108,6 +109,17 @@ def test_no_duration_does_worse_than_being_refused(value: timedelta | float | st
         return
 
     assert timedelta(0) <= found <= MAX_DELAY
+
+
+@given(st.integers(0, 315_360_000), st.integers(0, 9))
+def test_a_duration_is_formatted_as_it_is_read(seconds: int, tenths: int) -> None:
+    given = timedelta(seconds=seconds, milliseconds=100 * tenths)
+    assert parse_duration(format_duration(given.total_seconds()), "delay") == given
+
+
+def test_a_formatted_duration_is_short() -> None:
+    shown = [format_duration(seconds) for seconds in (0, 90, 5400, 86400.5, 7 * 86400)]
+    assert shown == ["0s", "1m30s", "1h30m", "1d0.5s", "7d"]
 
 
 def test_an_instant_is_the_same_moment_in_utc() -> None:

@@ -57,10 +57,11 @@ async def list_limits(cli: Cli) -> None:
     usages: dict[str, list[Usage]] = defaultdict(list)
     for usage in await cli.operator.limits.usages() if found else ():
         usages[usage.limit].append(usage)
+    declared = await cli.operator.limits.declared()
     cli.output.items(
         [LimitUse(limit=one, usages=one.busiest(usages[one.name])) for one in found],
         _COLUMNS,
-        lambda use: limit_document(use.limit, use.usages),
+        lambda use: limit_document(use.limit, use.usages, declared=use.limit.name in declared),
         none="there are no limits",
     )
 
@@ -73,7 +74,8 @@ async def show(cli: Cli, name: str) -> None:
     limit = await cli.operator.limits.get(name)
     usages = limit.busiest(await cli.operator.limits.usages(name))
     if cli.as_json:
-        cli.output.document(limit_document(limit, usages))
+        declared = name in await cli.operator.limits.declared()
+        cli.output.document(limit_document(limit, usages, declared=declared))
         return
     cli.output.fields(
         [
@@ -146,7 +148,8 @@ async def _print_result(
         _rate(limit),
     )
     text = ", ".join(part for part in parts if part)
-    cli.output.say(f"limit {limit.name}: {text}", limit_document(limit, ()))
+    declared = limit.name in await cli.operator.limits.declared()
+    cli.output.say(f"limit {limit.name}: {text}", limit_document(limit, (), declared=declared))
 
 
 def _scope(limit: Limit) -> str:

@@ -103,6 +103,10 @@ class SyncLimits(Twin[Limits]):
         """Return a limit; raises NotFound if there is none."""
         return self._loop.run(self._inner.get(name))
 
+    def declared(self) -> frozenset[str]:
+        """Return the names of the limits that programs declare in code."""
+        return self._loop.run(self._inner.declared())
+
     def set(self, name: str, **options: Unpack[LimitOptions]) -> Limit:
         """Set a limit, in place of one of the same name. It applies from the next claim on.
 

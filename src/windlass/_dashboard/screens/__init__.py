@@ -2,7 +2,8 @@
 
 from ..page import Pages
 from .overview import overview
+from .queue_settings import queue_settings
 from .queues import queues
 from .tasks import tasks
 
-ALL: tuple[Pages, ...] = (overview, tasks, queues)
+ALL: tuple[Pages, ...] = (overview, tasks, queues, queue_settings)

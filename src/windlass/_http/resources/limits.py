@@ -63,7 +63,10 @@ async def list_limits(request: AnyRequest) -> LimitList:
     used: dict[str, list[Usage]] = defaultdict(list)
     for usage in await found.usages():
         used[usage.limit].append(usage)
-    return LimitList(items=[limit_document(one, used[one.name]) for one in listed])
+    declared = await found.declared()
+    return LimitList(
+        items=[limit_document(one, used[one.name], declared=one.name in declared) for one in listed]
+    )
 
 
 @limits("GET", "/limits/{name}", Scope.READ)
@@ -71,7 +74,8 @@ async def get_limit(request: AnyRequest) -> LimitDocument:
     """Show a limit and its use."""
     found = request.operator().limits
     limit = await found.get(request.path("name"))
-    return limit_document(limit, await found.usages(limit.name))
+    declared = limit.name in await found.declared()
+    return limit_document(limit, await found.usages(limit.name), declared=declared)
 
 
 @limits("PUT", "/limits/{name}", Scope.OPERATE)

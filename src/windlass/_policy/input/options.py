@@ -39,6 +39,15 @@ def parse_duration(value: timedelta | float | str, what: str) -> timedelta:
     return found
 
 
+def format_duration(seconds: float) -> str:
+    """Format a duration as `parse_duration` reads it: "1h30m"."""
+    parts = ""
+    for unit in ("d", "h", "m"):
+        whole, seconds = divmod(seconds, _UNITS[unit])
+        parts += f"{int(whole)}{unit}" if whole else ""
+    return f"{parts}{seconds:g}s" if seconds or not parts else parts
+
+
 def checked_instant(value: datetime | str, what: str) -> datetime:
     """Convert an aware datetime to UTC."""
     if not isinstance(value, datetime):

@@ -10,6 +10,8 @@
 """
 
 from .email.handler import Email, Receipt
+from .pages.extract import Selector
+from .pages.handler import Page, Pages
 from .webhooks import Delivery, Endpoint, Webhooks
 
-__all__ = ["Delivery", "Email", "Endpoint", "Receipt", "Webhooks"]
+__all__ = ["Delivery", "Email", "Endpoint", "Page", "Pages", "Receipt", "Selector", "Webhooks"]

@@ -8,13 +8,14 @@ from msgspec import Struct
 from .._policy.input.quote import suggestion
 from ..errors import InvalidOption
 from .email.handler import Email
+from .pages.handler import Pages
 from .settings import HandlerSettings, parse_settings
 from .webhooks import Webhooks
 
 if TYPE_CHECKING:
     from ..app import App
 
-KINDS: dict[str, type[HandlerSettings]] = {kind.table: kind for kind in (Email, Webhooks)}
+KINDS: dict[str, type[HandlerSettings]] = {kind.table: kind for kind in (Email, Pages, Webhooks)}
 """The settings of every handler, by the name of their table."""
 
 

@@ -1,0 +1,1 @@
+"""scrape_url: fetch a page, politely, and extract what was asked for."""

@@ -13,8 +13,9 @@ from windlass._observe.overview import read_overview
 from windlass._stores.memory import MemoryStore
 
 QUIET: dict[str, Any] = {
-    "state": "quiet", "raised_at": None, "number": 0, "exact": True, "count": 1, "window": None,
-    "hold": 300.0, "type": None, "queue": None, "webhook": None, "unsent": 0,
+    "state": "quiet", "raised_at": None, "below_since": None, "told_at": None,
+    "number": 0, "exact": True, "count": 1, "window": None, "hold": 300.0,
+    "type": None, "queue": None, "webhook": None, "unsent": 0,
 }  # fmt: skip
 
 
@@ -80,3 +81,16 @@ async def test_every_change_is_in_the_audit_log(api_of: Api, store: MemoryStore)
         ("remove", "alert n", "quiet"),
     ]
     assert lines[1].detail == '{"count":[2,3]}'
+
+
+async def test_a_webhook_as_it_is_shown_stays(api_of: Api, store: MemoryStore) -> None:
+    made = await api_of.good("PUT", "/alerts/n", {"webhook": "https://hooks.example/s3cret"})
+
+    await api_of.good("PUT", "/alerts/n", {"count": 5, "webhook": made["webhook"]})
+
+    (kept,) = (await store.records(Alert, Page())).items
+    assert (kept.count, kept.webhook) == (5, "https://hooks.example/s3cret")
+    await api_of.good("PUT", "/alerts/n", {"count": 5})
+    (kept,) = (await store.records(Alert, Page())).items
+    assert kept.webhook is None
+    problem(await api_of("PUT", "/alerts/m", {"webhook": made["webhook"]}), 422, "invalid-option")

@@ -16,6 +16,7 @@ from tests.http.problem import problem
 from tests.loops.workers import eventually
 from tests.servers.api import ApiServer
 from windlass import App
+from windlass._client import records
 from windlass._client.keys import Keys
 from windlass._http.auth import FRESH_FOR
 from windlass._ids import new_id
@@ -111,8 +112,43 @@ class TestAudit:
         assert (task["task_id"], task["who"], task["why"]) == (made, "anonymous", "mistaken")
         assert (limit["task_id"], limit["subject"]) == (None, "limit n")
 
+    async def test_it_can_be_searched(self, on_each: Api) -> None:
+        made = await on_each.enqueue()
+        await on_each.good("DELETE", f"/tasks/{made}?why=mistaken")
+        for number in range(5):
+            await on_each.good("PATCH", "/queues/mail", {"stripes": 2 + number, "why": f"w{number}"})
+            await on_each.good("PATCH", "/queues/post", {"stripes": 2 + number})
+
+        async def found(query: str) -> list[str]:
+            return [one["why"] for one in (await on_each.good("GET", f"/audit?{query}"))["items"]]
+
+        assert await found(f"subject={made}") == await found("action=cancel") == ["mistaken"]
+        assert await found("subject=QUEUE%20mail&who=ANON") == ["w4", "w3", "w2", "w1", "w0"]
+        assert await found("subject=mail&newest_first=false&limit=2") == ["w0", "w1"]
+        assert await found("who=nobody") == await found("action=canc") == []
+        pages, cursor = [], ""
+        while cursor is not None:
+            page = await on_each.good("GET", f"/audit?subject=mail&limit=2{cursor and f'&cursor={cursor}'}")
+            pages.append([one["why"] for one in page["items"]])
+            cursor = page["cursor"]
+        assert pages == [["w4", "w3"], ["w2", "w1"], ["w0"]]
+
+    async def test_a_search_reads_a_part_and_leads_on(
+        self, api_of: Api, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(records, "MAX_PAGE", 2)
+        monkeypatch.setattr(records, "MAX_SEARCHED", 4)
+        for number in range(9):
+            await api_of.good("PATCH", f"/queues/q{number}", {"stripes": 2})
+        empty = await api_of.good("GET", "/audit?subject=q0")
+        assert empty["items"] == []
+        more = await api_of.good("GET", f"/audit?subject=q0&cursor={empty['cursor']}")
+        last = await api_of.good("GET", f"/audit?subject=q0&cursor={more['cursor']}")
+        assert [one["subject"] for one in last["items"]] == ["queue q0"]
+        assert last["cursor"] is None
+
     @pytest.mark.parametrize(
-        "query", ["cursor=x", "cursor=%00", "limit=0", "limit=1001", "newest=1", "who=x"]
+        "query", ["cursor=x", "cursor=%00", "limit=0", "limit=1001", "newest=1", f"who={'x' * 201}"]
     )
     async def test_what_cannot_be_asked(self, query: str, api_of: Api) -> None:
         assert (await api_of("GET", f"/audit?{query}")).status_code == 422

@@ -24,7 +24,7 @@ from .._model.filter import (
 )
 from .._model.options import DeclaredType
 from .._model.queue import QueueSettings, Retention
-from .._model.record import ARCHIVE_NAME, Archive, Audit, Session
+from .._model.record import ARCHIVE_NAME, Archive, Audit, AuditFilter, Session
 from .._model.state import PENDING, REPLAYABLE, State
 from .._model.task import Task, TaskId
 from .._observe.history_reader import HistoryReader
@@ -45,7 +45,7 @@ from .keys import Keys
 from .limits import Limits
 from .published_types import KnownTypes
 from .quotas import Quotas
-from .records import change_record, list_records
+from .records import change_record, list_records, search_audit
 from .schedules import Schedules
 from .tasks.batches import BATCH, apply_in_batches, apply_to
 from .tasks.export import EndedTask, export_tasks, next_ones
@@ -180,10 +180,10 @@ class Operator:
             hint = suggestion(str(name)[:200], known, "`windlass types list` shows all types")
             raise NotFound(f"no app has published a task type {quoted(name)}{hint}")
 
-    async def audit(self, page: Page | None = None) -> Slice[Audit]:
-        """Return a page of the audit log, newest first: who did what to which task or record, and why."""
+    async def audit(self, page: Page | None = None, where: AuditFilter | None = None) -> Slice[Audit]:
+        """Return a page of the audit log, newest first; with `where` of 5,000 entries those that match."""
         await self._store.open()
-        return await self._store.records(Audit, page or Page(newest_first=True))
+        return await search_audit(self._store, where or AuditFilter(), page or Page(newest_first=True))
 
     async def history(self, period: timedelta | float | str = "1h") -> History:
         """Return what happened in this period, up to now: tasks that ended, how long they took, depths.

@@ -1,13 +1,15 @@
-"""Read all records of a kind, and change one without undoing a change that someone else makes meanwhile."""
+"""Read records, search the audit log, and change a record without undoing what others change meanwhile."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from .._model.filter import By, Filter, Reveal
+from msgspec.structs import replace
+
+from .._model.filter import MAX_PAGE, By, Filter, Page, Reveal, Slice
 from .._model.key import ApiKey
 from .._model.limit import Limit
 from .._model.queue import QueueSettings
-from .._model.record import Record
+from .._model.record import Audit, AuditFilter, Record
 from .._model.schedule import Schedule
 from .._store.protocol import Store, all_records
 from ..errors import Conflict
@@ -18,11 +20,35 @@ N = TypeVar("N", QueueSettings, Limit, Schedule, ApiKey)
 MAX_TRIES = 20
 """How often a change is tried when others change the same record at the same time."""
 
+MAX_SEARCHED = 5_000
+"""Entries of the audit log that one search reads, so that it ends soon."""
+
 
 async def list_records(store: Store, kind: type[R]) -> Sequence[R]:
     """Open the store and return all records of a kind, by name."""
     await store.open()
     return await all_records(store, kind)
+
+
+async def search_audit(store: Store, where: AuditFilter, page: Page) -> Slice[Audit]:
+    """Return a page of the entries of the audit log that match.
+
+    It reads at most `MAX_SEARCHED` entries: a page may have few or none and still a cursor, which leads on.
+    """
+    if where == AuditFilter():
+        return await store.records(Audit, page)
+    found: list[Audit] = []
+    part = replace(page, limit=MAX_PAGE)
+    for _ in range(MAX_SEARCHED // MAX_PAGE):
+        read = await store.records(Audit, part)
+        for entry in filter(where.matches, read.items):
+            if len(found) == page.limit:
+                return Slice(items=tuple(found), cursor=found[-1].id)
+            found.append(entry)
+        part = replace(part, cursor=read.cursor)
+        if read.cursor is None:
+            break
+    return Slice(items=tuple(found), cursor=part.cursor)
 
 
 async def audit_reveal(store: Store, by: By | None, subject: str) -> None:

@@ -26,7 +26,7 @@ from ..errors import WindlassError
 from .access import Access
 from .live import LivePages
 from .navigation import Navigation
-from .page import Action, Pages, Screen
+from .page import Action, Pages, Screen, Shown
 from .screens import ALL
 from .view import DashboardSettings, View, parse_form
 
@@ -210,6 +210,11 @@ class Dashboard:
             return await self._page(screen, view, base, problem)
         if isinstance(done, Response):
             return done
+        if isinstance(done, Shown):
+            page = {**self._frame(request, caller, None, view), "title": done.title}
+            template = environment().get_template(done.template)
+            token = self._access.token(request)
+            return _html(template.render(page=page, base=base, view=view, token=token, **done.data))
         response = RedirectResponse(f"{base}{done.page}", 303)
         notice = quote(done.notice[:_MAX_NOTICE])
         response.set_cookie(_NOTICE, notice, max_age=20, path="/", httponly=True, samesite="strict")

@@ -9,7 +9,7 @@ from .._model.key import Scope
 from .view import View
 
 ScreenHandler: TypeAlias = Callable[[View], Awaitable[Mapping[str, Any]]]
-ActionHandler: TypeAlias = Callable[[View], Awaitable["Done"]]
+ActionHandler: TypeAlias = Callable[[View], Awaitable["Done | Shown"]]
 
 
 class Done(Struct, frozen=True):
@@ -17,6 +17,14 @@ class Done(Struct, frozen=True):
 
     notice: str
     page: str
+
+
+class Shown(Struct, frozen=True):
+    """A page that an action responds with: what is shown once, and not at any address."""
+
+    template: str
+    title: str
+    data: Mapping[str, Any]
 
 
 class Screen(Struct, frozen=True, kw_only=True):

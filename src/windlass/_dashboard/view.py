@@ -5,6 +5,7 @@ apply, secrets are masked, and what changes is audited.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from math import isfinite, nan
 from typing import Any, TypeAlias, TypeVar, overload
 from urllib.parse import parse_qsl
 
@@ -17,7 +18,9 @@ from .._http.auth import Caller
 from .._http.operation import ApiRequest, ApiResponse, Operation
 from .._http.service import Service
 from .._http.web.body import decode_errors
+from .._http.web.problems import Problem
 from .._model.key import Scope
+from .._policy.input.quote import quoted
 
 T = TypeVar("T")
 Given: TypeAlias = Mapping[str, Any] | None
@@ -64,6 +67,17 @@ class View(Struct, frozen=True, kw_only=True):
         """Return a field of the form, without white space around it."""
         return self.form.get(name, (default,))[0].strip()
 
+    def number(self, name: str) -> float | None:
+        """Return a field of the form that is a number; None if it is empty. Raises 422."""
+        text = self.field(name)
+        try:
+            value = float(text) if text else None
+        except ValueError:
+            value = nan
+        if value is not None and not isfinite(value):
+            raise Problem("invalid-request", f"{name} must be a number, got {quoted(text)}")
+        return value
+
     def may(self, scope: str) -> bool:
         """Tell whether the caller may do what needs this scope here. In a read-only dashboard: only read."""
         wanted = Scope(scope)
@@ -82,12 +96,19 @@ class View(Struct, frozen=True, kw_only=True):
         *,
         query: Given = ...,
         body: Given = ...,
+        headers: Given = ...,
         **path: str,
     ) -> T: ...
 
     @overload
     async def call(
-        self, handler: Callable[[Any], Awaitable[T]], *, query: Given = ..., body: Given = ..., **path: str
+        self,
+        handler: Callable[[Any], Awaitable[T]],
+        *,
+        query: Given = ...,
+        body: Given = ...,
+        headers: Given = ...,
+        **path: str,
     ) -> T: ...
 
     async def call(
@@ -96,21 +117,25 @@ class View(Struct, frozen=True, kw_only=True):
         *,
         query: Given = None,
         body: Given = None,
+        headers: Given = None,
         **path: str,
     ) -> Any:
         """Call an operation of the API with these parameters; return its document.
 
         Raises the problems that it would respond with. Values of JSON go into the body as `msgspec.Raw`.
+        `headers` are sent besides those of the browser.
         """
         operation = _OPERATIONS[handler]
         operation.authorise(self.caller)
         with decode_errors():
             asked = msgspec.convert(query or {}, operation.query, strict=False)
             sent = None if operation.body is None else operation.decode(msgspec.json.encode(body or {}))
+        own = [(name.encode(), text.encode()) for name, text in (headers or {}).items()]
+        scope = {**self.http.scope, "path_params": path, "headers": [*self.http.scope["headers"], *own]}
         request: ApiRequest[Any, Any] = ApiRequest(
             service=self.service,
             caller=self.caller,
-            http=Request({**self.http.scope, "path_params": path}, self.http.receive),
+            http=Request(scope, self.http.receive),
             query=asked,
             body=sent,
         )

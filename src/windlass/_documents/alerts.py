@@ -13,12 +13,15 @@ class AlertDocument(Struct, kw_only=True):
     """An alert: `state`, the `number` of dead letters it counts now, and the `count` that raises it.
 
     `window` null: dead letters of any age. `webhook` shows only the host unless revealed; `unsent` messages
-    wait to be delivered.
+    wait to be delivered. `told_at` is when the last message was written. While it is raised, `below_since`
+    is when the number fell below the count; after `hold` seconds it is cleared.
     """
 
     name: str
     state: Literal["raised", "quiet"]
     raised_at: Instant | None
+    below_since: Instant | None
+    told_at: Instant | None
     number: int
     exact: bool
     count: int

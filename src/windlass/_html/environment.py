@@ -14,6 +14,7 @@ _FORMATS = (
     "clock",
     "compact",
     "duration",
+    "duration_text",
     "instant",
     "json_line",
     "number",

@@ -60,6 +60,27 @@ class Audit(Struct, frozen=True, gc=False, kw_only=True):
     subject: str = ""
 
 
+class AuditFilter(Struct, frozen=True, gc=False, kw_only=True):
+    """Which entries of the audit log: every field that is set must match, whatever the case of letters.
+
+    `who` is a part of the name; `action` is the whole of it; `subject` is a task's id or a part of the
+    subject.
+    """
+
+    who: str = ""
+    action: str = ""
+    subject: str = ""
+
+    def matches(self, entry: Audit) -> bool:
+        """Whether an entry is one of them."""
+        subject = self.subject.casefold()
+        return (
+            self.who.casefold() in entry.who.casefold()
+            and self.action.casefold() in ("", entry.action)
+            and (subject in entry.subject.casefold() or subject == entry.task_id)
+        )
+
+
 ARCHIVE_NAME = "history"
 
 

@@ -12,7 +12,7 @@ from ..._model.attempt import Attempt
 from ..._model.filter import MAX_PAGE, By, Count, Dimension, Failure, Filter, Page, Slice
 from ..._model.options import DeclaredType
 from ..._model.queue import QueueSettings, Retention
-from ..._model.record import Archive, Audit, Session
+from ..._model.record import Archive, Audit, AuditFilter, Session
 from ..._model.state import State
 from ..._model.task import Task, TaskId
 from ..._policy.history.points import History
@@ -120,9 +120,9 @@ class SyncOperator(Twin[Operator]):
         """
         self._loop.run(self._inner.remove_type(name))
 
-    def audit(self, page: Page | None = None) -> Slice[Audit]:
-        """Return a page of the audit log, newest first: who did what to which task or record, and why."""
-        return self._loop.run(self._inner.audit(page))
+    def audit(self, page: Page | None = None, where: AuditFilter | None = None) -> Slice[Audit]:
+        """Return a page of the audit log, newest first; with `where` of 5,000 entries those that match."""
+        return self._loop.run(self._inner.audit(page, where))
 
     def history(self, period: timedelta | float | str = "1h") -> History:
         """Return what happened in this period, up to now: tasks that ended, how long they took, depths.

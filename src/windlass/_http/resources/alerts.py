@@ -9,7 +9,7 @@ from ..._documents.fields import Seconds
 from ..._model.alert import HOLD, MAX_COUNT
 from ..._model.key import Scope
 from ..._model.task import MAX_DELAY
-from ..._policy.alerts import MAX_URL, AlertOptions
+from ..._policy.alerts import MAX_URL, AlertOptions, webhook_origin
 from ..input_fields import Name, Why, given_fields
 from ..operation import AnyRequest, ApiRequest, NoQuery, Operations
 from .tasks import ReasonQuery
@@ -55,9 +55,16 @@ async def get_alert(request: AnyRequest) -> AlertDocument:
 
 @alerts("PUT", "/alerts/{name}", Scope.OPERATE)
 async def put_alert(request: ApiRequest[NoQuery, AlertInput]) -> AlertDocument:
-    """Create or replace an alert. The keeper applies it within seconds."""
+    """Create or replace an alert. The keeper applies it within seconds.
+
+    With `webhook` as it is shown, without its path, the one that is stored stays.
+    """
     options = cast("AlertOptions", given_fields(request.body, AlertOptions.__annotations__))
-    await request.operator(request.body.why).alerts.add(request.path("name"), **options)
+    alerts, name = request.operator(request.body.why).alerts, request.path("name")
+    stored = {one.alert.name: one.alert.webhook for one in await alerts.list()}.get(name)
+    if stored is not None and options.get("webhook") == webhook_origin(stored):
+        options["webhook"] = stored
+    await alerts.add(name, **options)
     return await get_alert(request)
 
 

@@ -4,6 +4,7 @@ The file is `windlass.toml`, or `[tool.windlass]` in `pyproject.toml`, in the cu
 variable of a key is `WINDLASS_` and the key in capitals; an empty variable is ignored.
 """
 
+import getpass
 import os
 import tomllib
 from collections.abc import Callable, Mapping
@@ -36,6 +37,14 @@ LOG_FORMATS = ("text", "json")
 DEFAULT_LOG_LEVEL, DEFAULT_LOG_FORMAT = "info", "text"
 _HANDLERS = "handlers_"
 _CHOICES = {"log_level": LOG_LEVELS, "log_format": LOG_FORMATS, "tracing": RELATIONS}
+
+
+def user_name() -> str:
+    """Return the name of the user whom this process runs as."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container whose user id has no name
+        return str(os.getuid())
 
 
 class Patterns(tuple[str, ...]):

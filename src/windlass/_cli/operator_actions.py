@@ -1,7 +1,5 @@
 """Commands that change something: who and why for the audit log; tasks chosen by id or by filter."""
 
-import getpass
-import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
@@ -16,6 +14,7 @@ from .._model.state import State
 from .._model.task import Task
 from .._policy.input.quote import counted
 from .._policy.task_secrets import masked_task
+from ..config import user_name
 from ..errors import NotFound, Refused
 from .command import Cli, interruptible, on_store
 from .exit_codes import ExitCode, report
@@ -183,8 +182,4 @@ def name_command(
 
 
 def _user_at_host() -> str:
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError):  # a container whose user id has no name
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"
+    return f"{user_name()}@{socket.gethostname()}"

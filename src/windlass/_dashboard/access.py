@@ -1,54 +1,101 @@
-"""Who looks at the dashboard, and the token that its forms must carry.
+"""What people may do whom not a key, but a proxy or the program around the dashboard knows."""
 
-A page of another site can make a browser send a form here, but it cannot read the token from our pages, and
-browsers tell which site sent the form. Both are checked.
-"""
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from inspect import isawaitable, iscoroutinefunction
+from ipaddress import ip_address
+from typing import TypeAlias
 
-from collections.abc import Mapping, Sequence
-from hashlib import sha256
-from hmac import compare_digest
-from secrets import token_urlsafe
-
+from msgspec import Struct
 from starlette.requests import Request
-from starlette.responses import Response
 
-from .._http.auth import Authenticator, Caller
-from .._http.web.keyless import require_same_origin
-from .._http.web.problems import Problem
+from .._http.auth import Caller
+from .._model.key import ApiKey, Role, Scope
+from .._policy.addresses import parse_networks
+from .._policy.api_key import checked_label, checked_queues
+from .._policy.input.options import checked_name
+from ..errors import InvalidOption, WindlassError
+from .view import DashboardSettings
 
-VISITOR = "windlass-visitor"
-"""The cookie of a browser, from which the token of its forms is derived."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Access:
-    """Tells who looks."""
+class Access(Struct, frozen=True):
+    """Who looks at the dashboard, and what they may do.
 
-    def __init__(self, authenticator: Authenticator) -> None:
-        self._authenticator = authenticator
+    `name`: for the audit log, 1 to 100 characters. `role`: "read", "operate" or "admin". `scopes`: in place
+    of a role, what a key with these scopes may do. `tenant`, `queues`: only these [default: all].
+    """
 
-    async def caller(self, request: Request) -> Caller:
-        """Return the caller; raises a Refusal."""
-        return await self._authenticator.authenticate(request, forms=True)
+    name: str
+    role: Role | str = Role.READ
+    scopes: tuple[Scope | str, ...] | None = None
+    tenant: str | None = None
+    queues: tuple[str, ...] | None = None
 
-    def token(self, request: Request) -> str:
-        """Return the token for the forms of a page."""
-        return sha256(f"form {self._visitor(request)}".encode()).hexdigest()
 
-    def require_token(self, request: Request, form: Mapping[str, Sequence[str]]) -> None:
-        """Raise 403 unless a page of ours sent the form, to the browser that sends it back."""
-        require_same_origin(request.scope["headers"], request.method, frozenset(), forms=True)
-        given = form.get("token", ("",))[0]
-        if VISITOR not in request.cookies or not compare_digest(given.encode(), self.token(request).encode()):
-            raise Problem("forbidden", "this form is from another page or too old; reload the page and retry")
+Resolver: TypeAlias = Callable[[Request], "Awaitable[Access | None] | Access | None"]
+"""Tells who sends a request; None: nobody that it knows."""
 
-    def remember(self, request: Request, response: Response) -> None:
-        """Give the browser its cookie, unless it has one."""
-        if VISITOR not in request.cookies:
-            visitor = self._visitor(request)
-            response.set_cookie(VISITOR, visitor, path="/", httponly=True, samesite="strict")
 
-    def _visitor(self, request: Request) -> str:
-        known: str | None = request.cookies.get(VISITOR) or request.scope.get(VISITOR)
-        if known is None:
-            known = request.scope[VISITOR] = token_urlsafe(32)
-        return known
+async def resolved(resolve: Resolver, request: Request) -> Caller | None:
+    """Return the caller that the program around the dashboard names. A plain function runs in a thread."""
+    if iscoroutinefunction(resolve):
+        found = await resolve(request)
+    else:
+        found = await asyncio.to_thread(resolve, request)
+        if isawaitable(found):
+            found = await found
+    if found is None:
+        return None
+    try:
+        return caller_with(found)
+    except WindlassError as error:  # of the program, not of the request
+        raise RuntimeError(f"resolve returned an invalid Access: {error}") from error
+
+
+def caller_with(access: Access) -> Caller:
+    """Return the caller with this access; raises InvalidOption or ValueError."""
+    name = checked_label(access.name)
+    scopes = Role(access.role).scopes if access.scopes is None else tuple(map(Scope, access.scopes))
+    key = ApiKey(
+        name=f"user {name}",
+        label=name,
+        hash="",
+        scopes=scopes,
+        created_at=_EPOCH,
+        tenant=None if access.tenant is None else checked_name(access.tenant, "tenant"),
+        queues=None if access.queues is None else checked_queues(access.queues),
+    )
+    return Caller(key, who=key.name)
+
+
+class ProxyUsers:
+    """People whom a proxy has authenticated: it names them in a header. Only trusted proxies are believed."""
+
+    def __init__(self, settings: DashboardSettings) -> None:
+        if bool(settings.user_header) != bool(settings.trusted_proxies):
+            raise InvalidOption("the header that names users and the addresses of proxies need each other")
+        self._header = settings.user_header.lower()
+        self._networks = parse_networks(settings.trusted_proxies)
+        self._role = settings.proxy_role
+
+    def caller(self, request: Request) -> Caller | None:
+        """Return who sends the request; None if no trusted proxy names exactly one."""
+        if not self._header or request.client is None:
+            return None
+        names = request.headers.getlist(self._header)
+        if len(names) != 1 or not names[0].strip() or not self._is_trusted(request.client.host):
+            return None
+        name = names[0].encode("latin-1").decode("utf-8", "replace").strip()
+        return caller_with(Access(name, self._role))
+
+    def _is_trusted(self, host: str) -> bool:
+        try:
+            address = ip_address(host)
+        except ValueError:
+            return False
+        if address.version == 6 and address.ipv4_mapped is not None:  # of a socket for both
+            address = address.ipv4_mapped
+        return any(address in network for network in self._networks)

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Mapping
 from importlib import metadata
-from secrets import token_hex
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -23,12 +22,15 @@ from .._http.web.problems import SAFE_HEADERS, TITLES, Problem, problem_for
 from .._http.web.refusal import Refusal
 from .._http.web.router import segments_within
 from ..errors import WindlassError
-from .access import Access
+from .access import Resolver
+from .forms import FormToken, personal, remember_name, remember_visitor, require_token, sender, token_of
 from .live import LivePages
 from .navigation import Navigation
 from .page import Action, Pages, Screen, Shown
 from .screens import ALL
+from .sign_in import SignIn
 from .view import DashboardSettings, View, parse_form
+from .viewers import Viewers
 
 logger = logging.getLogger("windlass.dashboard")
 
@@ -41,11 +43,10 @@ HEADERS = {
     "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
     "x-robots-tag": "noindex",
 }
 
-# Stands for the viewer's token in what viewers share; random, so that nothing in the store contains it.
-_TOKEN = token_hex(16)
 _NOTICE = "windlass-notice"
 _MAX_NOTICE = 500
 
@@ -53,10 +54,18 @@ _MAX_NOTICE = 500
 class Dashboard:
     """The dashboard over the service of an API."""
 
-    def __init__(self, service: Service, settings: DashboardSettings | None = None) -> None:
+    def __init__(
+        self,
+        service: Service,
+        settings: DashboardSettings | None = None,
+        *,
+        resolve: Resolver | None = None,
+        sign_in: str = "",
+    ) -> None:
         self.settings = settings or DashboardSettings()
         self._service = service
-        self._access = Access(service.authenticator)
+        self._viewers = Viewers(service, self.settings, resolve)
+        self._sign_in = SignIn(service, self._viewers, self._render, self._is_page, sign_in)
         self._live = LivePages(service.closing)
         self._navigation = Navigation(ALL)
         self._screens = _by_segments(ALL, "screens")
@@ -84,7 +93,9 @@ class Dashboard:
                 return RedirectResponse(f"{PREFIX}/", 307)
             if segments[0] == "assets" and (found := asset_response("/".join(segments[1:]), request)):
                 return found
-            caller = await self._access.caller(request)
+            if (found := await self._sign_in.respond(request, segments, base)) is not None:
+                return found
+            caller = await self._viewers.caller(request)
             held.begin(caller.key_name, urgent=False)
             self._service.rate_limiter.take_request(caller.key)
             if request.method == "POST":
@@ -93,6 +104,8 @@ class Dashboard:
                 raise Problem("method-not-allowed", "pages are read with GET and changed with POST")
             return await self._show(request, caller, segments, base, held)
         except Refusal as refusal:
+            if refusal.status == 401 and (found := self._sign_in.redirect(request, segments, base)):
+                return found
             self._service.refusals.add(refusal, request, "/dashboard", refusal.key_id or caller.key_name)
             return self._problem(request, caller, base, refusal)
         except (Problem, WindlassError) as error:
@@ -118,7 +131,7 @@ class Dashboard:
             held.begin_stream()
             return self._stream(screen, view, base)
         response = await self._page(screen, view, base)
-        self._access.remember(request, response)
+        remember_visitor(request, response)
         if _NOTICE in request.cookies:
             response.delete_cookie(_NOTICE, path="/", httponly=True, samesite="strict")
         return response
@@ -130,29 +143,23 @@ class Dashboard:
             return data
         template = environment().get_template(screen.template)
         page = {**self._frame(view.http, view.caller, screen, view), "problem": problem}
-        html = template.render(page=page, base=base, view=view, token=_TOKEN, **data)
-        return _html(html.replace(_TOKEN, self._access.token(view.http)), problem.status if problem else 200)
+        html = template.render(page=page, base=base, view=view, token=FormToken.shared(view.caller), **data)
+        return _html(personal(view.http)(html), problem.status if problem else 200)
 
     def _stream(self, screen: Screen, view: View, base: str) -> Response:
         """Send the block `live` of the page, again whenever it has changed."""
-        template = environment().get_template(screen.template)
-        own_token = self._access.token(view.http)
+        template, token = environment().get_template(screen.template), FormToken.shared(view.caller)
 
         async def render() -> str:
             data = await screen.handler(view)
-            return _block(template, "live", {"base": base, "view": view, "token": _TOKEN, **data})
-
-        async def recheck() -> None:
-            await self._access.caller(view.http)
+            return _block(template, "live", {"base": base, "view": view, "token": token, **data})
 
         asked = sorted(pair for pair in view.http.query_params.multi_items() if pair[0] != "live")
-        caller, key = view.caller, view.caller.key
-        seen_by = (caller.tenant, caller.queues, None if key is None else frozenset(key.scopes))
         events = self._live.watch(
-            (view.http.url.path, tuple(asked), seen_by),
+            (screen.path, tuple(view.http.path_params.items()), tuple(asked), base, view.caller.rights),
             render,
-            lambda text: text.replace(_TOKEN, own_token),
-            recheck,
+            personal(view.http),
+            lambda: self._viewers.recheck(view.http, view.caller),
         )
         return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
@@ -164,7 +171,9 @@ class Dashboard:
         return {
             "title": "" if screen is None else screen.title,
             "menu": () if view is None else self._navigation.menu(view, screen),
-            "who": caller.who or ("" if caller.key is None else caller.key.label),
+            "who": "" if caller.key is None else caller.key.label,
+            "token": token_of(request),
+            "is_signed_in": self._viewers.is_signed_in(request),
             "theme": request.cookies.get("windlass-theme", ""),
             "shortcuts": request.cookies.get("windlass-shortcuts", "on"),
             "live_url": f"?{query}&live=1" if query else "?live=1",
@@ -176,16 +185,32 @@ class Dashboard:
         }
 
     def _problem(self, request: Request, caller: Caller, base: str, problem: Problem) -> Response:
-        page = self._frame(request, caller, None, None)
         title = TITLES[problem.status].capitalize()
-        html = (
-            environment()
-            .get_template("problem.html")
-            .render(page=page, base=base, title=title, problem=problem)
+        response = self._render(
+            request, base, "problem.html", problem.status, caller=caller, title=title, problem=problem
         )
-        response = _html(html, problem.status)
         response.headers.update(problem.headers)
         return response
+
+    def _render(
+        self,
+        request: Request,
+        base: str,
+        template: str,
+        status: int,
+        *,
+        caller: Caller = ANONYMOUS,
+        **data: Any,
+    ) -> Response:
+        """Render a page that is not a screen."""
+        page = self._frame(request, caller, None, None)
+        return _html(environment().get_template(template).render(page=page, base=base, **data), status)
+
+    def _is_page(self, segments: list[str]) -> bool:
+        try:
+            return bool(_find(self._screens, segments))
+        except Problem:
+            return False
 
     # -- actions -------------------------------------------------------------------------------------
 
@@ -195,7 +220,8 @@ class Dashboard:
             form = parse_form(await read_form(request))
         except ValueError:
             raise Problem("invalid-request", "the form has too many fields") from None
-        self._access.require_token(request, form)
+        require_token(request, form)
+        caller = sender(request, caller, form)
         if self.settings.read_only:
             raise Problem("forbidden", "this dashboard is read-only")
         request.scope["path_params"] = parameters
@@ -213,9 +239,11 @@ class Dashboard:
         if isinstance(done, Shown):
             page = {**self._frame(request, caller, None, view), "title": done.title}
             template = environment().get_template(done.template)
-            token = self._access.token(request)
-            return _html(template.render(page=page, base=base, view=view, token=token, **done.data))
+            token = FormToken.shared(caller)
+            html = template.render(page=page, base=base, view=view, token=token, **done.data)
+            return _html(personal(request)(html))
         response = RedirectResponse(f"{base}{done.page}", 303)
+        remember_name(caller, response)
         notice = quote(done.notice[:_MAX_NOTICE])
         response.set_cookie(_NOTICE, notice, max_age=20, path="/", httponly=True, samesite="strict")
         return response

@@ -14,6 +14,9 @@ from ..errors import WindlassError
 EVERY = 1.0
 """Seconds between two looks at the store for a page."""
 
+RECHECK = 1.0
+"""Seconds after which it is checked again that a viewer may still look."""
+
 KEEP_ALIVE = 10.0
 """Seconds after which a stream without news sends a comment, so that proxies keep it open."""
 
@@ -89,17 +92,19 @@ class LivePages:
         page.viewers += 1
         page.start()
         try:
-            seen, trouble = 0, ""
+            seen, trouble, sent_at = 0, "", monotonic()
             while not self._closing.is_set():
-                await page.changed_since(seen, KEEP_ALIVE)
+                await page.changed_since(seen, RECHECK)
                 try:
                     await recheck()
                 except (Problem, WindlassError):
                     return
                 if page.version == seen:
-                    yield b": keep-alive\n\n"
+                    if monotonic() - sent_at >= KEEP_ALIVE:
+                        sent_at = monotonic()
+                        yield b": keep-alive\n\n"
                     continue
-                seen = page.version
+                seen, sent_at = page.version, monotonic()
                 if page.trouble != trouble:
                     trouble = page.trouble
                     yield _event(trouble, "trouble" if trouble else "recovered")

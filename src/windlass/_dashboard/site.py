@@ -8,6 +8,7 @@ from starlette.types import Scope as Connection
 
 from .._http.app import Api
 from .._http.web.router import path_within
+from .access import Resolver
 from .app import PREFIX, Dashboard
 from .view import DashboardSettings
 
@@ -15,9 +16,16 @@ from .view import DashboardSettings
 class Site:
     """An API with its dashboard."""
 
-    def __init__(self, api: Api, settings: DashboardSettings | None = None) -> None:
+    def __init__(
+        self,
+        api: Api,
+        settings: DashboardSettings | None = None,
+        *,
+        resolve: Resolver | None = None,
+        sign_in: str = "",
+    ) -> None:
         self._api = api
-        self._dashboard = Dashboard(api.service, settings)
+        self._dashboard = Dashboard(api.service, settings, resolve=resolve, sign_in=sign_in)
 
     async def __call__(self, connection: Connection, receive: Receive, send: Send) -> None:
         """Respond by the dashboard or by the API."""

@@ -19,7 +19,7 @@ from .._http.operation import ApiRequest, ApiResponse, Operation
 from .._http.service import Service
 from .._http.web.body import decode_errors
 from .._http.web.problems import Problem
-from .._model.key import Scope
+from .._model.key import Role, Scope
 from .._policy.input.quote import quoted
 
 T = TypeVar("T")
@@ -35,10 +35,17 @@ _OPERATIONS: dict[Any, Operation] = {operation.handler: operation for operation 
 
 
 class DashboardSettings(Struct, frozen=True, kw_only=True):
-    """How a dashboard is served. `trace_url`: where a trace is shown, with `{trace}` for its id."""
+    """How a dashboard is served. `trace_url`: where a trace is shown, with `{trace}` for its id.
+
+    `user_header`: the header in which `trusted_proxies` (addresses or networks) name people whom they have
+    authenticated; these have the role `proxy_role`.
+    """
 
     read_only: bool = False
     trace_url: str = ""
+    user_header: str = ""
+    trusted_proxies: tuple[str, ...] = ()
+    proxy_role: Role = Role.READ
 
 
 class View(Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 
 from .._model.filter import Filter
-from .._model.key import ApiKey, Scope
+from .._model.key import ApiKey, Login, Scope
 from .._policy import api_key
 from .._policy.api_key import Rejection
 from .._store.protocol import Store, all_records
@@ -64,6 +64,12 @@ class Caller(Struct, frozen=True):
     def queues(self) -> tuple[str, ...] | None:
         """The queues that the key is bound to; None: any."""
         return None if self.key is None else self.key.queues
+
+    @property
+    def rights(self) -> tuple[object, ...]:
+        """What the caller may see and do; callers with equal rights see the same."""
+        scopes = None if self.key is None else frozenset(self.key.scopes)
+        return self.tenant, self.queues, scopes
 
     @property
     def is_bound(self) -> bool:
@@ -170,27 +176,47 @@ class Authenticator:
             require_local(request.scope["headers"], request.scope["http_version"])
             require_same_origin(request.scope["headers"], request.method, self._origins, forms=forms)
             return ANONYMOUS
-        return Caller(await self._valid_key(request))
+        return await self.authenticate_key(request)
 
-    async def _valid_key(self, request: Request) -> ApiKey:
+    async def authenticate_key(self, request: Request) -> Caller:
+        """Return the caller by its key, also if the server requires none; raise 401 without a valid one."""
         given = header(request, b"authorization")
         if (accepted := self._accepted.get(given)) is not None and monotonic() - self._read_at < FRESH_FOR:
-            return accepted
+            return Caller(accepted)
         kind, _, text = given.partition(" ")
         if kind.lower() != "bearer" or not text:
             raise Refusal("unauthorized", "send an API key as Authorization: Bearer wl_…", Reason.NO_KEY)
-        sent = api_key.parse_key(text.strip())
+        key, _ = await self.verify(text.strip())
+        self._accepted[given] = key
+        return Caller(key)
+
+    async def verify(self, text: str) -> tuple[ApiKey, str]:
+        """Return the key of this text, and the hash of its secret; raise 401 unless it is valid."""
+        sent = api_key.parse_key(text)
         await self._refresh()
-        key = self._keys.get(sent.id) if sent else None
-        now = self._store_now + timedelta(seconds=monotonic() - self._read_at)
+        key, now = self._keys.get(sent.id) if sent else None, self._now
         rejected = api_key.rejection(sent, key, now)
-        if key is None or rejected is not None:  # the response is the same whatever the reason
+        if (
+            sent is None or key is None or rejected is not None
+        ):  # the response is the same whatever the reason
             reason = _REASONS[rejected or Rejection.UNKNOWN]
             detail = "the API key is unknown, expired or revoked"
             raise Refusal("unauthorized", detail, reason, key_id=sent.id if sent else "")
         self._uses.note(key, now)
-        self._accepted[given] = key
+        return key, api_key.hash_secret(sent.secret)
+
+    async def key_of(self, login: Login) -> ApiKey | None:
+        """Return the key that someone is signed in with; None if the login, the key or its secret ended."""
+        await self._refresh()
+        key, now = self._keys.get(login.key), self._now
+        if key is None or not api_key.is_signed_in(login, key, now):
+            return None
+        self._uses.note(key, now)
         return key
+
+    @property
+    def _now(self) -> datetime:
+        return self._store_now + timedelta(seconds=monotonic() - self._read_at)
 
     async def _has_no_keys(self) -> bool:
         """Tell whether no key has existed so far; once one has, the server stays closed without keys."""

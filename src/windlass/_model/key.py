@@ -17,6 +17,26 @@ class Scope(StrEnum):
     ADMIN = "admin"  # everything, including keys
 
 
+class Role(StrEnum):
+    """What a person may do on the dashboard, if not a key tells: a set of scopes."""
+
+    READ = "read"
+    OPERATE = "operate"  # also enqueue
+    ADMIN = "admin"
+
+    @property
+    def scopes(self) -> tuple[Scope, ...]:
+        """The scopes that it has."""
+        return _ROLES[self]
+
+
+_ROLES = {
+    Role.READ: (Scope.READ,),
+    Role.OPERATE: (Scope.READ, Scope.ENQUEUE, Scope.OPERATE),
+    Role.ADMIN: (Scope.ADMIN,),
+}
+
+
 class FormerSecret(Struct, frozen=True, gc=False, kw_only=True):
     """The hash of a secret that a rotation has replaced; it is valid until `expires_at`."""
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.unit.samples import HOUR, NOW
-from windlass._model.key import ApiKey, Login, Scope
+from windlass._model.key import ApiKey, Login, Role, Scope
 from windlass._policy import api_key
 from windlass._policy.api_key import (
     LOGIN_LIFETIME,
@@ -62,3 +62,10 @@ def test_expired_ones_and_the_oldest_go() -> None:
     more = [aged(6_000, HOUR), aged(7_000, 2 * HOUR)]
     assert [*superfluous_logins([expired, *fresh, *more], NOW)] == [expired, more[1], more[0]]
     assert [*superfluous_logins([], NOW)] == []
+
+
+def test_roles_are_sets_of_scopes() -> None:
+    assert Role.READ.scopes == (Scope.READ,)
+    assert {*Role.READ.scopes} < {*Role.OPERATE.scopes}
+    assert Scope.ADMIN not in Role.OPERATE.scopes
+    assert Role.ADMIN.scopes == (Scope.ADMIN,)  # which includes every other

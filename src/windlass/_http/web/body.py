@@ -34,10 +34,10 @@ async def read_body(request: Request, *, batch: bool = False, optional: bool = F
     return await _read(request, MAX_BATCH_BODY if batch else MAX_BODY)
 
 
-async def read_form(request: Request) -> bytes:
-    """Read the body of a form; raise a Problem if it is too large or too slow."""
+async def read_form(request: Request, most: int = MAX_BODY) -> bytes:
+    """Read the body of a form of at most this many bytes; raise a Problem if it is too large or too slow."""
     require_media_type(request, "application/x-www-form-urlencoded", "a form")
-    return await _read(request, MAX_BODY)
+    return await _read(request, most)
 
 
 async def _read(request: Request, most: int) -> bytes:

@@ -1,5 +1,6 @@
 """Refusals: requests without a valid key or the right to what they ask for, counted by their reason."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from .problems import Problem
@@ -12,6 +13,7 @@ class Reason(StrEnum):
     UNKNOWN_KEY = "unknown_key"  # no such key, or another secret
     EXPIRED_KEY = "expired_key"
     REVOKED_KEY = "revoked_key"
+    LOCKED_OUT = "locked_out"  # too many failed sign-ins to the dashboard
     SCOPE = "scope"  # the key lacks the scope
     BOUNDS = "bounds"  # the key is bound to a tenant or to queues
     HOST = "host"  # without keys: the name of another machine
@@ -22,7 +24,15 @@ class Reason(StrEnum):
 class Refusal(Problem):
     """A problem that is counted and logged. `key_id` is the id of the key that was sent, never its secret."""
 
-    def __init__(self, code: str, detail: str, reason: Reason, *, key_id: str = "") -> None:
-        super().__init__(code, detail)
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        reason: Reason,
+        *,
+        key_id: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(code, detail, headers=headers)
         self.reason = reason
         self.key_id = key_id

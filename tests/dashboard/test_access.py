@@ -1,0 +1,67 @@
+"""Signing in as a person does it, in a browser; and who acts where no key tells."""
+
+from collections.abc import Callable
+
+from playwright.sync_api import expect
+
+from tests.dashboard.browser import Run, Tab
+from windlass import App
+
+
+def test_a_person_signs_in_acts_and_signs_out(
+    app: App, run: Run, open_tab: Callable[..., Tab], serve: Callable[..., str]
+) -> None:
+    key = run(app.operator.keys.create("ann", scopes=["read", "operate"]))
+    run(app.client.send("hello", {}, queue="mail"))
+    tab = open_tab(f"{serve()}queues/mail")
+    page = tab.page
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    page.get_by_label("API key").fill("wl_wrong")
+    tab.expected.append("401")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert").filter(has_text="unknown, expired or revoked")).to_be_visible()
+    page.get_by_label("API key").fill(key.text)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", name="mail")).to_be_visible()
+    tab.is_live()
+    page.get_by_role("button", name="Pause…").click()
+    expect(page.get_by_label("Who")).to_have_count(0)
+    page.get_by_role("button", name="Pause", exact=True).click()
+    expect(page.get_by_text("Queue mail is paused.")).to_be_visible()
+    entry = run(app.operator.audit()).items[0]
+    assert (entry.action, entry.who) == ("pause", f"key {key.key.name} (ann)")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    page.go_back()
+    page.reload()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+
+
+def test_an_open_page_leads_to_signing_in_when_the_key_is_revoked(
+    app: App, run: Run, open_tab: Callable[..., Tab], serve: Callable[..., str]
+) -> None:
+    key = run(app.operator.keys.create("ann", scopes=["read"]))
+    tab = open_tab(f"{serve()}queues")
+    page = tab.page
+    page.get_by_label("API key").fill(key.text)
+    page.get_by_role("button", name="Sign in").click()
+    tab.is_live()
+    tab.expected.append("401")
+    run(app.operator.keys.revoke(key.key.name))
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+
+
+def test_without_keys_people_say_who_they_are(
+    app: App, run: Run, open_tab: Callable[..., Tab], serve: Callable[..., str]
+) -> None:
+    run(app.client.send("hello", {}, queue="mail"))
+    page = open_tab(f"{serve()}queues/mail").page
+    page.get_by_role("button", name="Pause…").click()
+    expect(page.get_by_label("Who")).not_to_have_value("")
+    page.get_by_label("Who").fill("Ann \"<b>O'Hara")
+    page.get_by_role("button", name="Pause", exact=True).click()
+    expect(page.get_by_text("Queue mail is paused.")).to_be_visible()
+    (entry,) = run(app.operator.audit()).items
+    assert entry.who == "Ann \"<b>O'Hara"
+    page.get_by_role("button", name="Resume…").click()
+    expect(page.get_by_label("Who")).to_have_value("Ann \"<b>O'Hara")

@@ -86,16 +86,23 @@ class Database:
 
     # -- units of work -------------------------------------------------------------------------------
 
-    async def begin(self, seeds: Mapping[TaskId, Stored] | None = None) -> UnitOfWork:
+    async def begin(self, seeds: Mapping[TaskId, Stored | None] | None = None) -> UnitOfWork:
         """Begin a unit of work."""
         rules = await self.rules()
         now = self.clock.now or await self.now()
         return UnitOfWork(self.client, self.keys, rules.rules, rules.version, now, seeds)
 
-    async def transact(self, work: Callable[[UnitOfWork], Awaitable[T]]) -> T:
-        """Do the work and commit it; again from the start if others changed what it read."""
+    async def transact(
+        self,
+        work: Callable[[UnitOfWork], Awaitable[T]],
+        seeds: Mapping[TaskId, Stored | None] | None = None,
+    ) -> T:
+        """Do the work and commit it; again from the start if others changed what it read.
+
+        `seeds` are tasks that need not be read at first.
+        """
         for attempt in range(TRIES):
-            unit = await self.begin()
+            unit = await self.begin(None if attempt else seeds)
             try:
                 result = await work(unit)
             except StoreError:

@@ -109,7 +109,9 @@ class Reader:
             return [one.decode() for one in found]
         if where.expires_before is not None and where.is_expiring:
             before = f"({instant(where.expires_before)}"
-            found = await self._client.call("ZRANGEBYSCORE", self._keys.expiring, "-inf", before)
+            found = await self._client.call(
+                "ZRANGEBYSCORE", self._keys.expiring, "-inf", before, "LIMIT", 0, FEW
+            )
             return [one.decode() for one in found]
         if any(getattr(where, field) is not None for field in _GROUPED):
             return await self._of_groups(where)

@@ -3,7 +3,7 @@
 The hash has fields of one letter. Instants are whole microseconds since 1970.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
@@ -16,6 +16,7 @@ from ..._model.task import DAMAGED, Error, Progress, Task, TaskId
 from .keys import NO_PLACE, SEPARATOR, group_of
 
 Row: TypeAlias = Sequence[Any]
+Value: TypeAlias = str | bytes | int | float
 
 VERSION = "v"
 """Counts the changes of a task: a commit is refused if it has risen since the task was read."""
@@ -171,7 +172,7 @@ def _read(task_id: TaskId, row: Row, rest: Document) -> Stored:
         place.decode() if place else NO_PLACE,
         tuple(permits.decode().split(PERMITS)) if permits else (),
         outcome.decode() if outcome else None,
-        dependents is not None,
+        bool(dependents),
     )
 
 
@@ -208,7 +209,7 @@ def _salvaged(task_id: TaskId, row: Row, document: bytes | None) -> Stored:
         error=error,
     )
     place = (fields["l"] or b"").decode(errors="replace")
-    return Stored(task, number(VERSION), place, (), None, fields["D"] is not None)
+    return Stored(task, number(VERSION), place, (), None, bool(fields["D"]))
 
 
 def read_attempt(data: bytes) -> Attempt:
@@ -240,55 +241,84 @@ def document_of(task: Task) -> bytes:
     )
 
 
-IN_DOCUMENT = (
+def changed_fields(before: Stored | None, after: Stored) -> tuple[list[Value], list[str], bool]:
+    """Compare a task with what was read: fields of its hash to set (name and value in turn) and to delete.
+
+    Also return whether its document changes.
+    """
+    set_to: list[Value] = [VERSION, after.version]
+    gone: list[str] = []
+    if before is None:
+        task = after.task
+        set_to += ("q", group_of(task.queue, task.type, task.tenant))
+        changed = [one for one in _TASK_FIELDS if getattr(task, one[0]) is not None]
+    else:
+        old, new = before.task, after.task
+        changed = [one for one in _TASK_FIELDS if getattr(old, one[0]) is not getattr(new, one[0])]
+    for attribute, name, write in changed:
+        value = write(getattr(after.task, attribute))
+        if value is not None:
+            set_to += (name, value)
+        elif before is not None:
+            gone.append(name)
+    for attribute, name, write in _STORED_FIELDS:
+        was = None if before is None else write(getattr(before, attribute))
+        value = write(getattr(after, attribute))
+        if value != was:
+            set_to += (name, "" if value is None else value)
+    is_other = before is None or any(
+        getattr(before.task, one) is not getattr(after.task, one) for one in _IN_DOCUMENT
+    )
+    return set_to, gone, is_other
+
+
+def _as_instant(moment: datetime | None) -> int | None:
+    return None if moment is None else (moment - _EPOCH) // _MICROSECOND
+
+
+def _encoded(value: object) -> bytes | None:
+    return None if value is None else encode(value)
+
+
+def _if_any(value: Any) -> Any:
+    return value or None
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+_TASK_FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
+    ("state", "s", lambda state: state.value),
+    ("fence", "f", _if_any),
+    ("attempt", "a", _if_any),
+    ("run_at", "r", _as_instant),
+    ("created_at", "c", _as_instant),
+    ("boost", "b", _if_any),
+    ("expires_at", "e", _as_instant),
+    ("claimed_at", "C", _as_instant),
+    ("session", "S", lambda session: session or ""),  # Empty is none: one command less for each settlement.
+    ("worker", "w", _as_it_is),
+    ("finished_at", "z", _as_instant),
+    ("duration", "d", lambda duration: None if duration is None else repr(duration)),
+    ("unhandled_since", "u", _as_instant),
+    ("cancel_requested", "x", lambda asked: "1" if asked else None),
+    ("result", "R", _as_it_is),
+    ("error", "E", _encoded),
+    ("progress", "g", _encoded),
+    ("cancelled_by", "B", _as_it_is),
+    ("cancel_reason", "Y", _as_it_is),
+    ("failure", "F", _as_it_is),
+)
+"""Attributes of a task, the fields of its hash, and how they are written."""
+
+_STORED_FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
+    ("outcome", "o", _as_it_is),
+    ("place", "l", _if_any),
+    ("permits", "P", lambda permits: PERMITS.join(permits) or None),
+    ("has_dependents", "D", lambda has: "1" if has else None),
+)
+_IN_DOCUMENT = (
     *("payload", "root", "priority", "max_attempts", "timeout", "idempotency_key", "fingerprint", "next"),
     *("after", "result_into", "secret", "trace", "enqueued_by"),
 )
-
-
-def fields_of(stored: Stored) -> dict[str, str | bytes | int | float]:
-    """Return the fields of a task's hash; those without a value are left out."""
-    task = stored.task
-    fields: dict[str, str | bytes | int | float] = {
-        VERSION: stored.version,
-        "s": task.state.value,
-        "q": group_of(task.queue, task.type, task.tenant),
-        "r": instant(task.run_at),
-        "c": instant(task.created_at),
-    }
-    if task.fence:
-        fields["f"] = task.fence
-    if task.attempt:
-        fields["a"] = task.attempt
-    if task.boost:
-        fields["b"] = task.boost
-    for name, when in _instants(task).items():
-        if when is not None:
-            fields[name] = instant(when)
-    given: Mapping[str, str | bytes | float | None] = {
-        "S": task.session,
-        "w": task.worker,
-        "d": None if task.duration is None else repr(task.duration),
-        "o": stored.outcome,
-        "x": "1" if task.cancel_requested else None,
-        "R": task.result,
-        "E": None if task.error is None else encode(task.error),
-        "g": None if task.progress is None else encode(task.progress),
-        "B": task.cancelled_by,
-        "Y": task.cancel_reason,
-        "F": task.failure,
-        "l": stored.place or None,
-        "P": PERMITS.join(stored.permits) or None,
-        "D": "1" if stored.has_dependents else None,
-    }
-    fields.update((name, value) for name, value in given.items() if value is not None)
-    return fields
-
-
-def _instants(task: Task) -> dict[str, datetime | None]:
-    return {
-        "e": task.expires_at,
-        "C": task.claimed_at,
-        "z": task.finished_at,
-        "u": task.unhandled_since,
-    }

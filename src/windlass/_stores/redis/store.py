@@ -108,7 +108,9 @@ class RedisStore:
     # -- enqueue -------------------------------------------------------------------------------------
 
     async def enqueue(self, batch: Sequence[NewTask]) -> Sequence[Enqueued]:
-        return await self._database.transact(lambda unit: play(unit, admit(unit, batch)))
+        """Enqueue in one round trip if no id is known yet, and no key or predecessor must be looked up."""
+        unknown = {new.id: None for new in batch}
+        return await self._database.transact(lambda unit: play(unit, admit(unit, batch)), unknown)
 
     def join(self, connection: object) -> Join:  # noqa: ARG002  as the protocol has it
         """Raise NotSupported: Redis has no transactions to join."""

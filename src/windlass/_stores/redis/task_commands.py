@@ -3,27 +3,49 @@
 What is written is the difference between the task as it was read and as it is to be.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from ..._model.state import ENDED, State
 from .connection.client import Argument
 from .keys import NO_PLACE, Keys, group_of
-from .rows import IN_DOCUMENT, Stored, document_of, fields_of, instant
+from .rows import Stored, changed_fields, document_of, instant
 
 Command: TypeAlias = Sequence[Argument]
 """A command, its key and its arguments. `LEAVE` is our own: see lua/parts/commit.lua."""
+
+_MERGED = ("ZADD", "ZREM", "SADD", "SREM")
+"""Commands of which several on one set can be one: no unit of work adds and removes the same member."""
+
+_MOST_ARGUMENTS = 1000
+
+
+def merged(commands: Iterable[Command]) -> list[Command]:
+    """Merge commands on the same set: a commit of many tasks is then a few large commands."""
+    result: list[list[Argument]] = []
+    open_ones: dict[tuple[Argument, Argument], list[Argument]] = {}
+    for command in commands:
+        name, key = command[0], command[1]
+        if name not in _MERGED:
+            result.append([*command])
+            continue
+        found = open_ones.get((name, key))
+        if found is not None and len(found) < _MOST_ARGUMENTS:
+            found += command[2:]
+        else:
+            open_ones[name, key] = found = [*command]
+            result.append(found)
+    return [*result]
 
 
 def write(keys: Keys, before: Stored | None, after: Stored) -> Iterator[Command]:
     """Insert a task, or change one."""
     task = after.task
-    old, new = {} if before is None else fields_of(before), fields_of(after)
-    fields = [part for name, value in new.items() if old.get(name) != value for part in (name, value)]
+    fields, gone, is_other_document = changed_fields(before, after)
     yield "HSET", keys.task(task.id), *fields
-    if gone := [name for name in old if name not in new]:
+    if gone:
         yield "HDEL", keys.task(task.id), *gone
-    if before is None or any(getattr(before.task, one) is not getattr(task, one) for one in IN_DOCUMENT):
+    if is_other_document:
         yield "SET", keys.document(task.id), document_of(task)
     if before is None:
         yield "ZADD", keys.ids, 0, task.id
@@ -114,7 +136,7 @@ def _release(keys: Keys, before: Stored, after: Stored | None) -> Iterator[Comma
     """Give back the lease of a task that runs no longer, and permits that it no longer holds."""
     task = before.task
     is_running = after is not None and after.task.state is State.RUNNING
-    if not is_running and task.session is not None:
+    if not is_running and task.session:
         yield "HDEL", keys.held(task.session), task.id
     held = () if after is None else after.permits
     for permit in before.permits:

@@ -59,9 +59,9 @@ class UnitOfWork:
         rules: QueueRules,
         rules_version: str,
         now: datetime,
-        seeds: Mapping[TaskId, Stored] | None = None,
+        seeds: Mapping[TaskId, Stored | None] | None = None,
     ) -> None:
-        """`seeds` are tasks that were read before; if one is outdated, the commit is refused."""
+        """`seeds` are tasks as they are thought to be (None: absent); the commit is refused if one is not."""
         self.now = now
         self.keys = keys
         self.rules = rules
@@ -271,10 +271,12 @@ class UnitOfWork:
         for task_id, stored in self._stored.items():
             guards += (at(self.keys.task(task_id)), VERSION, "" if stored is None else stored.version)
         commands: list[Argument] = []
-        for name, key, *rest in self._commands:
+        number = 0
+        for name, key, *rest in task_commands.merged(self._commands):
             arguments = [rest[0], at(str(rest[1])), rest[2]] if name == "LEAVE" else rest
             commands += (len(arguments), name, at(str(key)), *arguments)
-        return list(index), [len(guards) // 3, *guards, len(self._commands), *commands]
+            number += 1
+        return list(index), [len(guards) // 3, *guards, number, *commands]
 
     def discard(self) -> None:
         """Forget all changes, so that a commit only checks the readings."""

@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import hiredis
 from redis import exceptions
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.cluster import ClusterNode, RedisCluster
-from redis.asyncio.connection import SSLConnection
+from redis.asyncio.connection import Connection, SSLConnection
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
@@ -25,6 +26,17 @@ REPLY_SECONDS = 30.0
 REPLICA_MILLISECONDS = 5_000
 _WAIT_SECONDS = 10.0
 _NEVER = Retry(NoBackoff(), 0)  # Callers repeat what failed; a claim must not be repeated unseen.
+
+
+class _Connection(Connection):
+    """Packs commands in C: scripts take thousands of arguments, for which redis-py needs most of the time."""
+
+    def pack_command(self, *args: Any) -> list[bytes]:
+        return [hiredis.pack_command((*args[0].split(), *args[1:]))]
+
+
+class _TLSConnection(SSLConnection, _Connection):
+    pass
 
 
 class Client:
@@ -132,8 +144,7 @@ class Client:
                 list(address.hosts), sentinel_kwargs={"socket_timeout": CONNECT_SECONDS}
             )
             return watchers.master_for(address.service, **options)
-        if address.tls:
-            options["connection_class"] = SSLConnection
+        options["connection_class"] = _TLSConnection if address.tls else _Connection
         host, port = address.hosts[0]
         pool = BlockingConnectionPool(
             max_connections=address.connections, timeout=_WAIT_SECONDS, host=host, port=port, **options

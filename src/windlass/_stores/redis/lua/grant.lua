@@ -58,7 +58,7 @@ for _ = 1, tasks do
     end
 end
 commit(3)
-local to = {session = session, number = number, worker = worker, at = whole(now)}
+local to = lessor(prefix, session, number, worker, now)
 local claimed = {}
 for _, task in ipairs(wanted) do
     local row = read(prefix, task.id)
@@ -69,6 +69,7 @@ for _, task in ipairs(wanted) do
     for _, key in ipairs(task.permits) do
         redis.call('SADD', prefix .. 'u:' .. key, task.id)
     end
-    claimed[#claimed + 1] = lease(prefix, task.id, row, to, table.concat(task.permits, '\n'))
+    claimed[#claimed + 1] = to.lease(task.id, row, table.concat(task.permits, '\n'))
 end
+to.done()
 return {1, whole(now), 0, claimed}

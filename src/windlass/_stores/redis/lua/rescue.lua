@@ -7,13 +7,10 @@ if not worker_of(prefix, session, now) then
     return -1
 end
 local rescued = {}
-for _, expired in ipairs(redis.call('ZRANGEBYSCORE', prefix .. 'sessions', '-inf', whole(now))) do
+for _, expired in ipairs(redis.call('ZRANGEBYSCORE', prefix .. 'sessions', '-inf', whole(now), 'LIMIT', 0, 500)) do
     local held = prefix .. 'h:' .. expired
     if #rescued < most then
-        for _, id in ipairs(redis.call('HKEYS', held)) do
-            if #rescued == most then
-                break
-            end
+        for _, id in ipairs(redis.call('HRANDFIELD', held, most - #rescued)) do
             local key, row = prefix .. 't:' .. id, read(prefix, id)
             redis.call('HDEL', held, id)
             if row[AT.s] == 'running' and row[AT.S] == expired then

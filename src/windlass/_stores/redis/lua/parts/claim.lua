@@ -6,13 +6,14 @@ local function claim(at, prefix, now)
     if not worker then
         return nil
     end
-    local to = {session = session, number = number, worker = worker, at = whole(now)}
+    local to, taken = lessor(prefix, session, number, worker, now), batch('ZREM', 500)
     local queues, claimed = {}, {}
     for position = at + 3, #ARGV do
         queues[#queues + 1] = {key = prefix .. 'r:' .. ARGV[position] .. '\31', heads = {}, next = 1, more = true}
     end
     local function head(queue)
         if queue.next > #queue.heads and queue.more then
+            taken.flush()
             queue.heads = redis.call('ZRANGE', queue.key, 0, most - 1, 'WITHSCORES')
             queue.next = 1
             queue.more = #queue.heads == 2 * most
@@ -31,11 +32,13 @@ local function claim(at, prefix, now)
             break
         end
         first.next = first.next + 2
-        redis.call('ZREM', first.key, id)
+        taken.add(first.key, id)
         local row = read(prefix, id)
         if row[AT.v] and not is_expired(row, now) then
-            claimed[#claimed + 1] = lease(prefix, id, row, to, '')
+            claimed[#claimed + 1] = to.lease(id, row, '')
         end
     end
+    taken.flush()
+    to.done()
     return claimed
 end

@@ -105,6 +105,7 @@ ASKED: dict[str, Asking] = {
     "list_logins": Asking(),
     "sign_out_key": Asking(),
     "get_overview": Asking(),
+    "get_history": Asking(),
     "watch_overview": Asking(),
     "watch_task": Asking(),
     "get_metrics": Asking(),
@@ -294,8 +295,9 @@ ONE_TENANT_MAY_NOT = {
     "pause_queue",
     "resume_queue",
     "remove_queue",
+    "get_history",
 }
-"""A worker takes whose turn it is, and a queue is everybody's."""
+"""A worker takes whose turn it is, a queue is everybody's, and history is not kept by tenant."""
 
 SOME_QUEUES_MAY_NOT = {"list_quotas", "get_quota"}
 """What a tenant uses tells of its other queues."""

@@ -19,8 +19,10 @@ from .output import escape_unencodable
 _MODULES = {
     **dict.fromkeys(("archive", "keeper", "serve", "up", "worker"), "run"),
     **dict.fromkeys(("check", "encryption", "migrate", "prune"), "upkeep"),
-    **dict.fromkeys(("alerts", "audit", "dead", "enqueue", "export", "keys"), "commands"),
-    **dict.fromkeys(("limits", "queues", "quotas", "schedules", "tasks", "types", "workers"), "commands"),
+    **dict.fromkeys(("alerts", "audit", "dead", "enqueue", "export", "history"), "commands"),
+    **dict.fromkeys(
+        ("keys", "limits", "queues", "quotas", "schedules", "tasks", "types", "workers"), "commands"
+    ),
 }
 """The folder of the module that defines a command, both of its name."""
 

@@ -17,12 +17,12 @@ from .docs import page as docs_page
 from .operation import Operation
 from .resources import store
 from .resources.alerts import alerts
-from .resources.archive import archive
 from .resources.audit import audit
 from .resources.enqueue import enqueues
 from .resources.events import events
-from .resources.export import export
+from .resources.export import archive, export
 from .resources.health import health, metrics
+from .resources.history import histories
 from .resources.keys import keys
 from .resources.limits import limits, quotas
 from .resources.queues import queues
@@ -55,6 +55,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *audit.all,
     *keys.all,
     *events.all,
+    *histories.all,
     *metrics.all,
     *work.all,
     *health.all,

@@ -122,6 +122,11 @@ class Caller(Struct, frozen=True):
             raise self._out_of_bounds("this key is bound to a tenant; queues are shared by all tenants")
         self.require_within(queue, "")
 
+    def require_any_tenant(self) -> None:
+        """Raise 403 for keys bound to a tenant, on what is not known by tenant."""
+        if self.tenant is not None:
+            raise self._out_of_bounds("this key is bound to a tenant, and history is not kept by tenant")
+
     def require_unbound(self) -> None:
         """Raise 403 for bound keys, on operations that concern the whole store."""
         if self.is_bound:

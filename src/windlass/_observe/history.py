@@ -121,7 +121,8 @@ class HistoryRecorder:
         self._ahead: float | None = None  # the store's clock, of `monotonic`; None: not known yet
         self._part: _Part | None = None
         self._waiting: deque[_Part] = deque(maxlen=MAX_WAITING)
-        self._is_flushing = False
+        self._runs = 0
+        self._is_asked = False
 
     # -- count ---------------------------------------------------------------------------------------
 
@@ -178,13 +179,25 @@ class HistoryRecorder:
 
     async def run(self) -> None:
         """Store each part when its bucket is over, until cancelled; then what is left."""
+        self._runs += 1
         try:
             while True:
                 await self.flush()
                 left = _LENGTH - (monotonic() + (self._ahead or 0.0)) % _LENGTH
                 await asyncio.sleep(left + random.random() * _JITTER)
         finally:
+            self._runs -= 1
             await self.close()
+
+    def ask_for_flush(self) -> bool:
+        """Tell whether to call `flush` now, as there is something to store and `run` is not running here.
+
+        Whoever is told so must do it: nobody else is, until then.
+        """
+        if self._runs or self._is_asked or not (self._waiting or (self._part and self._ahead is None)):
+            return False
+        self._is_asked = True
+        return True
 
     async def close(self) -> None:
         """Store all that was counted, if the store can be reached."""
@@ -196,10 +209,6 @@ class HistoryRecorder:
 
     async def flush(self, *, everything: bool = False) -> None:
         """Store the parts whose bucket is over, or all. What the store does not take now is kept."""
-        with self._lock:
-            if self._is_flushing:
-                return
-            self._is_flushing = True
         try:
             await self._set_clock()
             with self._lock:
@@ -207,12 +216,12 @@ class HistoryRecorder:
                 if everything and self._part is not None:
                     self._waiting.append(self._part)
                     self._part = None
-            while self._waiting:
-                await self._store_first()
+            for part in iter(self._next, None):
+                await self._put(part)
         except StoreError:
             return  # tried again when the next bucket is over
         finally:
-            self._is_flushing = False
+            self._is_asked = False
 
     async def _set_clock(self) -> None:
         before = monotonic()
@@ -222,19 +231,22 @@ class HistoryRecorder:
             if self._part is not None and self._part.start is None:
                 self._part.start = _bucket_at(now)
 
-    async def _store_first(self) -> None:
-        part = self._waiting[0]
+    def _next(self) -> _Part | None:
+        with self._lock:
+            return self._waiting.popleft() if self._waiting else None
+
+    async def _put(self, part: _Part) -> None:
         try:
             await self._look_up(part)
             if part.tallies:
                 await self._store().put(part.record())
-        except StoreError:
+        except (StoreError, asyncio.CancelledError):
+            with self._lock:
+                if len(self._waiting) < MAX_WAITING:
+                    self._waiting.appendleft(part)
             raise
         except Exception:
             logger.exception("cannot store what was counted for the history; dropping it")
-        with self._lock:
-            if self._waiting and self._waiting[0] is part:  # else it was dropped meanwhile
-                self._waiting.popleft()
 
     async def _look_up(self, part: _Part) -> None:
         """Count the tasks that another process claimed, which is how `windlass serve --processes` works."""

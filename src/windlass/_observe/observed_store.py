@@ -1,5 +1,6 @@
 """ObservedStore: wraps a store, emits an event for every transition of a task and times every verb."""
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from itertools import islice
 from time import perf_counter
@@ -77,6 +78,7 @@ class ObservedStore(ForwardingStore):
     ) -> None:
         super().__init__(inner)
         self.history = history or self._new_history()
+        self._flushes: set[asyncio.Task[None]] = set()
         self._timers = timers
         self._sinks: Sequence[Sink] = (LogSink(),) if sinks is None else sinks
         self._claimed_tasks: dict[TaskId, Task] = {}  # claimed through this handle, not settled yet
@@ -133,6 +135,7 @@ class ObservedStore(ForwardingStore):
         settled = await self._forward("settle", self.inner.settle, batch, claim)
         if self.history or self._claimed_tasks or any(map(self._wanted, EventName)):
             self._emit_settled(batch, settled)
+            self._flush_history()
         self._emit_claimed(settled.claimed, EventName.CLAIMED)
         return settled
 
@@ -178,7 +181,15 @@ class ObservedStore(ForwardingStore):
     async def apply(self, action: Action, where: Filter, limit: int) -> Applied:
         applied = await super().apply(action, where, limit)
         self._emit_transitions(applied.transitions, by=None if isinstance(action, Expire) else action.by.who)
+        self._flush_history()
         return applied
+
+    def _flush_history(self) -> None:
+        """Store what was counted if nothing else here does: in a process that mounts the API, or cancels."""
+        if self.history and self.history.ask_for_flush():
+            flush = asyncio.ensure_future(self.history.flush())
+            self._flushes.add(flush)
+            flush.add_done_callback(self._flushes.discard)
 
     # -- events --------------------------------------------------------------------------------------
 

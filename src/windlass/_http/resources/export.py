@@ -1,4 +1,4 @@
-"""Export of ended tasks with their attempts, as NDJSON."""
+"""Export of ended tasks with their attempts, as NDJSON; and the state of archiving."""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -9,15 +9,19 @@ from msgspec import Meta
 from starlette.responses import StreamingResponse
 
 from ..._client.tasks.export import EndedTask, next_ones, parse_cursor
+from ..._documents.archive import ArchiveDocument, archive_document
 from ..._documents.tasks import EndedTaskDocument, ended_document
 from ..._model.key import Scope
+from ...errors import NotFound
 from ..input_fields import RevealFlag
-from ..operation import ApiRequest, Operations
+from ..operation import AnyRequest, ApiRequest, Operations
 from ..task_query import TaskFilter, audit_reveal, filter_for, shown_size
 from ..web.ndjson import NDJSON
 from ..web.off_loop import each_off_loop
+from .tasks import ReasonQuery
 
 export = Operations("export")
+archive = Operations("archive")
 
 _EXPORT_BYTES = 5 << 20  # for one key, three exports are as many streams as it may have
 
@@ -69,3 +73,18 @@ async def _lines(
         yield b"".join(msgspec.json.encode(document) + b"\n" for document in documents)
         await request.recheck_key()
         some = await next_ones(exported)
+
+
+@archive("GET", "/archive", Scope.READ, statuses=(404,))
+async def get_archive(request: AnyRequest) -> ArchiveDocument:
+    """Show how far history is archived. 404 if archiving is off."""
+    found = await request.operator().archive()
+    if found is None:
+        raise NotFound("archiving is off; a keeper started with --archive DIR turns it on")
+    return archive_document(found)
+
+
+@archive("DELETE", "/archive", Scope.OPERATE, status=204, statuses=(404,))
+async def stop_archiving(request: ApiRequest[ReasonQuery, None]) -> None:
+    """Turn archiving off: ended tasks are pruned by their retention again, archived or not."""
+    await request.operator(request.query.why).stop_archiving()

@@ -1,9 +1,10 @@
 """Points of history: what happened in each bucket of a period, to all tasks or those of a queue or type."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..._model.record import Histogram, HistoryBucket
 from ...errors import InvalidOption
@@ -67,6 +68,14 @@ class History(Struct, frozen=True, kw_only=True):
     def total(self, *, queue: str | None = None, type: str | None = None) -> HistoryPoint:
         """Return the whole period as one point."""
         return _point(self.since, self.until - self.since, self.buckets, queue, type)
+
+    def only(self, queues: Collection[str]) -> "History":
+        """Return the history of these queues."""
+        buckets = (
+            replace(bucket, series=tuple(one for one in bucket.series if one.queue in queues))
+            for bucket in self.buckets
+        )
+        return replace(self, buckets=tuple(buckets))
 
     def names(self) -> tuple[tuple[str, str], ...]:
         """Return the queues and types that there is anything of, sorted."""

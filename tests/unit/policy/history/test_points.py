@@ -80,6 +80,13 @@ def test_a_total_is_of_what_was_asked_for(
     assert (total.completed, total.failed, total.depth) == (completed, failed, depth)
 
 
+def test_only_some_queues() -> None:
+    only = HISTORY.only(["shop"])
+
+    assert only.names() == (("shop", "a"),)
+    assert (only.total().cancelled, only.total().completed, only.total().depth) == (5, 0, 0)
+
+
 def test_names_are_of_all_series() -> None:
     assert HISTORY.names() == (("mail", "a"), ("mail", "b"), ("shop", "a"))
 

@@ -221,6 +221,9 @@ class _Exchange:
                 break
             if size > max_bytes:
                 raise FetchRefused(f"the response is larger than {max_bytes:,} bytes")
+        else:
+            if response.length:  # of which so many bytes were promised
+                raise FetchError("the response ended early")
         return b"".join(chunks)[:max_bytes]
 
     def _left(self) -> float:

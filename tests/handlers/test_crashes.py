@@ -1,11 +1,13 @@
 """Workers are killed with SIGKILL before, during and after the effect of each handler."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.handlers.crashes import STEPS, Victim, finished_after_crash
 from tests.handlers.http_sink import Answer, Received, http_sink
+from tests.handlers.pictures import picture
 from tests.handlers.smtp_server import mail_server
 from tests.handlers.test_email_apis import Mailgun
 from windlass import State
@@ -68,3 +70,22 @@ async def test_mailgun_sends_once(step: str, tmp_path: Path) -> None:
         task = await finished_after_crash(tmp_path, {"email": table}, EMAIL, step, victim)
 
     assert (task.state, task.attempt, len(provider.accepted)) == (State.COMPLETED, 2, 1)
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_images_are_stored_under_one_name(step: str, tmp_path: Path) -> None:
+    victim = Victim()
+    before = victim.kill if step == "during" else lambda: None
+    first = Answer(200, picture(), {"Content-Type": "image/png"}, before)
+    with http_sink(first, Answer(200, picture(), {"Content-Type": "image/png"})) as web:
+        payload = {"url": web.url, "sizes": [{"width": 40}, {"width": 80}]}
+        table = {"storage": str(tmp_path / "files")}
+        task = await finished_after_crash(tmp_path, {"images": table}, payload, step, victim)
+
+    assert (task.state, task.attempt) == (State.COMPLETED, 2)
+    stored = {str(one.relative_to(tmp_path / "files")) for one in stored_files(tmp_path / "files")}
+    assert stored == {one["file"] for one in json.loads(task.result or b"")}
+
+
+def stored_files(folder: Path) -> list[Path]:
+    return [one for one in folder.rglob("*") if one.is_file()]

@@ -262,13 +262,15 @@ async def test_the_certificate_is_checked_and_the_password_sent(
         ({"sender": "boss@example.org"}, "boss@example.org may not send"),
         ({"text": None}, "needs `text`, `html` or a `template`"),
         ({"template": "welcome"}, "templates are not set up"),
-        ({"attachments": [{"name": "a"}]}, "needs either `content` or `url`"),
+        ({"attachments": [{"name": "a"}]}, "needs `content`, `file` or `url`"),
         ({"attachments": [{"name": "../a", "content": "YQ=="}]}, "is not the name of an attachment"),
         ({"attachments": [{"name": "a", "content": "YQ==", "type": "text/html\r\nX: y"}]}, "media type"),
         (
             {"attachments": [{"name": "a", "content": LARGE}]},
             "larger than 100 bytes",
         ),
+        ({"attachments": [{"file": "images/none.png"}]}, "no file 'images/none.png'"),
+        ({"attachments": [{"file": "../secret"}]}, "is not the name of a file"),
         ({"attachments": [{"url": "http://169.254.169.254/"}]}, "is not public"),
     ],
 )

@@ -239,6 +239,22 @@ async def test_an_endless_body_is_cut() -> None:
         await get(server.url)
 
 
+async def test_a_body_that_ends_early_is_an_error() -> None:
+    short = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nrope"
+    with Server(short) as server, pytest.raises(FetchError, match="ended early"):
+        await get(server.url)
+
+
+async def test_a_body_can_be_cut_instead() -> None:
+    hose = endless(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 10_000)
+    packed = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n\x1f\x8b"
+    with Server(hose, packed) as server:
+        fetcher = Fetcher(LOOPBACK, deadline=5)
+        bodies = [(await fetcher.fetch(server.url, max_bytes=7, cut=True)).body for _ in range(2)]
+
+    assert bodies == [b"xxxxxxx", b""]
+
+
 async def test_an_endless_head_is_cut() -> None:
     hose = endless(b"HTTP/1.1 200 OK\r\n", b"X-Y: " + b"x" * 500 + b"\r\n")
     with Server(hose) as server, pytest.raises(FetchError, match="HTTPException"):

@@ -10,8 +10,23 @@
 """
 
 from .email.handler import Email, Receipt
+from .images.handler import Image, Images, Size
 from .pages.extract import Selector
 from .pages.handler import Page, Pages
+from .storage import Storage
 from .webhooks import Delivery, Endpoint, Webhooks
 
-__all__ = ["Delivery", "Email", "Endpoint", "Page", "Pages", "Receipt", "Selector", "Webhooks"]
+__all__ = [
+    "Delivery",
+    "Email",
+    "Endpoint",
+    "Image",
+    "Images",
+    "Page",
+    "Pages",
+    "Receipt",
+    "Selector",
+    "Size",
+    "Storage",
+    "Webhooks",
+]

@@ -8,6 +8,7 @@ from msgspec import Struct
 from .._policy.input.quote import suggestion
 from ..errors import InvalidOption
 from .email.handler import Email
+from .images.handler import Images
 from .pages.handler import Pages
 from .settings import HandlerSettings, parse_settings
 from .webhooks import Webhooks
@@ -15,7 +16,7 @@ from .webhooks import Webhooks
 if TYPE_CHECKING:
     from ..app import App
 
-KINDS: dict[str, type[HandlerSettings]] = {kind.table: kind for kind in (Email, Pages, Webhooks)}
+KINDS: dict[str, type[HandlerSettings]] = {kind.table: kind for kind in (Email, Images, Pages, Webhooks)}
 """The settings of every handler, by the name of their table."""
 
 

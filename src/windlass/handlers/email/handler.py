@@ -15,6 +15,7 @@ from ...tasktype import TaskType
 from ..attempts import earlier_notes
 from ..responses import require_success
 from ..settings import HandlerSettings
+from ..storage import DEFAULT_STORAGE, FileMissing, Storage, open_storage
 from .apis import MAILGUN_URL, SENDGRID_URL, MailgunProvider, SendGridProvider
 from .message import (
     AddressText,
@@ -50,7 +51,8 @@ class Email(HandlerSettings, frozen=True):
     instead. `smtp`: smtp://user:password@host:587, or smtps://… `username`, `password`: instead of those in
     the URL. `starttls`: "required", "offered" (used if it is) or "never". `connections`: to the server at
     once. `sendgrid`, `mailgun`: an API key. `domain`: of Mailgun. `base_url`: of the API. `templates`: a
-    directory. `when_unsure`: what to do if an earlier attempt may have sent the message: "send" or "stop".
+    directory. `storage`: of the files that attachments name. `when_unsure`: what to do if an earlier attempt
+    may have sent the message: "send" or "stop".
     """
 
     table: ClassVar[str] = "email"
@@ -68,6 +70,7 @@ class Email(HandlerSettings, frozen=True):
     domain: str | None = None
     base_url: str | None = None
     templates: str | None = None
+    storage: str | Storage = DEFAULT_STORAGE
     when_unsure: Literal["send", "stop"] = "send"
     max_recipients: int = 50
     max_attachment_bytes: int = 10 << 20
@@ -112,6 +115,7 @@ class _Sender:
         self._app = app
         self._fetcher = Fetcher(deadline=settings.timeout, redirects=3)
         self._templates = None if settings.templates is None else Templates(settings.templates)
+        self._storage, _ = open_storage(settings.storage, settings.task)
         self._provider = self._new_provider(settings)
 
     async def send_email(
@@ -213,7 +217,8 @@ class _Sender:
         files: list[File] = []
         left = most = self._settings.max_attachment_bytes
         for one in attachments:
-            name = one.name or unquote(urlsplit(one.url or "").path.rpartition("/")[2]) or "attachment"
+            place = one.file or unquote(urlsplit(one.url or "").path)
+            name = one.name or place.rpartition("/")[2] or "attachment"
             content, kind = await self._content(one, left)
             left -= len(content)
             if left < 0:
@@ -223,11 +228,16 @@ class _Sender:
 
     async def _content(self, one: Attachment, left: int) -> tuple[bytes, str | None]:
         """Return the content of an attachment and, if it was fetched, its type."""
-        if (one.content is None) == (one.url is None):
-            raise InvalidOption("an attachment needs either `content` or `url`")
         if one.content is not None:
             return one.content, None
-        fetched = await self._fetch(one.url or "", max_bytes=max(left, 1))
+        if one.file is not None:
+            try:
+                return await self._storage.get(one.file, max(left, 1)), None
+            except FileMissing:
+                raise InvalidOption(f"there is no file {one.file[:200]!r} in the storage") from None
+        if one.url is None:
+            raise InvalidOption("an attachment needs `content`, `file` or `url`")
+        fetched = await self._fetch(one.url, max_bytes=max(left, 1))
         require_success(fetched, "the server of an attachment")
         return fetched.body, fetched.headers.get("content-type", "").partition(";")[0].strip() or None
 

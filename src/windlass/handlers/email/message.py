@@ -28,14 +28,16 @@ AddressText = Annotated[str, Meta(max_length=500, description="a@example.org or 
 
 
 class Attachment(Struct, frozen=True, kw_only=True):
-    """A file that goes with a message: its `content` in base64, or the `url` to fetch it from.
+    """A file that goes with a message: its `content` in base64, a `file` in the storage, or a `url`.
 
-    `name`: shown to the recipient [default: the last part of the URL]. `type`: its media type [default: by
-    its name].
+    Of several the first counts, so that a result of resize_image or generate_report can be given as it is.
+    `name`: shown to the recipient [default: the last part of the file's name or URL]. `type`: its media type
+    [default: by its name].
     """
 
     name: str | None = None
     content: bytes | None = None
+    file: str | None = None
     url: str | None = None
     type: str | None = None
 

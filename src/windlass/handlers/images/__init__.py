@@ -1,0 +1,1 @@
+"""resize_image: fetch an image, make others of it, and store them."""

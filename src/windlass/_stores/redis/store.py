@@ -39,6 +39,7 @@ from ..rules.audit import audited_rewrite, is_about_tasks, logged
 from . import checks, leases, records, upkeep
 from .claim.claimer import Claimer
 from .connection.address import Address, parse
+from .connection.client import on_their_loops
 from .database import Database
 from .notify import WakeHub
 from .read import Reader
@@ -99,10 +100,8 @@ class RedisStore:
             self._server = server
 
     async def close(self) -> None:
-        hub = self._hubs.pop(asyncio.get_running_loop(), None)
-        self._hubs.clear()
-        if hub is not None:
-            await hub.close()
+        hubs, self._hubs = self._hubs, {}
+        await on_their_loops({loop: hub.close for loop, hub in hubs.items()})
         await self._database.client.close()
 
     # -- enqueue -------------------------------------------------------------------------------------

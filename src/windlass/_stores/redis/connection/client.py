@@ -1,7 +1,7 @@
 """Connections to a server: a client for each event loop, scripts by their hash, pipelines."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import hiredis
@@ -25,7 +25,21 @@ CONNECT_SECONDS = 5.0
 REPLY_SECONDS = 30.0
 REPLICA_MILLISECONDS = 5_000
 _WAIT_SECONDS = 10.0
+_CLOSE_SECONDS = 5.0
 _NEVER = Retry(NoBackoff(), 0)  # Callers repeat what failed; a claim must not be repeated unseen.
+
+
+async def on_their_loops(
+    calls: Mapping[asyncio.AbstractEventLoop, Callable[[], Coroutine[Any, Any, None]]],
+) -> None:
+    """Call something on each event loop that still runs, and wait for all, but not for ever."""
+    here = asyncio.get_running_loop()
+    for loop, call in calls.items():
+        if loop is here:
+            await call()
+        elif loop.is_running():
+            calling = asyncio.run_coroutine_threadsafe(call(), loop)
+            await asyncio.wait([asyncio.wrap_future(calling)], timeout=_CLOSE_SECONDS)
 
 
 class _Connection(Connection):
@@ -52,12 +66,10 @@ class Client:
         self._closed = False
 
     async def close(self) -> None:
-        """Close the connections of this event loop, and forget those of others."""
+        """Close all connections, each on its own event loop."""
         self._closed = True
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        self._clients.clear()
-        if client is not None:
-            await client.aclose()
+        clients, self._clients = self._clients, {}
+        await on_their_loops({loop: client.aclose for loop, client in clients.items()})
 
     def leave_to_parent(self) -> None:
         """In a forked child: forget the parent's connections without touching them."""

@@ -5,7 +5,6 @@ apply, secrets are masked, and what changes is audited.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from math import isfinite, nan
 from typing import Any, TypeAlias, TypeVar, overload
 from urllib.parse import parse_qsl
 
@@ -18,9 +17,7 @@ from .._http.auth import Caller
 from .._http.operation import ApiRequest, ApiResponse, Operation
 from .._http.service import Service
 from .._http.web.body import decode_errors
-from .._http.web.problems import Problem
 from .._model.key import Role, Scope
-from .._policy.input.quote import quoted
 
 T = TypeVar("T")
 Given: TypeAlias = Mapping[str, Any] | None
@@ -73,17 +70,6 @@ class View(Struct, frozen=True, kw_only=True):
     def field(self, name: str, default: str = "") -> str:
         """Return a field of the form, without white space around it."""
         return self.form.get(name, (default,))[0].strip()
-
-    def number(self, name: str) -> float | None:
-        """Return a field of the form that is a number; None if it is empty. Raises 422."""
-        text = self.field(name)
-        try:
-            value = float(text) if text else None
-        except ValueError:
-            value = nan
-        if value is not None and not isfinite(value):
-            raise Problem("invalid-request", f"{name} must be a number, got {quoted(text)}")
-        return value
 
     def may(self, scope: str) -> bool:
         """Tell whether the caller may do what needs this scope here. In a read-only dashboard: only read."""

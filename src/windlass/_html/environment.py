@@ -14,7 +14,6 @@ _FORMATS = (
     "clock",
     "compact",
     "duration",
-    "duration_text",
     "instant",
     "json_line",
     "number",

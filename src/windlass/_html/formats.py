@@ -63,14 +63,6 @@ def age(seconds: float) -> str:
     return "< 1 s" if seconds < 1 else duration(int(seconds))
 
 
-def duration_text(seconds: float) -> str:
-    """Return a duration as people type it, exactly: "10m", "90s"."""
-    for unit, name in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds and seconds % unit == 0:
-            return f"{seconds / unit:.0f}{name}"
-    return f"{seconds:g}s"
-
-
 def size(number_of_bytes: float | None) -> str:
     """Return a size: "1.5 MB"."""
     if number_of_bytes is None:

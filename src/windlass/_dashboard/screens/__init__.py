@@ -3,6 +3,7 @@
 from ..page import Pages
 from .alerts import alerts
 from .audit import audit
+from .failures import failures
 from .keys import keys
 from .overview import overview
 from .queue_settings import queue_settings
@@ -12,6 +13,7 @@ from .tasks import tasks
 ALL: tuple[Pages, ...] = (
     overview,
     tasks,
+    failures,
     queues,
     queue_settings,
     alerts,

@@ -5,7 +5,7 @@ from typing import Any
 
 from ..._documents.alerts import AlertDocument
 from ..._http.resources.alerts import list_alerts, put_alert, remove_alert
-from ..._policy.input.options import parse_duration
+from ..form_fields import duration_field, seconds_of, whole_of
 from ..page import Done, Pages
 from ..view import View
 
@@ -16,19 +16,20 @@ alerts = Pages()
 async def show_alerts(view: View) -> Mapping[str, Any]:
     """List all alerts, those that are raised first."""
     found = (await view.call(list_alerts)).items
-    return {"alerts": sorted(found, key=_order), "type": view.query("type"), "queue": view.query("queue")}
+    rows = [(one, duration_field(one.window), duration_field(one.hold)) for one in sorted(found, key=_order)]
+    return {"alerts": rows, "type": view.query("type"), "queue": view.query("queue")}
 
 
 @alerts.action("/alerts")
 async def put(view: View) -> Done:
     """Add an alert, or change the one of that name."""
     name = view.field("name")
-    durations = {one: _seconds(view.field(one), one) for one in ("window", "hold")}
+    hold = seconds_of(view.field("hold"), "hold")
     body = {
         "why": view.why,
-        "count": int(view.number("count") or 1),
-        "window": durations["window"],
-        **({"hold": durations["hold"]} if durations["hold"] is not None else {}),
+        "count": whole_of(view.field("count"), "count") or 1,
+        "window": seconds_of(view.field("window"), "window"),
+        **({} if hold is None else {"hold": hold}),
         **{one: view.field(one) or None for one in ("type", "queue", "webhook")},
     }
     await view.call(put_alert, body=body, name=name)
@@ -45,7 +46,3 @@ async def remove(view: View) -> Done:
 
 def _order(alert: AlertDocument) -> tuple[bool, str]:
     return alert.state != "raised", alert.name
-
-
-def _seconds(text: str, what: str) -> float | None:
-    return parse_duration(text, what).total_seconds() if text else None

@@ -7,7 +7,7 @@ from typing import Any
 from ..._http.resources.keys import create_key, list_keys, revoke_key, rotate_key
 from ..._model.key import Scope
 from ..._policy.api_key import RATES
-from ..._policy.input.options import parse_duration
+from ..form_fields import number_of, seconds_of
 from ..page import Done, Pages, Shown
 from ..view import View
 
@@ -45,15 +45,15 @@ async def show_keys(view: View) -> Mapping[str, Any]:
 async def create(view: View) -> Shown:
     """Create a key, and show its secret."""
     queues = view.field("queues").replace(",", " ").split()
-    lifetime = view.field("expires_in")
+    lifetime = seconds_of(view.field("expires_in"), "lifetime")
     body = {
         "label": view.field("label"),
         "scopes": [scope for scope in SCOPES if scope in view.form.get("scopes", ())],
         "why": view.why,
         **({"tenant": tenant} if (tenant := view.field("tenant")) else {}),
-        **{name: rate for name in RATES if (rate := view.number(name)) is not None},
+        **{name: rate for name in RATES if (rate := number_of(view.field(name), name)) is not None},
         **({"queues": queues} if queues else {}),
-        **({"expires_in": parse_duration(lifetime, "lifetime").total_seconds()} if lifetime else {}),
+        **({"expires_in": lifetime} if lifetime else {}),
     }
     request = view.field("request")
     made = await view.call(create_key, body=body, headers={"idempotency-key": request} if request else None)
@@ -63,7 +63,7 @@ async def create(view: View) -> Shown:
 @keys.action("/keys/{key}/rotate")
 async def rotate(view: View) -> Shown:
     """Give a key a new secret, and show it."""
-    overlap = parse_duration(view.field("overlap", "24h"), "overlap").total_seconds()
+    overlap = seconds_of(view.field("overlap", "24h"), "overlap")
     made = await view.call(rotate_key, body={"overlap": overlap, "why": view.why}, key=view.path("key"))
     return Shown("key.html", "New secret", {"key": made, "overlap": overlap})
 

@@ -1,5 +1,6 @@
 """Tasks and dead letters over HTTP: list, show, cancel, replay, discard."""
 
+from datetime import datetime
 from itertools import product
 from typing import Any
 from urllib.parse import quote
@@ -287,13 +288,29 @@ class TestReplay:
         assert (await on_each.good("POST", "/dead/replay", body | {"dry_run": True}))["number"] == 3
         assert (await on_each.good("POST", "/dead/replay", body | {"limit": 1}))["number"] == 1
         assert len(await ids(on_each, "", "/dead")) == 3
-        quick = body | {"per_second": 1000}
-        assert (await on_each.good("POST", "/dead/replay", quick))["number"] == 2
+        assert (await on_each.good("POST", "/dead/replay", body))["number"] == 2
         assert await ids(on_each, "", "/dead") == [other]
         assert set(await ids(on_each, "?state=ready")) == set(made)
         assert await audits(kept) == [("replay", "anonymous", "mended")] * 3
-        slow = body | {"per_second": 1, "limit": 61}
-        problem(await on_each("POST", "/dead/replay", slow), 422, "invalid-option")
+
+    @pytest.mark.parametrize("pace", [{"per_second": 0.001}, {"spread": 3000}])
+    async def test_many_over_time(self, pace: dict[str, float], on_each: Api) -> None:
+        made = [await on_each.die() for _ in range(3)]
+
+        assert (await on_each.good("POST", "/dead/replay", {"where": {}, **pace}))["number"] == 3
+
+        first, *later = (await on_each.good("GET", "/tasks"))["items"]
+        assert [one["id"] for one in (first, *later)] == made
+        assert [one["state"] for one in later] == ["scheduled"] * 2
+        due = [datetime.fromisoformat(one["run_at"]) for one in (first, *later)]
+        assert [round((at - due[0]).total_seconds(), -1) for at in due] == [0, 1000, 2000]
+        summary = (await on_each.good("GET", "/audit?limit=1"))["items"][0]["summary"]
+        assert summary.startswith(f"replayed task {made[-1]} (t), due at 20")
+
+    @pytest.mark.parametrize("pace", [{"per_second": 0}, {"spread": -1}, {"per_second": 1, "spread": 1}])
+    async def test_many_at_no_pace(self, pace: dict[str, float], api_of: Api) -> None:
+        response = await api_of("POST", "/dead/replay", {"where": {}, **pace})
+        problem(response, 422, response.json()["code"])
 
 
 class TestFailures:

@@ -31,6 +31,8 @@ READS = {
             "find",
             "every",
             "count",
+            "failures",
+            "history",
             "workers",
             "queues",
             "types",
@@ -39,8 +41,8 @@ READS = {
         )
     ),
     *((Operator, name) for name in ("now", "check", "migrations", "export", "export_sync", "archive")),
-    *((Keys, name) for name in ("list",)),
-    *((Limits, name) for name in ("list", "get", "usages")),
+    *((Keys, name) for name in ("list", "logins")),
+    *((Limits, name) for name in ("list", "get", "usages", "declared")),
     *((Alerts, name) for name in ("list", "get", "test")),
     *((Schedules, name) for name in ("list", "get", "make", "upcoming")),
 }
@@ -49,6 +51,7 @@ APART = {
     (Operator, "reveal"): "of tasks, and tried by the conformance suite",
     (Operator, "acting_as"): "gives another operator",
     (Operator, "migrate"): "the log is part of what is migrated",
+    (Keys, "sign_out"): "an entry for each login that it removes",
     (Schedules, "put"): "`add`, of a schedule that is made already",
     (Schedules, "trigger"): "the task says who enqueued it",
     (Schedules, "trigger_once"): "the task says who enqueued it",

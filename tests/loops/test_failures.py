@@ -2,9 +2,11 @@
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
+from tests.loops.workers import drained, eventually, working
 from windlass import App, By, Filter, InvalidOption, State
 from windlass._model.filter import Failure
 from windlass.testing.harness import harness
@@ -102,3 +104,31 @@ async def test_as_a_dictionary_it_is_the_document_of_the_api(app: App) -> None:
 
 def test_the_blocking_operator_has_them(app: App) -> None:
     assert [one.number for one in app.sync_operator.failures()] == [4, 2, 1]
+
+
+async def test_a_spread_replay_goes_on_when_everything_was_restarted(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/tasks.db"
+    before = App(url)
+
+    @before.task(name="mail", max_attempts=1)
+    async def fail(n: int) -> None:
+        raise ConnectionError(f"no reply {n}")
+
+    await before.client.enqueue_many([fail.step(n) for n in range(5)])
+    await drained(before)
+    assert await before.operator.replay(by=ANN, spread=1.0) == 5
+    later = await before.operator.find(Filter(states=(State.SCHEDULED,)))
+    await before.close()
+
+    after, started = App(url), []
+
+    @after.task(name="mail")
+    async def send(n: int) -> None:
+        started.append(n)
+
+    async with working(after, keeper=True):
+        await eventually(lambda: len(started) == 5)
+    await after.close()
+
+    assert len(later.items) == 4
+    assert started == list(range(5))

@@ -1,7 +1,5 @@
 """The operator: replay, discard, cancel and pause tasks; each change is in the audit log."""
 
-from time import monotonic
-
 import pytest
 
 from tests.loops.workers import drained, tasks
@@ -17,6 +15,7 @@ from windlass import (
     State,
     TaskFinished,
 )
+from windlass._client.tasks import batches
 from windlass._model.filter import By, CancelTasks, Dimension
 
 ANN = By(who="ann", why="the API is back")
@@ -67,14 +66,35 @@ async def test_replaying_by_error_and_with_a_limit(app: App, dead: list[str]) ->
     assert len(await tasks(app, State.READY)) == 2
 
 
-async def test_replaying_at_a_rate_takes_its_time(app: App, dead: list[str]) -> None:
-    began = monotonic()
-    number = await app.operator.replay(by=ANN, per_second=4)
+@pytest.mark.parametrize("pace", [{"per_second": 0.1}, {"spread": "1m"}, {"spread": 60}])
+async def test_a_replay_can_be_spread_over_time(
+    app: App, dead: list[str], monkeypatch: pytest.MonkeyPatch, pace: dict[str, float]
+) -> None:
+    """In batches that each go on where the one before stopped."""
+    monkeypatch.setattr(batches, "BATCH", 2)
 
-    assert number == 6
-    assert 0.9 < monotonic() - began < 5
-    with pytest.raises(InvalidOption, match="per_second must be greater than 0"):
-        await app.operator.replay(by=ANN, per_second=0)
+    number = await app.operator.replay(by=ANN, **pace)
+
+    replayed = [*await tasks(app, State.READY), *await tasks(app, State.SCHEDULED)]
+    assert number == len(replayed) == 6
+    due = [(task.run_at - replayed[0].run_at).total_seconds() for task in replayed]
+    assert [round(seconds) for seconds in due] == [0, 10, 20, 30, 40, 50]
+    audit = await app.operator.audit()
+    assert all("run_at" in line.detail for line in audit.items)
+
+
+async def test_a_spread_is_over_those_that_are_replayed(app: App, dead: list[str]) -> None:
+    assert await app.operator.replay(by=ANN, limit=3, spread="1m") == 3
+
+    later = await tasks(app, State.SCHEDULED)
+    assert (later[1].run_at - later[0].run_at).total_seconds() == 20
+
+
+async def test_a_replay_has_one_pace_that_can_be_kept(app: App, dead: list[str]) -> None:
+    for pace in ({"per_second": 0}, {"spread": -1}, {"per_second": 1, "spread": "1m"}):
+        with pytest.raises(InvalidOption, match=r"per_second|spread"):
+            await app.operator.replay(by=ANN, **pace)
+    assert len(await tasks(app, State.DEAD)) == 6
 
 
 async def test_an_edited_payload_is_for_one_task_and_must_be_one(app: App, dead: list[str]) -> None:

@@ -33,6 +33,7 @@ from .._policy.input.encrypted import refuse_marked
 from .._policy.input.fingerprint import fingerprint_like
 from .._policy.input.options import checked_name
 from .._policy.input.quote import counted, quoted, suggestion
+from .._policy.input.replay import check_pace
 from .._policy.order.queue_options import QueueChanges, changed_queue
 from .._policy.task_secrets import masked_attempt, task_mask
 from .._store.protocol import Finding, Migration, Promise, Store
@@ -47,7 +48,7 @@ from .published_types import KnownTypes
 from .quotas import Quotas
 from .records import change_record, list_records, search_audit
 from .schedules import Schedules
-from .tasks.batches import BATCH, apply_in_batches, apply_to
+from .tasks.batches import apply_in_batches, apply_to, prune_in_batches, replay_in_batches
 from .tasks.export import EndedTask, export_tasks, next_ones
 from .tasks.failures import MAX_FAILURES, find_failures
 
@@ -220,27 +221,28 @@ class Operator:
         by: By,
         payload: bytes | None = None,
         per_second: float | None = None,
+        spread: timedelta | float | str | None = None,
         limit: int | None = None,
     ) -> int:
         """Make dead or cancelled tasks that match ready again, with all their attempts.
 
+            await app.operator.replay(Filter(failures=(failure.id,)), by=By(who="ann"), spread="10m")
+
         `where`: [default: all dead tasks]. `by` is for the audit log. `payload`: JSON that
-        replaces the payload of a single task; `where` must name its id. `per_second`: replay no faster than
-        this. `limit`: at most this many [default: all]. Returns how many were replayed. Raises InvalidOption;
-        InvalidPayload if the payload does not fit the handler, as far as this app declares the type.
+        replaces the payload of a single task; `where` must name its id. `per_second`: at this rate; `spread`:
+        evenly over this duration [default: all at once]. The tasks are then scheduled one after another, and
+        become ready whatever becomes of this program. `limit`: at most this many [default: all]. Returns how
+        many were replayed. Raises InvalidOption; InvalidPayload if the payload does not fit the handler, as
+        far as this app declares the type.
         """
         if payload is not None and (where.ids is None or len(where.ids) != 1):
             raise InvalidOption("an edited payload needs exactly one task id in the filter")
+        check_pace(per_second, spread)
         fingerprint = None
         if payload is not None and where.ids is not None:
             payload, fingerprint = await self._edited(where.ids[0], payload)
-        if per_second is not None and per_second <= 0:
-            raise InvalidOption(f"per_second must be greater than 0, got {per_second:g}")
-        if where.finished_before is None:
-            # A task that dies again meanwhile is not replayed twice.
-            where = replace(where, finished_before=await self.now() + timedelta(microseconds=1))
         action = Replay(by=by, payload=payload, fingerprint=fingerprint)
-        return await apply_in_batches(self._store, action, where, limit, per_second=per_second)
+        return await replay_in_batches(self._store, action, where, limit, per_second, spread)
 
     async def discard(self, where: Filter, *, by: By, limit: int | None = None) -> int:
         """Delete the dead tasks that match, for good.
@@ -339,13 +341,7 @@ class Operator:
         A task's retention is that of its queue, else that of the app that declares its type, else `default`
         [default: 7 days; dead letters 14].
         """
-        await self._store.open()
-        default = default or Retention()
-        total = number = (await self._store.prune(default, BATCH, self._by)).number
-        while number:
-            number = (await self._store.prune(default, BATCH)).number
-            total += number
-        return total
+        return await prune_in_batches(self._store, default or Retention(), self._by)
 
     async def archive(self) -> Archive | None:
         """Return how far history was archived, and where; None if archiving is off."""

@@ -89,6 +89,8 @@ def _of_task(action: str, detail: dict[str, Any] | None) -> str:
     text = f" ({detail['type']})" if "type" in detail else ""
     if detail.get("edited"):
         text += " with an edited payload"
+    if "run_at" in detail:
+        text += f", due at {detail['run_at']}"
     if action == "discard":
         error = detail.get("error")
         if error:

@@ -113,6 +113,7 @@ def _replay(action: Replay) -> None:
     if action.payload is not None:
         parse_payload(action.payload, max_bytes=MAX_STORED_BYTES)
     _bounded(action.fingerprint or "", "fingerprint", MAX_TRACEBACK)
+    parse_duration(action.interval, "interval")
 
 
 def _documents(documents: TaskDocuments) -> None:

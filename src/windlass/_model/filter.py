@@ -1,7 +1,7 @@
 """Which tasks to find, count or act on, and the actions of operators."""
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from heapq import nlargest, nsmallest
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -11,7 +11,7 @@ from msgspec.structs import force_setattr
 
 from ..errors import InvalidOption
 from .state import PENDING, State
-from .task import Error, Task, TaskId, document_of
+from .task import MAX_DELAY, Error, Task, TaskId, document_of
 
 T = TypeVar("T")
 
@@ -142,19 +142,32 @@ class CancelTasks(Struct, frozen=True, gc=False, kw_only=True, tag="cancel"):
 
 
 class Replay(Struct, frozen=True, gc=False, kw_only=True, tag="replay"):
-    """Make dead or cancelled tasks ready again with attempt 0 and without an expiry.
+    """Make dead or cancelled tasks due again with attempt 0 and without an expiry.
 
     With `payload`, they get another payload; `fingerprint` is that of the other payload, for tasks that have
-    one (None leaves it as it is).
+    one (None leaves it as it is). With `run_at`, the first of them is due then, and each further one an
+    `interval` after the one before: they are scheduled until then, so that it needs nobody's patience.
     """
 
     by: By
     payload: bytes | None = None
     fingerprint: str | None = None
+    run_at: datetime | None = None  # None: all are due at once
+    interval: timedelta = timedelta(0)
 
     def fingerprint_of(self, task: Task) -> str | None:
         """Return the fingerprint that the task has once it is replayed."""
         return self.fingerprint if self.fingerprint and task.fingerprint else task.fingerprint
+
+    def due_at(self, number: int, now: datetime) -> datetime:
+        """Return when the task is due that is replayed after `number` others: from now to ten years ahead."""
+        if self.run_at is None:
+            return now
+        latest = now + MAX_DELAY
+        room = latest - min(self.run_at, latest)
+        if number and self.interval > room / number:
+            return latest
+        return min(max(self.run_at + number * self.interval, now), latest)
 
 
 class Discard(Struct, frozen=True, gc=False, kw_only=True, tag="discard"):

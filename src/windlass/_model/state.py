@@ -60,8 +60,8 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(State.WAITING, Verb.CANCEL, (State.CANCELLED,), "operator"),
     Transition(State.SCHEDULED, Verb.CANCEL, (State.CANCELLED,), "operator"),
     Transition(State.READY, Verb.CANCEL, (State.CANCELLED,), "operator"),
-    Transition(State.DEAD, Verb.REPLAY, (State.READY,), "operator"),
-    Transition(State.CANCELLED, Verb.REPLAY, (State.READY,), "operator"),
+    Transition(State.DEAD, Verb.REPLAY, (State.SCHEDULED, State.READY), "operator"),
+    Transition(State.CANCELLED, Verb.REPLAY, (State.SCHEDULED, State.READY), "operator"),
     Transition(State.DEAD, Verb.DISCARD, (), "operator"),
 )
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -89,12 +90,33 @@ def test_one_is_replayed_with_an_edited_payload(run: Run, dead: Dead) -> None:
     assert run("tasks", "show", task_id, "--json").row["payload"] == {"text": "better"}
 
 
+@pytest.mark.parametrize("pace", [("--rate", "1/h"), ("--spread", "2h")])
+def test_a_replay_is_spread_over_time(run: Run, dead: Dead, pace: tuple[str, str]) -> None:
+    first, second = dead("alpha", "beta")
+
+    done = run("dead", "replay", "--all", "--yes", *pace)
+
+    assert done.code == 0
+    assert states(run) == {first: "ready", second: "scheduled"}
+    due = datetime.fromisoformat(run("tasks", "show", second, "--json").row["run_at"])
+    assert timedelta(minutes=50) < due - datetime.now(UTC) <= timedelta(hours=1)
+    assert "due at" in run("audit", "--limit", "1").out
+
+
+def test_a_pace_is_for_many_and_there_is_one(run: Run, dead: Dead) -> None:
+    (task_id,) = dead("alpha")
+
+    for wrong in ((task_id, "--spread", "1m"), ("--all", "--spread", "1m", "--rate", "1/s")):
+        assert run("dead", "replay", "--yes", *wrong).code == 2
+    assert states(run) == {task_id: "dead"}
+
+
 def test_replaying_by_filter_asks_for_confirmation(run: Run, dead: Dead) -> None:
     dead("alpha", "beta", "gamma")
 
     refused = run("dead", "replay", "--error", "a", stdin="no\n")
     done = run("dead", "replay", "--error", "alpha", "--yes")
-    rest = run("dead", "replay", "--all", "--rate", "100/s", stdin="y\n")
+    rest = run("dead", "replay", "--all", stdin="y\n")
     none = run("dead", "replay", "--all", "--json")
 
     assert "replay 3 tasks?" in refused.err

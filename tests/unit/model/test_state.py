@@ -20,8 +20,8 @@ running   | cancel   | cancelled               | holder
 waiting   | cancel   | cancelled               | operator
 scheduled | cancel   | cancelled               | operator
 ready     | cancel   | cancelled               | operator
-dead      | replay   | ready                   | operator
-cancelled | replay   | ready                   | operator
+dead      | replay   | scheduled ready         | operator
+cancelled | replay   | scheduled ready         | operator
 dead      | discard  |                         | operator
 """
 

@@ -1,5 +1,7 @@
 """`windlass dead`: list, show, replay and discard dead letters."""
 
+from datetime import timedelta
+
 import click
 from msgspec.structs import replace
 
@@ -12,7 +14,7 @@ from ...errors import InvalidOption, Refused
 from ..command import Cli, Commands, on_store, pass_cli
 from ..filters import dead_filter_options, page_options
 from ..operator_actions import TaskAction, action_options, apply_action, reveal_option
-from ..options import number_option, rate, task_id
+from ..options import duration, number_option, rate, task_id
 from ..task_tables import dead_columns, failure_columns
 from .tasks import print_task, print_tasks
 
@@ -66,24 +68,40 @@ async def list_failures(cli: Cli, where: Filter, limit: int) -> None:
 @action_options("replay")
 @dead_filter_options
 @click.option("--payload", metavar="JSON", help="New payload, for a single task")
-@click.option("--rate", type=rate, help="At most this many per time: 5/s, 300/m  [default: all at once]")
+@click.option("--rate", type=rate, help="At this rate: 5/s, 300/m  [default: all at once]")
+@click.option("--spread", type=duration, help="Evenly over this time: 10m  [default: all at once]")
 @pass_cli
 def replay(
-    cli: Cli, /, *, where: Filter, everything: bool, yes: bool, payload: str | None, rate: float | None
+    cli: Cli,
+    /,
+    *,
+    where: Filter,
+    everything: bool,
+    yes: bool,
+    payload: str | None,
+    rate: float | None,
+    spread: timedelta | None,
 ) -> None:
     """Replay dead tasks by id or by filter.
 
     They become ready again, with their attempts counted from 0. By id, cancelled tasks can be replayed, too.
+    With --rate or --spread they are scheduled one after another, and become ready without this command.
     """
     edited = None if payload is None else parse_payload(payload)
     if edited is not None and len(where.ids or ()) != 1:
         raise InvalidOption("--payload needs exactly one task id")
+    if rate is not None and spread is not None:
+        raise click.UsageError("Give --rate or --spread, not both", click.get_current_context())
+    if where.ids and (rate is not None or spread is not None):
+        raise click.UsageError("--rate and --spread need a filter or --all", click.get_current_context())
     action = TaskAction(
         verb="replay",
         past="replayed",
         states=_DEAD,
         one=lambda operator, task_id, by: operator.replay_one(task_id, by=by, payload=edited),
-        many=lambda operator, where, by, limit: operator.replay(where, by=by, per_second=rate, limit=limit),
+        many=lambda operator, where, by, limit: operator.replay(
+            where, by=by, per_second=rate, spread=spread, limit=limit
+        ),
     )
     apply_action(cli, action, where, everything=everything, yes=yes)
 

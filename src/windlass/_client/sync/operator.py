@@ -147,17 +147,24 @@ class SyncOperator(Twin[Operator]):
         by: By,
         payload: bytes | None = None,
         per_second: float | None = None,
+        spread: timedelta | float | str | None = None,
         limit: int | None = None,
     ) -> int:
         """Make dead or cancelled tasks that match ready again, with all their attempts.
 
+            app.sync_operator.replay(Filter(failures=(failure.id,)), by=By(who="ann"), spread="10m")
+
         `where`: [default: all dead tasks]. `by` is for the audit log. `payload`: JSON that
-        replaces the payload of a single task; `where` must name its id. `per_second`: replay no faster than
-        this. `limit`: at most this many [default: all]. Returns how many were replayed. Raises InvalidOption;
-        InvalidPayload if the payload does not fit the handler, as far as this app declares the type.
+        replaces the payload of a single task; `where` must name its id. `per_second`: at this rate; `spread`:
+        evenly over this duration [default: all at once]. The tasks are then scheduled one after another, and
+        become ready whatever becomes of this program. `limit`: at most this many [default: all]. Returns how
+        many were replayed. Raises InvalidOption; InvalidPayload if the payload does not fit the handler, as
+        far as this app declares the type.
         """
         return self._loop.run(
-            self._inner.replay(where, by=by, payload=payload, per_second=per_second, limit=limit)
+            self._inner.replay(
+                where, by=by, payload=payload, per_second=per_second, spread=spread, limit=limit
+            )
         )
 
     def discard(self, where: Filter, *, by: By, limit: int | None = None) -> int:

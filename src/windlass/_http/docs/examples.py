@@ -34,7 +34,7 @@ BODIES: dict[str, Any] = {
     "enqueue_stream": {"type": "thumbnail", "payload": {"image": 3}, "idempotency_key": "thumbnail 3"},
     "replay_task": {"payload": {"month": "2026-08"}, "why": "the month was wrong"},
     "cancel_tasks": {"where": {"queue": ["reports"], "tenant": ["acme"]}, "why": "acme left"},
-    "replay_dead": {"where": {"type": ["mail"], "error": "Timeout"}, "limit": 100, "per_second": 10},
+    "replay_dead": {"where": {"type": ["mail"], "error": "Timeout"}, "limit": 100, "spread": 600},
     "discard_dead": {"where": {"type": ["mail"]}, "dry_run": True, "why": "too late to be of use"},
     "set_queue": {"fairness": "round_robin", "weights": {"acme": 3}, "why": "acme pays for more"},
     "put_limit": {

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from ..._client.tasks.failures import MAX_FAILURES
-from ..._documents.fields import Id
+from ..._documents.fields import Id, Seconds
 from ..._documents.tasks import (
     AttemptList,
     FailureList,
@@ -31,14 +31,12 @@ from ..task_query import (
     task_in_path,
     task_page,
 )
-from ..web.problems import Problem
 
 tasks = Operations("tasks")
 dead = Operations("dead letters")
 
 MAX_WAIT = 60
 MAX_AT_ONCE = 10_000
-_MAX_REPLAY_SECONDS = 60  # of a replay with a rate
 
 RequiredReason = Annotated[Why, Meta(min_length=1)]
 
@@ -93,9 +91,10 @@ class BulkInput(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class BulkReplayInput(BulkInput, kw_only=True, forbid_unknown_fields=True):
-    """The dead letters to replay; `per_second` limits the rate."""
+    """The dead letters to replay: all at once, so many `per_second`, or over `spread` seconds."""
 
     per_second: Annotated[float, Meta(gt=0, le=10_000)] | None = None
+    spread: Seconds | None = None
 
 
 class BulkDiscardInput(BulkInput, kw_only=True, forbid_unknown_fields=True):
@@ -222,18 +221,9 @@ async def list_failures(request: ApiRequest[FailureQuery, None]) -> FailureList:
 
 @dead("POST", "/dead/replay", Scope.OPERATE, bound=True)
 async def replay_dead(request: ApiRequest[NoQuery, BulkReplayInput]) -> TaskCount:
-    """Replay dead letters. With `per_second`, the response is sent after the last one, within 60 seconds."""
+    """Replay dead letters. With `per_second` or `spread`, they are scheduled one after another."""
     body = request.body
-    if (
-        not body.dry_run
-        and body.per_second is not None
-        and body.limit > body.per_second * _MAX_REPLAY_SECONDS
-    ):
-        raise Problem(
-            "invalid-option",
-            f"limit / per_second exceeds {_MAX_REPLAY_SECONDS} seconds; lower limit or raise per_second",
-        )
-    replay = partial(request.operator().replay, per_second=body.per_second)
+    replay = partial(request.operator().replay, per_second=body.per_second, spread=body.spread)
     return await act_on(request, replay, State.DEAD)
 
 

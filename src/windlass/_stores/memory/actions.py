@@ -28,12 +28,15 @@ from ..rules.retention import archived
 from .tables import Tables
 
 
-def act(tables: Tables, action: Action, task: Task, now: datetime) -> bool:
-    """Apply an action if the task's state permits it, and audit it; return whether it was applied."""
-    applied = _apply(tables, action, task, now)
+def act(tables: Tables, action: Action, task: Task, now: datetime, number: int) -> bool:
+    """Apply an action if the task's state permits it, and audit it; return whether it was applied.
+
+    `number` is to how many tasks it was applied before.
+    """
+    applied = _apply(tables, action, task, now, number)
     if applied and not isinstance(action, Expire):
         declared = by_name_or_alias(tables.types).get(task.type) if isinstance(action, Discard) else None
-        tables.audits.append(audited(action, task, now, declared))
+        tables.audits.append(audited(action, task, now, declared, number))
     return applied
 
 
@@ -49,7 +52,7 @@ def rewrite(tables: Tables, action: Rewrite, now: datetime) -> Applied:
     return Applied(ids=tuple(done))
 
 
-def _apply(tables: Tables, action: Action, task: Task, now: datetime) -> bool:
+def _apply(tables: Tables, action: Action, task: Task, now: datetime, number: int) -> bool:
     match action:
         case CancelTasks(by=by):
             if task.state in PENDING:
@@ -67,7 +70,7 @@ def _apply(tables: Tables, action: Action, task: Task, now: datetime) -> bool:
         case Rewrite():
             return False
         case Replay():
-            return tables.replay(task, action, now)
+            return tables.replay(task, action, action.due_at(number, now), now)
         case Discard(by=by):
             if task.state is not State.DEAD:
                 return False

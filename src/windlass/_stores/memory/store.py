@@ -296,7 +296,11 @@ class MemoryStore:
                     break
                 # The cancellation of an earlier one may have changed or deleted it.
                 current = tables.tasks.get(task_id)
-                if current is not None and matches(current, where) and act(tables, action, current, now):
+                if (
+                    current is not None
+                    and matches(current, where)
+                    and act(tables, action, current, now, len(done))
+                ):
                     done.append(current.id)
             tables.wake(done)
             return Applied(ids=tuple(done), transitions=tuple(tables.transitions))

@@ -253,7 +253,7 @@ class Tables:
         self.step(task, Verb.CANCEL, State.CANCELLED, finished_at=now, **why.fields, **fields)
         self.abandon(task.id, now, why)
 
-    def replay(self, task: Task, action: Replay, now: datetime) -> bool:
+    def replay(self, task: Task, action: Replay, run_at: datetime, now: datetime) -> bool:
         """Replay a dead or cancelled task with all its attempts left; return False if that is not allowed."""
         fingerprint = action.fingerprint_of(task)
         if task.state not in REPLAYABLE or fingerprint in self.standing:
@@ -261,9 +261,9 @@ class Tables:
         self.step(
             task,
             Verb.REPLAY,
-            State.READY,
+            State.SCHEDULED if run_at > now else State.READY,
             attempt=0,
-            run_at=now,
+            run_at=run_at,
             payload=task.payload if action.payload is None else action.payload,
             fingerprint=fingerprint,
             finished_at=None,

@@ -46,7 +46,13 @@ def apply(
         # Loaded one by one: cancelling an earlier task may have changed this one.
         loaded: Mapping[TaskId, Task] = yield questions.LoadTasks([task_id])
         task = loaded.get(task_id)
-        if task is not None and task.state in states and (yield from _apply(changes, action, task, taken)):
+        if task is None or task.state not in states:
+            continue
+        if isinstance(action, Replay):
+            applied = yield from _replay(changes, task, action, len(done), taken)
+        else:
+            applied = yield from _apply(changes, action, task)
+        if applied:
             done.append(task)
     if done and isinstance(action, Discard):
         yield questions.DeleteDead(done)
@@ -55,12 +61,15 @@ def apply(
         if isinstance(action, Discard):  # its entries have payloads, of which a type may keep fields secret
             types = yield questions.DeclaredTypes()
         known = by_name_or_alias(types)
-        entries = [audited(action, task, changes.now, known.get(task.type)) for task in done]
+        entries = [
+            audited(action, task, changes.now, known.get(task.type), number)
+            for number, task in enumerate(done)
+        ]
         yield questions.WriteAudit(entries)
     return Applied(ids=tuple(task.id for task in done), transitions=tuple(changes.transitions))
 
 
-def _apply(changes: Changes, action: Change, task: Task, taken: set[str]) -> Rule[bool]:
+def _apply(changes: Changes, action: CancelTasks | Discard | Expire, task: Task) -> Rule[bool]:
     match action:
         case CancelTasks(by=by):
             if task.state in PENDING:
@@ -73,8 +82,6 @@ def _apply(changes: Changes, action: Change, task: Task, taken: set[str]) -> Rul
                 return False
             yield from cancel_pending(changes, task, cancellation.expired(task))
             return True
-        case Replay():
-            return (yield from _replay(changes, task, action, taken))
         case Discard(by=by):
             yield from abandon(changes, task.id, cancellation.discarded(by))
             changes.transitions.append(transition_of(Verb.DISCARD, task))
@@ -83,19 +90,23 @@ def _apply(changes: Changes, action: Change, task: Task, taken: set[str]) -> Rul
             assert_never(action)
 
 
-def _replay(changes: Changes, task: Task, action: Replay, taken: set[str]) -> Rule[bool]:
-    """Make a task ready with all its attempts. False if another task with its fingerprint has not ended."""
+def _replay(changes: Changes, task: Task, action: Replay, number: int, taken: set[str]) -> Rule[bool]:
+    """Make a task due with all its attempts, the first after `number` others.
+
+    Returns False if another task with its fingerprint has not ended.
+    """
     fingerprint = action.fingerprint_of(task)
     if fingerprint is not None:
         if fingerprint in taken or (yield questions.TakenFingerprints([fingerprint])):
             return False
         taken.add(fingerprint)
+    run_at = action.due_at(number, changes.now)
     moved = changes.move(
         task,
         Verb.REPLAY,
-        State.READY,
+        State.SCHEDULED if run_at > changes.now else State.READY,
         attempt=0,
-        run_at=changes.now,
+        run_at=run_at,
         payload=task.payload if action.payload is None else action.payload,
         fingerprint=fingerprint,
         finished_at=None,

@@ -46,14 +46,19 @@ _DERIVED: dict[type[Record], tuple[str, ...]] = {Schedule: ("since", "declared")
 _HOST = re.compile(r"\w+://(?:[^/?#]*@)?([^/?#]*)")
 
 
-def audited(action: OperatorAction, task: Task, now: datetime, declared: DeclaredType | None = None) -> Audit:
+def audited(
+    action: OperatorAction, task: Task, now: datetime, declared: DeclaredType | None = None, number: int = 0
+) -> Audit:
     """Describe an action on a task; of a discard also what is lost with it.
 
     `declared` is the task's type as it is published: its secret fields are masked besides the task's own.
+    `number` is how many tasks came before it.
     """
     detail: dict[str, Any] = {"type": task.type}
     if isinstance(action, Replay) and action.payload is not None:
         detail["edited"] = True
+    if isinstance(action, Replay) and action.run_at is not None:
+        detail["run_at"] = action.due_at(number, now).isoformat()
     if isinstance(action, Discard):
         detail |= _lost(task, () if declared is None else declared.defaults.secret)
     return Audit(

@@ -51,7 +51,7 @@ from .replies import TestReplies
 from .unique import TestConcurrentDuplicates, TestFingerprints, TestUniquePeriods, TestUniqueSuccessors
 from .upkeep.history import TestHistory
 from .upkeep.lead import TestLead
-from .upkeep.promote import TestPromote
+from .upkeep.promote import TestPromote, TestSpreadReplay
 from .upkeep.prune import TestPrune
 from .work.claim import TestClaim, TestDue, TestOrder, TestPause
 from .work.damage import TestDamage
@@ -123,6 +123,7 @@ __all__ = [
     "TestSessions",
     "TestShares",
     "TestSizes",
+    "TestSpreadReplay",
     "TestSuccessors",
     "TestTransactions",
     "TestUniquePeriods",

@@ -87,6 +87,7 @@ actions: st.SearchStrategy[Action] = st.sampled_from(
         CancelTasks(by=By(who="bob")),
         Replay(by=OPERATOR),
         Replay(by=OPERATOR, payload=b"{}", fingerprint="f2"),
+        Replay(by=OPERATOR, run_at=START + timedelta(seconds=5), interval=timedelta(seconds=3)),
         Discard(by=OPERATOR),
         Expire(),
     ]

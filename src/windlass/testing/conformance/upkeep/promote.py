@@ -2,9 +2,16 @@
 
 from datetime import timedelta
 
+import msgspec
+import pytest
+
+from ...._model.filter import Filter, Replay
+from ...._model.lease import Claimed
+from ...._model.record import Audit
 from ...._model.state import State
+from ...._model.task import MAX_DELAY
 from ...._store.protocol import Promoted
-from ..steps import StoreTest, a_task, retry
+from ..steps import OPERATOR, ManualWorker, StoreTest, a_task, bury, retry, stop
 
 
 class TestPromote(StoreTest):
@@ -72,3 +79,60 @@ class TestPromote(StoreTest):
 
         assert await self.store.promote(limit=10) == Promoted(number=0, next_at=None)
         assert await self.load(task_id) == before
+
+
+class TestSpreadReplay(StoreTest):
+    """Replayed tasks become due one after another, and the keeper promotes them."""
+
+    async def test_replayed_tasks_can_become_due_one_after_another(self, worker: ManualWorker) -> None:
+        ids = [(await self.enqueue_and_settle(worker, bury, queue="q")).task.id for _ in range(4)]
+        now = self.clock.now()
+        spread = Replay(by=OPERATOR, run_at=now, interval=timedelta(seconds=10))
+
+        applied = await self.store.apply(spread, Filter(ids=tuple(ids)), limit=3)
+
+        tasks = [await self.load(task_id) for task_id in ids]
+        assert list(applied.ids) == ids[:3]
+        assert [task.state for task in tasks] == [State.READY, State.SCHEDULED, State.SCHEDULED, State.DEAD]
+        assert [task.run_at - now for task in tasks[:3]] == [timedelta(seconds=10 * n) for n in range(3)]
+        assert {(task.attempt, task.finished_at) for task in tasks[:3]} == {(0, None)}
+        details = [msgspec.json.decode(line.detail) for line in await self.all_records(Audit)]
+        assert [detail["run_at"] for detail in details] == [task.run_at.isoformat() for task in tasks[:3]]
+
+    async def test_they_become_ready_as_the_keeper_promotes_them(self, worker: ManualWorker) -> None:
+        ids = [(await self.enqueue_and_settle(worker, bury, queue="q")).task.id for _ in range(3)]
+        spread = Replay(by=OPERATOR, run_at=self.clock.now(), interval=timedelta(seconds=1))
+        await self.act(spread, *ids)
+
+        claimed = []
+        for _ in range(3):
+            claimed.append(await worker.claim_ids(3, "q"))
+            self.clock.advance(1)
+            await self.store.promote(10)
+
+        assert claimed == [[task_id] for task_id in ids]
+
+    async def test_a_cancelled_task_can_be_due_later_too(self, held: Claimed) -> None:
+        await self.settle_now(stop(held))
+
+        await self.act(Replay(by=OPERATOR, run_at=self.clock.now() + timedelta(hours=1)), held.task.id)
+
+        task = await self.load(held.task.id)
+        assert (task.state, task.run_at) == (State.SCHEDULED, self.clock.now() + timedelta(hours=1))
+
+    @pytest.mark.parametrize("ago", [timedelta(0), timedelta(days=400_000)])
+    async def test_what_would_have_been_due_before_is_due_now(self, held: Claimed, ago: timedelta) -> None:
+        await self.settle_now(bury(held))
+
+        await self.act(Replay(by=OPERATOR, run_at=self.clock.now() - ago), held.task.id)
+
+        task = await self.load(held.task.id)
+        assert (task.state, task.run_at) == (State.READY, self.clock.now())
+
+    async def test_none_is_due_later_than_any_task_may_be(self, worker: ManualWorker) -> None:
+        ids = [(await self.enqueue_and_settle(worker, bury)).task.id for _ in range(3)]
+        far = self.clock.now() + timedelta(days=400_000)
+
+        await self.act(Replay(by=OPERATOR, run_at=far, interval=MAX_DELAY), *ids)
+
+        assert {(await self.load(one)).run_at for one in ids} == {self.clock.now() + MAX_DELAY}

@@ -144,7 +144,7 @@ class Dashboard:
         template = environment().get_template(screen.template)
         page = {**self._frame(view.http, view.caller, screen, view), "problem": problem}
         html = template.render(page=page, base=base, view=view, token=FormToken.shared(view.caller), **data)
-        return _html(personal(view.http)(html), problem.status if problem else 200)
+        return _html(personal(view.http)(html), problem.status if problem else data.get("status", 200))
 
     def _stream(self, screen: Screen, view: View, base: str) -> Response:
         """Send the block `live` of the page, again whenever it has changed."""

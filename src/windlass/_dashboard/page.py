@@ -30,6 +30,7 @@ class Shown(Struct, frozen=True):
 class Screen(Struct, frozen=True, kw_only=True):
     """A page. Its template has a block `live`, which is sent again when it has changed; and maybe `fixed`.
 
+    `status` in the data of a page is that of the response.
     Without a template it is a file to download: its handler returns the response.
     `bound`: keys that are bound to a tenant or queues may see it. `live`: whether it changes by itself.
     """

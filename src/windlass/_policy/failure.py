@@ -55,8 +55,13 @@ def origin_of(traceback: str) -> str:
     text = traceback[-_MAX_TRACEBACK:]
     found = _FRAME.findall(text, max(text.rfind(_SECTION), 0))
     frames = [(path.replace("\\", "/"), function) for path, function in found]
-    own = [frame for frame in frames if not _NOT_OWN.search(frame[0])]
+    own = [frame for frame in frames if is_own_code(frame[0])]
     if not frames:
         return ""
     path, function = own[-1] if own else frames[0]
     return f"{path.rpartition('/')[2]} {function}"
+
+
+def is_own_code(path: str) -> bool:
+    """Tell whether a file of a traceback is the program's own: not of a package, of Python or of windlass."""
+    return not _NOT_OWN.search(path.replace("\\", "/"))

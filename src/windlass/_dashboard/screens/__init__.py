@@ -3,16 +3,20 @@
 from ..page import Pages
 from .alerts import alerts
 from .audit import audit
+from .enqueue import enqueue
 from .failures import failures
 from .keys import keys
 from .overview import overview
 from .queue_settings import queue_settings
 from .queues import queues
+from .task import task
 from .tasks import tasks
 
 ALL: tuple[Pages, ...] = (
     overview,
     tasks,
+    task,
+    enqueue,
     failures,
     queues,
     queue_settings,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass._dashboard.qualifiers import (
+from windlass._dashboard.tasks.qualifiers import (
     QUALIFIERS,
     InvalidFilter,
     api_filter,

@@ -21,8 +21,8 @@ from ..._model.state import ENDED, REPLAYABLE, State
 from ..._policy.input.redact import MASK
 from ...errors import NotFound
 from ..page import Done, Pages
-from ..state_path import draw_path, state_path
-from ..tracebacks import traceback_parts
+from ..tasks.state_path import draw_path, state_path
+from ..tasks.tracebacks import traceback_parts
 from ..view import View
 
 task = Pages()

@@ -22,9 +22,9 @@ from ..._http.resources.tasks import (
 from ..._http.web.load import held_by
 from ..._http.web.problems import Problem
 from ..._model.state import ENDED, State
-from ..export import FORMATS, MAX_EXPORTED, export_lines
 from ..page import Done, Pages
-from ..qualifiers import (
+from ..tasks.export import FORMATS, MAX_EXPORTED, export_lines
+from ..tasks.qualifiers import (
     QUALIFIERS,
     Criteria,
     InvalidFilter,

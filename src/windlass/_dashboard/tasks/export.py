@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from .._documents.tasks import TaskDocument
-from .._http.resources.tasks import list_tasks
-from .view import View
+from ..._documents.tasks import TaskDocument
+from ..._http.resources.tasks import list_tasks
+from ..view import View
 
 MAX_EXPORTED = 10_000
 """Tasks in one file; `windlass export` has no such bound."""

@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from .._model.state import State
-from .._model.task import EARLIEST, is_task_id
-from .._policy.input.options import checked_instant, parse_duration
-from ..errors import InvalidOption
+from ..._model.state import State
+from ..._model.task import EARLIEST, is_task_id
+from ..._policy.input.options import checked_instant, parse_duration
+from ...errors import InvalidOption
 
 Criteria: TypeAlias = Mapping[str, tuple[str, ...]]
 """The values of each qualifier."""

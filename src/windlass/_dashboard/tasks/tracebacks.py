@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from .._policy.failure import is_own_code
+from ..._policy.failure import is_own_code
 
 _FRAME = re.compile(r'( *)File "([^"]{1,1000})", line \d+')
 

@@ -9,8 +9,8 @@ from itertools import pairwise, zip_longest
 from markupsafe import Markup
 from msgspec import Struct
 
-from .._documents.tasks import AttemptDocument, TaskDocument
-from .._model.state import TRANSITIONS, State, Verb
+from ..._documents.tasks import AttemptDocument, TaskDocument
+from ..._model.state import TRANSITIONS, State, Verb
 
 WIDTH, HEIGHT = 720, 208
 _BOX_WIDTH, _BOX_HEIGHT = 108, 42

@@ -25,7 +25,7 @@ setup: ## Create or update .venv from the lock file
 	@scripts/setup
 
 .PHONY: servers
-servers: ## Install the servers and tools that tests and benchmarks need: Postgres 15, PgBouncer, Redis 7, Chromium, curl, jq, node, promtool
+servers: ## Install the servers and tools that tests and benchmarks need: Postgres 15, PgBouncer, Redis 7, Chromium, curl, jq, node, pdftoppm, promtool
 	@scripts/servers
 
 .PHONY: demo

@@ -13,6 +13,8 @@ from .email.handler import Email, Receipt
 from .images.handler import Image, Images, Size
 from .pages.extract import Selector
 from .pages.handler import Page, Pages
+from .reports.handler import Report, Reports
+from .reports.sources import Query
 from .storage import Storage
 from .webhooks import Delivery, Endpoint, Webhooks
 
@@ -24,7 +26,10 @@ __all__ = [
     "Images",
     "Page",
     "Pages",
+    "Query",
     "Receipt",
+    "Report",
+    "Reports",
     "Selector",
     "Size",
     "Storage",

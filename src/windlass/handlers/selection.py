@@ -10,13 +10,16 @@ from ..errors import InvalidOption
 from .email.handler import Email
 from .images.handler import Images
 from .pages.handler import Pages
+from .reports.handler import Reports
 from .settings import HandlerSettings, parse_settings
 from .webhooks import Webhooks
 
 if TYPE_CHECKING:
     from ..app import App
 
-KINDS: dict[str, type[HandlerSettings]] = {kind.table: kind for kind in (Email, Images, Pages, Webhooks)}
+_ALL: tuple[type[HandlerSettings], ...] = (Email, Images, Pages, Reports, Webhooks)
+
+KINDS = {kind.table: kind for kind in _ALL}
 """The settings of every handler, by the name of their table."""
 
 

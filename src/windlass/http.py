@@ -4,16 +4,23 @@ from collections.abc import Iterable
 
 from starlette.types import ASGIApp
 
+from ._dashboard.access import Access, Resolver
 from ._dashboard.site import Site
 from ._dashboard.view import DashboardSettings
 from ._http.app import Api
 from .app import App
 
-__all__ = ["api", "site"]
+__all__ = ["Access", "api", "site"]
 
 
 def site(
-    app: App, *, open_to_all: bool = False, origins: Iterable[str] = (), read_only: bool = False
+    app: App,
+    *,
+    open_to_all: bool = False,
+    origins: Iterable[str] = (),
+    read_only: bool = False,
+    resolve: Resolver | None = None,
+    sign_in: str = "",
 ) -> ASGIApp:
     """Return the API, and the dashboard below `dashboard/`, as an ASGI app for any mount point.
 
@@ -21,9 +28,13 @@ def site(
         shop.mount("/windlass", windlass.http.site(app))
 
     As `api` does, it needs keys unless it is `open_to_all`. `read_only`: the dashboard only shows.
+
+    `resolve` tells who looks at the dashboard: a function of a Starlette request, async or plain (then it
+    runs in a thread), that returns an `Access`; or None, then people sign in with a key, or at the URL
+    `sign_in`, which gets the page to return to as `next`. With it nobody sees the dashboard unnamed.
     """
     served = Api(app, open_to_all=open_to_all, origins=origins)
-    return Site(served, DashboardSettings(read_only=read_only))
+    return Site(served, DashboardSettings(read_only=read_only), resolve=resolve, sign_in=sign_in)
 
 
 def api(app: App, *, open_to_all: bool = False, origins: Iterable[str] = ()) -> ASGIApp:

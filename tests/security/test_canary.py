@@ -261,7 +261,7 @@ COMMANDS: dict[str, tuple[str, ...] | None] = {
     # These change something, and print no more than names and ids, or run until stopped:
     **dict.fromkeys((
         "alerts add", "alerts remove", "alerts test", "archive stop", "completion", "dead discard",
-        "dead replay", "demo", "enqueue", "keeper", "keys create", "keys list", "keys revoke",
+        "dashboard", "dead replay", "demo", "enqueue", "keeper", "keys create", "keys list", "keys revoke",
         "keys rotate", "encryption new-key", "encryption rotate", "quotas set", "quotas remove",
         "limits change", "limits remove", "limits set", "migrate", "prune", "queues pause", "queues remove",
         "queues resume", "queues set", "queues stripe", "schedules add", "schedules pause",

@@ -45,6 +45,7 @@ class ApiServer:
             lifespan="off",
             access_log=False,
             server_header=False,
+            proxy_headers=False,
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -75,6 +76,12 @@ class ApiServer:
         self._apps[name] = Starlette(routes=[Mount(at, site)]) if at else site
         self._services.append(served.service)
         return f"{self.url}/{name}{at}"
+
+    def serve_asgi(self, app: Any) -> str:
+        """Serve any ASGI app; the URL at which it is asked."""
+        name = str(next(self._numbers))
+        self._apps[name] = app
+        return f"{self.url}/{name}"
 
     def closing(self) -> None:
         """Say to all that is served here that the server is about to stop."""

@@ -17,7 +17,7 @@ from .exit_codes import MEANINGS, guarded
 from .output import escape_unencodable
 
 _MODULES = {
-    **dict.fromkeys(("archive", "keeper", "serve", "up", "worker"), "run"),
+    **dict.fromkeys(("archive", "dashboard", "keeper", "serve", "up", "worker"), "run"),
     **dict.fromkeys(("check", "encryption", "migrate", "prune"), "upkeep"),
     **dict.fromkeys(("alerts", "audit", "dead", "enqueue", "export", "history"), "commands"),
     **dict.fromkeys(

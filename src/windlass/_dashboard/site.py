@@ -7,6 +7,7 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Connection
 
 from .._http.app import Api
+from .._http.web.problems import SAFE_HEADERS, Problem, problem_response
 from .._http.web.router import path_within
 from .access import Resolver
 from .app import PREFIX, Dashboard
@@ -14,7 +15,7 @@ from .view import DashboardSettings
 
 
 class Site:
-    """An API with its dashboard."""
+    """An API with its dashboard. `reads_only`: the API refuses what changes something."""
 
     def __init__(
         self,
@@ -23,8 +24,9 @@ class Site:
         *,
         resolve: Resolver | None = None,
         sign_in: str = "",
+        reads_only: bool = False,
     ) -> None:
-        self._api = api
+        self._api: ASGIApp = _reads_only(api) if reads_only else api
         self._dashboard = Dashboard(api.service, settings, resolve=resolve, sign_in=sign_in)
 
     async def __call__(self, connection: Connection, receive: Receive, send: Send) -> None:
@@ -42,9 +44,26 @@ class Site:
         return self._api
 
 
-def site_with(settings: DashboardSettings) -> Callable[[Api], Site]:
+def site_with(settings: DashboardSettings, *, reads_only: bool = False) -> Callable[[Api], Site]:
     """Return what makes the site of an API, with these settings."""
-    return lambda api: Site(api, settings)
+    return lambda api: Site(api, settings, reads_only=reads_only)
+
+
+def _reads_only(api: Api) -> ASGIApp:
+    allowed = {"Allow": "GET, HEAD"}
+    problem = Problem(
+        "method-not-allowed",
+        "this server is for the dashboard: its API only reads; programs and workers need `windlass serve`",
+        headers=allowed,
+    )
+
+    async def respond(connection: Connection, receive: Receive, send: Send) -> None:
+        if connection["type"] == "http" and connection["method"] not in ("GET", "HEAD"):
+            await problem_response(problem, SAFE_HEADERS)(connection, receive, send)
+        else:
+            await api(connection, receive, send)
+
+    return respond
 
 
 def _accepts_html(connection: Connection) -> bool:

@@ -8,15 +8,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import asyncpg
-import django
 import psycopg
-from django.conf import settings
 from django.db.utils import ConnectionHandler
 from psycopg.rows import dict_row
 from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
+from tests.django_settings import configure
 from windlass._model.task import Enqueued, NewTask
 from windlass._model.verdict import Receipt, Settlement
 from windlass._store.protocol import Store
@@ -170,9 +169,7 @@ def by_django(*, binds_at_server: bool = False) -> "Driver":
 
 def django_connection(dsn: str, *, binds_at_server: bool = False) -> Any:
     """A connection as `django.db.connection` stands for."""
-    if not settings.configured:
-        settings.configure(USE_TZ=False, TIME_ZONE="America/New_York")
-        django.setup()
+    configure()
     address = urlsplit(dsn)
     database = {
         "ENGINE": "django.db.backends.postgresql",

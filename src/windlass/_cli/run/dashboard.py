@@ -1,29 +1,30 @@
-"""The dashboard beside the API, for the commands that serve it. Imported when they run."""
+"""`windlass dashboard`: the dashboard of a store, without a worker, keeper or API for programs."""
 
-from typing import Any, TypedDict
+from typing import Any
 
-from ..._dashboard.site import site_with
-from ..._dashboard.view import DashboardSettings
-from ..._http.server.run import Server, ServerLimits, new_server
-from ...app import App
+import click
 
-
-class ServerOptions(TypedDict):
-    """The options of a server."""
-
-    host: str
-    insecure: bool
-    origins: tuple[str, ...]
-    limits: ServerLimits
-    dashboard: DashboardSettings
+from ..command import Cli, Command, pass_cli
+from .logs import log_options, set_up_logging
+from .serve import dashboard_options, http_options, http_server, processes_option, run_server
 
 
-def dashboard_settings(*, read_only: bool) -> DashboardSettings:
-    """Return the settings that the options of a command give."""
-    return DashboardSettings(read_only=read_only)
+@click.command("dashboard", cls=Command)
+@http_options
+@processes_option
+@dashboard_options
+@log_options
+@pass_cli
+def dashboard(cli: Cli, /, *, host: str, port: int, processes: int, insecure: bool, **options: Any) -> None:
+    """Serve the dashboard of a store until stopped.
 
+    Its address is logged at the start. It runs no worker and no keeper, and of the API it serves what only
+    reads; people act on the dashboard, unless it is --read-only. If there are API keys (`windlass keys
+    create`), people sign in with one; without keys it listens on this machine only.
+    """
+    http_server()
+    set_up_logging(cli)
+    from .site import server_options
 
-async def new_site(app: App, options: ServerOptions, **more: Any) -> Server:
-    """Return a server of the API and the dashboard; raises InvalidOption as `new_server` does."""
-    settings: dict[str, Any] = {**options}
-    return await new_server(app, site=site_with(settings.pop("dashboard")), **settings, **more)
+    chosen = server_options(host, insecure=insecure, options=options, reads_only=True)
+    run_server(cli, port, processes, chosen, keeper=False, create=False)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import json
 
+from ..._model.key import Role
 from ..._worker.process import stopped_by_signals
 from ...errors import InvalidOption
 from ..command import Cli, Command, pass_cli
@@ -22,13 +23,13 @@ from .handlers import include_handlers
 from .logs import log_options, set_up_logging
 
 if TYPE_CHECKING:
-    from .dashboard import ServerOptions
+    from .site import ServerOptions
 
 logger = logging.getLogger("windlass.http")
 
 MAX_PROCESSES = 64
 
-server_options = stacked(
+http_options = stacked(
     click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on"),
     click.option(
         "--port", type=click.IntRange(1, 65535), default=8765, show_default=True, help="Port to listen on"
@@ -59,18 +60,43 @@ server_options = stacked(
 
 dashboard_options = stacked(
     click.option("--read-only", is_flag=True, help="Let the dashboard only show, whatever the key allows"),
+    click.option(
+        "--trust-user-header",
+        "user_header",
+        default="",
+        metavar="HEADER",
+        help="Header in which a proxy names the user whom it has authenticated, for the dashboard; needs "
+        "--trusted-proxy  [default: none]",
+    ),
+    click.option(
+        "--trusted-proxy",
+        "trusted_proxies",
+        multiple=True,
+        metavar="NETWORK",
+        help="Address or network of the proxies whose header is trusted, 10.0.0.0/8 (repeatable)",
+    ),
+    click.option(
+        "--proxy-role",
+        type=click.Choice([*Role], case_sensitive=False),
+        default=Role.READ,
+        show_default="read",
+        help="What users whom a proxy names may do on the dashboard",
+    ),
 )
 """The options of a command that serves the dashboard."""
 
-
-@click.command("serve", cls=Command)
-@server_options
-@number_option(
+no_dashboard_option = click.option("--no-dashboard", is_flag=True, help="Serve the API only")
+processes_option = number_option(
     "--processes",
     most=MAX_PROCESSES,
     default=1,
     help="Server processes for the address; if one dies or stalls the others go on, and it is replaced",
 )
+
+
+@click.command("serve", cls=Command)
+@http_options
+@processes_option
 @click.option("--no-keeper", is_flag=True, help="Do not run a keeper; another process must")
 @click.option(
     "--allow-origin",
@@ -79,6 +105,7 @@ dashboard_options = stacked(
     metavar="ORIGIN",
     help="Web origin that may use the API from a browser, https://… (repeatable)  [default: none]",
 )
+@no_dashboard_option
 @dashboard_options
 @archive_option
 @log_options
@@ -92,9 +119,8 @@ def serve(
     processes: int,
     insecure: bool,
     no_keeper: bool,
-    read_only: bool,
     origins: tuple[str, ...],
-    **limits: Any,
+    **options: Any,
 ) -> None:
     """Serve the dashboard, the API and the store over HTTP until stopped.
 
@@ -102,23 +128,30 @@ def serve(
     keys (`windlass keys create`), every request needs one. Without keys it listens on this machine only,
     until the first key is made. It also runs a keeper, as workers do.
     """
-    http = http_server()
+    http_server()
     set_up_logging(cli)
-    from .dashboard import dashboard_settings, new_site
+    from .site import server_options
+
+    chosen = server_options(host, insecure=insecure, options=options, origins=origins)
+    run_server(cli, port, processes, chosen, keeper=not no_keeper, create=True)
+
+
+def run_server(
+    cli: Cli, port: int, processes: int, options: "ServerOptions", *, keeper: bool, create: bool
+) -> None:
+    """Serve until stopped. `create`: make the store if there is none."""
+    http = http_server()
+    from .site import new_site
 
     async def work() -> None:
-        app = cli.app
+        app, host = cli.app, options["host"]
         include_handlers(cli)
         await app.open()
-        options: ServerOptions = {
-            "host": host,
-            "insecure": insecure,
-            "origins": origins,
-            "limits": http.ServerLimits(**limits),
-            "dashboard": dashboard_settings(read_only=read_only),
-        }
-        server = await new_site(app, options, keeper=not no_keeper)
-        start_line = http.start_line(host, port, app.store_name, app.operator.promise)
+        server = await new_site(app, options, keeper=keeper)
+        has_dashboard = options["dashboard"] is not None
+        start_line = http.start_line(
+            host, port, app.store_name, app.operator.promise, dashboard=has_dashboard
+        )
 
         def started() -> None:
             server.announce(start_line)
@@ -126,14 +159,13 @@ def serve(
         with http.listen(host, port) as listener:
             if processes > 1:
                 await app.close()
-                keeper = None if no_keeper else 1
-                await _supervise(cli, processes, listener, options, keeper, started)
+                await _supervise(cli, processes, listener, options, 1 if keeper else None, started)
             else:
                 with stopped_by_signals(asyncio.get_running_loop(), server.stop):
                     await server.run(listener, started)
         logger.info("the server has stopped")
 
-    cli.run(work, create=True, long=True)
+    cli.run(work, create=create, long=True)
 
 
 async def _supervise(

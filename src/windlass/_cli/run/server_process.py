@@ -17,9 +17,9 @@ from ..._http.server.control import Control
 from ..._worker.process import stopped_by_signals
 from ..command import Cli
 from ..exit_codes import guarded
-from .dashboard import ServerOptions, new_site
 from .handlers import include_handlers
 from .logs import set_up_logging
+from .site import ServerOptions, new_site
 
 COMMAND = (sys.executable, "-m", "windlass._cli.run.server_process")
 

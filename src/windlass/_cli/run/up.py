@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,18 +12,16 @@ from ..target import require_types
 from .archive import archive_option
 from .handlers import handlers_option, include_handlers
 from .logs import log_options, set_up_logging
-from .serve import dashboard_options, http_server, server_options
+from .serve import dashboard_options, http_options, http_server, no_dashboard_option
 from .worker import app_argument, slots_option, worker_settings
-
-if TYPE_CHECKING:
-    from .dashboard import ServerOptions
 
 logger = logging.getLogger("windlass.up")
 
 
 @click.command("up", cls=Command)
 @app_argument
-@server_options
+@http_options
+@no_dashboard_option
 @dashboard_options
 @slots_option
 @handlers_option
@@ -38,8 +36,7 @@ def up(
     host: str,
     port: int,
     insecure: bool,
-    read_only: bool,
-    **limits: Any,
+    **options: Any,
 ) -> None:
     """Run the dashboard, the API, a worker and the keeper in one process.
 
@@ -51,7 +48,9 @@ def up(
     settings = cli.settings
     set_up_logging(cli)
     http = http_server()
-    from .dashboard import dashboard_settings, new_site
+    from .site import new_site, server_options
+
+    served = server_options(host, insecure=insecure, options=options)
 
     async def work() -> None:
         app = cli.app
@@ -60,14 +59,7 @@ def up(
             require_types(app, settings.app)
         await app.open()
         worker = app.worker(worker_settings(settings)) if app.types else None
-        options: ServerOptions = {
-            "host": host,
-            "insecure": insecure,
-            "origins": (),
-            "limits": http.ServerLimits(**limits),
-            "dashboard": dashboard_settings(read_only=read_only),
-        }
-        server = await new_site(app, options, keeper=worker is None)
+        server = await new_site(app, served, keeper=worker is None)
         stopping = asyncio.Event()
 
         def stop() -> None:
@@ -77,7 +69,10 @@ def up(
                 worker.stop()
 
         with http.listen(host, port) as listener, stopped_by_signals(asyncio.get_running_loop(), stop):
-            start_line = http.start_line(host, port, app.store_name, app.operator.promise)
+            has_dashboard = served["dashboard"] is not None
+            start_line = http.start_line(
+                host, port, app.store_name, app.operator.promise, dashboard=has_dashboard
+            )
             serving = server.run(listener, lambda: server.announce(start_line))
             parts = [serving] if worker is None else [serving, worker.run()]
             running = [asyncio.ensure_future(part) for part in parts]

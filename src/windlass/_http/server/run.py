@@ -230,7 +230,8 @@ def _is_warning(record: logging.LogRecord) -> bool:
     return record.levelno > logging.INFO
 
 
-def start_line(host: str, port: int, place: str, promise: Any) -> str:
+def start_line(host: str, port: int, place: str, promise: Any, *, dashboard: bool = False) -> str:
     """Return the line that `windlass serve` prints on start."""
-    shown = f"[{host}]" if ":" in host else host
-    return f"serving {place} at http://{shown}:{port}; durability: {promise.durability} ({promise.why})"
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    line = f"serving {place} at {url}; durability: {promise.durability} ({promise.why})"
+    return f"{line}; dashboard: {url}/dashboard/" if dashboard else line

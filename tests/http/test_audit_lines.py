@@ -139,6 +139,7 @@ CHANGES: dict[str, tuple[Prepare, str, Any, str]] = {
     "put_quota": (nothing, "", {"tasks": 1, "why": "cleaning"}, "create"),
     "remove_quota": (quota, WHY, None, "remove"),
     "put_schedule": (nothing, "", {"type": "t", "rule": "1h", "why": "cleaning"}, "create"),
+    "change_schedule": (schedule, "", {"rule": "3h", "why": "cleaning"}, "set"),
     "remove_schedule": (schedule, WHY, None, "remove"),
     "pause_schedule": (schedule, WHY, None, "pause"),
     "resume_schedule": (paused_schedule, WHY, None, "resume"),

@@ -1,5 +1,6 @@
 """Schedules over HTTP: put, pause, trigger, remove; errors name the field."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -11,12 +12,14 @@ import pytest
 from tests.http.api_client import Api, lease
 from tests.http.problem import problem
 from tests.servers.api import ApiServer
-from windlass import App
+from windlass import App, chain
 from windlass._client.keys import Keys
+from windlass._ids import new_id
 from windlass._model.filter import Page
 from windlass._model.key import Scope
 from windlass._model.record import Audit
 from windlass._model.schedule import Schedule
+from windlass._policy.schedule import tick_task
 from windlass._store.protocol import Store
 from windlass._stores.memory import MemoryStore
 
@@ -234,6 +237,64 @@ class TestStanding:
         for number in ("0", "1001", "-1", "x"):
             problem(await api_of("GET", f"/schedules/n/ticks?number={number}"), 422, "invalid-request")
         problem(await api_of("GET", "/schedules/other/ticks"), 404, "not-found")
+
+    async def test_past_ticks_and_what_became_of_them(self, on_each: Api, kept: Store) -> None:
+        now = await kept.now()
+        schedule = Schedule(
+            name="n", type="t", every=timedelta(minutes=1), since=now - timedelta(minutes=3, seconds=30)
+        )
+        await kept.put(schedule)
+        newest, *older = (await on_each.good("GET", "/schedules/n/ticks/past"))["items"]
+        assert len(older) in (2, 3)
+        assert newest["at"] > older[0]["at"] > older[1]["at"]
+        assert (newest["task_id"], newest["state"], newest["late"]) == (None, None, None)
+        task = tick_task(schedule, instant(newest["at"]), new_id)
+        await kept.enqueue([task])
+        seen = (await on_each.good("GET", "/schedules/n/ticks/past?number=2"))["items"]
+        (fired,) = [one for one in seen if one["at"] == newest["at"]]
+        assert (fired["task_id"], fired["state"]) == (task.id, "ready")
+        assert 0 <= fired["late"] < 150
+        for number in ("0", "101", "-1", "1e9", "x"):
+            problem(await on_each("GET", f"/schedules/n/ticks/past?number={number}"), 422, "invalid-request")
+        problem(await on_each("GET", "/schedules/other/ticks/past"), 404, "not-found")
+
+    async def test_its_rule_in_words_and_how_late_it_is(self, on_each: Api, kept: Store) -> None:
+        now = await kept.now()
+        await kept.put(Schedule(name="a", type="t", cron="30 3 * * 1-5", since=now))
+        await kept.put(Schedule(name="b", type="t", every=timedelta(hours=1), since=now - timedelta(hours=2)))
+        await kept.put(Schedule(name="c", type="t", cron="@reboot", since=now))
+        a, b, c = (await on_each.good("GET", "/schedules"))["items"]
+        assert (a["description"], a["late"]) == ("At 03:30, Monday to Friday", 0)
+        assert b["description"] == "Every hour"
+        assert 3600 <= b["late"] < 7300
+        assert (c["description"], c["late"], c["next_at"]) == ("", 0, None)
+
+    async def test_a_change_keeps_what_is_not_named(self, on_each: Api, kept: Store) -> None:
+        made = await on_each.good("PUT", "/schedules/n", {**FULL, "rule": "0 3 * * *", "secret": ["day"]})
+        assert made["payload"]["day"] != "today"
+        changed = await on_each.good("PATCH", "/schedules/n", {"rule": "0 4 * * *", "missed": "skip"})
+        assert (changed["cron"], changed["missed"], changed["zone"]) == ("0 4 * * *", "skip", FULL["zone"])
+        (stored,) = await kept_schedules(kept)
+        assert json.loads(stored.payload) == FULL["payload"]
+        assert (stored.secret, stored.jitter, stored.overlap) == (("day",), timedelta(seconds=12.5), "skip")
+        changed = await on_each.good("PATCH", "/schedules/n", {"payload": {"n": 2}, "timeout": None})
+        assert (changed["cron"], changed["payload"], changed["timeout"]) == ("0 4 * * *", {"n": 2}, None)
+        problem(await on_each("PATCH", "/schedules/n", {"rule": "1h"}), 422, "invalid-option")  # has a zone
+        problem(await on_each("PATCH", "/schedules/other", {"rule": "1h"}), 404, "not-found")
+
+    async def test_a_change_keeps_what_code_declares(self, api_of: Api, store: MemoryStore) -> None:
+        app = App(store)
+
+        @app.task(name="t")
+        async def task() -> None: ...
+
+        app.schedule("n", chain(task.step(), task.step()), "1h")
+        await app.open()
+        (before,) = await kept_schedules(store)
+        changed = await api_of.good("PATCH", "/schedules/n", {"rule": "2h"})
+        assert (changed["declared"], changed["every"]) == (True, 7200)
+        (after,) = await kept_schedules(store)
+        assert after.next == before.next is not None
 
     async def test_removing_keeps_what_it_enqueued(self, api_of: Api) -> None:
         await api_of.good("PUT", "/schedules/n", {"type": "t", "rule": "1h"})

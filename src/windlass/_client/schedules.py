@@ -12,20 +12,20 @@ from .._encryption.encrypted_store import keyring_of
 from .._handler.spec import HandlerSpec
 from .._handler.task_types import TaskTypes
 from .._ids import new_id
-from .._model.filter import By, Filter, Trigger
+from .._model.filter import By, Filter, Page, Trigger
 from .._model.options import DeclaredType, Options, by_name_or_alias
 from .._model.record import Declaration
 from .._model.schedule import Schedule, ScheduleOptions, ScheduleTiming, Tick
-from .._model.task import Enqueued, TaskId
+from .._model.task import Enqueued, Task, TaskId
 from .._policy.input.chain import Step, all_secret, decode_steps
 from .._policy.input.encrypted import refuse_marked
 from .._policy.input.new_task import later_step
 from .._policy.input.payload import encode_payload
 from .._policy.input.quote import quoted, suggestion
 from .._policy.input.redact import merged
-from .._policy.schedule import new_schedule, same_rule, triggered_task
+from .._policy.schedule import new_schedule, same_rule, tick_key, triggered_task
 from .._policy.task_secrets import secrets_of
-from .._policy.ticks import next_tick, ticks
+from .._policy.ticks import newest, next_tick, overdue, ticks
 from .._store.protocol import Store
 from ..errors import DuplicateTask, InvalidOption, NotFound, Refused
 from .builder import TaskBuilder
@@ -34,6 +34,9 @@ from .published_types import KnownTypes
 from .records import audit_reveal, change_record, list_records
 
 MAX_UPCOMING = 1_000
+MAX_PAST = 100
+MAX_LOOK_BACK = timedelta(days=366)
+"""How far back past ticks are listed."""
 
 
 class ScheduleStatus(Struct, frozen=True, kw_only=True):
@@ -44,6 +47,17 @@ class ScheduleStatus(Struct, frozen=True, kw_only=True):
     last_at: datetime | None = None  # of the last tick that was fired
     task_id: TaskId | None = None  # of that tick
     error: str | None = None  # why its next tick cannot be computed
+    late: timedelta = timedelta(0)  # since its first unfired tick was due
+
+
+class PastTick(Struct, frozen=True, kw_only=True):
+    """A tick that has passed, and the task that it became.
+
+    None: the tick was skipped or missed, the schedule was paused, or the task has been pruned.
+    """
+
+    at: datetime
+    task: Task | None
 
 
 class Schedules:
@@ -150,6 +164,33 @@ class Schedules:
 
         return await change_record(self._store, Schedule, schedule.name, change, self._by)
 
+    async def change(
+        self,
+        name: str,
+        rule: timedelta | float | str | None = None,
+        payload: bytes | None = None,
+        spec: HandlerSpec | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule:
+        """Change a schedule: its rule, its encoded payload, and the given options. The others stay.
+
+            await app.operator.schedules.change("nightly", "0 4 * * *", zone="Europe/Berlin")
+
+        With another rule, its first tick is the next one. Raises NotFound or InvalidOption.
+        """
+        stored = (await self.get(name)).schedule
+        present: Any = {option: getattr(stored, option) for option in ScheduleOptions.__annotations__}
+        made = await self.make(
+            name,
+            stored.type,
+            rule or stored.every or stored.cron or "",
+            stored.payload if payload is None else payload,
+            spec,
+            **{**present, **options},
+        )
+        kept = {field: getattr(stored, field) for field in ("unique", "unique_for", "next", "declared")}
+        return await self.put(replace(made, **kept), instead=True)
+
     async def pause(self, name: str) -> None:
         """Pause a schedule: ticks until it is resumed are dropped. Raises NotFound if there is none."""
         await self._change(name, lambda schedule: replace(schedule, paused=True))
@@ -215,6 +256,22 @@ class Schedules:
         schedule = (await self.get(name)).schedule
         return [*islice(ticks(schedule, await self._store.now()), number)]
 
+    async def past(self, name: str, number: int = 5) -> Sequence[PastTick]:
+        """List the last ticks of a schedule, newest first, 1 to 100, and what became of them.
+
+        Ticks before the schedule was added or last resumed are left out.
+        """
+        if not 1 <= number <= MAX_PAST:
+            raise InvalidOption(f"number must be from 1 to {MAX_PAST} ticks, got {number:,}")
+        schedule, now = (await self.get(name)).schedule, await self._store.now()
+        since = now - MAX_LOOK_BACK if schedule.since is None else max(schedule.since, now - MAX_LOOK_BACK)
+        found = []
+        for tick in reversed(newest(schedule, since, now, number)):
+            where = Filter(idempotency_key=tick_key(schedule, tick), types=(schedule.type,))
+            tasks = (await self._store.find(where, Page(limit=1))).items
+            found.append(PastTick(at=tick, task=tasks[0] if tasks else None))
+        return found
+
 
 class DeclaredSchedules:
     """The schedules that a program declares.
@@ -262,8 +319,9 @@ def _digest(store: Store, schedule: Schedule) -> str:
 
 def _status(schedule: Schedule, tick: Tick | None, now: datetime) -> ScheduleStatus:
     error = next_at = None
+    late = timedelta(0)
     try:
-        next_at = next_tick(schedule, now)
+        next_at, late = next_tick(schedule, now), overdue(schedule, tick, now)
     except InvalidOption as found:
         error = str(found)
     return ScheduleStatus(
@@ -272,6 +330,7 @@ def _status(schedule: Schedule, tick: Tick | None, now: datetime) -> ScheduleSta
         last_at=None if tick is None else tick.fired_at,
         task_id=None if tick is None else tick.task_id,
         error=error,
+        late=late,
     )
 
 

@@ -43,7 +43,7 @@ class Cron:
     __slots__ = ("_every_hour", "_parsed", "_zone")
 
     def __init__(self, text: str, zone: str) -> None:
-        self._parsed = _parse(text)
+        self._parsed = parse_fields(text)
         self._zone = parse_zone(zone)
         self._every_hour = self._parsed.hours == _EVERY_HOUR
 
@@ -95,7 +95,12 @@ def parse_cron(text: str, zone: str) -> Cron:
     return Cron(text, zone)
 
 
-def _parse(text: str) -> CronSim:
+@lru_cache(maxsize=4096)
+def parse_fields(text: str) -> CronSim:
+    """Parse an expression; the result has the values that each field matches, and must not be iterated.
+
+    Raises InvalidOption if it is wrong or never matches.
+    """
     if not isinstance(text, str) or len(text) > _MAX_TEXT:
         raise InvalidOption(
             f"a cron expression must be text of at most {_MAX_TEXT} characters, got {quoted(text)}"

@@ -89,10 +89,15 @@ def tick_task(schedule: Schedule, tick: datetime, make_id: Callable[[], TaskId])
         make_id,
         named,
         run_at=tick + draw * schedule.jitter,
-        idempotency_key=keys.reserved_key(named),
+        idempotency_key=tick_key(schedule, tick),
         idempotency_digest=keys.request_digest(schedule.type, schedule.payload),
         idempotency_for=KEPT_FOR,
     )
+
+
+def tick_key(schedule: Schedule, tick: datetime) -> str:
+    """Return the idempotency key of the task of a tick."""
+    return keys.reserved_key(former_tick_key(schedule, tick))
 
 
 def former_tick_key(schedule: Schedule, tick: datetime) -> str:

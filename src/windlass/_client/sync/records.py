@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Unpack
 
+from ..._handler.spec import HandlerSpec
 from ..._model.alert import Alert
 from ..._model.key import ApiKey, Login, Scope
 from ..._model.limit import OTHERS, Limit, Quota, Usage, Use
@@ -22,7 +23,7 @@ from ..encryption import Encryption, Rotation
 from ..keys import KeyOptions, Keys, NewKey
 from ..limits import Limits
 from ..quotas import Quotas
-from ..schedules import Schedules, ScheduleStatus
+from ..schedules import PastTick, Schedules, ScheduleStatus
 
 
 class SyncKeys(Twin[Keys]):
@@ -273,6 +274,22 @@ class SyncSchedules(Twin[Schedules]):
         """
         return self._loop.run(self._inner.add(name, type, rule, payload, instead=instead, **options))
 
+    def change(
+        self,
+        name: str,
+        rule: timedelta | float | str | None = None,
+        payload: bytes | None = None,
+        spec: HandlerSpec | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule:
+        """Change a schedule: its rule, its encoded payload, and the given options. The others stay.
+
+            app.sync_operator.schedules.change("nightly", "0 4 * * *", zone="Europe/Berlin")
+
+        With another rule, its first tick is the next one. Raises NotFound or InvalidOption.
+        """
+        return self._loop.run(self._inner.change(name, rule, payload, spec, **options))
+
     def pause(self, name: str) -> None:
         """Pause a schedule: ticks until it is resumed are dropped. Raises NotFound if there is none."""
         self._loop.run(self._inner.pause(name))
@@ -302,3 +319,10 @@ class SyncSchedules(Twin[Schedules]):
     def upcoming(self, name: str, number: int = 5) -> Sequence[datetime]:
         """List the next ticks of a schedule, 1 to 1,000, as if it were not paused."""
         return self._loop.run(self._inner.upcoming(name, number))
+
+    def past(self, name: str, number: int = 5) -> Sequence[PastTick]:
+        """List the last ticks of a schedule, newest first, 1 to 100, and what became of them.
+
+        Ticks before the schedule was added or last resumed are left out.
+        """
+        return self._loop.run(self._inner.past(name, number))

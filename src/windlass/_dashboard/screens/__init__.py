@@ -24,3 +24,7 @@ ALL: tuple[Pages, ...] = (
     audit,
     keys,
 )
+from .schedules import schedules
+from .tasks import tasks
+
+ALL: tuple[Pages, ...] = (overview, tasks, failures, queues, queue_settings, alerts, audit, keys, schedules)

@@ -54,6 +54,7 @@ BODIES: dict[str, Any] = {
         "payload": {"month": "last"},
         "missed": "once",
     },
+    "change_schedule": {"rule": "0 8 * * 1-5", "why": "after the import"},
     "create_key": {
         "label": "producers",
         "scopes": ["enqueue", "read"],

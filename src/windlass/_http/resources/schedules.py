@@ -5,9 +5,16 @@ from typing import Annotated, cast
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from ..._client.builder import checked_payload
-from ..._client.schedules import MAX_UPCOMING
+from ..._client.schedules import MAX_PAST, MAX_UPCOMING
 from ..._documents.fields import Id, Seconds
-from ..._documents.schedules import ScheduleDocument, ScheduleList, Ticks, schedule_document
+from ..._documents.schedules import (
+    PastTicks,
+    ScheduleDocument,
+    ScheduleList,
+    Ticks,
+    past_tick_document,
+    schedule_document,
+)
 from ..._ids import new_id
 from ..._model.key import Scope
 from ..._model.schedule import Missed, Overlap, ScheduleOptions
@@ -30,11 +37,9 @@ Rule = Annotated[
 Zone = Annotated[str, Meta(min_length=1, max_length=100, examples=["Europe/Berlin"])]
 
 
-class ScheduleInput(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A schedule. Omitted fields take the task type's defaults."""
+class ScheduleFields(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What can be left out of a schedule, and of a change of one."""
 
-    type: Name
-    rule: Rule
     payload: Payload | UnsetType = UNSET
     zone: Zone | UnsetType = UNSET
     missed: Missed | UnsetType = UNSET
@@ -51,10 +56,29 @@ class ScheduleInput(Struct, kw_only=True, forbid_unknown_fields=True):
     why: Why = ""
 
 
+class ScheduleChangesInput(ScheduleFields, kw_only=True, forbid_unknown_fields=True):
+    """Fields of a schedule to change; the others stay as they are."""
+
+    rule: Rule | UnsetType = UNSET
+
+
+class ScheduleInput(ScheduleFields, kw_only=True, forbid_unknown_fields=True):
+    """A schedule. Omitted fields take the task type's defaults."""
+
+    type: Name
+    rule: Rule
+
+
 class TicksQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The number of ticks to list."""
 
     number: Annotated[int, Meta(ge=1, le=MAX_UPCOMING)] = 5
+
+
+class PastTicksQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The number of ticks to list."""
+
+    number: Annotated[int, Meta(ge=1, le=MAX_PAST)] = 5
 
 
 class TriggeredTask(Struct, kw_only=True):
@@ -86,6 +110,13 @@ async def list_ticks(request: ApiRequest[TicksQuery, None]) -> Ticks:
     return Ticks(items=[*await found.upcoming(request.path("name"), request.query.number)])
 
 
+@schedules("GET", "/schedules/{name}/ticks/past", Scope.READ)
+async def list_past_ticks(request: ApiRequest[PastTicksQuery, None]) -> PastTicks:
+    """List the last ticks of a schedule, newest first, and what became of them."""
+    found = await request.operator().schedules.past(request.path("name"), request.query.number)
+    return PastTicks(items=[past_tick_document(one) for one in found])
+
+
 @schedules("PUT", "/schedules/{name}", Scope.OPERATE)
 async def put_schedule(request: ApiRequest[NoQuery, ScheduleInput]) -> ScheduleDocument:
     """Create or replace a schedule. Ticks before now are not fired."""
@@ -97,6 +128,20 @@ async def put_schedule(request: ApiRequest[NoQuery, ScheduleInput]) -> ScheduleD
     found = request.operator(body.why).schedules
     made = await found.make(request.path("name"), body.type, body.rule, payload, spec, **options)
     await found.put(made, instead=True)
+    return await _shown(request)
+
+
+@schedules("PATCH", "/schedules/{name}", Scope.OPERATE)
+async def change_schedule(request: ApiRequest[NoQuery, ScheduleChangesInput]) -> ScheduleDocument:
+    """Change some fields of a schedule. With another rule, ticks before now are not fired."""
+    body, found = request.body, request.operator(request.body.why).schedules
+    spec = request.service.app.types.find((await found.get(request.path("name"))).schedule.type)
+    payload = None if body.payload is UNSET else bytes(body.payload)
+    if payload is not None:
+        payload = await request.off_loop(checked_payload, payload, spec)
+    options = cast("ScheduleOptions", given_fields(body, ScheduleOptions.__annotations__))
+    rule = None if body.rule is UNSET else body.rule
+    await found.change(request.path("name"), rule, payload, spec, **options)
     return await _shown(request)
 
 

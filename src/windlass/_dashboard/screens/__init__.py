@@ -26,5 +26,17 @@ ALL: tuple[Pages, ...] = (
 )
 from .schedules import schedules
 from .tasks import tasks
+from .workers import workers
 
-ALL: tuple[Pages, ...] = (overview, tasks, failures, queues, queue_settings, alerts, audit, keys, schedules)
+ALL: tuple[Pages, ...] = (
+    overview,
+    tasks,
+    failures,
+    queues,
+    queue_settings,
+    alerts,
+    audit,
+    keys,
+    schedules,
+    workers,
+)

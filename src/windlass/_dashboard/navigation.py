@@ -23,6 +23,7 @@ ITEMS = (
     Item(path="tasks", label="Tasks", icon="list", key="t"),
     Item(path="failures", label="Failures", icon="skull", key="f"),
     Item(path="queues", label="Queues", icon="layers", key="q"),
+    Item(path="limits", label="Limits", icon="gauge", key="i"),
     Item(path="workers", label="Workers", icon="users", key="w"),
     Item(path="schedules", label="Schedules", icon="calendar-clock", key="s"),
     Item(path="chains", label="Chains", icon="git-branch", key="c"),

@@ -6,6 +6,7 @@ from .audit import audit
 from .enqueue import enqueue
 from .failures import failures
 from .keys import keys
+from .limits import limits
 from .overview import overview
 from .queue_settings import queue_settings
 from .queues import queues
@@ -34,6 +35,9 @@ ALL: tuple[Pages, ...] = (
     failures,
     queues,
     queue_settings,
+    queues,
+    queue_settings,
+    limits,
     alerts,
     audit,
     keys,

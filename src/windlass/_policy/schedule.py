@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from .._model.schedule import Missed, Overlap, Schedule, ScheduleTiming
 from .._model.task import NewTask, TaskId, synthetic_trace
 from ..errors import InvalidOption
-from .cron import EXAMPLE, parse_cron
+from .calendar.cron import EXAMPLE, parse_cron
 from .input import keys
 from .input.chain import Step, decode_steps, encode_new_steps, encode_steps, with_fresh_ids
 from .input.fingerprint import fingerprint

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from .._model.schedule import Missed, Schedule, Tick
 from ..errors import InvalidOption
-from .cron import parse_cron
+from .calendar.cron import parse_cron
 
 GRACE = timedelta(seconds=60)
 """A tick that is fired later than this was missed. Longer than the election of another leader or a restart

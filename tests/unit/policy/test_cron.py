@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass._policy.cron import Cron, parse_cron
+from windlass._policy.calendar.cron import Cron, parse_cron
 from windlass.errors import InvalidOption
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

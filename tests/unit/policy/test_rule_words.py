@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass._model.schedule import Schedule
-from windlass._policy.rule_words import cron_words, rule_words
+from windlass._policy.calendar.rule_words import cron_words, rule_words
 from windlass.errors import InvalidOption
 
 WORDS = {

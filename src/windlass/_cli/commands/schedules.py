@@ -11,7 +11,7 @@ from ..._client.builder import checked_payload
 from ..._client.schedules import MAX_UPCOMING, ScheduleStatus
 from ..._documents.schedules import schedule_document
 from ..._model.schedule import Missed, Overlap, Schedule
-from ..._policy.rule_words import rule_words
+from ..._policy.calendar.rule_words import rule_words
 from ..._policy.schedule import MAX_AT_MOST, rule_text
 from ..command import Cli, Commands, on_store, pass_cli
 from ..operator_actions import audit_options, name_command, reveal_option

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..._model.queue import Window
 from ...errors import InvalidOption
-from ..cron import parse_zone
+from ..calendar.cron import parse_zone
 from ..input.quote import quoted
 
 EXAMPLE = '"mon-fri 22:00-06:00 Europe/Berlin"'

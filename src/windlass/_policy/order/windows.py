@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 
 from ..._model.queue import MINUTES_A_DAY, QueueSettings, Window
-from ..wall_clock import first_instant
+from ..calendar.wall_clock import first_instant
 
 _DAY = timedelta(days=1)
 _BACK, _AHEAD = 3, 16

@@ -10,10 +10,10 @@ from itertools import product
 
 from cronsim import CronSim
 
-from .._model.schedule import Schedule
-from ..errors import InvalidOption
+from ..._model.schedule import Schedule
+from ...errors import InvalidOption
+from ..input.quote import counted
 from .cron import parse_fields
-from .input.quote import counted
 
 _MAX_TIMES = 6  # times of day, or values at equal distances, that are listed one by one
 _DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")

@@ -17,8 +17,8 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
 
-from ..errors import InvalidOption
-from .input.quote import counted, quoted
+from ...errors import InvalidOption
+from ..input.quote import counted, quoted
 from .wall_clock import clock_change, first_instant, instant_of, offset_at, wall_at
 
 EXAMPLE = '"30 3 * * 1-5" means 03:30 on weekdays'

@@ -40,21 +40,3 @@ def test_a_limit_is_set_watched_changed_and_removed(app: App, tab: Tab, run: Run
     page.get_by_role("button", name="Remove", exact=True).click()
     expect(page.get_by_text("Limit per/tenant is removed.")).to_be_visible()
     assert run(app.operator.limits.list()) == []
-
-
-def test_a_quota_is_set_and_removed(app: App, tab: Tab, run: Run) -> None:
-    run(app.client.send("hello", {}, tenant="acme"))
-    page = tab.page
-    page.goto(f"{page.url}limits")
-    page.get_by_role("button", name="Set a quota…").click()
-    page.get_by_role("textbox", name="Tenant").fill("acme")
-    page.get_by_role("textbox", name="Tasks stored").fill("4")
-    page.get_by_role("button", name="Set", exact=True).click()
-    expect(page.get_by_text("The quota of acme is set.")).to_be_visible()
-    row = page.get_by_role("table", name="Quotas of tenants").get_by_role("row", name="acme")
-    expect(row.get_by_text("25 %")).to_be_visible()
-    row.get_by_role("button", name="Remove…").click()
-    page.get_by_role("textbox", name="Why").fill("done")
-    page.get_by_role("button", name="Remove", exact=True).click()
-    expect(page.get_by_text("The quota of acme is removed.")).to_be_visible()
-    assert run(app.operator.quotas.list()) == []

@@ -1,17 +1,12 @@
 """The schedules: their rules in words, their ticks, and how people change them."""
 
 import json
-from datetime import timedelta
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.dashboard.browser import Run, Tab
 from windlass import App
-from windlass._ids import new_id
-from windlass._model.schedule import Schedule
-from windlass._policy.schedule import tick_task
-from windlass._policy.ticks import newest
 
 
 def test_a_schedule_is_added_run_and_removed(app: App, tab: Tab, run: Run) -> None:
@@ -49,24 +44,6 @@ def test_a_schedule_is_added_run_and_removed(app: App, tab: Tab, run: Run) -> No
     page.get_by_role("button", name="Remove", exact=True).click()
     expect(page.get_by_text("No schedules yet")).to_be_visible()
     assert [entry.why for entry in run(app.operator.audit()).items][:2] == ["done", "a test"]
-
-
-def test_what_became_of_ticks(app: App, tab: Tab, run: Run) -> None:
-    now = run(app.operator.now())
-    schedule = Schedule(name="often", type="t", every=timedelta(hours=1), since=now - timedelta(hours=5))
-    run(app.store.put(schedule))
-    *_, before, last = newest(schedule, now - timedelta(hours=5), now, 3)
-    run(app.store.enqueue([tick_task(schedule, before, new_id)]))
-    run(app.store.put(Schedule(name="broken", type="t", cron="@reboot")))
-    page = tab.page
-    page.goto(f"{page.url}schedules")
-    expect(page.get_by_role("row", name="broken").get_by_text("broken", exact=True).last).to_be_visible()
-    page.get_by_role("link", name="often").click()
-    ticks = page.get_by_role("table", name="The last ticks")
-    expect(ticks.get_by_role("row", name=f"{last:%H:%M}").get_by_text("none")).to_be_visible()
-    expect(ticks.get_by_role("row", name=f"{before:%H:%M}").get_by_text("ready")).to_be_visible()
-    page.goto(page.url.replace("often", "broken"))
-    expect(page.get_by_text("This schedule does not fire")).to_be_visible()
 
 
 @pytest.mark.full

@@ -35,8 +35,6 @@ ALL: tuple[Pages, ...] = (
     failures,
     queues,
     queue_settings,
-    queues,
-    queue_settings,
     limits,
     alerts,
     audit,

@@ -1,0 +1,90 @@
+"""Pages of queues, limits, workers and schedules, read without a browser."""
+
+from datetime import timedelta
+
+import pytest
+
+from tests.dashboard.browser import Run
+from tests.dashboard.visitor import Visitor
+from windlass import App
+from windlass._ids import new_id
+from windlass._model.schedule import Schedule
+from windlass._policy.schedule import tick_task
+from windlass._policy.ticks import newest
+
+PAGES = ("queues", "queues/mail", "queues/mail/settings", "workers", "limits", "schedules", "schedules/s")
+HOSTILE = (
+    "9" * 5_000,
+    "-1",
+    "1e309",
+    "NaN",
+    "%00",
+    "%ff",
+    "%3Cscript%3E",
+    "99999d",
+    "' OR 1=1 --",
+    "..%2f..%2f",
+)
+
+
+@pytest.fixture
+def names(app: App, run: Run) -> None:
+    run(app.operator.set_queue("mail", stripes=2))
+    run(app.operator.schedules.add("s", "t", "1h"))
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.usefixtures("names")
+def test_no_parameter_breaks_a_page(page: str, visitor: Visitor) -> None:
+    for name in ("name", "order", "period", "limit", "number", "cursor", "live2"):
+        for value in HOSTILE:
+            assert "<script>" not in visitor.get(f"{page}?{name}={value}").partition("<main")[2]
+
+
+def test_queues_are_sorted_and_searched(app: App, run: Run, visitor: Visitor) -> None:
+    for queue, number in (("a.mail", 1), ("b/mail", 3), ("c", 2)):
+        for _ in range(number):
+            run(app.client.send("t", {}, queue=queue))
+    page = visitor.text("queues?order=ready")
+    assert page.index("b/mail") < page.index(" c ") < page.rindex("a.mail")
+    page = visitor.text("queues?name=MAIL").rpartition("Slots busy")[2]
+    assert "b/mail" in page
+    assert " c " not in page
+    assert "No queue has such a name" in visitor.text("queues?name=%3Cscript%3E")
+
+
+def test_what_became_of_ticks(app: App, visitor: Visitor, run: Run) -> None:
+    now = run(app.operator.now())
+    schedule = Schedule(name="often", type="t", every=timedelta(hours=1), since=now - timedelta(hours=5))
+    run(app.store.put(schedule))
+    *_, before, last = newest(schedule, now - timedelta(hours=5), now, 3)
+    run(app.store.enqueue([tick_task(schedule, before, new_id)]))
+    page = visitor.text("schedules/often").partition("Last ticks")[2]
+    assert f"{last:%H:%M:%S} UTC none" in page
+    assert f"{before:%H:%M:%S} UTC ready" in page
+    assert "late by" in visitor.text("schedules")
+
+
+def test_a_rule_that_cannot_be_read_breaks_no_page(app: App, visitor: Visitor, run: Run) -> None:
+    run(app.store.put(Schedule(name="broken", type="t", cron="@reboot", zone="Mars/Olympus")))
+    assert "broken broken" in visitor.text("schedules")
+    assert "This schedule does not fire" in visitor.text("schedules/broken")
+    visitor.get("schedules/broken/change")
+
+
+def test_a_quota_is_set_and_removed(app: App, visitor: Visitor, run: Run) -> None:
+    run(app.client.send("hello", {}, tenant="acme"))
+    visitor.get("limits")
+    visitor.post("quotas", tenant="acme", tasks="4", bytes="", why="")
+    assert "acme 4 tasks 25 % 1 tasks" in visitor.text("limits")
+    assert "must be a whole number" in visitor.post("quotas", 422, tenant="acme", tasks="x").text
+    visitor.post("quotas/acme/remove", why="done")
+    assert run(app.operator.quotas.list()) == []
+
+
+def test_a_limit_of_tasks_without_a_tenant_stays_one(app: App, visitor: Visitor, run: Run) -> None:
+    run(app.operator.limits.set("n", tenant="", running=1))
+    visitor.get("limits/n/change")
+    visitor.post("limits/n/change", queue="", type="", tenant="", by="", running="2", rate="", burst="")
+    (limit,) = run(app.operator.limits.list())
+    assert (limit.tenant, limit.running) == ("", 2)

@@ -10,8 +10,10 @@ from .limits import limits
 from .overview import overview
 from .queue_settings import queue_settings
 from .queues import queues
+from .schedules import schedules
 from .task import task
 from .tasks import tasks
+from .workers import workers
 
 ALL: tuple[Pages, ...] = (
     overview,
@@ -24,21 +26,7 @@ ALL: tuple[Pages, ...] = (
     alerts,
     audit,
     keys,
-)
-from .schedules import schedules
-from .tasks import tasks
-from .workers import workers
-
-ALL: tuple[Pages, ...] = (
-    overview,
-    tasks,
-    failures,
-    queues,
-    queue_settings,
     limits,
-    alerts,
-    audit,
-    keys,
     schedules,
     workers,
 )

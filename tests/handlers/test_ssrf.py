@@ -114,6 +114,8 @@ async def test_a_trick_is_refused(url: str) -> None:
 TYPES: list[tuple[Any, dict[str, Any]]] = [
     (handlers.Webhooks(), {"endpoint": "URL", "body": {}}),
     (handlers.Pages(), {"url": "URL"}),
+    (handlers.Images(), {"url": "URL"}),
+    (handlers.Requests(), {"url": "URL"}),
     (
         handlers.Email(sender="a@example.org", smtp="smtp://localhost"),
         {"to": "b@example.org", "subject": "x", "text": "x", "attachments": {"url": "URL"}},

@@ -9,16 +9,20 @@
 `windlass up --handlers` runs all of them for producers in any language. See docs/handlers.md.
 """
 
+from .commands import CommandResult, Commands, Program
 from .email.handler import Email, Receipt
 from .images.handler import Image, Images, Size
 from .pages.extract import Selector
 from .pages.handler import Page, Pages
 from .reports.handler import Report, Reports
 from .reports.sources import Query
+from .requests import Requests, Response
 from .storage import Storage
 from .webhooks import Delivery, Endpoint, Webhooks
 
 __all__ = [
+    "CommandResult",
+    "Commands",
     "Delivery",
     "Email",
     "Endpoint",
@@ -26,10 +30,13 @@ __all__ = [
     "Images",
     "Page",
     "Pages",
+    "Program",
     "Query",
     "Receipt",
     "Report",
     "Reports",
+    "Requests",
+    "Response",
     "Selector",
     "Size",
     "Storage",

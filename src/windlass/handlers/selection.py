@@ -7,17 +7,19 @@ from msgspec import Struct
 
 from .._policy.input.quote import suggestion
 from ..errors import InvalidOption
+from .commands import Commands
 from .email.handler import Email
 from .images.handler import Images
 from .pages.handler import Pages
 from .reports.handler import Reports
+from .requests import Requests
 from .settings import HandlerSettings, parse_settings
 from .webhooks import Webhooks
 
 if TYPE_CHECKING:
     from ..app import App
 
-_ALL: tuple[type[HandlerSettings], ...] = (Email, Images, Pages, Reports, Webhooks)
+_ALL: tuple[type[HandlerSettings], ...] = (Email, Images, Reports, Webhooks, Pages, Requests, Commands)
 
 KINDS = {kind.table: kind for kind in _ALL}
 """The settings of every handler, by the name of their table."""

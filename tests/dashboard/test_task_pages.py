@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from tests.dashboard.browser import Run
 from tests.dashboard.visitor import Visitor, words
-from windlass import App, Snooze, WorkerSettings
+from windlass import App, Snooze, WorkerSettings, chain
 from windlass._html.formats import NONE
 
 HOSTILE = "<script>alert(1)</script>"
@@ -135,3 +135,17 @@ def test_whoever_may_only_read_gets_no_forms(
     assert "A key with the scope" in page
     reader.get(f"tasks/{id}/secrets", 403)
     reader.get("enqueue", 403)
+
+
+def test_a_chain_is_drawn_with_links(app: App, visitor: Visitor, run: Run) -> None:
+    @app.task(name="a/b")
+    async def step() -> None: ...
+
+    made = run(app.client.enqueue(chain(step.step(), step.step())))
+    page = visitor.get(f"chains/{made.id}")
+    assert f'<a href="../tasks/{made.id}">' in page
+    assert "0 of 2 completed" in page
+    assert page.count("planned</text>") == 1
+    assert "0 of 2 completed" in visitor.text(f"tasks/{made.id}")
+    assert "There is no chain" in visitor.text("chains/0199c3a2-7d10-7abc-8def-0123456789ab", 404)
+    visitor.get("chains/nonsense", 422)

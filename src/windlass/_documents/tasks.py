@@ -37,12 +37,16 @@ class ProgressDocument(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class StepDocument(Struct, kw_only=True):
-    """A task that is enqueued when its predecessor completes, with the steps that follow it."""
+    """A task that is enqueued when its predecessor completes, with the steps that follow it.
+
+    `before`: the last task of its group, which waits for it, too.
+    """
 
     id: Id
     type: str
     queue: str
     payload: Any
+    before: list[Id] = []
     next: "list[StepDocument]" = []
 
 

@@ -3,6 +3,7 @@
 from ..page import Pages
 from .alerts import alerts
 from .audit import audit
+from .chains import chains
 from .enqueue import enqueue
 from .failures import failures
 from .keys import keys
@@ -20,6 +21,7 @@ ALL: tuple[Pages, ...] = (
     tasks,
     task,
     enqueue,
+    chains,
     failures,
     queues,
     queue_settings,

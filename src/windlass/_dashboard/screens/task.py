@@ -21,9 +21,11 @@ from ..._model.state import ENDED, REPLAYABLE, State
 from ..._policy.input.redact import MASK
 from ...errors import NotFound
 from ..page import Done, Pages
+from ..tasks.chain_graph import Graph
 from ..tasks.state_path import draw_path, state_path
 from ..tasks.tracebacks import traceback_parts
 from ..view import View
+from .chains import read_graph
 
 task = Pages()
 
@@ -52,6 +54,7 @@ async def show_task(view: View) -> Mapping[str, Any]:
         "attempts": attempts,
         "failure": _failed_attempt(view.query("attempt"), found, attempts),
         "diagram": draw_path(state_path(found, attempts)),
+        "graph": await _graph(view, found),
         "waited": _waited(found),
         "payload": _shown(found.payload),
         "result": None if found.result is None else _shown(found.result),
@@ -162,6 +165,12 @@ def _failure(error: ErrorDocument | None, index: int, number: int) -> Mapping[st
         "number": number,
         "parts": traceback_parts(error.traceback or ""),
     }
+
+
+async def _graph(view: View, task: TaskDocument) -> Graph | None:
+    """Return the graph of the task's chain or group; None if it is alone."""
+    graph = await read_graph(view, task.root)
+    return graph if len(graph.nodes) > 1 else None
 
 
 def _waited(task: TaskDocument) -> float | None:

@@ -9,12 +9,16 @@ from msgspec import Struct
 from ..._documents.alerts import AlertDocument
 from ..._documents.queues import OverviewDocument, QueueDocument
 from ..._documents.schedules import ScheduleDocument
+from ..._documents.tasks import FailureDocument
 from ..._html.formats import number, segment
 from ..._http.resources.alerts import list_alerts
 from ..._http.resources.events import get_overview
+from ..._http.resources.history import get_history
 from ..._http.resources.schedules import list_schedules
+from ..._http.resources.tasks import list_failures
 from ..._http.resources.work import list_workers
 from ..._policy.input.quote import counted
+from ..charts import PERIODS, backlog, chosen_period, failed, failure_share, per_minute, throughput
 from ..page import Pages
 from ..view import View
 
@@ -37,8 +41,13 @@ class Warning(Struct, frozen=True, kw_only=True):  # noqa: A001 - what the page 
 @overview.screen("/", "overview.html", "Overview", bound=True)
 async def show_overview(view: View) -> Mapping[str, Any]:
     """Show totals, what is wrong, the busiest queues, workers and what comes next."""
-    seen, alerts, schedules, workers = await asyncio.gather(
-        view.call(get_overview), _alerts(view), _schedules(view), _workers(view)
+    seen, alerts, schedules, workers, failures, history = await asyncio.gather(
+        view.call(get_overview),
+        _alerts(view),
+        _schedules(view),
+        _workers(view),
+        _failures(view),
+        _history(view),
     )
     queues = sorted(seen.queues, key=_business, reverse=True)
     return {
@@ -49,6 +58,8 @@ async def show_overview(view: View) -> Mapping[str, Any]:
         "warnings": [*_warnings(seen, alerts)],
         "queues": queues[:MAX_NAMED],
         "more_queues": max(len(queues) - MAX_NAMED, 0),
+        "failures": failures,
+        "history": history,
         "schedules": schedules,
         "workers": workers,
         "is_new": not any(any(queue.counts.values()) for queue in queues) and not seen.workers,
@@ -96,6 +107,35 @@ def _warnings(seen: OverviewDocument, alerts: Sequence[AlertDocument]) -> Iterat
 
 async def _alerts(view: View) -> list[AlertDocument]:
     return (await view.call(list_alerts)).items if view.may_call(list_alerts) else []
+
+
+async def _failures(view: View) -> list[FailureDocument]:
+    """Return the failures with the most dead letters."""
+    return (await view.call(list_failures, query={"limit": MAX_NAMED})).items
+
+
+async def _history(view: View) -> Mapping[str, Any] | None:
+    """Return charts of the chosen period, and what happened in its last minute; None for bound keys."""
+    if view.caller.tenant is not None:  # history is not kept by tenant
+        return None
+    period = chosen_period(view.query("period"))
+    found, recent = await asyncio.gather(
+        view.call(get_history, query={"period": period}), view.call(get_history, query={"period": "10m"})
+    )
+    last = recent.points[-6:]
+    return {
+        "period": period,
+        "periods": PERIODS,
+        "throughput": throughput(found),
+        "backlog": backlog(found),
+        "per_minute": per_minute(last, lambda one: one.completed),
+        "failure_share": failure_share(last),
+        "recent": {
+            "completed": [one.completed for one in recent.points],
+            "failed": [failed(one) for one in recent.points],
+            "depth": [one.depth for one in recent.points],
+        },
+    }
 
 
 async def _schedules(view: View) -> list[ScheduleDocument]:

@@ -108,6 +108,15 @@ async def test_trouble_is_told_and_its_end(board: Board) -> None:
     assert await after(events) == "data: three\n\n"
 
 
+async def test_an_error_of_ours_is_told_and_does_not_end_the_page(board: Board) -> None:
+    events = board.watch()
+    await after(events)
+    board.trouble = ZeroDivisionError("secret")
+    assert await after(events) == "event: trouble\ndata: internal error; the server's log has the details\n\n"
+    board.trouble = None
+    assert "recovered" in await after(events)
+
+
 async def test_a_stream_ends_when_its_viewer_may_not_look_or_the_server_closes(board: Board) -> None:
     events, others = board.watch(), board.watch()
     await after(events)

@@ -4,12 +4,15 @@ A viewer gets the newest version, never a queue of older ones, and nothing while
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from time import monotonic
 
 from .._http.web.problems import Problem
 from .._timers import wait_for_event
 from ..errors import WindlassError
+
+logger = logging.getLogger("windlass.dashboard")
 
 EVERY = 1.0
 """Seconds between two looks at the store for a page."""
@@ -56,6 +59,9 @@ class LivePage:
                 trouble = problem.detail
             except WindlassError as error:
                 trouble = str(error)
+            except Exception:  # or the page would never change again
+                logger.exception("cannot render a live page")
+                trouble = "internal error; the server's log has the details"
             if (content, trouble) != (self.content, self.trouble):
                 self.content, self.trouble = content, trouble
                 self._tell()

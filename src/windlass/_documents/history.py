@@ -46,6 +46,31 @@ class HistoryDocument(Struct, kw_only=True):
     points: list[HistoryPointDocument]
 
 
+class HistoryTotalDocument(Struct, kw_only=True):
+    """A queue and type: the whole period, and how many tasks completed in each of 24 equal parts of it."""
+
+    queue: str
+    type: str
+    total: HistoryPointDocument
+    completed: list[int]
+
+
+class HistoryTotalList(Struct, kw_only=True):
+    """Every queue and type that there is anything of, sorted by these. `(other)`: those beyond a hundred."""
+
+    since: Instant
+    until: Instant
+    items: list[HistoryTotalDocument]
+
+
+def totals_document(history: History) -> HistoryTotalList:
+    """Build the document of the totals of a history."""
+    items = [
+        build_document(HistoryTotalDocument, one, total=point_document(one.total)) for one in history.totals()
+    ]
+    return HistoryTotalList(since=history.since, until=history.until, items=items)
+
+
 def history_document(history: History, queue: str | None = None, type: str | None = None) -> HistoryDocument:
     """Build the document of a history, for one queue, one type or all tasks."""
     return HistoryDocument(

@@ -1,29 +1,17 @@
 """`windlass history`: throughput, failures, waiting and running times."""
 
-from collections import Counter
 from collections.abc import Sequence
 
 import click
-from msgspec import Struct
 
 from ..._documents.history import history_document
-from ..._policy.history.buckets import start_of
-from ..._policy.history.points import History, HistoryPoint, Quantiles
+from ..._policy.history.points import HistoryTotal, Quantiles
 from ..command import Cli, Command, on_store
 from ..output import Column
 from ..text import span
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 24  # of a sparkline
-
-
-class _Row(Struct, frozen=True):
-    """A queue and type, all that happened to its tasks, and how many completed in each part of the period."""
-
-    queue: str
-    type: str
-    total: HistoryPoint
-    completed: Sequence[int]
 
 
 @click.command("history", cls=Command)
@@ -47,21 +35,10 @@ async def history(cli: Cli, period: str, queue: str | None, type_name: str | Non
     if cli.output.as_json:
         cli.output.document(history_document(found, queue, type_name))
         return
-    names = [name for name in found.names() if queue in (None, name[0]) and type_name in (None, name[1])]
-    rows = [_Row(*name, found.total(queue=name[0], type=name[1]), _completed(found, *name)) for name in names]
+    rows = [
+        one for one in found.totals(_WIDTH) if queue in (None, one.queue) and type_name in (None, one.type)
+    ]
     cli.output.items(rows, _COLUMNS, none=f"nothing has happened in the last {period}")
-
-
-def _completed(found: History, queue: str, type_name: str) -> Sequence[int]:
-    """Return how many tasks completed in each of `_WIDTH` parts of the period."""
-    numbers: Counter[int] = Counter()
-    whole = found.until - found.since
-    for bucket in found.buckets:
-        start = start_of(bucket.name) or found.since
-        numbers[int((start - found.since) / whole * _WIDTH)] += sum(
-            one.completed for one in bucket.series if (one.queue, one.type) == (queue, type_name)
-        )
-    return [numbers[part] for part in range(_WIDTH)]
 
 
 def _sparkline(numbers: Sequence[int]) -> str:
@@ -73,12 +50,12 @@ def _times(quantiles: Quantiles | None) -> str:
     return "" if quantiles is None else f"{span(quantiles.p50)} / {span(quantiles.p95)}"
 
 
-def _depth(row: _Row) -> str:
+def _depth(row: HistoryTotal) -> str:
     depth, oldest = row.total.depth, row.total.oldest
     return "" if not depth else f"{depth:,} ({span(oldest or 0.0)})"
 
 
-_COLUMNS: Sequence[Column[_Row]] = (
+_COLUMNS: Sequence[Column[HistoryTotal]] = (
     Column("queue", lambda row: row.queue, elastic=True),
     Column("type", lambda row: row.type, elastic=True, keeps_end=True),
     Column("completed", lambda row: f"{row.total.completed:,}", right=True),

@@ -8,6 +8,7 @@ from .enqueue import enqueue
 from .failures import failures
 from .keys import keys
 from .limits import limits
+from .metrics import metrics
 from .overview import overview
 from .queue_settings import queue_settings
 from .queues import queues
@@ -25,6 +26,7 @@ ALL: tuple[Pages, ...] = (
     failures,
     queues,
     queue_settings,
+    metrics,
     alerts,
     audit,
     keys,

@@ -23,6 +23,23 @@
     percent: (value) => `${+(value * 100).toPrecision(3)} %`,
   };
 
+  const two = (number) => String(number).padStart(2, "0");
+  const months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+  /** Times of an axis: days if the steps are days, else hours and minutes, and seconds if there are any. */
+  function clocks(_chart, instants, _axis, _space, step) {
+    return instants.map((instant) => {
+      const at = new Date(instant * 1000);
+      if (step >= 86400) return `${at.getDate()} ${months[at.getMonth()]}`;
+      return `${two(at.getHours())}:${two(at.getMinutes())}${step < 60 ? `:${two(at.getSeconds())}` : ""}`;
+    });
+  }
+
+  /** While nobody points at the chart, its legend shows the newest values. */
+  function showNewest(chart) {
+    if (chart.cursor.idx == null) chart.setLegend({ idx: chart.data[0].length - 1 });
+  }
+
   function options(place, data) {
     const format = formats[place.dataset.unit] ?? formats.count;
     const line = colour("line");
@@ -34,9 +51,10 @@
       cursor: { drag: { x: false, y: false } },
       legend: { live: true },
       scales: { y: { range: (_chart, _low, high) => [0, high > 0 ? high * 1.08 : 1] } },
-      axes: [axis, { ...axis, size: 56, values: (_chart, values) => values.map(format) }],
+      hooks: { setCursor: [showNewest], setData: [showNewest], ready: [showNewest] },
+      axes: [{ ...axis, values: clocks }, { ...axis, size: 56, values: (_chart, values) => values.map(format) }],
       series: [
-        {},
+        { label: "at", value: (_chart, at) => (at == null ? "" : new Date(at * 1000).toLocaleTimeString([], { hour12: false })) },
         ...data.series.map((one, number) => {
           const tone = one.tone || tones[number % tones.length];
           const bars = one.kind === "bars";

@@ -48,7 +48,7 @@
   document.addEventListener("htmx:sse:before:message", (event) => {
     if (paused) event.preventDefault();
   });
-  document.addEventListener("trouble", (event) => trouble(`The store does not respond: ${event.detail.data}`));
+  document.addEventListener("trouble", (event) => trouble(`What you see may be old: ${event.detail.data}`));
   document.addEventListener("recovered", () => trouble(""));
   document.addEventListener("click", (event) => {
     if (event.target.closest("#live-state")) toggle();

@@ -4,8 +4,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from ..._documents.history import HistoryDocument, history_document
+from ..._documents.history import HistoryDocument, HistoryTotalList, history_document, totals_document
 from ..._model.key import Scope
+from ..._policy.history.points import History
 from ..operation import ApiRequest, Operations
 from ..task_query import Text
 from ..web.off_loop import off_loop
@@ -15,8 +16,8 @@ histories = Operations("history")
 _BYTES_A_BUCKET = 2_000  # to add up, about
 
 
-class HistoryQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The period, and whose history."""
+class PeriodQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The period."""
 
     period: Annotated[
         str,
@@ -27,6 +28,11 @@ class HistoryQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             examples=["6h"],
         ),
     ] = "1h"
+
+
+class HistoryQuery(PeriodQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The period, and whose history."""
+
     queue: Annotated[Text, Meta(description="Only of this queue.")] | None = None
     type: Annotated[Text, Meta(description="Only of this task type.")] | None = None
 
@@ -38,10 +44,20 @@ async def get_history(request: ApiRequest[HistoryQuery, None]) -> HistoryDocumen
     A step is there about 6 seconds after it is over. Keys bound to queues see only these. Keys bound to a
     tenant are refused, as history is not kept by tenant.
     """
-    request.caller.require_any_tenant()
-    query = request.query
-    history = await request.operator().history(query.period)
-    if request.caller.queues is not None:
-        history = history.only(request.caller.queues)
+    history, query = await _read(request), request.query
     size = _BYTES_A_BUCKET * len(history.buckets)
     return await off_loop(size, history_document, history, query.queue, query.type)
+
+
+@histories("GET", "/history/types", Scope.READ, bound=True)
+async def list_type_history(request: ApiRequest[PeriodQuery, None]) -> HistoryTotalList:
+    """Show the same for each queue and type: the whole period, and how many tasks completed when."""
+    history = await _read(request)
+    return await off_loop(_BYTES_A_BUCKET * len(history.buckets), totals_document, history)
+
+
+async def _read(request: "ApiRequest[HistoryQuery, None] | ApiRequest[PeriodQuery, None]") -> History:
+    """Return the history that the caller may see."""
+    request.caller.require_any_tenant()
+    history = await request.operator().history(request.query.period)
+    return history if request.caller.queues is None else history.only(request.caller.queues)

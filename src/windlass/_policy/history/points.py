@@ -1,15 +1,16 @@
 """Points of history: what happened in each bucket of a period, to all tasks or those of a queue or type."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..._model.record import Histogram, HistoryBucket
+from ..._model.record import Histogram, HistoryBucket, HistorySeries
 from ...errors import InvalidOption
 from ..input.options import parse_duration
-from .buckets import HOUR, Resolution, bucket_name
+from .buckets import HOUR, Resolution, bucket_name, start_of
 from .histogram import added, quantile
 
 
@@ -81,6 +82,33 @@ class History(Struct, frozen=True, kw_only=True):
         """Return the queues and types that there is anything of, sorted."""
         return tuple(sorted({(one.queue, one.type) for bucket in self.buckets for one in bucket.series}))
 
+    def totals(self, parts: int = 24) -> tuple["HistoryTotal", ...]:
+        """Return the whole period for each queue and type that there is anything of, sorted by these."""
+        length = self.until - self.since
+        found: dict[tuple[str, str], list[tuple[HistoryBucket, HistorySeries]]] = defaultdict(list)
+        for bucket in self.buckets:
+            for one in bucket.series:
+                found[one.queue, one.type].append((bucket, one))
+        totals = []
+        for (queue, type_name), pairs in sorted(found.items()):
+            completed = [0] * parts
+            for bucket, one in pairs:
+                start = start_of(bucket.name) or self.since
+                completed[int((start - self.since) / length * parts)] += one.completed
+            measured = [[one] for bucket, one in pairs if bucket.measured]
+            point = _sum(self.since, length, [one for _, one in pairs], measured)
+            totals.append(HistoryTotal(queue=queue, type=type_name, total=point, completed=tuple(completed)))
+        return tuple(totals)
+
+
+class HistoryTotal(Struct, frozen=True, kw_only=True):
+    """The whole period for a queue and type; `completed` is how many did in each of its equal parts."""
+
+    queue: str
+    type: str
+    total: HistoryPoint
+    completed: tuple[int, ...]
+
 
 def parse_period(period: timedelta | float | str) -> timedelta:
     """Return the period of a history to read. Raises InvalidOption."""
@@ -102,8 +130,17 @@ def _point(
         [one for one in bucket.series if queue in (None, one.queue) and type_name in (None, one.type)]
         for bucket in buckets
     ]
-    series = [one for some in wanted for one in some]
     measured = [some for some, bucket in zip(wanted, buckets, strict=True) if bucket.measured]
+    return _sum(at, length, [one for some in wanted for one in some], measured)
+
+
+def _sum(
+    at: datetime,
+    length: timedelta,
+    series: Sequence[HistorySeries],
+    measured: Sequence[Sequence[HistorySeries]],
+) -> HistoryPoint:
+    """Return the sum of series; `measured` are those of each bucket whose depth was counted."""
     return HistoryPoint(
         at=at,
         seconds=length.total_seconds(),

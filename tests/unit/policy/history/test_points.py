@@ -91,6 +91,14 @@ def test_names_are_of_all_series() -> None:
     assert HISTORY.names() == (("mail", "a"), ("mail", "b"), ("shop", "a"))
 
 
+def test_totals_are_those_of_each_queue_and_type() -> None:
+    totals = HISTORY.totals(parts=3)
+    assert tuple((one.queue, one.type) for one in totals) == HISTORY.names()
+    assert all(one.total == HISTORY.total(queue=one.queue, type=one.type) for one in totals[:2])
+    assert totals[0].completed == (2, 0, 1)
+    assert totals[2].total.cancelled == 5
+
+
 @pytest.mark.parametrize(("period", "seconds"), [("1h", 3_600), (90, 90), (timedelta(days=91), 7_862_400)])
 def test_a_period_is_a_duration(period: timedelta | float | str, seconds: float) -> None:
     assert parse_period(period).total_seconds() == seconds

@@ -108,6 +108,7 @@ ASKED: dict[str, Asking] = {
     "sign_out_key": Asking(),
     "get_overview": Asking(),
     "get_history": Asking(),
+    "list_type_history": Asking(),
     "watch_overview": Asking(),
     "watch_task": Asking(),
     "get_metrics": Asking(),
@@ -298,6 +299,7 @@ ONE_TENANT_MAY_NOT = {
     "resume_queue",
     "remove_queue",
     "get_history",
+    "list_type_history",
 }
 """A worker takes whose turn it is, a queue is everybody's, and history is not kept by tenant."""
 

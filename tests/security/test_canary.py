@@ -144,6 +144,7 @@ REST: dict[str, Callable[[World], Texts]] = {
     "list_keys": get("/keys", key="admin"),
     "get_overview": get("/overview"),
     "get_history": get("/history"),
+    "list_type_history": get("/history/types"),
     "watch_overview": overviews,
     "watch_task": watched,
     "get_metrics": get("/metrics"),

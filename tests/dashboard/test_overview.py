@@ -20,7 +20,7 @@ def test_what_is_wrong_stands_first(app: App, run: Run, tab: Tab) -> None:
     tab.is_live()
     run(app.client.send("greet", {}, queue="a/b"))
     alert = tab.page.get_by_role("link", name="No worker serves queue a/b: 1 task is ready.")
-    expect(alert).to_be_visible(timeout=3_000)
+    expect(alert).to_be_visible()
     run(app.operator.pause("a/b"))
     expect(tab.page.get_by_role("link", name="Queue a/b is paused: 1 ready.")).to_be_visible()
     expect(alert).to_be_hidden()

@@ -26,7 +26,7 @@ from .web.load import Load, LoadLimits
 if TYPE_CHECKING:
     from .operation import Operation
 
-_OVERVIEW_AGE = timedelta(seconds=2)
+_OVERVIEW_AGE = timedelta(seconds=1)
 """Maximum age of an overview; one query serves all requests within it."""
 
 

@@ -35,7 +35,7 @@ MAX_WAITING = 60
 
 MAX_TALLIES = 1_000
 MAX_UNKNOWN = 5_000
-_TIMED = 16  # tasks of a batch
+_TIMED = 8  # tasks of a batch
 _LENGTH = TEN_SECONDS.length.total_seconds()
 _JITTER = 1.0  # seconds, so that not all processes write at once
 
@@ -148,8 +148,12 @@ class HistoryRecorder:
         stride = len(tasks) // _TIMED + 1
         with self._lock:
             part = self._current()
-            for names, number in Counter([(task.queue, task.type) for task in known]).items():
-                part.tally(*names).completed += number
+            queues, types = {task.queue for task in known}, {task.type for task in known}
+            if len(queues) == len(types) == 1:  # most often, and quicker
+                part.tally(*queues, *types).completed += len(known)
+            else:
+                for names, number in Counter([(task.queue, task.type) for task in known]).items():
+                    part.tally(*names).completed += number
             for settlement, task in zip(settlements[::stride], known[::stride], strict=True):
                 part.tally(task.queue, task.type).add_times(settlement, task, stride)
 

@@ -11,8 +11,9 @@ from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import QUICK, Postgres
 from tests.servers.process import ServerFailed
 from tests.servers.redis import Redis
+from tests.servers.redis_cluster import Cluster
 
-S = TypeVar("S", Postgres, PgBouncer, Redis)
+S = TypeVar("S", Postgres, PgBouncer, Redis, Cluster)
 MANY = QUICK | {"max_connections": "300"}
 
 
@@ -55,6 +56,13 @@ def redis7(server_folder: Path) -> Iterator[Redis]:
     """Redis 7, shared by the tests like `valkey`."""
     with running(lambda: Redis.start(server_folder, program="redis")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def valkey_cluster(server_folder: Path) -> Iterator[Cluster]:
+    """Three primaries with a replica each, shared by the tests like `valkey`."""
+    with running(lambda: Cluster.start(server_folder)) as cluster:
+        yield cluster
 
 
 def running(start: Callable[[], S]) -> AbstractContextManager[S]:

@@ -26,7 +26,7 @@ DURABLE = {"appendonly": "yes", "appendfsync": "always"}
 """For tests of what the server keeps, and for figures."""
 
 STARTS = 5
-_names = count()
+NAMES = count()
 
 
 class Redis:
@@ -61,7 +61,7 @@ class Redis:
 
     def new_url(self) -> str:
         """The URL of a new, empty store in it."""
-        return f"{self.url}?name=test-{next(_names)}"
+        return f"{self.url}?name=test-{next(NAMES)}"
 
     @property
     def pid(self) -> int:

@@ -11,6 +11,7 @@ import pytest
 from tests.examples import sample
 from tests.servers.api import ApiServer
 from tests.servers.redis import Redis
+from tests.servers.redis_cluster import Cluster
 from tests.stores.schemas import Schemas
 from windlass._clock import Clock
 from windlass._encryption.encrypted_store import EncryptedStore
@@ -40,7 +41,7 @@ STORES: dict[str, Factory] = {
 ENCRYPTED = {"encrypted memory": "memory", "encrypted sqlite": "sqlite", "encrypted postgres": "postgres"}
 KEYRING = Keyring([("k1", b"1" * 32)])
 SERVERS = {"postgres 15": "schemas15", "postgres": "schemas_newest", "pgbouncer": "schemas_pooled"}
-REDIS = {"valkey": "valkey", "redis 7": "redis7"}
+REDIS = {"valkey": "valkey", "redis 7": "redis7", "valkey cluster": "valkey_cluster"}
 SERVED = {
     "http to memory": "memory",
     "http to sqlite": "sqlite",
@@ -53,7 +54,7 @@ DEFAULT = ("memory", "sqlite", "postgres", "valkey", "http to memory", "encrypte
 # HTTP has no rules of its own, and neither a pooler nor an older server changes any: in full runs only.
 REST = (
     *("without faults", "postgres 15", "pgbouncer", "http to sqlite", "http to postgres"),
-    *("redis 7", "http to valkey"),
+    *("redis 7", "valkey cluster", "http to valkey"),
     *("encrypted memory", "encrypted postgres"),
 )
 
@@ -78,7 +79,7 @@ def _making(name: str, request: pytest.FixtureRequest) -> Iterator[Factory]:
         yield STORES[name]
         return
     if name in REDIS:
-        server: Redis = request.getfixturevalue(REDIS[name])
+        server: Redis | Cluster = request.getfixturevalue(REDIS[name])
         yield lambda _, clock: RedisStore.from_url(server.new_url(), clock=clock)
         return
     schemas: Schemas = request.getfixturevalue(SERVERS[name])

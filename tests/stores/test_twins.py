@@ -21,6 +21,7 @@ EXAMPLES = {  # by default, in a full run
     "pgbouncer": (4, 15),
     "valkey": (6, 100),
     "redis 7": (5, 25),
+    "valkey cluster": (4, 15),
     "http to memory": (3, 20),
     "http to sqlite": (2, 5),
     "http to postgres": (2, 5),

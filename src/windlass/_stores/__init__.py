@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from .._store.protocol import Store
 
 _ON_DISK = ("sqlite", "memory")
+_REDIS = frozenset(
+    f"{scheme}{kind}"
+    for scheme in ("redis", "rediss", "valkey", "valkeys")
+    for kind in ("", "+cluster", "+sentinel")
+)
 _SCHEME = re.compile(r"[\w+./-]+", re.ASCII)
 _PLACE = re.compile(r"([\w.-]+|\[[0-9a-f:.]+\])?(:\d{1,5})?(,[\w.-]+(:\d{1,5})?)*(/[\w.-]*)*", re.ASCII)
 """Hosts with their ports, and a database or path: there is no password in it."""
@@ -36,7 +41,7 @@ def open_store(url: str, *, clock: Clock | None = None, key: str | None = None) 
             with _needing("asyncpg", "on Postgres needs the driver asyncpg", "postgres"):
                 from .postgres import PostgresStore
             return PostgresStore.from_url(url, clock=clock)
-        case "redis" | "rediss" | "valkey" | "valkeys":
+        case known if known in _REDIS:
             with _needing("redis", "on Redis or Valkey needs the driver redis-py", "redis"):
                 from .redis import RedisStore
 

@@ -25,6 +25,8 @@ class Server(Struct, frozen=True, kw_only=True):
     eviction: str | None
     appendonly: str | None
     appendfsync: str | None
+    fails_over: bool = False  # a replica takes over by itself: behind Sentinels, or in a Cluster
+    replicas: int = 0  # that have a write before it is acknowledged
 
     @property
     def promise(self) -> Promise:
@@ -38,6 +40,12 @@ class Server(Struct, frozen=True, kw_only=True):
         if self.appendonly != "yes":
             return Promise(
                 durability=Durability.VOLATILE, why=f"{self.name} without an append-only file (appendonly no)"
+            )
+        if self.appendfsync == "always" and self.fails_over and not self.replicas:
+            return Promise(
+                durability=Durability.RELAXED,
+                why=f"{self.name} syncs its append-only file before it answers, but a failover loses what no "
+                f"replica had yet; replicas=1 in the store's URL waits for one",
             )
         if self.appendfsync == "always":
             return Promise(
@@ -92,6 +100,8 @@ async def read_server(client: Client) -> Server:
         eviction=known.get("maxmemory-policy"),
         appendonly=known.get("appendonly"),
         appendfsync=known.get("appendfsync"),
+        fails_over=client.address.kind != "",
+        replicas=client.address.replicas,
     )
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
 from random import uniform
 from typing import Any
 
@@ -15,6 +14,7 @@ from .connection.client import Client
 
 _RECONNECT_SECONDS = (0.1, 2.0)  # first and longest pause
 _POLL_SECONDS = 1.0
+_CANCEL_SECONDS = 0.5
 
 
 class WakeHub:
@@ -53,17 +53,17 @@ class WakeHub:
         """Stop listening."""
         self._later.cancel()
         reading, self._reading = self._reading, None
-        if reading is not None:
-            reading.cancel()
-            with suppress(asyncio.CancelledError):
-                await reading
+        while reading is not None and not reading.done():
+            reading.cancel()  # Again: a cancellation that coincides with a reply can get lost in the driver.
+            await asyncio.wait([reading], timeout=_CANCEL_SECONDS)
 
     async def _read(self) -> None:
         """Receive messages; connect again after a failure, and then wake everyone, as some were missed."""
         pause, longest = _RECONNECT_SECONDS
         while True:
             try:
-                async with self._client.client().pubsub(ignore_subscribe_messages=True) as subscription:
+                client = await self._client.client()
+                async with client.pubsub(ignore_subscribe_messages=True) as subscription:
                     await subscription.subscribe(self._channel)
                     pause = _RECONNECT_SECONDS[0]
                     self._tell("r")

@@ -11,7 +11,6 @@ from ...._store.protocol import Durability
 from ....errors import InvalidOption
 
 DEFAULT_NAME = "windlass"
-SCHEMES = ("redis", "rediss", "valkey", "valkeys", "redis+cluster", "rediss+cluster", "redis+sentinel")
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 _PORTS = {"sentinel": 26379}
 _OPTIONS = ("name", "connections", "durability", "replicas")

@@ -1,4 +1,5 @@
 -- Commit a unit of work. ARGV: now, then what `commit` takes. Returns whether it was committed, and the time.
+@steady
 @clock
 @commit
 local at, failed = commit(2)

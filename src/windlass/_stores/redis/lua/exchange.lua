@@ -1,5 +1,6 @@
 -- Commit a unit of work, then claim. ARGV: now, prefix, what `commit` takes, what `claim` takes. Returns whether it
 -- was committed, the time, the position of the guard that failed, and the rows; -1 if the session is not alive.
+@steady
 @clock
 @commit
 @lease

@@ -2,6 +2,7 @@
 -- plan took tokens ('1': all tasks or none), the number of tasks, and for each: id, queue, place, the number of its
 -- permits and for each: its key and the most that may run ('' for any number).
 -- Returns 1, the time, 0 and rows; -1 for rows if the session is not alive; 0 if a guard or a task has changed.
+@steady
 @clock
 @commit
 @lease

@@ -3,6 +3,7 @@
 -- id and fence, the number of reports, each id, fence and progress.
 -- Returns whether it is alive; of each held lease 0 (lost), 1 or who asked it to stop and why; and the claims that
 -- the worker does not know: id and number.
+@steady
 @clock
 local now, prefix, session = clock(ARGV[1]), ARGV[2], ARGV[3]
 local key, started = prefix .. 'n:' .. session, whole(now)

@@ -1,5 +1,6 @@
 -- Take over tasks of sessions that have expired, and forget those that hold none. ARGV: now, prefix, session, most
 -- tasks. Returns rows and the time; -1 if the session is not alive.
+@steady
 @clock
 @lease
 local now, prefix, session, most = clock(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])

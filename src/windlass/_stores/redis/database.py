@@ -5,6 +5,7 @@ import os
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
+from time import monotonic_ns
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -57,8 +58,9 @@ class Database:
         """Return the server's time, or that of a test's clock."""
         if self.clock.test_clock is not None:
             return self.clock.test_clock.now()
+        sent_at = monotonic_ns()
         seconds, micros = await self.client.call("TIME")
-        self.clock.observe(int(seconds) * 1_000_000 + int(micros))
+        self.clock.observe(int(seconds) * 1_000_000 + int(micros), sent_at)
         return moment(int(seconds) * 1_000_000 + int(micros))
 
     # -- rules ---------------------------------------------------------------------------------------
@@ -125,9 +127,10 @@ class Database:
         """Run a script that commits a unit of work; return its reply."""
         keys, arguments = unit.statement()
         head = [self.clock.argument] if script == "commit" else [self.clock.argument, self.keys.prefix]
+        sent_at = monotonic_ns()
         reply = await self.client.run(script, keys, [*head, *arguments, *more])
         if self.clock.test_clock is None:
-            self.clock.observe(reply[1])
+            self.clock.observe(reply[1], sent_at)
         return reply
 
     async def pause(self, attempt: int) -> None:

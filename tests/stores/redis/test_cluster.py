@@ -57,7 +57,7 @@ async def persistently(verb: Any) -> Any:
         while True:
             with suppress(StoreUnavailable):
                 return await verb()
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0)
 
 
 async def test_stores_on_one_cluster_do_not_see_each_other(cluster: Cluster) -> None:

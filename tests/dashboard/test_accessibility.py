@@ -41,6 +41,7 @@ def busy(server: ApiServer, run: Run) -> Iterator[dict[str, str]]:
     yield {
         "url": f"{url}/dashboard",
         "queue": "mail",
+        "limit": "mail-rate",
         "id": task.id,
         "root": task.root,
         "name": "nightly/report",

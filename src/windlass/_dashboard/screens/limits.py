@@ -75,10 +75,10 @@ async def show_limits(view: View) -> Mapping[str, Any]:
     }
 
 
-@limits.screen("/limits/{name}", "limit.html", "Limit")
+@limits.screen("/limits/{limit}", "limit.html", "Limit")
 async def show_limit(view: View) -> Mapping[str, Any]:
     """Show a limit, and the values that use most of it."""
-    found = await view.call(get_limit, name=view.path("name"))
+    found = await view.call(get_limit, name=view.path("limit"))
     return {"limit": limit_row(found), "running": found.running, "shown": MAX_USES}
 
 
@@ -88,10 +88,10 @@ async def show_add(view: View) -> Mapping[str, Any]:
     return {"limit": None, "fields": {name: view.field(name) for name in _FIELDS}}
 
 
-@limits.screen("/limits/{name}/change", "limit-form.html", "Change a limit", live=False)
+@limits.screen("/limits/{limit}/change", "limit-form.html", "Change a limit", live=False)
 async def show_change(view: View) -> Mapping[str, Any]:
     """Show the form, filled with the limit as it is, or with what was sent."""
-    limit = await view.call(get_limit, name=view.path("name"))
+    limit = await view.call(get_limit, name=view.path("limit"))
     stored = {name: "" if (value := getattr(limit, name)) is None else str(value) for name in _FIELDS}
     stored["rate"] = "" if limit.rate is None else format_rate(limit.rate)
     return {"limit": limit, "fields": {name: view.field(name, text) for name, text in stored.items()}}
@@ -107,10 +107,10 @@ async def add(view: View) -> Done:
     return Done(f"Limit {name} is added.", limit_page(name))
 
 
-@limits.action("/limits/{name}/change", form="/limits/{name}/change")
+@limits.action("/limits/{limit}/change", form="/limits/{limit}/change")
 async def change(view: View) -> Done:
     """Change a limit as the form says."""
-    name = view.path("name")
+    name = view.path("limit")
     before, body = await view.call(get_limit, name=name), _given(view)
     if before.tenant == "":  # tasks without a tenant, which no field can say
         body.setdefault("tenant", "")
@@ -118,10 +118,10 @@ async def change(view: View) -> Done:
     return Done(f"Limit {name} is changed.", limit_page(name))
 
 
-@limits.action("/limits/{name}/remove")
+@limits.action("/limits/{limit}/remove")
 async def remove(view: View) -> Done:
     """Remove a limit."""
-    name = view.path("name")
+    name = view.path("limit")
     await view.call(remove_limit, query={"why": view.why}, name=name)
     return Done(f"Limit {name} is removed.", "limits")
 

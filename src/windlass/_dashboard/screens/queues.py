@@ -1,10 +1,11 @@
 """Queues: how deep, how old, who serves them; pause, resume and remove them."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from ..._documents.queues import QueueDocument, QueueTypeDocument
+from ..._documents.queues import QueueDocument, QueueTenants, QueueTypeDocument
 from ..._documents.workers import WorkerDocument
 from ..._http.resources.limits import list_limits
 from ..._http.resources.queues import (
@@ -26,6 +27,9 @@ queues = Pages()
 
 MAX_ROWS = 200
 """Queues on the page; with more, people search for one by name."""
+
+PATIENCE = 0.15
+"""Seconds that the page of a queue waits for the number of tasks of each tenant."""
 
 _ORDERS = {
     "name": lambda queue: queue.queue,
@@ -63,7 +67,7 @@ async def show_queue(view: View) -> Mapping[str, Any]:
         "is_unserved": is_unserved(queue),
         "is_unused": not any(queue.counts.values()) and queue.workers == 0,
         "types": types,
-        "tenants": await view.call(list_queue_tenants, queue=name),
+        "tenants": await _tenants(view, name),
         "workers": await _workers(view, name),
         "limits": await _limits(view, queue, types),
         "facts": setting_facts(queue),
@@ -102,6 +106,16 @@ def queue_page(queue: str) -> str:
 def is_unserved(queue: QueueDocument) -> bool:
     """Tell whether tasks of a queue wait although no live worker serves it, and nobody has paused it."""
     return queue.workers == 0 and not queue.paused and sum(queue.counts.values()) > queue.counts["dead"]
+
+
+async def _tenants(view: View, queue: str) -> QueueTenants | None:
+    """Return the tenants of a queue; None while they are being counted, so that the page need not wait."""
+    counted = asyncio.ensure_future(view.call(list_queue_tenants, queue=queue))
+    done, _ = await asyncio.wait({counted}, timeout=PATIENCE)
+    if not done:
+        counted.add_done_callback(lambda late: late.cancelled() or late.exception())  # asyncio would log it
+        return None
+    return counted.result()
 
 
 async def _workers(view: View, queue: str) -> list[WorkerDocument] | None:

@@ -117,6 +117,7 @@ ASKED: dict[str, Asking] = {
     "heartbeat": Asking(body={"session": "s", "worker": WORKER}),
     "claim": Asking(body={"session": "s", "queues": ["mail"], "number": 1}),
     "settle": Asking(body={"tasks": [{"id": new_id(), "fence": 1, "outcome": "returned"}]}),
+    "get_check": Asking(),
     "healthz": Asking(),
     "readyz": Asking(),
     "openapi_document": Asking(),

@@ -148,6 +148,7 @@ REST: dict[str, Callable[[World], Texts]] = {
     "watch_overview": overviews,
     "watch_task": watched,
     "get_metrics": get("/metrics"),
+    "get_check": get("/check"),
     "healthz": get("/healthz"),
     "readyz": get("/readyz"),
     "openapi_document": get("/openapi.json"),

@@ -21,7 +21,7 @@ from .resources.audit import audit
 from .resources.enqueue import enqueues
 from .resources.events import events
 from .resources.export import archive, export
-from .resources.health import health, metrics
+from .resources.health import checks, health, metrics
 from .resources.history import histories
 from .resources.keys import keys
 from .resources.limits import limits, quotas
@@ -57,6 +57,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *events.all,
     *histories.all,
     *metrics.all,
+    *checks.all,
     *work.all,
     *health.all,
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from .._client.client import Client
 from .._client.operator import Operator
+from .._documents.check import CheckDocument
 from .._model.filter import By, Count, Dimension, Filter
 from .._model.task import DEFAULT_QUEUE
 from .._observe.cached_reads import CachedReads
@@ -18,6 +19,7 @@ from ..app import App
 from .auth import Authenticator
 from .bounds.quotas import QuotaStore
 from .bounds.rate_limit import Buckets, RateLimiter
+from .checkup import MAX_AGE, check_service
 from .long_poll import TaskWaiter
 from .page import PageReader
 from .refusals import Refusals
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 _OVERVIEW_AGE = timedelta(seconds=1)
 """Maximum age of an overview; one query serves all requests within it."""
+
+_CHECK_TIME = timedelta(seconds=20)
 
 
 class Service:
@@ -55,6 +59,7 @@ class Service:
         self.overviews = OverviewCache(app.store, max_age=_OVERVIEW_AGE)
         read = partial(read_tenants, app.store)
         self.tenants = CachedReads(read, "the tenants of a queue", max_age=_OVERVIEW_AGE)
+        self.checks = CachedReads(self._check, "findings", max_age=MAX_AGE, timeout=_CHECK_TIME)
         self.counts = CachedReads(self._count_states, "the numbers of tasks", max_age=_OVERVIEW_AGE)
         # Shared by all workers that claim from every queue:
         self.served_queues = ServedQueues(app.store, (DEFAULT_QUEUE,), is_open=True)
@@ -64,3 +69,6 @@ class Service:
 
     async def _count_states(self, where: Filter) -> Sequence[Count]:
         return await self.operator.count(where, (Dimension.STATE,))
+
+    async def _check(self, _: None) -> CheckDocument:
+        return await check_service(self)

@@ -6,6 +6,7 @@ from .audit import audit
 from .chains import chains
 from .enqueue import enqueue
 from .failures import failures
+from .health import health
 from .keys import keys
 from .limits import limits
 from .metrics import metrics
@@ -33,4 +34,5 @@ ALL: tuple[Pages, ...] = (
     limits,
     schedules,
     workers,
+    health,
 )

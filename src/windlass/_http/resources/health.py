@@ -7,6 +7,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from starlette.responses import Response
 
+from ..._documents.check import CheckDocument
 from ..._documents.fields import Instant
 from ..._model.filter import Page
 from ..._model.key import Scope
@@ -22,6 +23,7 @@ from ..web.problems import Problem
 
 health = Operations("this server")
 metrics = Operations("metrics")
+checks = Operations("check")
 
 TIMEOUT_SECONDS = 2.0
 _METRICS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -74,6 +76,16 @@ async def readyz(request: AnyRequest) -> ReadinessDocument:
         raise Problem(code, "the store is not usable; see the server's log", status=503) from None
     keeper = any(one.worker.keeper and one.expires_at > now for one in sessions)
     return ReadinessDocument(durability=store.promise.durability, keeper=keeper, now=now)
+
+
+@checks("GET", "/check", Scope.READ)
+async def get_check(request: AnyRequest) -> CheckDocument:
+    """Check the store, as `windlass check` does: settings, schema, damage, what no worker serves.
+
+    At most a minute old, as a check costs the store some work. What cannot be checked within seconds is
+    reported as a finding.
+    """
+    return await request.service.checks.get(None)
 
 
 @health("GET", "/openapi.json", scope=None, bound=True, response=dict[str, Any], **_CONDITIONAL)

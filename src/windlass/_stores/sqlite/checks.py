@@ -21,7 +21,8 @@ from .schema import File
 MAX_CHECK_SECONDS = 2.0
 """How long the structure check may take: commits wait for it."""
 
-MIN_FREE_BYTES = 256 * 1024 * 1024
+_MIB = 1024 * 1024
+MIN_FREE_BYTES = 256 * _MIB
 MAX_CLOCK_LEAD = timedelta(minutes=1)
 _NETWORK = frozenset(
     {"9p", "afs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "lustre", "nfs", "nfs4", "smb3"}
@@ -43,6 +44,7 @@ def _findings(file: File, now: datetime) -> Iterator[Finding]:
     yield schema_finding
     yield from _journal(file)
     yield from _structure(file)
+    yield fine("size", f"{file.path} has {file.path.stat().st_size / _MIB:,.1f} MiB")
     yield from _disk(file.path)
     yield from _permissions(file.path)
     if schema_finding.severity is not Severity.ERROR:
@@ -93,7 +95,7 @@ def _structure(file: File) -> Iterator[Finding]:
 
 def _disk(path: Path) -> Iterator[Finding]:
     free = shutil.disk_usage(path.parent).free
-    space = f"{free // (1024 * 1024):,} MiB free on the disk that holds {path}"
+    space = f"{free // _MIB:,} MiB free on the disk that holds {path}"
     short = free < MIN_FREE_BYTES
     yield (
         warning("disk", f"only {space}: free space, or shorten retention") if short else fine("disk", space)

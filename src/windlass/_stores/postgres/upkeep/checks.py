@@ -133,6 +133,11 @@ async def _tables(probe: Probe) -> AsyncIterator[Finding]:
         yield fine("tables", f"all {len(expected.tables)} are present")
 
 
+async def _size(probe: Probe) -> AsyncIterator[Finding]:
+    ((size,),) = await probe.rows("check_size", probe.connections.address.schema)
+    yield fine("size", f"tables and indexes have {size / (1024 * 1024):,.1f} MiB")
+
+
 async def _days(probe: Probe) -> AsyncIterator[Finding]:
     now = probe.now or datetime.now(UTC)
     today = now.astimezone(UTC).date()
@@ -304,4 +309,4 @@ async def _records(probe: Probe) -> AsyncIterator[Finding]:
     yield records(unreadable(await probe.rows("bodies", MAX_CHECKED)))
 
 
-_CHECKS = (_indexes, _tables, _days, _durability, _server, _vacuum, _clock, _pooler, _tasks, _records)
+_CHECKS = (_indexes, _tables, _size, _days, _durability, _server, _vacuum, _clock, _pooler, _tasks, _records)

@@ -1,0 +1,66 @@
+"""Check a store and how it is used: findings, good and bad, each with what to do about it."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from .._model.alert import Alert
+from .._model.limit import Quota, Use
+from .._model.state import State
+from .._policy.input.quote import counted
+from .._policy.order.windows import closed_until
+from .._policy.quota import NEARLY_FULL, by_quota
+from .._store.protocol import Durability, Finding, Promise, Severity
+from .overview import Overview
+
+
+def check_durability(promise: Promise) -> Finding:
+    """Report what an acknowledged write survives; a warning unless that is a loss of power."""
+    severity = Severity.OK if promise.durability is Durability.DURABLE else Severity.WARNING
+    return _finding("durability", f"{promise.durability}: {promise.why}", severity)
+
+
+def check_queues(overview: Overview) -> Sequence[Finding]:
+    """Report queues and types that no worker serves, and queues that their windows keep closed."""
+    ready: Counter[str] = Counter()
+    for depth in overview.depths:
+        if depth.state is State.READY:
+            ready[depth.queue] += depth.number
+    serving, settings = overview.serving(), {one.name: one for one in overview.settings}
+    findings = []
+    for queue in sorted({*overview.queues, *settings}):
+        if ready[queue] and not serving.get(queue):
+            tasks = counted(ready[queue], "ready task")
+            findings.append(_finding("workers", f"no live worker serves queue {queue} ({tasks})"))
+        until = closed_until(settings.get(queue), overview.at)
+        if until is not None:
+            closed = f"queue {queue} is closed until {until:%Y-%m-%dT%H:%M:%SZ} by its windows"
+            findings.append(_finding("windows", closed, Severity.OK))
+    for (queue, type_name), number in sorted(overview.unhandled().items()):
+        unhandled = f"no live worker of queue {queue} handles task type {type_name}"
+        advice = "deploy its handler or, if it was renamed, add the name to aliases= of the new type"
+        findings.append(_finding("types", f"{unhandled} ({counted(number, 'pending task')}); {advice}"))
+    return findings
+
+
+def check_quotas(quotas: Mapping[str, Quota], used: Mapping[str, Use]) -> Sequence[Finding]:
+    """Warn of tenants that have nearly used up their quotas."""
+    return [
+        _finding(
+            "quotas",
+            f"{f'tenant {one.tenant}' if one.tenant else 'tasks without a tenant'}: "
+            f"{quotas[name].share(one.use):.0%} of the quota is used",
+        )
+        for name, found in (by_quota(quotas, used) if quotas else {}).items()
+        for one in found
+        if quotas[name].share(one.use) >= NEARLY_FULL
+    ]
+
+
+def check_signatures(alerts: Iterable[Alert]) -> Sequence[Finding]:
+    """Warn of webhooks, for a program that has no secret to sign their messages with."""
+    unsigned = "messages to the webhook of alert {} are not signed; set WINDLASS_WEBHOOK_SECRET"
+    return [_finding("alerts", unsigned.format(one.name)) for one in alerts if one.webhook]
+
+
+def _finding(subject: str, message: str, severity: Severity = Severity.WARNING) -> Finding:
+    return Finding(severity=severity, subject=subject, message=message)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.http.api_client import Api
 from tests.servers.api import ApiServer
-from windlass._http import checkup
+from windlass._http.resources import health
 from windlass._stores.memory import MemoryStore
 from windlass.testing.faults import Fault, FaultyStore, Hold
 
@@ -43,7 +43,7 @@ async def test_many_who_ask_share_one_check(api: ApiServer, http: httpx2.AsyncCl
 async def test_what_takes_too_long_or_fails_is_a_finding(
     api: ApiServer, http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkup, "PART_SECONDS", 0.2)
+    monkeypatch.setattr(health, "PART_SECONDS", 0.2)
     held = Hold()
     faults = {"check": held, "find": Fault.BEFORE}
     own = Api(http, api.serve(FaultyStore(MemoryStore(), faults.get), open_to_all=True))

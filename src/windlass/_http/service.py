@@ -1,7 +1,7 @@
 """State that all operations share: the app, authentication, watchers and caches."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from importlib.util import find_spec
@@ -19,7 +19,6 @@ from ..app import App
 from .auth import Authenticator
 from .bounds.quotas import QuotaStore
 from .bounds.rate_limit import Buckets, RateLimiter
-from .checkup import MAX_AGE, check_service
 from .long_poll import TaskWaiter
 from .page import PageReader
 from .refusals import Refusals
@@ -30,6 +29,9 @@ if TYPE_CHECKING:
 
 _OVERVIEW_AGE = timedelta(seconds=1)
 """Maximum age of an overview; one query serves all requests within it."""
+
+_CHECK_AGE = timedelta(minutes=1)
+"""Maximum age of a check of the store, which may keep a SQLite file busy for 2 s."""
 
 _CHECK_TIME = timedelta(seconds=20)
 
@@ -59,7 +61,7 @@ class Service:
         self.overviews = OverviewCache(app.store, max_age=_OVERVIEW_AGE)
         read = partial(read_tenants, app.store)
         self.tenants = CachedReads(read, "the tenants of a queue", max_age=_OVERVIEW_AGE)
-        self.checks = CachedReads(self._check, "findings", max_age=MAX_AGE, timeout=_CHECK_TIME)
+        self.checks = CachedReads(self._check, "findings", max_age=_CHECK_AGE, timeout=_CHECK_TIME)
         self.counts = CachedReads(self._count_states, "the numbers of tasks", max_age=_OVERVIEW_AGE)
         # Shared by all workers that claim from every queue:
         self.served_queues = ServedQueues(app.store, (DEFAULT_QUEUE,), is_open=True)
@@ -70,5 +72,5 @@ class Service:
     async def _count_states(self, where: Filter) -> Sequence[Count]:
         return await self.operator.count(where, (Dimension.STATE,))
 
-    async def _check(self, _: None) -> CheckDocument:
-        return await check_service(self)
+    async def _check(self, check: "Callable[[Service], Awaitable[CheckDocument]]") -> CheckDocument:
+        return await check(self)

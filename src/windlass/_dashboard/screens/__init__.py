@@ -1,13 +1,13 @@
 """The screens of the dashboard, one module each"""
 
 from ..page import Pages
+from .admin.audit import audit
+from .admin.health import health
+from .admin.keys import keys
 from .alerts import alerts
-from .audit import audit
 from .chains import chains
 from .enqueue import enqueue
 from .failures import failures
-from .health import health
-from .keys import keys
 from .limits import limits
 from .metrics import metrics
 from .overview import overview

@@ -1,7 +1,10 @@
-"""The server itself: health, readiness and API documentation, which need no key, and metrics."""
+"""The server itself: health, readiness, API documentation, metrics, and the check of its store."""
 
 import asyncio
-from collections.abc import Mapping
+import platform
+from collections.abc import Awaitable, Mapping, Sequence
+from importlib import metadata
+from time import monotonic
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -14,11 +17,14 @@ from ..._model.key import Scope
 from ..._model.limit import Quota, Use
 from ..._model.queue import QueueSettings
 from ..._model.record import Session
-from ..._store.protocol import Durability, all_records
+from ..._observe.damage import damaged_tasks
+from ..._observe.health import check_durability, check_queues, check_quotas, check_signatures
+from ..._store.protocol import Durability, Finding, Severity, all_records
 from ...errors import NotSupported, StoreError
 from ..bounds.quotas import StoredUse
 from ..docs import openapi, page
 from ..operation import AnyRequest, Operations
+from ..service import Service
 from ..web.problems import Problem
 
 health = Operations("this server")
@@ -26,6 +32,9 @@ metrics = Operations("metrics")
 checks = Operations("check")
 
 TIMEOUT_SECONDS = 2.0
+PART_SECONDS = 5.0
+"""Time for one part of a check."""
+
 _METRICS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _CONDITIONAL: dict[str, Any] = {
     "statuses": (304,),
@@ -85,7 +94,7 @@ async def get_check(request: AnyRequest) -> CheckDocument:
     At most a minute old, as a check costs the store some work. What cannot be checked within seconds is
     reported as a finding.
     """
-    return await request.service.checks.get(None)
+    return await request.service.checks.get(check_service)
 
 
 @health("GET", "/openapi.json", scope=None, bound=True, response=dict[str, Any], **_CONDITIONAL)
@@ -118,3 +127,58 @@ async def _quotas(use: StoredUse) -> tuple[Mapping[str, Quota], Mapping[str, Use
     except (StoreError, TimeoutError):
         return None
     return use.quotas, use.all()
+
+
+async def check_service(service: Service) -> CheckDocument:
+    """Check the store of a server; what cannot be checked in time is a finding."""
+    began = monotonic()
+    store, operator = service.store, service.operator
+    await store.open()
+    parts = {
+        "store": operator.check(),
+        "encryption": operator.encryption.check(),
+        "tasks": damaged_tasks(store),
+        "queues": _queues(service),
+        "quotas": _nearly_full(service),
+        "alerts": _signatures(service),
+    }
+    found = await asyncio.gather(*(_in_time(subject, part) for subject, part in parts.items()))
+    return CheckDocument(
+        at=await store.now(),
+        seconds=monotonic() - began,
+        durability=store.promise.durability,
+        why=store.promise.why,
+        version=metadata.version("windlass"),
+        python=platform.python_version(),
+        findings=[check_durability(store.promise), *(finding for part in found for finding in part)],
+        migrations=[*await operator.migrations()],
+    )
+
+
+async def _in_time(subject: str, part: Awaitable[Sequence[Finding]]) -> Sequence[Finding]:
+    """Return the findings of a part; or one that tells why there are none."""
+    try:
+        async with asyncio.timeout(PART_SECONDS):
+            return await part
+    except TimeoutError:
+        message = f"could not be checked within {PART_SECONDS:g} s; run `windlass check`"
+        return [Finding(severity=Severity.WARNING, subject=subject, message=message)]
+    except StoreError as error:
+        message = f"could not be checked: {error}"
+        return [Finding(severity=Severity.ERROR, subject=subject, message=message)]
+
+
+async def _queues(service: Service) -> Sequence[Finding]:
+    return check_queues(await service.overviews.get())
+
+
+async def _nearly_full(service: Service) -> Sequence[Finding]:
+    use = service.store.use
+    await use.refresh()
+    return check_quotas(use.quotas, use.all())
+
+
+async def _signatures(service: Service) -> Sequence[Finding]:
+    if service.app.alert_notifier.secret is not None:
+        return ()
+    return check_signatures([status.alert for status in await service.operator.alerts.list()])

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from ..._documents.audit import AuditDocument
-from ..._http.resources.audit import list_audit
-from ..page import Pages
-from ..view import View
+from ...._documents.audit import AuditDocument
+from ...._http.resources.audit import list_audit
+from ...page import Pages
+from ...view import View
 
 audit = Pages()
 

@@ -4,18 +4,18 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..._documents.fields import build_document
-from ..._documents.queues import RetentionDocument
-from ..._documents.workers import WorkerDocument
-from ..._http.resources.health import get_check
-from ..._http.resources.queues import list_queues
-from ..._http.resources.task_types import list_types
-from ..._http.resources.work import list_workers
-from ..._model.queue import Retention
-from ..._policy.history.buckets import RESOLUTIONS
-from ..._store.protocol import Finding, Severity
-from ..page import Pages
-from ..view import View
+from ...._documents.fields import build_document
+from ...._documents.queues import RetentionDocument
+from ...._documents.workers import WorkerDocument
+from ...._http.resources.health import get_check
+from ...._http.resources.queues import list_queues
+from ...._http.resources.task_types import list_types
+from ...._http.resources.work import list_workers
+from ...._model.queue import Retention
+from ...._policy.history.buckets import RESOLUTIONS
+from ...._store.protocol import Finding, Severity
+from ...page import Pages
+from ...view import View
 
 health = Pages()
 

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from secrets import token_urlsafe
 from typing import Any
 
-from ..._http.resources.keys import create_key, list_keys, revoke_key, rotate_key
-from ..._model.key import Scope
-from ..._policy.api_key import RATES
-from ..form_fields import number_of, seconds_of
-from ..page import Done, Pages, Shown
-from ..view import View
+from ...._http.resources.keys import create_key, list_keys, revoke_key, rotate_key
+from ...._model.key import Scope
+from ...._policy.api_key import RATES
+from ...form_fields import number_of, seconds_of
+from ...page import Done, Pages, Shown
+from ...view import View
 
 keys = Pages()
 

@@ -1,0 +1,1 @@
+"""The screens of those who run a server: the audit log, keys, health"""

@@ -87,7 +87,9 @@ def sender(request: Request, caller: Caller, form: Mapping[str, Sequence[str]]) 
 def remember_name(caller: Caller, response: Response) -> None:
     """Let the browser keep the name that was given."""
     if caller.key is None:
-        response.set_cookie(WHO, quote(caller.who), max_age=_YEAR, path="/", httponly=True, samesite="strict")
+        response.set_cookie(
+            WHO, quote(caller.who, safe=""), max_age=_YEAR, path="/", httponly=True, samesite="strict"
+        )
 
 
 def _known_name(request: Request) -> str:

@@ -52,6 +52,7 @@ ASKED: dict[str, Asking] = {
     "enqueue_stream": Asking(body=b'{"type":"t","queue":"mail"}\n', kind="application/x-ndjson"),
     "list_tasks": Asking(),
     "count_tasks": Asking(),
+    "list_chains": Asking(),
     "export_tasks": Asking(),
     "get_archive": Asking(),
     "stop_archiving": Asking(),

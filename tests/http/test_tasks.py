@@ -80,6 +80,26 @@ class TestList:
         assert len((await on_each.good("GET", "/tasks/counts"))["items"]) == len(State)
         problem(await on_each("GET", "/tasks/counts?limit=1"), 422, "invalid-request")
 
+    async def test_chains_are_listed_with_their_progress(self, on_each: Api) -> None:
+        chain = await on_each.enqueue(type="first", queue="c", next=[{"type": "u", "next": [{"type": "v"}]}])
+        batch = {"tasks": [{"type": "g"}, {"type": "g"}], "then": {"type": "end"}}
+        group = (await on_each.good("POST", "/tasks/batch", batch))["tasks"][0]["id"]
+        await on_each.enqueue()
+        newest, oldest = (await on_each.good("GET", "/chains"))["items"]
+        assert (newest["root"], newest["type"], newest["tasks"], newest["steps"]) == (
+            group, "g", {"ready": 2, "waiting": 1}, 0,
+        )  # fmt: skip
+        assert (oldest["root"], oldest["type"], oldest["tasks"], oldest["steps"]) == (
+            chain, "first", {"ready": 1}, 2,
+        )  # fmt: skip
+        session = await on_each.session("c")
+        (claimed,) = await on_each.claim(session, 1, "c")
+        assert await on_each.settle(lease(claimed) | {"outcome": "returned"}) == ["applied"]
+        first = await on_each.good("GET", "/chains?limit=1")
+        (last,) = (await on_each.good("GET", f"/chains?limit=1&cursor={first['cursor']}"))["items"]
+        assert (last["root"], last["tasks"], last["steps"]) == (chain, {"completed": 1, "ready": 1}, 1)
+        problem(await on_each("GET", "/chains?cursor=x"), 422, "invalid-option")
+
     @pytest.mark.parametrize("newest_first", [False, True])
     async def test_cursors_lead_through_all_of_them_once(self, newest_first: bool, on_each: Api) -> None:
         tasks = [{"type": "t", "queue": "ab"[number % 2]} for number in range(240)]

@@ -118,6 +118,7 @@ SCHEDULE = {"type": "canary.leak", "rule": LATER, "payload": secret("put")}
 REST: dict[str, Callable[[World], Texts]] = {
     "list_tasks": get("/tasks?limit=1000", "/tasks?limit=1000&error=declined"),
     "count_tasks": get("/tasks/counts", "/tasks/counts?error=declined"),
+    "list_chains": get("/chains"),
     "get_task": each_task(),
     "list_attempts": each_task("/attempts"),
     "list_dead": get("/dead?limit=1000"),

@@ -42,6 +42,7 @@ def _filter_options(past: str, field: str) -> Decorator:
         repeatable("queue", "-q"),
         repeatable("tenant"),
         click.option("--root", type=task_id, help="Only the chain or group that began with this task"),
+        click.option("--chained", is_flag=True, help="Only tasks of chains and groups"),
         click.option("--key", "idempotency_key", metavar="KEY", help="Only this idempotency key"),
         click.option("--error", metavar="TEXT", help="Only tasks whose last error contains this text"),
         click.option(

@@ -118,6 +118,28 @@ class FailureList(Struct, kw_only=True):
     items: list[FailureDocument]
 
 
+class ChainDocument(Struct, kw_only=True):
+    """A chain or group: its first task, the number of its tasks in each state, and of steps to come.
+
+    `type`, `queue`, `tenant` and `created_at` are those of its first task; null if its record is gone.
+    """
+
+    root: Id
+    type: str | None = None
+    queue: str | None = None
+    tenant: str | None = None
+    created_at: Instant | None = None
+    tasks: dict[State, int]
+    steps: int
+
+
+class ChainPage(Struct, kw_only=True):
+    """Chains and groups, newest first. `cursor` requests the next page; null on the last."""
+
+    items: list[ChainDocument]
+    cursor: str | None
+
+
 class AttemptDocument(Struct, kw_only=True):
     """One settled attempt of a task."""
 

@@ -28,12 +28,15 @@ from .web.load import held_by
 from .web.off_loop import each_off_loop, off_loop
 from .web.problems import Problem
 
+_CHAINED = 100  # tasks of chains that are read at once
+_CHAINED_PAGES = 20
 _FIXED_SIZE = 1_024  # bytes of JSON that a small task counts for
 Text = Annotated[str, Meta(min_length=1, max_length=500, pattern="^[^\\x00]*$")]
 Since = Annotated[Instant, Meta(description="At this instant or later.")]
 Until = Annotated[Instant, Meta(description="Before this instant.")]
 TenantText = Annotated[str, Meta(max_length=500, pattern="^[^\\x00]*$")]
 FailureId = Annotated[str, Meta(pattern="^([0-9a-f]{16})?$", max_length=16)]
+Cursor = Annotated[str, Meta(description="The `cursor` of the previous page.")]
 Several = Meta(min_length=1, max_length=1_000)  # an empty list must not match everything
 
 
@@ -46,6 +49,7 @@ class TaskFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     queue: Annotated[list[Text], Several] = []
     tenant: Annotated[list[TenantText], Several] = []  # "": tasks without a tenant
     root: Id | None = None
+    chained: Annotated[bool, Meta(description="Only tasks of chains and groups.")] = False
     idempotency_key: Text | None = None
     error: Annotated[Text, Meta(description="Part of the last error's type or message.")] | None = None
     failure: Annotated[list[FailureId], Several] = []  # "": tasks without one
@@ -63,7 +67,7 @@ class TaskListQuery(TaskFilter, frozen=True, kw_only=True, forbid_unknown_fields
 
     id: Annotated[list[Id], Meta(max_length=300)] = []  # more do not fit into the head of a request
     limit: Limit = 100
-    cursor: Annotated[str, Meta(description="The `cursor` of the previous page.")] | None = None
+    cursor: Cursor | None = None
     newest_first: bool = False
     reveal: RevealFlag = False
 
@@ -81,6 +85,7 @@ def filter_for(caller: Caller, criteria: TaskFilter, *states: State) -> Filter:
             queues=tuple(criteria.queue) or None,
             tenants=tuple(criteria.tenant) or None,
             root=criteria.root,
+            chained=criteria.chained,
             idempotency_key=criteria.idempotency_key,
             error=criteria.error,
             failures=tuple(criteria.failure) or None,
@@ -140,6 +145,29 @@ def checked_cursor(cursor: str | None) -> str | None:
     if cursor is not None and not is_task_id(cursor):
         raise Problem("invalid-option", "invalid cursor; take it from the previous page")
     return cursor
+
+
+async def newest_roots(
+    request: AnyRequest, number: int, cursor: str | None
+) -> tuple[list[TaskId], str | None]:
+    """Return the roots of the newest tasks of chains and groups, and the cursor of the next ones.
+
+    The tasks of a chain or group get their ids when it is enqueued, so they are beside each other. Fewer
+    roots are returned if there are very large groups among them.
+    """
+    where = request.caller.visible(Filter(chained=True))
+    roots: dict[TaskId, None] = {}
+    for _ in range(_CHAINED_PAGES):
+        page = Page(limit=_CHAINED, cursor=cursor, newest_first=True)
+        found = await request.service.pages.read(partial(request.operator().find, where), page)
+        for task in found.items:
+            if task.root not in roots and len(roots) == number:
+                return [*roots], cursor
+            roots[task.root], cursor = None, task.id
+        cursor = found.cursor
+        if cursor is None:
+            break
+    return [*roots], cursor
 
 
 def next_link(request: AnyRequest, found: Slice[Any]) -> dict[str, str]:

@@ -23,7 +23,8 @@ class Filter(Struct, frozen=True, gc=False, kw_only=True):
 
     `created_after` and `finished_after` are inclusive, `created_before` and `finished_before` exclusive.
     `expires_before` is exclusive and matches only tasks that have not started. `error` matches a part of the
-    last error's type or message, `failures` its failure; "" matches tasks without one.
+    last error's type or message, `failures` its failure; "" matches tasks without one. `chained` matches
+    only tasks of chains and groups: those that steps follow, and those that have another root.
     """
 
     ids: tuple[TaskId, ...] | None = None
@@ -32,6 +33,7 @@ class Filter(Struct, frozen=True, gc=False, kw_only=True):
     queues: tuple[str, ...] | None = None
     tenants: tuple[str, ...] | None = None
     root: TaskId | None = None
+    chained: bool = False
     idempotency_key: str | None = None
     error: str | None = None
     failures: tuple[str, ...] | None = None

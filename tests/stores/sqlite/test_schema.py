@@ -82,6 +82,7 @@ async def test_the_steps_are_listed_with_what_is_applied(store: SQLiteStore) -> 
         "cancellation",
         "notes",
         "failures",
+        "chains",
     )
     assert listed == [(number, name, True) for number, name in enumerate(names, 1)]
 

@@ -10,12 +10,15 @@ from ..._client.tasks.failures import MAX_FAILURES
 from ..._documents.fields import Id, Seconds
 from ..._documents.tasks import (
     AttemptList,
+    ChainDocument,
+    ChainPage,
     FailureList,
     TaskDocument,
     TaskPage,
     attempt_document,
     failure_document,
 )
+from ..._model.filter import Dimension, Filter
 from ..._model.key import Scope
 from ..._model.state import ENDED, State
 from ..input_fields import Payload, RevealFlag, Why
@@ -23,13 +26,17 @@ from ..long_poll import disconnected
 from ..operation import AnyRequest, ApiRequest, ApiResponse, NoQuery, Operations
 from ..page import size_of
 from ..task_query import (
+    Cursor,
     TaskFilter,
     TaskListQuery,
+    checked_cursor,
     filter_for,
     masked_attempts,
+    newest_roots,
     task_documents,
     task_in_path,
     task_page,
+    visible_tasks,
 )
 
 tasks = Operations("tasks")
@@ -37,6 +44,7 @@ dead = Operations("dead letters")
 
 MAX_WAIT = 60
 MAX_AT_ONCE = 10_000
+MAX_CHAINS = 100
 
 RequiredReason = Annotated[Why, Meta(min_length=1)]
 
@@ -54,6 +62,13 @@ class TaskQuery(ShowQuery, frozen=True, kw_only=True, forbid_unknown_fields=True
         float,
         Meta(ge=0, le=MAX_WAIT, description="Seconds to wait for the task to end before responding."),
     ] = 0
+
+
+class ChainListQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The page to return."""
+
+    limit: Annotated[int, Meta(ge=1, le=MAX_CHAINS)] = 25
+    cursor: Cursor | None = None
 
 
 class ReasonQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -203,6 +218,26 @@ async def replay_task(request: ApiRequest[NoQuery, ReplayInput]) -> TaskStateDoc
 async def cancel_tasks(request: ApiRequest[NoQuery, BulkInput]) -> TaskCount:
     """Cancel matching tasks that have not ended; running ones are asked to stop."""
     return await act_on(request, request.operator().cancel, *(state for state in State if state not in ENDED))
+
+
+@tasks("GET", "/chains", Scope.READ, bound=True)
+async def list_chains(request: ApiRequest[ChainListQuery, None]) -> ChainPage:
+    """List chains and groups, the one with the newest task first."""
+    roots, cursor = await newest_roots(request, request.query.limit, checked_cursor(request.query.cursor))
+    first = await visible_tasks(request, roots)
+    items = []
+    for root in roots:
+        where = request.caller.visible(Filter(root=root))
+        counts = await request.service.store.count(where, (Dimension.STATE,), sized=True)
+        document = ChainDocument(
+            root=root,
+            tasks={State(one.values[0]): one.number for one in counts},
+            steps=sum(one.steps for one in counts),
+        )
+        for name in ("type", "queue", "tenant", "created_at") if root in first else ():
+            setattr(document, name, getattr(first[root], name))
+        items.append(document)
+    return ChainPage(items=items, cursor=cursor)
 
 
 @dead("GET", "/dead", Scope.READ, bound=True)

@@ -16,6 +16,7 @@ def matches(task: Task, where: Filter) -> bool:
         and (where.queues is None or task.queue in where.queues)
         and (where.tenants is None or task.tenant in where.tenants)
         and (where.root is None or task.root == where.root)
+        and (not where.chained or task.next is not None or task.root != task.id)
         and (where.idempotency_key is None or task.idempotency_key == where.idempotency_key)
         and (where.error is None or _mentions(task, where.error))
         and (where.failures is None or (task.failure or "") in where.failures)

@@ -77,6 +77,7 @@ filters = st.builds(
     types=st.none() | st.just(("x",)),
     tenants=st.none() | st.just(("t",)),
     idempotency_key=st.none() | st.just("k1"),
+    chained=st.booleans(),
     error=st.none() | st.just("boo"),
     failures=st.none() | st.sampled_from([("",), (failure_of("x", BOOM),), ("", failure_of("y", BOOM))]),
     expires_before=st.none() | st.sampled_from([START + timedelta(seconds=5), START + timedelta(days=1)]),

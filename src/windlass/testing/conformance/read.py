@@ -8,6 +8,7 @@ from itertools import permutations
 import pytest
 from msgspec.structs import replace
 
+from ..._ids import new_id
 from ..._model.attempt import MAX_RECORDED, Attempt
 from ..._model.filter import CancelTasks, Count, Dimension, Filter, Page
 from ..._model.lease import Claimed
@@ -93,6 +94,32 @@ class TestFind(StoreTest):
         await self.enqueue_one()
 
         assert await self.found(root=root) == [root, step]
+
+    async def test_those_of_chains_and_groups(self) -> None:
+        await self.enqueue_one()
+        steps = b'[{"id":"%s","type":"step","payload":{}}]' % new_id().encode()
+        first = await self.enqueue_one(next=steps)
+        root = await self.enqueue_one()
+        member = await self.enqueue_one(root=root, queue="other")
+
+        assert await self.found(chained=True) == [first, member]
+        assert await self.found(chained=True, queues=("other",)) == [member]
+        assert await self.found(chained=True, states=(State.READY,), root=root) == [member]
+        assert [count.number for count in await self.store.count(Filter(chained=True), ())] == [2]
+
+    async def test_pages_of_chains_and_groups(self, worker: ManualWorker) -> None:
+        root = await self.enqueue_one()
+        first = await self.enqueue_one(root=root)
+        claimed = await self.enqueue_and_claim(worker, root=root)
+        await self.settle_now(complete(claimed))
+        await self.enqueue_one()
+
+        assert await self.found(chained=True, states=(State.COMPLETED,)) == [claimed.task.id]
+        newest = await self.store.find(Filter(chained=True), Page(limit=1, newest_first=True))
+        assert [task.id for task in newest.items] == [claimed.task.id]
+        page = Page(limit=1, newest_first=True, cursor=newest.cursor)
+        rest = await self.store.find(Filter(chained=True), page)
+        assert ([task.id for task in rest.items], rest.cursor) == ([first], None)
 
     async def test_by_idempotency_key(self) -> None:
         ids = [

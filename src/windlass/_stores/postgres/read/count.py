@@ -305,6 +305,7 @@ def _filtered(where: Filter) -> Iterator[str]:
         ("tenant", where.tenants),
         ("error_type error_message", where.error),
         ("failure", where.failures),
+        ("next root id", where.chained or None),
         ("created_at", where.created_after or where.created_before),
         ("finished_at", where.finished_after or where.finished_before),
         ("expires_at attempt", where.expires_before),

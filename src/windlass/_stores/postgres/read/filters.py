@@ -147,6 +147,8 @@ def conditions(search: Search, parameters: Parameters, alias: str) -> list[str]:
     for column, wanted in (("type", where.types), ("queue", where.queues), ("tenant", where.tenants)):
         if wanted is not None:
             found.append(_one_of(column, wanted, parameters, alias))
+    if where.chained:
+        found.append(f"({alias}.next IS NOT NULL OR {alias}.root <> {alias}.id)")  # as the index has it
     if where.failures is not None:
         found.append(_failed(where.failures, parameters, alias))
     if where.error is not None:

@@ -109,7 +109,8 @@ async def _task_branches(
         return [[*branch, held] for branch in named(search, parameters, "t")], False
     if search.where.is_expiring:  # All other conditions of its index are in the filter.
         return [[held, "t.finished_at IS NULL"]], False
-    if search.task == TASK or (len(search.task) == 1 and search.task[0] in _INDEXED_BY_ID):
+    is_indexed_by_id = len(search.task) == 1 and search.task[0] in _INDEXED_BY_ID
+    if search.where.chained or search.task == TASK or is_indexed_by_id:
         return [[held]], True
     for state in search.task:
         if await _is_crowded(source, search, state):

@@ -21,6 +21,7 @@ _STATE_INDEX = {
     State.DEAD: "windlass_task_dead",
 }
 _FAILURE_INDEX = "windlass_task_failure"
+_CHAINED = "(task.next IS NOT NULL OR task.root <> task.id)"  # as the index has it
 _UNSIZED = ", 0, 0"
 _SIZED = (
     ", coalesce(sum(CASE WHEN task.next IS NOT NULL AND NOT ({spent}) THEN windlass_steps(task.next) END), 0)"
@@ -109,6 +110,8 @@ def _index(where: Filter) -> str:
         return ""
     if where.is_expiring:
         return _indexed_by("windlass_task_expiring")
+    if where.chained:
+        return _indexed_by("windlass_task_chained")
     if where.states == (State.DEAD,) and where.failures is not None:
         return _indexed_by(_FAILURE_INDEX)
     return _indexed_by(_OWN_INDEX[where.states]) if where.states in _OWN_INDEX else ""
@@ -117,7 +120,8 @@ def _index(where: Filter) -> str:
 def _counted_by(where: Filter) -> str:
     """Return the index to count by: that for dead letters has all that is usually asked about many."""
     uncovered = (where.failures, where.error, where.finished_after, where.finished_before)
-    if where.states != (State.DEAD,) or is_named(where) or any(one is not None for one in uncovered):
+    is_covered = not where.chained and all(one is None for one in uncovered)
+    if where.states != (State.DEAD,) or is_named(where) or not is_covered:
         return _index(where)
     return _indexed_by("windlass_task_dead_count")
 
@@ -142,7 +146,7 @@ def _window(window: tuple[str | None, str | None], *, newest_first: bool) -> lis
 
 def is_selective(where: Filter) -> bool:
     """Whether an index finds the tasks that match, so that the read is short without a window."""
-    return is_named(where) or where.states in _OWN_INDEX or where.is_expiring
+    return is_named(where) or where.states in _OWN_INDEX or where.is_expiring or where.chained
 
 
 def is_named(where: Filter) -> bool:
@@ -159,6 +163,8 @@ def _conditions(where: Filter) -> tuple[list[str], dict[str, Any]]:
         conditions.append(f"task.state = {named}" if len(where.states) == 1 else f"task.state IN ({named})")
     if where.is_expiring:
         conditions.append("task.finished_at IS NULL")  # as the index has it
+    if where.chained:
+        conditions.append(_CHAINED)
     if where.failures is not None:
         conditions.append(_failed(where.failures))
         parameters["failures"] = where.failures[0] if len(where.failures) == 1 else listed(where.failures)

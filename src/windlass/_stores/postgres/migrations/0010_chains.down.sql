@@ -1,0 +1,2 @@
+DROP INDEX windlass.history_chained;
+DROP INDEX windlass.task_chained;

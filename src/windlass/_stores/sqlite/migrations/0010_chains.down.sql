@@ -1,0 +1,1 @@
+DROP INDEX windlass_task_chained;

@@ -147,5 +147,6 @@ def test_a_chain_is_drawn_with_links(app: App, visitor: Visitor, run: Run) -> No
     assert "0 of 2 completed" in page
     assert page.count("planned</text>") == 1
     assert "0 of 2 completed" in visitor.text(f"tasks/{made.id}")
+    assert "a/b …" + made.id[-8:] + " ready Completed 0 of 2" in visitor.text("chains")
     assert "There is no chain" in visitor.text("chains/0199c3a2-7d10-7abc-8def-0123456789ab", 404)
     visitor.get("chains/nonsense", 422)

@@ -11,7 +11,7 @@ from ..._model.record import Histogram, HistoryBucket, HistorySeries
 from ...errors import InvalidOption
 from ..input.options import parse_duration
 from .buckets import HOUR, Resolution, bucket_name, start_of
-from .histogram import added, quantile
+from .histogram import added, quantiles
 
 
 class Quantiles(Struct, frozen=True, gc=False):
@@ -157,6 +157,5 @@ def _sum(
 
 
 def _quantiles(histograms: Iterable[Histogram]) -> Quantiles | None:
-    durations = added(histograms)
-    p50, p95, p99 = (quantile(durations, share) for share in (0.5, 0.95, 0.99))
-    return None if p50 is None or p95 is None or p99 is None else Quantiles(p50, p95, p99)
+    found = quantiles(added(histograms), (0.5, 0.95, 0.99))
+    return Quantiles(*found) if found else None

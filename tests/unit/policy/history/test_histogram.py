@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass._policy.history.histogram import CELLS, added, cell_of, histogram, quantile, seconds_of
+from windlass._policy.history.histogram import CELLS, added, cell_of, histogram, quantiles, seconds_of
 
 DURATIONS = st.floats(0.001, 30 * 86_400)
 
@@ -31,15 +31,18 @@ def test_the_sum_of_histograms_has_all_their_durations(groups: list[list[float]]
     assert added(of(*group) for group in groups) == of(*(one for group in groups for one in group))
 
 
-@given(st.lists(DURATIONS, min_size=1, max_size=200), st.sampled_from([0.5, 0.95, 0.99, 1.0]))
-def test_a_quantile_is_that_of_the_durations(durations: list[float], share: float) -> None:
-    exact = sorted(durations)[max(-(-len(durations) * int(share * 100) // 100), 1) - 1]
+@given(st.lists(DURATIONS, min_size=1, max_size=200))
+def test_quantiles_are_those_of_the_durations(durations: list[float]) -> None:
+    percents = (1, 50, 95, 99, 100)
+    exact = [sorted(durations)[-(-len(durations) * percent // 100) - 1] for percent in percents]
 
-    assert quantile(of(*durations), share) == pytest.approx(exact, rel=0.095)
+    found = quantiles(of(*durations), [percent / 100 for percent in percents])
+
+    assert found == pytest.approx(exact, rel=0.095)
 
 
-def test_nothing_has_no_quantile() -> None:
-    assert quantile((), 0.5) is None
+def test_nothing_has_no_quantiles() -> None:
+    assert quantiles((), (0.5, 0.99)) == []
 
 
 def test_only_cells_with_durations_are_stored() -> None:

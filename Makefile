@@ -83,6 +83,10 @@ bench: setup servers ## Run the benchmarks of windlass and its peers
 chaos: setup servers ## Run random kills and outages for several minutes
 	@$(BIN)/pytest -m chaos --timeout=0
 
+.PHONY: screenshots
+screenshots: setup servers ## Take the screenshots of the docs from a real shop, in some minutes
+	@$(BIN)/python scripts/screenshots
+
 .PHONY: lock
 lock: setup ## Pin the dependencies in pyproject.toml (UPGRADE=1 takes newer versions)
 	@$(BIN)/uv pip compile pyproject.toml --quiet --extra cli --extra postgres --extra redis --extra uvloop --extra http --extra remote --extra metrics --extra tracing --extra encryption --extra handlers --group dev \

@@ -11,6 +11,7 @@ from benchmarks import machine, plot, report
 from benchmarks.figures import Findings
 from benchmarks.parts import (
     beside,
+    dashboard,
     drain,
     enqueue,
     fairness,
@@ -40,6 +41,7 @@ PARTS = SQLITE | {
     "fairness": fairness.measure,
     "beside": beside.measure,
     "http": http.measure,
+    "dashboard": dashboard.measure,
 }
 
 

@@ -80,8 +80,8 @@ def app(request: pytest.FixtureRequest, tmp_path: Path, run: Run) -> Iterator[Ap
 def serve(server: ApiServer, app: App) -> Callable[..., str]:
     """Serve the app; returns the URL of its dashboard, which ends in a slash."""
 
-    def served(*, read_only: bool = False, at: str = "", **options: Any) -> str:
-        settings = DashboardSettings(read_only=read_only)
+    def served(*, read_only: bool = False, trace_url: str = "", at: str = "", **options: Any) -> str:
+        settings = DashboardSettings(read_only=read_only, trace_url=trace_url)
         options = {"open_until_keys": True} | options
         return f"{server.serve_app(app, at=at, dashboard=settings, **options)}/dashboard/"
 

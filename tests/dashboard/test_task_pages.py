@@ -150,3 +150,12 @@ def test_a_chain_is_drawn_with_links(app: App, visitor: Visitor, run: Run) -> No
     assert "a/b …" + made.id[-8:] + " ready Completed 0 of 2" in visitor.text("chains")
     assert "There is no chain" in visitor.text("chains/0199c3a2-7d10-7abc-8def-0123456789ab", 404)
     visitor.get("chains/nonsense", 422)
+
+
+def test_a_task_links_to_its_trace(
+    app: App, visit: Callable[..., Visitor], serve: Callable[..., str], run: Run
+) -> None:
+    made = run(app.client.send("t"))
+    trace = run(app.operator.task(made.id)).trace.split("-")[1]
+    visitor = visit(serve(trace_url="https://traces.example.org/{trace}?x=<b>"))
+    assert f'href="https://traces.example.org/{trace}?x=&lt;b&gt;"' in visitor.get(f"tasks/{made.id}")

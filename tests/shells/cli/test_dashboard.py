@@ -46,6 +46,8 @@ def test_it_shows_a_store_and_its_api_only_reads(run: Run, start: Start, argumen
         (("--trust-user-header", "X-User"), 2, "need each other"),
         (("--trust-user-header", "X-User", "--trusted-proxy", "proxy"), 2, "not an address"),
         (("--proxy-role", "root"), 2, "--proxy-role"),
+        (("--trace-url", "javascript:alert(1)//{trace}"), 2, "--trace-url"),
+        (("--trace-url", "https://traces.example.org"), 2, "--trace-url"),
         (("--store", "sqlite:///missing.db"), 3, "missing.db"),
     ],
 )

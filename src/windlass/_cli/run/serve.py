@@ -14,6 +14,7 @@ import click
 from msgspec import json
 
 from ..._model.key import Role
+from ..._policy.input.quote import quoted
 from ..._worker.process import stopped_by_signals
 from ...errors import InvalidOption
 from ..command import Cli, Command, pass_cli
@@ -58,8 +59,22 @@ http_options = stacked(
 )
 """The options of a command that listens for HTTP. Those named --max-… are passed on to the server."""
 
+
+def _trace_url(_context: click.Context, _option: click.Parameter, url: str) -> str:
+    if url and not (url.startswith(("https://", "http://")) and "{trace}" in url):
+        raise click.BadParameter(f"{quoted(url)} is not a URL such as https://traces.example.org/{{trace}}")
+    return url
+
+
 dashboard_options = stacked(
     click.option("--read-only", is_flag=True, help="Let the dashboard only show, whatever the key allows"),
+    click.option(
+        "--trace-url",
+        default="",
+        metavar="URL",
+        callback=_trace_url,
+        help="Where traces are shown, with {trace} for the id: tasks link there  [default: none]",
+    ),
     click.option(
         "--trust-user-header",
         "user_header",

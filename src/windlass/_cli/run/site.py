@@ -42,7 +42,7 @@ def server_options(
     }
 
 
-_DASHBOARD = ("read_only", "user_header", "trusted_proxies", "proxy_role")
+_DASHBOARD = ("read_only", "trace_url", "user_header", "trusted_proxies", "proxy_role")
 
 
 async def new_site(app: App, options: ServerOptions, **more: Any) -> Server:

@@ -3,10 +3,12 @@
 import csv
 import io
 import json
+from urllib.parse import urlencode
 
 from tests.dashboard.browser import Run
-from tests.dashboard.visitor import Visitor
+from tests.dashboard.visitor import Visitor, words
 from windlass import App, By, Filter, WorkerSettings
+from windlass._dashboard.screens.tasks import PAGE
 
 BY = By(who="ann", why="a test")
 
@@ -83,6 +85,16 @@ def test_an_action_on_no_tasks_changes_nothing(app: App, visitor: Visitor, run: 
     visitor.post("tasks/act", 422, do="cancel", number="1", typed="1", why="x")
     visitor.post("tasks/act", 404, do="nonsense", number="1", typed="1", why="x", all="1")
     assert run(app.operator.audit()).items == ()
+
+
+def test_a_whole_page_can_be_picked(app: App, visitor: Visitor, run: Run) -> None:
+    ids = [run(app.client.send("t", {})).id for _ in range(PAGE)]
+    page = visitor.get(f"tasks/act?do=cancel&q=type:t&{urlencode({'id': ids}, doseq=True)}")
+    assert f"Cancel {PAGE} tasks" in words(page)
+    assert 'href="../tasks?q=type%3At"' in page
+    done = visitor.post("tasks/act", do="cancel", id=ids, number=str(PAGE), typed=str(PAGE), q="type:t")
+    assert done.headers["location"].endswith("tasks?q=type%3At")
+    assert f"cancelled {PAGE}" in visitor.text("tasks?q=since:1h")
 
 
 def test_picked_tasks_are_cancelled_and_the_others_stay(app: App, visitor: Visitor, run: Run) -> None:

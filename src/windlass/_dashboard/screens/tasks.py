@@ -121,10 +121,13 @@ ACTIONS = {
 }
 
 
-def read_search(view: View) -> Search:
-    """Read the search of a page from its URL; `q` has qualifiers, and each is also a parameter."""
+def read_search(view: View, *, without: str = "") -> Search:
+    """Read the search of a page from its URL; `q` has qualifiers, and each is also a parameter.
+
+    `without`: the name of a parameter that has another meaning on the page.
+    """
     text = view.query("q")
-    given = {name: view.queries(name) for name in QUALIFIERS if any(view.queries(name))}
+    given = {name: view.queries(name) for name in QUALIFIERS if name != without and any(view.queries(name))}
     try:
         criteria = merged(parse_filter(text), checked_criteria(given))
     except InvalidFilter as problem:
@@ -160,7 +163,7 @@ async def show_tasks(view: View) -> Mapping[str, Any]:
 @tasks.screen("/tasks/act", "tasks_act.html", "Tasks", bound=True, live=False)
 async def confirm_action(view: View) -> Mapping[str, Any]:
     """Ask whether to act on the tasks that were picked, or on all that match."""
-    search = read_search(view)
+    search = read_search(view, without="id")
     if not view.queries("id") and not view.query("all"):
         return {"action": ACTIONS["cancel"], "number": 0, "is_picked": False, "search": search}
     action, where = _asked(view.query("do"), view.queries("id"), view.query("all"), search)

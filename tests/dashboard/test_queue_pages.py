@@ -1,6 +1,7 @@
 """Pages of queues, limits, workers and schedules, read without a browser."""
 
 from datetime import timedelta
+from importlib import import_module
 
 import pytest
 
@@ -51,6 +52,18 @@ def test_queues_are_sorted_and_searched(app: App, run: Run, visitor: Visitor) ->
     assert "b/mail" in page
     assert " c " not in page
     assert "No queue has such a name" in visitor.text("queues?name=%3Cscript%3E")
+
+
+def test_a_page_does_not_wait_for_the_tenants_of_a_queue(
+    app: App, run: Run, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(app.client.send("t", {}, queue="mail", tenant="acme"))
+    screen = import_module("windlass._dashboard.screens.queues")
+    with monkeypatch.context() as impatient:
+        impatient.setattr(screen, "PATIENCE", 0.0)
+        assert "Counting the tasks of each tenant" in visitor.text("queues/mail")
+    monkeypatch.setattr(screen, "PATIENCE", 10.0)
+    assert "acme 1" in visitor.text("queues/mail").partition("Tenants")[2]
 
 
 def test_what_became_of_ticks(app: App, visitor: Visitor, run: Run) -> None:

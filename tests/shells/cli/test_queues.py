@@ -27,6 +27,22 @@ def test_each_queue_is_listed_with_its_counts(run: Run, dead: Callable[..., list
     assert rows[1]["oldest_ready"] >= 0
 
 
+def test_the_tenants_of_a_queue(run: Run) -> None:
+    for tenant, number in (("acme", 3), ("ada", 2), ("bob", 1)):
+        for _ in range(number):
+            run("enqueue", "t", "-q", "mail", "--tenant", tenant)
+    run("queues", "set", "mail", "--fairness", "round_robin", "--weight", "ada=5")
+
+    head, acme, ada = run("queues", "tenants", "mail", "-n", "2").out.splitlines()
+    rows = run("queues", "tenants", "mail", "--json").rows
+
+    assert head.split()[0] == "tenant"
+    assert (acme.split()[0], acme.split()[3], acme.split()[-1]) == ("acme", "3", "1")
+    assert (ada.split()[0], ada.split()[3], ada.split()[-1]) == ("ada", "2", "5")
+    assert [(row["tenant"], row["counts"]["ready"]) for row in rows] == [("acme", 3), ("ada", 2), ("bob", 1)]
+    assert "there is no queue 'mali'" in run("queues", "tenants", "mali").err
+
+
 def test_a_queue_is_paused_and_resumed(
     run: Run, work: Callable[[], None], enqueue: Callable[..., str]
 ) -> None:

@@ -6,10 +6,17 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from ..._documents.queues import QueueDocument, SettingsDocument, queue_documents
+from ..._documents.queues import (
+    QueueDocument,
+    QueueTenantDocument,
+    SettingsDocument,
+    queue_documents,
+    queue_tenants,
+)
+from ..._model.filter import Filter
 from ..._model.queue import MAX_STRIPES, Fairness
 from ..._model.state import State
-from ..._observe.overview import COUNTED, read_overview
+from ..._observe.overview import COUNTED, read_overview, read_tenants
 from ..._policy.input.options import checked_name
 from ..._policy.input.quote import counted, quoted, suggestion
 from ..._store.protocol import Capability
@@ -192,6 +199,24 @@ async def show(cli: Cli, queue: str) -> None:
         cli.output.fields(_fields(found))
 
 
+@queues.command("tenants")
+@click.argument("queue")
+@number_option("-n", "number", most=1_000, default=20, help="Number of tenants")
+@on_store
+async def tenants(cli: Cli, queue: str, number: int) -> None:
+    """List the tenants with most tasks ready or running in a queue.
+
+    `oldest` is how long the oldest ready task has been due; `weight` is the tenant's turns in each round.
+    """
+    await _require_known(cli, [queue])
+    settings = {one.name: one for one in await cli.operator.queues()}
+    found = await read_tenants(cli.app.store, Filter(queues=(queue,)))
+    listed = queue_tenants(found, settings.get(queue), number)
+    cli.output.items(listed.items, _TENANT_COLUMNS, none=f"no task in {queue} is open or dead")
+    if listed.number > len(listed.items):
+        cli.output.note(f"{len(listed.items)} of {listed.number:,} tenants")
+
+
 async def _queue(cli: Cli, name: str) -> QueueDocument:
     """The document of one queue; an unknown one is empty and has the default settings."""
     overview = await read_overview(cli.app.store)
@@ -246,12 +271,12 @@ def _status(queue: QueueDocument) -> str:
     return "" if queue.closed_until is None else f"closed until {iso(queue.closed_until)}"
 
 
-def _count_column(state: State) -> Column[QueueDocument]:
+def _count_column(state: State) -> Column[Any]:
     style = "bold red" if state == "dead" else ""
 
-    def cell(queue: QueueDocument) -> Styled:
-        number = queue.counts[state.value]  # type: ignore[index]  # the states of COUNTED
-        return f"{'' if queue.exact else '~'}{number:,}", style if number else "dim"
+    def cell(one: QueueDocument | QueueTenantDocument) -> Styled:
+        number = one.counts[state.value]  # type: ignore[index]  # the states of COUNTED
+        return f"{'' if one.exact else '~'}{number:,}", style if number else "dim"
 
     return Column(str(state), cell, right=True)
 
@@ -264,4 +289,13 @@ _COLUMNS = (
     ),
     Column[QueueDocument]("", lambda queue: (_status(queue), "yellow")),
     Column[QueueDocument]("", _settings_text, elastic=True),
+)
+
+_TENANT_COLUMNS = (
+    Column[QueueTenantDocument]("tenant", lambda one: one.tenant or ("(none)", "dim"), elastic=True),
+    *(_count_column(state) for state in COUNTED),
+    Column[QueueTenantDocument](
+        "oldest", lambda one: span(one.oldest_ready) if one.counts["ready"] else "", right=True
+    ),
+    Column[QueueTenantDocument]("weight", lambda one: str(one.weight or ""), right=True),
 )

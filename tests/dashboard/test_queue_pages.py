@@ -6,10 +6,12 @@ from importlib import import_module
 import pytest
 
 from tests.dashboard.browser import Run
-from tests.dashboard.visitor import Visitor
+from tests.dashboard.visitor import Visitor, words
 from windlass import App
 from windlass._ids import new_id
+from windlass._model.record import HistoryBucket, HistorySeries
 from windlass._model.schedule import Schedule
+from windlass._policy.history.buckets import TEN_SECONDS, bucket_name
 from windlass._policy.schedule import tick_task
 from windlass._policy.ticks import newest
 
@@ -48,10 +50,32 @@ def test_queues_are_sorted_and_searched(app: App, run: Run, visitor: Visitor) ->
             run(app.client.send("t", {}, queue=queue))
     page = visitor.text("queues?order=ready")
     assert page.index("b/mail") < page.index(" c ") < page.rindex("a.mail")
-    page = visitor.text("queues?name=MAIL").rpartition("Slots busy")[2]
+    page = visitor.text("queues?name=MAIL").partition("Workers, slots")[2]
     assert "b/mail" in page
     assert " c " not in page
     assert "No queue has such a name" in visitor.text("queues?name=%3Cscript%3E")
+
+
+def test_how_many_tasks_of_a_queue_complete(app: App, run: Run, visitor: Visitor) -> None:
+    ago = run(app.operator.now()) - timedelta(seconds=30)
+    start = ago.replace(second=ago.second // 10 * 10, microsecond=0)
+    series = (
+        HistorySeries(queue="mail", type="a", completed=30, depth=7),
+        HistorySeries(queue="mail", type="b", completed=20),
+        HistorySeries(queue="other", type="a", completed=5),
+    )
+    run(app.store.put(HistoryBucket(name=bucket_name(TEN_SECONDS, start), series=series, measured=True)))
+    for queue in ("mail", "other", "idle"):
+        run(app.operator.set_queue(queue, stripes=2))
+    page = visitor.get("queues")
+    rates = {
+        queue: words("<" + page.partition(f'<tr id="queue-{queue}"')[2].partition("</tr>")[0])
+        for queue in ("mail", "other", "idle")
+    }
+    assert " 10 " in rates["mail"]
+    assert " 1 " in rates["other"]
+    assert "10" not in rates["idle"]
+    assert "Completed and failed, a minute" in visitor.text("queues/mail?period=24h")
 
 
 def test_a_page_does_not_wait_for_the_tenants_of_a_queue(

@@ -11,7 +11,6 @@ from .failures import failures
 from .limits import limits
 from .metrics import metrics
 from .overview import overview
-from .queue_settings import queue_settings
 from .queues import queues
 from .schedules import schedules
 from .task import task
@@ -26,7 +25,6 @@ ALL: tuple[Pages, ...] = (
     chains,
     failures,
     queues,
-    queue_settings,
     metrics,
     alerts,
     audit,

@@ -2,11 +2,15 @@
 
 import asyncio
 from collections.abc import Mapping
+from operator import add
 from typing import Any
 from urllib.parse import quote
 
+from msgspec import Struct
+
 from ..._documents.queues import QueueDocument, QueueTenants, QueueTypeDocument
 from ..._documents.workers import WorkerDocument
+from ..._http.resources.history import get_history, list_type_history
 from ..._http.resources.limits import list_limits
 from ..._http.resources.queues import (
     get_queue,
@@ -16,12 +20,16 @@ from ..._http.resources.queues import (
     pause_queue,
     remove_queue,
     resume_queue,
+    set_queue,
 )
 from ..._http.resources.work import list_workers
+from ..._http.web.problems import Problem
+from ..._model.queue import Level
+from ..charts import PERIODS, backlog, chosen_period, throughput
 from ..page import Done, Pages
+from ..queue_fields import ENDED_STATES, FAIRNESS, setting_changes, setting_facts, setting_fields
 from ..view import View
 from .limits import LimitRow, limit_row
-from .queue_settings import setting_facts
 
 queues = Pages()
 
@@ -31,12 +39,22 @@ MAX_ROWS = 200
 PATIENCE = 0.15
 """Seconds that the page of a queue waits for the number of tasks of each tenant."""
 
+RECENT = 2
+"""Parts of the last hour, of 2.5 minutes each, that tell how many tasks complete in a minute now."""
+
 _ORDERS = {
     "name": lambda queue: queue.queue,
     "ready": lambda queue: (-queue.counts["ready"], queue.queue),
     "oldest": lambda queue: (-queue.oldest_ready, queue.queue),
     "dead": lambda queue: (-queue.counts["dead"], queue.queue),
 }
+
+
+class Rate(Struct, frozen=True, kw_only=True):
+    """Completed tasks of a queue: how many a minute, and in each part of the last hour."""
+
+    per_minute: float
+    parts: list[int]
 
 
 @queues.screen("/queues", "queues.html", "Queues", bound=True)
@@ -49,6 +67,7 @@ async def show_queues(view: View) -> Mapping[str, Any]:
     return {
         "queues": matching[:MAX_ROWS],
         "unserved": [queue.queue for queue in matching[:MAX_ROWS] if is_unserved(queue)],
+        "rates": await _rates(view),
         "number": len(matching),
         "any": bool(found),
         "name": name,
@@ -68,6 +87,7 @@ async def show_queue(view: View) -> Mapping[str, Any]:
         "is_unused": not any(queue.counts.values()) and queue.workers == 0,
         "types": types,
         "tenants": await _tenants(view, name),
+        "history": await _history(view, name),
         "workers": await _workers(view, name),
         "limits": await _limits(view, queue, types),
         "facts": setting_facts(queue),
@@ -98,6 +118,34 @@ async def remove(view: View) -> Done:
     return Done(f"Queue {queue} is removed.", "queues")
 
 
+@queues.screen(
+    "/queues/{queue}/settings", "queue-settings.html", "Settings of a queue", bound=True, live=False
+)
+async def show_settings(view: View) -> Mapping[str, Any]:
+    """Show the form, filled with the settings as they are, or with what was sent."""
+    queue = await view.call(get_queue, queue=view.path("queue"))
+    if queue.settings is None:
+        raise Problem("forbidden", "this key is bound to a tenant; queues are shared by all tenants")
+    return {
+        "queue": queue,
+        "fields": {name: view.field(name, text) for name, text in setting_fields(queue.settings).items()},
+        "fairness": {kind.value: text for kind, text in FAIRNESS.items()},
+        "levels": [level.value for level in Level],
+        "states": ENDED_STATES,
+    }
+
+
+@queues.action("/queues/{queue}/settings", form="/queues/{queue}/settings")
+async def change_settings(view: View) -> Done:
+    """Change the settings of a queue as the form says."""
+    name = view.path("queue")
+    before = (await view.call(get_queue, queue=name)).settings
+    assert before is not None or view.caller.tenant is not None
+    changes = {} if before is None else setting_changes(view, before)
+    await view.call(set_queue, body={**changes, "why": view.why}, queue=name)
+    return Done(f"The settings of queue {name} are changed.", queue_page(name))
+
+
 def queue_page(queue: str) -> str:
     """Return the page of a queue."""
     return f"queues/{quote(queue, safe='')}"
@@ -116,6 +164,32 @@ async def _tenants(view: View, queue: str) -> QueueTenants | None:
         counted.add_done_callback(lambda late: late.cancelled() or late.exception())  # asyncio would log it
         return None
     return counted.result()
+
+
+async def _history(view: View, queue: str) -> Mapping[str, Any] | None:
+    """Return charts of the chosen period; None for keys of a tenant: history is not kept by tenant."""
+    if view.caller.tenant is not None:
+        return None
+    period = chosen_period(view.query("period"))
+    history = await view.call(get_history, query={"period": period, "queue": queue})
+    return {
+        "period": period,
+        "periods": PERIODS,
+        "throughput": throughput(history),
+        "backlog": backlog(history),
+    }
+
+
+async def _rates(view: View) -> dict[str, Rate]:
+    """Return how many tasks of each queue completed in the last hour; none for keys of a tenant."""
+    if view.caller.tenant is not None:
+        return {}
+    found: dict[str, Rate] = {}
+    for one in (await view.call(list_type_history, query={"period": "1h"})).items:
+        before = found.get(one.queue)
+        parts = one.completed if before is None else [*map(add, before.parts, one.completed)]
+        found[one.queue] = Rate(per_minute=round(sum(parts[-RECENT:]) / (RECENT * 2.5), 1), parts=parts)
+    return found
 
 
 async def _workers(view: View, queue: str) -> list[WorkerDocument] | None:

@@ -1,25 +1,19 @@
-"""The settings of a queue: what they mean, and the form that changes them."""
+"""The settings of a queue: in words, as the fields of a form, and as the changes that a form asks for."""
 
-from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 from msgspec import Struct
 
-from ..._documents.queues import QueueDocument, RetentionDocument, SettingsDocument
-from ..._http.resources.queues import get_queue, set_queue
-from ..._http.web.problems import Problem
-from ..._model.queue import Fairness, Level
-from ..._policy.input.quote import counted, quoted
-from ..form_fields import duration_field, lines_of, seconds_of, whole_of
-from ..page import Done, Pages
-from ..view import View
-
-queue_settings = Pages()
+from .._documents.queues import QueueDocument, RetentionDocument, SettingsDocument
+from .._http.web.problems import Problem
+from .._model.queue import Fairness, Level
+from .._policy.input.quote import counted, quoted
+from .form_fields import duration_field, lines_of, seconds_of, whole_of
+from .view import View
 
 _SHOWN = 20  # weights that the page of a queue lists
-_STATES = ("completed", "cancelled", "dead")
-_FAIRNESS = {
+ENDED_STATES = ("completed", "cancelled", "dead")
+FAIRNESS = {
     Fairness.FIFO: "In order of priority and age, whatever the tenant",
     Fairness.ROUND_ROBIN: "Tenants in turn, in proportion to their weights",
     Fairness.RANDOM: "Tenants at random, in proportion to their ready tasks",
@@ -40,7 +34,7 @@ def setting_facts(queue: QueueDocument) -> list[Fact]:
     if settings is None:
         return []
     told = {
-        "fairness": ("Order between tenants", [_FAIRNESS[settings.fairness]]),
+        "fairness": ("Order between tenants", [FAIRNESS[settings.fairness]]),
         "weights": ("Weights", _weights(settings)),
         "shares": (
             "Shares of priorities",
@@ -55,35 +49,7 @@ def setting_facts(queue: QueueDocument) -> list[Fact]:
     return [Fact(label, lines, name in declared) for name, (label, lines) in told.items() if lines]
 
 
-@queue_settings.screen(
-    "/queues/{queue}/settings", "queue-settings.html", "Settings of a queue", bound=True, live=False
-)
-async def show_settings(view: View) -> Mapping[str, Any]:
-    """Show the form, filled with the settings as they are, or with what was sent."""
-    queue = await view.call(get_queue, queue=view.path("queue"))
-    if queue.settings is None:
-        raise Problem("forbidden", "this key is bound to a tenant; queues are shared by all tenants")
-    return {
-        "queue": queue,
-        "fields": {name: view.field(name, text) for name, text in _fields(queue.settings).items()},
-        "fairness": {kind.value: text for kind, text in _FAIRNESS.items()},
-        "levels": [level.value for level in Level],
-        "states": _STATES,
-    }
-
-
-@queue_settings.action("/queues/{queue}/settings", form="/queues/{queue}/settings")
-async def change_settings(view: View) -> Done:
-    """Change the settings of a queue as the form says."""
-    name = view.path("queue")
-    before = (await view.call(get_queue, queue=name)).settings
-    assert before is not None or view.caller.tenant is not None
-    changes = {} if before is None else _changes(view, before)
-    await view.call(set_queue, body={**changes, "why": view.why}, queue=name)
-    return Done(f"The settings of queue {name} are changed.", f"queues/{quote(name, safe='')}")
-
-
-def _fields(settings: SettingsDocument) -> dict[str, str]:
+def setting_fields(settings: SettingsDocument) -> dict[str, str]:
     """Return the text of each field of the form."""
     kept = settings.retention
     return {
@@ -94,13 +60,14 @@ def _fields(settings: SettingsDocument) -> dict[str, str]:
         "windows": "\n".join(settings.windows),
         "retention": "types" if kept is None else "queue",
         **{
-            f"keep-{state}": "" if kept is None else duration_field(getattr(kept, state)) for state in _STATES
+            f"keep-{state}": "" if kept is None else duration_field(getattr(kept, state))
+            for state in ENDED_STATES
         },
         "stripes": str(settings.stripes),
     }
 
 
-def _changes(view: View, before: SettingsDocument) -> dict[str, Any]:
+def setting_changes(view: View, before: SettingsDocument) -> dict[str, Any]:
     """Return the body of the request that makes the settings what the form says."""
     weights = _given_weights(view)
     changes: dict[str, Any] = {
@@ -116,7 +83,7 @@ def _changes(view: View, before: SettingsDocument) -> dict[str, Any]:
     if view.field("retention") == "queue":
         changes["retention"] = {
             state: seconds_of(view.field(f"keep-{state}"), f"the retention of {state} tasks")
-            for state in _STATES
+            for state in ENDED_STATES
         }
     return changes
 
@@ -149,5 +116,5 @@ def _ageing(seconds: float | None) -> str:
 def _retention(kept: RetentionDocument | None) -> list[str]:
     if kept is None:
         return ["As their task types declare"]
-    spans = ((state, getattr(kept, state)) for state in _STATES)
+    spans = ((state, getattr(kept, state)) for state in ENDED_STATES)
     return [f"{state} {'for ever' if span is None else duration_field(span)}" for state, span in spans]

@@ -113,7 +113,7 @@ def test_a_quota_is_set_and_removed(app: App, visitor: Visitor, run: Run) -> Non
     run(app.client.send("hello", {}, tenant="acme"))
     visitor.get("limits")
     visitor.post("quotas", tenant="acme", tasks="4", bytes="", why="")
-    assert "acme 4 tasks 25 % 1 tasks" in visitor.text("limits")
+    assert "acme 4 tasks 25 % 1 task," in visitor.text("limits")
     assert "must be a whole number" in visitor.post("quotas", 422, tenant="acme", tasks="x").text
     visitor.post("quotas/acme/remove", why="done")
     assert run(app.operator.quotas.list()) == []

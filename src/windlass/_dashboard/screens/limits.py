@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from ..._documents.limits import LimitDocument, UsageDocument
 from ..._documents.quotas import QuotaDocument
-from ..._html.formats import number, size
+from ..._html.formats import size
 from ..._http.resources.limits import (
     get_limit,
     list_limits,
@@ -69,7 +69,7 @@ async def show_limits(view: View) -> Mapping[str, Any]:
     return {
         "limits": [limit_row(limit) for limit in found[:MAX_ROWS]],
         "number": len(found),
-        "quotas": [(quota, _stored(quota)) for quota in quotas[:MAX_ROWS]],
+        "quotas": [(quota, _stored(quota), _used(quota)) for quota in quotas[:MAX_ROWS]],
         "number_of_quotas": len(quotas),
         "others": OTHERS,
     }
@@ -173,14 +173,23 @@ def _allows(limit: LimitDocument) -> str:
 
 def _rate(rate: float) -> str:
     starts, _, unit = format_rate(rate).partition("/")
-    return f"{starts} starts {_UNITS[unit]}"
+    return f"{starts} {'start' if starts == '1' else 'starts'} {_UNITS[unit]}"
 
 
 def _stored(quota: QuotaDocument) -> str:
     """Return how much a tenant may have stored, in words."""
-    parts = [] if quota.tasks is None else [f"{number(quota.tasks)} tasks"]
+    parts = [] if quota.tasks is None else [counted(quota.tasks, "task")]
     parts += [] if quota.bytes is None else [size(quota.bytes)]
     return " and ".join(parts)
+
+
+def _used(quota: QuotaDocument) -> str:
+    """Return what is stored by the tenant that has used most of a quota, in words."""
+    if not quota.in_use:
+        return ""
+    most = quota.in_use[0]
+    whose = f"by {most.tenant or 'no tenant'}, " if quota.tenant == OTHERS else ""
+    return f"{whose}{counted(most.tasks, 'task')}, {size(most.bytes)}"
 
 
 def _whose(tenant: str) -> str:

@@ -79,17 +79,22 @@ async def show_queues(view: View) -> Mapping[str, Any]:
 async def show_queue(view: View) -> Mapping[str, Any]:
     """Show one queue."""
     name = view.path("queue")
-    queue = await view.call(get_queue, queue=name)
-    types = (await view.call(list_queue_types, queue=name)).items
+    queue, found = await asyncio.gather(
+        view.call(get_queue, queue=name), view.call(list_queue_types, queue=name)
+    )
+    types = found.items
+    tenants, history, workers, limits = await asyncio.gather(
+        _tenants(view, name), _history(view, name), _workers(view, name), _limits(view, queue, types)
+    )
     return {
         "queue": queue,
         "is_unserved": is_unserved(queue),
         "is_unused": not any(queue.counts.values()) and queue.workers == 0,
         "types": types,
-        "tenants": await _tenants(view, name),
-        "history": await _history(view, name),
-        "workers": await _workers(view, name),
-        "limits": await _limits(view, queue, types),
+        "tenants": tenants,
+        "history": history,
+        "workers": workers,
+        "limits": limits,
         "facts": setting_facts(queue),
     }
 

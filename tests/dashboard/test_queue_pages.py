@@ -119,6 +119,16 @@ def test_a_quota_is_set_and_removed(app: App, visitor: Visitor, run: Run) -> Non
     assert run(app.operator.quotas.list()) == []
 
 
+def test_forms_ask_who_where_nothing_else_tells(app: App, visitor: Visitor, run: Run) -> None:
+    run(app.operator.limits.set("n", running=1))
+    visitor.get("limits/n/change")
+    visitor.post("limits/n/change", who="ann", why="a test", running="2")
+    entry, *_ = run(app.operator.audit()).items
+    assert (entry.who, entry.why, entry.subject) == ("ann", "a test", "limit n")
+    for page in ("schedules/-/add", "limits/-/add", "limits/n/change"):
+        assert 'name="who"' in visitor.get(page)
+
+
 def test_a_limit_of_tasks_without_a_tenant_stays_one(app: App, visitor: Visitor, run: Run) -> None:
     run(app.operator.limits.set("n", tenant="", running=1))
     visitor.get("limits/n/change")

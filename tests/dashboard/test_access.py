@@ -5,6 +5,7 @@ from collections.abc import Callable
 from playwright.sync_api import expect
 
 from tests.dashboard.browser import Run, Tab
+from tests.dashboard.test_accessibility import violations
 from windlass import App
 
 
@@ -16,6 +17,11 @@ def test_a_person_signs_in_acts_and_signs_out(
     tab = open_tab(f"{serve()}queues/mail")
     page = tab.page
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    for scheme, width in (("light", 1280), ("dark", 360)):
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 800})
+        assert violations(page) == []
+    page.set_viewport_size({"width": 1280, "height": 800})
     page.get_by_label("API key").fill("wl_wrong")
     tab.expected.append("401")
     page.get_by_role("button", name="Sign in").click()

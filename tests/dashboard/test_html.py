@@ -56,6 +56,8 @@ def test_a_name_that_is_not_given_is_an_error() -> None:
         (formats.size(12), "12 B"),
         (formats.segment("a/b c"), "a%2Fb%20c"),
         (formats.sparkline([1]), ""),
+        (formats.sentence("no such key"), "No such key."),
+        (formats.sentence("Retry."), "Retry."),
     ],
 )
 def test_values_are_short_and_exact(shown: str, text: str) -> None:

@@ -21,6 +21,7 @@ _FORMATS = (
     "pretty_json",
     "prose",
     "segment",
+    "sentence",
     "size",
     "sparkline",
     "words",

@@ -114,6 +114,11 @@ def prose(text: str) -> Markup:
     return Markup("").join(Markup("<p>{}</p>").format(words(part)) for part in paragraphs)
 
 
+def sentence(text: str) -> str:
+    """Return the message of an error as a sentence: with a capital letter and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '…', '?', '!')) else '.'}"
+
+
 def pretty_json(value: Any) -> Markup:
     """Return JSON with its keys, strings and numbers marked for colours."""
     return Markup("").join(_json_parts(msgspec.to_builtins(value, str_keys=True), 0))

@@ -12,7 +12,9 @@ from ..._model.task import Task
 from ..._policy.task_secrets import masked_task
 
 MAX_FAILURES = 50
+_AT_ONCE = 4  # failures whose tasks are read at a time, so that others get connections too
 _BY = (Dimension.FAILURE, Dimension.TYPE, Dimension.QUEUE)
+_NEWEST = Page(limit=1, newest_first=True)
 
 
 class _Total(Struct):
@@ -40,10 +42,12 @@ async def find_failures(
     totals = _totals(await count(where, _BY))
     largest = sorted(totals.items(), key=lambda item: (-item[1].number, item[0]))[:limit]
 
+    room = asyncio.Semaphore(_AT_ONCE)
+
     async def described(failure: str, type_: str, total: _Total) -> Failure | None:
         alike = replace(where, failures=(failure,), types=(type_,))
-        pages = [Page(limit=1), Page(limit=1, newest_first=True)]
-        first, last = await asyncio.gather(*(find(alike, page) for page in pages))
+        async with room:
+            first, last = await find(alike, Page(limit=1)), await find(alike, _NEWEST)
         if not first.items or not last.items:  # replayed or discarded meanwhile
             return None
         return _failure(failure, total, first.items[0], last.items[0])

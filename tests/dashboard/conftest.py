@@ -63,14 +63,18 @@ def run() -> Iterator[Run]:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def app(request: pytest.FixtureRequest, tmp_path: Path, run: Run) -> Iterator[App]:
-    """An app on a store of its own."""
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store of the test's own."""
     if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path}/windlass.db"
-    else:
-        postgres: Postgres = request.getfixturevalue("postgres_newest")
-        url = postgres.new_database(f"dashboard_{uuid4().hex}")
-    app = App(url)
+        return f"sqlite:///{tmp_path}/windlass.db"
+    postgres: Postgres = request.getfixturevalue("postgres_newest")
+    return postgres.new_database(f"dashboard_{uuid4().hex}")
+
+
+@pytest.fixture
+def app(store_url: str, run: Run) -> Iterator[App]:
+    """An app on the store."""
+    app = App(store_url)
     run(app.open())
     yield app
     run(app.close())

@@ -29,7 +29,7 @@ def keeper(app: App, run: Run) -> Iterator[None]:
 @pytest.mark.usefixtures("keeper")
 def test_an_alert_from_its_rule_to_its_removal(app: App, tab: Tab, run: Run) -> None:
     page = tab.page
-    page.get_by_role("link", name="Alerts").click()
+    page.get_by_role("link", name="Alerts", exact=True).click()
     expect(page.get_by_text("No alerts yet")).to_be_visible()
     page.get_by_role("button", name="New alert…").click()
     page.get_by_label("Name").fill("pay/ments")

@@ -13,7 +13,7 @@ def test_the_audit_log_is_searched_and_leads_to_what_was_changed(app: App, tab: 
         run(bob.set_queue("bulk", stripes=1 + number % 2))
     run(ann.pause("a/b"))
     page = tab.page
-    page.get_by_role("link", name="Audit log").click()
+    page.get_by_role("link", name="Audit log", exact=True).click()
     expect(page.get_by_role("row")).to_have_count(51)
     page.get_by_role("link", name="Next page").click()
     expect(page.get_by_role("row")).to_have_count(12)

@@ -36,7 +36,7 @@ def states(app: App, run: Run) -> list[State]:
 @pytest.mark.usefixtures("dead")
 def test_a_group_is_found_discarded_and_replayed(app: App, tab: Tab, run: Run) -> None:
     page = tab.page
-    page.get_by_role("link", name="Failures").click()
+    page.get_by_role("link", name="Failures", exact=True).click()
     expect(page.get_by_text("10 dead letters failed in 3 ways.")).to_be_visible()
     page.get_by_label("Error").fill("customer")
     page.get_by_role("button", name="Filter").click()

@@ -14,7 +14,7 @@ def test_findings_the_keeper_and_what_is_kept(
     run(app.client.send("hello", {}, queue="mail"))
     run(app.operator.set_queue("mail", retention=Retention(completed=None)))
     page = open_tab(serve()).page
-    page.get_by_role("link", name="Health").click()
+    page.get_by_role("link", name="Health", exact=True).click()
     expect(page.get_by_text("No errors; ")).to_be_visible()
     finding = page.get_by_role("row", name="workers no live worker serves queue mail (1 ready task)")
     expect(finding).to_contain_text("warning")

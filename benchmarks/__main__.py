@@ -16,6 +16,7 @@ from benchmarks.parts import (
     enqueue,
     fairness,
     growth,
+    handlers,
     http,
     loop,
     pickup,
@@ -42,6 +43,7 @@ PARTS = SQLITE | {
     "beside": beside.measure,
     "http": http.measure,
     "dashboard": dashboard.measure,
+    "handlers": handlers.measure,
 }
 
 

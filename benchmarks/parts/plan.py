@@ -39,6 +39,7 @@ class Plan:
     picked_up: int = 300
     gap: float = 0.015  # seconds between two tasks whose pickup is timed
     looped: int = 50_000
+    delivered: int = 3_000  # webhooks, and e-mails
     threaded: int = 10_000
     in_processes: int = 2_000
     aged: int = 100_000  # tasks between two samples of the worker's memory
@@ -65,6 +66,7 @@ def quick(folder: Path) -> Plan:
         picked_up=10,
         gap=0.002,
         looped=2_000,
+        delivered=60,
         threaded=200,
         in_processes=20,
         aged=1_000,

@@ -89,3 +89,29 @@ async def test_images_are_stored_under_one_name(step: str, tmp_path: Path) -> No
 
 def stored_files(folder: Path) -> list[Path]:
     return [one for one in folder.rglob("*") if one.is_file()]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("step", ["before", "after"])
+async def test_a_report_is_stored_under_one_name(step: str, tmp_path: Path) -> None:
+    table = {"storage": str(tmp_path / "files")}
+    payload = {"rows": [{"rope": 7}], "date": "2026-11-15"}
+    task = await finished_after_crash(tmp_path, {"reports": table}, payload, step, Victim())
+
+    assert (task.state, task.attempt) == (State.COMPLETED, 2)
+    stored = [str(one.relative_to(tmp_path / "files")) for one in stored_files(tmp_path / "files")]
+    assert stored == [json.loads(task.result or b"")["file"]]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_request_has_one_idempotency_key(step: str, tmp_path: Path) -> None:
+    victim = Victim()
+    first = Answer(before=victim.kill if step == "during" else lambda: None)
+    with http_sink(first, Answer()) as sink:
+        payload = {"url": sink.url, "method": "POST", "body": {}}
+        task = await finished_after_crash(tmp_path, {"requests": {}}, payload, step, victim)
+
+    assert task.state is State.COMPLETED
+    assert len(sink.received) == (1 if step == "before" else 2)
+    assert len({one.headers["Idempotency-Key"] for one in sink.received}) == 1

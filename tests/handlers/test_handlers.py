@@ -1,6 +1,8 @@
 """The frame of ready-made handlers: settings from tables, all at once, and the OpenAPI document."""
 
 import re
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -63,6 +65,17 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     file.write_text('handlers = "all"\n')
 
     assert "must have a table for each handler" in read_settings(file, {}).errors[0]
+
+
+@pytest.mark.system
+def test_a_worker_needs_no_app_to_run_them(tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).parent / "windlass"), "worker", "--handlers", "--drain"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=40, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert "ready-made handlers: resize_image, generate_report, deliver_webhook" in done.stderr
+    assert "send_email is off: handlers.email: Object missing required field `sender`" in done.stderr
+    assert "run_command is off: handlers.commands: run_command needs `programs`" in done.stderr
 
 
 def test_a_missing_extra_is_named() -> None:

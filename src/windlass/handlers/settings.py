@@ -37,10 +37,11 @@ class HandlerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 def parse_settings(kind: type[S], table: Mapping[str, Any], source: str) -> S:
     """Parse a table of a settings file; numbers may be text, as in the environment. Raises InvalidOption."""
-    try:
-        return msgspec.convert(table, kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise InvalidOption(f"{source}: {error}") from None
+    with errors_of(source):
+        try:
+            return msgspec.convert(table, kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise InvalidOption(str(error)) from None
 
 
 def required(module: str, extra: str, task: str) -> ModuleType:

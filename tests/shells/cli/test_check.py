@@ -73,3 +73,18 @@ def test_check_reports_invalid_settings(run: Run, monkeypatch: pytest.MonkeyPatc
         ("error", "settings"),
     ]
     assert run("tasks", "list").code == 2
+
+
+def test_check_reports_wrong_settings_of_handlers(run: Run, folder: Path) -> None:
+    run("migrate")
+    tables = '[handlers.webhooks]\ntimeout = 5\n[handlers.email]\nsender = "nobody"\n[handlers.fax]\n'
+    (folder / "windlass.toml").write_text(tables)
+
+    ran = run("check", "--json")
+
+    assert ran.code == 1
+    errors = [row["message"] for row in ran.rows if row["subject"] == "handlers"]
+    assert errors == [
+        "handlers.email: 'nobody' is not an e-mail address",
+        "there is no handler 'fax'; there are email, images, reports, webhooks, pages, requests, commands",
+    ]

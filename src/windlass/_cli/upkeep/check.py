@@ -1,5 +1,8 @@
 """`windlass check`: report problems with the settings, the store and its queues."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import click
 
 from ..._observe.damage import damaged_tasks
@@ -7,6 +10,7 @@ from ..._observe.health import check_durability, check_queues, check_quotas, che
 from ..._observe.overview import read_overview
 from ..._store.protocol import Finding, Severity
 from ...config import read_settings
+from ...errors import InvalidOption
 from ..command import Cli, Command, pass_cli
 from ..exit_codes import ExitCode
 from ..output import Column
@@ -31,11 +35,26 @@ def check(cli: Cli) -> None:
     reading = read_settings(cli.file, flags=cli.flags)
     findings = [_finding("settings", text) for text in reading.warnings]
     findings += [_finding("settings", text, Severity.ERROR) for text in reading.errors]
+    findings += _check_handlers(reading.settings.handlers)
     if not reading.errors:
         findings += cli.run(lambda: _check_store(cli))
     cli.output.items(findings, _COLUMNS, none="nothing was checked")
     if any(finding.severity is Severity.ERROR for finding in findings):
         raise click.exceptions.Exit(ExitCode.NEGATIVE)
+
+
+def _check_handlers(tables: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
+    """Report what is wrong with the settings of ready-made handlers, or what they lack."""
+    findings: list[Finding] = []
+    for name, table in tables.items():
+        from ...app import App
+        from ...handlers.selection import include_configured
+
+        try:
+            include_configured(App("memory://"), {name: table})
+        except InvalidOption as error:
+            findings.append(_finding("handlers", str(error), Severity.ERROR))
+    return findings
 
 
 async def _check_store(cli: Cli) -> list[Finding]:

@@ -71,3 +71,27 @@ def test_without_keys_people_say_who_they_are(
     assert entry.who == "Ann \"<b>O'Hara"
     page.get_by_role("button", name="Resume…").click()
     expect(page.get_by_label("Who")).to_have_value("Ann \"<b>O'Hara")
+
+
+def test_an_admin_sees_who_is_signed_in_and_signs_them_out(
+    app: App, run: Run, open_tab: Callable[..., Tab], serve: Callable[..., str]
+) -> None:
+    url = serve()
+    pages = []
+    for name, scope in (("ann", "read"), ("root", "admin")):
+        key = run(app.operator.keys.create(name, scopes=[scope]))
+        tab = open_tab(f"{url}login")
+        tab.expected.append("401")
+        tab.page.get_by_label("API key").fill(key.text)
+        tab.page.get_by_role("button", name="Sign in").click()
+        expect(tab.page.get_by_role("heading", name="Overview")).to_be_visible()
+        pages.append(tab.page)
+    ann, root = pages
+    root.goto(f"{url}keys")
+    row = root.get_by_role("row", name="ann")
+    expect(row).to_contain_text("1 signed in")
+    row.get_by_role("button", name="Sign out…").click()
+    root.get_by_role("button", name="Sign out everywhere").click()
+    expect(root.get_by_text("1 login was ended.")).to_be_visible()
+    expect(row).not_to_contain_text("signed in")
+    expect(ann.get_by_role("heading", name="Sign in")).to_be_visible()

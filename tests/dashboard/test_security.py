@@ -6,6 +6,7 @@ An action that is new is tried here by itself. If it needs fields to succeed, ad
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -58,6 +59,9 @@ bounded = pytest.mark.parametrize(
         pytest.param({"queues": ["own"]}, id="queues", marks=pytest.mark.full),
     ],
 )
+SOMEONE = "1" * 64
+"""The name of a login that is there from the beginning."""
+
 CREATES = ("/enqueue",)
 """A bound key may do this for its own tenant and queues."""
 
@@ -98,6 +102,9 @@ class World:
             await api.good("PUT", f"/schedules/{name}", {"type": "canary.type", "rule": "1h"})
         await api.good("POST", "/schedules/paused/pause")
         key = (await Keys(self.store).create("canary-key", scopes=["read"])).key.name
+        at = await self.store.now()
+        until = at + timedelta(hours=1)
+        await self.store.put(Login(name=SOMEONE, key=key, secret=SOMEONE, created_at=at, expires_at=until))
         self.names |= {"queue": "mail", "key": key, "session": await api.session("mail"), "worker": "w"}
         self.names |= dict.fromkeys(("name", "alert", "limit", "schedule", "tenant"), "canary")
         self.names |= {"type": "canary.type", "idle": "idle", "paused": "paused"}
@@ -121,13 +128,14 @@ class World:
         return person
 
     async def everything(self) -> list[Any]:
-        """All that is stored, but for who is signed in and when keys were used."""
-        kinds: list[Any] = [QueueSettings, Audit, *(kind for kind in KINDS if kind is not Login)]
+        """All that is stored, but for who signs in here and when keys were used."""
+        kinds: list[Any] = [QueueSettings, Audit, *KINDS]
         found: list[Any] = [*(await self.store.find(Filter(), Page(limit=1_000))).items]
         for kind in kinds:
             for one in (await self.store.records(kind, Page(limit=1_000))).items:
-                is_login = isinstance(one, Audit) and one.subject.startswith("login")
-                if not is_login:
+                is_own = isinstance(one, Login) and one.name != SOMEONE
+                is_own |= isinstance(one, Audit) and one.action == "create" and "login" in one.subject
+                if not is_own:
                     found.append(replace(one, last_used_at=None) if isinstance(one, ApiKey) else one)
         return found
 

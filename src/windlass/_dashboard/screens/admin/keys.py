@@ -1,10 +1,11 @@
-"""API keys: what each allows, when it was last used; create, rotate and revoke them."""
+"""API keys: what each allows, when it was last used, who is signed in; create, rotate and revoke them."""
 
+from collections import Counter
 from collections.abc import Mapping
 from secrets import token_urlsafe
 from typing import Any
 
-from ...._http.resources.keys import create_key, list_keys, revoke_key, rotate_key
+from ...._http.resources.keys import create_key, list_keys, list_logins, revoke_key, rotate_key, sign_out_key
 from ...._model.key import Scope
 from ...._policy.api_key import RATES
 from ...form_fields import number_of, seconds_of
@@ -33,6 +34,7 @@ async def show_keys(view: View) -> Mapping[str, Any]:
     found = await view.call(list_keys, query={"all": shows_all})
     return {
         "keys": sorted(found.items, key=lambda key: (key.label.casefold(), key.id)),
+        "logins": Counter(login.key for login in (await view.call(list_logins)).items),
         "shows_all": shows_all,
         "scopes": SCOPES,
         "lifetimes": LIFETIMES,
@@ -66,6 +68,14 @@ async def rotate(view: View) -> Shown:
     overlap = seconds_of(view.field("overlap", "24h"), "overlap")
     made = await view.call(rotate_key, body={"overlap": overlap, "why": view.why}, key=view.path("key"))
     return Shown("key.html", "New secret", {"key": made, "overlap": overlap})
+
+
+@keys.action("/keys/{key}/sign-out")
+async def sign_out(view: View) -> Done:
+    """Sign out everyone who signed in with a key."""
+    done = await view.call(sign_out_key, query={"why": view.why}, key=view.path("key"))
+    words = "1 login was" if done.signed_out == 1 else f"{done.signed_out} logins were"
+    return Done(f"{words} ended.", "keys")
 
 
 @keys.action("/keys/{key}/revoke")

@@ -3,12 +3,17 @@
 import csv
 import io
 import json
+from collections.abc import Callable
 from urllib.parse import urlencode
 
 from tests.dashboard.browser import Run
 from tests.dashboard.visitor import Visitor, words
+from tests.servers.api import ApiServer
 from windlass import App, By, Filter, WorkerSettings
 from windlass._dashboard.screens.tasks import PAGE
+from windlass._dashboard.view import DashboardSettings
+from windlass._stores.memory import MemoryStore
+from windlass.testing.faults import FaultyStore, Hold, scripted
 
 BY = By(who="ann", why="a test")
 
@@ -44,10 +49,9 @@ def test_counts_follow_the_filter(app: App, visitor: Visitor, run: Run) -> None:
     for queue in ("a/b", "a/b", "c"):
         run(app.client.send("t", {}, queue=queue))
     run(app.client.send("t", {}, queue="a/b", delay="1h"))
-    assert "scheduled 1 ready 3 running 0" in visitor.text("tasks")
-    assert "scheduled 1 ready 2 running 0" in visitor.text("tasks?q=queue:a/b")
-    same = visitor.text("tasks?queue=a%2Fb&state=ready")
-    assert "scheduled 1 ready 2 running 0" in same
+    visitor.shows("tasks", "scheduled 1 ready 3 running 0")
+    visitor.shows("tasks?q=queue:a/b", "scheduled 1 ready 2 running 0")
+    same = visitor.shows("tasks?queue=a%2Fb&state=ready", "scheduled 1 ready 2 running 0")
     assert same.count("0/8") == 2
 
 
@@ -94,7 +98,7 @@ def test_a_whole_page_can_be_picked(app: App, visitor: Visitor, run: Run) -> Non
     assert 'href="../tasks?q=type%3At"' in page
     done = visitor.post("tasks/act", do="cancel", id=ids, number=str(PAGE), typed=str(PAGE), q="type:t")
     assert done.headers["location"].endswith("tasks?q=type%3At")
-    assert f"cancelled {PAGE}" in visitor.text("tasks?q=since:1h")
+    visitor.shows("tasks?q=since:1h", f"cancelled {PAGE}")
 
 
 def test_picked_tasks_are_cancelled_and_the_others_stay(app: App, visitor: Visitor, run: Run) -> None:
@@ -103,7 +107,7 @@ def test_picked_tasks_are_cancelled_and_the_others_stay(app: App, visitor: Visit
     assert "Cancel 2 tasks" in page
     done = visitor.post("tasks/act", do="cancel", id=[first, second], number="2", typed="2", state="ready")
     assert done.headers["location"].endswith("tasks?state=ready")
-    assert "cancelled 2" in visitor.text("tasks?q=since:1h")
+    visitor.shows("tasks?q=since:1h", "cancelled 2")
 
 
 def test_exports_have_what_matches(app: App, visitor: Visitor, run: Run) -> None:
@@ -117,3 +121,19 @@ def test_exports_have_what_matches(app: App, visitor: Visitor, run: Run) -> None
     ]
     visitor.get("tasks/export?format=xml", 422)
     visitor.get("tasks/export?format=csv&q=state:x", 422)
+
+
+def test_a_page_does_not_wait_for_what_takes_long(
+    run: Run, visit: Callable[..., Visitor], server: ApiServer
+) -> None:
+    """Counts and suggestions are left out, and shown once they were read."""
+    hold = Hold()
+    app = App(FaultyStore(MemoryStore(), scripted(count=[hold, hold])))
+    run(app.client.send("t", {}))
+    url = server.serve_app(app, dashboard=DashboardSettings(), open_until_keys=True)
+    visitor = visit(f"{url}/dashboard/")
+    text = visitor.text("tasks")
+    assert "ready … running …" in text
+    assert "0/8" in text
+    hold.let_go()
+    visitor.shows("tasks", "ready 1 running 0")

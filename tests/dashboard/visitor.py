@@ -2,6 +2,7 @@
 
 import re
 from html import unescape
+from time import monotonic
 
 import httpx2
 
@@ -26,6 +27,13 @@ class Visitor:
         """Return the words of a page, without tags."""
         page = self.get(path, status).partition("<main")[2].partition("</main>")[0]
         return words("<" + page)
+
+    def shows(self, path: str, text: str) -> str:
+        """Read a page until it has this text: numbers that take long to count are left out at first."""
+        deadline = monotonic() + 30
+        while text not in (found := self.text(path)):
+            assert monotonic() < deadline, found
+        return found
 
     def post(self, path: str, status: int = 303, **fields: str | list[str]) -> httpx2.Response:
         """Send a form."""

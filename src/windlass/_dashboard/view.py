@@ -4,7 +4,8 @@ A screen calls operations as an HTTP client would, without the HTTP: the scopes 
 apply, secrets are masked, and what changes is audited.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeAlias, TypeVar, overload
 from urllib.parse import parse_qsl
 
@@ -21,6 +22,9 @@ from .._model.key import Role, Scope
 
 T = TypeVar("T")
 Given: TypeAlias = Mapping[str, Any] | None
+
+SOON = 0.1
+"""Seconds that a page waits for what it can do without."""
 
 MAX_TEXT = 2_000
 """Characters of a query parameter that are read."""
@@ -134,6 +138,18 @@ class View(Struct, frozen=True, kw_only=True):
         )
         result: Any = await handler(request)
         return result.value if isinstance(result, ApiResponse) else result
+
+    async def soon(self, call: Coroutine[Any, Any, T]) -> T | None:
+        """Return what a call returns if that is soon; else None, and the page shows it when it updates.
+
+        It is for reads that the server caches, such as counts: the read goes on, for the next who asks.
+        """
+        calling = asyncio.ensure_future(call)
+        done, _ = await asyncio.wait({calling}, timeout=SOON)
+        if done:
+            return calling.result()
+        calling.cancel()
+        return None
 
     @property
     def why(self) -> str:

@@ -30,11 +30,11 @@ async def show_form(view: View) -> Mapping[str, Any]:
         values |= {"type": task.type, "queue": task.queue, "tenant": task.tenant}
         values |= {"payload": pretty(task.payload), "priority": str(task.priority) if task.priority else ""}
     types = (await view.call(list_types)).items if view.may_call(list_types) else []
-    queues = (await view.call(get_overview)).queues if view.may("read") else []
+    overview = await view.soon(view.call(get_overview)) if view.may("read") else None
     return {
         "values": values | {"payload": values["payload"] or "{}"},
         "types": types,
-        "queues": [one.queue for one in queues],
+        "queues": [one.queue for one in (overview.queues if overview else [])],
         "is_masked": MASK in values["payload"],
         "copied": copied,
     }

@@ -1,6 +1,5 @@
 """Tasks: find them, act on those that were picked or on all that match, export them."""
 
-import asyncio
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -41,7 +40,6 @@ tasks = Pages()
 PAGE = 50
 """Tasks on a page."""
 
-_COUNT_SECONDS = 0.15  # Numbers that take longer to count are shown when the page updates.
 _EXPORT_BYTES = 5 << 20
 _MAX_SUGGESTED = 200
 
@@ -147,15 +145,13 @@ async def show_tasks(view: View) -> Mapping[str, Any]:
         return data | {"items": [], "counts": {}, "cursor": None, "next": None, "is_first": True}
     cursor = view.query("cursor")
     where = search.where
-    in_any_state = {name: value for name, value in where.items() if name != "state"}
-    counts = asyncio.create_task(view.call(count_tasks, query=in_any_state))
     page = await view.call(
         list_tasks,
         query={**where, "limit": PAGE, "newest_first": True} | ({"cursor": cursor} if cursor else {}),
     )
-    done, _ = await asyncio.wait({counts}, timeout=_COUNT_SECONDS)
-    numbers = {one.state: one for one in counts.result().items} if done else {}
-    counts.cancel()
+    in_any_state = {name: value for name, value in where.items() if name != "state"}
+    counts = await view.soon(view.call(count_tasks, query=in_any_state))
+    numbers = {} if counts is None else {one.state: one for one in counts.items}
     following = None if page.cursor is None else "?" + search.query(cursor=page.cursor)
     return data | {"items": page.items, "counts": numbers, "next": following, "is_first": not cursor}
 
@@ -229,8 +225,8 @@ def _given(value: str) -> list[str]:
 
 async def _suggestions(view: View) -> list[str]:
     """Return words that complete a filter: the names of queues, types and states."""
-    overview = await view.call(get_overview)
-    words = [format_filter({"queue": (one.queue,)}) for one in overview.queues]
+    overview = await view.soon(view.call(get_overview))
+    words = [format_filter({"queue": (one.queue,)}) for one in (overview.queues if overview else [])]
     if view.may_call(list_types):
         words += [format_filter({"type": (one.name,)}) for one in (await view.call(list_types)).items]
     words = words[:_MAX_SUGGESTED] + [f"state:{state}" for state in State]

@@ -16,6 +16,7 @@ from .._model.filter import MAX_PAGE, Filter, Page, Slice
 from .._model.key import Scope
 from .._model.state import State
 from .._model.task import Task, TaskId, is_task_id
+from .._policy.input.chain import all_ids, readable_steps
 from .._policy.input.options import checked_instant
 from .._policy.input.quote import quoted
 from .._policy.task_secrets import masked_attempt, task_mask
@@ -147,27 +148,34 @@ def checked_cursor(cursor: str | None) -> str | None:
     return cursor
 
 
-async def newest_roots(
+async def newest_chains(
     request: AnyRequest, number: int, cursor: str | None
-) -> tuple[list[TaskId], str | None]:
-    """Return the roots of the newest tasks of chains and groups, and the cursor of the next ones.
+) -> tuple[dict[TaskId, list[Task]], str | None]:
+    """Return the tasks of the newest chains and groups by root, and the cursor of the next ones.
 
     The tasks of a chain or group get their ids when it is enqueued, so they are beside each other. Fewer
-    roots are returned if there are very large groups among them.
+    chains are returned if there are very large groups among them. The first task of a group may be missing.
     """
     where = request.caller.visible(Filter(chained=True))
-    roots: dict[TaskId, None] = {}
+    chains: dict[TaskId, list[Task]] = {}
     for _ in range(_CHAINED_PAGES):
         page = Page(limit=_CHAINED, cursor=cursor, newest_first=True)
         found = await request.service.pages.read(partial(request.operator().find, where), page)
         for task in found.items:
-            if task.root not in roots and len(roots) == number:
-                return [*roots], cursor
-            roots[task.root], cursor = None, task.id
+            if task.root not in chains and len(chains) == number:
+                return chains, cursor
+            chains.setdefault(task.root, []).append(task)
+            cursor = task.id
         cursor = found.cursor
         if cursor is None:
             break
-    return [*roots], cursor
+    return chains, cursor
+
+
+def number_of_steps(task: Task) -> int:
+    """Return how many steps are yet to become tasks after this one."""
+    is_spent = task.state in (State.COMPLETED, State.CANCELLED)
+    return 0 if is_spent else len(all_ids(readable_steps(task.next)))
 
 
 def next_link(request: AnyRequest, found: Slice[Any]) -> dict[str, str]:

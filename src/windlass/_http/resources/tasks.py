@@ -32,7 +32,8 @@ from ..task_query import (
     checked_cursor,
     filter_for,
     masked_attempts,
-    newest_roots,
+    newest_chains,
+    number_of_steps,
     task_documents,
     task_in_path,
     task_page,
@@ -223,16 +224,16 @@ async def cancel_tasks(request: ApiRequest[NoQuery, BulkInput]) -> TaskCount:
 @tasks("GET", "/chains", Scope.READ, bound=True)
 async def list_chains(request: ApiRequest[ChainListQuery, None]) -> ChainPage:
     """List chains and groups, the one with the newest task first."""
-    roots, cursor = await newest_roots(request, request.query.limit, checked_cursor(request.query.cursor))
-    first = await visible_tasks(request, roots)
+    chains, cursor = await newest_chains(request, request.query.limit, checked_cursor(request.query.cursor))
+    first = await visible_tasks(request, [*chains])
     items = []
-    for root in roots:
+    for root, members in chains.items():
         where = request.caller.visible(Filter(root=root))
-        counts = await request.service.store.count(where, (Dimension.STATE,), sized=True)
+        counts = await request.service.store.count(where, (Dimension.STATE,))
         document = ChainDocument(
             root=root,
             tasks={State(one.values[0]): one.number for one in counts},
-            steps=sum(one.steps for one in counts),
+            steps=sum(map(number_of_steps, members)),
         )
         for name in ("type", "queue", "tenant", "created_at") if root in first else ():
             setattr(document, name, getattr(first[root], name))

@@ -256,6 +256,7 @@ COMMANDS: dict[str, tuple[str, ...] | None] = {
     "quotas list": (),
     "queues list": (),
     "queues show": ("default",),
+    "queues tenants": ("default",),
     "alerts list": (),
     "types list": (),
     "workers": (),

@@ -12,8 +12,8 @@ import asyncpg
 
 from ..._store.protocol import Migration
 from ..migrations import Move, Step, load_steps, next_move, overview, require_current
+from ..pool import Connection
 from .connection.client import Connections
-from .connection.pool import Connection
 from .script import Query, Script, value
 from .statements import in_schema, statement
 from .upkeep import partitions

@@ -1,12 +1,11 @@
 """What a server promises, and whether it is fit for a store."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec import Struct
 
 from ..._store.protocol import Durability, Finding, Promise
-from ...errors import StoreError
+from ...errors import StoreError, StoreUnavailable
 from .. import findings
 from .connection.client import Client
 
@@ -83,20 +82,20 @@ class Server(Struct, frozen=True, kw_only=True):
 
 async def read_server(client: Client) -> Server:
     """Ask a server for its settings."""
-    about: dict[str, Any] = await client.call("INFO", "server")
-    role: dict[str, Any] = await client.call("INFO", "replication")
+    about = _lines(await client.call("INFO", "server"))
+    role = _lines(await client.call("INFO", "replication"))
     try:
-        settings: dict[Any, Any] = await client.call(
-            "CONFIG GET", "maxmemory-policy", "appendonly", "appendfsync"
-        )
+        settings = await client.call("CONFIG GET", "maxmemory-policy", "appendonly", "appendfsync")
+    except StoreUnavailable:
+        raise
     except StoreError:  # Managed services hide it.
-        settings = {}
-    known = {_text(name): _text(value) for name, value in settings.items()}
+        settings = []
+    known = {name.decode(): value.decode() for name, value in zip(settings[::2], settings[1::2], strict=True)}
     name = "Valkey" if "valkey_version" in about else "Redis"
     return Server(
         name=name,
-        version=str(about.get("valkey_version") or about.get("redis_version", "")),
-        role=str(role.get("role", "master")),
+        version=about.get("valkey_version") or about.get("redis_version", ""),
+        role=role.get("role", "master"),
         eviction=known.get("maxmemory-policy"),
         appendonly=known.get("appendonly"),
         appendfsync=known.get("appendfsync"),
@@ -134,5 +133,6 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(".")[:2] if part.isdecimal())
 
 
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+def _lines(info: bytes) -> dict[str, str]:
+    """Read the reply to INFO."""
+    return dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)

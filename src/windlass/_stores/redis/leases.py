@@ -10,7 +10,7 @@ from ..rules import refusals
 from ..rules.sessions import heartbeat_reply, release_unacknowledged_claims
 from ..rules.settlement import settle as settle_rule
 from .claim.claimer import Claimer
-from .connection.client import Argument
+from .connection.link import Argument
 from .database import TRIES, Database
 from .rows import encode, microseconds
 from .rule_player import play

@@ -62,8 +62,10 @@ class WakeHub:
         pause, longest = _RECONNECT_SECONDS
         while True:
             try:
-                client = await self._client.client()
-                async with client.pubsub(ignore_subscribe_messages=True) as subscription:
+                async with (
+                    await self._client.subscriber() as client,
+                    client.pubsub(ignore_subscribe_messages=True) as subscription,
+                ):
                     await subscription.subscribe(self._channel)
                     pause = _RECONNECT_SECONDS[0]
                     self._tell("r")

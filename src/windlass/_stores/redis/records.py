@@ -152,7 +152,7 @@ async def _usages(database: Database) -> list[Usage]:
     rules = (await database.read_rules()).rules
     now = await database.now()
     found = await database.client.call("HGETALL", keys.buckets)
-    buckets = {name.decode(): read_bucket(value) for name, value in found.items()}
+    buckets = {name.decode(): read_bucket(value) for name, value in zip(found[::2], found[1::2], strict=True)}
     held = await _held_permits(database)
     used = {key: PermitUsage(held.get(key, 0), *buckets.get(key, (None, None))) for key in {*held, *buckets}}
     return usages(rules.limits, used, now)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from ..._model.state import ENDED, State
-from .connection.client import Argument
+from .connection.link import Argument
 from .keys import NO_PLACE, Keys, group_of
 from .rows import Stored, changed_fields, document_of, instant
 

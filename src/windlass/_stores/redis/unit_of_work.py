@@ -19,7 +19,8 @@ from ..._model.transition import TaskTransition
 from ..._policy.order.limits import Subject
 from ..rules.queue_rules import QueueRules
 from . import task_commands
-from .connection.client import Argument, Client
+from .connection.client import Client
+from .connection.link import Argument
 from .keys import NO_PLACE, Keys, place_of
 from .rows import VERSION, Stored, encode, read_task
 

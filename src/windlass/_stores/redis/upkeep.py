@@ -173,7 +173,7 @@ async def _prune_buckets(database: Database) -> None:
     async def forget(unit: UnitOfWork) -> None:
         found = await database.client.call("HGETALL", unit.keys.buckets)
         limits = unit.rules.limits_by_name
-        for name, value in found.items():
+        for name, value in zip(found[::2], found[1::2], strict=True):
             key = name.decode()
             limit, (tokens, at) = limits.get(split_key(key)[0]), read_bucket(value)
             if limit is None or not limit.is_metered:

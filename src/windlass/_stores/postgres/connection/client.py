@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 import asyncpg
 
+from ...pool import Connection, Pool, close
 from ..errors import is_retryable, leaves_unanswered, means_reconnect, translated_errors
 from ..rows import Row
 from ..script import Query, Script, play
 from .address import Address
 from .hosts import Hosts
-from .pool import Connection, Pool, close
 from .server import SET_LOCAL, Server, inspect
 
 A = TypeVar("A")

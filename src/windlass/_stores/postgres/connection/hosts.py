@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
+from ...pool import Connection
 from ..errors import means_next_host
-from .pool import Connection
 
 CONNECT_SECONDS = 10.0
 _DEAD_PEER_SECONDS = 15  # without an acknowledgement from the other host's kernel

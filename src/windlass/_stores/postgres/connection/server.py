@@ -6,7 +6,7 @@ import asyncpg
 from msgspec import Struct
 
 from ...._store.protocol import Durability, Promise
-from .pool import Connection
+from ...pool import Connection
 
 # The plans that the statements were written for, whatever the statistics say: an index leads to every row.
 _SETTINGS = {

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from ...._model.state import State
 from ...._model.task import NewTask, expiry_of, rank_of
-from ..connection.pool import Connection
+from ...pool import Connection
 from ..notify import Wakes
 from ..queue_layout import Environment
 from ..rows import PLAIN_COLUMNS, Row, plain_row

@@ -10,7 +10,7 @@ from ...._policy.order.windows import open_queues
 from ...rules import refusals
 from ...rules.claim_planner import ClaimPlanner, ClaimRules, Picked, Rotation, earliest
 from ...rules.queue_rules import QueueRules
-from ..connection.client import Argument
+from ..connection.link import Argument
 from ..database import TRIES, Database
 from ..rows import Stored, instant, read_task
 from ..unit_of_work import UnitOfWork

@@ -122,10 +122,10 @@ async def _place_all(database: Database, queue: str) -> None:
     """Move all ready tasks of a queue: by their groups, as claims take expired ones out of their places."""
     for key in await _groups(database, State.READY, queue):
         cursor, started = 0, False
-        while cursor or not started:
+        while int(cursor) or not started:
             started = True
             cursor, found = await database.client.call("ZSCAN", key, cursor, "COUNT", _AT_ONCE)
-            for ids in _chunks([one.decode() for one, _ in found]):
+            for ids in _chunks([one.decode() for one in found[::2]]):
                 await database.transact(partial(_place_again, ids=ids))
 
 

@@ -1,45 +1,32 @@
-"""Connections to the primary: a pool for each event loop, scripts by their hash, pipelines."""
+"""Requests to the primary: a pool for each event loop, scripts by their hash."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
-import hiredis
+from msgspec import Struct
 from redis import exceptions
-from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.connection import Connection, SSLConnection
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
+from redis.asyncio import Redis
 
 from ....errors import StoreError, StoreUnavailable
+from ...pool import Pool
 from .address import Address
 from .errors import translated_errors
-from .primary import CONNECT_SECONDS, Primary
+from .link import Argument, Command, Link, options_of
+from .primary import Primary
 from .scripts import script
 
-T = TypeVar("T")
-Argument: TypeAlias = str | bytes | int | float
-Command: TypeAlias = Sequence[Argument]
-
-REPLY_SECONDS = 30.0
 REPLICA_MILLISECONDS = 5_000
 MOVES = 5
 """How often a request follows a slot that moves to another server."""
 
-_WAIT_SECONDS = 10.0
 _CLOSE_SECONDS = 5.0
-_NEVER = Retry(NoBackoff(), 0)  # Callers repeat what failed; a claim must not be repeated unseen.
-_ELSEWHERE = (
-    exceptions.ReadOnlyError,
-    exceptions.ConnectionError,
-    exceptions.ClusterDownError,
-    exceptions.TimeoutError,
-)
+_ELSEWHERE = (exceptions.ReadOnlyError, exceptions.ClusterDownError)
+Calls: TypeAlias = Mapping[asyncio.AbstractEventLoop, Callable[[], Coroutine[Any, Any, None]]]
 
 
-async def on_their_loops(
-    calls: Mapping[asyncio.AbstractEventLoop, Callable[[], Coroutine[Any, Any, None]]],
-) -> None:
+async def on_their_loops(calls: Calls) -> None:
     """Call something on each event loop that still runs, and wait for all, but not for ever."""
     here = asyncio.get_running_loop()
     for loop, call in calls.items():
@@ -50,15 +37,12 @@ async def on_their_loops(
             await asyncio.wait([asyncio.wrap_future(calling)], timeout=_CLOSE_SECONDS)
 
 
-class _Connection(Connection):
-    """Packs commands in C: scripts take thousands of arguments, for which redis-py needs most of the time."""
+class _Way(Struct, eq=False):
+    """The connections of one event loop, all to one server."""
 
-    def pack_command(self, *args: Any) -> list[bytes]:
-        return [hiredis.pack_command((*args[0].split(), *args[1:]))]
-
-
-class _TLSConnection(SSLConnection, _Connection):
-    pass
+    host: str
+    port: int
+    pool: Pool
 
 
 class Client:
@@ -67,7 +51,7 @@ class Client:
     def __init__(self, address: Address) -> None:
         self.address = address
         self._primary = Primary(address)
-        self._clients: dict[asyncio.AbstractEventLoop, Any] = {}
+        self._ways: dict[asyncio.AbstractEventLoop, _Way] = {}
         self._closed = False
 
     def open(self) -> None:
@@ -77,40 +61,30 @@ class Client:
     async def close(self) -> None:
         """Close all connections, each on its own event loop."""
         self._closed = True
-        clients, self._clients = self._clients, {}
-        await on_their_loops({loop: client.aclose for loop, client in clients.items()})
+        ways, self._ways = self._ways, {}
+        await on_their_loops({loop: way.pool.close for loop, way in ways.items()})
 
     def leave_to_parent(self) -> None:
         """In a forked child: forget the parent's connections without touching them."""
-        self._clients = {}
+        self._ways = {}
 
     # -- requests ------------------------------------------------------------------------------------
 
     async def run(self, name: str, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
         """Run a script; the first key determines the slot."""
         wanted, rest = script(name), (len(keys), *keys, *arguments)
+        reply = await self._evaluate("EVALSHA", wanted.sha, *rest)
+        if isinstance(reply, exceptions.NoScriptError):
+            reply = await self._evaluate("EVAL", wanted.text, *rest)
+        return self._checked(reply)
 
-        async def evaluate(client: Any) -> Any:
-            try:
-                return await self._evaluate(client, "EVALSHA", wanted.sha, *rest)
-            except exceptions.NoScriptError:
-                return await self._evaluate(client, "EVAL", wanted.text, *rest)
-
-        return await self._on_primary(evaluate)
-
-    async def _evaluate(self, client: Any, *command: Argument) -> Any:
+    async def _evaluate(self, *command: Argument) -> Any:
         """Run a script and, if replicas must have its writes, wait for them on the same connection."""
         replicas = self.address.replicas
         if not replicas:
-            return await client.execute_command(*command)
-        pipeline = client.pipeline(transaction=False)
-        pipeline.execute_command(*command)
-        pipeline.execute_command("WAIT", replicas, REPLICA_MILLISECONDS)
-        reply, confirmed = await pipeline.execute(raise_on_error=False)
-        for one in (reply, confirmed):
-            if isinstance(one, Exception):
-                raise one
-        if confirmed < replicas:
+            return (await self._request([command]))[0]
+        reply, confirmed = await self._request([command, ("WAIT", replicas, REPLICA_MILLISECONDS)])
+        if not isinstance(reply, Exception) and self._checked(confirmed) < replicas:
             raise StoreUnavailable(
                 f"only {confirmed} of {replicas} replicas of Redis at {self.address.display} confirmed a "
                 f"write within {REPLICA_MILLISECONDS / 1000:g} s; it was carried out, "
@@ -120,75 +94,68 @@ class Client:
 
     async def call(self, *command: Argument) -> Any:
         """Run a command."""
-        return await self._on_primary(lambda client: client.execute_command(*command))
+        return self._checked((await self._request([command]))[0])
 
     async def call_all(self, commands: Sequence[Command]) -> list[Any]:
         """Run commands in one round trip; return their replies."""
         if not commands:
             return []
+        return [self._checked(reply) for reply in await self._request(commands)]
 
-        async def send(client: Any) -> list[Any]:
-            pipeline = client.pipeline(transaction=False)
-            for command in commands:
-                pipeline.execute_command(*command)
-            replies: list[Any] = await pipeline.execute()
-            return replies
+    def _checked(self, reply: Any) -> Any:
+        if isinstance(reply, Exception):
+            with translated_errors(self.address.display):
+                raise reply
+        return reply
 
-        return await self._on_primary(send)
-
-    async def _on_primary(self, request: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+    async def _request(self, commands: Sequence[Command]) -> list[Any]:
         """Make a request of the primary; of another one if the slot has moved, which carries out nothing."""
         with translated_errors(self.address.display):
-            for _ in range(MOVES):
-                client = await self.client()
+            moves = 0
+            while True:
+                way = await self._way()
                 try:
-                    return await request(client)
-                except exceptions.MovedError:
-                    await self._forget(client)
-                except _ELSEWHERE:
-                    if self._primary.may_move:
-                        await self._forget(client)
+                    link: Link = await way.pool.acquire()
+                    try:
+                        replies = await link.request(commands)
+                    finally:
+                        way.pool.release(link)
+                except (exceptions.RedisError, OSError, TimeoutError):
+                    self._forget(way)
                     raise
-            raise exceptions.ClusterError(f"the slot moved {MOVES} times")
+                if any(isinstance(reply, _ELSEWHERE) for reply in replies):
+                    self._forget(way)
+                moves += 1
+                if not isinstance(replies[0], exceptions.MovedError) or moves > MOVES:
+                    return replies
+                self._forget(way)
 
-    # -- clients -------------------------------------------------------------------------------------
+    # -- the primary ---------------------------------------------------------------------------------
 
-    async def client(self) -> Any:
-        """Return the client of the running event loop, which uses the primary."""
+    async def _way(self) -> _Way:
+        """Return the connections of the running event loop."""
         if self._closed:
             raise StoreError(f"the store at {self.address.display} is closed; open it again to use it")
         loop = asyncio.get_running_loop()
-        client: Any = self._clients.get(loop)
-        if client is None:
+        way = self._ways.get(loop)
+        if way is None:
             host, port = await self._primary.find()
-            for ended in [one for one in self._clients if one.is_closed()]:
-                del self._clients[ended]
-            client = self._clients.get(loop)  # Another request may have found it meanwhile.
-            if client is None:
-                client = self._clients[loop] = self._connected(host, port)
-        return client
+            for ended in [one for one in self._ways if one.is_closed()]:
+                del self._ways[ended]
+            connect: Callable[[], Awaitable[Link]] = partial(Link.open, self.address, host, port)
+            # Another request may have found it meanwhile.
+            way = self._ways.setdefault(loop, _Way(host, port, Pool(connect, self.address.connections)))
+        return way
 
-    async def _forget(self, client: Any) -> None:
-        """Look for the primary again before the next request."""
+    def _forget(self, way: _Way) -> None:
+        """Look for the primary again before the next request, if there may be another."""
         loop = asyncio.get_running_loop()
-        if self._clients.get(loop) == client:
-            del self._clients[loop]
-            await client.aclose()
+        if self._primary.may_move and self._ways.get(loop) is way:
+            del self._ways[loop]
+            way.pool.expire()
 
-    def _connected(self, host: str, port: int) -> Any:
-        address = self.address
-        pool = BlockingConnectionPool(
-            max_connections=address.connections,
-            timeout=_WAIT_SECONDS,
-            connection_class=_TLSConnection if address.tls else _Connection,
-            host=host,
-            port=port,
-            db=address.database,
-            username=address.user,
-            password=address.password,
-            protocol=2,
-            retry=_NEVER,
-            socket_timeout=REPLY_SECONDS,
-            socket_connect_timeout=CONNECT_SECONDS,
-        )
-        return Redis.from_pool(pool)
+    async def subscriber(self) -> Any:
+        """Return a client of redis-py for a subscription; the caller closes it."""
+        with translated_errors(self.address.display):
+            way = await self._way()
+        return Redis(**options_of(self.address, way.host, way.port), ssl=self.address.tls)

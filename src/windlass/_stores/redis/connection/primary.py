@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from msgspec.structs import replace
 from redis import exceptions
-from redis.asyncio import Redis
 from redis.crc import key_slot
 
 from .address import Address
+from .link import Link
 
 Place: TypeAlias = tuple[str, int]
-
-CONNECT_SECONDS = 5.0
 
 
 class Primary:
@@ -44,23 +43,18 @@ class Primary:
         raise exceptions.ConnectionError(f"no server knows the primary of {what}") from failure
 
     async def _ask(self, place: Place) -> Place | None:
-        client: Any = Redis(
-            host=place[0],
-            port=place[1],
-            ssl=self._address.tls,
-            username=self._address.user if self._address.kind == "cluster" else None,
-            password=self._address.password if self._address.kind == "cluster" else None,
-            socket_timeout=CONNECT_SECONDS,
-            socket_connect_timeout=CONNECT_SECONDS,
-            protocol=2,
-        )
+        address = self._address
+        if address.kind == "sentinel":
+            address = replace(address, user=None, password=None)
+        link = await Link.open(address, *place)
         try:
-            if self._address.kind == "cluster":
-                return self._owner(await client.execute_command("CLUSTER SHARDS"), place)
-            found = await client.execute_command("SENTINEL GET-MASTER-ADDR-BY-NAME", self._address.service)
-            return None if found is None else (_text(found[0]), int(found[1]))
+            if address.kind == "cluster":
+                (shards,) = await link.request([("CLUSTER SHARDS",)])
+                return self._owner(_raised(shards), place)
+            (found,) = await link.request([("SENTINEL GET-MASTER-ADDR-BY-NAME", address.service)])
+            return None if _raised(found) is None else (_text(found[0]), int(found[1]))
         finally:
-            await client.aclose()
+            link.terminate()
 
     def _owner(self, shards: Sequence[Any], asked: Place) -> Place | None:
         """Return the primary that owns the slot, and remember all nodes."""
@@ -78,6 +72,12 @@ class Primary:
                     owner = place
         self._known = list(dict.fromkeys([*known, *self._address.hosts]))
         return owner
+
+
+def _raised(reply: Any) -> Any:
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
 
 
 def _pairs(flat: Any) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """A connection pool for one event loop: taking and returning a connection costs no round trip and no task.
 
-asyncpg has a pool of its own, but taking a connection and returning it costs as much as a quick statement.
+asyncpg and redis-py have pools of their own, but taking a connection and returning it costs as much as a
+quick statement, and a cancellation at the wrong moment loses a connection of redis-py's.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from time import monotonic
 from typing import Any, TypeAlias
 
 Connection: TypeAlias = Any
-"""An asyncpg connection; asyncpg has no types."""
+"""A connection of asyncpg, which has no types, or one with the same `is_closed`, `close` and `terminate`."""
 
 ACQUIRE_SECONDS = 10.0
 IDLE_SECONDS = 300.0

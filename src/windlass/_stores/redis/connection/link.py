@@ -46,7 +46,7 @@ class _Abortable(AbstractConnection):
     def terminate(self) -> None:
         writer, self._reader, self._writer = self._writer, None, None
         if writer is not None:
-            self._parser.on_disconnect()
+            self._parser.on_disconnect()  # type: ignore[no-untyped-call]
             with suppress(Exception):
                 writer.transport.abort()
 

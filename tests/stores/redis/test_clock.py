@@ -53,6 +53,7 @@ def test_the_estimate_is_never_behind(ours: Monotonic, there: int, back: int) ->
     ours.round_trip(clock, there, back)
 
     assert ours.error(clock) == there
+    assert (ours.at + AHEAD) - instant(clock.surely) == back
 
 
 def test_the_quickest_reply_counts(ours: Monotonic) -> None:

@@ -15,7 +15,8 @@ class StoreClock:
     A reply with the server's time bounds the distance between its clock and our monotonic one: it was read
     after the request was sent, and before the reply arrived. The upper bound of the quickest reply of the
     last minute is used. So the estimate is ahead of the server by less than that round trip and never behind,
-    and nothing seems to end before it did. A process that is held up for seconds does not spoil it.
+    and nothing seems to end before it did. A process that is held up for seconds does not spoil it. What may
+    not begin early is decided by the lower bound, `surely`, or by the server's own time.
     """
 
     def __init__(self, test_clock: Clock | None) -> None:
@@ -38,6 +39,13 @@ class StoreClock:
         was_set = latest < self._earliest or earliest > self._latest  # the server's clock, or it is another
         if is_outdated or is_quicker or was_set:
             self._sent_at, self._latest, self._earliest = sent_at, latest, earliest
+
+    @property
+    def surely(self) -> datetime:
+        """An instant that has certainly passed on the server; call it only if `now` is known."""
+        if self.test_clock is not None:
+            return self.test_clock.now()
+        return moment(self._earliest + monotonic_ns() // 1000)
 
     @property
     def now(self) -> datetime | None:

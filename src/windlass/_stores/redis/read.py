@@ -19,8 +19,11 @@ from .rows import Stored, instant, moment, read_attempt, read_task
 WINDOW = 500
 """Tasks that are read at once."""
 
-FEW = 20_000
+FEW = 50_000
 """Tasks of an index that are sorted here rather than found by a walk through all tasks."""
+
+MANY = 5_000
+"""Expired tasks that one search finds, those that expired first; the keeper searches every second."""
 
 _GROUPED = ("states", "queues", "types", "tenants")
 
@@ -110,7 +113,7 @@ class Reader:
         if where.expires_before is not None and where.is_expiring:
             before = f"({instant(where.expires_before)}"
             found = await self._client.call(
-                "ZRANGEBYSCORE", self._keys.expiring, "-inf", before, "LIMIT", 0, FEW
+                "ZRANGEBYSCORE", self._keys.expiring, "-inf", before, "LIMIT", 0, MANY
             )
             return [one.decode() for one in found]
         if any(getattr(where, field) is not None for field in _GROUPED):
@@ -122,8 +125,13 @@ class Reader:
         numbers = await self._client.call_all([("ZCARD", self._key(group)) for group in groups])
         if sum(numbers) > FEW:
             return None
-        found = await self._client.call_all([("ZRANGE", self._key(group), 0, -1) for group in groups])
-        return [one.decode() for ids in found for one in ids]
+        small = [group for group, number in zip(groups, numbers, strict=True) if number <= WINDOW]
+        found = await self._client.call_all([("ZRANGE", self._key(group), 0, -1) for group in small])
+        ids = [one.decode() for some in found for one in some]
+        for group, number in zip(groups, numbers, strict=True):
+            if number > WINDOW:
+                ids += [one.decode() async for one in self._client.scan("ZSCAN", self._key(group))][::2]
+        return ids
 
     async def _walk(self, page: Page) -> AsyncIterator[list[TaskId]]:
         """Yield all ids from the cursor on, a window at a time."""
@@ -145,8 +153,7 @@ class Reader:
 
     async def groups(self, where: Filter) -> list[Group]:
         """Return the groups whose tasks match what a filter says about groups."""
-        names = await self._client.call("SMEMBERS", self._keys.groups)
-        found = [Group(name.decode()) for name in names]
+        found = [Group(name) for name in set(await self._client.members(self._keys.groups))]
         return [group for group in found if group.is_in(where)]
 
     def _key(self, group: Group) -> str:

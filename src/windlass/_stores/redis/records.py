@@ -151,7 +151,7 @@ async def _usages(database: Database) -> list[Usage]:
     keys = database.keys
     rules = (await database.read_rules()).rules
     now = await database.now()
-    found = await database.client.call("HGETALL", keys.buckets)
+    found = [one async for one in database.client.scan("HSCAN", keys.buckets)]
     buckets = {name.decode(): read_bucket(value) for name, value in zip(found[::2], found[1::2], strict=True)}
     held = await _held_permits(database)
     used = {key: PermitUsage(held.get(key, 0), *buckets.get(key, (None, None))) for key in {*held, *buckets}}

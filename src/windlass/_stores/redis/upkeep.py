@@ -70,11 +70,12 @@ async def promote(database: Database, limit: int) -> Promoted:
 
 
 async def _promote(database: Database, unit: UnitOfWork, limit: int) -> int:
+    now = await database.now()  # not an estimate: no task may start early
     due = await database.client.call(
-        "ZRANGEBYSCORE", unit.keys.scheduled, "-inf", instant(unit.now), "LIMIT", 0, limit
+        "ZRANGEBYSCORE", unit.keys.scheduled, "-inf", instant(now), "LIMIT", 0, limit
     )
     tasks = await unit.load([one.decode() for one in due])
-    ready = [task for task in tasks.values() if task.state is State.SCHEDULED and task.run_at <= unit.now]
+    ready = [task for task in tasks.values() if task.state is State.SCHEDULED and task.run_at <= now]
     for task in ready:
         unit.move(task, Verb.PROMOTE, State.READY)
     return len(ready)
@@ -121,10 +122,8 @@ async def _horizons(database: Database, default: Retention) -> list[tuple[str, d
     rules = RetentionRules(default, unit.rules.settings.values(), await declared_types(unit))
     stored = await database.client.call("HGET", database.keys.bodies(KINDS[Archive]), ARCHIVE_NAME)
     archive = None if stored is None else read_archive(stored)
-    groups = {
-        tuple(one.decode().split(SEPARATOR)[:3])
-        for one in await database.client.call("SMEMBERS", database.keys.groups)
-    }
+    names = await database.client.members(database.keys.groups)
+    groups = {tuple(name.split(SEPARATOR)[:3]) for name in names}
     found = []
     for state, queue, type_name in sorted(groups):
         if State(state) in ENDED:
@@ -171,7 +170,7 @@ async def _prune_buckets(database: Database) -> None:
     """Delete buckets that are full, like ones that were never used, or whose limit was removed long ago."""
 
     async def forget(unit: UnitOfWork) -> None:
-        found = await database.client.call("HGETALL", unit.keys.buckets)
+        found = [one async for one in database.client.scan("HSCAN", unit.keys.buckets)]
         limits = unit.rules.limits_by_name
         for name, value in zip(found[::2], found[1::2], strict=True):
             key = name.decode()
@@ -189,7 +188,7 @@ async def _prune_buckets(database: Database) -> None:
 
 async def _prune_groups(database: Database) -> None:
     """Forget the names of groups that have no tasks any more."""
-    names = sorted(await database.client.call("SMEMBERS", database.keys.groups))
+    names = sorted(await database.client.members(database.keys.groups))
     for at in range(0, len(names), KEYS_AT_ONCE):
         some = names[at : at + KEYS_AT_ONCE]
         await database.client.run("forget_groups", [database.keys.meta], [database.keys.prefix, *some])

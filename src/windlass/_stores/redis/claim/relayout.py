@@ -67,11 +67,8 @@ async def _refill(database: Database, unit: UnitOfWork, limit: Limit) -> None:
 
 async def ready_queues(database: Database) -> set[str]:
     """Return the queues that have, or had, ready tasks."""
-    names = [
-        name.decode().split(SEPARATOR)
-        for name in await database.client.call("SMEMBERS", database.keys.groups)
-    ]
-    return {queue for state, queue, *_ in names if state == State.READY}
+    prefix = f"{database.keys.prefix}g:"
+    return {key.removeprefix(prefix).split(SEPARATOR)[1] for key in await _groups(database, State.READY)}
 
 
 # -- step by step -----------------------------------------------------------------------------------
@@ -121,12 +118,9 @@ async def running(database: Database) -> list[TaskId]:
 async def _place_all(database: Database, queue: str) -> None:
     """Move all ready tasks of a queue: by their groups, as claims take expired ones out of their places."""
     for key in await _groups(database, State.READY, queue):
-        cursor, started = 0, False
-        while int(cursor) or not started:
-            started = True
-            cursor, found = await database.client.call("ZSCAN", key, cursor, "COUNT", _AT_ONCE)
-            for ids in _chunks([one.decode() for one in found[::2]]):
-                await database.transact(partial(_place_again, ids=ids))
+        found = [one.decode() async for one in database.client.scan("ZSCAN", key)]
+        for ids in _chunks(found[::2]):
+            await database.transact(partial(_place_again, ids=ids))
 
 
 async def _place_again(unit: UnitOfWork, ids: list[TaskId]) -> None:
@@ -137,11 +131,9 @@ async def _place_again(unit: UnitOfWork, ids: list[TaskId]) -> None:
 
 async def _groups(database: Database, state: State, queue: str | None = None) -> list[str]:
     """Return the keys of the groups of a state, of one queue or of all."""
-    names = await database.client.call("SMEMBERS", database.keys.groups)
+    names = await database.client.members(database.keys.groups)
     first = f"{state.value}{SEPARATOR}" if queue is None else f"{state.value}{SEPARATOR}{queue}{SEPARATOR}"
-    return sorted(
-        f"{database.keys.prefix}g:{name}" for name in map(bytes.decode, names) if name.startswith(first)
-    )
+    return sorted(f"{database.keys.prefix}g:{name}" for name in names if name.startswith(first))
 
 
 def _chunks(ids: Iterable[TaskId]) -> list[list[TaskId]]:

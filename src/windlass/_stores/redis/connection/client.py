@@ -1,7 +1,7 @@
 """Requests to the primary: a pool for each event loop, scripts by their hash."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -18,6 +18,7 @@ from .primary import Primary
 from .scripts import script
 
 REPLICA_MILLISECONDS = 5_000
+SCANNED = 1000
 MOVES = 5
 """How often a request follows a slot that moves to another server."""
 
@@ -101,6 +102,20 @@ class Client:
         if not commands:
             return []
         return [self._checked(reply) for reply in await self._request(commands)]
+
+    async def members(self, key: str) -> list[str]:
+        """Return the members of a set, read in steps that block the server for no longer than any other."""
+        return [one.decode() async for one in self.scan("SSCAN", key)]
+
+    async def scan(self, command: str, key: str) -> AsyncIterator[bytes]:
+        """Yield what a command such as SSCAN returns, step by step; a member may come twice."""
+        cursor: Any = 0
+        while True:
+            cursor, found = await self.call(command, key, cursor, "COUNT", SCANNED)
+            for one in found:
+                yield one
+            if not int(cursor):
+                return
 
     def _checked(self, reply: Any) -> Any:
         if isinstance(reply, Exception):

@@ -1,13 +1,13 @@
--- Commit a unit of work, then claim. ARGV: now, prefix, what `commit` takes, what `claim` takes. Returns whether it
--- was committed, the time, the position of the guard that failed, and the rows; -1 if the session is not alive.
+-- Commit a unit of work, then claim. ARGV: now, prefix, a commit, what `claim` takes. Returns whether it was committed,
+-- the time, the position of the guard that failed, and the rows; -1 if the session is not alive.
 @steady
 @clock
 @commit
 @lease
 @claim
 local now, prefix = clock(ARGV[1]), ARGV[2]
-local at, failed = commit(3)
+local at, failed = guarded(3)
 if not at then
     return {0, whole(now), failed}
 end
-return {1, whole(now), 0, claim(at, prefix, now) or -1}
+return {1, whole(now), 0, claim(apply(at), prefix, now) or -1}

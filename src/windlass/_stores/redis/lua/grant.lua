@@ -1,4 +1,4 @@
--- Lease the tasks that a plan picked. ARGV: now, prefix, what `commit` takes, session, claim number, whether the
+-- Lease the tasks that a plan picked. ARGV: now, prefix, a commit, session, claim number, whether the
 -- plan took tokens ('1': all tasks or none), the number of tasks, and for each: id, queue, place, the number of its
 -- permits and for each: its key and the most that may run ('' for any number).
 -- Returns 1, the time, 0 and rows; -1 for rows if the session is not alive; 0 if a guard or a task has changed.
@@ -7,20 +7,11 @@
 @commit
 @lease
 local now, prefix = clock(ARGV[1]), ARGV[2]
-local guards = tonumber(ARGV[3])
-for guard = 4, 3 + 3 * guards, 3 do
-    local found = redis.call('HGET', KEYS[tonumber(ARGV[guard])], ARGV[guard + 1])
-    if (found or '') ~= ARGV[guard + 2] then
-        return {0, whole(now), guard}
-    end
+local commands, failed = guarded(3)
+if not commands then
+    return {0, whole(now), failed}
 end
--- Skip the commands for now: they are only run if the tasks are still there.
-local at = 4 + 3 * guards
-local commands = tonumber(ARGV[at])
-at = at + 1
-for _ = 1, commands do
-    at = at + 3 + tonumber(ARGV[at])
-end
+local at = skip(commands)
 local session, number, all = ARGV[at], ARGV[at + 1], ARGV[at + 2] == '1'
 local tasks = tonumber(ARGV[at + 3])
 at = at + 4
@@ -58,7 +49,7 @@ for _ = 1, tasks do
         return {0, whole(now), 0}
     end
 end
-commit(3)
+apply(commands)
 local to = lessor(prefix, session, number, worker, now)
 local claimed = {}
 for _, task in ipairs(wanted) do

@@ -523,6 +523,7 @@ async def test_an_operator_reads_history_blocking_and_not(clocked_app: App, cloc
 
     assert (await clocked_app.operator.history("1h")) == expected
     assert (await clocked_app.operator.acting_as(By(who="ada")).history()).total().completed == 7
+    assert await asyncio.to_thread(clocked_app.sync_operator.history, "1h") == expected
 
 
 async def test_a_worker_and_its_keeper_write_history_by_themselves(

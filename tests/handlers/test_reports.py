@@ -94,6 +94,31 @@ async def test_the_day_of_the_queue(tmp_path: Path) -> None:
     assert tenants[tenants.index("acme") : tenants.index("acme") + 3] == ["acme", "2", "1"]
 
 
+async def test_a_tenant_learns_nothing_of_others(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    app = office.app
+
+    @app.task(name="shop.pay", max_attempts=1)
+    async def pay(fault: str) -> None:
+        if fault:
+            raise Fatal(fault)
+
+    for tenant, fault in (("acme", ""), ("acme", "no rope"), ("globex", "secret-of-globex"), ("globex", "")):
+        await pay.using(tenant=tenant).aenqueue(fault=fault)
+    await drained(app)
+    today = datetime.now(UTC).date()
+    days = {"date": today.isoformat(), "until": (today + timedelta(days=1)).isoformat()}
+    handle = await office.report.using(tenant="acme").aenqueue(**days)
+    await drained(app)
+    made = result(await app.operator.task(handle.id))
+    text = text_of((tmp_path / made["file"]).read_bytes())
+
+    assert "no rope" in text
+    assert "globex" not in text
+    types = text.partition("Task types")[2].split()
+    assert types[types.index("shop.pay") : types.index("shop.pay") + 3] == ["shop.pay", "1", "1"]
+
+
 async def test_figures_are_those_of_history(tmp_path: Path) -> None:
     office = Office(tmp_path, zone="Europe/Berlin")
     hours = {

@@ -30,6 +30,7 @@ _SCHEDULE = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
 _JITTER = 0.2
 _OURS = frozenset({ID_HEADER, TIME_HEADER, SIGNATURE_HEADER, "content-type"})
 _MAX_NOTED_BODY = 4_096
+_MAX_GONE = 10_000
 _EXAMPLE = {
     "endpoint": "https://example.org/hooks/orders",
     "event": "order.shipped",
@@ -152,6 +153,8 @@ class _Deliverer:
     ) -> Delivery:
         ctx.note(status=fetched.status, seconds=seconds, response=noted_text(fetched.body))
         if fetched.status == HTTPStatus.GONE:
+            if len(self._gone) >= _MAX_GONE:
+                self._gone = {one: until for one, until in self._gone.items() if until > monotonic()}
             self._gone[endpoint] = monotonic() + self._settings.gone_for
             raise Fatal(f"endpoint {target.name} responded with 410 Gone and is disabled")
         require_success(fetched, f"endpoint {target.name}")

@@ -88,7 +88,9 @@ class SmtpProvider:
 
     async def close(self) -> None:
         while self._idle:
-            await self._quit(self._idle.pop()[0])
+            client, _ = self._idle.pop()
+            if client.loop is asyncio.get_running_loop():
+                await self._quit(client)
 
     async def _envelope(
         self, client: "SMTP", mail: Mail, recipients: tuple[str, ...]
@@ -132,6 +134,8 @@ class SmtpProvider:
         """Return an open connection that the server still serves, if there is one."""
         while self._idle:
             client, since = self._idle.pop()
+            if client.loop is not asyncio.get_running_loop():  # which was closed, and the connection with it
+                continue
             if monotonic() - since < _IDLE and client.is_connected:
                 with suppress(self._library.SMTPException, OSError):
                     await client.rset()

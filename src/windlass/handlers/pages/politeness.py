@@ -22,6 +22,8 @@ class Politeness:
         now = self._clock()
         ticket = self._tickets.pop((host, task_id), None)
         if ticket is None:
+            if len(self._free_at) >= MAX_TICKETS:
+                self._free_at = {one: at for one, at in self._free_at.items() if at > now}
             ticket = max(self._free_at.get(host, now), now)
             self._free_at[host] = ticket + pause
         if ticket <= now:

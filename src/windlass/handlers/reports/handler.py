@@ -17,7 +17,7 @@ from ..sandbox import Bounds, SandboxError, run_in_sandbox
 from ..settings import HandlerSettings, errors_of, required
 from ..storage import DEFAULT_STORAGE, Storage, content_name, open_storage, public_url
 from .period import Period, parse_period
-from .queue_report import queue_report
+from .queue_report import queue_report, tenant_report
 from .sources import Query, check_source, checked_rows, rows_of
 
 if TYPE_CHECKING:
@@ -119,7 +119,11 @@ class _Reporter:
                 blocks = await self._table(source, rows, columns, period)
                 heading = title or source or "Report"
             else:
-                blocks = await queue_report(self._app, period, now)
+                tenant = ctx.task.tenant
+                if tenant:
+                    blocks = await tenant_report(self._app, period, tenant)
+                else:
+                    blocks = await queue_report(self._app, period, now)
                 heading = title or "Task queue report"
         except InvalidOption as error:
             raise Fatal(str(error)) from None

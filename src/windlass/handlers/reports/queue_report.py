@@ -24,14 +24,33 @@ async def queue_report(app: "App", period: Period, now: datetime) -> list[dict[s
     """Return the blocks of a report on the app's store."""
     history = await _history(app, period, now)
     total = history.total()
+    where = _ended_in(period)
     return [
         {"figures": _figures(total)},
         {"heading": "Throughput"},
         {"bars": _bars(history, period, {"completed": "completed", "failed": "failed attempts"})},
         *_types(history),
-        *await _dead_letters(app, period),
-        *await _tenants(app, period),
+        *await _dead_letters(app, where),
+        *await _ended(app, where, Dimension.TENANT, "Tenants"),
     ]
+
+
+async def tenant_report(app: "App", period: Period, tenant: str) -> list[dict[str, Any]]:
+    """Return the blocks of a report on one tenant's tasks, who must learn nothing of the others.
+
+    History is not kept by tenant, so it has no times and no chart.
+    """
+    where = replace(_ended_in(period), tenants=(tenant,))
+    counts = {one.values[0]: one.number for one in await app.operator.count(where, [Dimension.STATE])}
+    return [
+        {"figures": [(f"tasks {state}", f"{counts.get(state, 0):,}") for state in _ENDED]},
+        *await _ended(app, where, Dimension.TYPE, "Task types"),
+        *await _dead_letters(app, where),
+    ]
+
+
+def _ended_in(period: Period) -> Filter:
+    return Filter(finished_after=period.since, finished_before=period.until)
 
 
 async def _history(app: "App", period: Period, now: datetime) -> History:
@@ -104,8 +123,7 @@ def _types(history: History) -> list[dict[str, Any]]:
     return _section("Task types, slowest first", columns, rows)
 
 
-async def _dead_letters(app: "App", period: Period) -> list[dict[str, Any]]:
-    where = Filter(finished_after=period.since, finished_before=period.until)
+async def _dead_letters(app: "App", where: Filter) -> list[dict[str, Any]]:
     found = await app.operator.failures(where, limit=_MOST)
     rows = [
         [one.number, one.type, one.error.type if one.error else "", one.error.message if one.error else ""]
@@ -114,19 +132,19 @@ async def _dead_letters(app: "App", period: Period) -> list[dict[str, Any]]:
     return _section("Dead letters, most frequent first", ["number", "type", "error", "message"], rows)
 
 
-async def _tenants(app: "App", period: Period) -> list[dict[str, Any]]:
-    where = Filter(finished_after=period.since, finished_before=period.until)
-    counted = await app.operator.count(where, [Dimension.TENANT, Dimension.STATE])
+async def _ended(app: "App", where: Filter, by: Dimension, title: str) -> list[dict[str, Any]]:
+    """Return a table of how many tasks ended how, by tenant or type, the most first."""
+    counted = await app.operator.count(where, [by, Dimension.STATE])
     sums: defaultdict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(_ENDED, 0))
     for one in counted:
-        tenant, state = one.values
+        name, state = one.values
         if state in _ENDED:
-            sums[tenant][state] += one.number
+            sums[name][state] += one.number
     rows = [
-        [tenant or "(none)", *states.values()]
-        for tenant, states in sorted(sums.items(), key=lambda item: -sum(item[1].values()))
+        [name or "(none)", *states.values()]
+        for name, states in sorted(sums.items(), key=lambda item: -sum(item[1].values()))
     ]
-    return _section("Tenants", ["tenant", *_ENDED], rows)
+    return _section(title, [by.value, *_ENDED], rows)
 
 
 _ENDED = tuple(state.value for state in (State.COMPLETED, State.DEAD, State.CANCELLED))

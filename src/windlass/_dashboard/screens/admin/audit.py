@@ -16,7 +16,14 @@ ACTIONS = (
     "rewrite", "rotate", "set", "trigger",
 )  # fmt: skip
 _CRITERIA = ("who", "action", "subject")
-_PLACES = {"queue": "queues/{}", "schedule": "schedules/{}", "alert": "alerts", "key": "keys"}
+_PLACES = {
+    "alert": "alerts",
+    "key": "keys",
+    "limit": "limits/{}",
+    "queue": "queues/{}",
+    "quota": "limits",
+    "schedule": "schedules/{}",
+}
 _PAGE = 50
 
 

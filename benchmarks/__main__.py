@@ -22,6 +22,7 @@ from benchmarks.parts import (
     pickup,
     postgres,
     rates,
+    redis,
     stripes,
 )
 from benchmarks.parts.plan import Plan, quick
@@ -44,6 +45,7 @@ PARTS = SQLITE | {
     "http": http.measure,
     "dashboard": dashboard.measure,
     "handlers": handlers.measure,
+    "redis": redis.measure,
 }
 
 

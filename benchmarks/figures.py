@@ -5,7 +5,7 @@ from math import ceil
 from statistics import median
 
 RATE, MILLISECONDS, MICROSECONDS, TIMES, MEGABYTES, PERCENT = "/s", "ms", "µs", "x", "MB", "%"
-TASKS = "tasks"
+TASKS, BYTES = "tasks", "B"
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """Huey's side, one verb per run: SqliteHuey in WAL mode, synced at every commit, one worker thread.
 
+A path that begins with redis:// stands for Huey's storage on Redis.
+
 Nothing is stored about a task that has run (`results=False`): that is Huey's fastest documented mode. It
 deletes a task when it dequeues it, so a consumer that is killed loses its running tasks; nothing is written
 when a task ends, so dequeuing is its last durable step.
@@ -11,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from huey import SqliteHuey
+from huey.storage import RedisStorage
 
 from benchmarks.runs import probe
 
@@ -38,7 +41,10 @@ def stamp(sent: float) -> None:
 def _use(path: str, number: int = 0, *, fsync: bool = True) -> None:
     global wanted  # noqa: PLW0603 - one run per process
     wanted = number
-    huey.storage = huey.get_storage(filename=path, fsync=fsync)
+    if path.startswith("redis://"):
+        huey.storage = RedisStorage("bench", url=path)
+    else:
+        huey.storage = huey.get_storage(filename=path, fsync=fsync)
 
 
 def preload(path: str, number: int) -> dict[str, Any]:

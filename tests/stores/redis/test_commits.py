@@ -138,6 +138,16 @@ async def test_settings_changed_by_another_handle_apply_at_once(store: RedisStor
     await other.close()
 
 
+async def test_a_retention_set_by_another_handle_is_respected(store: RedisStore, clock: ManualClock) -> None:
+    await settle_now(store, complete(await enqueue_and_claim(store, await worker_on(store), queue="q")))
+    other = store.another()
+    await other.put(QueueSettings(name="q", retention=Retention(completed=timedelta(days=30))))
+    await other.close()
+    clock.advance(60)
+
+    assert (await store.prune(NOTHING, 100)).number == 0
+
+
 async def test_scripts_that_the_server_has_forgotten_are_sent_again(store: RedisStore, peek: Peek) -> None:
     worker = await worker_on(store)
     for _ in range(2):

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TypeAlias
 
 from ..._model.filter import By
@@ -15,6 +16,7 @@ from ..._store.protocol import Promoted
 from ..records import read_archive
 from ..rules.audit import audited_prune
 from ..rules.cancellation import pruned
+from ..rules.queue_rules import QueueRules
 from ..rules.retention import RetentionRules, archived
 from ..rules.successors import abandon
 from .claim.answers import read_bucket
@@ -61,7 +63,7 @@ async def promote(database: Database, limit: int) -> Promoted:
     number = 0
     while number < limit:
         room = min(limit - number, AT_ONCE)
-        done = await database.transact(lambda unit, room=room: _promote(database, unit, room))  # type: ignore[misc]
+        done = await database.transact(partial(_promote, database=database, limit=room))
         number += done
         if done < room:
             break
@@ -69,7 +71,7 @@ async def promote(database: Database, limit: int) -> Promoted:
     return Promoted(number=number, next_at=moment(first[1]) if first else None)
 
 
-async def _promote(database: Database, unit: UnitOfWork, limit: int) -> int:
+async def _promote(unit: UnitOfWork, database: Database, limit: int) -> int:
     now = await database.now()  # not an estimate: no task may start early
     due = await database.client.call(
         "ZRANGEBYSCORE", unit.keys.scheduled, "-inf", instant(now), "LIMIT", 0, limit
@@ -94,6 +96,7 @@ async def prune(database: Database, default: Retention, limit: int, by: By | Non
         await database.transact(audit)
     numbers: Numbers = Counter()
     transitions: list[TaskTransition] = []
+    rules = (await database.read_rules()).rules
     for key, horizon in await _horizons(database, default):
         start = 0
         while numbers.total() < limit:
@@ -102,7 +105,7 @@ async def prune(database: Database, default: Retention, limit: int, by: By | Non
                 "ZRANGEBYSCORE", key, "-inf", f"({instant(horizon)}", "LIMIT", start, room
             )
             ids = [one.decode() for one in found]
-            gone, cancelled = await database.transact(lambda unit, ids=ids: _delete(unit, ids))  # type: ignore[misc]
+            gone, cancelled = await database.transact(partial(_delete, ids=ids, rules=rules))
             numbers += gone
             transitions += cancelled
             start += len(ids) - gone.total()  # Those that others wait for stay.
@@ -134,9 +137,12 @@ async def _horizons(database: Database, default: Retention) -> list[tuple[str, d
 
 
 async def _delete(
-    unit: UnitOfWork, ids: list[TaskId]
-) -> tuple[Counter[tuple[str, str]], list[TaskTransition]]:
+    unit: UnitOfWork, ids: list[TaskId], rules: QueueRules
+) -> tuple[Numbers, list[TaskTransition]]:
+    """Delete those of these tasks that nobody waits for; none if a setting has changed."""
     numbers: Numbers = Counter()
+    if unit.rules is not rules:
+        return numbers, []
     for task in (await unit.load(ids)).values():
         if task.state not in ENDED or (task.state is not State.DEAD and await unit.successors(task.id)):
             continue

@@ -22,6 +22,9 @@ _RECOUNT_SECONDS = 0.05
 MAX_KEPT = 20_000
 """Claimed tasks that a handle remembers, so that settling them needs no reading."""
 
+MAX_KEPT_BYTES = 4_000
+"""The longest payload that it remembers; for a longer one, another round trip does not matter."""
+
 
 class Claimer:
     """Claims of one handle: its rotation, and the tasks that it has claimed and not settled."""
@@ -56,7 +59,9 @@ class Claimer:
         tasks = [read_task(task_id.decode(), row, document) for task_id, row, document in rows]
         if len(self._kept) + len(tasks) > MAX_KEPT:
             self._kept.clear()
-        self._kept.update((stored.task.id, stored) for stored in tasks)
+        self._kept.update(
+            (stored.task.id, stored) for stored in tasks if len(stored.task.payload) <= MAX_KEPT_BYTES
+        )
         return tuple([Claimed(stored.task) for stored in tasks])
 
     async def claim(self, claim: Claim) -> tuple[Claimed, ...]:

@@ -1,4 +1,4 @@
-"""The estimate of the server's time: never behind, and ahead by less than the quickest round trip."""
+"""The estimate of the server's time: never ahead, and behind by no more than the quickest reply took."""
 
 import pytest
 
@@ -23,10 +23,10 @@ class Monotonic:
         self.at += there + back
         clock.observe(read, sent_at)
 
-    def error(self, clock: StoreClock, ahead: int = AHEAD) -> int:
-        """How far the estimate is ahead of the server."""
+    def lag(self, clock: StoreClock, ahead: int = AHEAD) -> int:
+        """How far the estimate is behind the server."""
         assert clock.now is not None
-        return instant(clock.now) - (self.at + ahead)
+        return self.at + ahead - instant(clock.now)
 
 
 @pytest.fixture
@@ -41,44 +41,34 @@ def test_nothing_is_known_before_the_first_reply_and_long_after_the_last(ours: M
     ours.round_trip(clock, 100, 100)
     assert clock.now is not None
 
-    ours.at += 121_000_000
+    ours.at += 61_000_000
     assert clock.now is None
 
 
 @pytest.mark.parametrize(("there", "back"), [(100, 100), (3_000_000, 50), (50, 3_000_000)])
-def test_the_estimate_is_never_behind(ours: Monotonic, there: int, back: int) -> None:
-    """Whether the process was held up before the request left, or before it saw the reply."""
+def test_the_estimate_is_behind_by_the_way_of_the_reply(ours: Monotonic, there: int, back: int) -> None:
     clock = StoreClock(None)
 
     ours.round_trip(clock, there, back)
 
-    assert ours.error(clock) == there
-    assert (ours.at + AHEAD) - instant(clock.surely) == back
+    assert ours.lag(clock) == back
 
 
-def test_the_quickest_reply_counts(ours: Monotonic) -> None:
+def test_being_held_up_does_not_spoil_it(ours: Monotonic) -> None:
+    """Neither before a request leaves, nor before its reply is seen."""
     clock = StoreClock(None)
-    for there, back in ((500, 500), (80, 90), (2_000_000, 10), (300, 20)):
+    for there, back in ((500, 500), (80, 90), (2_000_000, 10), (30, 4_000_000), (300, 20)):
         ours.round_trip(clock, there, back)
 
-    assert ours.error(clock) == 80
-
-
-def test_a_quick_reply_is_outdated_after_a_minute(ours: Monotonic) -> None:
-    clock = StoreClock(None)
-    ours.round_trip(clock, 80, 90)
-    ours.at += 61_000_000
-
-    ours.round_trip(clock, 300, 20)
-
-    assert ours.error(clock) == 300
+    assert ours.lag(clock) == 10
 
 
 @pytest.mark.parametrize("step", [-600_000_000, 600_000_000])
 def test_a_server_with_another_time_is_believed_at_once(ours: Monotonic, step: int) -> None:
+    """Its clock was set, or another server is the primary."""
     clock = StoreClock(None)
     ours.round_trip(clock, 80, 90)
 
-    ours.round_trip(clock, 400, 400, ahead=AHEAD + step)
+    ours.round_trip(clock, 400, 300, ahead=AHEAD + step)
 
-    assert ours.error(clock, AHEAD + step) == 400
+    assert -400 <= ours.lag(clock, AHEAD + step) <= 300

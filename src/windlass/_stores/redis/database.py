@@ -91,11 +91,8 @@ class Database:
     async def begin(self, seeds: Mapping[TaskId, Stored | None] | None = None) -> UnitOfWork:
         """Begin a unit of work."""
         rules = await self.rules()
-        if self.clock.now is None:
-            await self.now()
-        surely = self.clock.surely
-        now = self.clock.now or surely
-        return UnitOfWork(self.client, self.keys, rules.rules, rules.version, (surely, now), seeds)
+        now = self.clock.now or await self.now()
+        return UnitOfWork(self.client, self.keys, rules.rules, rules.version, now, seeds)
 
     async def transact(
         self,

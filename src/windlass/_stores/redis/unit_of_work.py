@@ -59,14 +59,11 @@ class UnitOfWork:
         keys: Keys,
         rules: QueueRules,
         rules_version: str,
-        bounds: tuple[datetime, datetime],
+        now: datetime,
         seeds: Mapping[TaskId, Stored | None] | None = None,
     ) -> None:
-        """`bounds` are instants between which the server's time is.
-
-        `seeds` are tasks as they are thought to be (None: absent); the commit is refused if one is not.
-        """
-        self.surely, self.now = bounds  # What may not begin early is decided by the first.
+        """`seeds` are tasks as they are thought to be (None: absent); the commit is refused if one is not."""
+        self.now = now
         self.keys = keys
         self.rules = rules
         self.transitions: list[TaskTransition] = []
@@ -107,8 +104,6 @@ class UnitOfWork:
 
     def move(self, task: Task, verb: Verb, state: State, **changes: Any) -> Task:
         assert state in targets(task.state, verb), f"{task.state} -> {verb} -> {state} is not in the table"
-        if verb is Verb.UNBLOCK and task.run_at > self.surely:
-            state = State.SCHEDULED
         if state in ENDED:
             changes["unhandled_since"] = None
         elif state is State.READY:
@@ -143,8 +138,7 @@ class UnitOfWork:
     def insert(self, new: NewTask, *, waiting: bool) -> None:
         """Add a new task, due or not."""
         run_at = new.run_at or (self.now if new.delay is None else self.now + new.delay)
-        is_early = run_at > (self.now if new.run_at is None else self.surely)
-        state = State.WAITING if waiting else State.SCHEDULED if is_early else State.READY
+        state = State.WAITING if waiting else State.SCHEDULED if run_at > self.now else State.READY
         given = {name: getattr(new, name) for name in _GIVEN}
         task = Task(
             **given,

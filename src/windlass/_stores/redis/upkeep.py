@@ -72,12 +72,11 @@ async def promote(database: Database, limit: int) -> Promoted:
 
 
 async def _promote(unit: UnitOfWork, database: Database, limit: int) -> int:
-    now = await database.now()  # not an estimate: no task may start early
     due = await database.client.call(
-        "ZRANGEBYSCORE", unit.keys.scheduled, "-inf", instant(now), "LIMIT", 0, limit
+        "ZRANGEBYSCORE", unit.keys.scheduled, "-inf", instant(unit.now), "LIMIT", 0, limit
     )
     tasks = await unit.load([one.decode() for one in due])
-    ready = [task for task in tasks.values() if task.state is State.SCHEDULED and task.run_at <= now]
+    ready = [task for task in tasks.values() if task.state is State.SCHEDULED and task.run_at <= unit.now]
     for task in ready:
         unit.move(task, Verb.PROMOTE, State.READY)
     return len(ready)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.http.api_client import Api
 from tests.http.problem import problem
-from windlass._client import export
+from windlass._client.tasks import export
 
 
 @pytest.fixture(autouse=True)

@@ -44,7 +44,7 @@ READS = {
     *((Keys, name) for name in ("list", "logins")),
     *((Limits, name) for name in ("list", "get", "usages", "declared")),
     *((Alerts, name) for name in ("list", "get", "test")),
-    *((Schedules, name) for name in ("list", "get", "make", "upcoming")),
+    *((Schedules, name) for name in ("list", "get", "make", "past", "upcoming")),
 }
 OF_TASKS = {(Operator, verb + one) for verb in ("cancel", "replay", "discard") for one in ("", "_one")}
 APART = {
@@ -87,6 +87,7 @@ DEEDS: dict[tuple[type, str], tuple[Deed, str, str]] = {
     (Alerts, "reveal"): (lambda o: o.alerts.reveal(), "reveal", "alert hooked"),
     (Alerts, "remove"): (lambda o: o.alerts.remove("standing"), "remove", "alert standing"),
     (Schedules, "add"): (lambda o: o.schedules.add("nightly", "t", "1h"), "create", "schedule nightly"),
+    (Schedules, "change"): (lambda o: o.schedules.change("standing", rule="2h"), "set", "schedule standing"),
     (Schedules, "pause"): (lambda o: o.schedules.pause("standing"), "pause", "schedule standing"),
     (Schedules, "resume"): (lambda o: o.schedules.resume("paused"), "resume", "schedule paused"),
     (Schedules, "remove"): (lambda o: o.schedules.remove("standing"), "remove", "schedule standing"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from windlass._model.schedule import Missed, Schedule, Tick
-from windlass._policy import cron as cron_module
+from windlass._policy.calendar import cron as cron_module
 from windlass._policy.ticks import GRACE, due, newest, next_tick, overdue, ticks
 from windlass.errors import InvalidOption
 

@@ -1,6 +1,7 @@
 """deliver_webhook against a server on the loopback: what it sends, and what becomes of its task."""
 
 import json
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -80,6 +81,18 @@ async def test_what_cannot_pass_is_dead_at_once(status: int) -> None:
     assert task.state is State.DEAD
     assert str(status) in task.error.message if task.error else False
     assert len(sink.received) == 1
+
+
+async def test_a_slow_endpoint_is_tried_again() -> None:
+    app, gate = new_app(), threading.Event()
+    deliver = app.include(handlers.Webhooks(timeout=0.2))
+    with http_sink(Answer(before=lambda: gate.wait(10))) as sink:
+        task = await run(deliver, app, endpoint=sink.url, body={})
+        gate.set()
+
+    assert task.state is State.SCHEDULED
+    assert task.error is not None
+    assert "no response" in task.error.message
 
 
 async def test_retry_after_is_heeded() -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any, assert_type
 
-from windlass import INJECTED, App, Backoff, Context, WorkerSettings
+from windlass import INJECTED, App, Backoff, Context, TaskType, WorkerSettings, handlers
 
 app = App("memory://")
 
@@ -80,3 +80,12 @@ def schedules_are_checked_like_calls() -> None:
 
 def a_decorated_function_stays_a_function() -> None:
     assert_type(resize("a.png", 100), None)
+
+
+async def ready_made_handlers_are_task_types() -> None:
+    deliver = app.include(handlers.Webhooks(timeout=5))
+    assert_type(deliver, TaskType[..., Any, handlers.Delivery])
+    handle = await deliver.aenqueue(endpoint="https://example.org", body={})
+    assert_type(await handle.result(), handlers.Delivery)
+    assert_type(app.include(lambda app: app.store_name), str)
+    handlers.Webhooks(timeot=5)  # type: ignore[call-arg]

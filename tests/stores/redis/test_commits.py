@@ -124,6 +124,37 @@ async def test_a_task_that_was_asked_to_stop_since_its_claim_is_cancelled(store:
     assert (await load(store, held.task.id)).state is State.CANCELLED
 
 
+@pytest.mark.parametrize("step", ["claim", "claim by plan", "rescue", "settle", "cancel"])
+async def test_a_commit_is_refused_if_a_task_has_changed_since_it_was_read(
+    store: RedisStore, clock: ManualClock, step: str
+) -> None:
+    if step == "claim by plan":
+        await store.put(FAIR)
+    worker = await worker_on(store)
+    task_id = await enqueue_one(store, queue="q")
+    held = await worker.claim(1, "q") if step in ("rescue", "settle") else ()
+    if step == "rescue":
+        clock.advance(60)
+        worker = await worker_on(store, "another")
+    unit = await store._database.begin()
+    (task,) = (await unit.load([task_id])).values()
+
+    match step:
+        case "rescue":
+            assert len(await store.rescue(worker.session, 1)) == 1
+        case "settle":
+            await settle_now(store, *map(complete, held))
+        case "cancel":
+            await cancel(store, task_id)
+        case _:
+            assert len(await worker.claim(1, "q")) == 1
+    changed = await load(store, task_id)
+
+    unit.update(task, cancel_requested=True)
+    assert (await store._database.commit("commit", unit))[0] == 0
+    assert await load(store, task_id) == changed
+
+
 async def test_settings_changed_by_another_handle_apply_at_once(store: RedisStore) -> None:
     worker = await worker_on(store)
     await enqueue_one(store, queue="q")

@@ -1,7 +1,11 @@
-"""Find, count and attempts: by an index that serves the filter, else by a walk through all tasks."""
+"""Find, count and attempts: by an index that serves the filter, else by a walk through all tasks.
+
+All ids are in one sorted set, by which pages walk. Groups (state, queue, type, tenant) have sorted sets of
+their own, in another order: their ids are read and sorted here if the walk does not find a page soon.
+"""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -16,16 +20,17 @@ from .database import Database
 from .keys import SEPARATOR
 from .rows import Stored, instant, moment, read_attempt, read_task
 
-WINDOW = 500
-"""Tasks that are read at once."""
+WINDOW = 200
+"""Tasks that are read at once: a few milliseconds for the server."""
 
-FEW = 50_000
-"""Tasks of an index that are sorted here rather than found by a walk through all tasks."""
+FEW_WINDOWS = 5
+"""Windows of a walk through all tasks before the ids of all that may match are read instead."""
+
+MOST = 1_000_000
+"""Ids that are read and sorted here; with more, the walk goes on."""
 
 MANY = 5_000
 """Expired tasks that one search finds, those that expired first; the keeper searches every second."""
-
-_GROUPED = ("states", "queues", "types", "tenants")
 
 
 class Group:
@@ -89,19 +94,23 @@ class Reader:
         """Yield the ids of all tasks that may match, in order, some at a time."""
         named = await self._named(where)
         if named is None:
-            async for ids in self._walk(page):
-                yield ids
-            return
-        cursor = page.cursor
-        ordered = sorted(set(named), reverse=page.newest_first)
-        if cursor is not None:
-            ordered = [one for one in ordered if (one < cursor if page.newest_first else one > cursor)]
-        size = min(max(page.limit + 1, 1), WINDOW)
-        for at in range(0, len(ordered), size):
-            yield ordered[at : at + size]
+            groups = await self._sizes(where)
+            total = sum(groups.values())
+            windows = FEW_WINDOWS if total <= MOST else None
+            if total > WINDOW:  # The first page is often near: read all ids only if it is not.
+                walked = 0
+                async for ids in self._walk(page, windows):
+                    yield ids
+                    page = replace(page, cursor=ids[-1])
+                    walked += 1
+                if windows is None or walked < windows:
+                    return
+            named = await self._of_groups(groups)
+        for ids in _after(named, page):
+            yield ids
 
     async def _named(self, where: Filter) -> list[TaskId] | None:
-        """Return the tasks of the index that serves a filter; None if that would be too many."""
+        """Return the tasks of an index of few tasks that serves a filter; None if there is none."""
         if where.ids is not None:
             return list(where.ids)
         if where.root is not None:
@@ -116,38 +125,39 @@ class Reader:
                 "ZRANGEBYSCORE", self._keys.expiring, "-inf", before, "LIMIT", 0, MANY
             )
             return [one.decode() for one in found]
-        if any(getattr(where, field) is not None for field in _GROUPED):
-            return await self._of_groups(where)
         return None
 
-    async def _of_groups(self, where: Filter) -> list[TaskId] | None:
+    async def _sizes(self, where: Filter) -> dict[Group, int]:
+        """Return the groups whose tasks may match, and how many tasks each has."""
         groups = await self.groups(where)
         numbers = await self._client.call_all([("ZCARD", self._key(group)) for group in groups])
-        if sum(numbers) > FEW:
-            return None
-        small = [group for group, number in zip(groups, numbers, strict=True) if number <= WINDOW]
+        return dict(zip(groups, numbers, strict=True))
+
+    async def _of_groups(self, groups: Mapping[Group, int]) -> list[TaskId]:
+        """Return the ids of all tasks of groups."""
+        small = [group for group, number in groups.items() if number <= WINDOW]
         found = await self._client.call_all([("ZRANGE", self._key(group), 0, -1) for group in small])
         ids = [one.decode() for some in found for one in some]
-        for group, number in zip(groups, numbers, strict=True):
+        for group, number in groups.items():
             if number > WINDOW:
                 ids += [one.decode() async for one in self._client.scan("ZSCAN", self._key(group))][::2]
         return ids
 
-    async def _walk(self, page: Page) -> AsyncIterator[list[TaskId]]:
-        """Yield all ids from the cursor on, a window at a time."""
-        cursor, size = page.cursor, WINDOW
-        while True:
+    async def _walk(self, page: Page, windows: int | None) -> AsyncIterator[list[TaskId]]:
+        """Yield all ids from the cursor on, a window at a time and at most so many windows."""
+        cursor = page.cursor
+        size = min(max(page.limit + 1, 1), WINDOW)
+        while windows is None or windows > 0:
             edge = f"({cursor}" if cursor is not None else ("+" if page.newest_first else "-")
-            if page.newest_first:
-                span = ("ZREVRANGEBYLEX", self._keys.ids, edge, "-", "LIMIT", 0, size)
-            else:
-                span = ("ZRANGEBYLEX", self._keys.ids, edge, "+", "LIMIT", 0, size)
-            ids = [one.decode() for one in await self._client.call(*span)]
+            command, end = ("ZREVRANGEBYLEX", "-") if page.newest_first else ("ZRANGEBYLEX", "+")
+            found = await self._client.call(command, self._keys.ids, edge, end, "LIMIT", 0, size)
+            ids = [one.decode() for one in found]
             if ids:
                 yield ids
             if len(ids) < size:
                 return
-            cursor = ids[-1]
+            cursor, size = ids[-1], WINDOW
+            windows = None if windows is None else windows - 1
 
     # -- counts --------------------------------------------------------------------------------------
 
@@ -201,6 +211,17 @@ class Reader:
             if last is not None and last.fence not in {line.fence for line in lines}:
                 lines.append(last)
         return lines[-MAX_RECORDED:]
+
+
+def _after(ids: Iterable[TaskId], page: Page) -> Iterator[list[TaskId]]:
+    """Put ids in the order of a page and yield those behind its cursor, some at a time."""
+    cursor, newest_first = page.cursor, page.newest_first
+    ordered = sorted(set(ids), reverse=newest_first)
+    if cursor is not None:
+        ordered = [one for one in ordered if (one < cursor if newest_first else one > cursor)]
+    size = min(max(page.limit + 1, 1), WINDOW)
+    for at in range(0, len(ordered), size):
+        yield ordered[at : at + size]
 
 
 def _last_attempt(stored: Stored) -> Attempt | None:

@@ -32,7 +32,8 @@ class Screen(Struct, frozen=True, kw_only=True):
 
     `status` in the data of a page is that of the response.
     Without a template it is a file to download: its handler returns the response.
-    `bound`: keys that are bound to a tenant or queues may see it. `live`: whether it changes by itself.
+    `bound`: keys that are bound to a tenant or queues may see it; `by_tenant`: also those of a tenant.
+    `live`: whether it changes by itself.
     """
 
     path: str
@@ -41,6 +42,7 @@ class Screen(Struct, frozen=True, kw_only=True):
     handler: ScreenHandler
     scope: Scope = Scope.READ
     bound: bool = False
+    by_tenant: bool = True
     live: bool = True
 
     @property
@@ -50,7 +52,9 @@ class Screen(Struct, frozen=True, kw_only=True):
 
     def is_open_to(self, view: View) -> bool:
         """Tell whether the caller may see it."""
-        return view.caller.has_scope(self.scope) and (self.bound or not view.caller.is_bound)
+        caller = view.caller
+        within = (self.bound or not caller.is_bound) and (self.by_tenant or caller.tenant is None)
+        return caller.has_scope(self.scope) and within
 
 
 class Action(Struct, frozen=True, kw_only=True):

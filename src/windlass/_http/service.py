@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .._client.client import Client
 from .._client.operator import Operator
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _OVERVIEW_AGE = timedelta(seconds=1)
 """Maximum age of an overview; one query serves all requests within it."""
+
+_HISTORY_AGE = timedelta(seconds=4)
 
 _CHECK_AGE = timedelta(minutes=1)
 """Maximum age of a check of the store, which may keep a SQLite file busy for 2 s."""
@@ -63,11 +65,17 @@ class Service:
         self.tenants = CachedReads(read, "the tenants of a queue", max_age=_OVERVIEW_AGE)
         self.checks = CachedReads(self._check, "findings", max_age=_CHECK_AGE, timeout=_CHECK_TIME)
         self.counts = CachedReads(self._count_states, "the numbers of tasks", max_age=_OVERVIEW_AGE)
+        # History changes every 10 seconds, and adding it up takes long.
+        self.histories = CachedReads(self._read_history, "the history", max_age=_HISTORY_AGE)
         # Shared by all workers that claim from every queue:
         self.served_queues = ServedQueues(app.store, (DEFAULT_QUEUE,), is_open=True)
         self.rate_limiter = RateLimiter(buckets, refused=None if meter is None else meter.rate_limited)
         self.refusals = Refusals(meter)
         self.closing = asyncio.Event()  # set when the server stops: long polls return at once
+
+    async def _read_history(self, wanted: "tuple[Callable[[Any, Service], Awaitable[Any]], Any]") -> Any:
+        read, what = wanted
+        return await read(what, self)
 
     async def _count_states(self, where: Filter) -> Sequence[Count]:
         return await self.operator.count(where, (Dimension.STATE,))

@@ -17,7 +17,7 @@ SORTS = ("completed", "failed", "wait", "run")
 """What the types can be sorted by, most first."""
 
 
-@metrics.screen("/metrics", "metrics.html", "Metrics", bound=True)
+@metrics.screen("/metrics", "metrics.html", "Metrics", bound=True, by_tenant=False)
 async def show_metrics(view: View) -> Mapping[str, Any]:
     """Show all types, or the charts of one queue, one type or everything."""
     period, sort = chosen_period(view.query("period")), view.query("sort", "completed")

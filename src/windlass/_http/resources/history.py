@@ -3,11 +3,13 @@
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from ..._documents.history import HistoryDocument, HistoryTotalList, history_document, totals_document
 from ..._model.key import Scope
-from ..._policy.history.points import History
+from ..._policy.history.points import History, parse_period
 from ..operation import ApiRequest, Operations
+from ..service import Service
 from ..task_query import Text
 from ..web.off_loop import off_loop
 
@@ -37,27 +39,51 @@ class HistoryQuery(PeriodQuery, frozen=True, kw_only=True, forbid_unknown_fields
     type: Annotated[Text, Meta(description="Only of this task type.")] | None = None
 
 
+class HistoryRead(Struct, frozen=True, kw_only=True):
+    """What of the history to read: `queues` are those that the caller may see."""
+
+    period: str
+    queues: tuple[str, ...] | None
+    queue: str | None = None
+    type: str | None = None
+
+    async def points(self, service: Service) -> HistoryDocument:
+        """Read the points of the period."""
+        history = await self._history(service)
+        size = _BYTES_A_BUCKET * len(history.buckets)
+        return await off_loop(size, history_document, history, self.queue, self.type)
+
+    async def totals(self, service: Service) -> HistoryTotalList:
+        """Read the totals of queues and types."""
+        history = await self._history(service)
+        return await off_loop(_BYTES_A_BUCKET * len(history.buckets), totals_document, history)
+
+    async def _history(self, service: Service) -> History:
+        history = await service.operator.history(self.period)
+        return history if self.queues is None else history.only(self.queues)
+
+
 @histories("GET", "/history", Scope.READ, bound=True)
 async def get_history(request: ApiRequest[HistoryQuery, None]) -> HistoryDocument:
     """Show what happened in a period: tasks that ended, failed attempts, times, depths.
 
-    A step is there about 6 seconds after it is over. Keys bound to queues see only these. Keys bound to a
+    A step is there about 10 seconds after it is over. Keys bound to queues see only these. Keys bound to a
     tenant are refused, as history is not kept by tenant.
     """
-    history, query = await _read(request), request.query
-    size = _BYTES_A_BUCKET * len(history.buckets)
-    return await off_loop(size, history_document, history, query.queue, query.type)
+    wanted, query = _wanted(request), request.query
+    wanted = replace(wanted, queue=query.queue, type=query.type)
+    found: HistoryDocument = await request.service.histories.get((HistoryRead.points, wanted))
+    return found
 
 
 @histories("GET", "/history/types", Scope.READ, bound=True)
 async def list_type_history(request: ApiRequest[PeriodQuery, None]) -> HistoryTotalList:
     """Show the same for each queue and type: the whole period, and how many tasks completed when."""
-    history = await _read(request)
-    return await off_loop(_BYTES_A_BUCKET * len(history.buckets), totals_document, history)
+    found: HistoryTotalList = await request.service.histories.get((HistoryRead.totals, _wanted(request)))
+    return found
 
 
-async def _read(request: "ApiRequest[HistoryQuery, None] | ApiRequest[PeriodQuery, None]") -> History:
-    """Return the history that the caller may see."""
+def _wanted(request: "ApiRequest[HistoryQuery, None] | ApiRequest[PeriodQuery, None]") -> HistoryRead:
     request.caller.require_any_tenant()
-    history = await request.operator().history(request.query.period)
-    return history if request.caller.queues is None else history.only(request.caller.queues)
+    parse_period(request.query.period)  # raises here, so that a refusal is not kept
+    return HistoryRead(period=request.query.period, queues=request.caller.queues)

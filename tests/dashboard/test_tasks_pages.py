@@ -3,14 +3,17 @@
 import csv
 import io
 import json
+import sys
 from collections.abc import Callable
 from urllib.parse import urlencode
+
+import pytest
 
 from tests.dashboard.browser import Run
 from tests.dashboard.visitor import Visitor, words
 from tests.servers.api import ApiServer
 from windlass import App, By, Filter, WorkerSettings
-from windlass._dashboard.screens.tasks import PAGE
+from windlass._dashboard.screens.tasks import PAGE, show_tasks
 from windlass._dashboard.view import DashboardSettings
 from windlass._stores.memory import MemoryStore
 from windlass.testing.faults import FaultyStore, Hold, scripted
@@ -137,3 +140,17 @@ def test_a_page_does_not_wait_for_what_takes_long(
     assert "0/8" in text
     hold.let_go()
     visitor.shows("tasks", "ready 1 running 0")
+
+
+def test_a_search_that_takes_long_is_stopped_and_says_what_to_add(
+    server: ApiServer, visit: Callable[[str], Visitor], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[show_tasks.__module__], "SEARCH_SECONDS", 0.1)
+    hold = Hold()
+    app = App(FaultyStore(MemoryStore(), scripted(find=[hold])))
+    run(app.client.send("t", {}, tenant="acme"))
+    url = server.serve_app(app, dashboard=DashboardSettings(), open_until_keys=True)
+    visitor = visit(f"{url}/dashboard/")
+    visitor.shows("tasks?q=tenant:acme", "The search was stopped after 100 ms")
+    hold.let_go()
+    visitor.shows("tasks?q=tenant:acme", "0/8")

@@ -1,5 +1,6 @@
 """Tasks: find them, act on those that were picked or on all that match, export them."""
 
+import asyncio
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -39,6 +40,9 @@ tasks = Pages()
 
 PAGE = 50
 """Tasks on a page."""
+
+SEARCH_SECONDS = 2.0
+"""Time for a search: one that no index serves may have to read every task."""
 
 _EXPORT_BYTES = 5 << 20
 _MAX_SUGGESTED = 200
@@ -140,15 +144,23 @@ async def show_tasks(view: View) -> Mapping[str, Any]:
     """A page of the tasks that match, newest first."""
     search = read_search(view)
     data: dict[str, Any] = {"search": search, "qualifiers": QUALIFIERS, "states": [*State]}
-    data |= {"actions": ACTIONS.values(), "suggestions": await _suggestions(view), "max": MAX_EXPORTED}
-    if search.problem is not None:
-        return data | {"items": [], "counts": {}, "cursor": None, "next": None, "is_first": True}
+    data |= {
+        "gave_up_after": None,
+        "actions": ACTIONS.values(),
+        "suggestions": await _suggestions(view),
+        "max": MAX_EXPORTED,
+    }
     cursor = view.query("cursor")
+    nothing: dict[str, Any] = {"items": [], "counts": {}, "next": None, "is_first": not cursor}
+    if search.problem is not None:
+        return data | nothing
     where = search.where
-    page = await view.call(
-        list_tasks,
-        query={**where, "limit": PAGE, "newest_first": True} | ({"cursor": cursor} if cursor else {}),
-    )
+    asked = {**where, "limit": PAGE, "newest_first": True} | ({"cursor": cursor} if cursor else {})
+    try:
+        async with asyncio.timeout(SEARCH_SECONDS):
+            page = await view.call(list_tasks, query=asked)
+    except TimeoutError:
+        return data | nothing | {"gave_up_after": SEARCH_SECONDS}
     in_any_state = {name: value for name, value in where.items() if name != "state"}
     counts = await view.soon(view.call(count_tasks, query=in_any_state))
     numbers = {} if counts is None else {one.state: one for one in counts.items}

@@ -51,9 +51,16 @@ async def test_a_request_is_filled_in_and_its_response_returned() -> None:
 async def test_every_method(method: str) -> None:
     app = new_app()
     with http_sink(Answer(200, b"" if method == "HEAD" else b"rope \0")) as api:
-        task = await run(app.include(handlers.Requests()), app, url=api.url, method=method, text="hello")
+        task = await run(
+            app.include(handlers.Requests()),
+            app,
+            url=api.url,
+            method=method,
+            text="hello {{ a }}",
+            values={"a": ["x"]},
+        )
 
-    assert (api.received[0].method, api.received[0].body) == (method, b"hello")
+    assert (api.received[0].method, api.received[0].body) == (method, b'hello ["x"]')
     assert json.loads(task.result or b"")["body"] == ("" if method == "HEAD" else "rope \ufffd")
 
 

@@ -1,6 +1,7 @@
 """The sandbox: what a function uses or breaks ends with its child process."""
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,16 @@ async def test_who_gives_up_ends_the_child() -> None:
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+
+
+async def test_no_more_children_run_at_once_than_there_are_processors() -> None:
+    number = (os.cpu_count() or 1) + 1
+    running = [asyncio.create_task(run("hang", bounds=Bounds(seconds=0.5))) for _ in range(number)]
+    done, waiting = await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
+
+    assert len(waiting) >= 1  # who had to wait started later
+    others, _ = await asyncio.wait(running)
+    assert {type(one.exception()) for one in done | others} == {SandboxTimeout}
 
 
 async def test_no_file_is_written(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def _content(body: Any, text: Any) -> tuple[bytes | None, str | None]:
     if body is not None and text is not None:
         raise InvalidOption("give `body` or `text`, not both")
     if text is not None:
-        return str(text).encode(), "text/plain; charset=utf-8"
+        return _text(text, quoted=False).encode(), "text/plain; charset=utf-8"
     return (None, None) if body is None else (msgspec.json.encode(body), "application/json")
 
 

@@ -9,9 +9,10 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from os import pathsep
+from os import cpu_count, pathsep
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
@@ -20,6 +21,10 @@ from .sandbox_child import framed, unframed
 
 _CHILD = str(Path(__file__).with_name("sandbox_child.py"))
 _MAX_NOTE = 4_096
+
+
+_turns: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]" = WeakKeyDictionary()
+"""At most one child for each processor runs at once: each may use much memory. By event loop."""
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
@@ -47,6 +52,18 @@ async def run_in_sandbox(
     `options` and the value are JSON. Raises SandboxError, SandboxTimeout.
     """
     request = {"function": function, "options": options, "memory": bounds.memory, "cpu": bounds.cpu}
+    async with _turn():
+        return await _run(framed(request, inputs), bounds)
+
+
+def _turn() -> asyncio.Semaphore:
+    loop = asyncio.get_running_loop()
+    if loop not in _turns:
+        _turns[loop] = asyncio.Semaphore(cpu_count() or 1)
+    return _turns[loop]
+
+
+async def _run(request: bytes, bounds: Bounds) -> tuple[Any, list[bytes]]:
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         "-P",
@@ -59,7 +76,7 @@ async def run_in_sandbox(
     )
     try:
         async with asyncio.timeout(bounds.seconds):
-            received = await _exchanged(child, framed(request, inputs), bounds.output)
+            received = await _exchanged(child, request, bounds.output)
             status = await child.wait()
     except TimeoutError:
         raise SandboxTimeout(f"it took longer than {bounds.seconds:g} s") from None

@@ -5,10 +5,10 @@ name that resolves otherwise a moment later leads nowhere. No proxies, cookies o
 only as far as they are allowed, each checked as the first URL is.
 """
 
+import _thread
 import asyncio
 import socket
 import ssl
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
@@ -71,6 +71,7 @@ class Fetcher:
         self._deadline = deadline
         self._redirects = redirects
         self._resolve = resolve
+        self.running: set[_Exchange] = set()  # each in a thread of its own
         self._tls: ssl.SSLContext | None = None  # made when needed: reading the certificates takes a while
 
     async def fetch(
@@ -100,11 +101,14 @@ class Fetcher:
                 result: Fetched | FetchError = exchange.run(url, request, redirects)
             except FetchError as error:
                 result = error
+            self.running.discard(exchange)
             with suppress(RuntimeError):  # the loop was closed: no caller waits any more
                 loop.call_soon_threadsafe(_resolve, response, result)
 
-        # Not in the loop's executor: its threads are joined when the program ends.
-        threading.Thread(target=work, name="windlass-fetch", daemon=True).start()
+        # Not in the loop's executor, whose threads are joined when the program ends; and not as a
+        # threading.Thread, whose start would block the loop until the thread runs.
+        self.running.add(exchange)
+        _thread.start_new_thread(work, ())
         try:
             async with asyncio.timeout(self._deadline):
                 return await response

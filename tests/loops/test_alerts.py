@@ -558,11 +558,10 @@ class TestPatience:
         with socket.create_server(("127.0.0.1", 0)) as listening:
             dribbling = asyncio.create_task(asyncio.to_thread(dribble, listening))
             url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-            answer = await delivery_module.deliver(
-                url, EMPTY, None, delivery_module.new_fetcher(parse_networks(LOOPBACK))
-            )
+            fetcher = delivery_module.new_fetcher(parse_networks(LOOPBACK))
+            answer = await delivery_module.deliver(url, EMPTY, None, fetcher)
             try:
-                await eventually(_no_thread, within=3)
+                await eventually(lambda: not fetcher.running, within=3)
             finally:
                 given_up.set()
                 await dribbling
@@ -673,10 +672,6 @@ class TestOperating:
             alerts.add("money", webhook="ftp://a.example/")
 
         assert alerts.list() == []
-
-
-def _no_thread() -> bool:
-    return all(thread.name != "windlass-fetch" for thread in threading.enumerate())
 
 
 async def _gone(app: App) -> bool:

@@ -58,7 +58,7 @@ DEFAULT_STORE = "sqlite:///windlass.db"
 class App(AppDeclarations):
     """The task types, queues, limits, alerts and schedules of a program, and the store of its tasks.
 
-        app = App("sqlite:///windlass.db")  # or postgresql://…, https://…, memory://
+        app = App("sqlite:///windlass.db")  # or postgresql://…, redis://…, https://…
 
     `store`: a URL, or a store object. `backoff`: the delay between attempts for types without one of their
     own. `retention`: how long ended tasks of its types are kept in queues without a retention of their own

@@ -54,7 +54,7 @@ class Server(Struct, frozen=True, kw_only=True):
         return Promise(
             durability=Durability.RELAXED,
             why=f"{self.name} syncs its append-only file every second (appendfsync {self.appendfsync}): "
-            f"a crash of the server loses up to a second, and so may a failover",
+            f"a power failure loses a second or two, and so may a failover",
         )
 
     def findings(self) -> list[Finding]:

@@ -27,7 +27,6 @@ from windlass.testing.conformance.steps import (
     retry,
     settle,
     settle_now,
-    some_tasks,
     worker_on,
 )
 
@@ -58,30 +57,28 @@ async def test_claims_of_several_handles_are_disjoint(store: RedisStore, setting
     assert {task.state for task in await all_tasks(store)} == {State.COMPLETED}
 
 
-async def test_a_cap_holds_between_several_handles(store: RedisStore) -> None:
-    await store.put(Limit(name="calls", queue="q", running=3), OPERATOR)
-    await store.enqueue(some_tasks(30, queue="q"))
+@pytest.mark.parametrize(
+    ("limit", "most"),
+    [(Limit(name="calls", running=3), 3), (Limit(name="calls", rate=1.0, burst=5), 5)],
+    ids=["cap", "rate"],
+)
+@pytest.mark.parametrize("queues", [1, 5], ids=["one queue", "a queue each"])
+async def test_a_limit_holds_between_several_handles(
+    store: RedisStore, limit: Limit, most: int, queues: int
+) -> None:
+    """Also where they do not want the same tasks."""
+    await store.put(limit, OPERATOR)
+    await store.enqueue([a_task(queue=f"q{number % queues}") for number in range(30)])
     handles = [store.another() for _ in range(5)]
     workers = [await worker_on(handle, f"w{number}") for number, handle in enumerate(handles)]
 
-    claimed = await asyncio.gather(*(worker.claim(4, "q") for worker in workers))
+    claimed = await asyncio.gather(
+        *(worker.claim(4, f"q{number % queues}") for number, worker in enumerate(workers))
+    )
     for handle in handles:
         await handle.close()
 
-    assert sum(map(len, claimed)) == 3
-
-
-async def test_a_rate_holds_between_several_handles(store: RedisStore) -> None:
-    await store.put(Limit(name="calls", queue="q", rate=1.0, burst=5), OPERATOR)
-    await store.enqueue(some_tasks(30, queue="q"))
-    handles = [store.another() for _ in range(5)]
-    workers = [await worker_on(handle, f"w{number}") for number, handle in enumerate(handles)]
-
-    claimed = await asyncio.gather(*(worker.claim(3, "q") for worker in workers))
-    for handle in handles:
-        await handle.close()
-
-    assert sum(map(len, claimed)) == 5
+    assert sum(map(len, claimed)) == most
 
 
 async def test_predecessors_that_complete_at_once_unblock_their_successor(store: RedisStore) -> None:

@@ -3,20 +3,23 @@
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from tests.stores.redis.conftest import Peek
 from windlass._model.filter import Filter, Page
-from windlass._model.limit import Limit
+from windlass._model.limit import Limit, Usage
 from windlass._model.queue import Fairness, QueueSettings, Retention
 from windlass._model.state import State
 from windlass._model.verdict import Receipt
 from windlass._stores.redis import RedisStore
+from windlass._stores.redis.database import Database
 from windlass.testing.clock import ManualClock
 from windlass.testing.conformance.steps import (
     OPERATOR,
     a_task,
+    all_records,
     all_tasks,
     bury,
     cancel,
@@ -79,6 +82,27 @@ async def test_a_limit_holds_between_several_handles(
         await handle.close()
 
     assert sum(map(len, claimed)) == most
+
+
+async def test_no_token_is_spent_on_a_task_that_was_cancelled_while_its_claim_was_planned(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.put(Limit(name="calls", queue="q", rate=1.0, burst=5), OPERATOR)
+    batch = some_tasks(2, queue="q")
+    await store.enqueue(batch)
+    worker = await worker_on(store)
+    commit = Database.commit
+    waiting = [batch[0].id]
+
+    async def late(self: Database, script: str, *rest: Any) -> Any:
+        if script == "grant" and waiting:
+            await cancel(store, waiting.pop())
+        return await commit(self, script, *rest)
+
+    monkeypatch.setattr(Database, "commit", late)
+
+    assert [one.task.id for one in await worker.claim(2, "q")] == [batch[1].id]
+    assert [usage.tokens for usage in await all_records(store, Usage)] == [4.0]
 
 
 async def test_predecessors_that_complete_at_once_unblock_their_successor(store: RedisStore) -> None:

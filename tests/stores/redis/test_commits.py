@@ -1,7 +1,7 @@
 """Several handles at once: commits on outdated readings are refused and done again, and nothing gets lost."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -30,6 +30,7 @@ from windlass.testing.conformance.steps import (
     retry,
     settle,
     settle_now,
+    some_tasks,
     worker_on,
 )
 
@@ -69,7 +70,7 @@ async def test_claims_of_several_handles_are_disjoint(store: RedisStore, setting
 async def test_a_limit_holds_between_several_handles(
     store: RedisStore, limit: Limit, most: int, queues: int
 ) -> None:
-    """Also where they do not want the same tasks."""
+    """Also where they do not want the same tasks, and each wants more than are allowed."""
     await store.put(limit, OPERATOR)
     await store.enqueue([a_task(queue=f"q{number % queues}") for number in range(30)])
     handles = [store.another() for _ in range(5)]
@@ -91,18 +92,34 @@ async def test_no_token_is_spent_on_a_task_that_was_cancelled_while_its_claim_wa
     batch = some_tasks(2, queue="q")
     await store.enqueue(batch)
     worker = await worker_on(store)
-    commit = Database.commit
-    waiting = [batch[0].id]
-
-    async def late(self: Database, script: str, *rest: Any) -> Any:
-        if script == "grant" and waiting:
-            await cancel(store, waiting.pop())
-        return await commit(self, script, *rest)
-
-    monkeypatch.setattr(Database, "commit", late)
+    before_the_next_grant(monkeypatch, lambda: cancel(store, batch[0].id))
 
     assert [one.task.id for one in await worker.claim(2, "q")] == [batch[1].id]
     assert [usage.tokens for usage in await all_records(store, Usage)] == [4.0]
+
+
+async def test_permits_that_others_took_while_a_claim_was_planned_are_not_given_twice(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.put(Limit(name="calls", running=3), OPERATOR)
+    await store.enqueue([*some_tasks(3, queue="q"), *some_tasks(1, queue="r")])
+    worker, quicker = await worker_on(store), await worker_on(store, "quicker")
+    before_the_next_grant(monkeypatch, lambda: quicker.claim(1, "r"))
+
+    assert len(await worker.claim(3, "q")) == 2
+
+
+def before_the_next_grant(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Awaitable[object]]) -> None:
+    """Act between the plan of the next claim and the script that leases what it picked."""
+    commit = Database.commit
+    waiting = [act]
+
+    async def late(self: Database, script: str, *rest: Any) -> Any:
+        if script == "grant" and waiting:
+            await waiting.pop()()
+        return await commit(self, script, *rest)
+
+    monkeypatch.setattr(Database, "commit", late)
 
 
 async def test_predecessors_that_complete_at_once_unblock_their_successor(store: RedisStore) -> None:

@@ -54,7 +54,7 @@ async def show(cli: Cli, id: str, reveal: bool) -> None:
 @number_option("--limit", most=MAX_FAILURES, default=MAX_FAILURES, help="At most N failures")
 @on_store
 async def list_failures(cli: Cli, where: Filter, limit: int) -> None:
-    """List what dead letters failed with, the most frequent failure first.
+    """List what dead letters failed with, most frequent first.
 
     The tasks of a failure have the same type, the same error but for numbers, names and other values, and it
     came from the same function. `--failure ID` lists, replays or discards them.

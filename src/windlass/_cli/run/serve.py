@@ -137,7 +137,7 @@ def serve(
     origins: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Serve the dashboard, the API and the store over HTTP until stopped.
+    """Serve the dashboard, the API and the store over HTTP.
 
     The dashboard is at /dashboard/. Programs use the server as a store: `--store http://…`. If there are API
     keys (`windlass keys create`), every request needs one. Without keys it listens on this machine only,

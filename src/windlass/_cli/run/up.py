@@ -38,7 +38,7 @@ def up(
     insecure: bool,
     **options: Any,
 ) -> None:
-    """Run the dashboard, the API, a worker and the keeper in one process.
+    """Run dashboard, API, worker and keeper in one process.
 
     The dashboard is at /dashboard/. For development and small deployments. The worker runs the tasks of APP
     and of ready-made handlers; without either only the dashboard, the API and the keeper run.

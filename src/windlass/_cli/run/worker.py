@@ -89,7 +89,7 @@ def worker(
     no_keeper: bool,
     all_queues: bool,
 ) -> None:
-    """Run the tasks of APP, and of ready-made handlers, until stopped.
+    """Run the tasks of APP and of ready-made handlers.
 
     APP is module:attribute, as in shop.tasks:app. SIGTERM or Ctrl-C stops claiming and lets running tasks
     finish; a second signal stops at once.

@@ -14,7 +14,7 @@ from ..operator_actions import audit_options
 
 @click.group(cls=Commands)
 def encryption() -> None:
-    """Make and rotate the keys that secret fields are encrypted with."""
+    """Make and rotate the keys that encrypt secret fields."""
 
 
 @encryption.command("new-key", cls=Command)

@@ -163,7 +163,7 @@ async def test_a_wrong_access_is_an_error_of_the_program(
     person = Person(http, f"{server.serve_asgi(site(App('memory://'), resolve=lambda _: access))}/dashboard/")
     response = await person.get()
     assert response.status_code == 500
-    assert "internal error" in response.text
+    assert "Internal error" in response.text
     assert "failed" in caplog.text
 
 

@@ -27,7 +27,7 @@ from windlass._model.task import Error, NewTask, Progress
 from windlass._model.verdict import Bury, Settlement
 from windlass._stores.memory import MemoryStore
 
-HIT = "console.error('hostile text was run')"
+HIT = "console.error(1)"
 CORPUS = (
     f"<script>{HIT}</script>",
     f'"><img src=x onerror="{HIT}">',

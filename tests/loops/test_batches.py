@@ -1,6 +1,5 @@
 """Actions on many tasks: in batches of 500, no more than asked for, no faster than allowed."""
 
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -48,18 +47,6 @@ async def test_all_that_match_or_so_many(store: Noting, limit: int | None, limit
     assert done == (1_200 if limit is None else limit)
     assert await ready(store) == 1_200 - done
     assert store.limits == limits
-
-
-async def test_a_rate_is_kept(store: Noting) -> None:
-    began = monotonic()
-
-    assert await apply_in_batches(store, CANCEL, READY, 30, per_second=100) == 30
-    assert await apply_in_batches(store, CANCEL, READY, 3, per_second=20.5) == 3
-
-    assert store.limits == [30, 3]
-    await apply_in_batches(store, CANCEL, READY, 12, per_second=10)
-    assert store.limits[2:] == [10, 2]
-    assert monotonic() - began >= 1.0
 
 
 async def test_these_tasks_and_no_others(store: Noting) -> None:

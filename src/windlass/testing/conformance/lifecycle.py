@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from ..._ids import new_id
+from ..._model.filter import Replay
 from ..._model.lease import Claimed, Lease
 from ..._model.state import TRANSITIONS, State, Verb, allowed
 from ..._model.task import TaskId
@@ -19,8 +20,10 @@ from ..clock import ManualClock
 from .steps import (
     ENDINGS,
     LEASE,
+    OPERATOR,
     ManualWorker,
     a_task,
+    act,
     bury,
     cancel,
     complete,
@@ -108,6 +111,11 @@ async def operator_replays(scene: Scene, payload: bytes | None = None) -> object
     return await replay(scene.store, scene.task_id, payload=payload)
 
 
+async def operator_replays_later(scene: Scene) -> object:
+    action = Replay(by=OPERATOR, run_at=await scene.store.now() + LATER)
+    return await act(scene.store, action, scene.task_id)
+
+
 async def operator_discards(scene: Scene) -> object:
     return await discard(scene.store, scene.task_id)
 
@@ -169,7 +177,9 @@ LEGAL: dict[tuple[State | None, Verb, State | None], tuple[Move, ...]] = {
     (State.SCHEDULED, Verb.CANCEL, State.CANCELLED): (enqueue_later, operator_cancels),
     (State.READY, Verb.CANCEL, State.CANCELLED): (enqueue, operator_cancels),
     (State.DEAD, Verb.REPLAY, State.READY): (enqueue, claim, settling(bury), operator_replays),
+    (State.DEAD, Verb.REPLAY, State.SCHEDULED): (enqueue, claim, settling(bury), operator_replays_later),
     (State.CANCELLED, Verb.REPLAY, State.READY): (enqueue, operator_cancels, operator_replays),
+    (State.CANCELLED, Verb.REPLAY, State.SCHEDULED): (enqueue, operator_cancels, operator_replays_later),
     (State.DEAD, Verb.DISCARD, None): (enqueue, claim, settling(bury), operator_discards),
 }
 

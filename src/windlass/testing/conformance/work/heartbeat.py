@@ -116,6 +116,7 @@ class TestHeartbeatReplies(StoreTest):
         again = await worker.claim_one(held.task.queue)
 
         assert again.task.progress is None
+        assert await self.load(held.task.id) == again.task
 
 
 class TestLostReplies(StoreTest):

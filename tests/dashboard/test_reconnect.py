@@ -50,5 +50,5 @@ def test_windows_go_on_after_the_server_was_killed(
     for tab in (first, second):
         tab.is_live()
         expect(tab.page.get_by_role("alert")).to_be_hidden()
-    expect(first.page.get_by_role("link", name="reports")).to_be_visible()
+    expect(first.page.get_by_role("rowheader", name="reports").get_by_role("link")).to_be_visible()
     run(app.close())

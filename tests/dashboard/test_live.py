@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from windlass import StoreUnavailable
 from windlass._dashboard import live
 from windlass._dashboard.live import LivePages
 from windlass._http.web.problems import Problem
@@ -101,8 +100,8 @@ async def test_nobody_looks_at_a_page_without_viewers(board: Board) -> None:
 async def test_trouble_is_told_and_its_end(board: Board) -> None:
     events = board.watch()
     await after(events)
-    board.trouble = StoreUnavailable("the disk is gone")
-    assert await after(events) == "event: trouble\ndata: the disk is gone\n\n"
+    board.trouble = Problem("store-unavailable", "the store failed; retry")
+    assert await after(events) == "event: trouble\ndata: the store failed; retry\n\n"
     board.trouble, board.text = None, "three"
     assert await after(events) == "event: recovered\ndata: \n\n"
     assert await after(events) == "data: three\n\n"

@@ -52,6 +52,22 @@ async def test_a_store_that_is_away_is_a_page_that_says_so(url: str, store: Away
         store.is_away = False
 
 
+async def test_an_open_page_is_told_of_it_without_names_of_hosts(url: str, store: Away) -> None:
+    client = httpx2.AsyncClient(trust_env=False, verify=False, timeout=30)
+    async with client as http, http.stream("GET", f"{url}/audit?live=1") as stream:
+        lines = stream.aiter_lines()
+        await anext(lines)
+        store.is_away = True
+        async for line in lines:
+            if line == "event: trouble":
+                break
+        assert await anext(lines) == "data: the store failed; retry"
+        store.is_away = False
+        async for line in lines:
+            if line == "event: recovered":
+                break
+
+
 async def test_what_does_not_exist_is_a_page(url: str) -> None:
     async with httpx2.AsyncClient(trust_env=False, verify=False, timeout=30) as http:
         for path in ("/nowhere", "/tasks/not-an-id", "/queues/none", "/assets/none.js"):

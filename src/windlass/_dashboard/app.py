@@ -151,7 +151,10 @@ class Dashboard:
         template, token = environment().get_template(screen.template), FormToken.shared(view.caller)
 
         async def render() -> str:
-            data = await screen.handler(view)
+            try:
+                data = await screen.handler(view)
+            except WindlassError as error:  # its message may name hosts and files
+                raise problem_for(error, view.http) from error
             return _block(template, "live", {"base": base, "view": view, "token": token, **data})
 
         asked = sorted(pair for pair in view.http.query_params.multi_items() if pair[0] != "live")

@@ -10,7 +10,6 @@ from time import monotonic
 
 from .._http.web.problems import Problem
 from .._timers import wait_for_event
-from ..errors import WindlassError
 
 logger = logging.getLogger("windlass.dashboard")
 
@@ -57,8 +56,6 @@ class LivePage:
                 content = await self._render()
             except Problem as problem:
                 trouble = problem.detail
-            except WindlassError as error:
-                trouble = str(error)
             except Exception:  # or the page would never change again
                 logger.exception("cannot render a live page")
                 trouble = "internal error; the server's log has the details"
@@ -91,21 +88,25 @@ class LivePages:
     ) -> AsyncIterator[bytes]:
         """Yield the page as server-sent events: now, and whenever it has changed.
 
-        Viewers of the same key share what `render` returns; `personal` completes it for one of them.
+        Viewers of the same key share what `render` returns; `personal` completes it for one of them. `render`
+        raises a Problem with what viewers are told.
         `recheck` raises when the viewer may no longer look.
         """
         page = self._pages.setdefault(key, LivePage(render, self._closing))
         page.viewers += 1
         page.start()
         try:
-            seen, trouble, sent_at = 0, "", monotonic()
+            seen, trouble, sent_at, is_owed = 0, "", monotonic(), False
             while not self._closing.is_set():
                 await page.changed_since(seen, RECHECK)
+                may_look = True
                 try:
                     await recheck()
-                except (Problem, WindlassError):
-                    return
-                if page.version == seen:
+                except Problem as problem:
+                    if problem.status < 500:
+                        return
+                    may_look = False  # not known: the store is away, and the keys with it
+                if page.version == seen and not (is_owed and may_look):
                     if monotonic() - sent_at >= KEEP_ALIVE:
                         sent_at = monotonic()
                         yield b": keep-alive\n\n"
@@ -115,7 +116,9 @@ class LivePages:
                     trouble = page.trouble
                     yield _event(trouble, "trouble" if trouble else "recovered")
                 if page.content is not None and not trouble:
-                    yield _event(personal(page.content))
+                    is_owed = not may_look
+                    if may_look:
+                        yield _event(personal(page.content))
         finally:
             page.viewers -= 1
             if not page.viewers and self._pages.get(key) is page:

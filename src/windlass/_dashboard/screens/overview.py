@@ -29,7 +29,7 @@ MAX_NAMED = 5
 """Queues, schedules and workers that the overview shows."""
 
 
-class Warning(Struct, frozen=True, kw_only=True):  # noqa: A001 - what the page calls it
+class Trouble(Struct, frozen=True, kw_only=True):
     """Something that needs a person; `page` says more. `tone`: "bad" or "warn"."""
 
     text: str
@@ -55,7 +55,7 @@ async def show_overview(view: View) -> Mapping[str, Any]:
         "total": {state: sum(queue.counts[state] for queue in queues) for state in STATES},
         "exact": all(queue.exact for queue in queues),
         "oldest": max((queue for queue in queues if queue.counts["ready"]), key=_age, default=None),
-        "warnings": [*_warnings(seen, alerts)],
+        "troubles": [*_troubles(seen, alerts)],
         "queues": queues[:MAX_NAMED],
         "more_queues": max(len(queues) - MAX_NAMED, 0),
         "failures": failures,
@@ -76,15 +76,15 @@ def _business(queue: QueueDocument) -> tuple[float, int]:
     return queue.oldest_ready, sum(queue.counts[state] for state in ("ready", "running", "dead", "scheduled"))
 
 
-def _warnings(seen: OverviewDocument, alerts: Sequence[AlertDocument]) -> Iterator[Warning]:
+def _troubles(seen: OverviewDocument, alerts: Sequence[AlertDocument]) -> Iterator[Trouble]:
     for alert in alerts:
         if alert.state == "raised":
             letters = counted(alert.number, "dead letter")
-            yield Warning(text=f"Alert {alert.name} is raised: {letters}.", page="alerts")
+            yield Trouble(text=f"Alert {alert.name} is raised: {letters}.", page="alerts")
     for queue in seen.queues:
         waiting = queue.counts["ready"]
         if waiting and queue.workers == 0 and not queue.paused and queue.closed_until is None:
-            yield Warning(
+            yield Trouble(
                 text=f"No worker serves queue {queue.queue}: {number(waiting, exact=queue.exact)} "
                 f"{'task is' if waiting == 1 else 'tasks are'} ready.",
                 page=f"queues/{segment(queue.queue)}",
@@ -92,13 +92,13 @@ def _warnings(seen: OverviewDocument, alerts: Sequence[AlertDocument]) -> Iterat
             )
         if queue.paused:
             ready = f"{number(waiting, exact=queue.exact)} ready" if waiting else "nothing is ready"
-            yield Warning(
+            yield Trouble(
                 text=f"Queue {queue.queue} is paused: {ready}.",
                 page=f"queues/{segment(queue.queue)}",
                 tone="warn",
             )
     if seen.keeper is False:
-        yield Warning(
+        yield Trouble(
             text="No keeper runs: schedules do not fire, retries do not become ready, and tasks of dead "
             "workers are not rescued. Workers, `windlass serve` and `windlass keeper` run one.",
             page="health",

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 from itertools import product
+from time import monotonic
 from typing import Any
 
 import httpx2
@@ -20,6 +21,7 @@ from windlass._model.filter import Filter, Page
 from windlass._model.key import ApiKey, Scope
 from windlass._policy import api_key
 from windlass._store.messages import REQUESTS
+from windlass._store.protocol import all_records
 from windlass._stores.memory import MemoryStore
 from windlass.testing.clock import ManualClock
 from windlass.testing.faults import Fault, FaultyStore, scripted
@@ -160,7 +162,10 @@ def spoilt(good: str) -> dict[str, str | None]:
     }
 
 
-async def test_without_a_good_key_nothing_is_allowed(asker: Asker, keys: Keys) -> None:
+async def test_without_a_good_key_nothing_is_allowed(
+    asker: Asker, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "MISSING_FOR", 0.0)
     good = (await keys.create("k", scopes=[Scope.ADMIN])).text
     assert (await asker.verb("about", good)).status_code == 200
     for (what, key), verb in product(spoilt(good).items(), REQUESTS):
@@ -214,6 +219,38 @@ async def until_refused(asker: Asker, key: str, seconds: float) -> None:
         return (await asker.verb("about", key)).status_code == 401
 
     await eventually(is_refused, within=seconds)
+
+
+async def test_a_new_key_and_a_new_secret_are_known_at_once(
+    asker: Asker, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "FRESH_FOR", 3600.0)
+    new = await keys.create("k", scopes=[Scope.READ])
+    assert (await asker.verb("about", new.text)).status_code == 200
+    rotated = await keys.rotate(new.key.name, overlap=60)
+    second = await keys.create("l", scopes=[Scope.READ])
+    for text in (rotated.text, second.text):
+        assert (await asker.verb("about", text)).status_code == 200
+
+
+async def test_a_flood_of_unknown_keys_reads_the_store_ten_times_a_second(
+    asker: Asker, keys: Keys, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unknown keys share a look at the store, and the looks are `MISSING_FOR` apart."""
+    looks = 0
+
+    async def counted(*args: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return await all_records(*args)
+
+    monkeypatch.setattr(access, "all_records", counted)
+    good = (await keys.create("k", scopes=[Scope.ADMIN])).text
+    wrong = spoilt(good)["another secret"]
+    began = monotonic()
+    answers = await asyncio.gather(*(asker.verb("about", wrong) for _ in range(100)))
+    assert {answer.status_code for answer in answers} == {401}
+    assert looks <= 2 + (monotonic() - began) / access.MISSING_FOR
 
 
 async def test_a_revoked_key_is_refused_within_a_second_or_so(asker: Asker, keys: Keys) -> None:

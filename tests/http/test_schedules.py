@@ -73,7 +73,7 @@ class TestPut:
             ("5m", None, 300.0),
             ("1h30m", None, 5400.0),
             (90, None, 90.0),
-            (1.5, None, 1.5),
+            (3601.5, None, 3601.5),
         ],
     )
     async def test_what_is_set_is_what_is_seen(

@@ -1,9 +1,10 @@
 """API keys: authenticate requests, and check scopes and bounds."""
 
 import logging
-from asyncio import Lock
+from asyncio import Lock, sleep
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from math import inf
 from time import monotonic
 
 from msgspec import Struct
@@ -26,6 +27,9 @@ logger = logging.getLogger("windlass.http")
 
 FRESH_FOR = 1.0
 """Seconds for which keys are cached: a revoked key is refused after this time at the latest."""
+
+MISSING_FOR = 0.1
+"""Seconds between two looks at the store for keys and logins that are not known here."""
 
 _REASONS = {
     Rejection.UNKNOWN: Reason.UNKNOWN_KEY,
@@ -149,6 +153,7 @@ def _intersection(wanted: tuple[str, ...] | None, bounds: tuple[str, ...]) -> tu
 class Authenticator:
     """Authenticates requests by their bearer keys, which it caches for `FRESH_FOR` seconds.
 
+    A key that was made or rotated since is found: the store is asked before a key is refused as unknown.
     Without keys it refuses web pages of other origins than `origins`, and unless it is `open_to_all` also
     whatever is not sent to this machine by its own name.
     """
@@ -167,7 +172,7 @@ class Authenticator:
         self._open_until_keys = open_until_keys
         self._keys: dict[str, ApiKey] = {}
         self._accepted: dict[str, ApiKey] = {}  # by the header that was sent, until the keys are read again
-        self._read_at = -FRESH_FOR
+        self._read_at = -inf
         self._store_now = datetime.min.replace(tzinfo=UTC)
         self._reading = Lock()
         self._uses = KeyUses(store)
@@ -197,10 +202,14 @@ class Authenticator:
 
     async def verify(self, text: str) -> tuple[ApiKey, str]:
         """Return the key of this text, and the hash of its secret; raise 401 unless it is valid."""
-        sent = api_key.parse_key(text)
-        await self._refresh()
+        asked_at, sent = monotonic(), api_key.parse_key(text)
+        await self._refresh(asked_at - FRESH_FOR)
         key, now = self._keys.get(sent.id) if sent else None, self._now
         rejected = api_key.rejection(sent, key, now)
+        if sent is not None and rejected is Rejection.UNKNOWN:
+            await self._refresh(asked_at)
+            key, now = self._keys.get(sent.id), self._now
+            rejected = api_key.rejection(sent, key, now)
         if (
             sent is None or key is None or rejected is not None
         ):  # the response is the same whatever the reason
@@ -212,7 +221,7 @@ class Authenticator:
 
     async def key_of(self, login: Login) -> ApiKey | None:
         """Return the key that someone is signed in with; None if the login, the key or its secret ended."""
-        await self._refresh()
+        await self._refresh(monotonic() - FRESH_FOR)
         key, now = self._keys.get(login.key), self._now
         if key is None or not api_key.is_signed_in(login, key, now):
             return None
@@ -225,17 +234,18 @@ class Authenticator:
 
     async def _has_no_keys(self) -> bool:
         """Tell whether no key has existed so far; once one has, the server stays closed without keys."""
-        await self._refresh()
+        await self._refresh(monotonic() - FRESH_FOR)
         self._open_until_keys = not self._keys
         return self._open_until_keys
 
-    async def _refresh(self) -> None:
-        """Read the keys again if they are stale; concurrent requests share one read."""
-        if monotonic() - self._read_at < FRESH_FOR:
+    async def _refresh(self, since: float) -> None:
+        """Read the keys, unless they were since then; concurrent requests share one read."""
+        if self._read_at >= since:
             return
         async with self._reading:
-            if monotonic() - self._read_at < FRESH_FOR:
+            if self._read_at >= since:
                 return
+            await sleep(self._read_at + MISSING_FOR - monotonic())
             read_at = monotonic()
             try:
                 await self._store.open()

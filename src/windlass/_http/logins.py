@@ -1,6 +1,7 @@
 """Sign in with a key: the browser gets a random value, and the store a login that has its hash."""
 
 import asyncio
+from math import inf
 from secrets import token_urlsafe
 from time import monotonic
 
@@ -8,10 +9,7 @@ from .._model.filter import By
 from .._model.key import Login, Scope
 from .._policy import api_key
 from .._store.protocol import Store, all_records
-from .auth import FRESH_FOR, Authenticator, Caller
-
-MISSING_FOR = 0.1
-"""Seconds between two looks at the store for logins that are not known here."""
+from .auth import FRESH_FOR, MISSING_FOR, Authenticator, Caller
 
 
 class Logins:
@@ -24,7 +22,7 @@ class Logins:
         self._store = store
         self._authenticator = authenticator
         self._known: dict[str, Login] = {}
-        self._read_at = -FRESH_FOR
+        self._read_at = -inf
         self._reading = asyncio.Lock()
 
     async def sign_in(self, text: str) -> str:

@@ -36,7 +36,7 @@ from ._policy.input.patterns import checked_patterns, patterns_of
 from ._policy.order.priority import parse_priority
 from ._store.outage import Outage
 from ._store.protocol import Store
-from ._stores import open_store, store_name
+from ._stores import migration_sql, open_store, store_name
 from ._worker.error_hooks import ErrorHook, checked_hook
 from ._worker.process import run_process
 from ._worker.settings import WorkerSettings
@@ -94,7 +94,7 @@ class App(AppDeclarations):
         given = Keyring.parse(encryption) if isinstance(encryption, str) else encryption
         self.keyring = given or encryption_keys()
         self.store = ObservedStore(self._store_of(store))
-        self.store_name = store_name(store)
+        self.store_name, self._store_given = store_name(store), store
         super().__init__(TaskTypes())
         self.retention = retention
         self.backoff: Delay = safe_backoff(Backoff() if backoff is None else backoff)
@@ -263,7 +263,7 @@ class App(AppDeclarations):
 
     def use_store(self, store: str | Store) -> Store:
         """Use another store from now on; returns the one used so far, which stays open. For tests."""
-        self.store_name = store_name(store)
+        self.store_name, self._store_given = store_name(store), store
         self.client.types.forget()
         return self.store.swap(self._store_of(store))
 
@@ -302,6 +302,13 @@ class App(AppDeclarations):
     def setup(self) -> None:
         """Do what `open` does, blocking. A new database gets its schema."""
         self._loop.run(self.open())
+
+    def migration_sql(self, start: int = 0, target: int | None = None) -> str:
+        """Return the SQL that migrates the store's schema from `start` (0: none) to `target` (None: newest).
+
+        Connects to nothing. Raises NotSupported unless the store is on Postgres. See docs/stores.md.
+        """
+        return migration_sql(self._store_given, start, target)
 
     def worker(self, settings: WorkerSettings | None = None, *, on_error: ErrorHook | None = None) -> Worker:
         """Make a worker for this app's task types; `await worker.run()` works until `worker.stop()`.

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from .._clock import Clock
-from ..errors import InvalidOption
+from ..errors import InvalidOption, NotSupported
 
 if TYPE_CHECKING:
     from .._store.protocol import Store
@@ -56,6 +56,23 @@ def open_store(url: str, *, clock: Clock | None = None, key: str | None = None) 
                 f"sqlite:///windlass.db (a file here), sqlite:////var/lib/app.db (an absolute path), "
                 f"redis://host:6379/0, https://… (a windlass serve) or memory://"
             )
+
+
+def migration_sql(store: "str | Store", start: int, target: int | None) -> str:
+    """Return the SQL that migrates a store of this URL from one schema to another, without connecting to it.
+
+    Raises NotSupported unless it is on Postgres: a SQLite file is migrated under a lock of its own.
+    """
+    if not isinstance(store, str) or not store.startswith(("postgresql://", "postgres://")):
+        raise NotSupported(
+            f"migrations of {store_name(store)} cannot be written as SQL, only those of a store on Postgres; "
+            f"run `windlass migrate` without --sql"
+        )
+    with _needing("asyncpg", "on Postgres needs the driver asyncpg", "postgres"):
+        from .postgres import migration_script
+        from .postgres.connection.address import parse
+
+    return migration_script(parse(store).schema, start, target)
 
 
 @contextmanager

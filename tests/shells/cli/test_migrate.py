@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
+from tests.servers.postgres import Postgres
 from windlass._stores.migrations import Step
 from windlass._stores.sqlite import schema
 
@@ -100,6 +102,43 @@ class TestPhases:
 
     def test_the_phase_is_listed(self, run: Run) -> None:
         assert run("migrate", "--list").out.splitlines()[0].split() == ["number", "name", "phase", "applied"]
+
+
+class TestSql:
+    """Migrations as text."""
+
+    STORE = "postgresql://nobody@db.invalid/shop?schema=tasks"
+
+    def test_it_is_printed_without_a_connection(self, run: Run) -> None:
+        all_steps = run("migrate", "--sql", "--from", "0", "--store", self.STORE)
+        some = run("migrate", "--sql", "--from", "2", "--to", "4", "--store", self.STORE)
+
+        assert all_steps.out.startswith("-- 0001 tasks, up (phase: before)\nBEGIN ")
+        assert "CREATE TABLE tasks.task (" in all_steps.out
+        assert [line[3:7] for line in some.out.splitlines() if line.startswith("-- 00")] == ["0003", "0004"]
+
+    def test_what_is_there_already_is_asked_for(self, run: Run, postgres15: Postgres) -> None:
+        url = f"{postgres15.url}?schema=t_{uuid4().hex[:16]}"
+        run("migrate", "--to", "8", "--store", url)
+        pending = run("migrate", "--sql", "--store", url)
+        undone = run("migrate", "--sql", "--to", "7", "--store", url)
+        before = run("migrate", "--sql", "--phase", "before", "--store", url)
+
+        assert pending.out.startswith("-- 0009 ")
+        assert undone.out.startswith("-- 0008 notes, down ")
+        assert before.out == pending.out
+        listed = run("migrate", "--list", "--json", "--store", url).rows
+        assert [row["number"] for row in listed if row["applied"]][-1] == 8
+
+    @pytest.mark.parametrize("options", [["--from", "3"], ["--sql", "--from", "3", "--phase", "after"]])
+    def test_from_needs_sql_and_no_phase(self, run: Run, options: list[str]) -> None:
+        assert run("migrate", *options, "--store", self.STORE).code == 2
+
+    def test_a_file_is_migrated_by_windlass_only(self, run: Run) -> None:
+        refused = run("migrate", "--sql")
+
+        assert refused.code == 2
+        assert "only those of a store on Postgres" in refused.err
 
 
 @pytest.mark.parametrize("target", ["99", "-1", "x", "10000"])

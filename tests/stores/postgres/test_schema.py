@@ -1,18 +1,25 @@
 """The schema: made once however many come at once, through a pooler, without great rights; up and down."""
 
 import asyncio
+import re
+import subprocess
+from collections.abc import Callable
+from uuid import uuid4
 
 import asyncpg
+import psycopg
 import pytest
+import sqlalchemy
 
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import Postgres
+from windlass import App
 from windlass._store.protocol import Phase
 from windlass._stores.migrations import Step, load_steps
 from windlass._stores.postgres import schema
 from windlass._stores.postgres.connection.address import parse
 from windlass._stores.postgres.connection.client import Connections
-from windlass.errors import InvalidOption, SchemaMismatch
+from windlass.errors import InvalidOption, NotSupported, SchemaMismatch
 
 from .conftest import new_schema
 
@@ -170,3 +177,110 @@ async def test_who_may_only_use_a_schema_made_for_him_can_migrate(postgres15: Po
 
     assert await connections.play(schema.number) == NEWEST
     await connections.close()
+
+
+class TestMigrationsAsText:
+    """The SQL of migrations, run by other programs than windlass."""
+
+    def psql(
+        self, server: Postgres, url: str, script: str, *options: str
+    ) -> "subprocess.CompletedProcess[str]":
+        command = [str(server.binaries / "psql"), "--no-psqlrc", "--quiet", *options, url]
+        return subprocess.run(command, input=script, capture_output=True, text=True, timeout=50, check=False)
+
+    def dump(self, server: Postgres, url: str) -> str:
+        command = [str(server.binaries / "pg_dump"), url]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True)
+        return re.sub(r"(?m)^\\(un)?restrict .*$", "", done.stdout)  # a random word in each dump
+
+    async def migrated(self, url: str, target: int | None = None) -> None:
+        connections = Connections(parse(url))
+        await schema.migrate(connections, target)
+        await connections.close()
+
+    @pytest.fixture
+    def database(self, postgres15: Postgres) -> Callable[[], str]:
+        """Make an empty database; returns its URL."""
+        return lambda: postgres15.new_database(f"t_{uuid4().hex[:16]}")
+
+    async def test_psql_makes_the_same_database(
+        self, postgres15: Postgres, database: Callable[[], str]
+    ) -> None:
+        by_windlass, by_psql, in_two_parts = database(), database(), database()
+        await self.migrated(by_windlass)
+
+        whole = self.psql(postgres15, by_psql, App(by_psql).migration_sql())
+        for script in (App(by_psql).migration_sql(0, 5), App(by_psql).migration_sql(5)):
+            self.psql(postgres15, in_two_parts, script)
+
+        assert (whole.returncode, whole.stderr) == (0, "")
+        expected = self.dump(postgres15, by_windlass)
+        assert "CREATE TABLE windlass.history_2" in expected
+        assert self.dump(postgres15, by_psql) == expected
+        assert self.dump(postgres15, in_two_parts) == expected
+
+    async def test_psql_goes_back_like_windlass(
+        self, postgres15: Postgres, database: Callable[[], str]
+    ) -> None:
+        by_windlass, by_psql = database(), database()
+        for url in (by_windlass, by_psql):
+            await self.migrated(url)
+        await self.migrated(by_windlass, 3)
+
+        self.psql(postgres15, by_psql, App(by_psql).migration_sql(NEWEST, 3))
+
+        assert self.dump(postgres15, by_psql) == self.dump(postgres15, by_windlass)
+
+    async def test_a_script_for_another_version_changes_nothing(
+        self, postgres15: Postgres, database: Callable[[], str]
+    ) -> None:
+        url = database()
+        await self.migrated(url, 7)
+        before = self.dump(postgres15, url)
+
+        for start in (0, 3, 8):
+            refused = self.psql(postgres15, url, App(url).migration_sql(start), "--set=ON_ERROR_STOP=1")
+            assert refused.returncode == 3
+            assert f"migrates schema {start}, but the store has schema 7" in refused.stderr
+
+        assert self.dump(postgres15, url) == before
+
+    async def test_steps_that_are_not_due_are_skipped_by_a_psql_that_goes_on(
+        self, postgres15: Postgres, database: Callable[[], str]
+    ) -> None:
+        by_windlass, by_psql = database(), database()
+        await self.migrated(by_windlass)
+        await self.migrated(by_psql, 7)
+
+        done = self.psql(postgres15, by_psql, App(by_psql).migration_sql())
+
+        assert done.stderr.count("this step migrates schema") == 7
+        assert self.dump(postgres15, by_psql) == self.dump(postgres15, by_windlass)
+
+    async def test_sqlalchemy_runs_it_as_alembic_would(
+        self, postgres15: Postgres, database: Callable[[], str]
+    ) -> None:
+        by_windlass, by_alembic = database(), database()
+        await self.migrated(by_windlass)
+        engine = sqlalchemy.create_engine(by_alembic.replace("postgresql://", "postgresql+psycopg://"))
+
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(sqlalchemy.text(App(by_alembic).migration_sql()))
+        engine.dispose()
+
+        assert self.dump(postgres15, by_alembic) == self.dump(postgres15, by_windlass)
+
+    async def test_a_schema_of_another_name_is_made(self, postgres15: Postgres, url: str) -> None:
+        script = App(url).migration_sql()
+        with psycopg.connect(postgres15.url, autocommit=True) as connection:
+            connection.execute(script)
+
+        assert "windlass." not in re.sub(r"(?m)^\s*--.*$", "", script)
+        app = App(url)
+        await app.open()
+        await app.close()
+
+    @pytest.mark.parametrize("url", ["sqlite:///tasks.db", "redis://localhost", "memory://"])
+    def test_other_stores_have_none(self, url: str) -> None:
+        with pytest.raises(NotSupported, match="only those of a store on Postgres"):
+            App(url).migration_sql()

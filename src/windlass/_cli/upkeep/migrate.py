@@ -34,9 +34,28 @@ _COLUMNS = (
     help="Take only the steps that are safe before the deployment of this version, or those left for after",
 )
 @click.option("--list", "only_list", is_flag=True, help="List the steps and change nothing")
+@click.option(
+    "--sql", "as_sql", is_flag=True, help="Print the SQL of the steps and change nothing (Postgres)"
+)
+@click.option(
+    "--from",
+    "start",
+    type=click.IntRange(0, 9999),
+    metavar="N",
+    help="With --sql: the step that the store is at; 0 is a new store  [default: ask the store]",
+)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation before migrating down")
 @pass_cli
-def migrate(cli: Cli, target: int | None, phase: str | None, only_list: bool, yes: bool) -> None:
+def migrate(
+    cli: Cli,
+    *,
+    target: int | None,
+    phase: str | None,
+    only_list: bool,
+    as_sql: bool,
+    start: int | None,
+    yes: bool,
+) -> None:
     """Migrate the store's schema to this version of windlass.
 
     To upgrade while the old version runs: migrate with --phase before, deploy, and with --phase after once no
@@ -44,6 +63,11 @@ def migrate(cli: Cli, target: int | None, phase: str | None, only_list: bool, ye
     """
     if phase is not None and target is not None:
         raise InvalidOption("--to and --phase exclude each other")
+    if start is not None:
+        if not as_sql or phase is not None:
+            raise InvalidOption("--from goes with --sql, and without --phase, which asks the store")
+        print(cli.app.migration_sql(start, target), end="")
+        return
 
     async def work() -> None:
         steps = await cli.operator.migrations()
@@ -53,8 +77,13 @@ def migrate(cli: Cli, target: int | None, phase: str | None, only_list: bool, ye
         if not steps:
             cli.output.say(f"the store {cli.app.store_name} has no schema to migrate")
             return
-        _check_target(steps, target, yes=yes)
-        taken = await cli.operator.migrate(target if phase is None else _target_of(steps, Phase(phase)))
+        _check_target(steps, target, yes=yes or as_sql)
+        goal = target if phase is None else _target_of(steps, Phase(phase))
+        if as_sql:
+            present = max((step.number for step in steps if step.applied), default=0)
+            print(cli.app.migration_sql(present, goal), end="")
+            return
+        taken = await cli.operator.migrate(goal)
         cli.output.items(taken, _COLUMNS, none="the schema is up to date")
 
     cli.run(work, create=True)

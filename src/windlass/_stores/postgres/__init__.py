@@ -1,5 +1,6 @@
 """The store on Postgres: the main one."""
 
+from .schema import migration_script
 from .store import PostgresStore
 
-__all__ = ["PostgresStore"]
+__all__ = ["PostgresStore", "migration_script"]

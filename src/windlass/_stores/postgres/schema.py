@@ -1,4 +1,4 @@
-"""Read the schema's version and migrate it.
+"""Read the schema's version and migrate it, or write the SQL that would.
 
 Each step's transaction holds an advisory lock on the schema's name, so any number of processes may migrate at
 once. Nothing outlives a transaction, so migrations work through any pooler.
@@ -25,13 +25,45 @@ _STEP_SECONDS = 3600.0
 # locked, because every other statement on them queues up behind this one.
 _LOCK = "SELECT pg_catalog.pg_advisory_xact_lock({key})"
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '10s'; SET LOCAL statement_timeout = 0"
-_HAS_SCHEMA = "SELECT pg_catalog.to_regnamespace('{schema}') IS NOT NULL"
-_CREATE_SCHEMA = "CREATE SCHEMA IF NOT EXISTS {schema}"
+# Only if there is none: CREATE SCHEMA IF NOT EXISTS needs the privilege even if the schema exists.
+_CREATE_SCHEMA = """
+DO $$
+BEGIN
+    IF pg_catalog.to_regnamespace('{schema}') IS NULL THEN
+        CREATE SCHEMA {schema};
+    END IF;
+END
+$$"""
 _CREATE_TABLE = """
 CREATE TABLE IF NOT EXISTS windlass.schema_version (
     single integer PRIMARY KEY CHECK (single = 1),
     number integer NOT NULL
-)
+)"""
+_SET_NUMBER = """
+INSERT INTO windlass.schema_version (single, number)
+VALUES (1, {number})
+ON CONFLICT (single) DO UPDATE SET number = excluded.number"""
+
+# What a step of a script says in place of the questions that `_take_step` asks.
+_SCRIPT = """\
+-- {number:04d} {name}, {direction} (phase: {phase})
+BEGIN ISOLATION LEVEL READ COMMITTED;
+{lock};
+{timeouts};
+DO $$
+DECLARE
+    at integer := 0;
+BEGIN
+    IF pg_catalog.to_regclass('windlass.schema_version') IS NOT NULL THEN
+        SELECT coalesce(max(number), 0) INTO at FROM windlass.schema_version;
+    END IF;
+    IF at <> {start} THEN
+        RAISE EXCEPTION 'this step migrates schema {start}, but the store has schema %', at;
+    END IF;
+END
+$$;
+{statements}
+COMMIT;
 """
 
 
@@ -78,6 +110,19 @@ async def migrate(
     return taken
 
 
+def migration_script(schema: str, start: int, target: int | None = None) -> str:
+    """Return the SQL of what `migrate` does from one version to another, for psql and other tools.
+
+    Each step is a transaction that fails, and changes nothing, unless the schema has the version before it.
+    """
+    parts: list[str] = []
+    at = start
+    while (move := next_move(steps(), at, target)) is not None:
+        parts.append(_script_of(move, schema, at))
+        at = move.arrives_at
+    return "\n".join(parts)
+
+
 async def listed(connections: Connections) -> tuple[Migration, ...]:
     return overview(steps(), await _read_version(connections))
 
@@ -106,17 +151,41 @@ async def _take_step(
         move = next_move(steps(), at or 0, target)
         if move is None:
             return None
-        # Only if there is none: CREATE SCHEMA IF NOT EXISTS needs the privilege even if the schema exists.
-        if not await connection.fetchval(_HAS_SCHEMA.format(schema=schema)):
-            await connection.execute(_CREATE_SCHEMA.format(schema=schema))
-        await connection.execute(in_schema(move.script, schema), timeout=_STEP_SECONDS)
-        await connection.execute(in_schema(_CREATE_TABLE, schema))
-        await connection.execute(statement("put_schema_number", schema), move.arrives_at)
-        if move.step.number == move.arrives_at == 1:
+        for part in _statements(move, schema):
+            await connection.execute(part, timeout=_STEP_SECONDS)
+        if _is_first(move):
             today = now or await connection.fetchval("SELECT clock_timestamp()")
             for day in partitions.around(today):
                 await connection.execute(partitions.create_statement(day, schema))
     return move
+
+
+def _statements(move: Move, schema: str) -> tuple[str, ...]:
+    """Return what a step runs in its transaction, besides the partitions of a new store."""
+    made = (_CREATE_SCHEMA.format(schema=schema), _CREATE_TABLE) if _is_first(move) else ()
+    parts = (*made, move.script, _SET_NUMBER.format(number=move.arrives_at))
+    return tuple(in_schema(part, schema) for part in parts)
+
+
+def _is_first(move: Move) -> bool:
+    return move.step.number == move.arrives_at == 1
+
+
+def _script_of(move: Move, schema: str, start: int) -> str:
+    statements = [*_statements(move, schema)]
+    if _is_first(move):
+        statements.append(partitions.create_script(schema))
+    text = _SCRIPT.format(
+        number=move.step.number,
+        name=move.step.name,
+        direction="up" if move.arrives_at > start else "down",
+        phase=move.step.phase.value,
+        lock=_LOCK.format(key=lock_key(schema)),
+        timeouts=_LOCK_TIMEOUT,
+        start=start,
+        statements="\n".join(f"{part.strip().removesuffix(';')};" for part in statements),
+    )
+    return in_schema(text, schema)
 
 
 def lock_key(schema: str) -> int:

@@ -34,6 +34,24 @@ ALTER TABLE windlass.history ATTACH PARTITION windlass.{name}
 FOR VALUES FROM ('{first} 00:00:00+00') TO ('{last} 00:00:00+00')
 """
 
+_CREATE_AROUND = """
+DO $$
+DECLARE
+    today date := (pg_catalog.clock_timestamp() AT TIME ZONE 'UTC')::date;
+BEGIN
+    FOR n IN {behind}..{ahead} LOOP
+        EXECUTE pg_catalog.format(
+            $create$
+{create}
+$create$,
+            pg_catalog.to_char(today + n, 'YYYYMMDD'),
+            pg_catalog.to_char(today + n, 'YYYY-MM-DD'),
+            pg_catalog.to_char(today + n + 1, 'YYYY-MM-DD')
+        );
+    END LOOP;
+END
+$$"""
+
 # A lock was not granted; rows of that day are in the default partition; it took too long; another process
 # created it meanwhile (reported in several ways); the tables are another user's, as `windlass check` reports.
 _TRY_LATER = (
@@ -57,6 +75,12 @@ def around(now: datetime) -> list[date]:
 
 def create_statement(day: date, schema: str) -> str:
     return in_schema(_CREATE.format(name=_name(day), first=day, last=day + _DAY), schema)
+
+
+def create_script(schema: str) -> str:
+    """Return SQL that creates the partitions around the moment at which it is run."""
+    create = _CREATE.strip().format(name="history_%1$s", first="%2$s", last="%3$s")
+    return in_schema(_CREATE_AROUND.format(create=create, behind=-1, ahead=DAYS_AHEAD), schema)
 
 
 async def prepare(connections: Connections, now: datetime) -> int:

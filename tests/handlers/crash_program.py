@@ -6,8 +6,10 @@ import os
 import signal
 import sys
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+from tests.handlers.crashes import WORKER_FILE
 from tests.handlers.runs import LOOPBACK
 from windlass import App, WorkerSettings
 from windlass.handlers.selection import include_configured
@@ -28,6 +30,7 @@ def crashing(handler: Any) -> Any:
     return wrapped
 
 
+Path(folder, WORKER_FILE).write_text(str(os.getpid()))
 app = App(f"sqlite:///{folder}/windlass.db", allow_addresses=LOOPBACK)
 include_configured(app, json.loads(tables))
 for spec in app.types.values():

@@ -137,6 +137,7 @@ class _Runner:
             "-I",
             _LAUNCHER,
             str(settings.memory),
+            str(os.getpid()),
             *argv,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
